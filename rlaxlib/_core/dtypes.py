@@ -1,0 +1,48 @@
+"""Compute in single precision what comes in half precision, and cast the result back.
+
+Half precision is for storing and for matrix products. A sum of rewards, a softmax or
+the difference of two large values loses most of its eight or eleven bits at each step:
+a thousand ones, discounted by 0.99, add up to 64 in bfloat16. So every function widens
+its arguments at the door, and rounds once, at the end.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def widen(*arguments: Any) -> tuple[tuple[Any, ...], Callable[[Any], Any]]:
+    """Raise half precision to single, and say how to go back.
+
+    Args:
+        *arguments: Arrays of any dtype, or None.
+
+    Returns:
+        The arguments, those of half precision in single; and a function that casts
+        the floating-point arrays of a result to the dtype that the arguments promote
+        to.
+    """
+    floats = [each for each in arguments if _is_float(each)]
+    halves = [each for each in floats if jnp.finfo(each.dtype).bits < 32]
+    if not halves:
+        return arguments, _same
+    dtype = jnp.result_type(*floats)
+
+    def narrow(result: Any) -> Any:
+        return jax.tree.map(lambda x: x.astype(dtype) if _is_float(x) else x, result)
+
+    half = {jnp.dtype(each.dtype) for each in halves}
+    return tuple(
+        each.astype(jnp.float32) if _is_float(each) and each.dtype in half else each
+        for each in arguments
+    ), narrow
+
+
+def _is_float(x: Any) -> bool:
+    return x is not None and jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _same(result: Any) -> Any:
+    return result

@@ -1,0 +1,127 @@
+"""Switch gradients off where an algorithm treats a quantity as a constant."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.typing import ArrayLike
+
+
+def stop_if(condition: ArrayLike, x: Array) -> Array:
+    """Return `x`, held constant under differentiation if `condition` is true.
+
+    Args:
+        condition: A Python bool, or a traced bool of shape `[]`.
+        x: Any array.
+
+    Returns:
+        An array equal to `x`.
+    """
+    if isinstance(condition, bool | np.bool_):
+        return jax.lax.stop_gradient(x) if condition else x
+    return jnp.where(condition, jax.lax.stop_gradient(x), x)
+
+
+def error(target: Array, prediction: Array, stop: ArrayLike) -> Array:
+    """Return how far a prediction is from its target, constant or not.
+
+    Args:
+        target: The target, of any shape.
+        prediction: The prediction, of the same shape.
+        stop: Whether to hold the target constant under differentiation.
+
+    Returns:
+        The target less the prediction.
+    """
+    return stop_if(stop, target) - prediction
+
+
+def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
+    r"""Return a difference whose target is constant, where only it is known.
+
+    The target is the difference plus the prediction. To add them up and take them
+    apart again would round the difference to the precision of the prediction; here the
+    value stays as it is, to the last digit.
+
+    Args:
+        difference: A target less its prediction, of any shape.
+        prediction: The prediction, of the same shape.
+        stop: Whether to hold the target constant under differentiation.
+
+    Returns:
+        The difference. If the target is constant, its derivative is that of the
+        negated prediction.
+    """
+    constant = jax.lax.stop_gradient(difference) + (
+        jax.lax.stop_gradient(prediction) - prediction
+    )
+    if isinstance(stop, bool | np.bool_):
+        return constant if stop else difference
+    return jnp.where(stop, constant, difference)
+
+
+@jax.custom_jvp
+def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
+    """Return `x`, whose gradient is clipped on its way back.
+
+    Forward-mode derivatives have no way back, and pass as they are.
+
+    Args:
+        x: Any array.
+        low: Smallest value that an element of the gradient may have, of `x`'s shape.
+        high: Largest value, of `x`'s shape.
+
+    Returns:
+        An array equal to `x`.
+    """
+    del low, high
+    return x
+
+
+@clip_cotangent.defjvp
+def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    x, low, high = primals
+    return x, _identity_p.bind(tangents[0], low, high)
+
+
+# JAX has a function whose gradient is what one likes (`custom_vjp`), and one whose
+# gradient is the transpose of its linear derivative (`custom_jvp`); clipping is neither
+# linear nor without a derivative. Hence a primitive: the identity, linear in its first
+# argument, whose transpose clips.
+_identity_p = Primitive("clip_cotangent")
+
+
+@_identity_p.def_impl
+def _(tangent: Array, low: Array, high: Array) -> Array:
+    del low, high
+    return tangent
+
+
+@_identity_p.def_abstract_eval
+def _(tangent: Any, low: Any, high: Any) -> Any:
+    del low, high
+    return tangent
+
+
+def _differentiate(primals: Any, tangents: Any) -> Any:
+    tangent, low, high = primals
+    return tangent, _identity_p.bind(tangents[0], low, high)
+
+
+def _transpose(cotangent: Any, tangent: Any, low: Array, high: Array) -> Any:
+    del tangent
+    if isinstance(cotangent, ad.Zero):
+        return cotangent, None, None
+    return jnp.clip(cotangent, low, high), None, None
+
+
+ad.primitive_jvps[_identity_p] = _differentiate
+ad.primitive_transposes[_identity_p] = _transpose
+batching.defbroadcasting(_identity_p)
+mlir.register_lowering(
+    _identity_p, mlir.lower_fun(lambda tangent, low, high: tangent, False)
+)

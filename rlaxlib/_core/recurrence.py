@@ -1,0 +1,220 @@
+r"""Solve the linear recurrence beneath every multistep estimate, backwards in time.
+
+A return looks back from the end of a trajectory: what step :math:`t` was worth follows
+from what step :math:`t + 1` was worth,
+
+.. math::
+
+    y_t = b_t + a_t\, y_{t+1}.
+
+Lambda returns, generalised advantages, importance-corrected errors, Retrace and V-trace
+differ only in what they put for :math:`b` and :math:`a`. They all call this module, so
+there is one loop over time in the library to read, to test and to make fast.
+
+In all of them a trace says how much of what follows counts: :math:`a_t` is a multiple
+of it. Where a stream is cut the trace is 0, and so the estimate rests on what is known
+at the cut alone.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import streams
+
+Terms = Callable[..., tuple[Array, Array]]
+
+
+def backward(
+    terms: Terms,
+    final: ArrayLike,
+    trace: Array,
+    *sequences: Array,
+    truncated_t: Array | None = None,
+    sample_mask: Array | None = None,
+) -> Array:
+    r"""Solve :math:`y_t = b_t + a_t\, y_{t+1}` for all steps, from :math:`y_T`.
+
+    On a CPU this is a loop, and :math:`b_t` and :math:`a_t` are computed inside it: a
+    return then reads its inputs once and writes its output once. Computing all of them
+    beforehand takes twice the time, since each travels to memory and back. A GPU or TPU
+    pays for every step of a loop, so there it is an associative scan: a step maps
+    :math:`y` to :math:`b + a y`, two neighbouring runs of steps join into one, and
+    :math:`T` steps take a number of rounds logarithmic in :math:`T`.
+
+    Args:
+        terms: Function of one element of the trace and of each sequence, giving
+            :math:`(b_t, a_t)`, with :math:`a_t` 0 where the trace is. Let it stand at
+            module level: a closure is compiled anew at every eager call.
+        final: Value :math:`y_T`, shape `[]`.
+        trace: Trace, shape `[T]` or `[]`.
+        *sequences: Arrays of shape `[T]`.
+        truncated_t: Whether the stream is cut after each step, bool `[T]`. There the
+            trace is 0, and nothing that follows matters.
+        sample_mask: Whether each step is a decision, bool `[T]`. The recurrence passes
+            over those that are not; the last that is ends the stream.
+
+    Returns:
+        Solution :math:`y_0, \dots, y_{T-1}`, shape `[T]`, 0 where a step is no
+        decision.
+    """
+    end = streams.ends(truncated_t, sample_mask)
+    trace = jnp.broadcast_to(trace, sequences[0].shape)
+    return _solve(terms, final, (trace, *sequences), end, sample_mask)
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _solve(
+    terms: Terms,
+    final: ArrayLike,
+    sequences: tuple[Array, ...],
+    end: Array | None,
+    mask: Array | None,
+) -> Array:
+    """Solve the recurrence in the way that suits the device the program runs on."""
+    operands = final, sequences, end, mask
+    loop = functools.partial(_loop, terms)
+    parallel = functools.partial(_parallel, terms)
+    return jax.lax.platform_dependent(*operands, cpu=loop, default=parallel)
+
+
+def _loop(
+    terms: Terms,
+    final: ArrayLike,
+    sequences: tuple[Array, ...],
+    end: Array | None,
+    mask: Array | None,
+) -> Array:
+    """Solve the recurrence one step after the other."""
+
+    def step(
+        later: Array, row: tuple[tuple[Array, ...], Array | None, Array | None]
+    ) -> tuple[Array, Array]:
+        elements, end, mask = row
+        offset, factor = _terms(terms, elements, end, mask)
+        y = offset + factor * (later if end is None else _unless(end, later))
+        if mask is None:
+            return y, y
+        return jnp.where(mask, y, later), _unless(~mask, y)
+
+    # From the last row, so that the carry varies over the same devices as the rows.
+    offset, factor = terms(*(each[-1] for each in sequences))
+    final = jnp.zeros_like(offset + factor) + final
+    return jax.lax.scan(step, final, (sequences, end, mask), reverse=True)[1]
+
+
+def _parallel(
+    terms: Terms,
+    final: ArrayLike,
+    sequences: tuple[Array, ...],
+    end: Array | None,
+    mask: Array | None,
+) -> Array:
+    """Solve the recurrence in rounds, each of which joins neighbouring runs."""
+    offset, factor = _terms(terms, sequences, end, mask)
+    if mask is not None:
+        offset = _unless(~mask, offset)
+        factor = jnp.where(mask, factor, jnp.ones_like(factor))
+    runs = jax.lax.associative_scan(
+        lambda far, near: near.after(far), _Run(offset, factor, end), reverse=True
+    )
+    solution = runs.apply(jnp.broadcast_to(final, offset.shape))
+    return solution if mask is None else _unless(~mask, solution)
+
+
+def _terms(
+    terms: Terms,
+    elements: tuple[Array, ...],
+    end: Array | None,
+    mask: Array | None,
+) -> tuple[Array, Array]:
+    """Compute offset and factor, with no trace at an end, and of decisions only."""
+    if mask is not None:
+        elements = tuple(_unless(~mask, each) for each in elements)
+    if end is not None:
+        elements = (_unless(end, elements[0]), *elements[1:])
+    return terms(*elements)
+
+
+def backward_window(
+    terms: Terms,
+    final: Array,
+    length: int,
+    trace: Array,
+    *sequences: Array,
+    truncated_t: Array | None = None,
+) -> Array:
+    r"""Solve the same recurrence over the next `length` steps only, for every step.
+
+    The window of step :math:`t` covers step :math:`t` and those after it, `length` in
+    all or as many as the sequence has, and starts from a final value of its own. Two
+    neighbouring runs of :math:`k` steps make one of :math:`2k`, so doubling reaches any
+    length in a logarithmic number of operations, each on the whole sequence.
+
+    Args:
+        terms: As for `backward`.
+        final: Value at the far end of each step's window, shape `[T]`.
+        length: Number of steps in a window, from 1 to `T`.
+        trace: Trace, shape `[T]` or `[]`.
+        *sequences: Arrays of shape `[T]`.
+        truncated_t: As for `backward`.
+
+    Returns:
+        Value at the near end of each step's window, shape `[T]`.
+    """
+    trace = jnp.broadcast_to(trace, final.shape)
+    elements = (trace, *sequences)
+    run = _Run(*_terms(terms, elements, truncated_t, None), truncated_t)
+    y, start, steps = final, length, 1
+    while steps <= length:
+        if length & steps:  # `length` is a sum of powers of two: this is one of them.
+            start -= steps
+            y = run.ahead(start).apply(y)
+        if steps * 2 <= length:
+            run = run.after(run.ahead(steps))
+        steps *= 2
+    return y
+
+
+class _Run(NamedTuple):
+    """A run of steps: what it adds to the value at its far end, and multiplies it by.
+
+    Where the stream is cut within it, nothing comes through, not even a NaN.
+    """
+
+    offset: Array
+    factor: Array
+    cut: Array | None
+
+    def apply(self, y: Array) -> Array:
+        """Return the value at the near end from the one at the far end."""
+        reached = y if self.cut is None else _unless(self.cut, y)
+        return self.offset + self.factor * reached
+
+    def after(self, far: "_Run") -> "_Run":
+        """Join this run with the one that it leads to."""
+        offset = self.apply(far.offset)
+        if self.cut is None or far.cut is None:
+            return _Run(offset, self.factor * far.factor, None)
+        factor = self.factor * _unless(self.cut, far.factor)
+        return _Run(offset, factor, self.cut | far.cut)
+
+    def ahead(self, steps: int) -> "_Run":
+        """Return the runs that start `steps` later; beyond the end nothing happens."""
+        cut = None if self.cut is None else _ahead(self.cut, steps, False)
+        return _Run(_ahead(self.offset, steps, 0), _ahead(self.factor, steps, 1), cut)
+
+
+def _ahead(x: Array, steps: int, beyond: float | bool) -> Array:
+    """Return what stands `steps` later in `x`, and `beyond` where `x` has ended."""
+    return jnp.pad(x[steps:], (0, steps), constant_values=beyond)
+
+
+def _unless(condition: Array, x: Array) -> Array:
+    """Return `x`, and 0 where the condition holds; no NaN comes through there."""
+    return jnp.where(condition, jnp.zeros_like(x), x)

@@ -24,10 +24,12 @@ passes where it is traced.
 """
 
 import functools
+import itertools
 import re
 import reprlib
 import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import jax
@@ -84,15 +86,16 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Any, ...]:
     return tuple(checked)
 
 
-def at_least(minimum: int, **arguments: Any) -> None:
+def at_least(minimum: int, maximum: int | None = None, /, **arguments: Any) -> None:
     """Check that each argument is a Python integer, and not below `minimum`.
 
     Args:
         minimum: The smallest value allowed.
+        maximum: The largest value allowed, if there is one.
         **arguments: The values, each under its argument's name.
 
     Raises:
-        ArgumentError: If a value is not a Python integer, or too small.
+        ArgumentError: If a value is not a Python integer, or out of bounds.
     """
     for name, value in arguments.items():
         if isinstance(value, Tracer):
@@ -101,9 +104,47 @@ def at_least(minimum: int, **arguments: Any) -> None:
             problem = f"a Python integer, but is {reprlib.repr(value)}"
         elif value < minimum:
             problem = f"at least {minimum}, but is {value}"
+        elif maximum is not None and value > maximum:
+            problem = f"at most {maximum}, but is {value}"
         else:
             continue
         raise ArgumentError(f"{_caller()}: `{name}` must be {problem}.")
+
+
+def leads(**arguments: jax.Array) -> None:
+    """Check that the axes of one array are the first ones of another, or of size 1.
+
+    Args:
+        **arguments: Two arrays, each under its argument's name: the one with fewer axes
+            first.
+
+    Raises:
+        ArgumentError: If there are more axes, or others.
+    """
+    (name, short), (whole, long) = arguments.items()
+    sizes = zip(short.shape, long.shape, strict=False)
+    if short.ndim <= long.ndim and all(a in (1, b) for a, b in sizes):
+        return
+    raise ArgumentError(
+        f"{_caller()}: `{name}` is {_describe(short)}, but its axes must be the first "
+        f"ones of `{whole}`, which is {_describe(long)}."
+    )
+
+
+def binary(**arguments: Any) -> None:
+    """Check that each argument holds nothing but 0 and 1, where its values are known.
+
+    Args:
+        **arguments: Arrays, each under its argument's name. What is traced passes.
+
+    Raises:
+        ArgumentError: If a value is another.
+    """
+    for name, value in arguments.items():
+        known = _known(value)
+        if known is None:
+            continue
+        _refuse((known != 0) & (known != 1), known, f"`{name}` must hold 0 or 1")
 
 
 def within(interval: str, **arguments: Any) -> None:
@@ -125,12 +166,24 @@ def within(interval: str, **arguments: Any) -> None:
             continue
         above = known >= low if interval[0] == "[" else known > low
         below = known <= high if interval[-1] == "]" else known < high
-        inside = np.asarray(above & below)
-        if not inside.all():
-            worst = known[~inside].flat[0] if known.ndim else known[()]
-            raise ArgumentError(
-                f"{_caller()}: `{name}` must lie in {interval}, but is {worst}."
-            )
+        _refuse(~(above & below), known, f"`{name}` must lie in {interval}")
+
+
+def ordered(**arguments: Any) -> None:
+    """Check that no argument is larger than the next, where their values are known.
+
+    Args:
+        **arguments: Numbers or arrays, each under its argument's name.
+
+    Raises:
+        ArgumentError: If they are the wrong way round.
+    """
+    named = {name: _known(value) for name, value in arguments.items()}
+    for (name, low), (other, high) in itertools.pairwise(named.items()):
+        if low is None or high is None:
+            continue
+        rule = f"`{other}` must be at least `{name}`"
+        _refuse(~(low <= high), np.broadcast_to(high, np.shape(low <= high)), rule)
 
 
 def indices(**arguments: tuple[Any, int]) -> None:
@@ -148,13 +201,15 @@ def indices(**arguments: tuple[Any, int]) -> None:
         known = _known(value)
         if known is None:
             continue
-        outside = (known < 0) | (known >= size)
-        if outside.any():
-            worst = known[outside].flat[0] if known.ndim else known[()]
-            raise ArgumentError(
-                f"{_caller()}: `{name}` must lie between 0 and {size - 1}, one of "
-                f"{size} entries, but is {worst}."
-            )
+        rule = f"`{name}` must be one of {size}, from 0 to {size - 1}"
+        _refuse((known < 0) | (known >= size), known, rule)
+
+
+def _refuse(wrong: Any, values: Any, rule: str) -> None:
+    """Raise an error that shows the first value that is wrong, if there is one."""
+    if np.any(wrong):
+        first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
+        raise ArgumentError(f"{_caller()}: {rule}, but is {first}.")
 
 
 def _known(value: Any) -> Any:
@@ -263,8 +318,22 @@ def _size(size: int | tuple[int, ...]) -> str:
 
 
 def _caller() -> str:
-    """Return the name of the function that called into this module."""
+    """Return the name of the public function that asked for a check."""
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_globals is globals():
+    name = _name(frame)
+    while frame.f_back is not None and not name:
         frame = frame.f_back
-    return frame.f_code.co_qualname.replace("<locals>.", "").lstrip("_")
+        name = _name(frame)
+    return name
+
+
+def _name(frame: FrameType) -> str:
+    """Return what a user calls the function of a frame, "" if it is none of his."""
+    if frame.f_globals is globals():
+        return ""
+    outermost = frame.f_code.co_qualname.partition(".<locals>")[0]
+    path = outermost.removesuffix(".__call__")
+    owner, _, name = path.rpartition(".")
+    if name.startswith("_"):
+        return ""
+    return f"{owner.lstrip('_')}.{name}" if owner else name

@@ -82,6 +82,24 @@ def decisions(x: Array, sample_mask: Array | None) -> Array:
     return jnp.where(mask, x, jnp.zeros_like(x))
 
 
+def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
+    """Put zeros into the rows that are no decisions, whatever stood there.
+
+    A function that computes with its arguments outside the recurrence begins with this:
+    else a NaN in a padded row, though no result shows it, comes back in the gradient.
+
+    Args:
+        sample_mask: As for `ends`.
+        *arguments: Arrays, the first axis being time, `[T, ...]`; or scalars.
+
+    Returns:
+        The arguments, in the order given.
+    """
+    return tuple(
+        decisions(each, sample_mask) if each.ndim else each for each in arguments
+    )
+
+
 def gather(x: Array, sample_mask: Array) -> Array:
     """Move the decisions of a stream to its front, and put zeros behind them."""
     return jnp.zeros_like(x).at[_ranks(sample_mask)].set(x, mode="drop")

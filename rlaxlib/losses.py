@@ -1,0 +1,290 @@
+r"""Penalise a prediction for being off, one element at a time.
+
+These functions take arrays of any shape and return one loss for each element. To get a
+number to differentiate, average them, with a mask if some elements do not count: see
+`masked_mean`.
+"""
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, dtypes, gradients
+
+__all__ = [
+    "clip_gradient",
+    "expectile_loss",
+    "huber_loss",
+    "l2_loss",
+    "likelihood",
+    "log_loss",
+]
+
+ArrayTree = TypeVar("ArrayTree")
+
+
+def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
+    r"""Penalise by half the squared error.
+
+    .. math::
+
+        L = \tfrac12 (x - y)^2
+
+    The half makes the gradient the error itself. Without targets, it is the error that
+    is given; or the parameters are, to be kept small.
+
+    Args:
+        predictions: Predictions :math:`x`, shape `[...]`.
+        targets: Targets :math:`y`, of the same shape, shape `[...]`; or None for 0.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+
+    Example:
+        >>> print(rlaxlib.l2_loss(jnp.array([1.0, 4.0]), jnp.array([1.0, 1.0])))
+        [0.  4.5]
+
+    References:
+        Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section 1.1,
+        2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
+    """
+    predictions, targets = checks.arrays(
+        predictions=(predictions, "float[...]"),
+        targets=(targets, "float[...] or None"),
+    )
+    (predictions, targets), narrow = dtypes.widen(predictions, targets)
+    error = predictions if targets is None else predictions - targets
+    return narrow(0.5 * jnp.square(error))
+
+
+def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
+    r"""Penalise small errors by their square, and large ones by their size.
+
+    .. math::
+
+        L = \begin{cases}
+            \tfrac12 x^2                          & \text{if } |x| \le \delta, \\
+            \delta \left( |x| - \tfrac12 \delta \right) & \text{otherwise.}
+            \end{cases}
+
+    The gradient is the error, clipped to :math:`[-\delta, \delta]`: a single large
+    error cannot upset the rest. `l2_loss` of `clip_gradient` has the same gradient.
+
+    Args:
+        x: Errors, shape `[...]`.
+        delta: Size :math:`\delta` of the error where the square ends, more than 0,
+            shape `[]`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype or shape, or if `delta` is not
+            positive.
+
+    Example:
+        >>> print(rlaxlib.huber_loss(jnp.array([0.5, -3.0]), delta=1.0))
+        [0.125 2.5  ]
+
+    References:
+        Peter J. Huber, *Robust Estimation of a Location Parameter*, 1964.
+        https://doi.org/10.1214/aoms/1177703732
+    """
+    x, delta = checks.arrays(x=(x, "float[...]"), delta=(delta, "float[]"))
+    checks.within("(0, inf)", delta=delta)
+    (x, delta), narrow = dtypes.widen(x, delta)
+    # Apart from the linear part, so that an infinite error has a finite gradient.
+    clipped = jnp.where(jnp.abs(x) <= delta, x, jnp.sign(x) * delta)
+    beyond = jnp.where(jnp.abs(x) <= delta, jnp.zeros_like(x), jnp.abs(x) - delta)
+    return narrow(0.5 * jnp.square(clipped) + delta * beyond)
+
+
+def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
+    r"""Return the likelihood of targets under predicted probabilities.
+
+    .. math::
+
+        \ell = p^{\,t} (1 - p)^{1 - t}
+
+    Args:
+        predictions: Probabilities :math:`p`, each in [0, 1], shape `[...]`.
+        targets: Targets :math:`t`, 0 or 1 or in between, of the same shape,
+            shape `[...]`.
+
+    Returns:
+        Likelihoods, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+
+    Example:
+        >>> print(rlaxlib.likelihood(jnp.array([0.75, 0.75]), jnp.array([1.0, 0.0])))
+        [0.75 0.25]
+
+    References:
+        Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
+        4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
+    """
+    predictions, targets = checks.arrays(
+        predictions=(predictions, "float[...]"), targets=(targets, "float[...]")
+    )
+    (p, t), narrow = dtypes.widen(predictions, targets)
+    return narrow(_power(p, t) * _power(1 - p, 1 - t))
+
+
+def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
+    r"""Penalise predicted probabilities by the negative log of the likelihood.
+
+    .. math::
+
+        L = -t \log p - (1 - t) \log(1 - p)
+
+    A prediction that is certain and right has no loss, and a finite gradient. One that
+    is certain and wrong has an infinite loss: from a network take logits, and
+    `categorical_cross_entropy`.
+
+    Args:
+        predictions: Probabilities :math:`p`, each in [0, 1], shape `[...]`.
+        targets: Targets :math:`t`, 0 or 1 or in between, of the same shape,
+            shape `[...]`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+
+    Example:
+        >>> print(rlaxlib.log_loss(jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0])))
+        [0. 0.]
+
+    References:
+        Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
+        4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
+    """
+    predictions, targets = checks.arrays(
+        predictions=(predictions, "float[...]"), targets=(targets, "float[...]")
+    )
+    (p, t), narrow = dtypes.widen(predictions, targets)
+    # What is expected never, and never predicted, is no surprise: 0 log 0 is 0.
+    hit = jnp.log(jnp.where((t == 0) & (p == 0), jnp.ones_like(p), p))
+    miss = jnp.log1p(-jnp.where((t == 1) & (p == 1), jnp.zeros_like(p), p))
+    return narrow(0 - (t * hit + (1 - t) * miss))
+
+
+def expectile_loss(
+    predictions: ArrayLike, targets: ArrayLike, expectile: ArrayLike
+) -> Array:
+    r"""Penalise by the squared error, too low and too high not alike.
+
+    .. math::
+
+        L = \left| \tau - \mathbb 1[y < x] \right| (y - x)^2
+
+    A prediction below the target weighs :math:`\tau`, one above it
+    :math:`1 - \tau`. So the prediction that does best is the :math:`\tau`-expectile of
+    the targets: their mean at 0.5, and towards 1 something like their maximum, as
+    implicit Q-learning wants it.
+
+    Args:
+        predictions: Predictions :math:`x`, shape `[...]`.
+        targets: Targets :math:`y`, of the same shape, shape `[...]`.
+        expectile: Which expectile :math:`\tau` to predict, in (0, 1), shape `[]`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype or shape, or if `expectile`
+            lies outside (0, 1).
+
+    Example:
+        >>> predictions, targets = jnp.array([2.0, 0.0]), jnp.array([1.0, 1.0])
+        >>> print(rlaxlib.expectile_loss(predictions, targets, expectile=0.75))
+        [0.25 0.75]
+
+    References:
+        Whitney K. Newey and James L. Powell, *Asymmetric Least Squares Estimation and
+        Testing*, 1987. https://doi.org/10.2307/1911031
+
+        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
+        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
+    """
+    predictions, targets, expectile = checks.arrays(
+        predictions=(predictions, "float[...]"),
+        targets=(targets, "float[...]"),
+        expectile=(expectile, "float[]"),
+    )
+    checks.within("(0, 1)", expectile=expectile)
+    (predictions, targets, expectile), narrow = dtypes.widen(
+        predictions, targets, expectile
+    )
+    error = targets - predictions
+    weight = jnp.where(error < 0, 1 - expectile, expectile)
+    return narrow(weight * jnp.square(error))
+
+
+def clip_gradient(
+    x: ArrayTree, gradient_min: ArrayLike, gradient_max: ArrayLike
+) -> ArrayTree:
+    r"""Return `x` as it is, and clip its gradient on the way back.
+
+    .. math::
+
+        y = x, \qquad
+        \frac{\partial L}{\partial x_i} = \min\left( \max\left(
+        \frac{\partial L}{\partial y_i},\, g_{\min} \right),\, g_{\max} \right)
+
+    Clipping the gradient of an error to [-1, 1] is how DQN kept its steps small. It is
+    a rule for gradients, so in forward mode, where there is none, derivatives pass
+    unchanged.
+
+    Args:
+        x: Floating-point array of any shape `[...]`, or any pytree of them.
+        gradient_min: Smallest value of an element of the gradient, shape `[]`.
+        gradient_max: Largest value of an element of the gradient, at least
+            `gradient_min`, shape `[]`.
+
+    Returns:
+        What was given.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype or shape, or if the bounds are
+            the wrong way round.
+
+    Example:
+        >>> loss = lambda x: 5.0 * rlaxlib.clip_gradient(x, -1.0, 1.0)
+        >>> print(jax.grad(loss)(2.0))
+        1.0
+
+    References:
+        Volodymyr Mnih and others, *Human-Level Control through Deep Reinforcement
+        Learning*, 2015. https://doi.org/10.1038/nature14236
+    """
+    low, high = checks.arrays(
+        gradient_min=(gradient_min, "float[]"), gradient_max=(gradient_max, "float[]")
+    )
+    checks.ordered(gradient_min=low, gradient_max=high)
+
+    def clip(leaf: ArrayLike) -> Array:
+        (array,) = checks.arrays(x=(leaf, "float[...]"))
+        bounds = (jnp.full_like(array, bound) for bound in (low, high))
+        return gradients.clip_cotangent(array, *bounds)
+
+    return jax.tree.map(clip, x)
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    """Raise to a power, with the right gradient where base and exponent may be 0."""
+    zero = base == 0
+    safe = jnp.where(
+        zero & ((exponent == 0) | (exponent == 1)), jnp.ones_like(base), base
+    )
+    at_zero = jnp.where(exponent == 0, jnp.ones_like(base), base)
+    return jnp.where(zero & (safe == 1), at_zero, safe**exponent)

@@ -1,0 +1,328 @@
+r"""Estimate returns under one policy from experience gathered with another.
+
+A behaviour policy :math:`\mu` chose the actions, a target policy :math:`\pi` is to be
+valued. What follows an action counts only as far as :math:`\pi` might have chosen it
+too; how far, is what the methods differ in.
+
+The clock is that of the other returns: arrays named `*_t` hold the times `1` to `T`,
+results the times `0` to `T - 1`. What was done after the last state is not known, so
+its action and the weight of it are never used.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, dtypes, gradients, recurrence, streams
+
+__all__ = [
+    "general_off_policy_returns_from_action_values",
+    "general_off_policy_returns_from_q_and_v",
+    "importance_corrected_td_errors",
+]
+
+
+def general_off_policy_returns_from_action_values(
+    q_t: ArrayLike,
+    a_t: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    c_t: ArrayLike,
+    pi_t: ArrayLike,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    r"""Correct returns for off-policy actions, from the values of all actions.
+
+    .. math::
+
+        G_t = r_{t+1} + \gamma_{t+1} \left[ \sum_a \pi_{t+1}(a)\, q_{t+1}(a)
+              + c_{t+1} \left( G_{t+1} - q_{t+1}(a_{t+1}) \right) \right],
+        \qquad c_T = 0.
+
+    The trace :math:`c` decides which algorithm this is:
+
+    - :math:`\pi(a) / \mu(a)`, importance sampling: no bias, large variance;
+    - :math:`\lambda`, Q(λ) of Harutyunyan and others: for policies that are close;
+    - :math:`\lambda \pi(a)`, tree backup: :math:`\mu` need not be known;
+    - :math:`\lambda \min(1, \pi(a) / \mu(a))`, Retrace: the usual choice.
+
+    Args:
+        q_t: Action values :math:`q_1, \dots, q_T`, shape `[T, A]`.
+        a_t: Actions taken :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
+            shape `[T]`.
+        c_t: Traces :math:`c_1, \dots, c_T`, each at least 0, shape `[T]`.
+        pi_t: Probabilities of the actions under the target policy, shape `[T, A]`.
+        stop_target_gradients: Whether to hold the returns constant under
+            differentiation.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None if it was cut nowhere. The return there
+            bootstraps from the values of this row, those of the true next observation,
+            and its action and trace are not used.
+        sample_mask: False where a row is no decision of the agent, such as padding,
+            shape `[T]`; or None if all are. The return there is 0, and that of the
+            others is as if the row were not there.
+
+    Returns:
+        Returns :math:`G_0, \dots, G_{T-1}`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> q_t, pi_t = jnp.array([[2.0, 4.0], [6.0, 8.0]]), jnp.full((2, 2), 0.5)
+        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
+        >>> a_t, c_t = jnp.array([1, 0]), jnp.array([1.0, 1.0])
+        >>> returns = rlaxlib.general_off_policy_returns_from_action_values
+        >>> print(returns(q_t, a_t, r_t, discount_t, c_t, pi_t))
+        [3.25 5.5 ]
+
+    References:
+        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
+        Efficient Off-Policy Reinforcement Learning*, 2016.
+        https://arxiv.org/abs/1606.02647
+
+        Anna Harutyunyan, Marc G. Bellemare, Tom Stepleton and Rémi Munos, *Q(λ) with
+        Off-Policy Corrections*, 2016. https://arxiv.org/abs/1602.04951
+
+        Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
+        Off-Policy Policy Evaluation*, 2000.
+        https://scholarworks.umass.edu/cs_faculty_pubs/80
+    """
+    q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask = checks.arrays(
+        q_t=(q_t, "float[T, A]"),
+        a_t=(a_t, "int[T]"),
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        c_t=(c_t, "float[T]"),
+        pi_t=(pi_t, "float[T, A]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    (q_t, r_t, discount_t, c_t, pi_t), narrow = dtypes.widen(
+        *streams.clean(sample_mask, q_t, r_t, discount_t, c_t, pi_t)
+    )
+    returns = general_off_policy_returns_from_q_and_v(
+        arrays.batched_index(q_t, a_t),
+        jnp.sum(pi_t * q_t, axis=-1),
+        r_t,
+        discount_t,
+        c_t,
+        stop_target_gradients,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return narrow(returns)
+
+
+def general_off_policy_returns_from_q_and_v(
+    q_t: ArrayLike,
+    v_t: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    c_t: ArrayLike,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    r"""Correct returns for off-policy actions, from the values of those taken.
+
+    .. math::
+
+        G_t = r_{t+1} + \gamma_{t+1} \left[ v_{t+1}
+              + c_{t+1} \left( G_{t+1} - q_{t+1} \right) \right],
+        \qquad c_T = 0.
+
+    As `general_off_policy_returns_from_action_values`, which says what to choose for
+    the trace :math:`c`, but without a sum over actions: so also for continuous ones,
+    where :math:`v` is estimated from samples or by a network of its own.
+
+    Args:
+        q_t: Values of the actions taken :math:`q_1, \dots, q_{T-1}`, shape `[T-1]`; or
+            one more, which is not used, shape `[T]`.
+        v_t: Values of the states under the target policy :math:`v_1, \dots, v_T`,
+            shape `[T]`.
+        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
+            shape `[T]`.
+        c_t: Traces :math:`c_1, \dots, c_{T-1}`, each at least 0, shape `[T-1]`; or one
+            more, which is not used, shape `[T]`.
+        stop_target_gradients: Whether to hold the returns constant under
+            differentiation.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None if it was cut nowhere. The return there
+            bootstraps from `v_t` of this row, the value of the true next observation.
+        sample_mask: False where a row is no decision of the agent, such as padding,
+            shape `[T]`; or None if all are. The return there is 0, and that of the
+            others is as if the row were not there.
+
+    Returns:
+        Returns :math:`G_0, \dots, G_{T-1}`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> q_t, c_t = jnp.array([4.0]), jnp.array([1.0])
+        >>> v_t = jnp.array([3.0, 7.0])
+        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
+        >>> returns = rlaxlib.general_off_policy_returns_from_q_and_v
+        >>> print(returns(q_t, v_t, r_t, discount_t, c_t))
+        [3.25 5.5 ]
+
+    References:
+        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
+        Efficient Off-Policy Reinforcement Learning*, 2016.
+        https://arxiv.org/abs/1606.02647
+    """
+    # The rewards first: they say what T is.
+    r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask = checks.arrays(
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        v_t=(v_t, "float[T]"),
+        q_t=(q_t, "float[T-1] or [T]"),
+        c_t=(c_t, "float[T-1] or [T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    (r_t, discount_t, v_t, q_t, c_t), narrow = dtypes.widen(
+        r_t, discount_t, v_t, q_t, c_t
+    )
+    q_t, c_t = (_without_last(each, r_t.size) for each in (q_t, c_t))
+    returns = recurrence.backward(
+        _off_policy_terms,
+        0.0,
+        c_t,
+        r_t,
+        discount_t,
+        v_t,
+        q_t,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return gradients.stop_if(stop_target_gradients, narrow(returns))
+
+
+def importance_corrected_td_errors(
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    rho_tm1: ArrayLike,
+    lambda_: ArrayLike,
+    values: ArrayLike,
+    stop_target_gradients: bool = False,
+    *,
+    v_t: ArrayLike | None = None,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    r"""Correct multistep errors by the importance ratio of each decision.
+
+    .. math::
+
+        e_t = \rho_t \left( \delta_t + \gamma_{t+1} \lambda_{t+1} e_{t+1} \right),
+        \qquad e_T = 0,
+        \qquad \delta_t = r_{t+1} + \gamma_{t+1} v_{t+1} - v_t.
+
+    With all :math:`\rho` equal to 1 these are the advantages of
+    `truncated_generalized_advantage_estimation`. The ratios are used as they are: where
+    their products grow large, clip them, or use `vtrace`.
+
+    Args:
+        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
+            shape `[T]`.
+        rho_tm1: Importance ratios :math:`\rho_0, \dots, \rho_{T-1}`, the probability of
+            each action under the target policy over that under the behaviour policy,
+            shape `[T]`.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+        values: State values at all times, :math:`v_0, \dots, v_T`, shape `[T+1]`.
+        stop_target_gradients: Whether to hold constant under differentiation what the
+            values are held against, :math:`e_t + v_t`.
+        v_t: Values of the true next observations, shape `[T]`; or None if they are
+            `values[1:]`, as they are unless the environment was reset in between.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None if it was cut nowhere. The sum stops
+            there.
+        sample_mask: False where a row is no decision of the agent, such as padding,
+            shape `[T]`; or None if all are. The error there is 0, and that of the
+            others is as if the row were not there.
+
+    Returns:
+        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
+        >>> rho_tm1, values = jnp.array([2.0, 0.5]), jnp.array([1.0, 8.0, 4.0])
+        >>> errors = rlaxlib.importance_corrected_td_errors
+        >>> print(errors(r_t, discount_t, rho_tm1, 1.0, values))
+        [ 6. -2.]
+
+    References:
+        Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
+        Off-Policy Policy Evaluation*, 2000.
+        https://scholarworks.umass.edu/cs_faculty_pubs/80
+
+        Richard S. Sutton, Ashique Rupam Mahmood, Doina Precup and Hado van Hasselt, *A
+        New Q(λ) with Interim Forward View and Monte Carlo Equivalence*, 2014.
+        https://proceedings.mlr.press/v32/sutton14.html
+    """
+    r_t, discount_t, rho_tm1, lambda_, values, v_t, truncated_t, sample_mask = (
+        checks.arrays(
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            rho_tm1=(rho_tm1, "float[T]"),
+            lambda_=(lambda_, "float[] or [T]"),
+            values=(values, "float[T+1]"),
+            v_t=(v_t, "float[T] or None"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    (r_t, discount_t, rho_tm1, lambda_, values, v_t), narrow = dtypes.widen(
+        r_t, discount_t, rho_tm1, lambda_, values, v_t
+    )
+    v_tm1, v_t = values[:-1], values[1:] if v_t is None else v_t
+    errors = recurrence.backward(
+        _importance_corrected_terms,
+        0.0,
+        lambda_,
+        r_t,
+        discount_t,
+        rho_tm1,
+        v_tm1,
+        v_t,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    errors = gradients.correction(errors, v_tm1, stop_target_gradients)
+    return narrow(streams.decisions(errors, sample_mask))
+
+
+def _without_last(x: Array, size: int) -> Array:
+    """Return `x` with `size` entries, the last of which is 0."""
+    return jnp.pad(x[: size - 1], (0, 1))
+
+
+# --- What each estimate puts into the recurrence: its offset and its factor. ---
+
+
+def _off_policy_terms(
+    c: Array, r: Array, discount: Array, v: Array, q: Array
+) -> tuple[Array, Array]:
+    return r + discount * (v - c * q), discount * c
+
+
+def _importance_corrected_terms(
+    lambda_: Array, r: Array, discount: Array, rho: Array, v_tm1: Array, v_t: Array
+) -> tuple[Array, Array]:
+    return rho * (r + (discount * v_t - v_tm1)), rho * discount * lambda_

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, indexing
 
 __all__ = [
     "AllSum",
@@ -116,7 +116,7 @@ def batched_index(
         values=(values, "any[..., A]"), indices=(indices, "int[...]")
     )
     checks.indices(indices=(indices, values.shape[-1]))
-    picked = _pick(values, indices)
+    picked = indexing.pick(values, indices)
     return picked[..., None] if keepdims else picked
 
 
@@ -354,12 +354,6 @@ def standardize(
     spread = variance > 0
     scale = jax.lax.rsqrt(jnp.where(spread, variance, jnp.ones_like(variance)))
     return narrow(jnp.where(spread, centred * scale, jnp.zeros_like(x)))
-
-
-def _pick(values: Array, indices: Array) -> Array:
-    """Return the entry at each index, and NaN where it points nowhere."""
-    beyond = jnp.where(indices < 0, values.shape[-1], indices)
-    return jnp.take_along_axis(values, beyond[..., None], axis=-1, mode="fill")[..., 0]
 
 
 def _broadcast_left(source: Array, target: Array) -> Array:

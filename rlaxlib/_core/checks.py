@@ -332,8 +332,9 @@ def _name(frame: FrameType) -> str:
     if frame.f_globals is globals():
         return ""
     outermost = frame.f_code.co_qualname.partition(".<locals>")[0]
-    path = outermost.removesuffix(".__call__")
-    owner, _, name = path.rpartition(".")
+    owner, _, name = outermost.removesuffix(".__call__").rpartition(".")
     if name.startswith("_"):
         return ""
-    return f"{owner.lstrip('_')}.{name}" if owner else name
+    if owner.startswith("_"):  # `softmax()` makes a `_Softmax`.
+        owner = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner[1:]).lower()
+    return f"{owner}.{name}" if owner else name

@@ -1,0 +1,237 @@
+r"""Ask of categorical distributions: a sample, a divergence, a ratio.
+
+The actions are the last axis. All axes before it are a batch, and come out again.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, dtypes
+from rlaxlib.distributions._logits import expm1_less_near, log_prob, normalize, over
+
+__all__ = [
+    "categorical_cross_entropy",
+    "categorical_importance_sampling_ratios",
+    "categorical_kl_divergence",
+    "categorical_sample",
+]
+
+
+def categorical_sample(
+    key: ArrayLike, probs: ArrayLike, *, mask: ArrayLike | None = None
+) -> Array:
+    r"""Draw an action from given probabilities.
+
+    .. math::
+
+        P(a = i) = \frac{p_i}{\sum_j p_j}
+
+    Args:
+        key: Random key, shape `[]`.
+        probs: Probabilities, each at least 0; they need not sum to 1. Where they are
+            all 0 the action is 0, shape `[..., A]`.
+        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
+            each, shape `[..., A]`; or None if all are.
+
+    Returns:
+        Actions, each in [0, A), shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a probability
+            whose value is known is negative or not a number.
+
+    Example:
+        >>> print(rlaxlib.categorical_sample(jax.random.key(0), jnp.array([0.0, 1.0])))
+        1
+
+    References:
+        Chris J. Maddison, Daniel Tarlow and Tom Minka, *A\* Sampling*, 2014.
+        https://arxiv.org/abs/1411.0030
+    """
+    key, probs, mask = checks.arrays(
+        key=(key, "key[]"),
+        probs=(probs, "float[..., A]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    checks.within("[0, inf)", probs=probs)
+    (probs,), _ = dtypes.widen(probs)
+    if mask is not None:
+        probs = jnp.where(jnp.broadcast_to(mask, probs.shape), probs, 0.0)
+    return jax.random.categorical(key, jnp.log(probs))
+
+
+def categorical_cross_entropy(
+    labels: ArrayLike, logits: ArrayLike, *, mask: ArrayLike | None = None
+) -> Array:
+    r"""Penalise logits for not being what the labels say.
+
+    .. math::
+
+        L = -\sum_i p_i \log q_i, \qquad q = \operatorname{softmax}(\text{logits}).
+
+    Args:
+        labels: Target probabilities :math:`p`, taken as they are: they should sum to 1,
+            shape `[..., A]`.
+        logits: Logits of the prediction, shape `[..., A]`.
+        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
+            each, shape `[..., A]`; or None if all are. An action that is not must have
+            no label.
+
+    Returns:
+        Cross-entropies, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> labels, logits = jnp.array([0.0, 1.0]), jnp.array([5.0, 5.0])
+        >>> print(rlaxlib.categorical_cross_entropy(labels, logits).round(4))
+        0.6931
+
+    References:
+        Ian Goodfellow, Yoshua Bengio and Aaron Courville, *Deep Learning*, section
+        3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
+    """
+    labels, logits, mask = checks.arrays(
+        labels=(labels, "float[..., A]"),
+        logits=(logits, "float[..., A]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    (labels, logits), narrow = dtypes.widen(labels, logits)
+    q = normalize(logits, jnp.ones_like(logits, shape=()), over(mask, logits))
+    # A label for an action without probability is an infinite surprise, no label none.
+    impossible = ~q.legal & (labels > 0) & jnp.any(q.legal, axis=-1, keepdims=True)
+    losses = jnp.where(impossible, jnp.inf, -labels * q.log_probs)
+    return narrow(jnp.sum(losses, axis=-1))
+
+
+def categorical_kl_divergence(
+    p_logits: ArrayLike,
+    q_logits: ArrayLike,
+    temperature: ArrayLike = 1.0,
+    *,
+    mask: ArrayLike | None = None,
+) -> Array:
+    r"""Measure how far one softmax is from another, from their logits.
+
+    .. math::
+
+        \operatorname{KL}(p \,\|\, q) = \sum_i p_i \log \frac{p_i}{q_i}, \qquad
+        p = \operatorname{softmax}(x / \tau), \quad
+        q = \operatorname{softmax}(y / \tau).
+
+    It is right for policies that hardly differ, too, where the sum as it stands is all
+    rounding errors: never negative, and exact to a few digits in the last place.
+
+    Args:
+        p_logits: Logits :math:`x` of the first distribution, which the expectation is
+            over, shape `[..., A]`.
+        q_logits: Logits :math:`y` of the second, shape `[..., A]`.
+        temperature: Temperature :math:`\tau` of both, more than 0, shape `[]`.
+        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
+            each, shape `[..., A]`; or None if all are.
+
+    Returns:
+        Divergences, in nats, shape `[...]`; infinite where the second rules out an
+        action that the first does not.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `temperature`
+            is not positive.
+
+    Example:
+        >>> p_logits, q_logits = jnp.log(jnp.array([[0.5, 0.5], [0.2, 0.8]]))
+        >>> print(rlaxlib.categorical_kl_divergence(p_logits, q_logits).round(4))
+        0.2231
+
+    References:
+        Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
+        https://doi.org/10.1214/aoms/1177729694
+    """
+    p_logits, q_logits, temperature, mask = checks.arrays(
+        p_logits=(p_logits, "float[..., A]"),
+        q_logits=(q_logits, "float[..., A]"),
+        temperature=(temperature, "float[]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    checks.within("(0, inf)", temperature=temperature)
+    (p_logits, q_logits, temperature), narrow = dtypes.widen(
+        p_logits, q_logits, temperature
+    )
+    mask = over(mask, p_logits)
+    p = normalize(p_logits, temperature, mask)
+    q = normalize(q_logits, temperature, mask)
+    both = p.legal & q.legal
+    zeros = jnp.zeros_like(p.probs)
+
+    # With d the difference of the logits, less its mean, KL = log(sum p exp d).
+    difference = jnp.where(both, q_logits - p_logits, zeros) / temperature
+    centre = jnp.sum(p.probs * difference, axis=-1, keepdims=True)
+    difference = difference - jax.lax.stop_gradient(centre)
+    close = jnp.where(both, jnp.abs(difference) < 0.5, ~(p.legal | q.legal))
+    close = jnp.all(close, axis=-1, keepdims=True)
+    difference = jnp.where(close & both, difference, zeros)
+    mean = jnp.sum(p.probs * difference, axis=-1)
+    excess = jnp.sum(p.probs * expm1_less_near(difference), axis=-1)
+    near = jnp.log1p(mean + excess) - mean
+
+    far = jnp.sum(p.probs * jnp.where(both, p.log_probs - q.log_probs, zeros), axis=-1)
+    apart = jnp.any(p.legal & ~q.legal, axis=-1)
+    return narrow(jnp.where(apart, jnp.inf, jnp.where(close[..., 0], near, far)))
+
+
+def categorical_importance_sampling_ratios(
+    pi_logits_t: ArrayLike,
+    mu_logits_t: ArrayLike,
+    a_t: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+) -> Array:
+    r"""Compare how likely two policies were to take an action.
+
+    .. math::
+
+        \rho_t = \frac{\pi_t(a_t)}{\mu_t(a_t)}
+
+    Args:
+        pi_logits_t: Logits of the target policy :math:`\pi`, shape `[..., A]`.
+        mu_logits_t: Logits of the behaviour policy :math:`\mu`, shape `[..., A]`.
+        a_t: Actions taken, each in [0, A), shape `[...]`.
+        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
+            each, shape `[..., A]`; or None if all are.
+
+    Returns:
+        Ratios, shape `[...]`: 0 where the target policy rules out the action, and
+        infinite where only the behaviour policy does.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if an action
+            whose value is known is none of the A.
+
+    Example:
+        >>> pi_logits_t, mu_logits_t = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))
+        >>> ratios = rlaxlib.categorical_importance_sampling_ratios
+        >>> print(ratios(pi_logits_t, mu_logits_t, 0))
+        2.0
+
+    References:
+        Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
+        Off-Policy Policy Evaluation*, 2000.
+        https://scholarworks.umass.edu/cs_faculty_pubs/80
+    """
+    pi_logits_t, mu_logits_t, a_t, mask = checks.arrays(
+        pi_logits_t=(pi_logits_t, "float[..., A]"),
+        mu_logits_t=(mu_logits_t, "float[..., A]"),
+        a_t=(a_t, "int[...]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    checks.indices(a_t=(a_t, pi_logits_t.shape[-1]))
+    (pi_logits_t, mu_logits_t), narrow = dtypes.widen(pi_logits_t, mu_logits_t)
+    one, mask = jnp.ones_like(pi_logits_t, shape=()), over(mask, pi_logits_t)
+    log_pi = log_prob(a_t, normalize(pi_logits_t, one, mask))
+    log_mu = log_prob(a_t, normalize(mu_logits_t, one, mask))
+    never = log_pi == -jnp.inf  # Whatever the other policy did.
+    ratios = jnp.exp(jnp.where(never, -jnp.inf, log_pi) - jnp.where(never, 0.0, log_mu))
+    return narrow(ratios)

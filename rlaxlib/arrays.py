@@ -5,7 +5,7 @@ wrongly, in most agents. Masks are true where an entry counts.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -380,7 +380,7 @@ def _axes(name: str, axis: Any, x: Array) -> tuple[int, ...]:
 
 def _over_devices(x: Array, axis_name: AxisName | None) -> Array:
     """Sum over the devices along an axis, if there is one."""
-    return x if axis_name is None else jax.lax.psum(x, axis_name)
+    return x if axis_name is None else cast(Array, jax.lax.psum(x, axis_name))
 
 
 def _largest(x: Array, mask: Array, axis_name: AxisName | None) -> Array:

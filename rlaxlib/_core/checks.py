@@ -35,6 +35,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.core import Tracer
 
 Arguments = Mapping[str, tuple[Any, str]]
@@ -58,7 +59,7 @@ class ArgumentError(ValueError, AssertionError):
     """
 
 
-def arrays(**arguments: tuple[Any, str]) -> tuple[Any, ...]:
+def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
     """Check arguments against their specs, and return them as JAX arrays.
 
     Args:
@@ -67,7 +68,8 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Any, ...]:
 
     Returns:
         The arguments as JAX arrays, in the order given. An argument that may be left
-        out, and is, comes back as None.
+        out, and is, comes back as None; the type, for the sake of the others, does not
+        say so.
 
     Raises:
         ArgumentError: If a dtype or a shape does not fit.
@@ -111,7 +113,7 @@ def at_least(minimum: int, maximum: int | None = None, /, **arguments: Any) -> N
         raise ArgumentError(f"{_caller()}: `{name}` must be {problem}.")
 
 
-def leads(**arguments: jax.Array) -> None:
+def leads(**arguments: Array) -> None:
     """Check that the axes of one array are the first ones of another, or of size 1.
 
     Args:
@@ -216,7 +218,7 @@ def _known(value: Any) -> Any:
     """Return the values of an argument, or None if they are not at hand."""
     if value is None or isinstance(value, Tracer):
         return None
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+    if isinstance(value, Array) and not value.is_fully_addressable:
         return None
     return np.asarray(jax.device_get(value))
 
@@ -242,7 +244,7 @@ def _fit(value: Any, spec: str, sizes: Sizes) -> Sizes | None:
     if not (isinstance(value, bool | int | float) or hasattr(value, "dtype")):
         return None
     shape = np.shape(value)
-    if kind == "key" and value.dtype == jnp.uint32 and shape:
+    if kind == "key" and jnp.result_type(value) == jnp.uint32 and shape:
         shape = shape[:-1]  # A key of the old kind is a row of words.
     elif not jnp.issubdtype(jnp.result_type(value), _KINDS[kind]):
         return None
@@ -273,7 +275,7 @@ def _bind(shape: tuple[int, ...], axes: Shape, sizes: Sizes) -> Sizes | None:
 def _explain(name: str, arguments: Arguments, sizes: Sizes) -> str:
     """Say which argument is wrong, what all of them are, and what may help."""
     value, spec = arguments[name]
-    known = [f"{axis} = {_size(size)}" for axis, size in sizes.items()]
+    known = [f"{axis} = {_size(size)}" for axis, size in sizes.items() if size != ()]
     where = f", where {', '.join(known)}" if known else ""
     empty = " and not empty" if 0 in getattr(value, "shape", ()) else ""
     problem = f"`{name}` is {_describe(value)}, but must be {spec}{empty}{where}."
@@ -335,6 +337,7 @@ def _name(frame: FrameType) -> str:
     owner, _, name = outermost.removesuffix(".__call__").rpartition(".")
     if name.startswith("_"):
         return ""
-    if owner.startswith("_"):  # `softmax()` makes a `_Softmax`.
-        owner = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner[1:]).lower()
+    if owner:  # `softmax()` makes a `_Softmax`, or a class that inherits from it.
+        owner = type(frame.f_locals["self"]).__name__.lstrip("_")
+        owner = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner).lower()
     return f"{owner}.{name}" if owner else name

@@ -11,9 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 
-def widen(*arguments: Any) -> tuple[tuple[Any, ...], Callable[[Any], Any]]:
+def widen(*arguments: Array) -> tuple[tuple[Array, ...], Callable[[Any], Any]]:
     """Raise half precision to single, and say how to go back.
 
     Args:
@@ -30,8 +31,11 @@ def widen(*arguments: Any) -> tuple[tuple[Any, ...], Callable[[Any], Any]]:
         return arguments, _same
     dtype = jnp.result_type(*floats)
 
+    def cast(x: Array) -> Array:
+        return x.astype(dtype) if _is_float(x) else x
+
     def narrow(result: Any) -> Any:
-        return jax.tree.map(lambda x: x.astype(dtype) if _is_float(x) else x, result)
+        return jax.tree.map(cast, result)
 
     half = {jnp.dtype(each.dtype) for each in halves}
     return tuple(

@@ -1,6 +1,6 @@
 """Switch gradients off where an algorithm treats a quantity as a constant."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +85,7 @@ def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
 @clip_cotangent.defjvp
 def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     x, low, high = primals
-    return x, _identity_p.bind(tangents[0], low, high)
+    return x, cast(Array, _identity_p.bind(tangents[0], low, high))
 
 
 # JAX has a function whose gradient is what one likes (`custom_vjp`), and one whose
@@ -96,7 +96,7 @@ _identity_p = Primitive("clip_cotangent")
 
 
 @_identity_p.def_impl
-def _(tangent: Array, low: Array, high: Array) -> Array:
+def _implement(tangent: Array, low: Array, high: Array) -> Array:
     del low, high
     return tangent
 
@@ -122,6 +122,4 @@ def _transpose(cotangent: Any, tangent: Any, low: Array, high: Array) -> Any:
 ad.primitive_jvps[_identity_p] = _differentiate
 ad.primitive_transposes[_identity_p] = _transpose
 batching.defbroadcasting(_identity_p)
-mlir.register_lowering(
-    _identity_p, mlir.lower_fun(lambda tangent, low, high: tangent, False)
-)
+mlir.register_lowering(_identity_p, mlir.lower_fun(_implement, False))

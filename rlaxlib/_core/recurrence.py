@@ -18,7 +18,7 @@ at the cut alone.
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -65,10 +65,9 @@ def backward(
     """
     end = streams.ends(truncated_t, sample_mask)
     trace = jnp.broadcast_to(trace, sequences[0].shape)
-    return _solve(terms, final, (trace, *sequences), end, sample_mask)
+    return _compiled(terms, final, (trace, *sequences), end, sample_mask)
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)
 def _solve(
     terms: Terms,
     final: ArrayLike,
@@ -80,7 +79,12 @@ def _solve(
     operands = final, sequences, end, mask
     loop = functools.partial(_loop, terms)
     parallel = functools.partial(_parallel, terms)
-    return jax.lax.platform_dependent(*operands, cpu=loop, default=parallel)
+    solution = jax.lax.platform_dependent(*operands, cpu=loop, default=parallel)
+    return cast(Array, solution)
+
+
+# Compiled as one, so that a call outside of jit, too, traces and compiles only once.
+_compiled: Callable[..., Array] = jax.jit(_solve, static_argnums=0, inline=True)
 
 
 def _loop(
@@ -105,7 +109,8 @@ def _loop(
     # From the last row, so that the carry varies over the same devices as the rows.
     offset, factor = terms(*(each[-1] for each in sequences))
     final = jnp.zeros_like(offset + factor) + final
-    return jax.lax.scan(step, final, (sequences, end, mask), reverse=True)[1]
+    _, solution = jax.lax.scan(step, final, (sequences, end, mask), reverse=True)
+    return solution
 
 
 def _parallel(
@@ -120,9 +125,8 @@ def _parallel(
     if mask is not None:
         offset = _unless(~mask, offset)
         factor = jnp.where(mask, factor, jnp.ones_like(factor))
-    runs = jax.lax.associative_scan(
-        lambda far, near: near.after(far), _Run(offset, factor, end), reverse=True
-    )
+    steps = _Run(offset, factor, end)
+    runs: _Run = jax.lax.associative_scan(_join, steps, reverse=True)
     solution = runs.apply(jnp.broadcast_to(final, offset.shape))
     return solution if mask is None else _unless(~mask, solution)
 
@@ -208,6 +212,11 @@ class _Run(NamedTuple):
         """Return the runs that start `steps` later; beyond the end nothing happens."""
         cut = None if self.cut is None else _ahead(self.cut, steps, False)
         return _Run(_ahead(self.offset, steps, 0), _ahead(self.factor, steps, 1), cut)
+
+
+def _join(far: _Run, near: _Run) -> _Run:
+    """Join a run with the one that leads to it."""
+    return near.after(far)
 
 
 def _ahead(x: Array, steps: int, beyond: float | bool) -> Array:

@@ -100,13 +100,17 @@ def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
     )
 
 
-def gather(x: Array, sample_mask: Array) -> Array:
+def gather(x: Array, sample_mask: Array | None) -> Array:
     """Move the decisions of a stream to its front, and put zeros behind them."""
+    if sample_mask is None:
+        return x
     return jnp.zeros_like(x).at[_ranks(sample_mask)].set(x, mode="drop")
 
 
-def scatter(x: Array, sample_mask: Array) -> Array:
+def scatter(x: Array, sample_mask: Array | None) -> Array:
     """Move the decisions from the front of a stream back to where they were."""
+    if sample_mask is None:
+        return x
     return x.at[_ranks(sample_mask)].get(mode="fill", fill_value=0)
 
 

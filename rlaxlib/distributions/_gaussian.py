@@ -78,8 +78,8 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
     distribution was made with one.
 
     Args:
-        sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`; or
-            None to give it at each call.
+        sigma: Standard deviation, more than 0, for all dimensions or each,
+            shape `[...]`; or None to give it at each call.
 
     Returns:
         A `ContinuousDistribution`.

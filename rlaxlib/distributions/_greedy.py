@@ -84,15 +84,15 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
     """
     (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] or None"))
     checks.within("[0, 1]", epsilon=epsilon)
-    each = _Greedy(epsilon)
+    each = _EpsilonGreedy(epsilon)
     return DiscreteDistribution(
         each.sample, each.probs, each.logprob, each.entropy, None
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Greedy:
-    """The functions of a greedy distribution, with a probability of being so not."""
+class _EpsilonGreedy:
+    """The functions of an epsilon-greedy distribution."""
 
     epsilon: ArrayLike | None
 
@@ -241,6 +241,10 @@ class _Greedy:
     def _or_mine(self, epsilon: ArrayLike | None) -> ArrayLike | None:
         """Return the probability given, or else the one this was made with."""
         return self.epsilon if epsilon is None else epsilon
+
+
+class _Greedy(_EpsilonGreedy):
+    """The functions of a greedy distribution, whose epsilon is 0."""
 
 
 def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:

@@ -95,13 +95,8 @@ def expm1_less(x: Array) -> Array:
     small = jnp.abs(x) < 0.5
     near = jnp.where(small, x, jnp.zeros_like(x))
     far = jnp.where(small, jnp.zeros_like(x), x)
-    return jnp.where(small, expm1_less_near(near), jnp.expm1(far) - far)
-
-
-def expm1_less_near(x: Array) -> Array:
-    r"""Return :math:`e^x - 1 - x` by its Taylor series, for `x` in [-1/2, 1/2]."""
     terms = 7 if jnp.finfo(x.dtype).bits <= 32 else 14
-    series = jnp.ones_like(x)
+    series = jnp.ones_like(x)  # That of Taylor, less its first two terms.
     for n in range(terms + 1, 2, -1):
-        series = 1 + series * x / n
-    return 0.5 * jnp.square(x) * series
+        series = 1 + series * near / n
+    return jnp.where(small, 0.5 * jnp.square(near) * series, jnp.expm1(far) - far)

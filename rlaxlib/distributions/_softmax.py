@@ -102,7 +102,7 @@ def clipped_entropy_softmax(
     )
     checks.within("(0, inf)", temperature=temperature)
     checks.within("[0, inf]", entropy_clip=entropy_clip)
-    each = _Softmax(temperature, entropy_clip)
+    each = _ClippedEntropySoftmax(temperature, entropy_clip)
     return DiscreteDistribution(
         each.sample, each.probs, each.logprob, each.entropy, each.kl
     )
@@ -273,3 +273,7 @@ class _Softmax:
         """Return normalised logits, and the way back to their dtype."""
         (logits, temperature), narrow = dtypes.widen(logits, self.temperature)
         return normalize(logits, temperature, over(mask, logits)), narrow
+
+
+class _ClippedEntropySoftmax(_Softmax):
+    """The functions of a softmax distribution whose entropy is clipped."""

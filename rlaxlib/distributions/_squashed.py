@@ -1,7 +1,7 @@
 r"""The squashed Gaussian: a policy over actions that have bounds."""
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -156,7 +156,7 @@ class _SquashedGaussian:
             mu=(mu, "float[..., D]"),
             sigma=(sigma, "float[] or [D] or [..., D]"),
         )
-        margin = float(jnp.finfo(sample.dtype).eps) / 4
+        margin = _margin(sample)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
         low, high = _bounds(action_spec, sample)
         log_density = self._log_density(sample, mu, sigma, low, high, margin)
@@ -191,7 +191,7 @@ class _SquashedGaussian:
             mu=(mu, "float[..., D]"),
             sigma=(sigma, "float[] or [D] or [..., D]"),
         )
-        margin = float(jnp.finfo(sample.dtype).eps) / 4
+        margin = _margin(sample)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
         low, high = _bounds(action_spec, sample)
         return narrow(self._log_density(sample, mu, sigma, low, high, margin))
@@ -292,6 +292,12 @@ class _SquashedGaussian:
         slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
         inner = _normal.log_density(u, *self._activate(mu, sigma))
         return inner - jnp.sum(slope, axis=-1)
+
+
+def _margin(action: Array) -> float:
+    """Return how close to a bound an action of this dtype can be, of its range."""
+    precision = cast(Any, jnp.finfo(action.dtype))
+    return float(precision.eps) / 4
 
 
 def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:

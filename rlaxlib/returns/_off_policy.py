@@ -276,6 +276,7 @@ def importance_corrected_td_errors(
         New Q(λ) with Interim Forward View and Monte Carlo Equivalence*, 2014.
         https://proceedings.mlr.press/v32/sutton14.html
     """
+    apart = v_t is not None
     r_t, discount_t, rho_tm1, lambda_, values, v_t, truncated_t, sample_mask = (
         checks.arrays(
             r_t=(r_t, "float[T]"),
@@ -291,7 +292,7 @@ def importance_corrected_td_errors(
     (r_t, discount_t, rho_tm1, lambda_, values, v_t), narrow = dtypes.widen(
         r_t, discount_t, rho_tm1, lambda_, values, v_t
     )
-    v_tm1, v_t = values[:-1], values[1:] if v_t is None else v_t
+    v_tm1, v_t = values[:-1], v_t if apart else values[1:]
     errors = recurrence.backward(
         _importance_corrected_terms,
         0.0,

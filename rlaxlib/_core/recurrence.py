@@ -79,8 +79,9 @@ def _solve(
     operands = final, sequences, end, mask
     loop = functools.partial(_loop, terms)
     parallel = functools.partial(_parallel, terms)
-    solution = jax.lax.platform_dependent(*operands, cpu=loop, default=parallel)
-    return cast(Array, solution)
+    return cast(
+        Array, jax.lax.platform_dependent(*operands, cpu=loop, default=parallel)
+    )
 
 
 # Compiled as one, so that a call outside of jit, too, traces and compiles only once.

@@ -230,11 +230,13 @@ class _Softmax:
             mask=(mask, "bool[A] or [..., A] or None"),
         )
         normalized, narrow = self._normalize(logits, mask)
-        if self.entropy_clip is None:
-            return narrow(entropy(normalized))
-        actions = logits.shape[-1] if mask is None else jnp.sum(mask, axis=-1)
-        largest = jnp.log(jnp.maximum(jnp.asarray(actions, self.entropy_clip.dtype), 1))
-        return narrow(jnp.minimum(entropy(normalized), self.entropy_clip * largest))
+        entropies = entropy(normalized)
+        if self.entropy_clip is not None:
+            legal = jnp.ones_like(logits, bool) if mask is None else mask
+            actions = jnp.sum(legal, axis=-1, dtype=entropies.dtype)
+            largest = jnp.log(jnp.maximum(actions, 1))
+            entropies = jnp.minimum(entropies, self.entropy_clip * largest)
+        return narrow(entropies)
 
     def kl(
         self,

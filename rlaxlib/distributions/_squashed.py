@@ -67,7 +67,7 @@ def squashed_gaussian(
     Example:
         >>> policy = rlaxlib.squashed_gaussian()
         >>> mu, sigma, a = jnp.zeros(1), jnp.zeros(1), jnp.zeros(1)
-        >>> print(policy.logprob(a, mu, sigma).round(4))
+        >>> print(policy.logprob(a, mu, sigma, None).round(4))
         1.0811
 
     References:
@@ -98,7 +98,7 @@ class _SquashedGaussian:
     sigma_max: Array
 
     def sample(
-        self, key: ArrayLike, mu: ArrayLike, sigma: ArrayLike, action_spec: Any = None
+        self, key: ArrayLike, mu: ArrayLike, sigma: ArrayLike, action_spec: Any
     ) -> Array:
         """Draw an action.
 
@@ -132,7 +132,7 @@ class _SquashedGaussian:
         sample: ArrayLike,
         mu: ArrayLike,
         sigma: ArrayLike,
-        action_spec: Any = None,
+        action_spec: Any,
     ) -> Array:
         """Return the density of an action, within its bounds.
 
@@ -167,7 +167,7 @@ class _SquashedGaussian:
         sample: ArrayLike,
         mu: ArrayLike,
         sigma: ArrayLike,
-        action_spec: Any = None,
+        action_spec: Any,
     ) -> Array:
         """Return the logarithm of the density of an action, within its bounds.
 

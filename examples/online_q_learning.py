@@ -1,0 +1,207 @@
+"""Learn to catch a falling ball by online Q-learning.
+
+The plainest agent of deep reinforcement learning: an epsilon-greedy policy over the
+values that a small network predicts, and one gradient step on each transition as it
+comes. No replay buffer, no target network, no batch. It shows where rlaxlib stands
+between a network, an optimizer and an environment:
+
+    rlaxlib.epsilon_greedy   chooses the actions,
+    rlaxlib.q_learning       says by how much a transition surprised the agent,
+    rlaxlib.l2_loss          turns that surprise into a loss to descend.
+
+In bsuite's Catch a ball drops through ten rows of five columns, and the agent moves a
+paddle below it. An episode takes nine steps and returns +1 for a catch, -1 for a miss:
+-0.6 on average for a random agent. Expect +1.00 in the final evaluation, after about
+10 seconds on two cores, imports and compilation included. Every field of `Config` is a
+flag:
+
+    python examples/online_q_learning.py --seed=1 --epsilon=0.05
+"""
+
+import csv
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from absl import app, flags
+from bsuite.environments.catch import Catch
+from flax import linen as nn
+from flax.training.train_state import TrainState
+from matplotlib.figure import Figure
+from tqdm import trange
+
+import rlaxlib
+
+
+def flag(default, description):
+    """Describe a field of `Config`, to make it a flag of the command line as well."""
+    return dataclasses.field(default=default, metadata={"help": description})
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything there is to choose."""
+
+    seed: int = flag(0, "Seed of the network, the exploration and the environment.")
+    output: str = flag("results/online_q_learning", "Folder for the learning curve.")
+    train_episodes: int = flag(4000, "Episodes to learn from.")
+    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
+    eval_interval: int = flag(250, "Training episodes between two evaluations.")
+    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
+    learning_rate: float = flag(1e-3, "Step size of Adam.")
+    epsilon: float = flag(0.1, "Probability of a random action during training.")
+    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
+
+
+class Evaluation(NamedTuple):
+    """One point of the learning curve."""
+
+    episode: int
+    train_return: float  # Of the latest training episodes, with their random actions.
+    eval_return: float  # Of the greedy policy.
+
+
+# --- The agent: a network, its optimizer, and two pure functions. ---
+
+
+def make_agent(key, environment, config) -> TrainState:
+    """Initialise the network and its optimizer."""
+    num_actions = environment.action_spec().num_values
+    network = nn.Sequential(
+        [jnp.ravel, nn.Dense(config.hidden_units), nn.relu, nn.Dense(num_actions)]
+    )
+    observation = environment.observation_spec().generate_value()
+    return TrainState.create(
+        apply_fn=network.apply,
+        params=network.init(key, observation),
+        tx=optax.adam(config.learning_rate),
+    )
+
+
+@jax.jit
+def act(agent, key, observation, epsilon):
+    """Choose a random action with probability ε, the one of highest value otherwise."""
+    q_values = agent.apply_fn(agent.params, observation)
+    key = jax.random.fold_in(key, agent.step)  # New randomness after each update.
+    return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
+
+
+@jax.jit
+def learn(agent, observation_tm1, a_tm1, r_t, discount_t, observation_t):
+    """Take one gradient step on one transition."""
+
+    def loss(params):
+        q_tm1 = agent.apply_fn(params, observation_tm1)
+        q_t = agent.apply_fn(params, observation_t)
+        td_error = rlaxlib.q_learning(q_tm1, a_tm1, r_t, discount_t, q_t)
+        return rlaxlib.l2_loss(td_error)
+
+    return agent.apply_gradients(grads=jax.grad(loss)(agent.params))
+
+
+# --- The agent meets its environment. ---
+
+
+def train_episode(agent, key, environment, config) -> tuple[TrainState, float]:
+    """Play one episode and learn from every step of it; return the agent it made."""
+    episode_return = 0.0
+    timestep = environment.reset()
+    while not timestep.last():
+        action = act(agent, key, timestep.observation, config.epsilon)
+        previous, timestep = timestep, environment.step(int(action))
+        agent = learn(
+            agent,
+            previous.observation,
+            action,
+            timestep.reward,
+            config.discount * timestep.discount,  # 0 at the end of the episode.
+            timestep.observation,
+        )
+        episode_return += timestep.reward
+    return agent, episode_return
+
+
+def evaluate(agent, key, environment, config) -> float:
+    """Average the return over greedy episodes, and learn nothing from them."""
+    total = 0.0
+    for _ in range(config.eval_episodes):
+        timestep = environment.reset()
+        while not timestep.last():
+            action = act(agent, key, timestep.observation, epsilon=0.0)
+            timestep = environment.step(int(action))
+            total += timestep.reward
+    return total / config.eval_episodes
+
+
+def run(config: Config) -> list[Evaluation]:
+    """Train an agent, and return its learning curve."""
+    init_key, act_key = jax.random.split(jax.random.key(config.seed))
+    train_seed, eval_seed = np.random.SeedSequence(config.seed).generate_state(2)
+    environment, eval_environment = Catch(seed=train_seed), Catch(seed=eval_seed)
+
+    agent = make_agent(init_key, environment, config)
+    returns, curve = [], []
+    with trange(1, config.train_episodes + 1, unit="episode") as progress:
+        for episode in progress:
+            agent, episode_return = train_episode(agent, act_key, environment, config)
+            returns.append(episode_return)
+            train_return = float(np.mean(returns[-config.eval_interval :]))
+            progress.set_postfix_str(f"return {train_return:+.2f}", refresh=False)
+            if episode % config.eval_interval == 0 or episode == config.train_episodes:
+                eval_return = evaluate(agent, act_key, eval_environment, config)
+                curve.append(Evaluation(episode, train_return, eval_return))
+    return curve
+
+
+# --- What a run leaves behind: a table, a CSV file and a plot. ---
+
+
+def report(curve: list[Evaluation], folder: Path) -> None:
+    """Print the learning curve, and write it to `folder` as numbers and as a plot."""
+    print("episode   training   evaluation")
+    for row in curve:
+        print("{:7d} {:+10.2f} {:+12.2f}".format(*row))
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "curve.csv", "w", newline="") as file:
+        csv.writer(file).writerows([Evaluation._fields, *curve])
+
+    figure = Figure(layout="constrained")  # Drawn by Agg, as any figure without pyplot.
+    axes = figure.subplots()
+    episodes, train_returns, eval_returns = zip(*curve, strict=True)
+    axes.plot(episodes, train_returns, label="training")
+    axes.plot(episodes, eval_returns, label="evaluation")
+    axes.set(xlabel="episode", ylabel="average return", title="Q-learning on Catch")
+    axes.legend()
+    figure.savefig(folder / "curve.png")
+
+    print(f"Final evaluation: {curve[-1].eval_return:+.2f}")
+    print(f"Learning curve:   {folder / 'curve.csv'}, {folder / 'curve.png'}")
+
+
+def main(argv):
+    if len(argv) > 1:
+        raise app.UsageError(f"Unknown arguments: {argv[1:]}")
+    fields = dataclasses.fields(Config)
+    config = Config(**{field.name: flags.FLAGS[field.name].value for field in fields})
+    report(run(config), Path(config.output))
+
+
+def define_flags():
+    """Make every field of `Config` a flag of the command line."""
+    define = {
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        str: flags.DEFINE_string,
+    }
+    for field in dataclasses.fields(Config):
+        define[field.type](field.name, field.default, field.metadata["help"])
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,242 @@
+"""Test the categorical distributions: masks, extremes, and digits that count."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+KEY = jax.random.key(0)
+SOFTMAX = rlaxlib.softmax(0.7)
+POLICIES = {
+    "softmax": SOFTMAX,
+    "clipped": rlaxlib.clipped_entropy_softmax(0.7, 0.9),
+    "greedy": rlaxlib.greedy(),
+    "epsilon_greedy": rlaxlib.epsilon_greedy(0.3),
+}
+all_policies = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+LOGITS = jnp.array([[1.0, -0.5, 3.0, 0.2], [0.0, 2.0, -1.0, 1.9]])
+MASK = jnp.array([True, True, False, True])
+LEGAL = np.array([0, 1, 3])
+NONE = jnp.zeros(4, bool)
+
+
+# --- What the functions compute. ---
+
+
+@all_policies
+def test_samples_have_the_probabilities(policy):
+    keys = jax.random.split(KEY, 20000)
+    samples = jax.vmap(lambda key: policy.sample(key, LOGITS[0], mask=MASK))(keys)
+    frequencies = np.bincount(samples, minlength=4) / 20000
+    probs = policy.probs(LOGITS[0], mask=MASK)
+    np.testing.assert_allclose(frequencies, probs, atol=0.015)
+
+
+def test_categorical_samples_have_the_probabilities():
+    keys, probs = jax.random.split(KEY, 20000), jnp.array([1.0, 2.0, 3.0, 4.0])
+    samples = jax.vmap(lambda key: rlaxlib.categorical_sample(key, probs, mask=MASK))(
+        keys
+    )
+    frequencies = np.bincount(samples, minlength=4) / 20000
+    expected = np.where(MASK, probs, 0) / 7
+    np.testing.assert_allclose(frequencies, expected, atol=0.015)
+
+
+@all_policies
+def test_log_probabilities_and_entropy_follow_from_the_probabilities(policy):
+    probs = policy.probs(LOGITS)
+    close(jnp.sum(probs, axis=-1), 1.0)
+    actions = jnp.array([2, 1])
+    close(policy.logprob(actions, LOGITS), jnp.log(probs[jnp.arange(2), actions]))
+    entropy = -np.sum(probs * np.log(np.where(probs > 0, probs, 1)), axis=-1)
+    bound = 0.9 * np.log(4) if policy is POLICIES["clipped"] else np.inf
+    close(policy.entropy(LOGITS), np.minimum(entropy, bound))
+
+
+def test_among_equals_the_greedy_choose_evenly():
+    q = jnp.array([1.0, 3.0, 3.0, -jnp.inf])
+    np.testing.assert_array_equal(rlaxlib.greedy().probs(q), [0, 0.5, 0.5, 0])
+    close(rlaxlib.epsilon_greedy(0.4).probs(q), [0.1, 0.4, 0.4, 0.1])
+
+
+def test_epsilon_may_change_over_time():
+    policy = rlaxlib.epsilon_greedy(0.4)
+    for epsilon in (0.0, 0.2, 1.0):
+        probs = jax.jit(policy.probs)(LOGITS, epsilon)
+        np.testing.assert_array_equal(
+            probs, rlaxlib.epsilon_greedy(epsilon).probs(LOGITS)
+        )
+
+
+# --- Masks of legal actions. ---
+
+
+@all_policies
+def test_an_illegal_action_is_as_good_as_not_there(policy):
+    logits = LOGITS.at[:, 2].set(jnp.nan)
+    few = LOGITS[:, LEGAL]
+    close(policy.probs(logits, mask=MASK)[:, LEGAL], policy.probs(few))
+    np.testing.assert_array_equal(policy.probs(logits, mask=MASK)[:, 2], 0.0)
+    close(policy.entropy(logits, mask=MASK), policy.entropy(few))
+    actions = jnp.array([3, 3])
+    close(policy.logprob(actions, logits, mask=MASK), policy.logprob(actions - 1, few))
+    illegal = policy.logprob(jnp.array([2, 2]), logits, mask=MASK)
+    np.testing.assert_array_equal(illegal, -jnp.inf)
+
+
+@all_policies
+def test_where_nothing_is_legal_everything_is_zero(policy):
+    def ask(logits):
+        return (
+            policy.probs(logits, mask=NONE),
+            policy.logprob(jnp.array([0, 1]), logits, mask=NONE),
+            policy.entropy(logits, mask=NONE),
+        )
+
+    values, pullback = jax.vjp(ask, LOGITS)
+    (gradient,) = pullback(jax.tree.map(jnp.ones_like, values))
+    for each in (*values, gradient):
+        np.testing.assert_array_equal(each, 0.0)
+    np.testing.assert_array_equal(policy.sample(KEY, LOGITS, mask=NONE), 0)
+
+
+@pytest.mark.parametrize("row", [[-jnp.inf, 0.0, 1.0, -jnp.inf], [-jnp.inf] * 4])
+def test_logits_of_minus_infinity_are_masked_logits(row):
+    logits = jnp.array(row)
+    mask = logits != -jnp.inf
+    finite = jnp.where(mask, logits, 0.0)
+
+    def ask(logits, mask=None):
+        return (
+            SOFTMAX.probs(logits, mask=mask),
+            SOFTMAX.logprob(2, logits, mask=mask),
+            SOFTMAX.entropy(logits, mask=mask),
+            SOFTMAX.kl(logits, logits, mask=mask),
+            rlaxlib.categorical_cross_entropy(
+                jnp.array([0.0, 0.3, 0.7, 0.0]), logits, mask=mask
+            ),
+            rlaxlib.categorical_importance_sampling_ratios(
+                logits, logits, 1, mask=mask
+            ),
+        )
+
+    jax.tree.map(np.testing.assert_array_equal, ask(logits), ask(finite, mask))
+    _, pullback = jax.vjp(ask, logits)
+    (gradient,) = pullback(jax.tree.map(jnp.ones_like, ask(logits)))
+    assert jnp.all(jnp.isfinite(gradient))
+
+
+def test_what_only_one_policy_rules_out():
+    one, other = jnp.array([0.0, -jnp.inf]), jnp.array([0.0, 0.0])
+    divergence = rlaxlib.categorical_kl_divergence
+    close(divergence(one, other), np.log(2))
+    assert divergence(other, one) == jnp.inf
+    ratios = rlaxlib.categorical_importance_sampling_ratios
+    assert ratios(one, other, 1) == 0
+    assert ratios(other, one, 1) == jnp.inf
+    assert ratios(one, one, 1) == 0
+    labels = jnp.array([0.0, 1.0])
+    assert rlaxlib.categorical_cross_entropy(labels, one) == jnp.inf
+    assert rlaxlib.categorical_cross_entropy(1 - labels, one) == 0
+
+
+# --- Digits that count. ---
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-4, 1e-2, 1.0, 10.0])
+def test_divergence_of_policies_however_close(size):
+    rng = np.random.default_rng(0)
+    p = np.float32(rng.normal(size=(200, 8)))
+    q = np.float32(p + size * rng.normal(size=(200, 8)))
+    actual = rlaxlib.categorical_kl_divergence(jnp.asarray(p), jnp.asarray(q))
+    p, q = p.astype(np.longdouble), q.astype(np.longdouble)
+    p, q = (x - np.log(np.sum(np.exp(x), axis=-1, keepdims=True)) for x in (p, q))
+    # Since probabilities sum to 1, and with digits to spare where p is close to q.
+    expected = np.sum(np.exp(p) * (np.expm1(q - p) - (q - p)), axis=-1)
+    np.testing.assert_allclose(actual, expected.astype(float), rtol=1e-6)
+    assert jnp.all(actual >= 0)
+
+
+def test_a_sure_action_leaves_others_their_digits():
+    logits = jnp.array([20.0, 0.0, 0.0])
+    others = 2 * np.exp(-20.0)
+    close(SOFTMAX.logprob(0, 0.7 * logits), -others, rtol=1e-5, atol=0)
+    loss = rlaxlib.categorical_cross_entropy(jnp.array([1.0, 0, 0]), logits)
+    close(loss, others, rtol=1e-5, atol=0)
+
+
+def test_a_label_of_zero_has_a_finite_gradient():
+    labels, logits = jnp.array([1.0, 0.0]), jnp.array([1.0, 2.0])
+    gradient = jax.grad(rlaxlib.categorical_cross_entropy)(labels, logits)
+    close(gradient, -jax.nn.log_softmax(logits))
+
+
+def test_a_small_temperature_is_greedy_and_does_not_overflow():
+    probs = rlaxlib.softmax(1e-30).probs(jnp.array([1e10, 2e10, -1e10]))
+    np.testing.assert_array_equal(probs, [0, 1, 0])
+
+
+# --- How the functions behave. ---
+
+
+def test_distributions_can_be_pickled():
+    for policy in POLICIES.values():
+        copy = pickle.loads(pickle.dumps(policy))
+        np.testing.assert_array_equal(copy.probs(LOGITS), policy.probs(LOGITS))
+
+
+def test_a_temperature_may_be_learnt():
+    gradient = jax.grad(lambda t: rlaxlib.softmax(t).entropy(LOGITS[0]))(0.7)
+    step = 1e-2
+    change = rlaxlib.softmax(0.7 + step).entropy(LOGITS[0]) - rlaxlib.softmax(
+        0.7 - step
+    ).entropy(LOGITS[0])
+    np.testing.assert_allclose(gradient, change / (2 * step), rtol=1e-2)
+
+
+# --- What the functions refuse. ---
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rlaxlib.softmax(0.0), r"^softmax: `temperature` must lie in \(0, inf"),
+        (
+            lambda: rlaxlib.clipped_entropy_softmax(1.0, -1.0),
+            r"`entropy_clip` must lie in \[0, inf\]",
+        ),
+        (lambda: rlaxlib.epsilon_greedy(1.5), r"`epsilon` must lie in \[0, 1\]"),
+        (
+            lambda: rlaxlib.epsilon_greedy().probs(LOGITS),
+            r"^epsilon_greedy.probs: `epsilon` is None, but must be float\[\]",
+        ),
+        (
+            lambda: rlaxlib.greedy().logprob(jnp.array([0, 4]), LOGITS),
+            r"^greedy.logprob: `sample` must be one of 4, from 0 to 3, but is 4",
+        ),
+        (
+            lambda: POLICIES["clipped"].probs(jnp.array([1, 2])),
+            r"^clipped_entropy_softmax.probs: `logits` is int32\[2\]",
+        ),
+        (
+            lambda: SOFTMAX.sample(jax.random.split(KEY), LOGITS),
+            r"^softmax.sample: `key` is key<fry>\[2\], but must be key\[\]",
+        ),
+        (
+            lambda: rlaxlib.categorical_sample(KEY, jnp.array([0.5, -0.5])),
+            r"`probs` must lie in \[0, inf\), but is -0\.5",
+        ),
+        (
+            lambda: rlaxlib.categorical_kl_divergence(LOGITS, LOGITS[0]),
+            r"`q_logits` is float32\[4\], .*\.\.\. = 2, A = 4",
+        ),
+    ],
+)
+def test_says_what_is_wrong(call, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        call()

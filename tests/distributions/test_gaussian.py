@@ -1,0 +1,215 @@
+"""Test the Gaussians, squashed and not: densities, bounds, and digits that count."""
+
+import pickle
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+from scipy import integrate, stats
+
+import rlaxlib
+
+KEY = jax.random.key(0)
+MU, SIGMA = jnp.array([0.3, -1.2]), jnp.array([0.5, 2.0])
+GAUSSIAN, SQUASHED = rlaxlib.gaussian_diagonal(), rlaxlib.squashed_gaussian()
+DTYPES = [jnp.float16, jnp.bfloat16, jnp.float32]
+
+
+class Spec(NamedTuple):
+    minimum: float | np.ndarray
+    maximum: float | np.ndarray
+
+
+SPECS = [None, Spec(-2.0, 3.0), Spec(np.array([0.0]), np.array([1.0]))]
+
+
+# --- What the functions compute. ---
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize(("mu", "sigma"), [(0.0, 0.0), (1.0, 0.5), (-2.0, -0.3)])
+def test_the_density_of_an_action_integrates_to_one(spec, mu, sigma):
+    low, high = (-1.0, 1.0) if spec is None else (float(np.sum(end)) for end in spec)
+    with jax.enable_x64(True):
+        density = jax.jit(
+            lambda a: SQUASHED.prob(a[None], jnp.full(1, mu), jnp.full(1, sigma), spec)
+        )
+        total, error = integrate.quad(
+            lambda a: float(density(jnp.float64(a))), low, high, limit=200
+        )
+    assert error < 1e-6
+    np.testing.assert_allclose(total, 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_actions_have_the_density(spec):
+    keys, parameters = jax.random.split(KEY, 5000), (jnp.ones(1), jnp.zeros(1), spec)
+    actions = jax.vmap(lambda key: SQUASHED.sample(key, *parameters))(keys)[:, 0]
+    low, high = (-1.0, 1.0) if spec is None else (float(np.sum(end)) for end in spec)
+    inner = np.arctanh(2 * (np.asarray(actions, float) - low) / (high - low) - 1)
+    law = stats.norm(np.tanh(1.0), np.exp(-2.0))
+    assert stats.kstest(inner, law.cdf).pvalue > 1e-3
+    a = 0.3 * low + 0.7 * high
+    slope = 2 / (high - low) / (1 - 0.4**2)
+    expected = law.pdf(np.arctanh(0.4)) * slope
+    close(SQUASHED.prob(jnp.full(1, a), *parameters), expected, rtol=1e-4)
+
+
+def test_the_logarithm_is_of_the_density():
+    actions = jnp.linspace(-0.9, 0.9, 7)[:, None]
+    parameters = jnp.ones((7, 1)), jnp.zeros((7, 1)), None
+    log_density = SQUASHED.logprob(actions, *parameters)
+    close(jnp.exp(log_density), SQUASHED.prob(actions, *parameters))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_density_is_finite_up_to_the_bounds_and_beyond(spec, dtype):
+    low, high = (-1.0, 1.0) if spec is None else (float(np.sum(end)) for end in spec)
+    bounds = np.array([low, high, low - 1, high + 1])
+    near = np.asarray(jnp.nextafter(jnp.asarray([low, high], dtype), dtype(0.5)))
+    actions = jnp.asarray(np.append(bounds, near), dtype)[:, None]
+    mu, sigma = jnp.full(1, 5.0, dtype), jnp.full(1, 5.0, dtype)
+    ask = jax.vmap(
+        jax.value_and_grad(SQUASHED.logprob, argnums=(0, 1, 2)), (0, None, None, None)
+    )
+    for each in jax.tree.leaves(ask(actions, mu, sigma, spec)):
+        assert each.dtype == dtype
+        assert jnp.all(jnp.isfinite(each))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sigma_max", [0.0, 2.0])
+def test_samples_have_finite_densities(dtype, sigma_max):
+    policy = rlaxlib.squashed_gaussian(sigma_max=sigma_max)
+    mu, sigma = jnp.full(1, 5.0, dtype), jnp.full(1, 5.0, dtype)
+    actions = jax.vmap(lambda key: policy.sample(key, mu, sigma, None))(
+        jax.random.split(KEY, 5000)
+    )
+    assert jnp.all(jnp.abs(actions) <= 1)
+    log_density = jax.vmap(lambda a: policy.logprob(a, mu, sigma, None))(actions)
+    assert jnp.all(jnp.isfinite(log_density))
+
+
+def test_entropy_is_that_before_squashing_and_bounds_that_of_the_action():
+    mu, sigma = jnp.ones(2), jnp.zeros(2)
+    entropy = SQUASHED.entropy(mu, sigma)
+    close(entropy, 2 * stats.norm(0, np.exp(-2.0)).entropy())
+    actions = jax.vmap(lambda key: SQUASHED.sample(key, mu, sigma, None))(
+        jax.random.split(KEY, 5000)
+    )
+    of_actions = -jnp.mean(
+        jax.vmap(lambda a: SQUASHED.logprob(a, mu, sigma, None))(actions)
+    )
+    assert of_actions < entropy - 0.1
+
+
+def test_divergence_is_the_same_before_and_after_squashing():
+    first, second = (jnp.ones(1), jnp.zeros(1)), (jnp.zeros(1), jnp.full(1, 0.5))
+    actions = jax.vmap(lambda key: SQUASHED.sample(key, *first, None))(
+        jax.random.split(KEY, 20000)
+    )
+    logs = [
+        jax.vmap(lambda a, at=at: SQUASHED.logprob(a, *at, None))(actions)
+        for at in (first, second)
+    ]
+    divergence = SQUASHED.kl(*first, *second)
+    np.testing.assert_allclose(jnp.mean(logs[0] - logs[1]), divergence, rtol=0.05)
+
+
+def test_one_deviation_stands_for_all_dimensions_and_rows():
+    mu = jnp.stack([MU, -MU])
+    every = jnp.full((2, 2), 0.5)
+    for sigma in (0.5, jnp.full(2, 0.5)):
+        policy = rlaxlib.gaussian_diagonal(sigma)
+        close(policy.logprob(mu + 1, mu), GAUSSIAN.logprob(mu + 1, mu, every))
+        close(policy.entropy(mu), GAUSSIAN.entropy(mu, every))
+        close(policy.sample(KEY, mu), GAUSSIAN.sample(KEY, mu, every))
+        close(
+            rlaxlib.multivariate_normal_kl_divergence(mu, sigma, mu + 1, 1.0),
+            GAUSSIAN.kl(mu, every, mu + 1, jnp.ones((2, 2))),
+        )
+
+
+# --- Digits that count. ---
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-4, 1e-2, 0.3])
+def test_divergence_of_gaussians_however_close(size):
+    mu_0, sigma_0 = np.float32(MU), np.float32(SIGMA)
+    mu_1, sigma_1 = np.float32(mu_0 + size), np.float32(sigma_0 * (1 - size))
+    actual = rlaxlib.multivariate_normal_kl_divergence(
+        *map(jnp.asarray, (mu_0, sigma_0, mu_1, sigma_1))
+    )
+    mu_0, sigma_0, mu_1, sigma_1 = (
+        x.astype(np.longdouble) for x in (mu_0, sigma_0, mu_1, sigma_1)
+    )
+    expected = np.sum(
+        np.log(sigma_1 / sigma_0)
+        + (sigma_0**2 + (mu_0 - mu_1) ** 2) / (2 * sigma_1**2)
+        - 0.5
+    )
+    np.testing.assert_allclose(actual, float(expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1e6])
+def test_divergence_of_gaussians_however_far(ratio):
+    actual = rlaxlib.multivariate_normal_kl_divergence(
+        jnp.zeros(1), ratio, jnp.zeros(1), 1.0
+    )
+    close(actual, 0.5 * ratio**2 - 0.5 - np.log(ratio))
+
+
+# --- How the functions behave. ---
+
+
+def test_distributions_can_be_pickled():
+    for policy in (rlaxlib.gaussian_diagonal(0.5), SQUASHED):
+        copy = pickle.loads(pickle.dumps(policy))
+        np.testing.assert_array_equal(
+            copy.entropy(MU, SIGMA), policy.entropy(MU, SIGMA)
+        )
+
+
+# --- What the functions refuse. ---
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: rlaxlib.gaussian_diagonal(-1.0),
+            r"^gaussian_diagonal: `sigma` must lie in \(0, inf\), but is -1\.0",
+        ),
+        (
+            lambda: GAUSSIAN.entropy(MU),
+            r"^gaussian_diagonal.entropy: `sigma` is None, .* D = 2",
+        ),
+        (
+            lambda: GAUSSIAN.sample(KEY, MU, jnp.ones(3)),
+            r"^gaussian_diagonal.sample: `sigma` is float32\[3\]",
+        ),
+        (
+            lambda: rlaxlib.squashed_gaussian(1.0, 0.0),
+            r"`sigma_max` must be at least `sigma_min`",
+        ),
+        (
+            lambda: SQUASHED.sample(KEY, MU, SIGMA, Spec(0.0, np.inf)),
+            r"`action_spec.maximum - minimum` must lie in \(0, inf\)",
+        ),
+        (
+            lambda: SQUASHED.logprob(MU, MU, SIGMA, object()),
+            r"^squashed_gaussian.logprob: `action_spec.minimum` is None",
+        ),
+        (
+            lambda: SQUASHED.prob(MU, MU, SIGMA, Spec(np.zeros(3), 1.0)),
+            r"`action_spec.minimum` is float32\[3\], .* D = 2",
+        ),
+    ],
+)
+def test_says_what_is_wrong(call, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        call()

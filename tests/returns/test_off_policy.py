@@ -1,0 +1,90 @@
+"""Test the returns that correct for another policy's actions."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close, make_stream, pick
+
+import rlaxlib
+
+
+def test_a_trace_of_zero_gives_the_one_step_target():
+    stream = make_stream()
+    inputs = pick(stream, "q_t", "a_t", "r_t", "discount_t", "pi_t")
+    actual = rlaxlib.general_off_policy_returns_from_action_values(
+        **inputs, c_t=jnp.zeros(8)
+    )
+    expected_q = jnp.sum(stream["pi_t"] * stream["q_t"], axis=-1)
+    close(actual, stream["r_t"] + stream["discount_t"] * expected_q)
+
+
+def test_a_full_trace_on_policy_with_the_values_of_the_actions_is_the_lambda_return():
+    stream = make_stream()
+    inputs = pick(stream, "v_t", "r_t", "discount_t")
+    for lambda_ in (0.0, 0.6, 1.0):
+        actual = rlaxlib.general_off_policy_returns_from_q_and_v(
+            **inputs, q_t=stream["v_t"], c_t=jnp.full(8, lambda_)
+        )
+        close(actual, rlaxlib.lambda_returns(**inputs, lambda_=lambda_))
+
+
+def test_both_forms_agree():
+    stream = make_stream()
+    c_t = jnp.linspace(0.1, 1.0, 8)
+    rewards = pick(stream, "r_t", "discount_t")
+    from_actions = rlaxlib.general_off_policy_returns_from_action_values(
+        **pick(stream, "q_t", "a_t", "pi_t"), **rewards, c_t=c_t
+    )
+    from_values = rlaxlib.general_off_policy_returns_from_q_and_v(
+        q_t=rlaxlib.batched_index(stream["q_t"], stream["a_t"])[:-1],
+        v_t=jnp.sum(stream["pi_t"] * stream["q_t"], axis=-1),
+        c_t=c_t[:-1],
+        **rewards,
+    )
+    close(from_actions, from_values)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_what_was_done_after_the_last_state_does_not_matter(steps):
+    stream = make_stream(steps)
+    inputs = pick(stream, "v_t", "r_t", "discount_t")
+    function = rlaxlib.general_off_policy_returns_from_q_and_v
+    short = function(
+        **inputs, q_t=stream["v_t"][:-1], c_t=stream["rho_tm1"][: steps - 1]
+    )
+    last = jnp.full(1, jnp.nan)
+    long = function(
+        **inputs,
+        q_t=jnp.append(stream["v_t"][:-1], last),
+        c_t=jnp.append(stream["rho_tm1"][: steps - 1], last),
+    )
+    np.testing.assert_array_equal(short, long)
+
+
+def test_importance_corrected_errors_on_policy_are_advantages():
+    inputs = pick(make_stream(), "r_t", "discount_t", "values") | {"lambda_": 0.7}
+    actual = rlaxlib.importance_corrected_td_errors(**inputs, rho_tm1=jnp.ones(8))
+    close(actual, rlaxlib.truncated_generalized_advantage_estimation(**inputs))
+
+
+def test_an_error_keeps_its_digits_when_its_target_is_held_constant():
+    inputs = {
+        "r_t": jnp.full(1, 1e-3),
+        "discount_t": jnp.ones(1),
+        "rho_tm1": jnp.ones(1),
+        "lambda_": 1.0,
+        "values": jnp.full(2, 1000.0),
+    }
+    for stop in (False, True):
+        error = rlaxlib.importance_corrected_td_errors(
+            **inputs, stop_target_gradients=stop
+        )
+        np.testing.assert_array_equal(error, inputs["r_t"])
+
+
+def test_names_the_shape_that_the_rewards_ask_for():
+    inputs = pick(make_stream(), "v_t", "r_t", "discount_t") | {"c_t": jnp.ones(7)}
+    with pytest.raises(
+        rlaxlib.ArgumentError, match=r"`q_t` is float32\[5\].*\[T-1\] or \[T\].* T = 8"
+    ):
+        rlaxlib.general_off_policy_returns_from_q_and_v(**inputs, q_t=jnp.ones(5))

@@ -1,0 +1,130 @@
+"""Test V-trace: how its functions relate, and what they do at ends and extremes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close, make_stream, pick
+
+import rlaxlib
+
+STEPS = ("v_tm1", "v_t", "r_t", "discount_t")
+
+
+# --- What the functions compute. ---
+
+
+def test_the_advantage_at_a_cut_rests_on_the_true_next_value():
+    # The second row was cut; what followed it is worth 40, the next episode starts
+    # at 90. 10 + 0.9 * 40 = 46 is right, and 10 + 0.9 * 90 = 91 is not.
+    output = rlaxlib.vtrace_td_error_and_advantage(
+        v_tm1=jnp.array([1.0, 2.0, 90.0]),
+        v_t=jnp.array([2.0, 40.0, 3.0]),
+        r_t=jnp.array([0.0, 10.0, 0.0]),
+        discount_t=jnp.full(3, 0.9),
+        rho_tm1=jnp.ones(3),
+        truncated_t=jnp.array([False, True, False]),
+    )
+    close(output.q_estimate[1], 46.0)
+    close(output.pg_advantage[1], 44.0)
+    close(output.errors[1], 44.0)
+
+
+def test_an_infinite_ratio_is_clipped_and_spoils_nothing():
+    inputs = pick(make_stream(), *STEPS, "rho_tm1")
+    inputs["rho_tm1"] = inputs["rho_tm1"].at[3].set(jnp.inf)
+    clipped = inputs | {"rho_tm1": inputs["rho_tm1"].at[3].set(1.0)}
+    for function in (
+        rlaxlib.vtrace,
+        rlaxlib.leaky_vtrace,
+        rlaxlib.vtrace_td_error_and_advantage,
+        rlaxlib.leaky_vtrace_td_error_and_advantage,
+    ):
+        jax.tree.map(close, function(**inputs), function(**clipped))
+
+
+def test_a_ratio_that_overflows_sends_no_nan_to_the_policy():
+    def loss(log_ratio):
+        inputs = pick(make_stream(2), *STEPS)
+        return jnp.sum(rlaxlib.vtrace(**inputs, rho_tm1=jnp.exp(log_ratio)) ** 2)
+
+    gradient = jax.grad(loss)(jnp.array([100.0, 0.0]))
+    np.testing.assert_array_equal(gradient, [0.0, 0.0])
+
+
+# --- How the functions relate. ---
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
+def test_on_policy_errors_are_advantages_and_targets_are_lambda_returns(lambda_):
+    stream = make_stream()
+    output = rlaxlib.vtrace_td_error_and_advantage(
+        **pick(stream, *STEPS), rho_tm1=jnp.ones(8), lambda_=lambda_
+    )
+    advantages = rlaxlib.generalized_advantage_estimation(
+        **pick(stream, *STEPS), lambda_=lambda_
+    )
+    returns = rlaxlib.lambda_returns(
+        **pick(stream, "r_t", "discount_t", "v_t"), lambda_=lambda_
+    )
+    close(output.errors, advantages)
+    close(output.errors + stream["v_tm1"], returns)
+    close(output.q_estimate, returns)
+    close(output.pg_advantage, advantages)
+
+
+def test_errors_are_those_of_vtrace_alone():
+    inputs = pick(make_stream(), *STEPS, "rho_tm1") | {"lambda_": 0.9}
+    output = rlaxlib.vtrace_td_error_and_advantage(**inputs)
+    np.testing.assert_array_equal(output.errors, rlaxlib.vtrace(**inputs))
+
+
+def test_leaky_vtrace_lies_between_vtrace_and_importance_sampling():
+    stream = make_stream()
+    inputs = pick(stream, *STEPS, "rho_tm1") | {"lambda_": 0.9}
+    close(rlaxlib.leaky_vtrace(**inputs, alpha_=1.0), rlaxlib.vtrace(**inputs))
+    close(
+        rlaxlib.leaky_vtrace(**inputs, alpha_=0.0),
+        rlaxlib.importance_corrected_td_errors(
+            **pick(stream, "r_t", "discount_t", "rho_tm1", "values"), lambda_=0.9
+        ),
+    )
+
+
+def test_without_clipping_vtrace_still_bounds_the_trace():
+    inputs = pick(make_stream(), *STEPS, "rho_tm1")
+    free = rlaxlib.vtrace(**inputs, clip_rho_threshold=jnp.inf)
+    rho, c = inputs["rho_tm1"], jnp.minimum(1.0, inputs["rho_tm1"])
+    later = jnp.append(free[1:], 0.0)
+    delta = inputs["r_t"] + inputs["discount_t"] * inputs["v_t"] - inputs["v_tm1"]
+    close(free, rho * delta + inputs["discount_t"] * c * later)
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_advantages_carry_a_gradient_only_if_targets_do(stop):
+    def total(inputs):
+        output = rlaxlib.vtrace_td_error_and_advantage(
+            **inputs, stop_target_gradients=stop
+        )
+        return jnp.sum(output.pg_advantage + output.q_estimate)
+
+    gradients = jax.grad(total)(pick(make_stream(), *STEPS, "rho_tm1"))
+    assert any(jnp.any(each != 0) for each in gradients.values()) != stop
+
+
+# --- What the functions refuse. ---
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"clip_rho_threshold": -1.0}, {"clip_pg_rho_threshold": jnp.nan}]
+)
+def test_a_threshold_must_not_be_negative(wrong):
+    inputs = pick(make_stream(), *STEPS, "rho_tm1")
+    with pytest.raises(rlaxlib.ArgumentError, match=r"must lie in \[0, inf\]"):
+        rlaxlib.vtrace_td_error_and_advantage(**inputs, **wrong)
+
+
+def test_a_share_must_be_one():
+    inputs = pick(make_stream(), *STEPS, "rho_tm1")
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`alpha_` must lie in \[0, 1\]"):
+        rlaxlib.leaky_vtrace(**inputs, alpha_=2.0)

@@ -1,0 +1,166 @@
+"""Test the losses: edges, extremes, and what is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+inf = jnp.inf
+
+
+def slopes(loss, *arguments):
+    """Differentiate by the first argument, element by element."""
+    return jax.vmap(jax.grad(loss))(*map(jnp.asarray, arguments))
+
+
+# --- What the functions compute. ---
+
+
+def test_huber_has_the_gradient_of_a_clipped_square():
+    x = jnp.linspace(-3.0, 3.0, 25)
+    clipped = slopes(lambda x: rlaxlib.l2_loss(rlaxlib.clip_gradient(x, -1, 1)), x)
+    np.testing.assert_array_equal(slopes(rlaxlib.huber_loss, x), clipped)
+
+
+def test_huber_is_finite_in_gradient_for_infinite_errors():
+    x = [0.0, 1.0, -1.0, inf, -inf]
+    np.testing.assert_array_equal(slopes(rlaxlib.huber_loss, x), [0, 1, -1, 1, -1])
+    curvature = slopes(jax.grad(rlaxlib.huber_loss), x)
+    np.testing.assert_array_equal(curvature, [1, 1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("p", "t", "value", "slope"),
+    [
+        (0.0, 0.0, 0.0, 1.0),
+        (1.0, 1.0, 0.0, -1.0),
+        (0.0, 1.0, inf, -inf),
+        (1.0, 0.0, inf, inf),
+        (0.0, 0.5, inf, -inf),
+        (1.0, 0.5, inf, inf),
+    ],
+)
+def test_log_loss_at_the_edges(p, t, value, slope):
+    assert rlaxlib.log_loss(p, t) == value
+    assert jax.grad(rlaxlib.log_loss)(p, t) == slope
+    assert not jnp.isnan(jax.grad(rlaxlib.log_loss, argnums=1)(p, t))
+
+
+def test_log_loss_of_a_small_probability_is_not_rounded_to_zero():
+    close(rlaxlib.log_loss(1e-9, 0.0), 1e-9)
+    assert not jnp.signbit(rlaxlib.log_loss(1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("p", "t", "value", "slope"),
+    [(0.0, 0.0, 1, -1), (1.0, 1.0, 1, 1), (0.0, 1.0, 0, 1), (1.0, 0.0, 0, -1)],
+)
+def test_likelihood_at_the_edges(p, t, value, slope):
+    assert rlaxlib.likelihood(p, t) == value
+    assert jax.grad(rlaxlib.likelihood)(p, t) == slope
+
+
+def test_log_loss_is_the_negative_log_of_the_likelihood():
+    rng = np.random.default_rng(0)
+    p, t = (jnp.asarray(rng.uniform(size=100), jnp.float32) for _ in range(2))
+    close(rlaxlib.log_loss(p, t), -jnp.log(rlaxlib.likelihood(p, t)))
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 0.9])
+def test_the_prediction_that_does_best_is_the_expectile(tau):
+    targets = jnp.asarray(np.random.default_rng(0).normal(size=50), jnp.float32)
+
+    def total(prediction):
+        return jnp.sum(rlaxlib.expectile_loss(jnp.full(50, prediction), targets, tau))
+
+    predictions = jnp.linspace(-2, 2, 4001)
+    best = predictions[jnp.argmin(jax.vmap(total)(predictions))]
+    above = jnp.sum(jnp.maximum(targets - best, 0))
+    below = jnp.sum(jnp.maximum(best - targets, 0))
+    np.testing.assert_allclose(tau * above, (1 - tau) * below, rtol=0.02)
+
+
+def test_clip_gradient_takes_trees_and_keywords_and_leaves_values_alone():
+    tree = {"a": jnp.array([1.0, -1.0]), "b": (jnp.bfloat16(3.0),)}
+    clip = functools.partial(rlaxlib.clip_gradient, gradient_min=-1.0, gradient_max=0.5)
+    jax.tree.map(np.testing.assert_array_equal, clip(tree), tree)
+
+    def loss(tree):
+        tree = clip(tree)
+        return 2 * jnp.sum(tree["a"] ** 2) + tree["b"][0].astype(jnp.float32)
+
+    gradient = jax.grad(loss)(tree)
+    np.testing.assert_array_equal(gradient["a"], [0.5, -1.0])
+    assert gradient["b"][0] == 0.5
+    assert gradient["b"][0].dtype == jnp.bfloat16
+
+
+def test_clip_gradient_takes_bounds_that_are_learnt():
+    def loss(x, bound):
+        return 5 * rlaxlib.clip_gradient(x, -bound, bound) ** 2
+
+    slopes = jax.jit(jax.vmap(jax.grad(loss), (None, 0)))(3.0, jnp.array([1.0, 2.0]))
+    np.testing.assert_array_equal(slopes, [1.0, 2.0])
+    assert jax.grad(loss, argnums=1)(3.0, 1.0) == 0
+
+
+def test_clip_gradient_passes_in_forward_mode():
+    def loss(x):
+        return 5 * rlaxlib.clip_gradient(x, -1.0, 1.0) ** 2
+
+    assert jax.jvp(loss, (3.0,), (1.0,)) == (45.0, 30.0)
+    assert jax.linearize(loss, 3.0)[1](1.0) == 30.0
+    assert jax.jacfwd(jax.jacfwd(loss))(3.0) == 10.0
+    np.testing.assert_array_equal(jax.vmap(jax.jacfwd(loss))(jnp.ones(2)), 10.0)
+    # Twice in reverse, the clip has a slope of its own: 0 where it holds.
+    np.testing.assert_array_equal(
+        jax.vmap(jax.grad(jax.grad(loss)))(jnp.array([0.01, 3.0])), [10.0, 0.0]
+    )
+
+
+def test_clip_gradient_keeps_a_gradient_of_zero():
+    zero = jax.grad(lambda x: 0 * rlaxlib.clip_gradient(x, -1.0, 1.0))
+    constant = jax.grad(lambda x: rlaxlib.clip_gradient(x, -1.0, 1.0) * 0 + 1.0)
+    assert zero(2.0) == constant(2.0) == 0
+
+
+# --- What the functions refuse. ---
+
+
+@pytest.mark.parametrize(
+    "loss", [rlaxlib.l2_loss, rlaxlib.likelihood, rlaxlib.log_loss]
+)
+def test_nothing_broadcasts(loss):
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`targets` is float32\[3, 1\]"):
+        loss(jnp.ones(3), jnp.ones((3, 1)))
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`targets` is 1\.0"):
+        loss(jnp.ones(3), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rlaxlib.huber_loss(1.0, 0.0), r"`delta` must lie in \(0, inf\)"),
+        (lambda: rlaxlib.huber_loss(1.0, -1.0), r"`delta` must lie in .* is -1\.0"),
+        (
+            lambda: rlaxlib.expectile_loss(1.0, 1.0, -1.0),
+            r"`expectile` must lie in \(0, 1\)",
+        ),
+        (
+            lambda: rlaxlib.clip_gradient(1.0, 1.0, -1.0),
+            r"`gradient_max` must be at least `gradient_min`",
+        ),
+        (
+            lambda: rlaxlib.clip_gradient(jnp.arange(3), -1.0, 1.0),
+            r"^clip_gradient: `x` is int32\[3\], but must be float",
+        ),
+    ],
+)
+def test_says_what_is_wrong(call, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        call()

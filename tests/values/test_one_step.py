@@ -1,0 +1,74 @@
+"""Test the one-step errors: how the functions relate, and what they refuse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+Q_TM1 = jnp.array([1.0, -2.0, 0.5])
+Q_T = jnp.array([3.0, -1.0, 2.0])
+
+
+def test_a_sure_choice_makes_expected_sarsa_sarsa():
+    expected = rlaxlib.expected_sarsa(
+        Q_TM1, 1, 0.5, 0.9, Q_T, rlaxlib.one_hot(jnp.array(2), 3)
+    )
+    close(expected, rlaxlib.sarsa(Q_TM1, 1, 0.5, 0.9, Q_T, 2))
+
+
+def test_a_greedy_choice_makes_them_q_learning():
+    error = rlaxlib.q_learning(Q_TM1, 1, 0.5, 0.9, Q_T)
+    close(rlaxlib.sarsa(Q_TM1, 1, 0.5, 0.9, Q_T, 0), error)
+    close(rlaxlib.double_q_learning(Q_TM1, 1, 0.5, 0.9, Q_T, Q_T), error)
+    close(rlaxlib.persistent_q_learning(Q_TM1, 1, 0.5, 0.9, Q_T, 0.0), error)
+    close(rlaxlib.qv_learning(Q_TM1, 1, 0.5, 0.9, 3.0), error)
+    close(rlaxlib.qv_max(Q_TM1[1], 0.5, 0.9, Q_T), error)
+
+
+def test_full_persistence_repeats_the_action():
+    error = rlaxlib.persistent_q_learning(Q_TM1, 1, 0.5, 0.9, Q_T, 1.0)
+    close(error, rlaxlib.sarsa(Q_TM1, 1, 0.5, 0.9, Q_T, 1))
+
+
+def test_a_discount_of_zero_lets_nothing_through():
+    for q_t in (Q_T, 100 * Q_T):
+        close(rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.0, q_t), -0.5)
+
+
+def test_an_action_that_is_not_legal_is_never_best():
+    q_t = Q_T.at[0].set(-jnp.inf)
+    close(rlaxlib.q_learning(Q_TM1, 0, 0.0, 1.0, q_t), 1.0)
+
+
+def test_a_small_error_of_large_values_keeps_its_digits_in_half_precision():
+    large = jnp.asarray(1000.0, jnp.bfloat16)
+    error = rlaxlib.td_learning(large, jnp.bfloat16(0.5), jnp.bfloat16(1.0), large)
+    assert error.dtype == jnp.bfloat16
+    assert error == 0.5
+
+
+@pytest.mark.parametrize("a_tm1", [-1, 3, 10])
+def test_an_action_that_does_not_exist_is_refused_or_gives_nan(a_tm1):
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`a_tm1` must be one of 3"):
+        rlaxlib.q_learning(Q_TM1, a_tm1, 0.5, 0.9, Q_T)
+    assert jnp.isnan(jax.jit(rlaxlib.q_learning)(Q_TM1, a_tm1, 0.5, 0.9, Q_T))
+
+
+def test_the_numbers_of_actions_must_agree():
+    with pytest.raises(rlaxlib.ArgumentError, match=r"^q_learning: `q_t`.* A = 3"):
+        rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.9, jnp.ones(5))
+
+
+def test_a_target_held_constant_costs_no_derivative():
+    def loss(q_t, stop):
+        return rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.9, q_t, stop) ** 2
+
+    free, stopped = (
+        jax.jit(jax.grad(loss), static_argnums=1).lower(Q_T, stop).as_text()
+        for stop in (False, True)
+    )
+    np.testing.assert_array_equal(jax.grad(loss)(Q_T, True), 0.0)
+    assert len(stopped) < len(free)

@@ -130,8 +130,8 @@ def one_hot(
         y_{i, k} = \mathbb 1[k = x_i]
 
     Args:
-        indices: Positions of the ones, shape `[...]`. One outside [0, num_classes) has
-            none: its row is all zeros.
+        indices: Positions of the ones, whole numbers, shape `[...]`. One outside
+            [0, num_classes) has none: its row is all zeros.
         num_classes: Number of entries in a row, at least 1.
         dtype: Dtype of the result.
 
@@ -151,8 +151,9 @@ def one_hot(
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.1.3, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    (indices,) = checks.arrays(indices=(indices, "int[...]"))
+    (indices,) = checks.arrays(indices=(indices, "any[...]"))
     checks.at_least(1, num_classes=num_classes)
+    (indices,), _ = dtypes.widen(indices)
     classes = jax.lax.broadcasted_iota(
         indices.dtype, (*indices.shape, num_classes), indices.ndim
     )

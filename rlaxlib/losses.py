@@ -195,14 +195,14 @@ def expectile_loss(
     Args:
         predictions: Predictions :math:`x`, shape `[...]`.
         targets: Targets :math:`y`, of the same shape, shape `[...]`.
-        expectile: Which expectile :math:`\tau` to predict, in (0, 1), shape `[]`.
+        expectile: Which expectile :math:`\tau` to predict, in [0, 1], shape `[]`.
 
     Returns:
         Losses, shape `[...]`.
 
     Raises:
         ArgumentError: If an argument has the wrong dtype or shape, or if `expectile`
-            lies outside (0, 1).
+            lies outside [0, 1].
 
     Example:
         >>> predictions, targets = jnp.array([2.0, 0.0]), jnp.array([1.0, 1.0])
@@ -221,7 +221,7 @@ def expectile_loss(
         targets=(targets, "float[...]"),
         expectile=(expectile, "float[]"),
     )
-    checks.within("(0, 1)", expectile=expectile)
+    checks.within("[0, 1]", expectile=expectile)
     (predictions, targets, expectile), narrow = dtypes.widen(
         predictions, targets, expectile
     )

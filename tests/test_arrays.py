@@ -90,12 +90,13 @@ def test_a_mask_may_be_of_zeros_and_ones():
     [
         (
             lambda: rlaxlib.lhs_broadcast(jnp.ones((3, 3)), jnp.ones(3)),
-            r"^lhs_broadcast: `source` is float32\[3, 3\], but its axes must be the "
-            r"first ones of `target`, which is float32\[3\]",
+            r"^lhs_broadcast: the source shape must be that of the first axes of "
+            r"target, or 1, but `source` is float32\[3, 3\], and `target` is "
+            r"float32\[3\]",
         ),
         (
             lambda: rlaxlib.lhs_broadcast(jnp.ones(2), jnp.ones((3, 2))),
-            r"`source` is float32\[2\].* `target`, which is float32\[3, 2\]",
+            r"`source` is float32\[2\], and `target` is float32\[3, 2\]",
         ),
         (
             lambda: rlaxlib.replace_masked(X, X[0], jnp.ones(2, bool)),
@@ -115,7 +116,7 @@ def test_a_mask_may_be_of_zeros_and_ones():
         ),
         (
             lambda: rlaxlib.masked_mean(X, jnp.ones(3, bool)),
-            r"^masked_mean: `mask` is bool\[3\], .* `x`",
+            r"^masked_mean: the mask shape .* `mask` is bool\[3\], and `x`",
         ),
         (
             lambda: rlaxlib.masked_mean(X, axis=2),

@@ -149,7 +149,7 @@ def test_nothing_broadcasts(loss):
         (lambda: rlaxlib.huber_loss(1.0, -1.0), r"`delta` must lie in .* is -1\.0"),
         (
             lambda: rlaxlib.expectile_loss(1.0, 1.0, -1.0),
-            r"`expectile` must lie in \(0, 1\)",
+            r"`expectile` must lie in \[0, 1\]",
         ),
         (
             lambda: rlaxlib.clip_gradient(1.0, 1.0, -1.0),

@@ -128,8 +128,8 @@ def leads(**arguments: Array) -> None:
     if short.ndim <= long.ndim and all(a in (1, b) for a, b in sizes):
         return
     raise ArgumentError(
-        f"{_caller()}: `{name}` is {_describe(short)}, but its axes must be the first "
-        f"ones of `{whole}`, which is {_describe(long)}."
+        f"{_caller()}: the {name} shape must be that of the first axes of {whole}, or "
+        f"1, but `{name}` is {_describe(short)}, and `{whole}` is {_describe(long)}."
     )
 
 

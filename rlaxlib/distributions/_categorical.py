@@ -30,17 +30,17 @@ def categorical_sample(
 
     Args:
         key: Random key, shape `[]`.
-        probs: Probabilities, each at least 0; they need not sum to 1. Where they are
-            all 0 the action is 0, shape `[..., A]`.
+        probs: Probabilities, each at least 0; they need not sum to 1,
+            shape `[..., A]`.
         mask: True where an action is legal, for all rows alike, shape `[A]`; or for
             each, shape `[..., A]`; or None if all are.
 
     Returns:
-        Actions, each in [0, A), shape `[...]`.
+        Actions, each in [0, A), shape `[...]`; or -1 where there is nothing to draw
+            from: if a probability is negative, infinite or not a number, or all are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a probability
-            whose value is known is negative or not a number.
+        ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
         >>> print(rlaxlib.categorical_sample(jax.random.key(0), jnp.array([0.0, 1.0])))
@@ -55,11 +55,14 @@ def categorical_sample(
         probs=(probs, "float[..., A]"),
         mask=(mask, "bool[A] or [..., A] or None"),
     )
-    checks.within("[0, inf)", probs=probs)
     (probs,), _ = dtypes.widen(probs)
     if mask is not None:
-        probs = jnp.where(jnp.broadcast_to(mask, probs.shape), probs, 0.0)
-    return jax.random.categorical(key, jnp.log(probs))
+        legal = jnp.broadcast_to(mask, probs.shape)
+        probs = jnp.where(legal, probs, jnp.zeros_like(probs))
+    possible = jnp.all((probs >= 0) & jnp.isfinite(probs), axis=-1)
+    possible &= jnp.any(probs > 0, axis=-1)
+    logits = jnp.log(jnp.where(possible[..., None], probs, 1.0))
+    return jnp.where(possible, jax.random.categorical(key, logits), -1)
 
 
 def categorical_cross_entropy(

@@ -311,8 +311,8 @@ def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
     _, low, high = checks.arrays(
         action=(like, "float[..., D]"),
         **{
-            "action_spec.minimum": (minimum, "float[] or [D] or [..., D]"),
-            "action_spec.maximum": (maximum, "float[] or [D] or [..., D]"),
+            "action_spec.minimum": (minimum, "float[] or [1] or [D] or [..., D]"),
+            "action_spec.maximum": (maximum, "float[] or [1] or [D] or [..., D]"),
         },
     )
     checks.within("(0, inf)", **{"action_spec.maximum - minimum": high - low})

@@ -1,0 +1,407 @@
+"""Hold every public function to the contract: what it computes, and how it behaves."""
+
+import functools
+import inspect
+import re
+import warnings
+
+import chex
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from contract import SINGLE, each_row
+
+import rlaxlib
+
+ROWS = contract.collect()
+
+
+# --- The table is complete. ---
+
+
+def test_every_public_function_has_a_row():
+    covered = {row.name for row in ROWS}
+    assert sorted(set(contract.public_functions()) - covered) == []
+
+
+@each_row()
+def test_no_row_lacks_a_function(row):
+    assert callable(row.function(rlaxlib))
+
+
+def test_no_two_rows_are_the_same():
+    assert len(ROWS) == len({row.id for row in ROWS})
+
+
+# --- What the functions compute. ---
+
+
+@each_row("defined")
+def test_equals_its_definition(row):
+    with contract.x64(True):
+        function = jax.jit(row.call())
+        for seed in range(3):
+            inputs = row.inputs(seed, np.float64)
+            tolerance = 1e-11 * row.scale(inputs)
+            contract.assert_close(
+                function(**inputs), row.define(inputs), 1e-11, tolerance
+            )
+
+
+@each_row("compared")
+def test_equals_rlax_in_value(row):
+    ours, theirs = jax.jit(row.call()), jax.jit(row.peer_call(import_rlax()))
+    for seed in range(2):
+        inputs = peer_inputs(row, seed)
+        tolerance = SINGLE * row.scale(inputs)
+        contract.assert_close(ours(**inputs), theirs(**inputs), SINGLE, tolerance)
+
+
+@each_row("compared", "differentiable")
+def test_equals_rlax_in_gradient(row):
+    rlax = import_rlax()
+    inputs = peer_inputs(row, seed=0)
+    for flag in row.flags:
+        if flag in row.peer_gradient:
+            continue
+        ours = contract.gradient(row, row.call(**row.setting(flag)), inputs)
+        theirs = contract.gradient(
+            row, row.peer_call(rlax, **row.setting(flag)), inputs
+        )
+        for name in ours:
+            size = max(1.0, np.abs(theirs[name]).max()) * row.scale(inputs)
+            np.testing.assert_allclose(
+                ours[name], theirs[name], 8 * SINGLE, SINGLE * size, err_msg=name
+            )
+
+
+@each_row("compared")
+def test_takes_the_arguments_of_rlax_by_position(row):
+    rlax = import_rlax()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = parameters((row.peer_of or row.function)(rlax))
+    ours = parameters(row.function(rlaxlib))
+    assert len(ours) >= len(theirs)
+    for one, other in zip(ours, theirs, strict=False):
+        assert one[:2] == other[:2]
+        assert one[2] or not other[2]  # What may be left out there, may be here.
+
+
+@each_row("key")
+def test_takes_keys_of_both_kinds(row):
+    inputs = row.inputs()
+    old = inputs | {row.key: jax.random.key_data(inputs[row.key])}
+    function = jax.jit(row.call())
+    contract.assert_close(function(**inputs), function(**old), 0, 0)
+
+
+@each_row("numbers")
+def test_one_number_stands_for_an_array_full_of_it(row):
+    inputs = row.inputs()
+    for name in row.numbers:
+        full = row.call()(**inputs | {name: jnp.full_like(inputs[name], 0.75)})
+        for number in (0.75, np.float32(0.75), jnp.float32(0.75)):
+            one = row.call()(**inputs | {name: number})
+            contract.assert_close(one, full, SINGLE, SINGLE)
+
+
+@each_row("over_devices")
+def test_devices_give_what_one_device_gives(row):
+    inputs = row.inputs()
+    whole = row.call()(**inputs)
+    function = functools.partial(row.over_devices(rlaxlib, "devices"), **row.settings)
+
+    def on_each(x):
+        return x.reshape(2, -1, *x.shape[1:])
+
+    parts = jax.vmap(lambda x: function(**x), axis_name="devices")(
+        jax.tree.map(on_each, inputs)
+    )
+    if np.ndim(whole):
+        contract.assert_close(parts, on_each(whole), SINGLE, SINGLE)
+    else:
+        contract.assert_close(parts, jnp.stack([whole] * 2), SINGLE, SINGLE)
+
+
+# --- How the functions behave under JAX. ---
+
+
+class TestVariants(chex.TestCase):
+    @chex.variants(
+        with_jit=True,
+        without_jit=True,
+        with_device=True,
+        without_device=True,
+        with_pmap=True,
+    )
+    @parameterized.named_parameters((re.sub(r"\W", "_", row.id), row) for row in ROWS)
+    def test_is_the_same_in_every_variant(self, row):
+        inputs = row.inputs()
+        if row.key is not None:
+            inputs[row.key] = jax.random.key_data(inputs[row.key])
+        function = row.call()
+        outputs = self.variant(lambda x: jax.tree.leaves(function(**x)))(inputs)
+        tolerance = SINGLE * row.scale(inputs)
+        expected = row.define(inputs) if row.defined else function(**inputs)
+        contract.assert_close(outputs, expected, SINGLE, tolerance)
+
+
+def test_there_are_devices_to_map_over():
+    assert jax.device_count() >= 4
+
+
+@each_row()
+def test_vmap_equals_a_loop_over_the_batch(row):
+    batch = [row.inputs(seed) for seed in range(3)]
+    stacked = jax.tree.map(lambda *each: jnp.stack(each), *batch)
+    function = jax.jit(row.call())
+    outputs = jax.jit(jax.vmap(lambda x: function(**x)))(stacked)
+    for i, inputs in enumerate(batch):
+        tolerance = SINGLE * row.scale(inputs)
+        one = jax.tree.map(lambda x: x[i], outputs)  # noqa: B023
+        contract.assert_close(one, function(**inputs), SINGLE, tolerance)
+
+
+@each_row("differentiable", "defined")
+def test_gradient_is_the_slope_of_the_definition(row):
+    along_all = contract.direction(row.inputs(), row.moving, seed=1)
+    with contract.x64(True):
+        inputs = row.inputs(dtype=np.float64)
+        at = {name: contract.to_numpy(x) for name, x in inputs.items()}
+        for flag in row.flags:
+            found = contract.gradient(row, row.call(**row.setting(flag)), inputs)
+            for name, along in along_all.items():
+                expected = contract.slope(
+                    lambda x: contract.weigh(row.held(flag)(x, at), 0, np),  # noqa: B023
+                    at,
+                    {name: along},
+                )
+                actual = contract.project(found, {name: along})
+                np.testing.assert_allclose(
+                    actual,
+                    expected,
+                    rtol=1e-6,
+                    atol=1e-7 * row.scale(inputs),
+                    err_msg=f"{name}, flag {flag}",
+                )
+
+
+@each_row("twice_differentiable")
+def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
+    with contract.x64(True):
+        inputs = row.inputs(dtype=np.float64)
+        moved = {name: inputs[name] for name in row.moving}
+        fixed = {name: inputs[name] for name in inputs if name not in moved}
+        function = row.call(**row.setting(False if row.stops else None))
+        along = to_x64(contract.direction(inputs, row.moving, seed=1))
+        towards = to_x64(contract.direction(inputs, row.moving, seed=2))
+
+        def total(x):
+            return contract.weigh(function(**x, **fixed), 0)
+
+        def forward(x):
+            return jax.jvp(total, (x,), (along,))[1]
+
+        def backward(x):
+            return inner(jax.grad(total)(x), along)
+
+        def derivatives(x):
+            second = [
+                jax.jvp(backward, (x,), (towards,))[1],
+                inner(jax.grad(backward)(x), towards),
+            ]
+            return total(x), forward(x), backward(x), second
+
+        derivatives = jax.jit(derivatives)
+        _, forwards, backwards, found = derivatives(moved)
+        tolerance = 1e-7 * row.scale(inputs)
+        expected = contract.slope(lambda x: derivatives(x)[0], moved, along)
+        np.testing.assert_allclose(forwards, expected, 1e-6, tolerance)
+        np.testing.assert_allclose(backwards, expected, 1e-6, tolerance)
+        expected = contract.slope(lambda x: derivatives(x)[1], moved, towards)
+        for each in found:
+            np.testing.assert_allclose(each, expected, 1e-6, tolerance)
+
+
+@each_row("stops")
+@pytest.mark.parametrize("traced", [False, True])
+def test_gradient_of_targets_stops_if_and_only_if_the_flag_says_so(row, traced):
+    inputs = row.inputs()
+    moved = {name: inputs[name] for name in row.moving}
+    fixed = {name: inputs[name] for name in inputs if name not in moved}
+
+    def total(moved, flag):
+        return contract.weigh(row.call(**row.setting(flag))(**moved, **fixed), 0)
+
+    found = jax.jit(jax.grad(total), static_argnums=() if traced else 1)
+    on, off = found(moved, True), found(moved, False)
+    for name in moved:
+        assert np.isfinite(on[name]).all()
+        if name in row.targets:
+            assert not np.any(on[name]), name
+            assert np.any(off[name]), name
+
+
+@each_row("stops")
+def test_a_flag_changes_no_value(row):
+    inputs = row.inputs()
+    expected = jax.jit(row.call(**row.setting(False)))(**inputs)
+    tolerance = SINGLE * row.scale(inputs)
+    traced = jax.jit(lambda flag: row.call(**row.setting(flag))(**inputs))
+    static = jax.jit(row.call(**row.setting(True)))
+    for actual in (static(**inputs), traced(True)):
+        contract.assert_close(actual, expected, SINGLE, tolerance)
+
+
+@each_row("floats")
+@pytest.mark.parametrize(
+    ("dtype", "x64"),
+    [
+        (jnp.float16, False),
+        (jnp.bfloat16, False),
+        (jnp.float32, False),
+        (jnp.float32, True),
+        (jnp.float64, True),
+    ],
+    ids=["float16", "bfloat16", "float32", "float32 beside float64", "float64"],
+)
+def test_dtype_follows_the_arguments_and_rounds_once(row, dtype, x64):
+    # Compiled, a CPU computes half precision in single: only step by step it shows.
+    half = jnp.finfo(dtype).bits < 32
+    function = row.call() if half else jax.jit(row.call())
+    with contract.x64(x64):
+        inputs = row.inputs(dtype=dtype)
+        outputs = jax.tree.leaves(function(**inputs))
+    for output in outputs:
+        if jnp.issubdtype(output.dtype, jnp.floating):
+            assert output.dtype == dtype
+    if not row.defined or row.key is not None:  # What is drawn depends on the dtype.
+        return
+    # The definition sees the rounded arguments; one more rounding is due at the end,
+    # by at most half an eps.
+    relative = 0.51 * float(jnp.finfo(dtype).eps) if half else SINGLE
+    absolute = SINGLE * row.scale(inputs)
+    contract.assert_close(outputs, row.define(inputs), relative, absolute)
+
+
+@each_row("mixes")
+def test_mixed_precision_gives_the_higher(row):
+    inputs = row.inputs()
+    with jax.numpy_dtype_promotion("standard"):
+        for name in row.floats:
+            mixed = inputs | {name: inputs[name].astype(jnp.bfloat16)}
+            outputs = jax.tree.leaves(jax.jit(row.call())(**mixed))
+            for output in outputs:
+                if jnp.issubdtype(output.dtype, jnp.floating):
+                    assert output.dtype == jnp.float32, name
+            if row.defined and row.key is None:
+                tolerance = SINGLE * row.scale(mixed)
+                contract.assert_close(outputs, row.define(mixed), SINGLE, tolerance)
+
+
+@each_row()
+def test_no_step_on_the_way_is_nan(row):
+    inputs = row.inputs()
+    with jax.debug_nans(True):
+        row.call()(**inputs)
+        if row.differentiable:
+            for flag in row.flags:
+                contract.gradient(row, row.call(**row.setting(flag)), inputs)
+
+
+@each_row()
+def test_is_compiled_once_for_each_shape(row):
+    function = jax.jit(row.call())
+    for seed in range(3):
+        function(**row.inputs(seed))
+    assert function._cache_size() == 1
+
+
+# --- What the functions refuse. ---
+
+
+@each_row("single")
+def test_points_a_batch_to_vmap(row):
+    inputs = row.inputs()
+    batch = {name: jnp.stack([x] * 3) for name, x in inputs.items()}
+    with pytest.raises(rlaxlib.ArgumentError) as error:
+        row.call()(**batch)
+    message = str(error.value)
+    assert message.startswith(row.name)
+    assert any(f"`{name}`" in message for name in inputs)
+    assert "jax.vmap" in message
+
+
+@each_row()
+def test_refuses_a_wrong_length(row):
+    inputs = row.inputs()
+    sized = [name for name, x in inputs.items() if x.ndim and name != row.key]
+    if len(sized) < 2 and not row.multistep:
+        pytest.skip("One array alone may be of any length.")
+    for name in set(sized) - set(row.any_length):
+        x = inputs[name]
+        spare = 2 if name in row.spare else 1
+        longer = jnp.concatenate([x, *[x[:1]] * spare])
+        with contract.refused(row, name) as error:
+            row.call()(**inputs | {name: longer})
+        assert f"{longer.dtype}{list(longer.shape)}" in str(error.value)
+        shapes = re.findall(r"\[.*?\]", str(error.value))
+        assert len(shapes) > 1, "Both the shape it has and the one it must have."
+
+
+@each_row()
+def test_refuses_a_wrong_dtype(row):
+    inputs = row.inputs()
+    for name in set(inputs) - set(row.any_dtype):
+        x = inputs[name]
+        other = jnp.ones(x.shape, jnp.int32 if contract.is_float(x) else jnp.float32)
+        with contract.refused(row, name) as error:
+            row.call()(**inputs | {name: other})
+        assert f"`{name}`" in str(error.value)
+
+
+@each_row()
+def test_refuses_what_is_no_array(row):
+    inputs = row.inputs()
+    for name in set(inputs) - set(row.trees):
+        for bad in ([1.0, 2.0], "text", None):
+            if bad is None and name in row.optional:
+                continue
+            with contract.refused(row, name) as error:
+                row.call()(**inputs | {name: bad})
+            assert f"`{name}`" in str(error.value)
+
+
+# --- What the tests share. ---
+
+
+def import_rlax():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("rlax")
+
+
+def to_x64(arguments):
+    return {name: jnp.asarray(x, jnp.float64) for name, x in arguments.items()}
+
+
+def inner(x, y):
+    return sum(jnp.sum(x[name] * y[name]) for name in y)
+
+
+def peer_inputs(row, seed):
+    if row.peer_make is None:
+        return row.inputs(seed)
+    return contract.to_jax(row.peer_make(np.random.default_rng(seed)), np.float32)
+
+
+def parameters(function):
+    """Return name, kind, and whether there is a default, of each argument."""
+    return [
+        (each.name, each.kind, each.default is not inspect.Parameter.empty)
+        for each in inspect.signature(function).parameters.values()
+    ]

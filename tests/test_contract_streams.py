@@ -1,0 +1,197 @@
+"""Hold every multistep estimate to what cuts and masked rows mean."""
+
+import functools
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contract import SINGLE, each_row
+
+from rlaxlib._core import recurrence
+
+# --- What multistep estimates make of streams. ---
+
+# Rows after which the stream is cut (x), and rows that are decisions (1).
+STREAMS = [
+    ("..x...", "111111"),
+    ("x....x", "111111"),
+    ("xxxxxx", "111111"),
+    ("......", "110111"),
+    ("......", "001110"),
+    ("..x...", "110111"),
+    ("..x...", "110011"),
+    ("x.x..x", "011010"),
+    ("....x.", "111000"),
+    ("x.....", "000100"),
+]
+
+
+def read(stream):
+    cuts, decisions = stream
+    return np.array([c == "x" for c in cuts]), np.array([c == "1" for c in decisions])
+
+
+def stream_rows(row, seed=0):
+    return contract.to_jax((row.rows or row.make)(np.random.default_rng(seed)), float)
+
+
+def with_masks(row):
+    """Return a row's function of rows and masks, with gradients to all of them."""
+    function = row.call(**row.setting(False))
+
+    def masked(rows, truncated, mask):
+        inputs = row.assemble(rows, jnp)
+        return function(**inputs, truncated_t=truncated, sample_mask=mask)
+
+    return masked
+
+
+def poison(rows, where):
+    """Put NaN into all floats of some rows."""
+    return {
+        name: jnp.where(where.reshape(-1, *[1] * (x.ndim - 1)), jnp.nan, x)
+        if contract.is_float(x) and x.ndim
+        else x
+        for name, x in rows.items()
+    }
+
+
+def row_gradient(function, rows, truncated, mask, until=contract.STEPS):
+    """Return the gradient of the first outputs, weighted, and all outputs."""
+    moved = {name: x for name, x in rows.items() if contract.is_float(x)}
+
+    def total(moved):
+        outputs = function(rows | moved, truncated, mask)
+        first = jax.tree.map(lambda x: x[:until], outputs)
+        return contract.weigh(first, 0), outputs
+
+    return jax.grad(total, has_aux=True)(moved)
+
+
+def slope_of_stream(row, rows, truncated, mask, along, until=contract.STEPS):
+    at = {name: np.array(x) for name, x in rows.items()}
+
+    def total(rows):
+        outputs = contract.define_stream(row, rows, truncated, mask)
+        return contract.weigh([x[:until] for x in outputs], 0, np)
+
+    return contract.slope(total, at, along)
+
+
+@each_row("multistep")
+def test_a_cut_joins_streams_and_a_masked_row_is_as_good_as_deleted(row):
+    with contract.x64(True):
+        rows = stream_rows(row)
+        function = jax.jit(with_masks(row))
+        for stream in STREAMS:
+            truncated, mask = read(stream)
+            expected = contract.define_stream(row, rows, truncated, mask)
+            actual = function(poison(rows, ~mask), truncated, mask)
+            contract.assert_close(actual, expected, 1e-11, 1e-11)
+            if mask.all():
+                actual = function(rows, truncated, None)
+                contract.assert_close(actual, expected, 1e-11, 1e-11)
+            if not truncated.any():
+                actual = function(poison(rows, ~mask), None, mask)
+                contract.assert_close(actual, expected, 1e-11, 1e-11)
+
+
+@each_row("multistep")
+def test_a_stream_without_decisions_gives_zeros(row):
+    nowhere = np.zeros(contract.STEPS, bool)
+    rows = poison(stream_rows(row), ~nowhere)
+    outputs = jax.jit(with_masks(row))(rows, None, nowhere)
+    for output in jax.tree.leaves(outputs):
+        np.testing.assert_array_equal(output, nowhere)
+
+
+@each_row("multistep")
+def test_gradients_see_cuts_and_nothing_of_masked_rows(row):
+    with contract.x64(True):
+        rows = stream_rows(row)
+        function = jax.jit(functools.partial(row_gradient, with_masks(row)))
+        names = tuple(name for name, x in rows.items() if contract.is_float(x))
+        along = contract.direction(rows, names, seed=1)
+        for stream in STREAMS:
+            truncated, mask = read(stream)
+            found, _ = function(poison(rows, ~mask), truncated, mask)
+            for name, each in found.items():
+                assert np.isfinite(each).all(), (stream, name)
+                assert each.ndim == 0 or not np.any(each[~mask]), (stream, name)
+            actual = contract.project(found, along)
+            expected = slope_of_stream(row, rows, truncated, mask, along)
+            np.testing.assert_allclose(actual, expected, 1e-6, 1e-7, err_msg=stream)
+
+
+@each_row("multistep")
+def test_nothing_from_after_a_cut_reaches_what_is_before_it(row):
+    truncated, every = read(("..x...", "111111"))
+    before = np.arange(contract.STEPS) < 3
+    with contract.x64(True):
+        rows = stream_rows(row)
+        bad = poison(rows, ~before)
+        # A number that all rows share does get a NaN from those that hold one.
+        names = [name for name, x in rows.items() if contract.is_float(x) and x.ndim]
+        along = contract.direction(rows, tuple(names), seed=1)
+        along = {name: np.where(before, x.T, 0).T for name, x in along.items()}
+        function = jax.jit(
+            functools.partial(row_gradient, with_masks(row), until=contract.STEPS // 2)
+        )
+        for mask in (None, np.array([True, False, True, True, True, True])):
+            kept = every if mask is None else mask
+            gradient, outputs = function(bad, truncated, mask)
+            expected = contract.define_stream(row, rows, truncated, kept)
+            first = [x[:3] for x in jax.tree.leaves(outputs)]
+            contract.assert_close(first, [x[:3] for x in expected], 1e-11, 1e-11)
+            slope = slope_of_stream(row, rows, truncated, kept, along, until=3)
+            gradient = {
+                name: jnp.where(before, gradient[name].T, 0).T for name in names
+            }
+            actual = contract.project(gradient, along)
+            np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
+
+
+@each_row("multistep")
+def test_masks_that_say_nothing_change_nothing(row):
+    inputs = row.inputs()
+    nowhere = np.zeros(contract.STEPS, bool)
+    plain = row.call(**row.setting(False))
+    masked = functools.partial(plain, truncated_t=nowhere, sample_mask=~nowhere)
+    tolerance = SINGLE * row.scale(inputs)
+    contract.assert_close(masked(**inputs), plain(**inputs), SINGLE, tolerance)
+    ours, theirs = (
+        contract.gradient(row, masked, inputs),
+        contract.gradient(row, plain, inputs),
+    )
+    contract.assert_close(ours, theirs, SINGLE, tolerance)
+
+
+@each_row("multistep")
+def test_an_accelerator_gives_what_a_cpu_gives(row, monkeypatch):
+    """A CPU walks through time, all other devices join runs of steps in parallel."""
+    monkeypatch.setattr(recurrence, "_solve", recurrence._parallel)
+    with contract.x64(True):
+        rows = stream_rows(row)
+        names = tuple(name for name, x in rows.items() if contract.is_float(x))
+        along = contract.direction(rows, names, seed=1)
+        function = jax.jit(functools.partial(row_gradient, with_masks(row)))
+        everywhere = np.ones(contract.STEPS, bool)
+        for truncated, mask in ((None, None), *map(read, STREAMS[-5:-2])):
+            cuts = ~everywhere if truncated is None else truncated
+            kept = everywhere if mask is None else mask
+            gradient, outputs = function(poison(rows, ~kept), truncated, mask)
+            expected = contract.define_stream(row, rows, cuts, kept)
+            contract.assert_close(outputs, expected, 1e-10, 1e-10)
+            slope = slope_of_stream(row, rows, cuts, kept, along)
+            actual = contract.project(gradient, along)
+            np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
+
+
+@each_row("multistep")
+def test_refuses_masks_of_a_wrong_length_or_dtype(row):
+    inputs = row.inputs()
+    for name in ("truncated_t", "sample_mask"):
+        for bad in (jnp.ones(7, bool), jnp.ones(6), jnp.ones(6, jnp.int32), True):
+            with contract.refused(row, name):
+                row.call()(**inputs, **{name: bad})

@@ -3,6 +3,7 @@
 import pickle
 from typing import NamedTuple
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +34,7 @@ SPECS = [None, Spec(-2.0, 3.0), Spec(np.array([0.0]), np.array([1.0]))]
 @pytest.mark.parametrize(("mu", "sigma"), [(0.0, 0.0), (1.0, 0.5), (-2.0, -0.3)])
 def test_the_density_of_an_action_integrates_to_one(spec, mu, sigma):
     low, high = (-1.0, 1.0) if spec is None else (float(np.sum(end)) for end in spec)
-    with jax.enable_x64(True):
+    with contract.x64(True):
         density = jax.jit(
             lambda a: SQUASHED.prob(a[None], jnp.full(1, mu), jnp.full(1, sigma), spec)
         )

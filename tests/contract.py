@@ -1,0 +1,433 @@
+"""What every public function must keep to: one row a function, tested alike.
+
+A row says how a function is called, what it computes in NumPy, and where it may differ
+from its peers. `rows/` holds the rows, one file a topic, each below its definition;
+`test_contract.py` holds the tests, each of which runs on every row that it fits. So a
+new function is tested in all these ways by one row.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import inspect
+import operator
+import pathlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+
+Arguments = dict[str, Any]
+
+STEPS, ACTIONS = 6, 4
+SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
+FLAGS = ("stop_target_gradients", "use_stop_gradient")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """A public function, its definition, and the exceptions that it is granted.
+
+    Attributes:
+        name: The function's name, `softmax.entropy` for one inside a distribution.
+        definition: The function in NumPy, with arguments of the same names; or, in
+            words, why there is none.
+        make: Draws arguments from a NumPy generator: floats in double precision and
+            away from kinks, integers, booleans. A key, if there is one, is not among
+            them.
+        settings: Further arguments that are plain Python values.
+        case: What sets this row apart from others of the same function.
+        of: Finds the function in a library, by default under its name.
+        key: Name of the argument that is a random key.
+        peer: Why the function is not compared with rlax, in words.
+        peer_of: Finds the function in rlax, by default as `of` does.
+        peer_make: Draws the arguments on which rlax is right, by default `make`.
+        peer_gradient: Why gradients are not compared with rlax, in words, for a flag
+            that is true, false, or None where there is no flag.
+        targets: Arguments that get no gradient where the flag is set, and one where it
+            is not.
+        flagged: What the gradient is that of, where the flag is set: a function of the
+            arguments, and of the same arguments held constant. By default the targets
+            are held constant, and nothing else is.
+        unflagged: The same where the flag is not set. By default nothing is constant.
+        differences: Why second derivatives are not compared with finite differences.
+        constant: Float arguments that have no derivative.
+        differentiable: Whether the function turns floats into floats.
+        condition: How many times larger than the arguments the numbers are that the
+            function adds up.
+        follows: Float arguments that the dtype follows, by default all.
+        elementwise: Whether arguments may have any number of leading axes.
+        any_length: Arguments that may be longer than they are here.
+        any_dtype: Arguments that may have another dtype.
+        spare: Arguments that may have one entry more than they have here.
+        optional: Arguments that may be None.
+        trees: Arguments that may be any pytree, and so a list.
+        numbers: Arguments that may be one number for all steps.
+        multistep: Whether the function takes `truncated_t` and `sample_mask`.
+        rows: Draws arguments that all have `T` rows, by default `make`.
+        assemble: Turns such rows into the function's arguments, in NumPy or JAX.
+        over_devices: Finds the function that sums over the devices of an axis.
+    """
+
+    name: str
+    definition: Callable[..., Any] | str
+    make: Callable[[np.random.Generator], Arguments]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    case: str = ""
+    of: Callable[[Any], Callable[..., Any]] | None = None
+    key: str | None = None
+    peer: str = ""
+    peer_of: Callable[[Any], Callable[..., Any]] | None = None
+    peer_make: Callable[[np.random.Generator], Arguments] | None = None
+    peer_gradient: Mapping[bool | None, str] = dataclasses.field(default_factory=dict)
+    targets: tuple[str, ...] = ()
+    flagged: Callable[[Arguments, Arguments], Any] | None = None
+    unflagged: Callable[[Arguments, Arguments], Any] | None = None
+    differences: str = ""
+    constant: tuple[str, ...] = ()
+    differentiable: bool = True
+    condition: float = 1.0
+    follows: tuple[str, ...] = ()
+    elementwise: bool = False
+    any_length: tuple[str, ...] = ()
+    any_dtype: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    trees: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    multistep: bool = False
+    rows: Callable[[np.random.Generator], Arguments] | None = None
+    assemble: Callable[[Arguments, Any], Arguments] = lambda rows, xp: rows
+    over_devices: Callable[[Any, str], Callable[..., Any]] | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}:{self.case}" if self.case else self.name
+
+    @property
+    def defined(self) -> bool:
+        return callable(self.definition)
+
+    @property
+    def compared(self) -> bool:
+        return not self.peer
+
+    @property
+    def stops(self) -> bool:
+        return bool(self.targets)
+
+    @property
+    def floats(self) -> tuple[str, ...]:
+        """Names of the float arguments."""
+        drawn = self.make(np.random.default_rng(0))
+        return tuple(name for name, value in drawn.items() if is_float(value))
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """Names of the arguments by which one can differentiate."""
+        return tuple(name for name in self.floats if name not in self.constant)
+
+    @property
+    def twice_differentiable(self) -> bool:
+        return self.differentiable and not self.differences
+
+    @property
+    def mixes(self) -> bool:
+        return len(self.follows or self.floats) > 1
+
+    @property
+    def single(self) -> bool:
+        return not self.elementwise
+
+    @property
+    def flags(self) -> tuple[bool | None, ...]:
+        """Values of the flag that switches gradients off, or None if there is none."""
+        return (True, False) if self.stops else (None,)
+
+    def setting(self, flag: bool | None) -> Arguments:
+        """Return the setting that gives the flag this value."""
+        if flag is None:
+            return {}
+        parameters = inspect.signature(self.function(rlaxlib)).parameters
+        return {name: flag for name in FLAGS if name in parameters}
+
+    def function(self, library: Any) -> Callable[..., Any]:
+        find = self.of or operator.attrgetter(self.name)
+        return find(library)
+
+    def call(self, library: Any = rlaxlib, **settings: Any) -> Callable[..., Any]:
+        """Return the function with its settings, to be called with its arguments."""
+        return functools.partial(
+            self.function(library), **{**self.settings, **settings}
+        )
+
+    def peer_call(self, rlax: Any, **settings: Any) -> Callable[..., Any]:
+        """Return the same of rlax, which may promote, broadcast and warn."""
+
+        def call(**arguments: Any) -> Any:
+            with (
+                warnings.catch_warnings(),
+                jax.numpy_dtype_promotion("standard"),
+                jax.numpy_rank_promotion("allow"),
+            ):
+                warnings.simplefilter("ignore")
+                function = (self.peer_of or self.function)(rlax)
+                return function(**arguments, **{**self.settings, **settings})
+
+        return call
+
+    def define(self, arguments: Arguments) -> list[np.ndarray]:
+        """Evaluate the definition in double precision."""
+        assert callable(self.definition)
+        inputs = {name: to_numpy(value) for name, value in arguments.items()}
+        with np.errstate(divide="ignore"):
+            return leaves(self.definition(**inputs, **self.settings))
+
+    def held(self, flag: bool | None) -> Callable[[Arguments, Arguments], Any]:
+        """Return what the gradient is that of, as a function of `(x, constants)`."""
+        special = self.flagged if flag else self.unflagged
+        if special is not None:
+            return lambda x, constants: leaves(special(x, constants))
+        kept = self.targets if flag else ()
+        return lambda x, constants: self.define(
+            x | {name: constants[name] for name in kept}
+        )
+
+    def inputs(self, seed: int = 0, dtype: Any = np.float32) -> Arguments:
+        """Draw arguments as JAX arrays, and a key if there is one."""
+        arguments = to_jax(self.make(np.random.default_rng(seed)), dtype)
+        if self.key is not None:
+            arguments = {self.key: jax.random.key(seed), **arguments}
+        return arguments
+
+    def scale(self, arguments: Arguments) -> float:
+        """Return the size of the numbers that the function adds up."""
+        sizes = [np.abs(to_numpy(x)).max() for x in arguments.values() if is_float(x)]
+        return self.condition * max([1.0, *sizes])
+
+
+@functools.cache
+def collect() -> list[Row]:
+    """Read the rows of all topics."""
+    folder = pathlib.Path(__file__).parent / "rows"
+    files = sorted(file.stem for file in folder.glob("[a-z]*.py"))
+    modules = [importlib.import_module(f"rows.{name}") for name in files]
+    return [row for module in modules for row in module.ROWS]
+
+
+def each_row(*attributes: str) -> pytest.MarkDecorator:
+    """Run a test on every row of which these attributes are true."""
+    getters = [operator.attrgetter(name) for name in attributes]
+    rows = [row for row in collect() if all(get(row) for get in getters)]
+    return pytest.mark.parametrize("row", rows, ids=[row.id for row in rows])
+
+
+# --- Public functions. ---
+
+
+def public_functions() -> Iterator[str]:
+    """Yield the name of every function there is to test."""
+    for name in rlaxlib.__all__:
+        thing = getattr(rlaxlib, name)
+        if inspect.isclass(thing):
+            is_data = issubclass(thing, tuple | Exception)
+            if not is_data and not dataclasses.is_dataclass(thing):
+                yield name
+        elif inspect.isfunction(thing):
+            yield from (
+                (f"{name}.{part}" for part in _parts(thing))
+                if _makes_functions(thing)
+                else [name]
+            )
+
+
+def _makes_functions(thing: Callable[..., Any]) -> bool:
+    """Return whether a function returns a distribution, that is, more functions."""
+    returns = inspect.signature(thing).return_annotation
+    return "Distribution" in str(getattr(returns, "__name__", returns))
+
+
+def _parts(factory: Callable[..., Any]) -> list[str]:
+    made = factory()
+    return [name for name in made._fields if getattr(made, name) is not None]
+
+
+# --- Arrays, in NumPy and in JAX. ---
+
+
+def is_float(x: Any) -> bool:
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def is_key(x: Any) -> bool:
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def x64(enabled: bool) -> contextlib.AbstractContextManager[Any]:
+    """Switch double precision on or off, for a while."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(enabled)
+    from jax import experimental  # noqa: PLC0415 - Up to JAX 0.7 it is in here.
+
+    return experimental.enable_x64(enabled)
+
+
+def to_jax(arguments: Arguments, dtype: Any) -> Arguments:
+    """Return arguments as JAX arrays: floats of a dtype, integers of 32 bits."""
+
+    def convert(x: Any) -> jax.Array:
+        x = np.asarray(x)
+        if x.dtype == bool:
+            return jnp.asarray(x)
+        return jnp.asarray(x, dtype if x.dtype.kind == "f" else jnp.int32)
+
+    return {name: convert(value) for name, value in arguments.items()}
+
+
+def to_numpy(x: Any) -> Any:
+    """Return an array in NumPy, a float in double precision, a key as it is."""
+    if is_key(x):
+        return x
+    return np.asarray(x, np.float64 if is_float(x) else None)
+
+
+def leaves(outputs: Any) -> list[np.ndarray]:
+    """Return the arrays of an output in their order, floats in double precision."""
+    if isinstance(outputs, tuple | list) and isinstance(outputs[0], float | int):
+        outputs = np.asarray(outputs)
+    return [to_numpy(leaf) for leaf in jax.tree.leaves(outputs)]
+
+
+def assert_close(actual: Any, expected: Any, relative: float, absolute: float) -> None:
+    """Compare two outputs, array by array."""
+    actual, expected = leaves(actual), leaves(expected)
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=relative, atol=absolute)
+
+
+@contextlib.contextmanager
+def refused(row: Row, name: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
+    """Expect an error that names the function, or say what was not refused."""
+    try:
+        with pytest.raises(rlaxlib.ArgumentError) as error:
+            yield error
+    except BaseException as failure:
+        failure.add_note(f"This was to be refused for its `{name}`.")
+        raise
+    assert str(error.value).startswith(row.name)
+
+
+# --- Random arguments. ---
+
+
+def discounts(rng: np.random.Generator, steps: int = STEPS) -> np.ndarray:
+    """Draw discounts, one of them 0, as at the end of an episode."""
+    drawn = rng.uniform(0.5, 1.0, steps)
+    drawn[rng.integers(steps)] = 0.0
+    return drawn
+
+
+def probabilities(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.dirichlet(np.full(shape[-1], 2.0), shape[:-1])
+
+
+def actions(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.integers(ACTIONS, size=shape)
+
+
+def away_from(x: np.ndarray, kink: float, distance: float = 0.05) -> np.ndarray:
+    """Move numbers away from a point at which a function has no derivative."""
+    side = np.where(x < kink, -1.0, 1.0)
+    return np.where(np.abs(x - kink) < distance, kink + side * distance, x)
+
+
+# --- Derivatives of a definition. ---
+
+
+def direction(arguments: Arguments, names: tuple[str, ...], seed: int) -> Arguments:
+    """Draw a direction in which to change the arguments of these names."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=np.shape(arguments[name])) for name in names}
+
+
+def weigh(outputs: Any, seed: int, xp: Any = jnp) -> Any:
+    """Add up all floats of an output, each with a random weight."""
+    rng = np.random.default_rng(seed)
+    total = xp.zeros(())
+    for leaf in jax.tree.leaves(outputs):
+        if is_float(leaf):
+            weights = xp.asarray(rng.normal(size=leaf.shape), dtype=leaf.dtype)
+            total = total.astype(leaf.dtype) + xp.sum(weights * leaf)
+    return total
+
+
+def gradient(
+    row: Row, function: Callable[..., Any], inputs: Arguments, seed: int = 0
+) -> Arguments:
+    """Differentiate a weighted sum of the outputs by all arguments that move."""
+    moved = {name: inputs[name] for name in row.moving}
+    fixed = {name: inputs[name] for name in inputs if name not in moved}
+
+    def total(moved: Arguments) -> Any:
+        return weigh(function(**moved, **fixed), seed)
+
+    return jax.jit(jax.grad(total))(moved)
+
+
+def slope(
+    function: Callable[[Arguments], Any], at: Arguments, along: Arguments
+) -> float:
+    """Differentiate a function in NumPy along a direction, by a central difference."""
+    step = 1e-5
+
+    def moved(sign: int) -> Arguments:
+        return at | {name: at[name] + sign * step * along[name] for name in along}
+
+    ahead, behind = function(moved(1)), function(moved(-1))
+    return float(ahead - behind) / (2 * step)
+
+
+def project(gradient: Arguments, along: Arguments) -> float:
+    """Return the derivative along a direction that a gradient tells."""
+    return float(sum(np.sum(to_numpy(gradient[name]) * along[name]) for name in along))
+
+
+# --- Streams with cuts, and with rows that are no decisions. ---
+
+
+def split(truncated: np.ndarray, mask: np.ndarray) -> list[list[int]]:
+    """Return the rows of each piece of a stream, without those that are masked."""
+    pieces: list[list[int]] = [[]]
+    for t, (cut, kept) in enumerate(zip(truncated, mask, strict=True)):
+        if kept:
+            pieces[-1].append(t)
+        if cut:
+            pieces.append([])
+    return [piece for piece in pieces if piece]
+
+
+def define_stream(
+    row: Row, rows: Arguments, truncated: np.ndarray, mask: np.ndarray
+) -> list[np.ndarray]:
+    """Delete the masked rows, evaluate each piece by itself, and join the results."""
+    outputs: list[np.ndarray] | None = None
+    for piece in split(truncated, mask):
+        taken = {name: np.asarray(x) for name, x in rows.items()}
+        taken = {name: x[piece] if x.ndim else x for name, x in taken.items()}
+        found = row.define(row.assemble(taken, np))
+        if outputs is None:
+            shape = (len(mask),)
+            outputs = [np.zeros(shape + each.shape[1:], each.dtype) for each in found]
+        for output, part in zip(outputs, found, strict=True):
+            output[piece] = part
+    assert outputs is not None
+    return outputs

@@ -1,0 +1,1 @@
+"""The rows of the contract, one file a topic."""

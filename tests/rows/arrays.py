@@ -1,0 +1,184 @@
+"""Arrays: definitions in NumPy, and the rows that hold the functions against them."""
+
+import numpy as np
+from contract import ACTIONS, Row, actions
+
+
+def all_sum(x, axis=None):
+    return np.sum(x, axis)
+
+
+def batched_index(values, indices, keepdims=False):
+    picked = np.zeros(indices.shape)
+    for position in np.ndindex(indices.shape):
+        picked[position] = values[position][indices[position]]
+    return picked[..., None] if keepdims else picked
+
+
+def lhs_broadcast(source, target):
+    return source.reshape(source.shape + (1,) * (target.ndim - source.ndim))
+
+
+def one_hot(indices, num_classes):
+    return np.eye(num_classes)[indices]
+
+
+def replace_masked(data, replacement, mask):
+    data = np.array(data)
+    data[mask] = 0.0 if replacement is None else replacement[mask]
+    return data
+
+
+def masked_mean(x, mask=None, axis=None, denominator=None):
+    mask = np.ones(x.shape, bool) if mask is None else mask
+    mask = np.broadcast_to(lhs_broadcast(mask, x), x.shape)
+    count = np.sum(mask, axis) if denominator is None else denominator
+    return np.sum(x * mask, axis) / count
+
+
+def standardize(x, mask=None):
+    mask = np.ones(x.shape, bool) if mask is None else mask
+    mask = np.broadcast_to(lhs_broadcast(mask, x), x.shape)
+    return np.where(mask, (x - np.mean(x[mask])) / np.std(x[mask]), 0.0)
+
+
+def make_numbers(rng):
+    return {"x": rng.normal(size=(4, 3))}
+
+
+def make_masked(rng):
+    mask = rng.permutation([True, True, True, False])
+    return {"x": rng.normal(size=(4, 3)), "mask": mask}
+
+
+def make_indexed(rng):
+    return {"values": rng.normal(size=(5, 3, ACTIONS)), "indices": actions(rng, 5, 3)}
+
+
+def make_replaced(rng):
+    return {
+        "data": rng.normal(size=(4, 3)),
+        "replacement": rng.normal(size=(4, 3)),
+        "mask": rng.permutation([True, True, False, False]),
+    }
+
+
+NOT_IN_RLAX = "rlax has no such function"
+
+ROWS = [
+    Row(
+        name="AllSum",
+        definition=all_sum,
+        make=make_numbers,
+        of=lambda library: library.AllSum(),
+        over_devices=lambda library, axis_name: library.AllSum(axis_name),
+        elementwise=True,
+        any_dtype=("x",),
+    ),
+    Row(
+        name="AllSum",
+        case="one axis",
+        definition=all_sum,
+        make=make_numbers,
+        settings={"axis": 0},
+        of=lambda library: library.AllSum(),
+        elementwise=True,
+        any_dtype=("x",),
+    ),
+    Row(
+        name="batched_index",
+        definition=batched_index,
+        make=make_indexed,
+        elementwise=True,
+        any_dtype=("values",),
+    ),
+    Row(
+        name="batched_index",
+        case="keepdims",
+        definition=batched_index,
+        make=make_indexed,
+        settings={"keepdims": True},
+        elementwise=True,
+        any_dtype=("values",),
+    ),
+    Row(
+        name="lhs_broadcast",
+        definition=lhs_broadcast,
+        make=lambda rng: {
+            "source": rng.normal(size=3),
+            "target": rng.normal(size=(3, 2, 2)),
+        },
+        constant=("target",),
+        follows=("source",),
+        elementwise=True,
+        any_dtype=("source", "target"),
+    ),
+    Row(
+        name="one_hot",
+        definition=one_hot,
+        make=lambda rng: {"indices": actions(rng, 5, 3)},
+        settings={"num_classes": ACTIONS},
+        differentiable=False,
+        elementwise=True,
+    ),
+    Row(
+        name="replace_masked",
+        definition=replace_masked,
+        make=make_replaced,
+        elementwise=True,
+        any_dtype=("data", "replacement", "mask"),
+        optional=("replacement",),
+    ),
+    Row(
+        name="masked_mean",
+        definition=masked_mean,
+        make=make_masked,
+        peer=NOT_IN_RLAX,
+        elementwise=True,
+        optional=("mask",),
+        over_devices=lambda library, axis_name: (
+            lambda **arguments: library.masked_mean(**arguments, axis_name=axis_name)
+        ),
+    ),
+    Row(
+        name="masked_mean",
+        case="one axis",
+        definition=masked_mean,
+        make=make_masked,
+        settings={"axis": 0},
+        peer=NOT_IN_RLAX,
+        elementwise=True,
+        optional=("mask",),
+    ),
+    Row(
+        name="masked_mean",
+        case="denominator",
+        definition=masked_mean,
+        make=make_masked,
+        settings={"denominator": 16.0},
+        peer=NOT_IN_RLAX,
+        elementwise=True,
+        optional=("mask",),
+    ),
+    Row(
+        name="standardize",
+        definition=standardize,
+        make=make_masked,
+        peer=NOT_IN_RLAX,
+        condition=4.0,
+        elementwise=True,
+        optional=("mask",),
+        over_devices=lambda library, axis_name: (
+            lambda **arguments: library.standardize(**arguments, axis_name=axis_name)
+        ),
+    ),
+    Row(
+        name="standardize",
+        case="no mask",
+        definition=standardize,
+        make=make_numbers,
+        peer=NOT_IN_RLAX,
+        condition=4.0,
+        elementwise=True,
+    ),
+]

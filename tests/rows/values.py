@@ -1,0 +1,256 @@
+"""Value errors: definitions in NumPy, and the rows that hold the functions to them."""
+
+import numpy as np
+from contract import ACTIONS, STEPS, Row, actions, discounts, probabilities
+
+from rows import returns
+
+# --- One step. ---
+
+
+def td_learning(v_tm1, r_t, discount_t, v_t):
+    return r_t + discount_t * v_t - v_tm1
+
+
+def sarsa(q_tm1, a_tm1, r_t, discount_t, q_t, a_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, q_t[a_t])
+
+
+def expected_sarsa(q_tm1, a_tm1, r_t, discount_t, q_t, probs_a_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, np.sum(probs_a_t * q_t))
+
+
+def q_learning(q_tm1, a_tm1, r_t, discount_t, q_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, np.max(q_t))
+
+
+def double_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector):
+    v_t = q_t_value[np.argmax(q_t_selector)]
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
+
+
+def persistent_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, action_gap_scale):
+    """Bellemare et al. 2016: the action may be repeated rather than chosen anew."""
+    v_t = (1 - action_gap_scale) * np.max(q_t) + action_gap_scale * q_t[a_tm1]
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
+
+
+def qv_learning(q_tm1, a_tm1, r_t, discount_t, v_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
+
+
+def qv_max(v_tm1, r_t, discount_t, q_t):
+    return td_learning(v_tm1, r_t, discount_t, np.max(q_t))
+
+
+# --- Many steps. ---
+
+
+def taken(q, a):
+    return q[np.arange(len(a)), a]
+
+
+def td_lambda(v_tm1, r_t, discount_t, v_t, lambda_):
+    return returns.lambda_returns(r_t, discount_t, v_t, lambda_) - v_tm1
+
+
+def sarsa_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, a_t, lambda_):
+    before, after = taken(q_tm1, a_tm1), taken(q_t, a_t)
+    return td_lambda(before, r_t, discount_t, after, lambda_)
+
+
+def q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, lambda_):
+    after = np.max(q_t, axis=-1)
+    return td_lambda(taken(q_tm1, a_tm1), r_t, discount_t, after, lambda_)
+
+
+def retrace(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, lambda_, eps=1e-8):
+    """Munos et al. 2016: the trace is the ratio of the policies, at most 1."""
+    c_t = lambda_ * np.minimum(1.0, taken(pi_t, a_t) / (mu_t + eps))
+    target = returns.general_off_policy_returns_from_action_values(
+        q_t, a_t, r_t, discount_t, c_t, pi_t
+    )
+    return target - taken(q_tm1, a_tm1)
+
+
+def retrace_continuous(q_tm1, q_t, v_t, r_t, discount_t, log_rhos, lambda_):
+    c_t = lambda_ * np.minimum(1.0, np.exp(log_rhos))
+    target = returns.general_off_policy_returns_from_q_and_v(
+        q_t, v_t, r_t, discount_t, c_t
+    )
+    return target - q_tm1
+
+
+# --- What they are called with. ---
+
+
+def one_step(*names):
+    """Draw the arguments of these names, the same for all functions of one step."""
+
+    def make(rng):
+        drawn = {
+            "v_tm1": rng.normal(),
+            "v_t": rng.normal(),
+            "r_t": rng.normal(),
+            "discount_t": rng.uniform(0.5, 1.0),
+            "q_tm1": rng.normal(size=ACTIONS),
+            "q_t": rng.normal(size=ACTIONS),
+            "q_t_value": rng.normal(size=ACTIONS),
+            "q_t_selector": rng.normal(size=ACTIONS),
+            "probs_a_t": probabilities(rng, ACTIONS),
+            "a_tm1": actions(rng),
+            "a_t": actions(rng),
+        }
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+def many_steps(*names, **extra):
+    """Draw the arguments of these names, the same for all functions of many steps."""
+
+    def make(rng):
+        a_t, pi_t = actions(rng, STEPS), probabilities(rng, STEPS, ACTIONS)
+        # The behaviour gave the actions half or twice of what the target would give.
+        ratios = rng.permutation(np.repeat([0.5, 2.0], STEPS // 2))
+        drawn = {
+            "v_tm1": rng.normal(size=STEPS),
+            "v_t": rng.normal(size=STEPS),
+            "r_t": rng.normal(size=STEPS),
+            "discount_t": discounts(rng),
+            "lambda_": rng.uniform(0.2, 1.0, STEPS),
+            "q_tm1": rng.normal(size=(STEPS, ACTIONS)),
+            "q_t": rng.normal(size=(STEPS, ACTIONS)),
+            "a_tm1": actions(rng, STEPS),
+            "a_t": a_t,
+            "pi_t": pi_t,
+            "mu_t": taken(pi_t, a_t) / ratios,
+            "log_rhos": np.log(ratios * rng.uniform(0.8, 1.2, STEPS)),
+        }
+        drawn |= {name: draw(rng) for name, draw in extra.items()}
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def without_last(rng):
+    """Draw weights of which the last, which is never used, is not there."""
+    drawn = make_continuous(rng)
+    return drawn | {name: drawn[name][:-1] for name in ("q_t", "log_rhos")}
+
+
+def with_one_lambda(make):
+    """Draw one lambda for all steps, as rlax wants it."""
+
+    def make_one(rng):
+        drawn = make(rng)
+        return drawn | {"lambda_": np.asarray(drawn["lambda_"][0])}
+
+    return make_one
+
+
+TD = ("v_tm1", "r_t", "discount_t", "v_t")
+Q = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t")
+RETRACE = ("q_tm1", "q_t", "a_tm1", "a_t", "r_t", "discount_t", "pi_t", "mu_t")
+CONTINUOUS = ("q_tm1", "q_t", "v_t", "r_t", "discount_t", "log_rhos", "lambda_")
+
+make_retrace = with_one_lambda(many_steps(*RETRACE, "lambda_"))
+make_continuous = with_one_lambda(
+    many_steps(
+        *CONTINUOUS,
+        q_tm1=lambda rng: rng.normal(size=STEPS),
+        q_t=lambda rng: rng.normal(size=STEPS),
+    )
+)
+
+ROWS = [
+    Row(
+        name="td_learning",
+        definition=td_learning,
+        make=one_step(*TD),
+        targets=("r_t", "discount_t", "v_t"),
+    ),
+    Row(
+        name="sarsa",
+        definition=sarsa,
+        make=one_step(*Q, "a_t"),
+        targets=("r_t", "discount_t", "q_t"),
+    ),
+    Row(
+        name="expected_sarsa",
+        definition=expected_sarsa,
+        make=one_step(*Q, "probs_a_t"),
+        targets=("r_t", "discount_t", "q_t", "probs_a_t"),
+    ),
+    Row(
+        name="q_learning",
+        definition=q_learning,
+        make=one_step(*Q),
+        targets=("r_t", "discount_t", "q_t"),
+    ),
+    Row(
+        name="double_q_learning",
+        definition=double_q_learning,
+        make=one_step(*Q[:-1], "q_t_value", "q_t_selector"),
+        targets=("r_t", "discount_t", "q_t_value"),
+    ),
+    Row(
+        name="persistent_q_learning",
+        definition=persistent_q_learning,
+        make=one_step(*Q),
+        settings={"action_gap_scale": 0.25},
+        targets=("r_t", "discount_t", "q_t"),
+    ),
+    Row(
+        name="qv_learning",
+        definition=qv_learning,
+        make=one_step(*Q[:-1], "v_t"),
+        targets=("r_t", "discount_t", "v_t"),
+    ),
+    Row(
+        name="qv_max",
+        definition=qv_max,
+        make=one_step("v_tm1", "r_t", "discount_t", "q_t"),
+        targets=("r_t", "discount_t", "q_t"),
+    ),
+    Row(
+        name="td_lambda",
+        definition=td_lambda,
+        make=many_steps(*TD, "lambda_"),
+        targets=("r_t", "discount_t", "v_t", "lambda_"),
+        numbers=("lambda_",),
+        multistep=True,
+    ),
+    Row(
+        name="sarsa_lambda",
+        definition=sarsa_lambda,
+        make=many_steps(*Q, "a_t", "lambda_"),
+        targets=("r_t", "discount_t", "q_t", "lambda_"),
+        numbers=("lambda_",),
+        multistep=True,
+    ),
+    Row(
+        name="q_lambda",
+        definition=q_lambda,
+        make=many_steps(*Q, "lambda_"),
+        targets=("r_t", "discount_t", "q_t", "lambda_"),
+        numbers=("lambda_",),
+        multistep=True,
+    ),
+    Row(
+        name="retrace",
+        definition=retrace,
+        make=make_retrace,
+        targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_"),
+        multistep=True,
+    ),
+    Row(
+        name="retrace_continuous",
+        definition=retrace_continuous,
+        make=without_last,
+        targets=("r_t", "discount_t", "q_t", "v_t", "log_rhos", "lambda_"),
+        spare=("q_t", "log_rhos"),
+        multistep=True,
+        rows=make_continuous,
+    ),
+]

@@ -154,6 +154,8 @@ def one_hot(
     (indices,) = checks.arrays(indices=(indices, "any[...]"))
     checks.at_least(1, num_classes=num_classes)
     (indices,), _ = dtypes.widen(indices)
+    if indices.dtype.itemsize < 4:  # Too small, perhaps, to number the classes.
+        indices = indices.astype(jnp.int32)
     classes = jax.lax.broadcasted_iota(
         indices.dtype, (*indices.shape, num_classes), indices.ndim
     )

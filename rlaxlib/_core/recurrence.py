@@ -18,7 +18,7 @@ at the cut alone.
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +68,35 @@ def backward(
     return _compiled(terms, final, (trace, *sequences), end, sample_mask)
 
 
+def corrected_errors(
+    weighted: Array,
+    discount_t: Array,
+    trace: Array,
+    *,
+    truncated_t: Array | None = None,
+    sample_mask: Array | None = None,
+) -> Array:
+    r"""Sum up the one-step errors that follow: :math:`e_t = d_t + \gamma c\, e_{t+1}`.
+
+    Args:
+        weighted: One-step errors :math:`d_t`, each times its importance weight,
+            shape `[T]`.
+        discount_t: Discounts :math:`\gamma`, shape `[T]`.
+        trace: Trace :math:`c`, shape `[T]`.
+        truncated_t: As for `backward`.
+        sample_mask: As for `backward`.
+
+    Returns:
+        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`, 0 where a step is no decision.
+    """
+    masks = {"truncated_t": truncated_t, "sample_mask": sample_mask}
+    return backward(_error_terms, 0.0, trace, discount_t, weighted, **masks)
+
+
+def _error_terms(trace: Array, discount: Array, weighted: Array) -> tuple[Array, Array]:
+    return weighted, discount * trace
+
+
 def _solve(
     terms: Terms,
     final: ArrayLike,
@@ -110,6 +139,9 @@ def _loop(
     # From the last row, so that the carry varies over the same devices as the rows.
     offset, factor = terms(*(each[-1] for each in sequences))
     final = jnp.zeros_like(offset + factor) + final
+    # A derivative computes a step anew from its inputs. To keep what it needs would be
+    # more to write and to read than there is to compute.
+    step = cast(Any, jax.checkpoint)(step, prevent_cse=False)
     _, solution = jax.lax.scan(step, final, (sequences, end, mask), reverse=True)
     return solution
 

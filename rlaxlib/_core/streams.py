@@ -33,8 +33,9 @@ def ends(truncated_t: Array | None, sample_mask: Array | None) -> Array | None:
     if sample_mask is None:
         return truncated_t
     rows = jnp.arange(sample_mask.shape[0])
-    last = jnp.full_like(rows, rows.size - 1)
-    cut = last if truncated_t is None else jnp.where(truncated_t, rows, last)
+    if truncated_t is None:
+        return rows == jnp.max(jnp.where(sample_mask, rows, -1))
+    cut = jnp.where(truncated_t, rows, rows.size - 1)
     return sample_mask & (jax.lax.cummin(cut, reverse=True) < following(sample_mask))
 
 

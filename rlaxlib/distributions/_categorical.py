@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes
-from rlaxlib.distributions._logits import expm1_less, log_prob, normalize, over
+from rlaxlib.distributions._logits import log_prob, over, prepare
 
 __all__ = [
     "categorical_cross_entropy",
@@ -103,11 +103,16 @@ def categorical_cross_entropy(
         mask=(mask, "bool[A] or [..., A] or None"),
     )
     (labels, logits), narrow = dtypes.widen(labels, logits)
-    q = normalize(logits, jnp.ones_like(logits, shape=()), over(mask, logits))
+    q = prepare(logits, jnp.ones_like(logits, shape=()), over(mask, logits))
+    # What is sure is left out of the sum of weights, which is 1 and something small.
+    top = q.shifted == 0
+    sure = jnp.sum(jnp.where(top, q.weights, 0.0), axis=-1, keepdims=True)
+    rest = jnp.sum(jnp.where(top, 0.0, q.weights), axis=-1, keepdims=True) + (sure - 1)
     # A label for an action without probability is an infinite surprise, no label none.
-    impossible = ~q.legal & (labels > 0) & jnp.any(q.legal, axis=-1, keepdims=True)
-    losses = jnp.where(impossible, jnp.inf, -labels * q.log_probs)
-    return narrow(jnp.sum(losses, axis=-1))
+    none = rest < 0
+    log_q = q.shifted - jnp.log1p(jnp.where(none, 0.0, rest))
+    losses = jnp.where(q.legal, -labels * log_q, jnp.where(labels > 0, jnp.inf, 0.0))
+    return narrow(jnp.sum(jnp.where(none, 0.0, losses), axis=-1))
 
 
 def categorical_kl_divergence(
@@ -126,7 +131,7 @@ def categorical_kl_divergence(
         q = \operatorname{softmax}(y / \tau).
 
     It is right for policies that hardly differ, too, where the sum as it stands is all
-    rounding errors: never negative, and exact to a few digits in the last place.
+    rounding errors, and never negative.
 
     Args:
         p_logits: Logits :math:`x` of the first distribution, which the expectation is
@@ -164,25 +169,24 @@ def categorical_kl_divergence(
         p_logits, q_logits, temperature
     )
     mask = over(mask, p_logits)
-    p = normalize(p_logits, temperature, mask)
-    q = normalize(q_logits, temperature, mask)
-    both = p.legal & q.legal
-    zeros = jnp.zeros_like(p.probs)
-
-    # With d the difference of the logits, less its mean, KL = log(sum p exp d).
-    difference = jnp.where(both, q_logits - p_logits, zeros) / temperature
-    centre = jnp.sum(p.probs * difference, axis=-1, keepdims=True)
-    difference = difference - jax.lax.stop_gradient(centre)
-    close = jnp.where(both, jnp.abs(difference) < 8, ~(p.legal | q.legal))
-    close = jnp.all(close, axis=-1, keepdims=True)
-    difference = jnp.where(close & both, difference, zeros)
-    mean = jnp.sum(p.probs * difference, axis=-1)
-    excess = jnp.sum(p.probs * expm1_less(difference), axis=-1)
-    near = jnp.log1p(mean + excess) - mean
-
-    far = jnp.sum(p.probs * jnp.where(both, p.log_probs - q.log_probs, zeros), axis=-1)
-    apart = jnp.any(p.legal & ~q.legal, axis=-1)
-    return narrow(jnp.where(apart, jnp.inf, jnp.where(close[..., 0], near, far)))
+    p = prepare(p_logits, temperature, mask)
+    q = prepare(q_logits, temperature, mask)
+    # With d = log q - log p, the sum of p (exp d - 1 - d): no term is negative, and
+    # where p and q are close, each keeps its digits.
+    both, zeros = p.legal & q.legal, jnp.zeros_like(p.weights)
+    change = jnp.where(both, q_logits - p_logits, zeros) / temperature
+    change -= (q.largest - p.largest) + (q.log_total - p.log_total)
+    close = both & (jnp.abs(change) < 0.5)
+    near = p.probs * _exp_excess(jnp.where(close, change, zeros))
+    moved = p.probs * jnp.where(both, change, zeros)
+    gained = jnp.where(close, near + moved, q.probs - p.probs)
+    terms = jnp.where(close, near, gained - moved)
+    terms = jnp.where(p.legal & ~q.legal, jnp.inf, terms)
+    # What p gains in all is 0; the square of what it is by rounding matters to the
+    # smallest divergences.
+    rounding = jnp.sum(gained, axis=-1)
+    divergence = jnp.sum(terms, axis=-1) - 0.5 * jnp.square(rounding)
+    return narrow(jnp.where(p.total[..., 0] == 0, 0.0, divergence))
 
 
 def categorical_importance_sampling_ratios(
@@ -233,8 +237,16 @@ def categorical_importance_sampling_ratios(
     checks.indices(a_t=(a_t, pi_logits_t.shape[-1]))
     (pi_logits_t, mu_logits_t), narrow = dtypes.widen(pi_logits_t, mu_logits_t)
     one, mask = jnp.ones_like(pi_logits_t, shape=()), over(mask, pi_logits_t)
-    log_pi = log_prob(a_t, normalize(pi_logits_t, one, mask))
-    log_mu = log_prob(a_t, normalize(mu_logits_t, one, mask))
+    log_pi = log_prob(a_t, prepare(pi_logits_t, one, mask))
+    log_mu = log_prob(a_t, prepare(mu_logits_t, one, mask))
     never = log_pi == -jnp.inf  # Whatever the other policy did.
-    ratios = jnp.exp(jnp.where(never, -jnp.inf, log_pi) - jnp.where(never, 0.0, log_mu))
-    return narrow(ratios)
+    return narrow(jnp.exp(log_pi - jnp.where(never, 0.0, log_mu)))
+
+
+def _exp_excess(x: Array) -> Array:
+    r"""Return :math:`e^x - 1 - x` by its series, for `x` between -1/2 and 1/2."""
+    terms = 7 if jnp.finfo(x.dtype).bits <= 32 else 14
+    series = jnp.ones_like(x)
+    for n in range(terms + 1, 2, -1):
+        series = 1 + series * x / n
+    return 0.5 * jnp.square(x) * series

@@ -200,8 +200,9 @@ class _EpsilonGreedy:
         checks.within("[0, 1]", epsilon=epsilon)
         (preferences, epsilon), narrow = dtypes.widen(preferences, epsilon)
         probs = _probs(preferences, epsilon, over(mask, preferences))
-        none = jnp.all(probs == 0, axis=-1)
-        picked = jnp.where(none, 1.0, indexing.pick(probs, sample))
+        picked = indexing.pick(probs, sample)
+        if mask is not None:
+            picked = jnp.where(jnp.any(mask, axis=-1), picked, 1.0)
         return narrow(jnp.log(picked))
 
     def entropy(
@@ -249,14 +250,15 @@ class _Greedy(_EpsilonGreedy):
 
 def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
     """Share the probability out among the best actions, and a little among all."""
-    legal = jnp.ones_like(preferences, bool) if mask is None else mask
-    largest = jnp.max(
-        preferences, axis=-1, keepdims=True, initial=-jnp.inf, where=legal
-    )
-    best = legal & (preferences == largest)
-    return (1 - epsilon) * _uniform(best, preferences) + epsilon * _uniform(
-        legal, preferences
-    )
+    if mask is None:
+        largest = jnp.max(preferences, axis=-1, keepdims=True)
+        any_action = jnp.full_like(preferences, 1 / preferences.shape[-1])
+        return (1 - epsilon) * _uniform(preferences == largest, preferences) + (
+            epsilon * any_action
+        )
+    largest = jnp.max(preferences, axis=-1, keepdims=True, initial=-jnp.inf, where=mask)
+    best = _uniform(mask & (preferences == largest), preferences)
+    return (1 - epsilon) * best + epsilon * _uniform(mask, preferences)
 
 
 def _uniform(among: Array, like: Array) -> Array:

@@ -13,24 +13,50 @@ from jax import Array
 
 from rlaxlib._core import indexing
 
+# In place of minus infinity: its exponential is 0, and 0 times it is 0 as well.
+NEVER = -1e30
+
 
 class Logits(NamedTuple):
-    """Normalised logits.
+    """Logits, less the largest, and what it takes to normalise them.
 
     Attributes:
-        log_probs: Logarithms of the probabilities, 0 where an action is not legal,
-            shape `[..., A]`.
-        probs: Probabilities, shape `[..., A]`.
-        legal: Whether an action is legal, shape `[..., A]`.
+        shifted: Logits less the largest, over the temperature; `NEVER` where an action
+            is not legal, shape `[..., A]`.
+        weights: Their exponentials, shape `[..., A]`.
+        total: Sum of the weights, 0 where no action is legal, shape `[..., 1]`.
+        largest: The largest logit, over the temperature, shape `[..., 1]`.
     """
 
-    log_probs: Array
-    probs: Array
-    legal: Array
+    shifted: Array
+    weights: Array
+    total: Array
+    largest: Array
+
+    @property
+    def legal(self) -> Array:
+        """Whether an action is legal, `[..., A]`."""
+        return self.shifted != NEVER
+
+    @property
+    def probs(self) -> Array:
+        """Probabilities, 0 where an action is not legal, `[..., A]`."""
+        return self.weights / _or_one(self.total)
+
+    @property
+    def log_total(self) -> Array:
+        """Logarithm of the sum of weights, 0 where no action is legal, `[..., 1]`."""
+        return jnp.log(_or_one(self.total))
+
+    @property
+    def entropy(self) -> Array:
+        """Entropy, 0 where no action is legal, `[...]`."""
+        mean = jnp.sum(self.probs * self.shifted, axis=-1)
+        return self.log_total[..., 0] - mean
 
 
-def normalize(logits: Array, temperature: Array, mask: Array | None) -> Logits:
-    """Return what a softmax makes of logits.
+def prepare(logits: Array, temperature: Array, mask: Array | None) -> Logits:
+    """Take from logits what a softmax needs.
 
     Args:
         logits: Logits, of at least single precision, shape `[..., A]`.
@@ -38,30 +64,16 @@ def normalize(logits: Array, temperature: Array, mask: Array | None) -> Logits:
         mask: Whether an action is legal, of the shape of `logits`; or None if all are.
 
     Returns:
-        The logits, normalised.
+        The logits, prepared.
     """
-    legal = logits != -jnp.inf
     if mask is not None:
-        legal &= mask
-    largest = jax.lax.stop_gradient(
-        jnp.max(logits, axis=-1, keepdims=True, initial=-jnp.inf, where=legal)
-    )
-    largest = jnp.where(largest == -jnp.inf, jnp.zeros_like(largest), largest)
-    shifted = (jnp.where(legal, logits, largest) - largest) / temperature
-    weights = jnp.where(legal, jnp.exp(shifted), jnp.zeros_like(shifted))
-    # The sum of all weights, less 1: what is left of a certain action's competitors
-    # would be lost beside its own weight.
-    top = legal & (shifted == 0)
-    others = weights - top.astype(weights.dtype)
-    ties = jnp.sum(top, axis=-1, keepdims=True, dtype=weights.dtype)
-    rest = jnp.sum(others, axis=-1, keepdims=True) + (ties - 1)
-    rest = jnp.where(ties == 0, jnp.zeros_like(rest), rest)
-    log_probs = shifted - jnp.log1p(rest)
-    return Logits(
-        jnp.where(legal, log_probs, jnp.zeros_like(log_probs)),
-        weights / (1 + rest),
-        legal,
-    )
+        logits = jnp.where(mask, logits, -jnp.inf)
+    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    largest = jnp.where(largest == -jnp.inf, 0.0, largest)
+    shifted = jnp.maximum(jnp.maximum(logits - largest, NEVER) / temperature, NEVER)
+    weights = jnp.exp(shifted)
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    return Logits(shifted, weights, total, largest / temperature)
 
 
 def log_prob(action: Array, logits: Logits) -> Array:
@@ -69,20 +81,25 @@ def log_prob(action: Array, logits: Logits) -> Array:
 
     Args:
         action: Actions, `[...]`.
-        logits: Normalised logits, `[..., A]`.
+        logits: Prepared logits, `[..., A]`.
 
     Returns:
         Log-probabilities, `[...]`: minus infinity where an action is not legal, and 0
         where none is.
     """
-    picked = indexing.pick(logits.log_probs, action)
-    illegal = jnp.any(logits.legal, axis=-1) & ~indexing.pick(logits.legal, action)
-    return jnp.where(illegal, -jnp.inf, picked)
-
-
-def entropy(logits: Logits) -> Array:
-    """Return the entropy of normalised logits, `[...]`."""
-    return 0 - jnp.sum(logits.probs * logits.log_probs, axis=-1)
+    picked = indexing.pick(logits.shifted, action)
+    # The weight of a likely action would drown those of the others: they are summed
+    # apart, and what is left of certainty keeps its digits.
+    classes = jax.lax.broadcasted_iota(
+        jnp.int32, logits.weights.shape, logits.weights.ndim - 1
+    )
+    taken = classes == action.astype(jnp.int32)[..., None]
+    others = jnp.where(taken, 0.0, logits.weights)
+    rest = jnp.sum(others, axis=-1) + jnp.expm1(picked)
+    none = logits.total[..., 0] == 0
+    log_probs = picked - jnp.log1p(jnp.where(none, 0.0, rest))
+    log_probs = jnp.where(picked == NEVER, -jnp.inf, log_probs)
+    return jnp.where(none, 0.0, log_probs)
 
 
 def over(mask: Array | None, logits: Array) -> Array | None:
@@ -90,13 +107,6 @@ def over(mask: Array | None, logits: Array) -> Array | None:
     return None if mask is None else jnp.broadcast_to(mask, logits.shape)
 
 
-def expm1_less(x: Array) -> Array:
-    r"""Return :math:`e^x - 1 - x` with all its digits, however small `x` is."""
-    small = jnp.abs(x) < 0.5
-    near = jnp.where(small, x, jnp.zeros_like(x))
-    far = jnp.where(small, jnp.zeros_like(x), x)
-    terms = 7 if jnp.finfo(x.dtype).bits <= 32 else 14
-    series = jnp.ones_like(x)  # That of Taylor, less its first two terms.
-    for n in range(terms + 1, 2, -1):
-        series = 1 + series * near / n
-    return jnp.where(small, 0.5 * jnp.square(near) * series, jnp.expm1(far) - far)
+def _or_one(total: Array) -> Array:
+    """Return a sum to divide by, or take the logarithm of."""
+    return jnp.where(total == 0, 1.0, total)

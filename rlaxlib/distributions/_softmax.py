@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes
 from rlaxlib.distributions._categorical import categorical_kl_divergence
-from rlaxlib.distributions._logits import Logits, entropy, log_prob, normalize, over
+from rlaxlib.distributions._logits import Logits, log_prob, over, prepare
 from rlaxlib.distributions._types import DiscreteDistribution
 
 __all__ = ["clipped_entropy_softmax", "softmax"]
@@ -144,8 +144,8 @@ class _Softmax:
             logits=(logits, "float[..., A]"),
             mask=(mask, "bool[A] or [..., A] or None"),
         )
-        log_probs, _, legal = self._normalize(logits, mask)[0]
-        return jax.random.categorical(key, jnp.where(legal, log_probs, -jnp.inf))
+        prepared, _ = self._prepare(logits, mask)
+        return jax.random.categorical(key, prepared.shifted)
 
     def probs(
         self,
@@ -173,8 +173,8 @@ class _Softmax:
             logits=(logits, "float[..., A]"),
             mask=(mask, "bool[A] or [..., A] or None"),
         )
-        normalized, narrow = self._normalize(logits, mask)
-        return narrow(normalized.probs)
+        prepared, narrow = self._prepare(logits, mask)
+        return narrow(prepared.probs)
 
     def logprob(
         self,
@@ -208,8 +208,8 @@ class _Softmax:
             mask=(mask, "bool[A] or [..., A] or None"),
         )
         checks.indices(sample=(sample, logits.shape[-1]))
-        normalized, narrow = self._normalize(logits, mask)
-        return narrow(log_prob(sample, normalized))
+        prepared, narrow = self._prepare(logits, mask)
+        return narrow(log_prob(sample, prepared))
 
     def entropy(self, logits: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
         """Return the entropy.
@@ -229,8 +229,8 @@ class _Softmax:
             logits=(logits, "float[..., A]"),
             mask=(mask, "bool[A] or [..., A] or None"),
         )
-        normalized, narrow = self._normalize(logits, mask)
-        entropies = entropy(normalized)
+        prepared, narrow = self._prepare(logits, mask)
+        entropies = prepared.entropy
         if self.entropy_clip is not None:
             legal = jnp.ones_like(logits, bool) if mask is None else mask
             actions = jnp.sum(legal, axis=-1, dtype=entropies.dtype)
@@ -269,12 +269,12 @@ class _Softmax:
             p_logits, q_logits, self.temperature, mask=mask
         )
 
-    def _normalize(
+    def _prepare(
         self, logits: Array, mask: Array | None
     ) -> tuple[Logits, Callable[[Any], Any]]:
-        """Return normalised logits, and the way back to their dtype."""
+        """Return prepared logits, and the way back to their dtype."""
         (logits, temperature), narrow = dtypes.widen(logits, self.temperature)
-        return normalize(logits, temperature, over(mask, logits)), narrow
+        return prepare(logits, temperature, over(mask, logits)), narrow
 
 
 class _ClippedEntropySoftmax(_Softmax):

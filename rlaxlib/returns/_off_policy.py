@@ -289,19 +289,14 @@ def importance_corrected_td_errors(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    (r_t, discount_t, rho_tm1, lambda_, values, v_t), narrow = dtypes.widen(
-        r_t, discount_t, rho_tm1, lambda_, values, v_t
-    )
     v_tm1, v_t = values[:-1], v_t if apart else values[1:]
-    errors = recurrence.backward(
-        _importance_corrected_terms,
-        0.0,
-        lambda_,
-        r_t,
+    (r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t), narrow = dtypes.widen(
+        *streams.clean(sample_mask, r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t)
+    )
+    errors = recurrence.corrected_errors(
+        rho_tm1 * (r_t + (discount_t * v_t - v_tm1)),
         discount_t,
-        rho_tm1,
-        v_tm1,
-        v_t,
+        lambda_ * rho_tm1,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
@@ -321,9 +316,3 @@ def _off_policy_terms(
     c: Array, r: Array, discount: Array, v: Array, q: Array
 ) -> tuple[Array, Array]:
     return r + discount * (v - c * q), discount * c
-
-
-def _importance_corrected_terms(
-    lambda_: Array, r: Array, discount: Array, rho: Array, v_tm1: Array, v_t: Array
-) -> tuple[Array, Array]:
-    return rho * (r + (discount * v_t - v_tm1)), rho * discount * lambda_

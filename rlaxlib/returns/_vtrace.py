@@ -475,15 +475,11 @@ def _clip(rho: Array, threshold: ArrayLike, alpha: Array | None = None) -> Array
 
 def _errors(step: _Step, rho: Array, c: Array) -> Array:
     """Solve for the errors, given the clipped ratios and the trace without λ."""
-    return recurrence.backward(
-        _vtrace_terms,
-        0.0,
-        step.lambda_ * c,
-        step.r_t,
+    delta = step.r_t + (step.discount_t * step.v_t - step.v_tm1)
+    return recurrence.corrected_errors(
+        rho * delta,
         step.discount_t,
-        rho,
-        step.v_tm1,
-        step.v_t,
+        step.lambda_ * c,
         truncated_t=step.truncated_t,
         sample_mask=step.sample_mask,
     )
@@ -510,9 +506,3 @@ def _estimates(
             for each in (advantage, q_estimate)
         ),
     )
-
-
-def _vtrace_terms(
-    c: Array, r: Array, discount: Array, rho: Array, v_tm1: Array, v_t: Array
-) -> tuple[Array, Array]:
-    return rho * (r + (discount * v_t - v_tm1)), discount * c

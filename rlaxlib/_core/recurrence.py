@@ -191,7 +191,8 @@ def backward_window(
     The window of step :math:`t` covers step :math:`t` and those after it, `length` in
     all or as many as the sequence has, and starts from a final value of its own. Two
     neighbouring runs of :math:`k` steps make one of :math:`2k`, so doubling reaches any
-    length in a logarithmic number of operations, each on the whole sequence.
+    length in a logarithmic number of rounds, each on the whole sequence; and as all
+    rounds are alike, the program is as short for a thousand steps as for two.
 
     Args:
         terms: As for `backward`.
@@ -204,18 +205,28 @@ def backward_window(
     Returns:
         Value at the near end of each step's window, shape `[T]`.
     """
-    trace = jnp.broadcast_to(trace, final.shape)
-    elements = (trace, *sequences)
+    size = final.shape[0]
+    elements = (jnp.broadcast_to(trace, final.shape), *sequences)
     run = _Run(*_terms(terms, elements, truncated_t, None), truncated_t)
-    y, start, steps = final, length, 1
-    while steps <= length:
-        if length & steps:  # `length` is a sum of powers of two: this is one of them.
-            start -= steps
-            y = run.ahead(start).apply(y)
-        if steps * 2 <= length:
-            run = run.after(run.ahead(steps))
-        steps *= 2
-    return y
+
+    # The length is a sum of powers of two. From the far end on, a window is made of
+    # runs of these lengths, each starting where what is left of the window ends.
+    powers = [2**power for power in range(length.bit_length())]
+    starts = [length - (length & (2 * power - 1)) for power in powers]
+    parts = [bool(length & power) for power in powers]
+
+    def double(
+        state: tuple[_Run, Array], this: tuple[Array, Array, Array]
+    ) -> tuple[tuple[_Run, Array], None]:
+        run, y = state
+        power, start, part = this
+        y = jnp.where(part, run.ahead(start, length, size).apply(y), y)
+        return (run.after(run.ahead(power, length)), y), None
+
+    rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
+    start = run.ahead(0, length, size + length), final.astype(run.offset.dtype)
+    (_, solution), _ = jax.lax.scan(double, start, rounds)
+    return solution
 
 
 class _Run(NamedTuple):
@@ -241,20 +252,30 @@ class _Run(NamedTuple):
         factor = self.factor * _unless(self.cut, far.factor)
         return _Run(offset, factor, self.cut | far.cut)
 
-    def ahead(self, steps: int) -> "_Run":
-        """Return the runs that start `steps` later; beyond the end nothing happens."""
-        cut = None if self.cut is None else _ahead(self.cut, steps, False)
-        return _Run(_ahead(self.offset, steps, 0), _ahead(self.factor, steps, 1), cut)
+    def ahead(self, steps: ArrayLike, most: int, size: int | None = None) -> "_Run":
+        """Return the runs that start `steps` later, beyond the end ones of no steps.
+
+        Args:
+            steps: How much later, from 0 to `most`.
+            most: A bound on the steps that is known.
+            size: How many runs to return, by default as many as there are.
+
+        Returns:
+            The runs.
+        """
+        count = self.offset.shape[0] if size is None else size
+
+        def later(x: Array, beyond: float | bool) -> Array:
+            longer = jnp.pad(x, (0, most), constant_values=beyond)
+            return jax.lax.dynamic_slice(longer, (steps,), (count,))
+
+        cut = None if self.cut is None else later(self.cut, False)
+        return _Run(later(self.offset, 0), later(self.factor, 1), cut)
 
 
 def _join(far: _Run, near: _Run) -> _Run:
     """Join a run with the one that leads to it."""
     return near.after(far)
-
-
-def _ahead(x: Array, steps: int, beyond: float | bool) -> Array:
-    """Return what stands `steps` later in `x`, and `beyond` where `x` has ended."""
-    return jnp.pad(x[steps:], (0, steps), constant_values=beyond)
 
 
 def _unless(condition: Array, x: Array) -> Array:

@@ -5,7 +5,7 @@ mask leaves out. Where none is left there is no distribution, and all that is as
 it is 0: so a row of padding adds nothing to a sum, and no NaN to a gradient.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ class Logits(NamedTuple):
     @property
     def probs(self) -> Array:
         """Probabilities, 0 where an action is not legal, `[..., A]`."""
-        return self.weights / _or_one(self.total)
+        return _probs(self.shifted)
 
     @property
     def log_total(self) -> Array:
@@ -88,18 +88,9 @@ def log_prob(action: Array, logits: Logits) -> Array:
         where none is.
     """
     picked = indexing.pick(logits.shifted, action)
-    # The weight of a likely action would drown those of the others: they are summed
-    # apart, and what is left of certainty keeps its digits.
-    classes = jax.lax.broadcasted_iota(
-        jnp.int32, logits.weights.shape, logits.weights.ndim - 1
-    )
-    taken = classes == action.astype(jnp.int32)[..., None]
-    others = jnp.where(taken, 0.0, logits.weights)
-    rest = jnp.sum(others, axis=-1) + jnp.expm1(picked)
-    none = logits.total[..., 0] == 0
-    log_probs = picked - jnp.log1p(jnp.where(none, 0.0, rest))
+    log_probs = picked - _log_total(logits.shifted, action)
     log_probs = jnp.where(picked == NEVER, -jnp.inf, log_probs)
-    return jnp.where(none, 0.0, log_probs)
+    return jnp.where(logits.total[..., 0] == 0, 0.0, log_probs)
 
 
 def over(mask: Array | None, logits: Array) -> Array | None:
@@ -110,3 +101,42 @@ def over(mask: Array | None, logits: Array) -> Array | None:
 def _or_one(total: Array) -> Array:
     """Return a sum to divide by, or take the logarithm of."""
     return jnp.where(total == 0, 1.0, total)
+
+
+# --- With derivatives written out, which are simpler than those of each step. ---
+
+
+@jax.custom_jvp
+def _probs(shifted: Array) -> Array:
+    """Return the softmax of shifted logits, 0 where no action is legal."""
+    weights = jnp.exp(shifted)
+    return weights / _or_one(jnp.sum(weights, axis=-1, keepdims=True))
+
+
+@_probs.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (tangent,) = tangents
+    probs = _probs(*primals)
+    mean = jnp.sum(probs * tangent, axis=-1, keepdims=True)
+    return probs, probs * (tangent - mean)
+
+
+@jax.custom_jvp
+def _log_total(shifted: Array, action: Array) -> Array:
+    """Return the logarithm of the sum of weights.
+
+    The weight of a likely action would drown those of the others. They are summed
+    apart, so that what is missing from certainty keeps its digits.
+    """
+    weights = jnp.exp(shifted)
+    classes = jax.lax.broadcasted_iota(jnp.int32, weights.shape, weights.ndim - 1)
+    taken = classes == action.astype(jnp.int32)[..., None]
+    excess = jnp.where(taken, jnp.expm1(shifted), weights)
+    return jnp.log1p(jnp.sum(excess, axis=-1))
+
+
+@_log_total.defjvp
+def _(primals: tuple[Array, Array], tangents: tuple[Array, Any]) -> tuple[Array, Array]:
+    shifted, action = primals
+    mean = jnp.sum(_probs(shifted) * tangents[0], axis=-1)
+    return _log_total(shifted, action), mean

@@ -35,10 +35,10 @@ def divergence(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Arra
     # With the ratio r of deviations, half of r^2 - 1 - log r^2; by its series where r
     # is close to 1.
     change = (sigma_0 - sigma_1) / sigma_1
-    close = jnp.abs(change) < 0.125
+    close = jnp.abs(change) < 0.0625
     near = jnp.where(close, change, 0.0)
     far = jnp.where(close, 1.0, sigma_0 / sigma_1)
-    terms = 10 if jnp.finfo(mu_0.dtype).bits <= 32 else 20
+    terms = 7 if jnp.finfo(mu_0.dtype).bits <= 32 else 14
     series = jnp.full_like(near, 1 / terms)
     for n in range(terms - 1, 1, -1):
         series = 1 / n - series * near

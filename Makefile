@@ -1,0 +1,43 @@
+# Every command makes what it needs, from nothing: an environment in .venv, and in it the
+# extras of pyproject.toml that the command asks for.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help demo test check wheel docs clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help:  ## List the commands.
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 8
+
+demo: .venv/with-examples  ## Train an agent on bsuite's Catch, before your eyes.
+	$(BIN)/python examples/online_q_learning.py
+
+test: .venv/with-test,reference  ## Run the tests, and measure what they cover.
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --cov
+
+check: .venv/with-dev  ## Check style, format and types.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+wheel: .venv/with-dev  ## Build the sdist and the wheel, and look into both.
+	$(BIN)/python .ci/build_wheel.py
+
+docs: .venv/with-docs  ## Build the documentation into docs/_build.
+	$(BIN)/python -m sphinx -EWq --keep-going docs docs/_build
+
+clean:  ## Remove all that the other commands made.
+	rm -rf .venv build dist docs/_build *.egg-info
+
+.venv/with-%: pyproject.toml requirements.txt | .venv/pyvenv.cfg
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+.venv/pyvenv.cfg:
+	$(PYTHON) -m venv .venv

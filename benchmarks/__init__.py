@@ -1,0 +1,1 @@
+"""How fast rlaxlib is beside rlax: see `README.md` in this folder."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from contract import SINGLE, each_row
+from jax.sharding import NamedSharding, PartitionSpec
 
 from rlaxlib._core import recurrence
 
@@ -195,3 +196,32 @@ def test_refuses_masks_of_a_wrong_length_or_dtype(row):
         for bad in (jnp.ones(7, bool), jnp.ones(6), jnp.ones(6, jnp.int32), True):
             with contract.refused(row, name):
                 row.call()(**inputs, **{name: bad})
+
+
+@each_row("multistep")
+def test_each_device_may_have_a_part_of_the_batch(row):
+    streams = [row.inputs(seed) for seed in range(jax.device_count())]
+    batch = jax.tree.map(lambda *each: jnp.stack(each), *streams)
+    mesh, spec = (
+        jax.make_mesh((jax.device_count(),), ("batch",)),
+        PartitionSpec("batch"),
+    )
+    here = jax.vmap(lambda inputs: row.call()(**inputs))
+    there = jax.shard_map(here, mesh=mesh, in_specs=spec, out_specs=spec)
+
+    def total(function, moved, batch):
+        outputs = function(batch | moved)
+        return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(outputs)), outputs
+
+    names = [name for name in batch if contract.is_float(batch[name])]
+    results = []
+    for function, inputs in (
+        (here, batch),
+        (there, jax.device_put(batch, NamedSharding(mesh, spec))),
+    ):
+        moved = {name: inputs[name] for name in names}
+        gradient = jax.grad(functools.partial(total, function), has_aux=True)
+        results.append(jax.jit(gradient)(moved, inputs))
+    contract.assert_close(
+        results[1], results[0], SINGLE, SINGLE * row.scale(streams[0])
+    )

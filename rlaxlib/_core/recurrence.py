@@ -207,7 +207,10 @@ def backward_window(
     """
     size = final.shape[0]
     elements = (jnp.broadcast_to(trace, final.shape), *sequences)
-    run = _Run(*_terms(terms, elements, truncated_t, None), truncated_t)
+    offset, factor = _terms(terms, elements, truncated_t, None)
+    # So that all that the rounds carry varies over the same devices.
+    zeros = jnp.zeros_like(offset + factor)
+    run, y = _Run(offset + zeros, factor + zeros, truncated_t), final + zeros
 
     # The length is a sum of powers of two. From the far end on, a window is made of
     # runs of these lengths, each starting where what is left of the window ends.
@@ -224,8 +227,8 @@ def backward_window(
         return (run.after(run.ahead(power, length)), y), None
 
     rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
-    start = run.ahead(0, length, size + length), final.astype(run.offset.dtype)
-    (_, solution), _ = jax.lax.scan(double, start, rounds)
+    run = run.ahead(0, length, size + length)
+    (_, solution), _ = jax.lax.scan(double, (run, y), rounds)
     return solution
 
 

@@ -131,8 +131,8 @@ def _log_total(shifted: Array, action: Array) -> Array:
     weights = jnp.exp(shifted)
     classes = jax.lax.broadcasted_iota(jnp.int32, weights.shape, weights.ndim - 1)
     taken = classes == action.astype(jnp.int32)[..., None]
-    excess = jnp.where(taken, jnp.expm1(shifted), weights)
-    return jnp.log1p(jnp.sum(excess, axis=-1))
+    others = jnp.sum(jnp.where(taken, 0.0, weights), axis=-1)
+    return jnp.log1p(others + jnp.expm1(indexing.pick(shifted, action)))
 
 
 @_log_total.defjvp

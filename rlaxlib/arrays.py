@@ -391,5 +391,5 @@ def _largest(x: Array, mask: Array, axis_name: AxisName | None) -> Array:
     x = jax.lax.stop_gradient(x)
     largest = jnp.max(x, initial=-jnp.inf, where=mask)
     if axis_name is not None:
-        largest = jax.lax.pmax(largest, axis_name)
+        largest = cast(Array, jax.lax.pmax(largest, axis_name))
     return jnp.where(jnp.isfinite(largest), largest, jnp.zeros_like(largest))

@@ -74,6 +74,13 @@ def test_an_index_out_of_range_marks_nothing_and_picks_nan():
     np.testing.assert_array_equal(picked, [np.nan, 1.0, np.nan])
 
 
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.int32, jnp.bfloat16, jnp.float32])
+def test_indices_of_any_dtype_mark_one_class_of_many(dtype):
+    hot = rlaxlib.one_hot(jnp.asarray([0, 100], dtype), 600)
+    np.testing.assert_array_equal(jnp.argmax(hot, axis=-1), [0, 100])
+    np.testing.assert_array_equal(jnp.sum(hot, axis=-1), 1.0)
+
+
 def test_a_mask_may_be_of_zeros_and_ones():
     for dtype in (bool, int, float):
         mask = jnp.asarray([0, 1], dtype)

@@ -218,7 +218,7 @@ def _known(value: Any) -> Any:
     """Return the values of an argument, or None if they are not at hand."""
     if value is None or isinstance(value, Tracer):
         return None
-    if isinstance(value, Array) and not value.is_fully_addressable:
+    if not getattr(value, "is_fully_addressable", True):  # Parts are on other hosts.
         return None
     return np.asarray(jax.device_get(value))
 

@@ -108,18 +108,17 @@ def _(tangent: Any, low: Any, high: Any) -> Any:
 
 
 def _differentiate(primals: Any, tangents: Any) -> Any:
-    tangent, low, high = primals
-    return tangent, _identity_p.bind(tangents[0], low, high)
+    _, low, high = primals
+    change = cast(Any, ad.instantiate_zeros)(tangents[0])
+    return _identity_p.bind(*primals), _identity_p.bind(change, low, high)
 
 
 def _transpose(cotangent: Any, tangent: Any, low: Array, high: Array) -> Any:
     del tangent
-    if isinstance(cotangent, ad.Zero):
-        return cotangent, None, None
     return jnp.clip(cotangent, low, high), None, None
 
 
-ad.primitive_jvps[_identity_p] = _differentiate
-ad.primitive_transposes[_identity_p] = _transpose
+ad.deflinear2(_identity_p, _transpose)
+ad.primitive_jvps[_identity_p] = _differentiate  # Linear in the first argument only.
 batching.defbroadcasting(_identity_p)
 mlir.register_lowering(_identity_p, mlir.lower_fun(_implement, False))

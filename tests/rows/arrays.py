@@ -118,6 +118,7 @@ ROWS = [
         definition=one_hot,
         make=lambda rng: {"indices": actions(rng, 5, 3)},
         settings={"num_classes": ACTIONS},
+        any_dtype=("indices",),
         differentiable=False,
         elementwise=True,
     ),

@@ -5,7 +5,7 @@ number to differentiate, average them, with a mask if some elements do not count
 `masked_mean`.
 """
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -277,7 +277,7 @@ def clip_gradient(
         bounds = (jnp.full_like(array, bound) for bound in (low, high))
         return gradients.clip_cotangent(array, *bounds)
 
-    return jax.tree.map(clip, x)
+    return cast(ArrayTree, jax.tree.map(clip, x))
 
 
 def _power(base: Array, exponent: Array) -> Array:

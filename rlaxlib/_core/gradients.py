@@ -64,7 +64,6 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
     return jnp.where(stop, constant, difference)
 
 
-@jax.custom_jvp
 def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
     """Return `x`, whose gradient is clipped on its way back.
 
@@ -78,14 +77,23 @@ def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
     Returns:
         An array equal to `x`.
     """
+    return cast(Array, _clipped(x, low, high))
+
+
+def _first(x: Array, low: Array, high: Array) -> Array:
     del low, high
     return x
 
 
-@clip_cotangent.defjvp
-def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+def _first_jvp(
+    primals: tuple[Array, ...], tangents: tuple[Array, ...]
+) -> tuple[Array, Array]:
     x, low, high = primals
     return x, cast(Array, _identity_p.bind(tangents[0], low, high))
+
+
+_clipped = cast(Any, jax.custom_jvp)(_first)
+_clipped.defjvp(_first_jvp)
 
 
 # JAX has a function whose gradient is what one likes (`custom_vjp`), and one whose
@@ -93,18 +101,6 @@ def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, A
 # linear nor without a derivative. Hence a primitive: the identity, linear in its first
 # argument, whose transpose clips.
 _identity_p = Primitive("clip_cotangent")
-
-
-@_identity_p.def_impl
-def _implement(tangent: Array, low: Array, high: Array) -> Array:
-    del low, high
-    return tangent
-
-
-@_identity_p.def_abstract_eval
-def _(tangent: Any, low: Any, high: Any) -> Any:
-    del low, high
-    return tangent
 
 
 def _differentiate(primals: Any, tangents: Any) -> Any:
@@ -118,7 +114,9 @@ def _transpose(cotangent: Any, tangent: Any, low: Array, high: Array) -> Any:
     return jnp.clip(cotangent, low, high), None, None
 
 
+_identity_p.def_impl(_first)
+_identity_p.def_abstract_eval(_first)
 ad.deflinear2(_identity_p, _transpose)
 ad.primitive_jvps[_identity_p] = _differentiate  # Linear in the first argument only.
 batching.defbroadcasting(_identity_p)
-mlir.register_lowering(_identity_p, mlir.lower_fun(_implement, False))
+mlir.register_lowering(_identity_p, mlir.lower_fun(_first, False))

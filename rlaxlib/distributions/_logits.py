@@ -5,7 +5,7 @@ mask leaves out. Where none is left there is no distribution, and all that is as
 it is 0: so a row of padding adds nothing to a sum, and no NaN to a gradient.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -106,23 +106,19 @@ def _or_one(total: Array) -> Array:
 # --- With derivatives written out, which are simpler than those of each step. ---
 
 
-@jax.custom_jvp
-def _probs(shifted: Array) -> Array:
+def _softmax(shifted: Array) -> Array:
     """Return the softmax of shifted logits, 0 where no action is legal."""
     weights = jnp.exp(shifted)
     return weights / _or_one(jnp.sum(weights, axis=-1, keepdims=True))
 
 
-@_probs.defjvp
-def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (tangent,) = tangents
-    probs = _probs(*primals)
-    mean = jnp.sum(probs * tangent, axis=-1, keepdims=True)
-    return probs, probs * (tangent - mean)
+def _softmax_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    probs: Array = _probs(*primals)
+    mean = jnp.sum(probs * tangents[0], axis=-1, keepdims=True)
+    return probs, probs * (tangents[0] - mean)
 
 
-@jax.custom_jvp
-def _log_total(shifted: Array, action: Array) -> Array:
+def _log_sum(shifted: Array, action: Array) -> Array:
     """Return the logarithm of the sum of weights.
 
     The weight of a likely action would drown those of the others. They are summed
@@ -135,8 +131,14 @@ def _log_total(shifted: Array, action: Array) -> Array:
     return jnp.log1p(others + jnp.expm1(indexing.pick(shifted, action)))
 
 
-@_log_total.defjvp
-def _(primals: tuple[Array, Array], tangents: tuple[Array, Any]) -> tuple[Array, Array]:
-    shifted, action = primals
-    mean = jnp.sum(_probs(shifted) * tangents[0], axis=-1)
-    return _log_total(shifted, action), mean
+def _log_sum_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Any]
+) -> tuple[Array, Array]:
+    probs: Array = _probs(primals[0])
+    return _log_total(*primals), jnp.sum(probs * tangents[0], axis=-1)
+
+
+_probs = cast(Any, jax.custom_jvp)(_softmax)
+_probs.defjvp(_softmax_jvp)
+_log_total = cast(Any, jax.custom_jvp)(_log_sum)
+_log_total.defjvp(_log_sum_jvp)

@@ -223,7 +223,7 @@ def backward_window(
     ) -> tuple[tuple[_Run, Array], None]:
         run, y = state
         power, start, part = this
-        y = jnp.where(part, run.ahead(start, length, size).apply(y), y)
+        y = jnp.where(part, run.ahead(start, 0, size).apply(y), y)
         return (run.after(run.ahead(power, length)), y), None
 
     rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
@@ -255,12 +255,12 @@ class _Run(NamedTuple):
         factor = self.factor * _unless(self.cut, far.factor)
         return _Run(offset, factor, self.cut | far.cut)
 
-    def ahead(self, steps: ArrayLike, most: int, size: int | None = None) -> "_Run":
-        """Return the runs that start `steps` later, beyond the end ones of no steps.
+    def ahead(self, steps: ArrayLike, beyond: int, size: int | None = None) -> "_Run":
+        """Return the runs that start `steps` later.
 
         Args:
-            steps: How much later, from 0 to `most`.
-            most: A bound on the steps that is known.
+            steps: How much later.
+            beyond: How many runs of no steps to put behind the others first.
             size: How many runs to return, by default as many as there are.
 
         Returns:
@@ -268,8 +268,8 @@ class _Run(NamedTuple):
         """
         count = self.offset.shape[0] if size is None else size
 
-        def later(x: Array, beyond: float | bool) -> Array:
-            longer = jnp.pad(x, (0, most), constant_values=beyond)
+        def later(x: Array, nothing: float | bool) -> Array:
+            longer = jnp.pad(x, (0, beyond), constant_values=nothing)
             return jax.lax.dynamic_slice(longer, (steps,), (count,))
 
         cut = None if self.cut is None else later(self.cut, False)

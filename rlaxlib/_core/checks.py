@@ -264,7 +264,7 @@ def _bind(shape: tuple[int, ...], axes: Shape, sizes: Sizes) -> Sizes | None:
     if len(shape) != len(axes):
         return None
     for size, axis in zip(shape, axes, strict=True):
-        name, extra = re.fullmatch(r"(\w+)([+-]\d+)?", axis).groups(default="0")  # pyright: ignore[reportOptionalMemberAccess]
+        name, extra = (*re.split(r"(?=[+-])", axis), "0")[:2]  # `T+1` is `T` and 1.
         rest = size - int(extra)
         known = int(name) if name.isdecimal() else bound.setdefault(name, rest)
         if rest != known or rest < 1:

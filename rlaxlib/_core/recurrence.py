@@ -27,6 +27,8 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import streams
 
+_FEW = 4  # Rounds that are faster one after the other than in a loop.
+
 Terms = Callable[..., tuple[Array, Array]]
 
 
@@ -192,7 +194,7 @@ def backward_window(
     all or as many as the sequence has, and starts from a final value of its own. Two
     neighbouring runs of :math:`k` steps make one of :math:`2k`, so doubling reaches any
     length in a logarithmic number of rounds, each on the whole sequence; and as all
-    rounds are alike, the program is as short for a thousand steps as for two.
+    rounds are alike, the program is no longer for a thousand steps than for twenty.
 
     Args:
         terms: As for `backward`.
@@ -219,17 +221,21 @@ def backward_window(
     parts = [bool(length & power) for power in powers]
 
     def double(
-        state: tuple[_Run, Array], this: tuple[Array, Array, Array]
+        state: tuple[_Run, Array], this: tuple[ArrayLike, ArrayLike, ArrayLike]
     ) -> tuple[tuple[_Run, Array], None]:
         run, y = state
         power, start, part = this
         y = jnp.where(part, run.ahead(start, 0, size).apply(y), y)
         return (run.after(run.ahead(power, length)), y), None
 
-    rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
-    run = run.ahead(0, length, size + length)
-    (_, solution), _ = jax.lax.scan(double, (run, y), rounds)
-    return solution
+    state = run.ahead(0, length, size + length), y
+    if len(powers) <= _FEW:
+        for this in zip(powers, starts, parts, strict=True):
+            state, _ = double(state, this)
+    else:
+        rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
+        state, _ = jax.lax.scan(double, state, rounds)
+    return state[1]
 
 
 class _Run(NamedTuple):

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import operator
 import re
 import warnings
 
@@ -162,7 +163,7 @@ def test_vmap_equals_a_loop_over_the_batch(row):
     outputs = jax.jit(jax.vmap(lambda x: function(**x)))(stacked)
     for i, inputs in enumerate(batch):
         tolerance = SINGLE * row.scale(inputs)
-        one = jax.tree.map(lambda x: x[i], outputs)  # noqa: B023
+        one = jax.tree.map(operator.itemgetter(i), outputs)
         contract.assert_close(one, function(**inputs), SINGLE, tolerance)
 
 
@@ -176,7 +177,9 @@ def test_gradient_is_the_slope_of_the_definition(row):
             found = contract.gradient(row, row.call(**row.setting(flag)), inputs)
             for name, along in along_all.items():
                 expected = contract.slope(
-                    lambda x: contract.weigh(row.held(flag)(x, at), 0, np),  # noqa: B023
+                    lambda x, flag=flag, at=at: contract.weigh(
+                        row.held(flag)(x, at), 0, np
+                    ),
                     at,
                     {name: along},
                 )

@@ -21,7 +21,9 @@ class Size(NamedTuple):
     actions: int = 18
 
     def axis(self, name: str) -> int:
-        """Return the length of an axis: `T`, `T+1`, `T-1` or `A`."""
+        """Return the length of an axis: `T`, `T+1`, `T-1`, `A`, or a number."""
+        if name.isdigit():
+            return int(name)
         if name == "A":
             return self.actions
         assert self.steps is not None, "only streams have steps"

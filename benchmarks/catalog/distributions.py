@@ -1,0 +1,75 @@
+"""Distributions: what is measured."""
+
+import functools
+import types
+
+from benchmarks.catalog.shared import row
+from benchmarks.inputs import action, key, normal, positive, probs, unit
+
+_softmax = functools.partial(row, of={"temperature": 0.7})
+_clipped = functools.partial(row, of={"temperature": 0.7, "entropy_clip": 0.9})
+_greedy = functools.partial(row, smooth=False)
+_epsilon = functools.partial(row, of={"epsilon": 0.1}, smooth=False)
+_box = types.SimpleNamespace(minimum=-2.0, maximum=2.0)
+_boxed = functools.partial(row, settings={"action_spec": _box})
+
+CASES = (
+    _softmax("softmax.sample", key=key(), logits=normal("A"), smooth=False),
+    _softmax("softmax.probs", logits=normal("A")),
+    _softmax("softmax.logprob", sample=action(), logits=normal("A")),
+    _softmax("softmax.entropy", logits=normal("A")),
+    _softmax("softmax.kl", p_logits=normal("A"), q_logits=normal("A")),
+    _clipped("clipped_entropy_softmax.entropy", logits=normal("A")),
+    _greedy("greedy.sample", key=key(), preferences=normal("A")),
+    _greedy("greedy.probs", preferences=normal("A")),
+    _greedy("greedy.logprob", sample=action(), preferences=normal("A")),
+    _epsilon("epsilon_greedy.sample", key=key(), preferences=normal("A")),
+    _epsilon("epsilon_greedy.probs", preferences=normal("A")),
+    _epsilon("epsilon_greedy.logprob", sample=action(), preferences=normal("A")),
+    _epsilon("epsilon_greedy.entropy", preferences=normal("A")),
+    row("gaussian_diagonal.sample", key=key(), mu=normal("A"), sigma=positive("A")),
+    row(
+        "gaussian_diagonal.logprob",
+        sample=normal("A"),
+        mu=normal("A"),
+        sigma=positive("A"),
+    ),
+    row("gaussian_diagonal.entropy", mu=normal("A"), sigma=positive("A")),
+    row("gaussian_diagonal.kl_to_standard_normal", mu=normal("A"), sigma=positive("A")),
+    row(
+        "gaussian_diagonal.kl",
+        mu_0=normal("A"),
+        sigma_0=positive("A"),
+        mu_1=normal("A"),
+        sigma_1=positive("A"),
+    ),
+    _boxed("squashed_gaussian.sample", key=key(), mu=normal("A"), sigma=normal("A")),
+    _boxed(
+        "squashed_gaussian.logprob", sample=unit("A"), mu=normal("A"), sigma=normal("A")
+    ),
+    row("squashed_gaussian.entropy", mu=normal("A"), sigma=normal("A")),
+    row("squashed_gaussian.kl_to_standard_normal", mu=normal("A"), sigma=normal("A")),
+    row(
+        "squashed_gaussian.kl",
+        mu_0=normal("A"),
+        sigma_0=normal("A"),
+        mu_1=normal("A"),
+        sigma_1=normal("A"),
+    ),
+    row("categorical_sample", key=key(), probs=probs("A"), smooth=False),
+    row("categorical_cross_entropy", labels=probs("A"), logits=normal("A")),
+    row("categorical_kl_divergence", p_logits=normal("A"), q_logits=normal("A")),
+    row(
+        "categorical_importance_sampling_ratios",
+        pi_logits_t=normal("A"),
+        mu_logits_t=normal("A"),
+        a_t=action(),
+    ),
+    row(
+        "multivariate_normal_kl_divergence",
+        mu_0=normal("A"),
+        sigma_0=positive("A"),
+        mu_1=normal("A"),
+        sigma_1=positive("A"),
+    ),
+)

@@ -3,13 +3,16 @@ r"""Ask of categorical distributions: a sample, a divergence, a ratio.
 The actions are the last axis. All axes before it are a batch, and come out again.
 """
 
+from typing import Any, NamedTuple, cast
+
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
-from rlaxlib.distributions._logits import log_prob, over, prepare
+from rlaxlib._core import checks, dtypes, exponentials, sums
+from rlaxlib.distributions._logits import Logits, log_prob, over, prepare
 
 __all__ = [
     "categorical_cross_entropy",
@@ -110,7 +113,7 @@ def categorical_cross_entropy(
     rest = jnp.sum(jnp.where(top, 0.0, q.weights), axis=-1, keepdims=True) + (sure - 1)
     # A label for an action without probability is an infinite surprise, no label none.
     none = rest < 0
-    log_q = q.shifted - jnp.log1p(jnp.where(none, 0.0, rest))
+    log_q = q.finite - jnp.log1p(jnp.where(none, 0.0, rest))
     losses = jnp.where(q.legal, -labels * log_q, jnp.where(labels > 0, jnp.inf, 0.0))
     return narrow(jnp.sum(jnp.where(none, 0.0, losses), axis=-1))
 
@@ -168,25 +171,8 @@ def categorical_kl_divergence(
     (p_logits, q_logits, temperature), narrow = dtypes.widen(
         p_logits, q_logits, temperature
     )
-    mask = over(mask, p_logits)
-    p = prepare(p_logits, temperature, mask)
-    q = prepare(q_logits, temperature, mask)
-    # With d = log q - log p, the sum of p (exp d - 1 - d): no term is negative, and
-    # where p and q are close, each keeps its digits.
-    both, zeros = p.legal & q.legal, jnp.zeros_like(p.weights)
-    change = jnp.where(both, q_logits - p_logits, zeros) / temperature
-    change -= (q.largest - p.largest) + (q.log_total - p.log_total)
-    close = both & (jnp.abs(change) < 0.5)
-    near = p.probs * _exp_excess(jnp.where(close, change, zeros))
-    moved = p.probs * jnp.where(both, change, zeros)
-    gained = jnp.where(close, near + moved, q.probs - p.probs)
-    terms = jnp.where(close, near, gained - moved)
-    terms = jnp.where(p.legal & ~q.legal, jnp.inf, terms)
-    # What p gains in all is 0; the square of what it is by rounding matters to the
-    # smallest divergences.
-    rounding = jnp.sum(gained, axis=-1)
-    divergence = jnp.sum(terms, axis=-1) - 0.5 * jnp.square(rounding)
-    return narrow(jnp.where(p.total[..., 0] == 0, 0.0, divergence))
+    legal = jnp.ones_like(p_logits, bool) if mask is None else over(mask, p_logits)
+    return narrow(_divergence(p_logits, q_logits, temperature, legal))
 
 
 def categorical_importance_sampling_ratios(
@@ -243,10 +229,76 @@ def categorical_importance_sampling_ratios(
     return narrow(jnp.exp(log_pi - jnp.where(never, 0.0, log_mu)))
 
 
-def _exp_excess(x: Array) -> Array:
-    r"""Return :math:`e^x - 1 - x` by its series, for `x` between -1/2 and 1/2."""
-    terms = 7 if jnp.finfo(x.dtype).bits <= 32 else 14
-    series = jnp.ones_like(x)
-    for n in range(terms + 1, 2, -1):
-        series = 1 + series * x / n
-    return 0.5 * jnp.square(x) * series
+class _Change(NamedTuple):
+    """How one softmax becomes another.
+
+    Attributes:
+        p: The first, prepared.
+        q: The second, prepared.
+        log: What the logarithms of probabilities grow by, 0 where either rules an
+            action out, shape `[..., A]`.
+        close: Whether they grow so little that a series tells by how much probabilities
+            do, shape `[..., A]`.
+        excess: What probabilities grow by beyond `p` times `log`, where that is close,
+            shape `[..., A]`.
+        gained: What probabilities grow by, shape `[..., A]`.
+    """
+
+    p: Logits
+    q: Logits
+    log: Array
+    close: Array
+    excess: Array
+    gained: Array
+
+
+def _compare(
+    p_logits: Array, q_logits: Array, temperature: Array, mask: Any
+) -> _Change:
+    """Tell how the softmax of `p_logits` becomes that of `q_logits`."""
+    p = prepare(p_logits, temperature, mask)
+    q = prepare(q_logits, temperature, mask)
+    both, zeros = p.legal & q.legal, jnp.zeros_like(p.weights)
+    log = jnp.where(both, q_logits - p_logits, zeros) / temperature
+    log -= (q.largest - p.largest) / temperature + (q.log_total - p.log_total)
+    log = jnp.where(both, log, zeros)
+    close = both & (jnp.abs(log) < 0.5)
+    excess = p.probs * exponentials.small_excess(jnp.where(close, log, zeros))
+    gained = jnp.where(close, excess + p.probs * log, q.probs - p.probs)
+    return _Change(p, q, log, close, excess, gained)
+
+
+def _kl(p_logits: Array, q_logits: Array, temperature: Array, mask: Array) -> Array:
+    """Return the divergence of one softmax from another, of prepared arguments."""
+    p, q, log, close, excess, gained = _compare(p_logits, q_logits, temperature, mask)
+    # With d = log q - log p, the sum of p (exp d - 1 - d): no term is negative, and
+    # where p and q are close, each keeps its digits.
+    terms = jnp.where(close, excess, gained - p.probs * log)
+    terms = jnp.where(p.legal & ~q.legal, jnp.inf, terms)
+    # What p gains in all is 0; the square of what it is by rounding matters to the
+    # smallest divergences.
+    rounding = sums.over_last(gained)
+    divergence = sums.over_last(terms) - 0.5 * jnp.square(rounding)
+    return jnp.where(p.none, 0.0, divergence)
+
+
+def _kl_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    p_logits, q_logits, temperature, mask = primals
+    divergence: Array = _divergence(*primals)
+    p, q, log, _, _, gained = _compare(p_logits, q_logits, temperature, mask)
+    known = jnp.where(jnp.isinf(divergence), 0.0, divergence)[..., None]
+    by_p = -p.probs * (log + known)
+    by_q = jnp.where(q.legal & ~p.none[..., None], gained, 0.0)
+    change = jnp.zeros_like(by_p)
+    if not isinstance(tangents[0], SymbolicZero):
+        change += by_p * tangents[0]
+    if not isinstance(tangents[1], SymbolicZero):
+        change += by_q * tangents[1]
+    if not isinstance(tangents[2], SymbolicZero):
+        change -= (by_p * p.finite + by_q * q.finite) * tangents[2]
+    return divergence, sums.over_last(change) / temperature
+
+
+# Its derivative, written out, is simpler than that of each step.
+_divergence = cast(Any, jax.custom_jvp)(_kl)
+_divergence.defjvp(_kl_jvp, symbolic_zeros=True)

@@ -251,11 +251,9 @@ class _Greedy(_EpsilonGreedy):
 def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
     """Share the probability out among the best actions, and a little among all."""
     if mask is None:
-        largest = jnp.max(preferences, axis=-1, keepdims=True)
-        any_action = jnp.full_like(preferences, 1 / preferences.shape[-1])
-        return (1 - epsilon) * _uniform(preferences == largest, preferences) + (
-            epsilon * any_action
-        )
+        best = preferences == jnp.max(preferences, axis=-1, keepdims=True)
+        each = epsilon / preferences.shape[-1]
+        return jnp.where(best, (1 - epsilon) / _count(best, preferences) + each, each)
     largest = jnp.max(preferences, axis=-1, keepdims=True, initial=-jnp.inf, where=mask)
     best = _uniform(mask & (preferences == largest), preferences)
     return (1 - epsilon) * best + epsilon * _uniform(mask, preferences)
@@ -263,5 +261,10 @@ def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
 
 def _uniform(among: Array, like: Array) -> Array:
     """Return equal probabilities for the actions marked, and 0 for all if none is."""
-    count = jnp.sum(among, axis=-1, keepdims=True, dtype=like.dtype)
-    return among.astype(like.dtype) / jnp.maximum(count, 1)
+    return among.astype(like.dtype) / jnp.maximum(_count(among, like), 1)
+
+
+def _count(among: Array, like: Array) -> Array:
+    """Count the actions marked. To count in integers is faster."""
+    count = jnp.sum(among, axis=-1, keepdims=True, dtype=jnp.int32)
+    return count.astype(like.dtype)

@@ -10,48 +10,64 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
 
 from rlaxlib._core import indexing
 
-# In place of minus infinity: its exponential is 0, and 0 times it is 0 as well.
+# In place of minus infinity, where it is multiplied: 0 times it is 0.
 NEVER = -1e30
 
 
 class Logits(NamedTuple):
-    """Logits, less the largest, and what it takes to normalise them.
+    """Logits, and what it takes to normalise them.
 
     Attributes:
-        shifted: Logits less the largest, over the temperature; `NEVER` where an action
-            is not legal, shape `[..., A]`.
+        raw: Logits, minus infinity where an action is not legal, shape `[..., A]`.
+        temperature: What they are to be divided by, shape `[]`.
+        largest: The largest logit, shape `[..., 1]`.
+        shifted: Logits less the largest, over the temperature; minus infinity where an
+            action is not legal, shape `[..., A]`.
         weights: Their exponentials, shape `[..., A]`.
-        total: Sum of the weights, 0 where no action is legal, shape `[..., 1]`.
-        largest: The largest logit, over the temperature, shape `[..., 1]`.
+        total: Sum of the weights, at least 1, or 0 where no action is legal,
+            shape `[..., 1]`.
     """
 
+    raw: Array
+    temperature: Array
+    largest: Array
     shifted: Array
     weights: Array
     total: Array
-    largest: Array
+
+    @property
+    def none(self) -> Array:
+        """Whether no action is legal, `[...]`."""
+        return self.largest[..., 0] == NEVER
 
     @property
     def legal(self) -> Array:
         """Whether an action is legal, `[..., A]`."""
-        return self.shifted != NEVER
+        return self.shifted != -jnp.inf
+
+    @property
+    def finite(self) -> Array:
+        """The shifted logits, `NEVER` where an action is not legal, `[..., A]`."""
+        return _floor(self.shifted, NEVER)
 
     @property
     def probs(self) -> Array:
         """Probabilities, 0 where an action is not legal, `[..., A]`."""
-        return _probs(self.shifted)
+        return self.weights / _floor(self.total, 1.0)
 
     @property
     def log_total(self) -> Array:
         """Logarithm of the sum of weights, 0 where no action is legal, `[..., 1]`."""
-        return jnp.log(_or_one(self.total))
+        return jnp.log(_floor(self.total, 1.0))
 
     @property
     def entropy(self) -> Array:
         """Entropy, 0 where no action is legal, `[...]`."""
-        mean = jnp.sum(self.probs * self.shifted, axis=-1)
+        mean = jnp.sum(self.probs * self.finite, axis=-1)
         return self.log_total[..., 0] - mean
 
 
@@ -68,16 +84,19 @@ def prepare(logits: Array, temperature: Array, mask: Array | None) -> Logits:
     """
     if mask is not None:
         logits = jnp.where(mask, logits, -jnp.inf)
-    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    largest = jnp.where(largest == -jnp.inf, 0.0, largest)
-    shifted = jnp.maximum(jnp.maximum(logits - largest, NEVER) / temperature, NEVER)
+    largest = jnp.maximum(jnp.max(logits, axis=-1, keepdims=True), NEVER)
+    largest = jax.lax.stop_gradient(largest)
+    shifted = _scaled(logits - largest, temperature)
     weights = jnp.exp(shifted)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    return Logits(shifted, weights, total, largest / temperature)
+    return Logits(logits, temperature, largest, shifted, weights, total)
 
 
 def log_prob(action: Array, logits: Logits) -> Array:
     """Return the log-probability of an action.
+
+    The weight of a likely action would drown those of the others. They are summed
+    apart, so that what is missing from certainty keeps its digits.
 
     Args:
         action: Actions, `[...]`.
@@ -87,10 +106,15 @@ def log_prob(action: Array, logits: Logits) -> Array:
         Log-probabilities, `[...]`: minus infinity where an action is not legal, and 0
         where none is.
     """
-    picked = indexing.pick(logits.shifted, action)
-    log_probs = picked - _log_total(logits.shifted, action)
-    log_probs = jnp.where(picked == NEVER, -jnp.inf, log_probs)
-    return jnp.where(logits.total[..., 0] == 0, 0.0, log_probs)
+    picked = indexing.pick(logits.raw, action) - logits.largest[..., 0]
+    picked = _scaled(picked, logits.temperature)
+    last = logits.shifted.ndim - 1
+    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shifted.shape, last)
+    taken = classes == action.astype(jnp.int32)[..., None]
+    others = jnp.sum(jnp.exp(jnp.where(taken, -jnp.inf, logits.shifted)), axis=-1)
+    log_probs = picked - jnp.log1p(_floor(others + jnp.expm1(picked), 0.0))
+    log_probs = jnp.where(picked == -jnp.inf, -jnp.inf, log_probs)
+    return jnp.where(logits.none, 0.0, log_probs)
 
 
 def over(mask: Array | None, logits: Array) -> Array | None:
@@ -98,47 +122,39 @@ def over(mask: Array | None, logits: Array) -> Array | None:
     return None if mask is None else jnp.broadcast_to(mask, logits.shape)
 
 
-def _or_one(total: Array) -> Array:
-    """Return a sum to divide by, or take the logarithm of."""
-    return jnp.where(total == 0, 1.0, total)
+# --- What is plain but for its derivative, where a weight is 0. ---
 
 
-# --- With derivatives written out, which are simpler than those of each step. ---
+def _at_least(x: Array, least: float) -> Array:
+    """Return the larger of the two, with the derivative of the first."""
+    return jnp.maximum(x, least)
 
 
-def _softmax(shifted: Array) -> Array:
-    """Return the softmax of shifted logits, 0 where no action is legal."""
-    weights = jnp.exp(shifted)
-    return weights / _or_one(jnp.sum(weights, axis=-1, keepdims=True))
-
-
-def _softmax_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    probs: Array = _probs(*primals)
-    mean = jnp.sum(probs * tangents[0], axis=-1, keepdims=True)
-    return probs, probs * (tangents[0] - mean)
-
-
-def _log_sum(shifted: Array, action: Array) -> Array:
-    """Return the logarithm of the sum of weights.
-
-    The weight of a likely action would drown those of the others. They are summed
-    apart, so that what is missing from certainty keeps its digits.
-    """
-    weights = jnp.exp(shifted)
-    classes = jax.lax.broadcasted_iota(jnp.int32, weights.shape, weights.ndim - 1)
-    taken = classes == action.astype(jnp.int32)[..., None]
-    others = jnp.sum(jnp.where(taken, 0.0, weights), axis=-1)
-    return jnp.log1p(others + jnp.expm1(indexing.pick(shifted, action)))
-
-
-def _log_sum_jvp(
-    primals: tuple[Array, Array], tangents: tuple[Array, Any]
+def _at_least_jvp(
+    least: float, primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[Array, Array]:
-    probs: Array = _probs(primals[0])
-    return _log_total(*primals), jnp.sum(probs * tangents[0], axis=-1)
+    return _floor(*primals, least), tangents[0]
 
 
-_probs = cast(Any, jax.custom_jvp)(_softmax)
-_probs.defjvp(_softmax_jvp)
-_log_total = cast(Any, jax.custom_jvp)(_log_sum)
-_log_total.defjvp(_log_sum_jvp)
+_floor = cast(Any, jax.custom_jvp)(_at_least, nondiff_argnums=(1,))
+_floor.defjvp(_at_least_jvp)
+
+
+def _divided(gap: Array, temperature: Array) -> Array:
+    """Return a quotient whose derivative by the temperature is always finite."""
+    return gap / temperature
+
+
+def _divided_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    gap, temperature = primals
+    quotient = _scaled(gap, temperature)
+    change = jnp.zeros_like(quotient)
+    if not isinstance(tangents[0], SymbolicZero):
+        change = tangents[0] / temperature
+    if not isinstance(tangents[1], SymbolicZero):
+        change = change - _floor(quotient, NEVER) * (tangents[1] / temperature)
+    return quotient, change
+
+
+_scaled = cast(Any, jax.custom_jvp)(_divided)
+_scaled.defjvp(_divided_jvp, symbolic_zeros=True)

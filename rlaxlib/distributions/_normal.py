@@ -4,10 +4,13 @@ A standard deviation has the shape of its mean, or one that broadcasts to it.
 """
 
 import math
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+from rlaxlib._core import exponentials, sums
 
 
 def draw(key: Array, mu: Array, sigma: Array) -> Array:
@@ -18,9 +21,8 @@ def draw(key: Array, mu: Array, sigma: Array) -> Array:
 
 def log_density(x: Array, mu: Array, sigma: Array) -> Array:
     """Return the logarithm of the density at `x`."""
-    sigma = _over(sigma, mu)
-    terms = jnp.log(sigma) + 0.5 * jnp.square((x - mu) / sigma)
-    return -jnp.sum(terms, axis=-1) - 0.5 * mu.shape[-1] * math.log(2 * math.pi)
+    terms: Array = _log_exp(x, mu, _over(sigma, mu))
+    return jnp.sum(terms, axis=-1) - 0.5 * mu.shape[-1] * math.log(2 * math.pi)
 
 
 def entropy(mu: Array, sigma: Array) -> Array:
@@ -31,25 +33,85 @@ def entropy(mu: Array, sigma: Array) -> Array:
 
 def divergence(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
     """Return the divergence of one Gaussian from another."""
-    sigma_0, sigma_1 = _over(sigma_0, mu_0), _over(sigma_1, mu_0)
-    # With the ratio r of deviations, half of r^2 - 1 - log r^2; by its series where r
-    # is close to 1.
-    change = (sigma_0 - sigma_1) / sigma_1
-    close = jnp.abs(change) < 0.0625
-    near = jnp.where(close, change, 0.0)
-    far = jnp.where(close, 1.0, sigma_0 / sigma_1)
-    terms = 7 if jnp.finfo(mu_0.dtype).bits <= 32 else 14
-    series = jnp.full_like(near, 1 / terms)
-    for n in range(terms - 1, 1, -1):
-        series = 1 / n - series * near
-    spread = jnp.where(
-        close,
-        0.5 * jnp.square(near) * (1 + 2 * series),
-        0.5 * (far - 1) * (far + 1) - jnp.log(far),
-    )
-    return jnp.sum(spread + 0.5 * jnp.square((mu_0 - mu_1) / sigma_1), axis=-1)
+    return sums.over_last(_kl(mu_0, _over(sigma_0, mu_0), mu_1, _over(sigma_1, mu_0)))
+
+
+def divergence_of_logs(
+    mu_0: Array, log_sigma_0: Array, mu_1: Array, log_sigma_1: Array
+) -> Array:
+    """Return the same, from the logarithms of the deviations."""
+    return sums.over_last(_kl_of_logs(mu_0, log_sigma_0, mu_1, log_sigma_1))
 
 
 def _over(sigma: Array, mu: Array) -> Array:
     """Return a deviation for each entry of the mean."""
     return jnp.broadcast_to(sigma, mu.shape)
+
+
+# --- Of each dimension, with derivatives written out: simpler than those of steps. ---
+
+
+def _log_exp_of(x: Array, mu: Array, sigma: Array) -> Array:
+    """Return the logarithm of a density, but for a constant."""
+    over_sigma = 1 / sigma
+    return -0.5 * jnp.square((x - mu) * over_sigma) - jnp.log(sigma)
+
+
+def _log_exp_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    x, mu, sigma = primals
+    over_sigma = 1 / sigma
+    z = (x - mu) * over_sigma
+    change = z * (tangents[1] - tangents[0]) + (jnp.square(z) - 1) * tangents[2]
+    return _log_exp(*primals), over_sigma * change
+
+
+_log_exp = cast(Any, jax.custom_jvp)(_log_exp_of)
+_log_exp.defjvp(_log_exp_jvp)
+
+
+def _kl_of(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
+    """Return a divergence."""
+    over_sigma = 1 / sigma_1
+    # With the ratio r of deviations, half of r^2 - 1 - log r^2; by its series where r
+    # is close to 1.
+    ratio, change = sigma_0 * over_sigma, (sigma_0 - sigma_1) * over_sigma
+    far = 0.5 * (ratio - 1) * (ratio + 1) - jnp.log(ratio)
+    terms = 7 if jnp.finfo(change.dtype).bits <= 32 else 14
+    series = jnp.full_like(change, 1 / terms)
+    for n in range(terms - 1, 2, -1):
+        series = 1 / n - series * change
+    near = jnp.square(change) * (1 - change * series)
+    spread = jnp.where(jnp.abs(change) < 0.0625, near, far)
+    return spread + 0.5 * jnp.square((mu_0 - mu_1) * over_sigma)
+
+
+def _kl_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    mu_0, sigma_0, mu_1, sigma_1 = primals
+    over_sigma = 1 / sigma_1
+    z, change = (mu_0 - mu_1) * over_sigma, (sigma_0 - sigma_1) * over_sigma
+    grown = change * (change + 2)
+    by_1 = z * (tangents[0] - tangents[2]) - (grown + jnp.square(z)) * tangents[3]
+    return _kl(*primals), over_sigma * by_1 + grown / sigma_0 * tangents[1]
+
+
+_kl = cast(Any, jax.custom_jvp)(_kl_of)
+_kl.defjvp(_kl_jvp)
+
+
+def _kl_of_logs_of(mu_0: Array, log_0: Array, mu_1: Array, log_1: Array) -> Array:
+    """Return a divergence, from the logarithms of deviations."""
+    z = (mu_0 - mu_1) * jnp.exp(-log_1)
+    return 0.5 * (exponentials.excess(2 * (log_0 - log_1)) + jnp.square(z))
+
+
+def _kl_of_logs_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    mu_0, log_0, mu_1, log_1 = primals
+    over_sigma, double = jnp.exp(-log_1), 2 * (log_0 - log_1)
+    z, grown = (mu_0 - mu_1) * over_sigma, exponentials.excess(double) + double
+    change = z * over_sigma * (tangents[0] - tangents[2])
+    change += grown * (tangents[1] - tangents[3]) - jnp.square(z) * tangents[3]
+    return _kl_of_logs(*primals), change
+
+
+_kl_of_logs = cast(Any, jax.custom_jvp)(_kl_of_logs_of)
+_kl_of_logs.defjvp(_kl_of_logs_jvp)

@@ -233,8 +233,9 @@ class _SquashedGaussian:
             mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
         )
         (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        standard = jnp.zeros_like(mu), jnp.ones_like(mu)
-        return narrow(_normal.divergence(*self._activate(mu, sigma), *standard))
+        standard = jnp.zeros_like(mu), jnp.zeros_like(mu)
+        first = self._activate_to_log(mu, sigma)
+        return narrow(_normal.divergence_of_logs(*first, *standard))
 
     def kl(
         self, mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
@@ -265,14 +266,20 @@ class _SquashedGaussian:
         (mu_0, sigma_0, mu_1, sigma_1), narrow = dtypes.widen(
             mu_0, sigma_0, mu_1, sigma_1
         )
-        first, second = self._activate(mu_0, sigma_0), self._activate(mu_1, sigma_1)
-        return narrow(_normal.divergence(*first, *second))
+        first = self._activate_to_log(mu_0, sigma_0)
+        second = self._activate_to_log(mu_1, sigma_1)
+        return narrow(_normal.divergence_of_logs(*first, *second))
 
     def _activate(self, mu: Array, sigma: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of the Gaussian, both bounded."""
+        mean, log_sigma = self._activate_to_log(mu, sigma)
+        return mean, jnp.exp(log_sigma)
+
+    def _activate_to_log(self, mu: Array, sigma: Array) -> tuple[Array, Array]:
+        """Return the mean, and the logarithm of the deviation, for each entry."""
         low, high = (x.astype(sigma.dtype) for x in (self.sigma_min, self.sigma_max))
         log_sigma = low + 0.5 * (high - low) * (jnp.tanh(sigma) + 1)
-        return jnp.tanh(mu), jnp.exp(log_sigma)
+        return jnp.tanh(mu), jnp.broadcast_to(log_sigma, mu.shape)
 
     def _log_density(
         self,

@@ -1,0 +1,18 @@
+"""Exponentials, to the last digit where they are near 1."""
+
+import jax.numpy as jnp
+from jax import Array
+
+
+def excess(x: Array) -> Array:
+    r"""Return :math:`e^x - 1 - x`, by its series where `x` is small."""
+    return jnp.where(jnp.abs(x) < 1, small_excess(x), jnp.exp(x) - 1 - x)
+
+
+def small_excess(x: Array) -> Array:
+    r"""Return :math:`e^x - 1 - x` by its series, for `x` between -1 and 1."""
+    terms = 10 if jnp.finfo(x.dtype).bits <= 32 else 16
+    series = jnp.ones_like(x)
+    for n in range(terms + 1, 2, -1):
+        series = 1 + series * x / n
+    return 0.5 * jnp.square(x) * series

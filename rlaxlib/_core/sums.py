@@ -1,0 +1,24 @@
+"""Sum over the last axis what it takes many operations to compute."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def over_last(x: Array) -> Array:
+    """Return the sum over the last axis.
+
+    A compiler for CPUs computes what is summed inside the sum, one number at a time.
+    A product with ones it leaves apart, so that the summands are computed in vectors:
+    a divergence of Gaussians takes half the time.
+
+    Args:
+        x: Summands, `[..., D]`.
+
+    Returns:
+        Sums, `[...]`.
+    """
+    return jnp.dot(x, jnp.ones_like(x, shape=x.shape[-1:]), precision=_EXACT)
+
+
+_EXACT = jax.lax.Precision.HIGHEST

@@ -109,6 +109,17 @@ def probs(axes: str) -> Input:
     return Input(draw, axes)
 
 
+def grid(axes: str, low: float = -10.0, high: float = 10.0) -> Input:
+    """Return evenly spaced numbers, in the middles of the cells between two bounds."""
+
+    def draw(rng: np.random.Generator, shape: Shape, size: Size) -> Any:
+        del rng, size
+        cells = (np.arange(shape[-1]) + 0.5) / shape[-1]
+        return _single(np.broadcast_to(low + (high - low) * cells, shape))
+
+    return Input(draw, axes)
+
+
 def binary(axes: str = "") -> Input:
     """Return labels, each 0.0 or 1.0."""
     return Input(lambda rng, shape, _: _single(rng.integers(0, 2, shape)), axes)

@@ -5,7 +5,7 @@ wrongly, in most agents. Masks are true where an entry counts.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from rlaxlib._core import checks, dtypes, indexing
+from rlaxlib._core import checks, devices, dtypes, indexing
+from rlaxlib._core.devices import AxisName
 
 __all__ = [
     "AllSum",
@@ -24,8 +25,6 @@ __all__ = [
     "replace_masked",
     "standardize",
 ]
-
-AxisName = str | Sequence[str]
 
 
 class AllSum:
@@ -74,7 +73,7 @@ class AllSum:
         (x,) = checks.arrays(x=(x, "any[...]"))
         (wide,), narrow = dtypes.widen(x)
         total = jnp.sum(wide, axis=_axes("axis", axis, x))
-        return narrow(_over_devices(total, self._axis_name))
+        return narrow(devices.total(total, self._axis_name))
 
 
 def batched_index(
@@ -297,10 +296,10 @@ def masked_mean(
     mask = _mask(mask, x)
     (wide, denominator), narrow = dtypes.widen(x, denominator)
     axes = _axes("axis", axis, x)
-    total = _over_devices(jnp.sum(wide, axis=axes, where=mask), axis_name)
+    total = devices.total(jnp.sum(wide, axis=axes, where=mask), axis_name)
     if denominator is not None:
         return narrow(total / denominator)
-    count = _over_devices(jnp.sum(mask, axis=axes, dtype=wide.dtype), axis_name)
+    count = devices.total(jnp.sum(mask, axis=axes, dtype=wide.dtype), axis_name)
     return narrow(total / jnp.maximum(count, 1))
 
 
@@ -345,13 +344,15 @@ def standardize(
     (x,) = checks.arrays(x=(x, "float[...]"))
     mask = _mask(mask, x)
     (x,), narrow = dtypes.widen(x)
-    count = _over_devices(jnp.sum(mask, dtype=x.dtype), axis_name)
+    count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
 
     def mean(y: Array) -> Array:
-        return _over_devices(jnp.sum(y, where=mask), axis_name) / jnp.maximum(count, 1)
+        return devices.total(jnp.sum(y, where=mask), axis_name) / jnp.maximum(count, 1)
 
     # Less one of them, equal numbers are exactly 0, and large ones lose no digits.
-    centred = jnp.where(mask, x - _largest(x, mask, axis_name), jnp.zeros_like(x))
+    centred = jnp.where(
+        mask, x - devices.largest(x, mask, axis_name), jnp.zeros_like(x)
+    )
     centred = jnp.where(mask, centred - mean(centred), jnp.zeros_like(x))
     variance = mean(jnp.square(centred))
     spread = variance > 0
@@ -379,17 +380,3 @@ def _axes(name: str, axis: Any, x: Array) -> tuple[int, ...]:
     for each in axes:
         checks.at_least(-x.ndim, x.ndim - 1, **{name: each})
     return tuple(each % x.ndim for each in axes)
-
-
-def _over_devices(x: Array, axis_name: AxisName | None) -> Array:
-    """Sum over the devices along an axis, if there is one."""
-    return x if axis_name is None else cast(Array, jax.lax.psum(x, axis_name))
-
-
-def _largest(x: Array, mask: Array, axis_name: AxisName | None) -> Array:
-    """Return the largest entry that counts, or 0 if there is none, as a constant."""
-    x = jax.lax.stop_gradient(x)
-    largest = jnp.max(x, initial=-jnp.inf, where=mask)
-    if axis_name is not None:
-        largest = cast(Array, jax.lax.pmax(largest, axis_name))
-    return jnp.where(jnp.isfinite(largest), largest, jnp.zeros_like(largest))

@@ -63,6 +63,8 @@ class Row:
         condition: How many times larger than the arguments the numbers are that the
             function adds up.
         follows: Float arguments that the dtype follows, by default all.
+        single_precision: Positions of the outputs that are in single precision at
+            least, whatever the dtype of the arguments.
         elementwise: Whether arguments may have any number of leading axes.
         any_length: Arguments that may be longer than they are here.
         any_dtype: Arguments that may have another dtype.
@@ -95,6 +97,7 @@ class Row:
     differentiable: bool = True
     condition: float = 1.0
     follows: tuple[str, ...] = ()
+    single_precision: tuple[int, ...] = ()
     elementwise: bool = False
     any_length: tuple[str, ...] = ()
     any_dtype: tuple[str, ...] = ()

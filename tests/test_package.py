@@ -9,7 +9,7 @@ from pathlib import Path
 import rlaxlib
 
 ROOT = Path(__file__).parent.parent
-HEAVY = ("distrax", "rlax", "scipy.stats", "tensorflow_probability")
+HEAVY = ("distrax", "dm_env", "rlax", "scipy.stats", "tensorflow_probability")
 
 
 def test_importing_it_loads_nothing_heavy():

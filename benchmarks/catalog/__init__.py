@@ -2,10 +2,18 @@
 
 from benchmarks.catalog import (
     arrays,
+    distributional,
     distributions,
+    exploration,
     losses,
+    maximum_a_posteriori,
+    nonlinear,
+    normalization,
     policies,
     returns,
+    trajectories,
+    transforms,
+    trees,
     values,
     whole_steps,
 )
@@ -13,9 +21,14 @@ from benchmarks.catalog import (
 TOPICS = {
     "arrays": arrays.CASES,
     "losses": losses.CASES,
+    "transforms": transforms.CASES,
     "distributions": distributions.CASES,
     "returns": returns.CASES,
-    "values": values.CASES,
-    "policies": policies.CASES,
+    "normalization": normalization.CASES,
+    "exploration": exploration.CASES,
+    "trajectories": trajectories.CASES,
+    "trees": trees.CASES,
+    "values": values.CASES + distributional.CASES + nonlinear.CASES,
+    "policies": policies.CASES + maximum_a_posteriori.CASES,
     "whole steps": whole_steps.CASES,
 }

@@ -14,9 +14,9 @@ have.
 
 A spec is a kind (`float`, `int`, `bool`, `key`, or `any`) and one or more shapes. A
 shape lists its axes: a number is a fixed size; a name such as `T` is a size that all
-arguments of the call share, at least 1; `T+1` is one more than that, `T-1` one less; a
-leading `...` stands for any number of further axes, the same for all arguments of the
-call. Where `or None` follows, the argument may be left out.
+arguments of the call share, at least 1; `T+1` is one more than that, `T-1` one less;
+`...` stands for any number of further axes, the same for all arguments of the call.
+Where `or None` follows, the argument may be left out.
 
 JAX knows shapes and dtypes while it traces, so compiled code pays nothing for this.
 Values are another matter: a number out of its range is found where it is concrete, and
@@ -30,7 +30,7 @@ import reprlib
 import sys
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import jax
 import jax.numpy as jnp
@@ -113,6 +113,21 @@ def at_least(minimum: int, maximum: int | None = None, /, **arguments: Any) -> N
         raise ArgumentError(f"{_caller()}: `{name}` must be {problem}.")
 
 
+def static(**arguments: Any) -> None:
+    """Check that each argument is known while JAX traces, as a Python number is.
+
+    Args:
+        **arguments: The values, each under its argument's name.
+
+    Raises:
+        ArgumentError: If a value is traced.
+    """
+    for name, value in arguments.items():
+        if isinstance(value, Tracer):
+            problem = "a Python value, but is traced: mark it with static_argnames"
+            raise ArgumentError(f"{_caller()}: `{name}` must be {problem}.")
+
+
 def leads(**arguments: Array) -> None:
     """Check that the axes of one array are the first ones of another, or of size 1.
 
@@ -131,6 +146,25 @@ def leads(**arguments: Array) -> None:
         f"{_caller()}: the {name} shape must be that of the first axes of {whole}, or "
         f"1, but `{name}` is {_describe(short)}, and `{whole}` is {_describe(long)}."
     )
+
+
+def same_structure(**trees: Any) -> None:
+    """Check that pytrees differ in nothing but their leaves.
+
+    Args:
+        **trees: Pytrees, each under its argument's name.
+
+    Raises:
+        ArgumentError: If one has another structure than the first.
+    """
+    (name, first), *others = trees.items()
+    for other, tree in others:
+        structures = [cast(Any, jax.tree.structure(each)) for each in (first, tree)]
+        if structures[0] != structures[1]:
+            raise ArgumentError(
+                f"{_caller()}: `{name}` and `{other}` must share the same tree "
+                f"structure, but are {structures[0]} and {structures[1]}."
+            )
 
 
 def binary(**arguments: Any) -> None:
@@ -188,6 +222,43 @@ def ordered(**arguments: Any) -> None:
         _refuse(~(low <= high), np.broadcast_to(high, np.shape(low <= high)), rule)
 
 
+def ascending(**arguments: Any) -> None:
+    """Check that no entry of an argument is below the one before, where it is known.
+
+    Args:
+        **arguments: Arrays of one axis, each under its argument's name.
+
+    Raises:
+        ArgumentError: If an entry is below the one before, or not a number.
+    """
+    for name, value in arguments.items():
+        known = _known(value)
+        if known is None:
+            continue
+        before, after = known[:-1], known[1:]
+        rule = f"`{name}` must never decrease: no entry may be below the one before"
+        _refuse(~(before <= after), after, rule)
+
+
+def increasing(**arguments: Any) -> None:
+    """Check that each number is more than the one before, where all are known.
+
+    Args:
+        **arguments: Numbers or arrays of one axis, each under its argument's name; the
+            numbers of one come before those of the next.
+
+    Raises:
+        ArgumentError: If a number is not more than the one before.
+    """
+    known = [_known(value) for value in arguments.values()]
+    if any(each is None for each in known):
+        return
+    numbers = np.concatenate([np.ravel(each) for each in known])
+    names = " and ".join(f"`{name}`" for name in arguments)
+    rule = f"{names} must increase: each number must be more than the one before"
+    _refuse(~(numbers[:-1] < numbers[1:]), numbers[1:], rule)
+
+
 def indices(**arguments: tuple[Any, int]) -> None:
     """Check that each argument points at one of `size` entries, where it is known.
 
@@ -205,6 +276,18 @@ def indices(**arguments: tuple[Any, int]) -> None:
             continue
         rule = f"`{name}` must be one of {size}, from 0 to {size - 1}"
         _refuse((known < 0) | (known >= size), known, rule)
+
+
+def refuse(problem: str) -> NoReturn:
+    """Raise an error that says what no other check looks for.
+
+    Args:
+        problem: What is wrong, without a full stop.
+
+    Raises:
+        ArgumentError: Always.
+    """
+    raise ArgumentError(f"{_caller()}: {problem}.")
 
 
 def _refuse(wrong: Any, values: Any, rule: str) -> None:
@@ -255,11 +338,12 @@ def _fit(value: Any, spec: str, sizes: Sizes) -> Sizes | None:
 def _bind(shape: tuple[int, ...], axes: Shape, sizes: Sizes) -> Sizes | None:
     """Return `sizes` with those of `shape` added, or None if they contradict."""
     bound = dict(sizes)
-    if axes[:1] == ("...",):
-        axes = axes[1:]
-        split = max(0, len(shape) - len(axes))
-        leading, shape = shape[:split], shape[split:]
-        if bound.setdefault("...", leading) != leading:
+    if "..." in axes:
+        start = axes.index("...")
+        end = max(start, len(shape) - len(axes[start + 1 :]))
+        further, shape = shape[start:end], shape[:start] + shape[end:]
+        axes = axes[:start] + axes[start + 1 :]
+        if bound.setdefault("...", further) != further:
             return None
     if len(shape) != len(axes):
         return None
@@ -336,6 +420,8 @@ def _name(frame: FrameType) -> str:
     outermost = frame.f_code.co_qualname.partition(".<locals>")[0]
     owner, _, name = outermost.removesuffix(".__call__").rpartition(".")
     if name.startswith("_"):
+        return ""
+    if not owner and name not in frame.f_globals.get("__all__", [name]):
         return ""
     if owner:  # `softmax()` makes a `_Softmax`, or a class that inherits from it.
         owner = type(frame.f_locals["self"]).__name__.lstrip("_")

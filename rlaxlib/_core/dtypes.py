@@ -45,7 +45,7 @@ def widen(*arguments: Array) -> tuple[tuple[Array, ...], Callable[[Any], Any]]:
 
 
 def _is_float(x: Any) -> bool:
-    return x is not None and jnp.issubdtype(x.dtype, jnp.floating)
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)
 
 
 def _same(result: Any) -> Any:

@@ -381,13 +381,12 @@ def retrace(
     checks.within("[0, inf)", eps=eps)
     inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
     q_tm1, q_t, r_t, discount_t, pi_t, mu_t, lambda_, eps = inputs
-    ratio = _ratio(arrays.batched_index(pi_t, a_t), mu_t + eps)
     targets = returns.general_off_policy_returns_from_action_values(
         q_t,
         a_t,
         r_t,
         discount_t,
-        lambda_ * jnp.minimum(1.0, ratio),
+        retrace_weights(pi_t, a_t, mu_t, lambda_, eps),
         pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
@@ -498,7 +497,10 @@ def retrace_continuous(
     return narrow(streams.decisions(errors, sample_mask))
 
 
-def _ratio(pi: Array, mu: Array) -> Array:
-    """Divide two probabilities; 0 where neither policy takes the action."""
+def retrace_weights(
+    pi_t: Array, a_t: Array, mu_t: Array, lambda_: Array, eps: Array
+) -> Array:
+    """Return the trace of Retrace; 0 where neither policy takes the action."""
+    pi, mu = arrays.batched_index(pi_t, a_t), mu_t + eps
     safe = jnp.where((pi == 0) & (mu == 0), jnp.ones_like(mu), mu)
-    return pi / safe
+    return lambda_ * jnp.minimum(1.0, pi / safe)

@@ -21,6 +21,7 @@ CASES = [case for cases in catalog.TOPICS.values() for case in cases]
 WITHOUT_PEER = {
     "generalized_advantage_estimation",
     "masked_mean",
+    "ornstein_uhlenbeck_noise",
     "score_function_loss",
     "standardize",
 }

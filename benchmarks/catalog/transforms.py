@@ -1,0 +1,45 @@
+"""Transforms: what is measured."""
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+
+from benchmarks.case import Case
+from benchmarks.catalog.shared import row
+from benchmarks.inputs import Size, normal, probs, unit
+
+_NUMBERS = (Size(batch=5120),)
+_SQUASH = types.SimpleNamespace(apply=jnp.arcsinh, apply_inv=jnp.sinh)
+
+
+def _bins(count: int) -> Iterator[Case]:
+    """Yield the cases of all that has bins, with so many of them."""
+    label = f"{count} bins"
+    bins: dict[str, Any] = {"min_value": -10.0, "max_value": 10.0, "num_bins": count}
+    means = probs(str(count))
+    yield row(
+        "transform_to_2hot", _NUMBERS, settings=bins, label=label, scalar=normal()
+    )
+    yield row("transform_from_2hot", _NUMBERS, settings=bins, label=label, probs=means)
+    for pair in ("muzero_pair", "unbiased_transform_pair"):
+        of = {**bins, "tx": _SQUASH}
+        yield row(f"{pair}.apply", _NUMBERS, of=of, label=label, x=normal())
+        yield row(f"{pair}.apply_inv", _NUMBERS, of=of, label=label, x=means)
+
+
+CASES = (
+    row("sigmoid", x=normal("A")),
+    row("logit", x=unit("A")),
+    row("signed_logp1", x=normal("A")),
+    row("signed_expm1", x=normal("A")),
+    row("signed_hyperbolic", x=normal("A")),
+    row("signed_parabolic", x=normal("A")),
+    row("hyperbolic_sin", x=normal("A")),
+    row("hyperbolic_arcsin", x=normal("A")),
+    row("power", settings={"p": 0.3}, label="p=0.3", x=normal("A")),
+    row("power", settings={"p": 0.5}, label="p=0.5", x=normal("A")),
+    *_bins(51),
+    *_bins(601),
+)

@@ -1,0 +1,65 @@
+"""Weigh samples by how good they turned out: the E-step of MPO and V-MPO."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+_NEVER = -1e4  # Its exponential is 0 in any precision, and 0 times it is 0 as well.
+
+
+def finite(values: Array) -> Array:
+    """Return values of which none is infinite: the largest number stands for it."""
+    largest = cast(Any, jnp.finfo(values.dtype)).max
+    bounded = jnp.clip(jax.lax.stop_gradient(values), -largest, largest)
+    return jnp.where(jnp.isinf(values), bounded, values)
+
+
+def reweigh(
+    values: Array,
+    temperature: Array,
+    largest: Array,
+    count: Array | int,
+    total: Callable[[Array], Array],
+    prior: Array | None = None,
+) -> tuple[Array, Array]:
+    r"""Raise the weights of samples that are good, and average what they gain.
+
+    Args:
+        values: How good each sample is, not infinite, of any shape.
+        temperature: Temperature :math:`\eta`, shape `[]`.
+        largest: The largest of the values that count, a constant, of a shape that goes
+            with theirs.
+        count: Number of samples that count.
+        total: Function that sums over samples, and keeps the axes it sums over.
+        prior: What each sample weighs before, 0 if it does not count, of the shape of
+            the values; or None if each weighs 1.
+
+    Returns:
+        A tuple of two: the weights :math:`w \propto p \exp(x / \eta)`, which add up to
+        1, or are 0 if no sample has a weight before; and the soft maximum
+        :math:`\eta \log \operatorname{mean}(p \exp(x / \eta))`, or 0.
+    """
+    never = _NEVER * jax.lax.stop_gradient(temperature)
+    raised = jnp.exp(jnp.maximum(values - largest, never) / temperature)
+    if prior is None:
+        mass = total(raised)
+        return raised * (1 / mass), largest + temperature * jnp.log(mass / count)
+    raised = prior * raised
+    mass = total(raised)
+    nothing = mass == 0
+    mass = jnp.where(nothing, jnp.ones_like(mass), mass)
+    soft_maximum = largest + temperature * jnp.log(mass / jnp.maximum(count, 1))
+    soft_maximum = jnp.where(nothing, jnp.zeros_like(mass), soft_maximum)
+    return raised * (1 / mass), soft_maximum
+
+
+def cross_entropy(surprises: Array, weights: Array) -> Array:
+    """Return the weighted surprises, or negative log-probabilities, of samples.
+
+    A sample without weight that the policy rules out is no loss: 0 times infinity is 0.
+    """
+    silent = (weights == 0) & jnp.isposinf(surprises)
+    return weights * jnp.where(silent, jnp.zeros_like(surprises), surprises)

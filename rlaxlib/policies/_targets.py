@@ -1,0 +1,243 @@
+r"""Teach a policy what actions to take, by examples that are weighed.
+
+A policy is an object with `sample`, `log_prob` and `batch_shape`, as distrax, or
+TensorFlow Probability on JAX, make it. These functions take the whole batch of states
+that the object is for.
+"""
+
+import dataclasses
+from typing import Any, Protocol, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, dtypes, gradients
+
+__all__ = [
+    "PolicyTarget",
+    "constant_policy_targets",
+    "sampled_policy_distillation_loss",
+    "zero_policy_targets",
+]
+
+
+class Distribution(Protocol):
+    """What these functions ask of a policy."""
+
+    @property
+    def batch_shape(self) -> Any:
+        """Shape of the states that the policy is for."""
+        ...
+
+    def sample(self, *, seed: Any, sample_shape: Any) -> Any:
+        """Draw actions, with the axes of `sample_shape` in front of `batch_shape`."""
+        ...
+
+    def log_prob(self, value: Any) -> Any:
+        """Return the log-probabilities of actions, one for each state."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PolicyTarget:
+    """Actions to learn from, and how much each counts.
+
+    Attributes:
+        actions: Actions, N for each state, on the first axis; they need not be all
+            there are, shape `[N, ...]`.
+        weights: Weight of each action, of the shape of their log-probabilities,
+            shape `[N, ...]`. To a policy that the actions are sampled from, a weight is
+            a ratio of probabilities, that of the target over that of the policy.
+    """
+
+    actions: Array
+    weights: Array
+
+    def replace(self, **changes: Any) -> "PolicyTarget":
+        """Return a copy, with some of its arrays replaced.
+
+        Args:
+            **changes: The new arrays, each under its name.
+
+        Returns:
+            The copy.
+        """
+        return dataclasses.replace(self, **changes)
+
+
+def constant_policy_targets(
+    distribution: Distribution,
+    rng_key: ArrayLike,
+    num_samples: int,
+    weights_scale: ArrayLike = 1.0,
+) -> PolicyTarget:
+    r"""Sample actions to learn from, all of the same weight.
+
+    .. math::
+
+        a_i \sim p, \qquad w_i = c, \qquad i = 1 \dots N
+
+    Learned by `sampled_policy_distillation_loss`, they pull a policy towards `p`: if
+    `p` is uniform, towards trying everything.
+
+    Args:
+        distribution: The distribution :math:`p` to sample from, with `sample`,
+            `log_prob` and `batch_shape`.
+        rng_key: Random key, shape `[]`.
+        num_samples: Number :math:`N` of actions for each state, at least 1.
+        weights_scale: Weight :math:`c` of each action, shape `[]`.
+
+    Returns:
+        The actions, and their weights of shape `[N, *batch_shape]`, of the dtype of the
+            log-probabilities.
+
+    Raises:
+        ArgumentError: If `rng_key` or `weights_scale` has the wrong shape or dtype, or
+            if `num_samples` is not a Python integer of at least 1.
+
+    Example:
+        >>> import distrax
+        >>> uniform, key = distrax.Categorical(logits=jnp.zeros(4)), jax.random.key(0)
+        >>> targets = rlaxlib.constant_policy_targets(uniform, key, 3, 0.5)
+        >>> print(targets.actions.shape, targets.weights)
+        (3,) [0.5 0.5 0.5]
+
+    References:
+        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
+        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
+        Improvements in Policy Optimization*, 2021. https://arxiv.org/abs/2104.06159
+    """
+    return _sample(distribution, rng_key, num_samples, weights_scale)
+
+
+def zero_policy_targets(
+    distribution: Distribution,
+    rng_key: ArrayLike,
+    num_samples: int,
+    *,
+    weights_scale: ArrayLike = 0.0,
+) -> PolicyTarget:
+    r"""Sample actions of no weight, from which nothing is learned.
+
+    .. math::
+
+        a_i \sim p, \qquad w_i = 0, \qquad i = 1 \dots N
+
+    They keep the place of other targets, of the same shape, where there are none: on
+    the steps of a model's rollout that lie beyond the end of an episode, say.
+
+    Args:
+        distribution: The distribution :math:`p` to sample from, with `sample`,
+            `log_prob` and `batch_shape`.
+        rng_key: Random key, shape `[]`.
+        num_samples: Number :math:`N` of actions for each state, at least 1.
+        weights_scale: Weight of each action, if not 0, shape `[]`.
+
+    Returns:
+        The actions, and their weights of shape `[N, *batch_shape]`, of the dtype of the
+            log-probabilities.
+
+    Raises:
+        ArgumentError: If `rng_key` or `weights_scale` has the wrong shape or dtype, or
+            if `num_samples` is not a Python integer of at least 1.
+
+    Example:
+        >>> import distrax
+        >>> uniform = distrax.Categorical(logits=jnp.zeros(4))
+        >>> print(rlaxlib.zero_policy_targets(uniform, jax.random.key(0), 3).weights)
+        [0. 0. 0.]
+
+    References:
+        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
+        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
+        Improvements in Policy Optimization*, 2021. https://arxiv.org/abs/2104.06159
+    """
+    return _sample(distribution, rng_key, num_samples, weights_scale)
+
+
+def sampled_policy_distillation_loss(
+    distribution: Distribution,
+    policy_targets: PolicyTarget,
+    stop_target_gradients: bool = True,
+) -> Array:
+    r"""Make the actions of a target more likely, each by its weight.
+
+    .. math::
+
+        L = -\frac{1}{N} \sum_i w_i \log \pi(a_i)
+
+    It is averaged over the states, too. If the actions are sampled from a policy
+    :math:`p`, and the weights are ratios :math:`q(a_i) / p(a_i)`, this is the
+    cross-entropy of :math:`\pi` to the target :math:`q`, in expectation. Muesli's
+    target is :math:`q(a) \propto p(a) \exp(\operatorname{clip}(\hat A(a), -1, 1))`.
+
+    Args:
+        distribution: The policy :math:`\pi` that learns, with `log_prob` and
+            `batch_shape`.
+        policy_targets: Actions :math:`a_i`, and their weights :math:`w_i` of the shape
+            of their log-probabilities.
+        stop_target_gradients: Whether to hold the actions and the weights constant
+            under differentiation.
+
+    Returns:
+        Loss, shape `[]`. An impossible action counts as one of the lowest
+            log-probability that its dtype can hold.
+
+    Raises:
+        ArgumentError: If the weights do not have the shape of the log-probabilities, or
+            if one of them has the wrong dtype.
+
+    Example:
+        >>> import distrax
+        >>> policy = distrax.Categorical(probs=jnp.array([0.25, 0.75]))
+        >>> targets = rlaxlib.PolicyTarget(
+        ...     actions=jnp.array([0, 1]), weights=jnp.array([2.0, 0.0])
+        ... )
+        >>> loss = rlaxlib.sampled_policy_distillation_loss(policy, targets)
+        >>> print(loss.round(4), jnp.log(4.0).round(4))
+        1.3863 1.3863
+
+    References:
+        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
+        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
+        Improvements in Policy Optimization*, section 4.1, 2021.
+        https://arxiv.org/abs/2104.06159
+    """
+    weights_spec = {"policy_targets.weights": (policy_targets.weights, "float[...]")}
+    actions_spec = {"policy_targets.actions": (policy_targets.actions, "any[...]")}
+    (weights,) = checks.arrays(**weights_spec)
+    (actions,) = checks.arrays(**actions_spec)
+    actions = gradients.stop_if(stop_target_gradients, actions)
+    log_prob = distribution.log_prob
+    for _ in range(min(weights.ndim - len(distribution.batch_shape), actions.ndim)):
+        log_prob = jax.vmap(log_prob)  # So that no distribution needs to broadcast.
+    log_probs, weights = checks.arrays(
+        **{"log_prob(policy_targets.actions)": (log_prob(actions), "float[...]")},
+        **weights_spec,
+    )
+    lowest = cast(Any, jnp.finfo(log_probs.dtype)).min
+    log_probs = jnp.maximum(log_probs, lowest)
+    (log_probs, weights), narrow = dtypes.widen(log_probs, weights)
+    weights = gradients.stop_if(stop_target_gradients, weights)
+    return narrow(-jnp.mean(weights * log_probs))
+
+
+def _sample(
+    distribution: Distribution,
+    rng_key: ArrayLike,
+    num_samples: int,
+    weights_scale: ArrayLike,
+) -> PolicyTarget:
+    """Sample actions, all of the same weight."""
+    rng_key, weights_scale = checks.arrays(
+        rng_key=(rng_key, "key[]"), weights_scale=(weights_scale, "float[]")
+    )
+    checks.at_least(1, num_samples=num_samples)
+    actions = distribution.sample(seed=rng_key, sample_shape=(num_samples,))
+    log_probs = jax.eval_shape(jax.vmap(distribution.log_prob), actions)
+    dtype = jnp.result_type(weights_scale, log_probs.dtype)
+    shape = (num_samples, *distribution.batch_shape)
+    return PolicyTarget(actions, jnp.full(shape, weights_scale, dtype))

@@ -1,0 +1,11 @@
+"""Transforms: numbers in a form in which they are easier to learn."""
+
+from rlaxlib.transforms import _pairs, _squashing, _two_hot
+from rlaxlib.transforms._pairs import *
+from rlaxlib.transforms._squashing import *
+from rlaxlib.transforms._two_hot import *
+
+__all__: list[str] = []
+__all__ += _pairs.__all__
+__all__ += _squashing.__all__
+__all__ += _two_hot.__all__

@@ -1,0 +1,267 @@
+"""What the functions that squash compute, written so that no digits are lost.
+
+All take arrays of single or double precision.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def _derived(
+    *rules: Callable[..., Array],
+) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
+    """Give a function its derivatives in closed form.
+
+    To derive it step by step would lose what the function is written to keep: the sign
+    of 0 has no slope, and what does not cancel or overflow in the function would there.
+
+    Args:
+        *rules: For each argument of the function, how much the value changes with it: a
+            function of the argument's change, of the value and of the arguments.
+
+    Returns:
+        A decorator.
+    """
+
+    def decorate(function: Callable[..., Array]) -> Callable[..., Array]:
+        derived = cast(Any, jax.custom_jvp)(function)
+        derived.defjvps(*rules)
+        return cast(Callable[..., Array], derived)
+
+    return decorate
+
+
+def _sigmoid_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    small = jnp.exp(-jnp.abs(x))
+    return change * (small / jnp.square(1 + small))
+
+
+@_derived(_sigmoid_change)
+def sigmoid(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x))."""
+    return jax.nn.sigmoid(x)
+
+
+def _logit_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    return change / (x * (1 - x))
+
+
+@_derived(_logit_change)
+def logit(x: Array) -> Array:
+    """Return log(x / (1 - x))."""
+    # Of the smaller of x and 1 - x, which has all its digits, as has 1 - 2x.
+    smaller = jnp.minimum(x, 1 - x)
+    return jnp.sign(x - 0.5) * jnp.log1p((1 - 2 * smaller) / smaller)
+
+
+def _signed_logp1_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    return change / (1 + jnp.abs(x))
+
+
+@_derived(_signed_logp1_change)
+def signed_logp1(x: Array) -> Array:
+    """Return sign(x) log(|x| + 1)."""
+    return jnp.sign(x) * jnp.log1p(jnp.abs(x))
+
+
+def _signed_expm1_change(change: Array, y: Array, x: Array) -> Array:
+    del x
+    return change * (jnp.abs(y) + 1)
+
+
+@_derived(_signed_expm1_change)
+def signed_expm1(x: Array) -> Array:
+    """Return sign(x) (exp(|x|) - 1)."""
+    return jnp.sign(x) * jnp.expm1(jnp.abs(x))
+
+
+def _hyperbolic_change(change: Array, y: Array, x: Array, eps: Array) -> Array:
+    del y
+    return 0.5 * change / jnp.sqrt(1 + jnp.abs(x)) + eps * change
+
+
+def _hyperbolic_change_by_eps(change: Array, y: Array, x: Array, eps: Array) -> Array:
+    del y, eps
+    return change * x
+
+
+@_derived(_hyperbolic_change, _hyperbolic_change_by_eps)
+def signed_hyperbolic(x: Array, eps: Array) -> Array:
+    """Return sign(x) (sqrt(|x| + 1) - 1) + eps x."""
+    size = jnp.abs(x)
+    root = jnp.sqrt(size + 1) - 1
+    # What a root below 1 loses when 1 is added, a step of Newton's method brings back,
+    # in half the time of the division that would not lose it.
+    low = jnp.minimum(root, 1)
+    lost = (jnp.minimum(size, 3) - low * (low + 2)) * (0.5 - 0.5 * low)
+    return jnp.sign(x) * (root + lost) + eps * x
+
+
+def _parabolic_parts(x: Array, eps: Array) -> tuple[Array, Array, Array]:
+    """Return the size, and the two numbers to whose sum it is held for the root."""
+    # Bounded, so that infinity is not divided by infinity.
+    size = jnp.minimum(jnp.abs(x), _largest(x))
+    half = 0.5 + eps
+    return size, half, jnp.sqrt(jnp.square(half) + eps * size)
+
+
+def _parabolic_change(change: Array, y: Array, x: Array, eps: Array) -> Array:
+    del y
+    size, half, root = _parabolic_parts(x, eps)
+    return change * ((size + (half + root)) / ((half + root) * root))
+
+
+def _parabolic_change_by_eps(change: Array, y: Array, x: Array, eps: Array) -> Array:
+    return -y * _parabolic_change(change, y, x, eps)
+
+
+@_derived(_parabolic_change, _parabolic_change_by_eps)
+def signed_parabolic(x: Array, eps: Array) -> Array:
+    """Return what `signed_hyperbolic` makes x of."""
+    size, half, root = _parabolic_parts(x, eps)
+    factor = 1 / (half + root)
+    return (x * factor) * (size * factor + 2)
+
+
+def _half_exponential(x: Array) -> Array:
+    """Return the exponential of half the size, less 1."""
+    # Bounded, so that its square overflows and itself does not.
+    largest = 1.9 * math.log(_largest(x))
+    return jnp.expm1(0.5 * jnp.minimum(jnp.abs(x), largest))
+
+
+def _sinh_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    grown = _half_exponential(x) + 1
+    return change * (0.5 * grown * grown + 0.5 / (grown * grown))
+
+
+@_derived(_sinh_change)
+def sinh(x: Array) -> Array:
+    """Return the hyperbolic sine."""
+    # As twice the sine and cosine of half the argument, which overflows only at the
+    # end. A single exponential would lose digits to the size of its argument.
+    growth = _half_exponential(x)
+    grown = growth + 1
+    inverse = 1 / grown
+    sine = 0.5 * (growth + growth * inverse)
+    return _unless_tiny(x, jnp.sign(x) * sine * (grown + inverse))
+
+
+def _arcsinh_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    # Nothing is squared that may be large.
+    size = jnp.abs(x)
+    larger, smaller = jnp.maximum(size, 1), jnp.minimum(size, 1)
+    return change / (larger * jnp.sqrt(1 + jnp.square(smaller / larger)))
+
+
+@_derived(_arcsinh_change)
+def arcsinh(x: Array) -> Array:
+    """Return the inverse of the hyperbolic sine."""
+    return jnp.arcsinh(x)
+
+
+def _square_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    return change * (math.sqrt(0.5) * jnp.abs(x) + 1)
+
+
+@_derived(_square_change)
+def square(x: Array) -> Array:
+    """Return the power of 2, in which nothing cancels."""
+    size = jnp.abs(x)
+    return jnp.sign(x) * (size * (math.sqrt(0.125) * size + 1))
+
+
+def _square_root_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    return change / _root(x)
+
+
+@_derived(_square_root_change)
+def square_root(x: Array) -> Array:
+    """Return the power of 1/2, in which nothing cancels."""
+    return x * (2 / (_root(x) + 1))
+
+
+def _root(x: Array) -> Array:
+    """Return the root of the size over q, plus 1, where q is that of 1/2."""
+    size = jnp.minimum(jnp.abs(x), _largest(x))
+    return 2**0.25 * jnp.sqrt(size + math.sqrt(0.5))
+
+
+def _power_change(change: Array, y: Array, x: Array, p: Array) -> Array:
+    del y
+    q = jnp.sqrt(p)
+    within = jnp.where(p < 1, 1, 1 / q)
+    beyond = jnp.where(p < 1, jnp.power(q, 1 - p), 1)
+    return change * jnp.power((jnp.abs(x) + q) * within, p - 1) * beyond
+
+
+def _power_change_by_p(change: Array, y: Array, x: Array, p: Array) -> Array:
+    del y
+    q = jnp.sqrt(p)
+    base = jnp.abs(x) / q + 1
+    grown = jnp.power(base, p)
+    slope = grown * (jnp.log(base) - (base - 1) / (2 * base)) / q
+    return change * jnp.sign(x) * (slope - (grown - 1) / (2 * p * q))
+
+
+@_derived(_power_change, _power_change_by_p)
+def power(x: Array, p: Array) -> Array:
+    """Return sign(x) ((|x| / q + 1)**p - 1) / q, where q is the root of p."""
+    size, q = jnp.abs(x), jnp.sqrt(p)
+    # The one has no digits where it is small, the other where it is large.
+    exponent = p * jnp.log1p(size / q)
+    small = jnp.expm1(jnp.minimum(exponent, 1)) / q
+    # What is divided by q is the power or its base, whichever makes it no larger.
+    within = jnp.where(p < 1, 1, jnp.power(p, -0.5 * (1 + 1 / p)))
+    beyond = jnp.where(p < 1, jnp.power(p, -0.5 * (1 + p)), 1)
+    large = jnp.power((size + q) * within, p) * beyond - 1 / q
+    return _unless_tiny(x, jnp.sign(x) * jnp.where(exponent < 1, small, large))
+
+
+def _log_horizon_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    return change / (1 - x)
+
+
+@_derived(_log_horizon_change)
+def log_horizon(x: Array) -> Array:
+    """Return the logarithm of the horizon that a discount gives."""
+    # Of log(1 + z), with z at least 0, which has all its digits everywhere.
+    grown = jnp.log1p(jnp.where(x < 0, -x, x / (1 - x)))
+    return jnp.sign(x) * grown
+
+
+def _discount_of_log_horizon_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    return change * jnp.exp(-x)
+
+
+@_derived(_discount_of_log_horizon_change)
+def discount_of_log_horizon(x: Array) -> Array:
+    """Return the discount that gives a horizon of this logarithm."""
+    return 0 - jnp.expm1(-x)
+
+
+def _unless_tiny(x: Array, y: Array) -> Array:
+    """Return what a function with a slope of 1 gives, without halves of tiny numbers.
+
+    Half the smallest number of full precision is 0 on many devices.
+    """
+    return jnp.where(jnp.abs(x) < float(cast(Any, jnp.finfo(x.dtype).eps)), x, y)
+
+
+def _largest(x: Array) -> float:
+    """Return the largest number of an array's dtype."""
+    return float(cast(Any, jnp.finfo(x.dtype).max))

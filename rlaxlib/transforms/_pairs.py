@@ -1,0 +1,318 @@
+r"""Pair transforms with their inverses, and chain the pairs.
+
+A value function may be learnt in another space than that of returns: `apply` leads
+there, `apply_inv` back. Two kinds of pairs are made here: those that squash, and those
+that turn a number into a distribution over bins.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from rlaxlib._core import checks, dtypes
+from rlaxlib.transforms import _formulas, _squashing, _two_hot
+
+__all__ = [
+    "DISCOUNT_TRANSFORM_PAIR",
+    "HYPERBOLIC_SIN_PAIR",
+    "IDENTITY_PAIR",
+    "SIGNED_HYPERBOLIC_PAIR",
+    "SIGNED_LOGP1_PAIR",
+    "TxPair",
+    "compose_tx",
+    "muzero_pair",
+    "twohot_pair",
+    "unbiased_transform_pair",
+]
+
+
+class TxPair(NamedTuple):
+    """A transform and its inverse.
+
+    A pair can be pickled, and be a static argument of a compiled function.
+
+    Attributes:
+        apply: The transform, often a function that squashes.
+        apply_inv: Its inverse.
+    """
+
+    apply: Callable[[ArrayLike], Array]
+    apply_inv: Callable[[ArrayLike], Array]
+
+
+def compose_tx(*tx_list: TxPair) -> TxPair:
+    r"""Chain pairs into one.
+
+    .. math::
+
+        f(x) = f_n(\dots f_1(x)), \qquad f^{-1}(y) = f_1^{-1}(\dots f_n^{-1}(y))
+
+    In half precision, the result alone is rounded, and nothing on the way.
+
+    Args:
+        *tx_list: Pairs, in the order in which `apply` applies them; none give the
+            identity.
+
+    Returns:
+        A pair.
+
+    Raises:
+        ArgumentError: From its functions, if an argument has the wrong shape or dtype.
+
+    Example:
+        >>> squash = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+        >>> twice = rlaxlib.compose_tx(squash, squash)
+        >>> print(twice.apply_inv(twice.apply(jnp.array([-9.0, 16.0]))).round(4))
+        [-9. 16.]
+
+    References:
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+    """
+    each = _ComposeTx(tx_list)
+    return TxPair(each.apply, each.apply_inv)
+
+
+def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
+    r"""Make a pair of numbers and distributions over bins, which lie evenly.
+
+    .. math::
+
+        f(x)_k = \max\left( 0,\; 1 - \frac{|x - b_k|}{w} \right), \qquad
+        f^{-1}(p) = \sum_k p_k b_k, \qquad b_k = b_0 + k w
+
+    Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins.
+
+    Args:
+        min_value: The first bin :math:`b_0`.
+        max_value: The last bin, more than `min_value`.
+        num_bins: Number of bins, at least 2.
+
+    Returns:
+        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+
+    Raises:
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if
+            `max_value` is not more than `min_value`; from its functions, if an argument
+            has the wrong shape or dtype.
+
+    Example:
+        >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
+        >>> print(pair.apply(0.25), pair.apply_inv(pair.apply(0.25)))
+        [0.  0.  0.5 0.5 0. ] 0.25
+
+    References:
+        Julian Schrittwieser and others, *Mastering Atari, Go, Chess and Shogi by
+        Planning with a Learned Model*, appendix F, 2019.
+        https://arxiv.org/abs/1911.08265
+    """
+    _two_hot.check_range(min_value, max_value, num_bins)
+    each = _TwohotPair(min_value, max_value, num_bins)
+    return TxPair(each.apply, each.apply_inv)
+
+
+def muzero_pair(
+    min_value: float, max_value: float, num_bins: int, tx: TxPair
+) -> TxPair:
+    r"""Make a pair that squashes numbers, and then spreads them over bins (MuZero).
+
+    .. math::
+
+        f(x)_k = \max\left( 0,\; 1 - \frac{|h(x) - b_k|}{w} \right), \qquad
+        f^{-1}(p) = h^{-1} \left( \sum_k p_k b_k \right)
+
+    What is read back from a distribution is the mean of squashed numbers, stretched:
+    where returns vary, that is not their mean. `unbiased_transform_pair` gives it.
+
+    Args:
+        min_value: The first bin :math:`b_0`, in the space of squashed numbers.
+        max_value: The last bin, more than `min_value`.
+        num_bins: Number of bins, at least 2.
+        tx: Pair :math:`h` that squashes.
+
+    Returns:
+        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+
+    Raises:
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if
+            `max_value` is not more than `min_value`; from its functions, if an argument
+            has the wrong shape or dtype.
+
+    Example:
+        >>> squash = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+        >>> pair = rlaxlib.muzero_pair(-300.0, 300.0, num_bins=601, tx=squash)
+        >>> print(pair.apply(42.0).shape, pair.apply_inv(pair.apply(42.0)).round())
+        (601,) 42.0
+
+    References:
+        Julian Schrittwieser and others, *Mastering Atari, Go, Chess and Shogi by
+        Planning with a Learned Model*, appendix F, 2019.
+        https://arxiv.org/abs/1911.08265
+    """
+    each = _MuzeroPair((tx, twohot_pair(min_value, max_value, num_bins)))
+    return TxPair(each.apply, each.apply_inv)
+
+
+def unbiased_transform_pair(
+    min_value: float, max_value: float, num_bins: int, tx: TxPair
+) -> TxPair:
+    r"""Make a pair of numbers and distributions over bins that are stretched.
+
+    .. math::
+
+        f^{-1}(p) = \sum_k p_k b_k, \qquad
+        b_k = h^{-1} \left( b'_0 + k\, \frac{b'_{K-1} - b'_0}{K - 1} \right)
+
+    The bins are as dense as those of `muzero_pair`. But it is the bins that are
+    stretched, not the mean, so that what is read back from a distribution of returns is
+    their mean. Its functions are `transform_to_2hot_nonlinear` and
+    `transform_from_2hot_nonlinear` with these bins.
+
+    Args:
+        min_value: The first bin :math:`b'_0`, in the space of squashed numbers.
+        max_value: The last bin :math:`b'_{K-1}` there, more than `min_value`.
+        num_bins: Number of bins :math:`K`, at least 2.
+        tx: Pair :math:`h` that squashes, of which the inverse is used.
+
+    Returns:
+        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+
+    Raises:
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, if
+            `max_value` is not more than `min_value`, or if the stretched bins do not
+            increase or are not finite; from its functions, if an argument has the wrong
+            shape or dtype.
+
+    Example:
+        >>> squash = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+        >>> make_pair = rlaxlib.unbiased_transform_pair
+        >>> pair = make_pair(-300.0, 300.0, num_bins=601, tx=squash)
+        >>> print(pair.apply(42.0).shape, pair.apply_inv(pair.apply(42.0)).round())
+        (601,) 42.0
+
+    References:
+        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
+        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+    """
+    _two_hot.check_range(min_value, max_value, num_bins)
+    each = _UnbiasedTransformPair(min_value, max_value, num_bins, tx)
+    _two_hot.check_bins(each.bins(jnp.result_type(float)))
+    return TxPair(each.apply, each.apply_inv)
+
+
+# --- The functions of the pairs. ---
+
+
+@dataclasses.dataclass(frozen=True)
+class _ComposeTx:
+    """The functions of a chain of pairs."""
+
+    tx_list: tuple[TxPair, ...]
+
+    def apply(self, x: ArrayLike) -> Array:
+        (x,) = checks.arrays(x=(x, "float[...]"))
+        (x,), narrow = dtypes.widen(x)
+        for tx in self.tx_list:
+            x = tx.apply(x)
+        return narrow(x)
+
+    def apply_inv(self, x: ArrayLike) -> Array:
+        (x,) = checks.arrays(x=(x, "float[...]"))
+        (x,), narrow = dtypes.widen(x)
+        for tx in reversed(self.tx_list):
+            x = tx.apply_inv(x)
+        return narrow(x)
+
+
+class _MuzeroPair(_ComposeTx):
+    """The functions of a pair that squashes, and of one that has bins."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _TwohotPair:
+    """The functions of a pair with bins that lie evenly."""
+
+    min_value: float
+    max_value: float
+    num_bins: int
+
+    def apply(self, scalar: ArrayLike) -> Array:
+        (scalar,) = checks.arrays(scalar=(scalar, "float[...]"))
+        return _two_hot.transform_to_2hot(scalar, *dataclasses.astuple(self))
+
+    def apply_inv(self, probs: ArrayLike) -> Array:
+        (probs,) = checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
+        return _two_hot.transform_from_2hot(probs, *dataclasses.astuple(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class _UnbiasedTransformPair:
+    """The functions of a pair with bins that are stretched."""
+
+    min_value: float
+    max_value: float
+    num_bins: int
+    tx: TxPair
+
+    def apply(self, x: ArrayLike) -> Array:
+        (x,) = checks.arrays(x=(x, "float[...]"))
+        (x,), narrow = dtypes.widen(x)
+        return narrow(_two_hot.transform_to_2hot_nonlinear(x, self.bins(x.dtype)))
+
+    def apply_inv(self, x: ArrayLike) -> Array:
+        (x,) = checks.arrays(x=(x, f"float[..., {self.num_bins}]"))
+        (x,), narrow = dtypes.widen(x)
+        return narrow(_two_hot.transform_from_2hot_nonlinear(x, self.bins(x.dtype)))
+
+    def bins(self, dtype: DTypeLike) -> Array:
+        """Return the bins, as exact as the dtype allows."""
+        equal = self.min_value, self.max_value, self.num_bins
+        # Stretched once, and not anew wherever one of them is used.
+        with jax.ensure_compile_time_eval():
+            return self.tx.apply_inv(_two_hot.equal_bins(*equal, dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class _DiscountTransformPair:
+    """The functions of a pair that stretches discounts."""
+
+    def apply(self, x: ArrayLike) -> Array:
+        (x,) = checks.arrays(x=(x, "float[...]"))
+        (x,), narrow = dtypes.widen(x)
+        return narrow(_formulas.log_horizon(x))
+
+    def apply_inv(self, x: ArrayLike) -> Array:
+        (x,) = checks.arrays(x=(x, "float[...]"))
+        (x,), narrow = dtypes.widen(x)
+        return narrow(_formulas.discount_of_log_horizon(x))
+
+
+_discount = _DiscountTransformPair()
+
+
+# --- Pairs that are at hand. ---
+
+
+#: No transform at all.
+IDENTITY_PAIR = TxPair(_squashing.identity, _squashing.identity)
+
+#: `signed_logp1`, and `signed_expm1` back: symlog and symexp.
+SIGNED_LOGP1_PAIR = TxPair(_squashing.signed_logp1, _squashing.signed_expm1)
+
+#: `signed_hyperbolic`, and `signed_parabolic` back: what R2D2 and MuZero use.
+SIGNED_HYPERBOLIC_PAIR = TxPair(
+    _squashing.signed_hyperbolic, _squashing.signed_parabolic
+)
+
+#: `hyperbolic_arcsin`, and `hyperbolic_sin` back.
+HYPERBOLIC_SIN_PAIR = TxPair(_squashing.hyperbolic_arcsin, _squashing.hyperbolic_sin)
+
+#: From a discount :math:`\gamma` to :math:`-\log(1 - \gamma)`, the logarithm of the
+#: horizon that it gives, and back.
+DISCOUNT_TRANSFORM_PAIR = TxPair(_discount.apply, _discount.apply_inv)

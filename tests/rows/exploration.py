@@ -1,0 +1,223 @@
+"""Exploration: definitions in NumPy, and the rows that hold the functions to them."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contract import ACTIONS, Row, probabilities
+
+import rlaxlib
+
+BATCH, DIMENSIONS, SEEN = 5, 3, 7
+STATE = ("memory", "next_memory_index", "distance_sum", "distance_count")
+
+
+# --- Noise, given what is drawn. ---
+
+
+def normal(key, shape):
+    return np.asarray(jax.random.normal(key, shape), np.float64)
+
+
+def add_gaussian_noise(key, action, stddev):
+    return action + stddev * normal(key, action.shape)
+
+
+def ornstein_uhlenbeck_noise(key, noise_tm1, damping, stddev):
+    return (1 - damping) * noise_tm1 + stddev * normal(key, noise_tm1.shape)
+
+
+def add_ornstein_uhlenbeck_noise(key, action, noise_tm1, damping, stddev):
+    return action + ornstein_uhlenbeck_noise(key, noise_tm1, damping, stddev)
+
+
+def add_dirichlet_noise(key, prior, dirichlet_fraction, dirichlet_alpha):
+    alphas = jnp.full(prior.shape[-1], dirichlet_alpha)
+    noise = np.asarray(jax.random.dirichlet(key, alphas, prior.shape[:-1]), np.float64)
+    return (1 - dirichlet_fraction) * prior + dirichlet_fraction * noise
+
+
+# --- Neighbours, and what they are worth. ---
+
+
+def knn_query(data, query_points, num_neighbors, metric=None):
+    def measure(x, y):
+        return np.sum((x - y) ** 2) if metric is None else np.asarray(metric(x, y))
+
+    distances = np.array([[measure(y, x) for x in data] for y in query_points])
+    indices = np.argsort(distances, axis=-1, kind="stable")[:, :num_neighbors]
+    return data[indices], indices, -np.take_along_axis(distances, indices, axis=-1)
+
+
+def episodic_memory_intrinsic_rewards(
+    embeddings,
+    reward_scale,
+    memory,
+    next_memory_index,
+    distance_sum,
+    distance_count,
+    num_neighbors,
+    constant,
+    epsilon,
+    cluster_distance,
+    max_similarity,
+    max_memory_size,
+):
+    """Badia et al. 2020, algorithm 1, with a constant beside the mean, as in rlax."""
+    found = [knn_query(memory, x[None], num_neighbors)[2][0] for x in embeddings]
+    squares = -np.array(found)
+    distance_sum = distance_sum + squares.sum()
+    distance_count = distance_count + squares.size
+    rewards = []
+    for row, beta in zip(squares, reward_scale, strict=True):
+        rates = row / (distance_sum / distance_count + constant)
+        rates = np.maximum(rates - cluster_distance, 0)
+        similarity = np.sqrt(np.sum(epsilon / (rates + epsilon))) + constant
+        rewards.append(0.0 if similarity > max_similarity else beta / similarity)
+    memory = np.array(memory)
+    for step, x in enumerate(embeddings):
+        memory[(next_memory_index + step) % max_memory_size] = x
+    index = (next_memory_index + len(embeddings)) % max_memory_size
+    return np.array(rewards), (memory, index, distance_sum, distance_count)
+
+
+# --- What they are called with. ---
+
+
+def make_noise(*names):
+    def make(rng):
+        drawn = {
+            "action": rng.normal(size=(BATCH, ACTIONS)),
+            "noise_tm1": rng.normal(size=(BATCH, ACTIONS)),
+            "damping": rng.uniform(0.1, 0.9),
+            "stddev": rng.uniform(0.5, 2.0, ACTIONS),
+        }
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+def make_points(points):
+    def make(rng):
+        return {
+            "data": rng.normal(size=(points, DIMENSIONS)),
+            "query_points": rng.normal(size=(BATCH, DIMENSIONS)),
+        }
+
+    return make
+
+
+def make_episode(rng):
+    return {
+        "embeddings": rng.normal(size=(BATCH, DIMENSIONS)),
+        "reward_scale": rng.uniform(0.5, 2.0, BATCH),
+        "memory": rng.normal(size=(SEEN, DIMENSIONS)),
+        "next_memory_index": np.asarray(rng.integers(SEEN)),
+        "distance_sum": np.asarray(rng.uniform(10.0, 30.0)),
+        "distance_count": np.asarray(10),
+    }
+
+
+def with_state(library):
+    """Find the rewards, as a function of the entries of the state."""
+
+    def rewards(**arguments):
+        state = library.IntrinsicRewardState(*map(arguments.pop, STATE))
+        return library.episodic_memory_intrinsic_rewards(
+            intrinsic_reward_state=state, **arguments
+        )
+
+    return rewards
+
+
+def in_our_order(rlax):
+    """Find rlax's neighbours, and put its result in the order of ours."""
+
+    @functools.wraps(rlax.knn_query)
+    def knn_query(**arguments):
+        return rlaxlib.KNNQueryResult(**rlax.knn_query(**arguments))
+
+    return knn_query
+
+
+def city_block(x, y):
+    return jnp.sum(jnp.abs(x - y))
+
+
+def neighbors(case, points, **settings):
+    return Row(
+        name="knn_query",
+        case=case,
+        definition=knn_query,
+        make=make_points(points),
+        settings={"num_neighbors": 2, **settings},
+        peer_of=in_our_order,
+        condition=4.0,
+        follows=("data",),  # The neighbours; distances are never in half precision.
+        single_precision=(2,),
+        any_length=("data", "query_points"),
+        any_dtype=("data", "query_points"),
+    )
+
+
+ROWS = [
+    Row(
+        name="add_gaussian_noise",
+        definition=add_gaussian_noise,
+        make=make_noise("action", "stddev"),
+        key="key",
+        elementwise=True,
+        any_length=("action",),
+    ),
+    Row(
+        name="ornstein_uhlenbeck_noise",
+        definition=ornstein_uhlenbeck_noise,
+        make=make_noise("noise_tm1", "damping", "stddev"),
+        key="key",
+        peer="rlax does not return the noise",
+        elementwise=True,
+        any_length=("noise_tm1",),
+    ),
+    Row(
+        name="add_ornstein_uhlenbeck_noise",
+        definition=add_ornstein_uhlenbeck_noise,
+        make=make_noise("action", "noise_tm1", "damping", "stddev"),
+        key="key",
+        peer="rlax takes one vector only: see test_exploration.py",
+        elementwise=True,
+    ),
+    Row(
+        name="add_dirichlet_noise",
+        definition=add_dirichlet_noise,
+        make=lambda rng: {
+            "prior": probabilities(rng, BATCH, ACTIONS),
+            "dirichlet_fraction": np.asarray(rng.uniform(0.2, 0.8)),
+        },
+        settings={"dirichlet_alpha": 0.3},
+        key="key",
+        elementwise=True,
+    ),
+    neighbors("few", SEEN),
+    neighbors("many", 1300),
+    neighbors("by another metric", SEEN, metric=city_block),
+    Row(
+        name="episodic_memory_intrinsic_rewards",
+        definition=episodic_memory_intrinsic_rewards,
+        make=make_episode,
+        settings={
+            "num_neighbors": 3,
+            "constant": 0.01,
+            "epsilon": 0.1,
+            "cluster_distance": 0.2,
+            "max_similarity": 1.0,
+            "max_memory_size": SEEN,
+        },
+        of=with_state,
+        peer="rlax takes negative distances for distances (audit, 1.9)",
+        condition=8.0,
+        follows=("embeddings",),  # The rewards; the memory keeps its dtype.
+        single_precision=(3,),
+        any_dtype=("distance_sum", "distance_count"),
+    ),
+]

@@ -1,0 +1,288 @@
+"""Normalisation: definitions in NumPy, and the rows that hold the functions to them."""
+
+import numpy as np
+from contract import ACTIONS, Row, actions
+
+DECAY = 0.75
+SETTINGS = {"step_size": 0.25, "scale_lb": 1e-3, "scale_ub": 1e3}
+
+
+# --- Moving averages. ---
+
+
+def create_ema(first, second):
+    """Weigh two updates, and then the squares of what is not the mean."""
+    weights = np.array([DECAY * (1 - DECAY), 1 - DECAY]) / (1 - DECAY**2)
+    mean = weights @ [np.mean(first), np.mean(second)]
+    squares = [np.mean((first - mean) ** 2), np.mean((second - mean) ** 2)]
+    return np.asarray(mean), np.asarray(weights @ squares)
+
+
+def two_updates(library):
+    """Return a function that returns the moments after two updates."""
+
+    def moments(first, second):
+        init_state, update_moments = library.create_ema(decay=DECAY)
+        _, state = update_moments(first, init_state(first))
+        moved, _ = update_moments(second, state)
+        return moved.mean, moved.variance
+
+    return moments
+
+
+# --- PopArt. ---
+
+
+def normalize(shift, scale, unnormalized, indices):
+    return (unnormalized - shift[indices]) / scale[indices]
+
+
+def unnormalize(shift, scale, normalized, indices):
+    return scale[indices] * normalized + shift[indices]
+
+
+def unnormalize_linear(shift, scale, inputs, indices):
+    normalized = inputs[np.arange(len(indices)), indices]
+    return normalized, unnormalize(shift, scale, normalized, indices)
+
+
+def art(
+    shift,
+    scale,
+    second_moment,
+    targets,
+    indices,
+    step_size,
+    scale_lb,
+    scale_ub,
+    mask=None,
+):
+    """Van Hasselt et al. 2016: one step towards the mean for each of the targets."""
+    shift, scale, second_moment = map(np.array, (shift, scale, second_moment))
+    mask = np.ones(targets.shape, bool) if mask is None else mask
+    for k in range(len(shift)):
+        own = targets[mask & (indices == k)]
+        for _ in own:
+            shift[k] += step_size * (np.mean(own) - shift[k])
+            second_moment[k] += step_size * (np.mean(own**2) - second_moment[k])
+    scale = np.sqrt(second_moment - shift**2)
+    return shift, np.clip(scale, scale_lb, scale_ub), second_moment
+
+
+def pop(w, b=None, **states):
+    shift, new_shift = states["old.shift"], states["new.shift"]
+    scale, new_scale = states["old.scale"], states["new.scale"]
+    rescaled = {"w": w * scale / new_scale}
+    if b is not None:
+        rescaled["b"] = (scale * b + shift - new_shift) / new_scale
+    return rescaled
+
+
+def popart(w, b, shift, scale, second_moment, targets, indices, **settings):
+    state = art(shift, scale, second_moment, targets, indices, **settings)
+    names = ("old.shift", "old.scale", "new.shift", "new.scale")
+    states = dict(zip(names, (shift, scale, *state[:2]), strict=True))
+    return pop(w, b, **states), state
+
+
+# --- What the functions are, with all they take in arrays. ---
+
+
+def with_statistics(name):
+    """Find a function that takes shift and scale apart, in any library."""
+
+    def find(library):
+        def function(shift, scale, *arguments, **named):
+            state = library.PopArtState(shift, scale, None)
+            return getattr(library, name)(state, *arguments, **named)
+
+        return function
+
+    return find
+
+
+def art_of(library):
+    def function(shift, scale, second_moment, targets, indices, **settings):
+        state = library.PopArtState(shift, scale, second_moment)
+        return library.art(state, targets, indices, **settings)
+
+    return function
+
+
+def pop_of(library):
+    def function(**given):
+        old, new = (
+            library.PopArtState(
+                given.pop(f"{each}.shift"), given.pop(f"{each}.scale"), 0
+            )
+            for each in ("old", "new")
+        )
+        return library.pop(given, old, new)
+
+    return function
+
+
+def popart_of(library):
+    def function(
+        w, b, shift, scale, second_moment, targets, indices, step_size, **bounds
+    ):
+        _, update = library.popart(ACTIONS, step_size, **bounds)
+        state = library.PopArtState(shift, scale, second_moment)
+        return update({"w": w, "b": b}, state, targets, indices)
+
+    return function
+
+
+# --- What they are called with. ---
+
+
+def make_statistics(rng):
+    return {
+        "shift": rng.normal(scale=0.5, size=ACTIONS),
+        "scale": rng.uniform(1.0, 2.0, size=ACTIONS),
+    }
+
+
+def with_numbers(name, *axes):
+    """Draw statistics, and numbers that belong to different outputs."""
+
+    def make(rng):
+        return {
+            **make_statistics(rng),
+            name: rng.normal(size=(5, *axes)),
+            "indices": actions(rng, 5),
+        }
+
+    return make
+
+
+def make_targets(rng, indices=None):
+    """Draw a state, and targets, of which some outputs have many and one has none."""
+    statistics = make_statistics(rng)
+    squares = statistics["shift"] ** 2 + statistics["scale"] ** 2
+    indices = np.array([0, 1, 0, 2, 0, 1]) if indices is None else indices
+    return {
+        **statistics,
+        "second_moment": squares,
+        "targets": rng.normal(size=indices.shape),
+        "indices": indices,
+    }
+
+
+def make_one_target_each(rng):
+    return make_targets(rng, rng.permutation(ACTIONS))
+
+
+def make_masked(rng):
+    return {**make_targets(rng), "mask": np.array([True] * 3 + [False] * 2 + [True])}
+
+
+def make_layer(rng):
+    return {"w": rng.normal(size=(3, ACTIONS)), "b": rng.normal(size=ACTIONS)}
+
+
+def make_rescaled(rng):
+    old, new = make_statistics(rng), make_statistics(rng)
+    return {
+        **make_layer(rng),
+        **{f"old.{name}": x for name, x in old.items()},
+        **{f"new.{name}": x for name, x in new.items()},
+    }
+
+
+def make_without_bias(rng):
+    drawn = make_rescaled(rng)
+    del drawn["b"]
+    return drawn
+
+
+ROWS = [
+    Row(
+        name="create_ema",
+        definition=create_ema,
+        make=lambda rng: {
+            "first": rng.normal(size=(4, 3)),
+            "second": rng.normal(loc=1.0, size=7),
+        },
+        of=two_updates,
+        elementwise=True,
+        single_precision=(0, 1),
+        any_length=("first", "second"),
+        any_dtype=("first", "second"),
+        trees=("first", "second"),
+    ),
+    Row(
+        name="normalize",
+        definition=normalize,
+        make=with_numbers("unnormalized"),
+        of=with_statistics("normalize"),
+        any_dtype=("unnormalized",),
+    ),
+    Row(
+        name="unnormalize",
+        definition=unnormalize,
+        make=with_numbers("normalized"),
+        of=with_statistics("unnormalize"),
+        any_dtype=("normalized",),
+    ),
+    Row(
+        name="unnormalize_linear",
+        definition=unnormalize_linear,
+        make=with_numbers("inputs", ACTIONS),
+        of=with_statistics("unnormalize_linear"),
+    ),
+    Row(
+        name="art",
+        definition=art,
+        make=make_targets,
+        settings=SETTINGS,
+        of=art_of,
+        peer_make=make_one_target_each,
+        differentiable=False,
+        any_dtype=("targets",),
+    ),
+    Row(
+        name="art",
+        case="mask",
+        definition=art,
+        make=make_masked,
+        settings=SETTINGS,
+        of=art_of,
+        peer="rlax takes no mask",
+        differentiable=False,
+        any_dtype=("targets",),
+        optional=("mask",),
+    ),
+    Row(
+        name="pop",
+        definition=pop,
+        make=make_rescaled,
+        of=pop_of,
+        follows=("w",),
+        any_length=("w",),
+        trees=("b",),
+    ),
+    Row(
+        name="pop",
+        case="no bias",
+        definition=pop,
+        make=make_without_bias,
+        of=pop_of,
+        peer="rlax wants a bias",
+        follows=("w",),
+        any_length=("w",),
+    ),
+    Row(
+        name="popart",
+        definition=popart,
+        make=lambda rng: make_layer(rng) | make_targets(rng),
+        settings=SETTINGS,
+        of=popart_of,
+        peer_make=lambda rng: make_layer(rng) | make_one_target_each(rng),
+        differentiable=False,
+        follows=("w",),
+        any_length=("w",),
+        any_dtype=("targets",),
+        trees=("b",),
+    ),
+]

@@ -1,0 +1,148 @@
+"""Trajectories: definitions in NumPy, and the rows that hold the functions to them."""
+
+import numpy as np
+from contract import ACTIONS, STEPS, Row, actions
+
+STREAMS, STARTS, LENGTH = 3, 4, 2
+FIRST, MID, LAST = range(3)
+
+
+def extract_subsequences(trajectories, start_indices, subsequence_len):
+    streams, starts = start_indices.shape
+    windows = [
+        [trajectories[s : s + subsequence_len, b] for s in start_indices[b]]
+        for b in range(streams)
+    ]
+    assert np.shape(windows)[:3] == (streams, starts, subsequence_len)
+    return np.moveaxis(windows, 2, 0)
+
+
+def extract_from_one(trajectories, start_indices, subsequence_len):
+    windows = [trajectories[s : s + subsequence_len] for s in start_indices]
+    return np.stack(windows, axis=1)
+
+
+def as_one_of_a_batch(rlax):
+    """Call rlax, which takes batches only, with a batch of one stream."""
+
+    def extract(trajectories, start_indices, subsequence_len):
+        streams = trajectories[:, None], start_indices[None]
+        return rlax.extract_subsequences(*streams, subsequence_len)[:, 0]
+
+    return extract
+
+
+def fix_step_type_on_interruptions(step_type):
+    fixed = np.array(step_type)
+    for t in range(len(step_type) - 1):
+        fixed[t] = np.where(step_type[t + 1] == FIRST, LAST, step_type[t])
+    return fixed
+
+
+def embed_oar(features, action, reward, num_actions):
+    marks = np.eye(num_actions)[action]
+    return np.concatenate([features, marks, np.tanh(reward)[..., None]], axis=-1)
+
+
+def draw_windows(rng, *streams):
+    return {
+        "trajectories": rng.normal(size=(STEPS, *streams, 3)),
+        "start_indices": rng.integers(STEPS - LENGTH + 1, size=(*streams, STARTS)),
+    }
+
+
+def draw_one_step_type(rng):
+    return {"step_type": rng.choice([FIRST, MID, LAST], size=8)}
+
+
+def draw_step_types(rng):
+    return {"step_type": rng.choice([FIRST, MID, LAST], size=(8, STREAMS))}
+
+
+def draw_step_types_for_rlax(rng):
+    """Draw step types of which no two in a row are first ones."""
+    step_type = draw_step_types(rng)["step_type"]
+    again = (step_type[1:] == FIRST) & (step_type[:-1] == FIRST)
+    step_type[1:][again] = MID
+    return {"step_type": step_type}
+
+
+def draw_oar(rng):
+    return {
+        "features": rng.normal(size=(5, 3)),
+        "action": actions(rng, 5),
+        "reward": rng.normal(size=5),
+    }
+
+
+ROWS = [
+    Row(
+        name="extract_subsequences",
+        definition=extract_subsequences,
+        make=lambda rng: draw_windows(rng, STREAMS),
+        settings={"subsequence_len": LENGTH},
+        elementwise=True,
+        any_length=("trajectories",),
+        any_dtype=("trajectories",),
+    ),
+    Row(
+        name="extract_subsequences",
+        case="one stream",
+        definition=extract_from_one,
+        make=draw_windows,
+        settings={"subsequence_len": LENGTH},
+        peer_of=as_one_of_a_batch,
+        elementwise=True,  # A batch of streams is one of windows of rlax's kind.
+        any_length=("trajectories", "start_indices"),
+        any_dtype=("trajectories",),
+    ),
+    Row(
+        name="sample_start_indices",
+        definition="its numbers are random",
+        make=lambda rng: {},
+        settings={
+            "batch_size": STREAMS,
+            "num_start_indices": STARTS,
+            "max_valid_start_idx": 9,
+        },
+        key="rng_key",
+        differentiable=False,
+    ),
+    Row(
+        name="sample_start_indices",
+        case="by sorting",
+        definition="its numbers are random",
+        make=lambda rng: {},
+        settings={
+            "batch_size": STREAMS,
+            "num_start_indices": 80,
+            "max_valid_start_idx": 99,
+        },
+        key="rng_key",
+        differentiable=False,
+    ),
+    Row(
+        name="fix_step_type_on_interruptions",
+        definition=fix_step_type_on_interruptions,
+        make=draw_step_types,
+        peer_make=draw_step_types_for_rlax,
+        differentiable=False,
+        elementwise=True,
+    ),
+    Row(
+        name="fix_step_type_on_interruptions",
+        case="one stream",
+        definition=fix_step_type_on_interruptions,
+        make=draw_one_step_type,
+        peer="rlax takes batches only",
+        differentiable=False,
+        elementwise=True,  # A batch with time first is what rlax takes.
+    ),
+    Row(
+        name="embed_oar",
+        definition=embed_oar,
+        make=draw_oar,
+        settings={"num_actions": ACTIONS},
+        elementwise=True,
+    ),
+]

@@ -1,0 +1,255 @@
+"""Transforms: definitions in NumPy, and the rows that hold the functions to them."""
+
+import importlib
+
+import numpy as np
+from contract import Row, away_from
+
+import rlaxlib
+
+# --- Functions that squash, and their inverses. ---
+
+
+def identity(x):
+    return x
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def logit(x):
+    return np.log(x / (1 - x))
+
+
+def signed_logp1(x):
+    return np.sign(x) * np.log(np.abs(x) + 1)
+
+
+def signed_expm1(x):
+    return np.sign(x) * (np.exp(np.abs(x)) - 1)
+
+
+def signed_hyperbolic(x, eps=1e-3):
+    """Pohlen et al. 2018."""
+    return np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + eps * x
+
+
+def signed_parabolic(x, eps=1e-3):
+    """Pohlen et al. 2018, proposition A.2."""
+    root = np.sqrt(1 + 4 * eps * (np.abs(x) + 1 + eps)) - 1
+    return np.sign(x) * ((root / (2 * eps)) ** 2 - 1)
+
+
+def hyperbolic_sin(x):
+    return (np.exp(x) - np.exp(-x)) / 2
+
+
+def hyperbolic_arcsin(x):
+    return np.sign(x) * np.log(np.abs(x) + np.sqrt(x**2 + 1))
+
+
+def power(x, p):
+    return np.sign(x) * ((np.abs(x) / np.sqrt(p) + 1) ** p - 1) / np.sqrt(p)
+
+
+# --- Bins. ---
+
+
+def to_bins(x, bins):
+    """Give a number to the two bins around it, such that it is their mean."""
+    rows = []
+    for each in np.clip(np.ravel(x), bins[0], bins[-1]):
+        k = np.flatnonzero(bins[:-1] <= each)[-1]
+        share = (each - bins[k]) / (bins[k + 1] - bins[k])
+        row = np.zeros(len(bins))
+        row[k], row[k + 1] = 1 - share, share
+        rows.append(row)
+    return np.reshape(rows, (*np.shape(x), len(bins)))
+
+
+def transform_to_2hot(scalar, min_value, max_value, num_bins):
+    return to_bins(scalar, np.linspace(min_value, max_value, num_bins))
+
+
+def transform_from_2hot(probs, min_value, max_value, num_bins):
+    return probs @ np.linspace(min_value, max_value, num_bins)
+
+
+def transform_to_2hot_nonlinear(scalar, bins):
+    return to_bins(scalar, bins)
+
+
+def transform_from_2hot_nonlinear(probs, bins):
+    return probs @ bins
+
+
+# --- Pairs, each with its `apply`. ---
+
+
+def compose_tx(x):
+    return signed_logp1(signed_hyperbolic(x))
+
+
+def twohot_pair(scalar):
+    return to_bins(scalar, EQUAL)
+
+
+def muzero_pair(x):
+    return to_bins(signed_hyperbolic(x), EQUAL)
+
+
+def unbiased_transform_pair(x):
+    return to_bins(x, signed_parabolic(EQUAL))
+
+
+def composed(library):
+    return library.compose_tx(
+        library.SIGNED_HYPERBOLIC_PAIR, library.SIGNED_LOGP1_PAIR
+    ).apply
+
+
+def two_hot(library):
+    return library.twohot_pair(**RANGE).apply
+
+
+def two_hot_of_rlax(library):
+    """Show the argument that is left of a function whose others are set."""
+    apply = two_hot(library)
+    return lambda scalar: apply(scalar=scalar)
+
+
+def muzero(library):
+    return library.muzero_pair(**RANGE, tx=library.SIGNED_HYPERBOLIC_PAIR).apply
+
+
+def unbiased(library):
+    return library.unbiased_transform_pair(
+        **RANGE, tx=library.SIGNED_HYPERBOLIC_PAIR
+    ).apply
+
+
+# --- What they are called with. ---
+
+RANGE = {"min_value": -30.0, "max_value": 30.0, "num_bins": 5}
+EQUAL = np.linspace(-30.0, 30.0, 5)
+
+
+def draw(name="x", scale=2.0, **parameters):
+    """Draw numbers on both sides of 0, which is a kink of second derivatives."""
+
+    def make(rng):
+        x = away_from(rng.normal(scale=scale, size=(3, 4)), 0.0)
+        return {name: x} | {name: np.asarray(p) for name, p in parameters.items()}
+
+    return make
+
+
+def draw_unit(rng):
+    return {"x": rng.uniform(0.05, 0.95, (3, 4))}
+
+
+def between(bins, name):
+    """Draw numbers within bins, away from where one ends and the next begins."""
+
+    def make(rng):
+        k = rng.integers(len(bins) - 1, size=(3, 4))
+        share = rng.uniform(0.1, 0.9, size=(3, 4))
+        return {name: bins[k] + share * (bins[k + 1] - bins[k])}
+
+    return make
+
+
+def draw_bins(rng):
+    return np.cumsum(rng.uniform(0.5, 1.5, 5)) - 3
+
+
+def to_any_bins(rng):
+    bins = draw_bins(rng)
+    return between(bins, "scalar")(rng) | {"bins": bins}
+
+
+def from_equal_bins(rng):
+    return {"probs": rng.dirichlet(np.ones(5), 3)}
+
+
+def from_any_bins(rng):
+    return from_equal_bins(rng) | {"bins": draw_bins(rng)}
+
+
+def squash_of(name):
+    """Find what rlax does not export."""
+
+    def find(library):
+        if library is rlaxlib:
+            return getattr(rlaxlib, name)
+        return getattr(importlib.import_module("rlax._src.transforms"), name)
+
+    return find
+
+
+def elementwise(definition, make, **options):
+    return Row(
+        name=definition.__name__,
+        definition=definition,
+        make=make,
+        of=squash_of(definition.__name__),
+        elementwise=True,
+        **options,
+    )
+
+
+ROUNDING = "rlax's formula cancels (audit, 1.1)"
+
+ROWS = [
+    elementwise(identity, draw()),
+    elementwise(sigmoid, draw()),
+    elementwise(logit, draw_unit),
+    elementwise(signed_logp1, draw()),
+    elementwise(signed_expm1, draw()),
+    elementwise(signed_hyperbolic, draw(eps=0.3), case="with a slope"),
+    elementwise(signed_hyperbolic, draw()),
+    elementwise(signed_parabolic, draw(eps=0.3), case="with a slope"),
+    elementwise(signed_parabolic, draw(), condition=100.0, peer=ROUNDING),
+    elementwise(hyperbolic_sin, draw()),
+    elementwise(hyperbolic_arcsin, draw()),
+    elementwise(power, draw(p=0.7)),
+    elementwise(power, draw(p=1.3), case="that stretches"),
+    elementwise(power, draw(), settings={"p": 2.0}, case="of 2"),
+    elementwise(power, draw(), settings={"p": 0.5}, case="of one half"),
+    elementwise(transform_to_2hot, between(EQUAL, "scalar"), settings=RANGE),
+    elementwise(transform_from_2hot, from_equal_bins, settings=RANGE),
+    elementwise(
+        transform_to_2hot_nonlinear, to_any_bins, any_length=("scalar", "bins")
+    ),
+    elementwise(transform_from_2hot_nonlinear, from_any_bins, any_length=("probs",)),
+    Row(
+        name="compose_tx",
+        definition=compose_tx,
+        make=draw(),
+        of=composed,
+        elementwise=True,
+    ),
+    Row(
+        name="twohot_pair",
+        definition=twohot_pair,
+        make=between(EQUAL, "scalar"),
+        of=two_hot,
+        peer_of=two_hot_of_rlax,
+        elementwise=True,
+    ),
+    Row(
+        name="muzero_pair",
+        definition=muzero_pair,
+        make=draw(scale=100.0),
+        of=muzero,
+        elementwise=True,
+    ),
+    Row(
+        name="unbiased_transform_pair",
+        definition=unbiased_transform_pair,
+        make=between(signed_parabolic(EQUAL), "x"),
+        of=unbiased,
+        elementwise=True,
+    ),
+]

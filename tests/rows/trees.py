@@ -1,0 +1,228 @@
+"""Trees: definitions in NumPy, and the rows that hold the functions against them.
+
+A row's arguments are arrays, and an array alone is a tree. What happens to several
+leaves is in `test_trees.py`.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contract import Row
+
+
+def tree_select(pred, on_true, on_false):
+    return np.stack(
+        [a if p else b for p, a, b in zip(pred, on_true, on_false, strict=True)]
+    )
+
+
+def tree_replace_masked(tree_data, tree_replacement, mask):
+    data = np.array(tree_data)
+    data[mask] = 0.0 if tree_replacement is None else tree_replacement[mask]
+    return data
+
+
+def conditional_update(new_tensors, old_tensors, is_time):
+    return new_tensors if is_time else old_tensors
+
+
+def periodic_update(new_tensors, old_tensors, steps, update_period):
+    return new_tensors if steps in range(0, 1000, update_period) else old_tensors
+
+
+def tree_split_leaves(tree_like, axis=0, keepdim=False):
+    size = tree_like.shape[axis]
+    parts = [np.take(tree_like, [k], axis) for k in range(size)]
+    return parts if keepdim else [np.squeeze(part, axis) for part in parts]
+
+
+def transpose_last_axis_to_first(tree):
+    return np.stack([tree[..., k] for k in range(tree.shape[-1])], axis=0)
+
+
+def transpose_first_axis_to_last(tree):
+    return np.stack(list(tree), axis=-1)
+
+
+def product(library):
+    """Multiply two trees by a function of two arrays."""
+
+    def call(x, y):
+        return library.tree_fn(jnp.multiply)(x, y)
+
+    return call
+
+
+def zipped_product(library):
+    """Multiply two trees, which are given in a list."""
+    return lambda x, y: library.tree_map_zipped(jnp.multiply, [x, y])
+
+
+def split_key(library):
+    """Return the keys as words, which one can compare."""
+    return lambda rng_key, tree_like: jax.tree.map(
+        jax.random.key_data, library.tree_split_key(rng_key, tree_like)
+    )
+
+
+def make_choice(rng):
+    return {
+        "pred": rng.permutation([True, True, False, False]),
+        "on_true": rng.normal(size=(4, 3)),
+        "on_false": rng.normal(size=(4, 3)),
+    }
+
+
+def make_one_choice(rng):
+    return {**make_choice(rng), "pred": np.bool_(rng.integers(2))}
+
+
+def make_replaced(rng):
+    return {
+        "tree_data": rng.normal(size=(4, 3)),
+        "tree_replacement": rng.normal(size=(4, 3)),
+        "mask": rng.permutation([True, True, False, False]),
+    }
+
+
+def make_update(rng):
+    return {
+        "new_tensors": rng.normal(size=(4, 3)),
+        "old_tensors": rng.normal(size=(4, 3)),
+    }
+
+
+def make_pair(rng):
+    return {"x": rng.normal(size=(4, 3)), "y": rng.normal(size=(4, 3))}
+
+
+def make_tree(rng):
+    return {"tree": rng.normal(size=(2, 4, 3))}
+
+
+BRANCHES = ("on_true", "on_false")
+TENSORS = ("new_tensors", "old_tensors")
+
+ROWS = [
+    Row(
+        name="tree_select",
+        definition=lambda pred, on_true, on_false: on_true if pred else on_false,
+        make=make_one_choice,
+        elementwise=True,
+        any_dtype=("pred", *BRANCHES),
+        trees=BRANCHES,
+    ),
+    Row(
+        name="tree_select",
+        case="row by row",
+        definition=tree_select,
+        make=make_choice,
+        peer="rlax takes one condition only",
+        elementwise=True,
+        any_dtype=("pred", *BRANCHES),
+        trees=BRANCHES,
+    ),
+    Row(
+        name="tree_map_zipped",
+        definition=lambda x, y: x * y,
+        make=make_pair,
+        of=zipped_product,
+        elementwise=True,
+        any_length=("x", "y"),
+        any_dtype=("x", "y"),
+        trees=("x", "y"),
+    ),
+    Row(
+        name="tree_fn",
+        definition=lambda x, y: x * y,
+        make=make_pair,
+        of=product,
+        elementwise=True,
+        any_length=("x", "y"),
+        any_dtype=("x", "y"),
+        trees=("x", "y"),
+    ),
+    Row(
+        name="tree_split_key",
+        definition="its keys are random",
+        make=lambda rng: {"tree_like": rng.normal(size=3)},
+        of=split_key,
+        key="rng_key",
+        differentiable=False,
+        elementwise=True,
+        any_dtype=("tree_like",),
+        trees=("tree_like",),
+    ),
+    Row(
+        name="tree_split_leaves",
+        definition=tree_split_leaves,
+        make=lambda rng: {"tree_like": rng.normal(size=(4, 3))},
+        elementwise=True,
+        any_dtype=("tree_like",),
+        trees=("tree_like",),
+    ),
+    Row(
+        name="tree_split_leaves",
+        case="keepdim, last axis",
+        definition=tree_split_leaves,
+        make=lambda rng: {"tree_like": rng.normal(size=(4, 3))},
+        settings={"axis": -1, "keepdim": True},
+        elementwise=True,
+        any_dtype=("tree_like",),
+        trees=("tree_like",),
+    ),
+    Row(
+        name="tree_replace_masked",
+        definition=tree_replace_masked,
+        make=make_replaced,
+        elementwise=True,
+        any_dtype=("tree_data", "tree_replacement", "mask"),
+        trees=("tree_data", "tree_replacement"),
+    ),
+    Row(
+        name="tree_replace_masked",
+        case="no replacement",
+        definition=tree_replace_masked,
+        make=lambda rng: {
+            "tree_data": rng.normal(size=(4, 3)),
+            "mask": rng.permutation([True, True, False, False]),
+        },
+        settings={"tree_replacement": None},
+        elementwise=True,
+        any_dtype=("tree_data", "mask"),
+        trees=("tree_data",),
+    ),
+    Row(
+        name="transpose_last_axis_to_first",
+        definition=transpose_last_axis_to_first,
+        make=make_tree,
+        elementwise=True,
+        any_dtype=("tree",),
+        trees=("tree",),
+    ),
+    Row(
+        name="transpose_first_axis_to_last",
+        definition=transpose_first_axis_to_last,
+        make=make_tree,
+        elementwise=True,
+        any_dtype=("tree",),
+        trees=("tree",),
+    ),
+    Row(
+        name="conditional_update",
+        definition=conditional_update,
+        make=lambda rng: {**make_update(rng), "is_time": np.bool_(rng.integers(2))},
+        elementwise=True,
+        any_dtype=("is_time", *TENSORS),
+        trees=TENSORS,
+    ),
+    Row(
+        name="periodic_update",
+        definition=periodic_update,
+        make=lambda rng: {**make_update(rng), "steps": rng.integers(6)},
+        settings={"update_period": 3},
+        elementwise=True,
+        any_dtype=TENSORS,
+        trees=TENSORS,
+    ),
+]

@@ -1,0 +1,185 @@
+"""Test the auxiliary tasks: how the functions relate, and what they refuse."""
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+from rows import auxiliary
+
+import rlaxlib
+
+STEPS = contract.STEPS
+
+
+def draw(seed=0, dtype=jnp.float32):
+    drawn = auxiliary.make_loss(np.random.default_rng(seed))
+    return contract.to_jax(drawn, dtype)
+
+
+def part(inputs, steps):
+    """Return the rows of a stream that a slice picks, and the states they lead to."""
+    states = slice(steps.start, None if steps.stop is None else steps.stop + 1)
+    both = {"observations": states, "action_values": states}
+    return {name: x[both.get(name, steps)] for name, x in inputs.items()}
+
+
+# --- What the functions compute. ---
+
+
+def test_a_pixel_that_changes_counts_in_its_cell_only():
+    observations = jnp.zeros((2, 4, 6, 3)).at[1, 3, 5, 2].set(0.5)
+    rewards = rlaxlib.pixel_control_rewards(observations, cell_size=2)
+    assert rewards.shape == (1, 2, 3)
+    close(rewards[0, 1, 2], 0.5 / 12)
+    assert np.count_nonzero(rewards) == 1
+
+
+def test_potentials_add_up_to_the_difference_of_both_ends():
+    features = draw()["observations"][:, 0, 0]
+    rewards = rlaxlib.feature_control_rewards(features, "potential", 0.9)
+    discounts = np.float32(0.9) ** np.arange(STEPS, dtype=np.float32)
+    total = jnp.sum(discounts[:, None] * rewards, axis=0)
+    close(total, 0.9**STEPS * features[-1] - features[0])
+
+
+def test_one_discount_stands_for_as_many_as_there_are_steps():
+    features = draw()["observations"][:, 0, 0]
+    each = jnp.full(STEPS, 0.9)
+    close(
+        rlaxlib.feature_control_rewards(features, "potential", each),
+        rlaxlib.feature_control_rewards(features, "potential", 0.9),
+    )
+
+
+# --- How they relate. ---
+
+
+def test_the_loss_is_that_of_q_lambda_in_every_cell():
+    inputs = draw()
+    losses = rlaxlib.pixel_control_loss(**inputs, cell_size=2)
+    rewards = rlaxlib.pixel_control_rewards(inputs["observations"], cell_size=2)
+    q = inputs["action_values"]
+    for row, column in np.ndindex(2, 3):
+        errors = rlaxlib.q_lambda(
+            q[:-1, row, column],
+            inputs["actions"],
+            rewards[:, row, column],
+            inputs["discount_factor"],
+            q[1:, row, column],
+            lambda_=1.0,
+        )
+        close(losses[:, row, column], rlaxlib.l2_loss(errors))
+
+
+def test_a_cut_splits_the_stream_in_two():
+    inputs = draw()
+    cut = jnp.arange(STEPS) == 2
+    whole = rlaxlib.pixel_control_loss(**inputs, cell_size=2, truncated_t=cut)
+    for steps in (slice(0, 3), slice(3, STEPS)):
+        close(
+            whole[steps], rlaxlib.pixel_control_loss(**part(inputs, steps), cell_size=2)
+        )
+
+
+def test_a_step_across_a_reset_can_be_left_out():
+    inputs = draw()
+    reset = jnp.arange(STEPS) == 3
+    cut = jnp.arange(STEPS) == 2
+    masks = {"truncated_t": cut, "sample_mask": ~reset}
+    losses = rlaxlib.pixel_control_loss(**inputs, cell_size=2, **masks)
+    np.testing.assert_array_equal(losses[3], 0.0)
+    for steps in (slice(0, 3), slice(4, STEPS)):
+        close(
+            losses[steps],
+            rlaxlib.pixel_control_loss(**part(inputs, steps), cell_size=2),
+        )
+
+
+def test_padding_may_hold_anything():
+    inputs = draw()
+    mask = jnp.arange(STEPS) < 4
+    first = part(inputs, slice(0, 4))
+    padded = dict(inputs)
+    for name in ("observations", "action_values"):
+        padded[name] = inputs[name].at[5:].set(jnp.nan)
+
+    def total(moved, fixed, **masks):
+        losses = rlaxlib.pixel_control_loss(**fixed | moved, cell_size=2, **masks)
+        return jnp.sum(losses)
+
+    names = ("observations", "action_values")
+    moved, expected = (
+        jax.value_and_grad(total)({name: x[name] for name in names}, x, **masks)
+        for x, masks in ((padded, {"sample_mask": mask}), (first, {}))
+    )
+    close(moved[0], expected[0])
+    for name in names:
+        close(moved[1][name][:5], expected[1][name])
+        np.testing.assert_array_equal(moved[1][name][5:], 0.0)
+
+
+# --- How they behave under JAX. ---
+
+
+def test_values_in_half_precision_learn_from_rewards_in_single():
+    inputs = draw()
+    with jax.numpy_dtype_promotion("standard"):
+        mixed = inputs | {"action_values": inputs["action_values"].astype(jnp.bfloat16)}
+        losses = rlaxlib.pixel_control_loss(**mixed, cell_size=2)
+    assert losses.dtype == jnp.float32
+
+
+# --- What they refuse. ---
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "cell_size"), [(6, 8, 4), (8, 6, 4), (4, 4, 8), (6, 6, 4)]
+)
+def test_refuses_cells_that_do_not_fill_the_picture(height, width, cell_size):
+    observations = jnp.zeros((3, height, width, 1))
+    message = f"must divide pictures of {height} by {width}, but is {cell_size}"
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        rlaxlib.pixel_control_rewards(observations, cell_size)
+    with pytest.raises(
+        rlaxlib.ArgumentError, match=r"^pixel_control_loss: `cell_size`"
+    ):
+        rlaxlib.pixel_control_loss(
+            observations, jnp.zeros(2, int), jnp.zeros((3, 1, 1, 2)), 0.9, cell_size
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: rlaxlib.pixel_control_rewards(jnp.zeros((2, 4, 4, 1)), 0),
+            "^pixel_control_rewards: `cell_size` must be at least 1, but is 0",
+        ),
+        (
+            lambda: rlaxlib.feature_control_rewards(jnp.zeros((2, 3)), "potential"),
+            "^feature_control_rewards: `discount` must be given",
+        ),
+        (
+            lambda: rlaxlib.feature_control_rewards(jnp.zeros((2, 3)), "change"),
+            "^feature_control_rewards: `cumulant_type` must be one of 'feature', ",
+        ),
+        (
+            lambda: rlaxlib.pixel_control_loss(
+                **draw() | {"action_values": jnp.zeros((STEPS + 1, 2, 2, 4))},
+                cell_size=2,
+            ),
+            r"`action_values` is .*\[7, 2, 2, 4\], but must be float\[T\+1, 2, 3, A\]",
+        ),
+        (
+            lambda: rlaxlib.pixel_control_loss(
+                **draw() | {"actions": jnp.full(STEPS, 4)}, cell_size=2
+            ),
+            "^pixel_control_loss: `actions` must be one of 4",
+        ),
+    ],
+)
+def test_says_what_is_wrong(call, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        call()

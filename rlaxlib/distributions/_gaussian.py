@@ -150,22 +150,23 @@ class _GaussianDiagonal:
         """Return the density of a vector.
 
         Args:
-            sample: Vectors, shape `[..., D]`.
+            sample: Vectors, one for each mean, shape `[..., D]`; or N,
+                shape `[N, ..., D]`.
             mu: Mean, shape `[..., D]`.
             sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`;
                 or None for the one that the distribution was made with.
 
         Returns:
-            Densities, shape `[...]`.
+            Densities, shape `[...]` or `[N, ...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
                 not positive.
         """
-        sample, mu, sigma = checks.arrays(
-            sample=(sample, "float[..., D]"),
+        mu, sigma, sample = checks.arrays(
             mu=(mu, "float[..., D]"),
             sigma=(self._or_mine(sigma), "float[] or [D] or [..., D]"),
+            sample=(sample, "float[..., D] or [N, ..., D]"),
         )
         checks.within("(0, inf)", sigma=sigma)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
@@ -177,22 +178,23 @@ class _GaussianDiagonal:
         """Return the logarithm of the density of a vector.
 
         Args:
-            sample: Vectors, shape `[..., D]`.
+            sample: Vectors, one for each mean, shape `[..., D]`; or N,
+                shape `[N, ..., D]`.
             mu: Mean, shape `[..., D]`.
             sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`;
                 or None for the one that the distribution was made with.
 
         Returns:
-            Log-densities, shape `[...]`.
+            Log-densities, shape `[...]` or `[N, ...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
                 not positive.
         """
-        sample, mu, sigma = checks.arrays(
-            sample=(sample, "float[..., D]"),
+        mu, sigma, sample = checks.arrays(
             mu=(mu, "float[..., D]"),
             sigma=(self._or_mine(sigma), "float[] or [D] or [..., D]"),
+            sample=(sample, "float[..., D] or [N, ..., D]"),
         )
         checks.within("(0, inf)", sigma=sigma)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)

@@ -175,7 +175,8 @@ class _EpsilonGreedy:
         """Return the logarithm of the probability of an action.
 
         Args:
-            sample: Actions, each in [0, A), shape `[...]`.
+            sample: Actions, each in [0, A), one for each row of preferences,
+                shape `[...]`; or N, shape `[N, ...]`.
             preferences: What to be greedy for, such as action values, shape `[..., A]`.
             epsilon: Probability of choosing among all, in [0, 1], shape `[]`; or None
                 for the one that the distribution was made with.
@@ -183,8 +184,8 @@ class _EpsilonGreedy:
                 each, shape `[..., A]`; or None if all are.
 
         Returns:
-            Log-probabilities, shape `[...]`: minus infinity where the action is never
-            taken, 0 where none is legal.
+            Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity where the
+            action is never taken, 0 where none is legal.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or lies out of
@@ -192,15 +193,17 @@ class _EpsilonGreedy:
         """
         preferences, sample, epsilon, mask = checks.arrays(
             preferences=(preferences, "float[..., A]"),
-            sample=(sample, "int[...]"),
+            sample=(sample, "int[...] or [N, ...]"),
             epsilon=(self._or_mine(epsilon), "float[]"),
             mask=(mask, "bool[A] or [..., A] or None"),
         )
         checks.indices(sample=(sample, preferences.shape[-1]))
         checks.within("[0, 1]", epsilon=epsilon)
         (preferences, epsilon), narrow = dtypes.widen(preferences, epsilon)
-        probs = _probs(preferences, epsilon, over(mask, preferences))
-        picked = indexing.pick(probs, sample)
+        rows = (*sample.shape, preferences.shape[-1])
+        preferences = jnp.broadcast_to(preferences, rows)
+        mask = over(mask, preferences)
+        picked = indexing.pick(_probs(preferences, epsilon, mask), sample)
         if mask is not None:
             picked = jnp.where(jnp.any(mask, axis=-1), picked, 1.0)
         return narrow(jnp.log(picked))

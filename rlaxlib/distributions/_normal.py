@@ -20,8 +20,8 @@ def draw(key: Array, mu: Array, sigma: Array) -> Array:
 
 
 def log_density(x: Array, mu: Array, sigma: Array) -> Array:
-    """Return the logarithm of the density at `x`."""
-    terms: Array = _log_exp(x, mu, _over(sigma, mu))
+    """Return the logarithm of the density at `x`, one for each mean or many."""
+    terms: Array = _log_exp(x, _over(mu, x), _over(_over(sigma, mu), x))
     return jnp.sum(terms, axis=-1) - 0.5 * mu.shape[-1] * math.log(2 * math.pi)
 
 
@@ -43,9 +43,9 @@ def divergence_of_logs(
     return sums.over_last(_kl_of_logs(mu_0, log_sigma_0, mu_1, log_sigma_1))
 
 
-def _over(sigma: Array, mu: Array) -> Array:
-    """Return a deviation for each entry of the mean."""
-    return jnp.broadcast_to(sigma, mu.shape)
+def _over(parameter: Array, x: Array) -> Array:
+    """Return a mean or a deviation for each entry of another array."""
+    return jnp.broadcast_to(parameter, x.shape)
 
 
 # --- Of each dimension, with derivatives written out: simpler than those of steps. ---

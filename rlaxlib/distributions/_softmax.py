@@ -187,15 +187,16 @@ class _Softmax:
         """Return the logarithm of the probability of an action.
 
         Args:
-            sample: Actions, each in [0, A), shape `[...]`.
+            sample: Actions, each in [0, A), one for each row of logits, shape `[...]`;
+                or N, shape `[N, ...]`.
             logits: Logits, shape `[..., A]`.
             action_spec: Ignored, here so that all distributions can be called alike.
             mask: True where an action is legal, for all rows alike, shape `[A]`; or for
                 each, shape `[..., A]`; or None if all are.
 
         Returns:
-            Log-probabilities, shape `[...]`: minus infinity where the action is not
-            legal, 0 where none is.
+            Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity where the
+            action is not legal, 0 where none is.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -204,10 +205,11 @@ class _Softmax:
         del action_spec
         logits, sample, mask = checks.arrays(
             logits=(logits, "float[..., A]"),
-            sample=(sample, "int[...]"),
+            sample=(sample, "int[...] or [N, ...]"),
             mask=(mask, "bool[A] or [..., A] or None"),
         )
         checks.indices(sample=(sample, logits.shape[-1]))
+        logits = jnp.broadcast_to(logits, (*sample.shape, logits.shape[-1]))
         prepared, narrow = self._prepare(logits, mask)
         return narrow(log_prob(sample, prepared))
 

@@ -137,24 +137,25 @@ class _SquashedGaussian:
         """Return the density of an action, within its bounds.
 
         Args:
-            sample: Actions, shape `[..., D]`. One at a bound, or beyond it, is taken to
-                be the next one within.
+            sample: Actions, one for each mean, shape `[..., D]`; or N,
+                shape `[N, ..., D]`. One at a bound, or beyond it, is taken to be the
+                next one within.
             mu: Mean, before its activation, shape `[..., D]`.
             sigma: Deviation, before its activation, shape `[]` or `[D]` or `[..., D]`.
             action_spec: What has the bounds of the action, as `minimum` and `maximum`;
                 or None for -1 and 1.
 
         Returns:
-            Densities, shape `[...]`.
+            Densities, shape `[...]` or `[N, ...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if
                 `action_spec` has no finite bounds.
         """
-        sample, mu, sigma = checks.arrays(
-            sample=(sample, "float[..., D]"),
+        mu, sigma, sample = checks.arrays(
             mu=(mu, "float[..., D]"),
             sigma=(sigma, "float[] or [D] or [..., D]"),
+            sample=(sample, "float[..., D] or [N, ..., D]"),
         )
         margin = _margin(sample)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
@@ -172,24 +173,25 @@ class _SquashedGaussian:
         """Return the logarithm of the density of an action, within its bounds.
 
         Args:
-            sample: Actions, shape `[..., D]`. One at a bound, or beyond it, is taken to
-                be the next one within.
+            sample: Actions, one for each mean, shape `[..., D]`; or N,
+                shape `[N, ..., D]`. One at a bound, or beyond it, is taken to be the
+                next one within.
             mu: Mean, before its activation, shape `[..., D]`.
             sigma: Deviation, before its activation, shape `[]` or `[D]` or `[..., D]`.
             action_spec: What has the bounds of the action, as `minimum` and `maximum`;
                 or None for -1 and 1.
 
         Returns:
-            Log-densities, shape `[...]`.
+            Log-densities, shape `[...]` or `[N, ...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if
                 `action_spec` has no finite bounds.
         """
-        sample, mu, sigma = checks.arrays(
-            sample=(sample, "float[..., D]"),
+        mu, sigma, sample = checks.arrays(
             mu=(mu, "float[..., D]"),
             sigma=(sigma, "float[] or [D] or [..., D]"),
+            sample=(sample, "float[..., D] or [N, ..., D]"),
         )
         margin = _margin(sample)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)

@@ -69,10 +69,11 @@ def transform_to_2hot(
     )
     check_range(min_value, max_value, num_bins)
     (x,), narrow = dtypes.widen(x)
-    width, zero, origin = _grid(min_value, max_value, num_bins, x.dtype)
+    anchor, origin, offset, width = _grid(min_value, max_value, num_bins, x.dtype)
     x = _within(x, *(_number(each, x.dtype) for each in (min_value, max_value)))
     last = num_bins - 1 - origin
-    position = _rounded_within(x * (1 / width) + (zero - origin), 0 - origin, last)
+    position = (x - anchor) * (1 / width) + offset
+    position = _rounded_within(position, 0 - origin, last)
     index = _at_most(jnp.floor(position), last - 1)
     lower, upper = index + 1 - position, position - index
     return narrow(_place(num_bins, index + origin, lower, upper))
@@ -163,7 +164,9 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
     check_bins(bins)
     (x, b), narrow = dtypes.widen(x, b)
     x = _within(x, b[0], b[-1])
-    index = jnp.searchsorted(b[1:-1], x, side="right")
+    # So that the table varies over the same devices as the numbers.
+    table = b[1:-1] + jnp.zeros_like(x, shape=())
+    index = jnp.searchsorted(table, x, side="right")
     low, high = b[index], b[index + 1]
     lower, upper = (high - x) / (high - low), (x - low) / (high - low)
     return narrow(_place(b.size, index.astype(x.dtype), lower, upper))
@@ -209,9 +212,10 @@ def equal_bins(
     min_value: ArrayLike, max_value: ArrayLike, num_bins: int, dtype: DTypeLike
 ) -> Array:
     """Return bins that lie evenly, shape `[num_bins]`."""
-    width, zero, origin = _grid(min_value, max_value, num_bins, dtype)
+    anchor, origin, offset, width = _grid(min_value, max_value, num_bins, dtype)
     # Not a table: a compiler computes them where they are used, faster than it reads.
-    return (jnp.arange(num_bins, dtype=dtype) - origin - (zero - origin)) * width
+    positions = jnp.arange(num_bins, dtype=dtype) - origin
+    return anchor + (positions - offset) * width
 
 
 # --- What is refused. ---
@@ -247,16 +251,30 @@ def _within(x: Array, low: Any, high: Any) -> Array:
 
 def _grid(
     min_value: ArrayLike, max_value: ArrayLike, num_bins: int, dtype: DTypeLike
-) -> tuple[Any, Any, Any]:
-    """Return how wide bins are, where among them 0 lies, and which is next to it.
+) -> tuple[Any, Any, Any, Any]:
+    """Return where positions among the bins are counted from, and the bins' width.
 
-    Positions are counted from that one: so they have as many digits as the numbers
-    themselves, which they would not have, were they counted from the first.
+    Positions are counted from the bin next to 0, or to the end that is nearest to it:
+    so they have as many digits as the numbers themselves, which they would not have,
+    were they counted from the first.
+
+    Args:
+        min_value: The first bin.
+        max_value: The last bin.
+        num_bins: Number of bins.
+        dtype: The dtype of what is traced.
+
+    Returns:
+        The number among the bins that is nearest to 0; the index of the bin next to it;
+        how far from that bin it lies, in widths; and the width.
     """
     low, high = (_number(each, dtype) for each in (min_value, max_value))
-    zero = -low * (num_bins - 1) / (high - low)
-    origin = round(zero) if isinstance(zero, float) else jnp.round(zero)
-    return (high - low) / (num_bins - 1), zero, origin
+    known = isinstance(low, float) and isinstance(high, float)
+    anchor = min(max(0.0, low), high) if known else jnp.clip(0, low, high)
+    width = (high - low) / (num_bins - 1)
+    position = (anchor - low) * (num_bins - 1) / (high - low)
+    origin = round(position) if known else jnp.round(position)
+    return anchor, origin, position - origin, width
 
 
 def _at_most(x: Array, most: Any) -> Array:

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, dtypes, streams
+from rlaxlib._core import checks, dtypes
 from rlaxlib.values._traces import q_lambda
 
 __all__ = [
@@ -215,7 +215,7 @@ def pixel_control_loss(
     checks.arrays(action_values=(action_values, cells))
     checks.indices(actions=(actions, q.shape[-1]))
     (pictures, q, discount_t), narrow = dtypes.widen(pictures, q, discount_t)
-    change = streams.decisions(pictures[1:] - pictures[:-1], sample_mask)
+    rewards = _cell_means(pictures[1:] - pictures[:-1], cell_size)
 
     def errors(q_tm1: Array, r_t: Array, q_t: Array) -> Array:
         return q_lambda(
@@ -230,8 +230,7 @@ def pixel_control_loss(
         )
 
     each_cell = jax.vmap(jax.vmap(errors, 1, 1), 1, 1)
-    found = each_cell(q[:-1], _cell_means(change, cell_size), q[1:])
-    return narrow(losses.l2_loss(found))
+    return narrow(losses.l2_loss(each_cell(q[:-1], rewards, q[1:])))
 
 
 def _check_cells(cell_size: int, observations: Array) -> None:

@@ -334,10 +334,10 @@ def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     low = z_q.at[below].get(mode="promise_in_bounds")
     high = z_q.at[above].get(mode="promise_in_bounds")
     outside = (z_p < low) | (z_p > high)
-    # Equal atoms are infinitely far apart, so that the lower takes all.
-    gap = jnp.where(low < high, high - low, jnp.inf)
+    # Between equal atoms there is nothing to share: what meets them goes to the lower.
+    gap = jnp.where(low < high, high - low, jnp.ones_like(low))
     share = (jnp.where(outside, low, z_p) - low) / gap
-    share = jnp.where((z_p > high) & (low < high), jnp.ones_like(share), share)
+    share = jnp.where(z_p > high, jnp.ones_like(share), share)
     shares = jnp.stack([probs * (1 - share), probs * share], axis=-1)
     moved = jax.ops.segment_sum(shares, below, z_q.size, mode="promise_in_bounds")
     return moved[:, 0] + jnp.roll(moved[:, 1], 1)

@@ -433,9 +433,6 @@ def _conjugate(mean: Array, expectiles: Array, tau: Array, number: int) -> Array
     half = _half(tau)
     known = ~half | jnp.all(half)
     values = number * tau * (mean - expectiles) / jnp.where(half, 1.0, 1 - 2 * tau)
-    # No distribution has less, so that what none has does no harm.
-    values = jnp.maximum(values, number * jnp.maximum(0.0, expectiles - mean))
-
     first, last = jnp.argmax(known), known.size - 1 - jnp.argmax(known[::-1])
     excess = values - number * (expectiles - mean)
     left = expectiles[first] - _tail(

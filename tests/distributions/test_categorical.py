@@ -67,6 +67,14 @@ def test_log_probabilities_and_entropy_follow_from_the_probabilities(policy):
     close(policy.entropy(LOGITS), np.minimum(entropy, bound))
 
 
+@all_policies
+@pytest.mark.parametrize("mask", [None, MASK, jnp.stack([MASK, NONE])], ids=str)
+def test_each_row_may_have_many_actions(policy, mask):
+    actions = jnp.array([[2, 1], [0, 3], [1, 1]])
+    one_by_one = [policy.logprob(each, LOGITS, mask=mask) for each in actions]
+    close(policy.logprob(actions, LOGITS, mask=mask), jnp.stack(one_by_one))
+
+
 def test_among_equals_the_greedy_choose_evenly():
     q = jnp.array([1.0, 3.0, 3.0, -jnp.inf])
     np.testing.assert_array_equal(rlaxlib.greedy().probs(q), [0, 0.5, 0.5, 0])

@@ -138,6 +138,17 @@ def test_one_deviation_stands_for_all_dimensions_and_rows():
 # --- Digits that count. ---
 
 
+@pytest.mark.parametrize("function", ["prob", "logprob"])
+@pytest.mark.parametrize("of", [GAUSSIAN, SQUASHED], ids=["gaussian", "squashed"])
+def test_each_mean_may_have_many_samples(of, function):
+    spec = (SPECS[1],) if of is SQUASHED else ()
+    mu, samples = jnp.stack([MU, 0 * MU, 1 - MU]), jnp.ones((5, 3, 2))
+    samples *= jnp.linspace(-1, 1, 30).reshape(5, 3, 2)
+    result = getattr(of, function)(samples, mu, SIGMA, *spec)
+    one_by_one = [getattr(of, function)(each, mu, SIGMA, *spec) for each in samples]
+    close(result, jnp.stack(one_by_one))
+
+
 @pytest.mark.parametrize("size", [1e-6, 1e-4, 1e-2, 0.3])
 def test_divergence_of_gaussians_however_close(size):
     mu_0, sigma_0 = np.float32(MU), np.float32(SIGMA)

@@ -63,6 +63,22 @@ def test_numbers_next_to_zero_keep_their_digits(low, high, count):
     np.testing.assert_allclose(back, x, rtol=1e-6)
 
 
+@each_range
+def test_a_bin_is_itself(low, high, count):
+    step = (high - low) / (count - 1)
+    ends = jnp.asarray([low, low + step, high - step, high], jnp.float32)
+    size = max(abs(low), abs(high)) / step
+    np.testing.assert_allclose(
+        rlaxlib.transform_to_2hot(ends, low, high, count),
+        np.eye(count)[[0, 1, -2, -1]],
+        atol=1.2e-7 * size,
+    )
+    np.testing.assert_array_equal(
+        rlaxlib.transform_to_2hot(ends[:1] - 1, low, high, count),
+        np.eye(count)[:1],
+    )
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 @each_range
 def test_half_precision_finds_the_right_bins(low, high, count, dtype):

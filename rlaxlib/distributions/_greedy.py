@@ -255,19 +255,21 @@ def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
     """Share the probability out among the best actions, and a little among all."""
     if mask is None:
         best = preferences == jnp.max(preferences, axis=-1, keepdims=True)
-        each = epsilon / preferences.shape[-1]
-        return jnp.where(best, (1 - epsilon) / _count(best, preferences) + each, each)
-    largest = jnp.max(preferences, axis=-1, keepdims=True, initial=-jnp.inf, where=mask)
-    best = _uniform(mask & (preferences == largest), preferences)
-    return (1 - epsilon) * best + epsilon * _uniform(mask, preferences)
-
-
-def _uniform(among: Array, like: Array) -> Array:
-    """Return equal probabilities for the actions marked, and 0 for all if none is."""
-    return among.astype(like.dtype) / jnp.maximum(_count(among, like), 1)
+        any_action = epsilon / preferences.shape[-1]
+        missing = False
+    else:
+        where = {"where": mask, "initial": -jnp.inf}
+        best = preferences == jnp.max(preferences, axis=-1, keepdims=True, **where)
+        best, legal = mask & best, _count(mask, epsilon)
+        any_action = jnp.where(mask, epsilon / jnp.maximum(legal, 1), 0.0)
+        missing = legal == 0
+    count = _count(best, epsilon)
+    # Where none is best although one is legal, preferences are not numbers.
+    rest = jnp.where((count > 0) | missing, any_action, jnp.nan)
+    return jnp.where(best, (1 - epsilon) / jnp.maximum(count, 1) + any_action, rest)
 
 
 def _count(among: Array, like: Array) -> Array:
-    """Count the actions marked. To count in integers is faster."""
+    """Count the actions marked: in integers, which is faster."""
     count = jnp.sum(among, axis=-1, keepdims=True, dtype=jnp.int32)
     return count.astype(like.dtype)

@@ -42,7 +42,7 @@ class Logits(NamedTuple):
     @property
     def none(self) -> Array:
         """Whether no action is legal, `[...]`."""
-        return self.largest[..., 0] == NEVER
+        return self.total[..., 0] == 0
 
     @property
     def legal(self) -> Array:
@@ -113,8 +113,9 @@ def log_prob(action: Array, logits: Logits) -> Array:
     taken = classes == action.astype(jnp.int32)[..., None]
     others = jnp.sum(jnp.exp(jnp.where(taken, -jnp.inf, logits.shifted)), axis=-1)
     log_probs = picked - jnp.log1p(_floor(others + jnp.expm1(picked), 0.0))
-    log_probs = jnp.where(picked == -jnp.inf, -jnp.inf, log_probs)
-    return jnp.where(logits.none, 0.0, log_probs)
+    never = picked == -jnp.inf
+    log_probs = jnp.where(never, -jnp.inf, log_probs)
+    return jnp.where(never & (others == 0), 0.0, log_probs)
 
 
 def over(mask: Array | None, logits: Array) -> Array | None:

@@ -1,5 +1,6 @@
 """Test the categorical distributions: masks, extremes, and digits that count."""
 
+import functools
 import pickle
 
 import jax
@@ -120,6 +121,26 @@ def test_where_nothing_is_legal_everything_is_zero(policy):
     for each in (*values, gradient):
         np.testing.assert_array_equal(each, 0.0)
     np.testing.assert_array_equal(policy.sample(KEY, LOGITS, mask=NONE), 0)
+
+
+@all_policies
+def test_logits_that_are_no_numbers_are_not_hidden(policy):
+    @jax.jit
+    @jax.vmap
+    def ask(table, row):  # XLA drops a NaN from a maximum that it fuses with a gather.
+        logits = jnp.take(table, row, axis=0)
+        return [
+            ask(logits, mask=mask)
+            for ask in (
+                policy.probs,
+                functools.partial(policy.logprob, 1),
+                policy.entropy,
+            )
+            for mask in (None, MASK)
+        ]
+
+    table = jnp.full((1, 3, 4), jnp.nan)
+    assert all(np.all(np.isnan(x)) for x in ask(table, jnp.array([2])))
 
 
 @pytest.mark.parametrize("row", [[-jnp.inf, 0.0, 1.0, -jnp.inf], [-jnp.inf] * 4])

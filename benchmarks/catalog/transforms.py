@@ -10,7 +10,8 @@ from benchmarks.case import Case
 from benchmarks.catalog.shared import row
 from benchmarks.inputs import Size, normal, probs, unit
 
-_NUMBERS = (Size(batch=5120),)
+_PRIVATE = "rlax._src.transforms"
+_NUMBERS = (Size(batch=256),)
 _SQUASH = types.SimpleNamespace(apply=jnp.arcsinh, apply_inv=jnp.sinh)
 
 
@@ -18,14 +19,12 @@ def _bins(count: int) -> Iterator[Case]:
     """Yield the cases of all that has bins, with so many of them."""
     label = f"{count} bins"
     bins: dict[str, Any] = {"min_value": -10.0, "max_value": 10.0, "num_bins": count}
-    means = probs(str(count))
-    yield row(
-        "transform_to_2hot", _NUMBERS, settings=bins, label=label, scalar=normal()
-    )
+    numbers, means = normal("20"), probs(f"20 {count}")
+    yield row("transform_to_2hot", _NUMBERS, settings=bins, label=label, scalar=numbers)
     yield row("transform_from_2hot", _NUMBERS, settings=bins, label=label, probs=means)
     for pair in ("muzero_pair", "unbiased_transform_pair"):
         of = {**bins, "tx": _SQUASH}
-        yield row(f"{pair}.apply", _NUMBERS, of=of, label=label, x=normal())
+        yield row(f"{pair}.apply", _NUMBERS, of=of, label=label, x=numbers)
         yield row(f"{pair}.apply_inv", _NUMBERS, of=of, label=label, x=means)
 
 
@@ -36,8 +35,8 @@ CASES = (
     row("signed_expm1", x=normal("A")),
     row("signed_hyperbolic", x=normal("A")),
     row("signed_parabolic", x=normal("A")),
-    row("hyperbolic_sin", x=normal("A")),
-    row("hyperbolic_arcsin", x=normal("A")),
+    row("hyperbolic_sin", peer=_PRIVATE, x=normal("A")),
+    row("hyperbolic_arcsin", peer=_PRIVATE, x=normal("A")),
     row("power", settings={"p": 0.3}, label="p=0.3", x=normal("A")),
     row("power", settings={"p": 0.5}, label="p=0.5", x=normal("A")),
     *_bins(51),

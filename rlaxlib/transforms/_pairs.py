@@ -299,20 +299,10 @@ _discount = _DiscountTransformPair()
 # --- Pairs that are at hand. ---
 
 
-#: No transform at all.
 IDENTITY_PAIR = TxPair(_squashing.identity, _squashing.identity)
-
-#: `signed_logp1`, and `signed_expm1` back: symlog and symexp.
 SIGNED_LOGP1_PAIR = TxPair(_squashing.signed_logp1, _squashing.signed_expm1)
-
-#: `signed_hyperbolic`, and `signed_parabolic` back: what R2D2 and MuZero use.
 SIGNED_HYPERBOLIC_PAIR = TxPair(
     _squashing.signed_hyperbolic, _squashing.signed_parabolic
 )
-
-#: `hyperbolic_arcsin`, and `hyperbolic_sin` back.
 HYPERBOLIC_SIN_PAIR = TxPair(_squashing.hyperbolic_arcsin, _squashing.hyperbolic_sin)
-
-#: From a discount :math:`\gamma` to :math:`-\log(1 - \gamma)`, the logarithm of the
-#: horizon that it gives, and back.
 DISCOUNT_TRANSFORM_PAIR = TxPair(_discount.apply, _discount.apply_inv)

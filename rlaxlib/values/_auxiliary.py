@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, sums
 from rlaxlib.values._traces import q_lambda
 
 __all__ = [
@@ -246,5 +246,6 @@ def _cell_means(change: Array, cell_size: int) -> Array:
     """Return the mean size of a change in every cell."""
     steps, height, width, channels = change.shape
     rows, columns = height // cell_size, width // cell_size
-    shape = steps, rows, cell_size, columns, cell_size, channels
-    return jnp.mean(jnp.abs(change).reshape(shape), axis=(2, 4, 5))
+    size = jnp.abs(change).reshape(steps, height, columns, cell_size * channels)
+    total = sums.over_last(size).reshape(steps, rows, cell_size, columns)
+    return jnp.sum(total, axis=2) / (cell_size * cell_size * channels)

@@ -19,7 +19,11 @@ from benchmarks.inputs import Size, action, normal
 
 CASES = [case for cases in catalog.TOPICS.values() for case in cases]
 WITHOUT_PEER = {
+    "expectile_q_learning",
+    "expectile_regression_loss",
     "generalized_advantage_estimation",
+    "impute_expectile_samples",
+    "imputed_expectile_q_learning",
     "masked_mean",
     "ornstein_uhlenbeck_noise",
     "score_function_loss",

@@ -1,6 +1,7 @@
 r"""The squashed Gaussian: a policy over actions that have bounds."""
 
 import dataclasses
+import math
 from typing import Any, cast
 
 import jax
@@ -12,7 +13,11 @@ from rlaxlib._core import checks, dtypes
 from rlaxlib.distributions import _normal
 from rlaxlib.distributions._types import ContinuousDistribution
 
-__all__ = ["squashed_gaussian"]
+__all__ = [
+    "squashed_gaussian",
+    "tanh_normal_log_prob",
+    "tanh_normal_log_prob_of_action",
+]
 
 
 def squashed_gaussian(
@@ -90,6 +95,114 @@ def squashed_gaussian(
     )
 
 
+def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -> Array:
+    r"""Return the log-density of an action, from what it was before the tanh.
+
+    .. math::
+
+        \log \pi(a) = \log \mathcal N\left( u; \mu, \sigma^2 \right)
+            - \sum_i \log \left( 1 - \tanh^2 u_i \right), \qquad a = \tanh u
+
+    Soft actor-critic draws :math:`u = \mu + \sigma \epsilon`, acts by its tanh, and
+    needs this with its gradient. Keep :math:`u`: from the action alone, of which
+    `tanh_normal_log_prob_of_action` makes what it can, it does not come back once the
+    tanh has rounded to 1.
+
+    :math:`\log(1 - \tanh^2 u)` is computed as
+    :math:`2 (\log 2 - u - \operatorname{softplus}(-2u))`. As it is written it would be
+    minus infinity from :math:`u = 9` on, in single precision; to add a small number
+    inside the logarithm, as many do, bounds it, but takes its gradient, which should be
+    -2, away.
+
+    For an action scaled to a range of other than [-1, 1], subtract the sum of the
+    logarithms of the scales. `squashed_gaussian` has bounds of its own on mean and
+    deviation; here they are what they are said to be.
+
+    Args:
+        pre_tanh: What the action is the tanh of, :math:`u`, shape `[D]`.
+        mu: Mean :math:`\mu` of the Gaussian, shape `[D]`.
+        sigma: Its standard deviation :math:`\sigma`, more than 0, shape `[D]`.
+
+    Returns:
+        Log-density of the action, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a deviation
+            whose value is known is not positive.
+
+    Example:
+        >>> u, sigma = jnp.zeros(1), jnp.full(1, (2 * jnp.pi) ** -0.5)
+        >>> print(rlaxlib.tanh_normal_log_prob(u, u, sigma).round(4) + 0.0)
+        0.0
+        >>> print(jax.grad(rlaxlib.tanh_normal_log_prob)(u + 20.0, u + 20.0, sigma))
+        [2.]
+
+    References:
+        Tuomas Haarnoja, Aurick Zhou, Pieter Abbeel and Sergey Levine, *Soft
+        Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
+        Stochastic Actor*, appendix C, 2018. https://arxiv.org/abs/1801.01290
+    """
+    pre_tanh, mu, sigma = checks.arrays(
+        pre_tanh=(pre_tanh, "float[D]"),
+        mu=(mu, "float[D]"),
+        sigma=(sigma, "float[D]"),
+    )
+    checks.within("(0, inf)", sigma=sigma)
+    (u, mu, sigma), narrow = dtypes.widen(pre_tanh, mu, sigma)
+    log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
+    return narrow(_normal.log_density(u, mu, sigma) - jnp.sum(log_slope))
+
+
+def tanh_normal_log_prob_of_action(
+    action: ArrayLike, mu: ArrayLike, sigma: ArrayLike
+) -> Array:
+    r"""Return the log-density of an action that is the tanh of a Gaussian.
+
+    .. math::
+
+        \log \pi(a) = \log \mathcal N\left( \tanh^{-1} a; \mu, \sigma^2 \right)
+            - \sum_i \log \left( 1 - a_i^2 \right)
+
+    It is for actions of which nothing else is known, such as those in a data set. Of
+    one that the policy has just drawn, `tanh_normal_log_prob` knows more.
+
+    Args:
+        action: Action :math:`a`, each entry in [-1, 1], shape `[D]`. One at a bound, or
+            beyond it, is taken to be the next one within, and has no gradient.
+        mu: Mean :math:`\mu` of the Gaussian, shape `[D]`.
+        sigma: Its standard deviation :math:`\sigma`, more than 0, shape `[D]`.
+
+    Returns:
+        Log-density of the action, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a deviation
+            whose value is known is not positive.
+
+    Example:
+        >>> action, mu, sigma = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
+        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mu, sigma).round(4))
+        -0.8037
+        >>> print(rlaxlib.tanh_normal_log_prob(jnp.array([0.5]), mu, sigma).round(4))
+        -0.8037
+
+    References:
+        Tuomas Haarnoja, Aurick Zhou, Pieter Abbeel and Sergey Levine, *Soft
+        Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
+        Stochastic Actor*, appendix C, 2018. https://arxiv.org/abs/1801.01290
+    """
+    action, mu, sigma = checks.arrays(
+        action=(action, "float[D]"),
+        mu=(mu, "float[D]"),
+        sigma=(sigma, "float[D]"),
+    )
+    checks.within("(0, inf)", sigma=sigma)
+    margin = _margin(action)
+    (action, mu, sigma), narrow = dtypes.widen(action, mu, sigma)
+    low, high = _bounds(None, action)
+    return narrow(_log_density(action, mu, sigma, low, high, margin))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _SquashedGaussian:
     """The functions of a squashed Gaussian."""
@@ -160,8 +273,8 @@ class _SquashedGaussian:
         margin = _margin(sample)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
         low, high = _bounds(action_spec, sample)
-        log_density = self._log_density(sample, mu, sigma, low, high, margin)
-        return narrow(jnp.exp(log_density))
+        normal = self._activate(mu, sigma)
+        return narrow(jnp.exp(_log_density(sample, *normal, low, high, margin)))
 
     def logprob(
         self,
@@ -196,7 +309,8 @@ class _SquashedGaussian:
         margin = _margin(sample)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
         low, high = _bounds(action_spec, sample)
-        return narrow(self._log_density(sample, mu, sigma, low, high, margin))
+        normal = self._activate(mu, sigma)
+        return narrow(_log_density(sample, *normal, low, high, margin))
 
     def entropy(self, mu: ArrayLike, sigma: ArrayLike) -> Array:
         """Return the entropy of the Gaussian before squashing.
@@ -283,24 +397,23 @@ class _SquashedGaussian:
         log_sigma = low + 0.5 * (high - low) * (jnp.tanh(sigma) + 1)
         return jnp.tanh(mu), jnp.broadcast_to(log_sigma, mu.shape)
 
-    def _log_density(
-        self,
-        action: Array,
-        mu: Array,
-        sigma: Array,
-        low: Array,
-        high: Array,
-        margin: float,
-    ) -> Array:
-        """Return the log-density, keeping a margin from the bounds."""
-        # How far along its range the action is, seen from either end: near a bound
-        # one of them is small, and has all its digits.
-        below = jnp.clip((action - low) / (high - low), margin, 1.0)
-        above = jnp.clip((high - action) / (high - low), margin, 1.0)
-        u = 0.5 * (jnp.log(below) - jnp.log(above))  # The inverse of the tanh.
-        slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
-        inner = _normal.log_density(u, *self._activate(mu, sigma))
-        return inner - jnp.sum(slope, axis=-1)
+
+def _log_density(
+    action: Array,
+    mean: Array,
+    deviation: Array,
+    low: Array,
+    high: Array,
+    margin: float,
+) -> Array:
+    """Return the log-density of an action, keeping a margin from its bounds."""
+    # How far along its range the action is, seen from either end: near a bound one of
+    # them is small, and has all its digits.
+    below = jnp.clip((action - low) / (high - low), margin, 1.0)
+    above = jnp.clip((high - action) / (high - low), margin, 1.0)
+    u = 0.5 * (jnp.log(below) - jnp.log(above))  # The inverse of the tanh.
+    slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
+    return _normal.log_density(u, mean, deviation) - jnp.sum(slope, axis=-1)
 
 
 def _margin(action: Array) -> float:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib import distributions
 from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib.policies import _ratios
 
 __all__ = [
     "clipped_surrogate_pg_loss",
@@ -238,12 +239,7 @@ def clipped_surrogate_pg_loss(
     checks.within("[0, inf)", epsilon=epsilon)
     (ratio, adv_t, epsilon), narrow = dtypes.widen(prob_ratios_t, adv_t, epsilon)
     adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    # The minimum of the products: of the ratios it is one bound or the other that
-    # counts, so that an infinite ratio does not meet an advantage of 0.
-    low, high = 1 - epsilon, 1 + epsilon
-    above = jnp.where(ratio > high, high, ratio)
-    below = jnp.where(ratio < low, low, ratio)
-    objective = adv_t * jnp.where(adv_t >= 0, above, below)
+    objective = _ratios.clipped_objective(ratio, adv_t, 1 - epsilon, 1 + epsilon)
     return narrow(-jnp.mean(objective))
 
 

@@ -1,0 +1,207 @@
+"""Actor-critics: definitions in NumPy, and the rows that hold the functions to them."""
+
+import jax
+import numpy as np
+from contract import ACTIONS, Row
+
+NEW = "rlax has none"
+CRITICS, DIMENSIONS = 3, 4
+
+
+# --- Continuous actions. ---
+
+
+def soft_actor_critic_target(r_t, discount_t, q_t, log_prob_t, temperature):
+    """Haarnoja et al. 2018, equations 3 and 5."""
+    return r_t + discount_t * (np.min(q_t) - temperature * log_prob_t)
+
+
+def clipped_double_q_target(r_t, discount_t, q_t):
+    """Fujimoto et al. 2018, equation 10."""
+    return r_t + discount_t * np.min(q_t)
+
+
+def soft_policy_loss(log_prob, q, temperature):
+    """Haarnoja et al. 2018, equation 9."""
+    return temperature * log_prob - np.min(q)
+
+
+def temperature_loss(log_temperature, log_prob, target_entropy):
+    """Haarnoja et al. 2018, equation 18."""
+    return np.exp(log_temperature) * (-log_prob - target_entropy)
+
+
+def smoothed_target_action(key, action, stddev, clip, minimum, maximum):
+    """Fujimoto et al. 2018, equation 14."""
+    noise = stddev * np.asarray(jax.random.normal(key, action.shape), np.float64)
+    return np.clip(action + np.clip(noise, -clip, clip), minimum, maximum)
+
+
+def tanh_normal_log_prob(pre_tanh, mu, sigma):
+    """Haarnoja et al. 2018, appendix C; 1 - tanh^2 is 1 / cosh^2."""
+    z = (pre_tanh - mu) / sigma
+    normal = -0.5 * z**2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    return np.sum(normal + 2 * np.log(np.cosh(pre_tanh)))
+
+
+def tanh_normal_log_prob_of_action(action, mu, sigma):
+    return tanh_normal_log_prob(np.arctanh(action), mu, sigma)
+
+
+# --- Discrete actions. ---
+
+
+def softmax(logits, mask=None):
+    weights = np.exp(logits - np.max(logits))
+    weights = weights if mask is None else np.where(mask, weights, 0.0)
+    return weights / np.sum(weights)
+
+
+def entropy(logits, mask=None):
+    pi = softmax(logits, mask)
+    return -np.sum(pi[pi > 0] * np.log(pi[pi > 0]))
+
+
+def discrete_soft_value(logits, q, temperature, mask=None):
+    """Christodoulou 2019, equation 10."""
+    q = q if q.ndim == 1 else np.min(q, axis=0)
+    mean = np.sum(softmax(logits, mask) * q)
+    return mean + temperature * entropy(logits, mask)
+
+
+def discrete_soft_policy_loss(logits, q, temperature, mask=None):
+    """Christodoulou 2019, equation 12."""
+    return -discrete_soft_value(logits, q, temperature, mask)
+
+
+def discrete_temperature_loss(log_temperature, logits, target_entropy, mask=None):
+    """Christodoulou 2019, equation 11."""
+    missing = target_entropy - entropy(logits, mask)
+    return -np.exp(log_temperature) * missing
+
+
+# --- What they are called with. ---
+
+
+def make_numbers(*names):
+    def make(rng):
+        mask = rng.permutation(np.arange(ACTIONS) > 0)
+        drawn = {
+            "r_t": rng.normal(),
+            "discount_t": rng.uniform(0.5, 1.0),
+            "q_t": rng.normal(size=CRITICS),
+            "log_prob_t": rng.normal(),
+            "temperature": rng.uniform(0.1, 1.0),
+            "log_prob": rng.normal(),
+            "q": rng.normal(size=CRITICS),
+            "log_temperature": rng.normal(),
+            "target_entropy": rng.normal(),
+            "logits": rng.normal(size=ACTIONS),
+            "mask": mask,
+        }
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+def make_discrete(*names, critics=(CRITICS,)):
+    def make(rng):
+        q = rng.normal(size=(*critics, ACTIONS))
+        return make_numbers("logits", "temperature", *names)(rng) | {"q": q}
+
+    return make
+
+
+def make_vectors(name, draw):
+    def make(rng):
+        return {
+            name: draw(rng),
+            "mu": rng.normal(size=DIMENSIONS),
+            "sigma": rng.uniform(0.5, 2.0, DIMENSIONS),
+        }
+
+    return make
+
+
+def make_action(rng):
+    """Draw bounds that some actions are beyond, and noise that is seldom clipped."""
+    return {
+        "action": rng.normal(size=DIMENSIONS),
+        "stddev": rng.uniform(0.2, 0.5, DIMENSIONS),
+        "clip": np.asarray(rng.uniform(0.3, 0.6)),
+        "minimum": rng.uniform(-1.5, -0.5, DIMENSIONS),
+        "maximum": rng.uniform(0.5, 1.5, DIMENSIONS),
+    }
+
+
+def row(name, make, **attributes):
+    """Return the row of a function, whose definition has its name."""
+    return Row(name=name, definition=globals()[name], make=make, peer=NEW, **attributes)
+
+
+TARGET = ("r_t", "discount_t", "q_t")
+SOFT = (*TARGET, "log_prob_t", "temperature")
+HELD = ("q", "temperature")
+
+ROWS = [
+    row("soft_actor_critic_target", make_numbers(*SOFT), targets=SOFT),
+    row("clipped_double_q_target", make_numbers(*TARGET), targets=TARGET),
+    row(
+        "soft_policy_loss",
+        make_numbers("log_prob", "q", "temperature"),
+        constant=("temperature",),
+    ),
+    row(
+        "temperature_loss",
+        make_numbers("log_temperature", "log_prob", "target_entropy"),
+        constant=("log_prob", "target_entropy"),
+        condition=4.0,
+    ),
+    row("smoothed_target_action", make_action, key="key"),
+    row(
+        "tanh_normal_log_prob",
+        make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
+        condition=4.0,
+    ),
+    row(
+        "tanh_normal_log_prob",
+        make_vectors("pre_tanh", lambda rng: rng.normal(scale=6.0, size=DIMENSIONS)),
+        case="far",
+        condition=32.0,
+    ),
+    row(
+        "tanh_normal_log_prob_of_action",
+        make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
+        condition=4.0,
+    ),
+    row("discrete_soft_value", make_discrete()),
+    row("discrete_soft_value", make_discrete(critics=()), case="one critic"),
+    row(
+        "discrete_soft_value",
+        make_discrete("mask"),
+        case="masked",
+        optional=("mask",),
+    ),
+    row("discrete_soft_policy_loss", make_discrete(), constant=HELD),
+    row(
+        "discrete_soft_policy_loss",
+        make_discrete("mask", critics=()),
+        case="masked, one critic",
+        constant=HELD,
+        optional=("mask",),
+    ),
+    row(
+        "discrete_temperature_loss",
+        make_numbers("log_temperature", "logits", "target_entropy"),
+        constant=("logits", "target_entropy"),
+        condition=4.0,
+    ),
+    row(
+        "discrete_temperature_loss",
+        make_numbers("log_temperature", "logits", "target_entropy", "mask"),
+        case="masked",
+        constant=("logits", "target_entropy"),
+        optional=("mask",),
+        condition=4.0,
+    ),
+]

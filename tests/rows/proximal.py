@@ -1,0 +1,294 @@
+"""Proximal losses: definitions in NumPy, and the rows that hold functions to them."""
+
+import numpy as np
+from contract import STEPS, Row, away_from
+
+NEW = "rlax has none"
+EPSILON, EPSILON_HIGH = 0.2, 0.3
+
+
+# --- Of ratios. ---
+
+
+def ratios(log_prob_t, old_log_prob_t, log_ratio_bound=20.0, sample_mask=None):
+    """Return the ratios, where they are bounded, and Schulman's estimate of KL."""
+    difference = log_prob_t - old_log_prob_t
+    if sample_mask is not None:
+        difference = np.where(sample_mask, difference, 0.0)
+    log_ratio = np.clip(difference, -log_ratio_bound, log_ratio_bound)
+    ratio = np.exp(log_ratio)
+    return ratio, np.abs(difference) > log_ratio_bound, ratio - 1 - log_ratio
+
+
+def kept(sample_mask, loss):
+    return loss if sample_mask is None else np.where(sample_mask, loss, 0.0)
+
+
+def ppo_clip_loss(
+    log_prob_t,
+    old_log_prob_t,
+    adv_t,
+    epsilon=0.2,
+    epsilon_high=None,
+    dual_clip=None,
+    sample_mask=None,
+    **bound,
+):
+    """Schulman et al. 2017, equation 7; Ye et al. 2019, equation 5."""
+    low, high = 1 - epsilon, 1 + (epsilon_high or epsilon)
+    ratio, bounded, kl = ratios(
+        log_prob_t, old_log_prob_t, sample_mask=sample_mask, **bound
+    )
+    adv_t = kept(sample_mask, adv_t)
+    objective = np.minimum(ratio * adv_t, np.clip(ratio, low, high) * adv_t)
+    clipped = objective != ratio * adv_t
+    dual = np.zeros(len(adv_t), bool)
+    if dual_clip is not None:
+        dual = (adv_t < 0) & (objective < dual_clip * adv_t)
+        objective = np.where(dual, dual_clip * adv_t, objective)
+    outside = (ratio < low) | (ratio > high)
+    return -objective, ratio, clipped, dual, outside, bounded, kl
+
+
+def decoupled_ppo_loss(
+    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, **settings
+):
+    """Hilton et al. 2021, equation 3."""
+    weight, _, _ = ratios(
+        proximal_log_prob_t, old_log_prob_t, sample_mask=settings.get("sample_mask")
+    )
+    loss, *rest = ppo_clip_loss(log_prob_t, proximal_log_prob_t, adv_t, **settings)
+    return weight * loss, weight, *rest
+
+
+def ppo_penalty_loss(
+    log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, sample_mask=None
+):
+    """Schulman et al. 2017, equation 8."""
+    ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
+    loss = coefficient * (kl if kl_t is None else kl_t) - ratio * adv_t
+    return kept(sample_mask, loss), ratio, bounded, kl
+
+
+def adaptive_kl_coefficient(coefficient, kl, target):
+    """Schulman et al. 2017, section 4."""
+    if kl < target / 1.5:
+        return coefficient / 2
+    return coefficient * 2 if kl > target * 1.5 else coefficient
+
+
+def simple_policy_loss(
+    log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None
+):
+    """Xie et al. 2024, equation 11."""
+    ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
+    penalty = np.abs(adv_t) / (2 * epsilon) * (ratio - 1) ** 2
+    return kept(sample_mask, penalty - ratio * adv_t), ratio, bounded, kl
+
+
+def discovered_policy_loss(
+    log_prob_t, old_log_prob_t, adv_t, alpha=2.0, beta=0.6, sample_mask=None
+):
+    """Lu et al. 2022, section 5.3."""
+    ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
+
+    def drift(gain, free):
+        return np.maximum(gain - free * np.tanh(gain / free), 0.0)
+
+    drifts = np.where(
+        adv_t >= 0,
+        drift((ratio - 1) * adv_t, alpha),
+        drift(np.log(ratio) * adv_t, beta),
+    )
+    return kept(sample_mask, drifts - ratio * adv_t), ratio, bounded, kl
+
+
+# --- Of values. ---
+
+
+def clipped_value_loss(v, old_v, target, epsilon, huber=None, sample_mask=None):
+    """Engstrom et al. 2020, section 3."""
+
+    def loss(error):
+        size = np.abs(error)
+        if huber is None:
+            return size**2 / 2
+        linear = huber * (size - huber / 2)
+        return np.where(size <= huber, size**2 / 2, linear)
+
+    near = old_v + np.clip(v - old_v, -epsilon, epsilon)
+    free, held = loss(v - target), loss(near - target)
+    clipped, outside = held > free, np.abs(v - old_v) > epsilon
+    if sample_mask is not None:
+        clipped, outside = clipped & sample_mask, outside & sample_mask
+    return kept(sample_mask, np.maximum(free, held)), clipped, outside
+
+
+# --- What they are called with. ---
+
+
+def make_steps(*names):
+    """Draw steps of which some are outside the bounds, on either side."""
+
+    def make(rng):
+        log_ratio = rng.permutation(np.linspace(-0.8, 1.2, STEPS))
+        for kink in (1 - EPSILON, 1 + EPSILON, 1 + EPSILON_HIGH, 1.5):
+            log_ratio = away_from(log_ratio, np.log(kink))
+        old = -rng.uniform(0.5, 2.0, STEPS)
+        drawn = {
+            "log_prob_t": old + log_ratio,
+            "old_log_prob_t": old,
+            "adv_t": away_from(rng.normal(size=STEPS), 0.0, 0.1),
+            "kl_t": rng.uniform(size=STEPS),
+            "sample_mask": rng.permutation(np.arange(STEPS) > 1),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_three_policies(*names):
+    def make(rng):
+        drawn = make_steps("log_prob_t", "old_log_prob_t", "adv_t", *names)(rng)
+        proximal = drawn["old_log_prob_t"]
+        old = proximal + rng.normal(scale=0.5, size=STEPS)
+        return drawn | {"proximal_log_prob_t": proximal, "old_log_prob_t": old}
+
+    return make
+
+
+def make_values(*names):
+    """Draw values that moved and did not, to their targets and away from them."""
+
+    def make(rng):
+        old = rng.normal(size=STEPS)
+        moved = rng.permutation([-0.8, -0.4, -0.1, 0.1, 0.4, 0.8])
+        errors = away_from(rng.normal(size=STEPS), 0.0, 0.1)
+        for kink in (-1.0, 1.0):
+            errors = away_from(errors, kink)
+        drawn = {
+            "v": old + moved,
+            "old_v": old,
+            "target": old + moved - errors,
+            "sample_mask": rng.permutation(np.arange(STEPS) > 1),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_coefficient(kl):
+    def make(rng):
+        return {
+            "coefficient": np.asarray(rng.uniform(0.5, 2.0)),
+            "kl": np.asarray(kl),
+            "target": np.asarray(1.0),
+        }
+
+    return make
+
+
+STEP = ("log_prob_t", "old_log_prob_t", "adv_t")
+MASKED = ("sample_mask",)
+
+
+def rows_of(name, definition, make, names, cases, **attributes):
+    """Return a row for each case of a function: its settings, or masked."""
+    targets = attributes.pop("targets", STEP[1:])
+    return [
+        Row(
+            name=name,
+            definition=definition,
+            make=make(*names, *(MASKED if "masked" in case else ())),
+            case=case,
+            settings=settings,
+            peer=NEW,
+            targets=targets,
+            optional=("sample_mask", "kl_t"),
+            **attributes,
+        )
+        for case, settings in cases.items()
+    ]
+
+
+CLIPS = {
+    "": {},
+    "higher": {"epsilon": EPSILON, "epsilon_high": EPSILON_HIGH},
+    "dual": {"dual_clip": 1.5},
+    "masked": {},
+}
+
+ROWS = [
+    *rows_of(
+        "ppo_clip_loss",
+        ppo_clip_loss,
+        make_steps,
+        STEP,
+        {**CLIPS, "bounded": {"log_ratio_bound": 0.25}},
+        condition=2.0,
+    ),
+    *rows_of(
+        "decoupled_ppo_loss",
+        decoupled_ppo_loss,
+        make_three_policies,
+        (),
+        CLIPS,
+        targets=("old_log_prob_t", "proximal_log_prob_t", "adv_t"),
+        condition=8.0,
+    ),
+    *rows_of(
+        "ppo_penalty_loss",
+        ppo_penalty_loss,
+        make_steps,
+        (*STEP, "kl_t"),
+        {"": {"coefficient": 0.5}, "masked": {"coefficient": 0.5}},
+        condition=2.0,
+    ),
+    *rows_of(
+        "ppo_penalty_loss",
+        ppo_penalty_loss,
+        make_steps,
+        STEP,
+        {"estimated": {"kl_t": None, "coefficient": 0.5}},
+        condition=2.0,
+    ),
+    *rows_of(
+        "simple_policy_loss",
+        simple_policy_loss,
+        make_steps,
+        STEP,
+        {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
+        condition=8.0,
+    ),
+    *rows_of(
+        "discovered_policy_loss",
+        discovered_policy_loss,
+        make_steps,
+        STEP,
+        {"": {}, "sharper": {"alpha": 0.5, "beta": 0.25}, "masked": {}},
+        condition=4.0,
+    ),
+    *rows_of(
+        "clipped_value_loss",
+        clipped_value_loss,
+        make_values,
+        ("v", "old_v", "target"),
+        {
+            "": {"epsilon": 0.25},
+            "by size": {"epsilon": 0.25, "huber": 1.0},
+            "masked": {"epsilon": 0.25},
+        },
+        targets=("old_v", "target"),
+        condition=4.0,
+    ),
+    *(
+        Row(
+            name="adaptive_kl_coefficient",
+            definition=adaptive_kl_coefficient,
+            make=make_coefficient(kl),
+            case=case,
+            peer=NEW,
+        )
+        for case, kl in {"far": 2.0, "near": 0.25, "right": 1.25}.items()
+    ),
+]

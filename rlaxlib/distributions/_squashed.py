@@ -149,8 +149,7 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
     )
     checks.within("(0, inf)", sigma=sigma)
     (u, mu, sigma), narrow = dtypes.widen(pre_tanh, mu, sigma)
-    log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
-    return narrow(_normal.log_density(u, mu, sigma) - jnp.sum(log_slope))
+    return narrow(_normal.log_density(u, mu, sigma) - jnp.sum(_log_slope(u)))
 
 
 def tanh_normal_log_prob_of_action(
@@ -409,8 +408,12 @@ def _log_density(
     """Return the log-density of an action, keeping a margin from its bounds."""
     # How far along its range the action is, seen from either end: near a bound one of
     # them is small, and has all its digits.
-    below = jnp.clip((action - low) / (high - low), margin, 1.0)
-    above = jnp.clip((high - action) / (high - low), margin, 1.0)
+    below, above = (action - low) / (high - low), (high - action) / (high - low)
+    inside = (below >= margin) & (above >= margin)
+    below, above = (
+        jnp.where(inside, x, jax.lax.stop_gradient(jnp.clip(x, margin, 1.0)))
+        for x in (below, above)
+    )
     u = 0.5 * (jnp.log(below) - jnp.log(above))  # The inverse of the tanh.
     slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
     return _normal.log_density(u, mean, deviation) - jnp.sum(slope, axis=-1)
@@ -439,3 +442,18 @@ def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
     )
     checks.within("(0, inf)", **{"action_spec.maximum - minimum": high - low})
     return jnp.broadcast_to(low, like.shape), jnp.broadcast_to(high, like.shape)
+
+
+def _log_slope_of(u: Array) -> Array:
+    """Return the logarithm of the derivative of the tanh."""
+    return 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
+
+
+def _log_slope_jvp(
+    primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Array, Array]:
+    return _log_slope(*primals), -2 * jnp.tanh(primals[0]) * tangents[0]
+
+
+_log_slope = cast(Any, jax.custom_jvp)(_log_slope_of)
+_log_slope.defjvp(_log_slope_jvp)

@@ -481,10 +481,10 @@ def _soft_value(
 ) -> Array:
     """Return the mean of the action values, plus the entropy times the temperature."""
     policy = distributions.softmax()
-    q = q if q.ndim == 1 else jnp.min(q, axis=0)
     legal = logits > -jnp.inf
     legal = legal if mask is None else legal & mask
-    expected = jnp.sum(
-        policy.probs(logits, mask=mask) * jnp.where(legal, q, jnp.zeros_like(q))
-    )
+    # Before the minimum: of what is no number it would have no gradient.
+    q = jnp.where(jnp.broadcast_to(legal, q.shape), q, jnp.zeros_like(q))
+    q = q if q.ndim == 1 else jnp.min(q, axis=0)
+    expected = jnp.sum(policy.probs(logits, mask=mask) * q)
     return expected + temperature * policy.entropy(logits, mask=mask)

@@ -12,27 +12,27 @@ CRITICS, DIMENSIONS = 3, 4
 
 
 def soft_actor_critic_target(r_t, discount_t, q_t, log_prob_t, temperature):
-    """Haarnoja et al. 2018, equations 3 and 5."""
+    """Haarnoja et al. 2018, section 4.2."""
     return r_t + discount_t * (np.min(q_t) - temperature * log_prob_t)
 
 
 def clipped_double_q_target(r_t, discount_t, q_t):
-    """Fujimoto et al. 2018, equation 10."""
+    """Fujimoto et al. 2018, section 4.2."""
     return r_t + discount_t * np.min(q_t)
 
 
 def soft_policy_loss(log_prob, q, temperature):
-    """Haarnoja et al. 2018, equation 9."""
+    """Haarnoja et al. 2018, section 4.2."""
     return temperature * log_prob - np.min(q)
 
 
 def temperature_loss(log_temperature, log_prob, target_entropy):
-    """Haarnoja et al. 2018, equation 18."""
+    """Haarnoja et al. 2018, section 5."""
     return np.exp(log_temperature) * (-log_prob - target_entropy)
 
 
 def smoothed_target_action(key, action, stddev, clip, minimum, maximum):
-    """Fujimoto et al. 2018, equation 14."""
+    """Fujimoto et al. 2018, section 5.3."""
     noise = stddev * np.asarray(jax.random.normal(key, action.shape), np.float64)
     return np.clip(action + np.clip(noise, -clip, clip), minimum, maximum)
 
@@ -63,19 +63,19 @@ def entropy(logits, mask=None):
 
 
 def discrete_soft_value(logits, q, temperature, mask=None):
-    """Christodoulou 2019, equation 10."""
+    """Christodoulou 2019, section 3."""
     q = q if q.ndim == 1 else np.min(q, axis=0)
     mean = np.sum(softmax(logits, mask) * q)
     return mean + temperature * entropy(logits, mask)
 
 
 def discrete_soft_policy_loss(logits, q, temperature, mask=None):
-    """Christodoulou 2019, equation 12."""
+    """Christodoulou 2019, section 3."""
     return -discrete_soft_value(logits, q, temperature, mask)
 
 
 def discrete_temperature_loss(log_temperature, logits, target_entropy, mask=None):
-    """Christodoulou 2019, equation 11."""
+    """Christodoulou 2019, section 3."""
     missing = target_entropy - entropy(logits, mask)
     return -np.exp(log_temperature) * missing
 
@@ -174,15 +174,21 @@ ROWS = [
         make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
         condition=4.0,
     ),
-    row("discrete_soft_value", make_discrete()),
+    row("discrete_soft_value", make_discrete(), any_length=("q",)),
     row("discrete_soft_value", make_discrete(critics=()), case="one critic"),
     row(
         "discrete_soft_value",
         make_discrete("mask"),
         case="masked",
+        any_length=("q",),
         optional=("mask",),
     ),
-    row("discrete_soft_policy_loss", make_discrete(), constant=HELD),
+    row(
+        "discrete_soft_policy_loss",
+        make_discrete(),
+        constant=HELD,
+        any_length=("q",),
+    ),
     row(
         "discrete_soft_policy_loss",
         make_discrete("mask", critics=()),

@@ -34,7 +34,7 @@ def ppo_clip_loss(
     sample_mask=None,
     **bound,
 ):
-    """Schulman et al. 2017, equation 7; Ye et al. 2019, equation 5."""
+    """Schulman et al. 2017, equation 7; with the dual clip of Ye et al. 2019."""
     low, high = 1 - epsilon, 1 + (epsilon_high or epsilon)
     ratio, bounded, kl = ratios(
         log_prob_t, old_log_prob_t, sample_mask=sample_mask, **bound
@@ -53,7 +53,7 @@ def ppo_clip_loss(
 def decoupled_ppo_loss(
     log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, **settings
 ):
-    """Hilton et al. 2021, equation 3."""
+    """Hilton et al. 2021."""
     weight, _, _ = ratios(
         proximal_log_prob_t, old_log_prob_t, sample_mask=settings.get("sample_mask")
     )
@@ -80,7 +80,7 @@ def adaptive_kl_coefficient(coefficient, kl, target):
 def simple_policy_loss(
     log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None
 ):
-    """Xie et al. 2024, equation 11."""
+    """Xie et al. 2024."""
     ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
     penalty = np.abs(adv_t) / (2 * epsilon) * (ratio - 1) ** 2
     return kept(sample_mask, penalty - ratio * adv_t), ratio, bounded, kl
@@ -89,7 +89,7 @@ def simple_policy_loss(
 def discovered_policy_loss(
     log_prob_t, old_log_prob_t, adv_t, alpha=2.0, beta=0.6, sample_mask=None
 ):
-    """Lu et al. 2022, section 5.3."""
+    """Lu et al. 2022."""
     ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
 
     def drift(gain, free):
@@ -107,7 +107,7 @@ def discovered_policy_loss(
 
 
 def clipped_value_loss(v, old_v, target, epsilon, huber=None, sample_mask=None):
-    """Engstrom et al. 2020, section 3."""
+    """Engstrom et al. 2020."""
 
     def loss(error):
         size = np.abs(error)

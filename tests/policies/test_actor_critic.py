@@ -1,0 +1,267 @@
+"""Test the actor-critics: which way their gradients point, and what has none."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+RNG = np.random.default_rng(0)
+LOGITS = jnp.asarray(RNG.normal(size=5), jnp.float32)
+Q = jnp.asarray(RNG.normal(size=(3, 5)), jnp.float32)
+PI, LOG_PI = jax.nn.softmax(LOGITS), jax.nn.log_softmax(LOGITS)
+TEMPERATURE = jnp.float32(0.5)
+
+
+# --- What the functions compute. ---
+
+
+def test_only_the_lowest_critic_has_a_say():
+    q = jnp.array([4.0, 2.0, 3.0])
+    by_q = jax.grad(rlaxlib.soft_policy_loss, argnums=1)(-1.0, q, 0.5)
+    np.testing.assert_array_equal(by_q, [0.0, -1.0, 0.0])
+    for target in (
+        rlaxlib.clipped_double_q_target(1.0, 0.5, q),
+        rlaxlib.soft_actor_critic_target(1.0, 0.5, q, -3.0, 0.0),
+    ):
+        assert target == 2.0
+
+
+def test_a_target_is_constant():
+    arguments = jnp.array(1.0), jnp.array(0.5), jnp.array([4.0, 2.0]), jnp.array(-3.0)
+    target = rlaxlib.soft_actor_critic_target
+    for each in jax.grad(target, argnums=(0, 1, 2, 3, 4))(*arguments, 0.5):
+        np.testing.assert_array_equal(each, 0.0)
+
+
+def test_the_entropy_after_the_end_counts_for_nothing():
+    target = rlaxlib.soft_actor_critic_target(1.0, 0.0, jnp.array([4.0]), -3.0, 0.5)
+    assert target == 1.0
+
+
+@pytest.mark.parametrize(("log_prob", "direction"), [(3.0, 1), (2.0, 0), (1.0, -1)])
+def test_the_temperature_rises_while_the_entropy_is_too_low(log_prob, direction):
+    gradient = jax.grad(rlaxlib.temperature_loss)(0.7, log_prob, -2.0)
+    assert jnp.sign(-gradient) == direction
+
+
+def test_the_temperature_of_a_discrete_policy_rises_while_its_entropy_is_too_low():
+    entropy = -jnp.sum(PI * LOG_PI)
+    for wanted, direction in (entropy + 0.1, 1), (entropy, 0), (entropy - 0.1, -1):
+        gradient = jax.grad(rlaxlib.discrete_temperature_loss)(0.7, LOGITS, wanted)
+        assert jnp.sign(-gradient.round(6)) == direction
+
+
+def test_losses_hold_constant_what_others_learn():
+    q, log_prob = Q[:, 0], jnp.array(-1.0)
+    by_temperature = jax.grad(rlaxlib.soft_policy_loss, argnums=2)
+    assert by_temperature(log_prob, q, TEMPERATURE) == 0
+    by_policy = jax.grad(rlaxlib.temperature_loss, argnums=(1, 2))
+    assert by_policy(0.7, log_prob, -2.0) == (0, 0)
+    others = jax.grad(rlaxlib.discrete_soft_policy_loss, argnums=(1, 2))
+    for each in others(LOGITS, Q, TEMPERATURE):
+        np.testing.assert_array_equal(each, 0.0)
+    others = jax.grad(rlaxlib.discrete_temperature_loss, argnums=(1, 2))
+    for each in others(0.7, LOGITS, 1.0):
+        np.testing.assert_array_equal(each, 0.0)
+
+
+def test_the_policy_learns_through_its_action():
+    noise = jnp.asarray(RNG.normal(size=(4000, 1)), jnp.float32)
+
+    def loss(mu, sigma):
+        def one(epsilon):
+            u = mu + sigma * epsilon
+            log_prob = rlaxlib.tanh_normal_log_prob(u, mu, sigma)
+            q = -jnp.square(jnp.tanh(u) - 0.5)
+            return rlaxlib.soft_policy_loss(log_prob, q, 0.05)
+
+        return jnp.mean(jax.vmap(one)(noise))
+
+    gradient = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+    mu, sigma = jnp.zeros(1), jnp.ones(1)
+    first, _ = gradient(mu, sigma)
+    for _ in range(300):
+        value, (by_mu, by_sigma) = gradient(mu, sigma)
+        mu, sigma = mu - 0.1 * by_mu, sigma - 0.1 * by_sigma
+    # The best density of all is in proportion to exp(q / temperature).
+    actions = np.linspace(-1, 1, 20001)
+    best = -0.05 * np.log(np.mean(np.exp(-((actions - 0.5) ** 2) / 0.05)) * 2)
+    assert best - 1e-3 < value < first
+    np.testing.assert_allclose(value, best, atol=5e-3)
+    np.testing.assert_allclose(jnp.tanh(mu), [0.5], atol=0.05)
+
+
+def test_noise_on_a_target_action_is_bounded_and_so_is_the_action():
+    keys = jax.random.split(jax.random.key(0), 1000)
+    action = jnp.array([0.0, 0.95, -2.0])
+    moved = jax.vmap(
+        lambda key: rlaxlib.smoothed_target_action(key, action, 0.2, 0.3, -1.0, 1.0)
+    )(keys)
+    assert jnp.max(jnp.abs(moved)) == 1
+    noise = moved[:, 0]
+    np.testing.assert_allclose(jnp.max(jnp.abs(noise)), 0.3)
+    inside = jnp.abs(noise) < 0.3
+    # Of Gaussian noise, 13 % is beyond 1.5 deviations.
+    np.testing.assert_allclose(jnp.mean(inside), 0.866, atol=0.04)
+    np.testing.assert_array_equal(moved[:, 2], -1.0)
+    assert jnp.min(moved[:, 1]) >= 0.65 - 1e-6
+
+
+def test_noise_without_a_clip_is_as_wide_as_it_is_told_to_be():
+    action, stddev = jnp.zeros(2000), jnp.linspace(0.5, 2.0, 2000)
+    moved = rlaxlib.smoothed_target_action(
+        jax.random.key(1), action, stddev, jnp.inf, -jnp.inf, jnp.inf
+    )
+    np.testing.assert_allclose(jnp.std(moved / stddev), 1.0, atol=0.05)
+    same = rlaxlib.add_gaussian_noise(jax.random.key(1), action, stddev)
+    np.testing.assert_array_equal(moved, same)
+
+
+# --- How the functions relate. ---
+
+
+def test_without_temperature_the_soft_target_is_the_clipped_one():
+    soft = rlaxlib.soft_actor_critic_target(1.5, 0.9, Q[:, 0], -2.0, 0.0)
+    close(soft, rlaxlib.clipped_double_q_target(1.5, 0.9, Q[:, 0]))
+
+
+def test_over_all_actions_what_holds_for_one_holds_on_average():
+    def mean(function):
+        return jnp.sum(PI * jax.vmap(function)(LOG_PI, Q.T))
+
+    value = rlaxlib.discrete_soft_value(LOGITS, Q, TEMPERATURE)
+    soft = mean(
+        lambda log_prob, q: rlaxlib.soft_actor_critic_target(
+            1.0, 0.9, q, log_prob, TEMPERATURE
+        )
+    )
+    close(1.0 + 0.9 * value, soft)
+    loss = mean(lambda log_prob, q: rlaxlib.soft_policy_loss(log_prob, q, TEMPERATURE))
+    close(rlaxlib.discrete_soft_policy_loss(LOGITS, Q, TEMPERATURE), loss)
+    close(loss, -value)
+    loss = mean(lambda log_prob, q: rlaxlib.temperature_loss(0.7, log_prob, 1.0))
+    close(rlaxlib.discrete_temperature_loss(0.7, LOGITS, 1.0), loss)
+
+
+def test_the_softmax_of_the_values_is_the_best_policy():
+    q = jnp.min(Q, axis=0)
+    best = q / TEMPERATURE
+    gradient = jax.grad(rlaxlib.discrete_soft_policy_loss)(best, Q, TEMPERATURE)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
+    value = rlaxlib.discrete_soft_value(best, Q, TEMPERATURE)
+    close(value, TEMPERATURE * jax.nn.logsumexp(q / TEMPERATURE))
+    assert value > rlaxlib.discrete_soft_value(LOGITS, Q, TEMPERATURE)
+
+
+def test_the_loss_is_the_divergence_from_the_best_policy():
+    def divergence(logits):
+        best = jnp.min(Q, axis=0) / TEMPERATURE
+        return TEMPERATURE * rlaxlib.categorical_kl_divergence(logits, best)
+
+    expected = jax.grad(divergence)(LOGITS)
+    close(jax.grad(rlaxlib.discrete_soft_policy_loss)(LOGITS, Q, TEMPERATURE), expected)
+
+
+def test_one_critic_is_as_good_as_an_ensemble_of_one():
+    for function in rlaxlib.discrete_soft_value, rlaxlib.discrete_soft_policy_loss:
+        one = function(LOGITS, Q[0], TEMPERATURE)
+        np.testing.assert_array_equal(one, function(LOGITS, Q[:1], TEMPERATURE))
+
+
+# --- Masks of legal actions. ---
+
+DISCRETE = {
+    "value": lambda logits, q, **mask: rlaxlib.discrete_soft_value(
+        logits, q, TEMPERATURE, **mask
+    ),
+    "policy": lambda logits, q, **mask: rlaxlib.discrete_soft_policy_loss(
+        logits, q, TEMPERATURE, **mask
+    ),
+    "temperature": lambda logits, q, **mask: rlaxlib.discrete_temperature_loss(
+        0.7, logits, 1.0, **mask
+    ),
+}
+each_discrete = pytest.mark.parametrize("loss", DISCRETE.values(), ids=DISCRETE)
+
+
+@each_discrete
+@pytest.mark.parametrize("by_mask", [True, False])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_illegal_action_is_as_good_as_not_there(loss, by_mask, bad):
+    legal = jnp.arange(5) < 3
+    q = jnp.where(legal, Q, bad)
+    logits = LOGITS if by_mask else jnp.where(legal, LOGITS, -jnp.inf)
+    mask = {"mask": legal} if by_mask else {}
+    gradient = jax.value_and_grad(loss, argnums=(0, 1))
+    value, found = gradient(logits, q, **mask)
+    expected_value, expected = gradient(LOGITS[:3], Q[:, :3])
+    close(value, expected_value)
+    for one, other in zip(found, expected, strict=True):
+        close(one[..., :3], other)
+        np.testing.assert_array_equal(one[..., 3:], 0.0)
+
+
+def test_where_no_action_is_legal_nothing_is_gained_or_learned():
+    mask, q = jnp.zeros(5, bool), jnp.full((3, 5), jnp.nan)
+    for function in rlaxlib.discrete_soft_value, rlaxlib.discrete_soft_policy_loss:
+        value, gradient = jax.value_and_grad(function)(LOGITS, q, 0.5, mask=mask)
+        assert value == 0
+        np.testing.assert_array_equal(gradient, 0.0)
+
+
+# --- What the functions refuse. ---
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: rlaxlib.soft_actor_critic_target(1.0, 0.9, Q, -1.0, 0.5),
+            r"soft_actor_critic_target: `q_t` is float32\[3, 5\], .* float\[N\]",
+        ),
+        (
+            lambda: rlaxlib.soft_policy_loss(-1.0, Q[0], -0.5),
+            r"`temperature` must lie in \[0, inf\), but is -0.5",
+        ),
+        (
+            lambda: rlaxlib.soft_actor_critic_target(1.0, 0.9, Q[0], -1.0, -0.5),
+            r"`temperature` must lie in \[0, inf\), but is -0.5",
+        ),
+        (
+            lambda: rlaxlib.discrete_soft_value(LOGITS, Q[:, :4], 0.5),
+            r"`q` is float32\[3, 4\], .* where A = 5",
+        ),
+        (
+            lambda: rlaxlib.discrete_soft_value(LOGITS, Q, -0.5),
+            r"`temperature` must lie in \[0, inf\), but is -0.5",
+        ),
+        (
+            lambda: rlaxlib.discrete_soft_policy_loss(LOGITS, Q, -0.5),
+            r"`temperature` must lie in \[0, inf\), but is -0.5",
+        ),
+        (
+            lambda: rlaxlib.smoothed_target_action(
+                jax.random.key(0), LOGITS, 0.2, 0.5, 1.0, -1.0
+            ),
+            r"`maximum` must be at least `minimum`, but is -1.0",
+        ),
+        (
+            lambda: rlaxlib.smoothed_target_action(
+                jax.random.key(0), LOGITS, -0.2, 0.5, -1.0, 1.0
+            ),
+            r"`stddev` must lie in \[0, inf\), but is -0.2",
+        ),
+        (
+            lambda: rlaxlib.smoothed_target_action(
+                jax.random.key(0), LOGITS, 0.2, -0.5, -1.0, 1.0
+            ),
+            r"`clip` must lie in \[0, inf\], but is -0.5",
+        ),
+    ],
+)
+def test_says_what_is_wrong(call, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        call()

@@ -1,6 +1,7 @@
 """What is measured, under the topics of rlaxlib and in their order."""
 
 from benchmarks.catalog import (
+    actor_critic,
     arrays,
     distributional,
     distributions,
@@ -10,6 +11,7 @@ from benchmarks.catalog import (
     nonlinear,
     normalization,
     policies,
+    proximal,
     returns,
     trajectories,
     transforms,
@@ -29,6 +31,11 @@ TOPICS = {
     "trajectories": trajectories.CASES,
     "trees": trees.CASES,
     "values": values.CASES + distributional.CASES + nonlinear.CASES,
-    "policies": policies.CASES + maximum_a_posteriori.CASES,
+    "policies": (
+        policies.CASES
+        + proximal.CASES
+        + actor_critic.CASES
+        + maximum_a_posteriori.CASES
+    ),
     "whole steps": whole_steps.CASES,
 }

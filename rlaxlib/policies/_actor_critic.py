@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib import distributions
 from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib.distributions import _logits
 
 __all__ = [
     "clipped_double_q_target",
@@ -479,12 +480,14 @@ def discrete_temperature_loss(
 def _soft_value(
     logits: Array, q: Array, temperature: Array, mask: Array | None
 ) -> Array:
-    """Return the mean of the action values, plus the entropy times the temperature."""
-    policy = distributions.softmax()
-    legal = logits > -jnp.inf
-    legal = legal if mask is None else legal & mask
-    # Before the minimum: of what is no number it would have no gradient.
-    q = jnp.where(jnp.broadcast_to(legal, q.shape), q, jnp.zeros_like(q))
+    """Return the mean of the action values, and the entropy times the temperature.
+
+    Both are means, of which one sum is faster than two.
+    """
+    prepared = _logits.prepare(logits, jnp.ones_like(temperature), mask)
+    # Before the minimum, which of what is no number would have no gradient.
+    legal = jnp.broadcast_to(prepared.legal, q.shape)
+    q = jnp.where(legal, q, jnp.zeros_like(q))
     q = q if q.ndim == 1 else jnp.min(q, axis=0)
-    expected = jnp.sum(policy.probs(logits, mask=mask) * q)
-    return expected + temperature * policy.entropy(logits, mask=mask)
+    mean = prepared.mean(q - temperature * prepared.finite)
+    return mean + temperature * prepared.log_total[0]

@@ -261,8 +261,8 @@ def simple_policy_loss(
     log_prob_t, old_log_prob_t, adv_t = _ratios.hold(
         use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    log_ratio, outputs = _ratios.compare(log_prob_t, old_log_prob_t, bound)
-    penalty = 0.5 / epsilon * jnp.abs(adv_t) * jnp.square(jnp.expm1(log_ratio))
+    _, outputs = _ratios.compare(log_prob_t, old_log_prob_t, bound)
+    penalty = 0.5 / epsilon * jnp.abs(adv_t) * jnp.square(outputs.ratio - 1)
     return narrow((penalty - outputs.ratio * adv_t, outputs))
 
 
@@ -352,7 +352,7 @@ def discovered_policy_loss(
     )
     log_ratio, outputs = _ratios.compare(log_prob_t, old_log_prob_t, bound)
     good = adv_t >= 0
-    gain = adv_t * jnp.where(good, jnp.expm1(log_ratio), log_ratio)
+    gain = adv_t * jnp.where(good, outputs.ratio - 1, log_ratio)
     free = jnp.where(good, alpha, beta)
     drift = jnp.maximum(gain - free * jnp.tanh(gain / free), 0.0)
     return narrow((drift - outputs.ratio * adv_t, outputs))

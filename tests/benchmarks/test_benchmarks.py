@@ -19,6 +19,13 @@ from benchmarks.inputs import Size, action, normal
 
 CASES = [case for cases in catalog.TOPICS.values() for case in cases]
 WITHOUT_PEER = {
+    "clipped_double_q_target",
+    "clipped_value_loss",
+    "decoupled_ppo_loss",
+    "discovered_policy_loss",
+    "discrete_soft_policy_loss",
+    "discrete_soft_value",
+    "discrete_temperature_loss",
     "expectile_q_learning",
     "expectile_regression_loss",
     "generalized_advantage_estimation",
@@ -26,8 +33,17 @@ WITHOUT_PEER = {
     "imputed_expectile_q_learning",
     "masked_mean",
     "ornstein_uhlenbeck_noise",
+    "ppo_clip_loss",
+    "ppo_penalty_loss",
     "score_function_loss",
+    "simple_policy_loss",
+    "smoothed_target_action",
+    "soft_actor_critic_target",
+    "soft_policy_loss",
     "standardize",
+    "tanh_normal_log_prob",
+    "tanh_normal_log_prob_of_action",
+    "temperature_loss",
 }
 NO_EFFORT = timing.Effort(pairs=3, sample=0.0, compilations=1)
 

@@ -111,10 +111,10 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
     :math:`\log(1 - \tanh^2 u)` is computed as
     :math:`2 (\log 2 - u - \operatorname{softplus}(-2u))`. As it is written it would be
     minus infinity from :math:`u = 9` on, in single precision; to add a small number
-    inside the logarithm, as many do, bounds it, but takes its gradient, which should be
-    -2, away.
+    inside the logarithm, as many do, bounds it, but takes its gradient away, which
+    should be close to -2 or 2 there.
 
-    For an action scaled to a range of other than [-1, 1], subtract the sum of the
+    For an action scaled to a range other than [-1, 1], subtract the sum of the
     logarithms of the scales. `squashed_gaussian` has bounds of its own on mean and
     deviation; here they are what they are said to be.
 

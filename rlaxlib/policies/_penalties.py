@@ -277,7 +277,7 @@ def discovered_policy_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
-    r"""Improve a policy by a loss that was itself learned (discovered policy opt.).
+    r"""Improve a policy by a loss that was discovered, not designed.
 
     .. math::
 

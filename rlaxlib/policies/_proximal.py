@@ -39,8 +39,8 @@ class PpoOutputs(NamedTuple):
         dual_clipped: True where the dual clip takes the gradient away; nowhere if there
             is none, shape `[T]`.
         ratio_outside: True where the ratio is outside its bounds, on either side. Some
-            libraries call the mean of this the clip fraction; more than half of these
-            steps may still have their gradient, which brings them back, shape `[T]`.
+            libraries call the mean of this the clip fraction; but of these steps, those
+            that are not clipped have their gradient, and come back, shape `[T]`.
         bounded: True where the logarithm of the ratio was beyond its bound, and so has
             no gradient, shape `[T]`.
         approximate_kl: What each step adds to an estimate of the divergence of the

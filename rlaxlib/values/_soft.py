@@ -149,13 +149,14 @@ def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> 
     lack = mean(jnp.expm1(omega * q))
     sharp = jnp.log(jnp.where(none, jnp.ones_like(lack), mean(jnp.exp(omega * q))))
     log_mean = jnp.where(lack > -0.5, jnp.log1p(jnp.maximum(lack, -0.5)), sharp)
-    zero = omega == 0
-    # At 0 it is the mean, and its slope by omega is half the variance.
+    # Near 0 it is the mean and, times omega, half the variance, to the last digit.
     centre = mean(q)
-    spread = jnp.where(zero, q - centre, jnp.zeros_like(q))
-    mellow = centre + omega * mean(jnp.square(spread)) / 2
-    over = log_mean / jnp.where(zero, jnp.ones_like(omega), omega)
-    return narrow(top + jnp.where(zero, mellow, over))
+    near = jnp.abs(omega) * (largest - smallest) < jnp.sqrt(jnp.finfo(q.dtype).eps)
+    near = jax.lax.stop_gradient(near | none)
+    spread = jnp.where(near, q - centre, jnp.zeros_like(q))
+    mellow = centre + mean(omega * spread * spread) / 2
+    over = log_mean / jnp.where(near, jnp.ones_like(omega), omega)
+    return narrow(top + jnp.where(near, mellow, over))
 
 
 def soft_q_learning(

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -130,33 +131,23 @@ def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> 
     )
     checks.within("(-inf, inf)", omega=omega)
     (q, omega), narrow = dtypes.widen(q, omega)
-    legal = _legal(q, mask)
-    count = jnp.maximum(jnp.sum(legal, dtype=q.dtype), 1.0)
-    none = ~jnp.any(legal)
-
-    def mean(x: Array) -> Array:
-        return jnp.sum(jnp.where(legal, x, jnp.zeros_like(x))) / count
-
+    sign = jnp.where(omega < 0, -jnp.ones_like(omega), jnp.ones_like(omega))
+    legal = q != -jnp.inf if mask is None else mask & (q != -jnp.inf)
+    q = sign * jnp.where(legal, q, jnp.zeros_like(q))
     # Less the value that counts most, so that no exponential is more than 1.
-    largest = jnp.max(q, where=legal, initial=-jnp.inf)
-    smallest = jnp.min(q, where=legal, initial=jnp.inf)
-    top = jnp.where(omega < 0, smallest, largest)
-    top = jax.lax.stop_gradient(jnp.where(none, jnp.zeros_like(top), top))
-    q = jnp.where(legal, q, top) - top
-
-    # Where the exponentials are all near 1, what they lack keeps its digits; where most
-    # are near 0, what they are does.
-    lack = mean(jnp.expm1(omega * q))
-    sharp = jnp.log(jnp.where(none, jnp.ones_like(lack), mean(jnp.exp(omega * q))))
-    log_mean = jnp.where(lack > -0.5, jnp.log1p(jnp.maximum(lack, -0.5)), sharp)
+    top = _constant_largest(jnp.where(legal, q, -jnp.inf))
+    gaps = jnp.where(legal, q - top, jnp.zeros_like(q))
+    scaled = sign * omega * gaps
+    count = jnp.maximum(jnp.sum(legal, dtype=jnp.int32), 1).astype(q.dtype)
+    # The exponentials are near 1 if omega is small: what they lack keeps its digits.
+    mellow = jnp.log1p(jnp.sum(jnp.expm1(scaled)) / count)
     # Near 0 it is the mean and, times omega, half the variance, to the last digit.
-    centre = mean(q)
-    near = jnp.abs(omega) * (largest - smallest) < jnp.sqrt(jnp.finfo(q.dtype).eps)
-    near = jax.lax.stop_gradient(near | none)
-    spread = jnp.where(near, q - centre, jnp.zeros_like(q))
-    mellow = centre + mean(omega * spread * spread) / 2
-    over = log_mean / jnp.where(near, jnp.ones_like(omega), omega)
-    return narrow(top + jnp.where(near, mellow, over))
+    near = jnp.sum(jnp.square(scaled)) < float(np.finfo(q.dtype).eps)
+    mean = jnp.sum(gaps) / count
+    spread = jnp.where(legal & near, gaps - mean, jnp.zeros_like(q))
+    flat = mean + jnp.sum(sign * omega * spread * spread) / count / 2
+    slope = jnp.where(near, jnp.ones_like(omega), sign * omega)
+    return narrow(sign * (top + jnp.where(near, flat, mellow / slope)))
 
 
 def soft_q_learning(
@@ -342,16 +333,17 @@ class _Soft(NamedTuple):
 
 def _soften(q: Array, temperature: Array, mask: Array | None = None) -> _Soft:
     """Return the soft value of the legal actions, 0 if there is none."""
-    legal = _legal(q, mask)
-    none = ~jnp.any(legal)
-    best = jnp.max(q, where=legal, initial=-jnp.inf)
-    best = jax.lax.stop_gradient(jnp.where(none, jnp.zeros_like(best), best))
-    gaps = jnp.where(legal, q, best) - best
+    q = q if mask is None else jnp.where(mask, q, -jnp.inf)
+    legal = q != -jnp.inf
+    best = _constant_largest(q)
+    gaps = jnp.where(legal, q - best, jnp.zeros_like(q))
     weights = jnp.where(legal, jnp.exp(gaps / temperature), jnp.zeros_like(q))
-    total = jnp.where(none, jnp.ones_like(best), jnp.sum(weights))
+    total = jnp.sum(weights)
+    total = jnp.where(total == 0, jnp.ones_like(total), total)
     return _Soft(best, temperature * jnp.log(total))
 
 
-def _legal(q: Array, mask: Array | None) -> Array:
-    legal = q != -jnp.inf
-    return legal if mask is None else legal & mask
+def _constant_largest(q: Array) -> Array:
+    """Return the largest of the values, 0 if all are minus infinity."""
+    largest = jax.lax.stop_gradient(jnp.max(q))
+    return jnp.where(largest == -jnp.inf, jnp.zeros_like(largest), largest)

@@ -19,15 +19,36 @@ from benchmarks.inputs import Size, action, normal
 
 CASES = [case for cases in catalog.TOPICS.values() for case in cases]
 WITHOUT_PEER = {
+    "advantage_learning",
+    "conditional_value_at_risk",
+    "cosine_embedding",
+    "cpw_fractions",
+    "cvar_fractions",
+    "differential_td_learning",
+    "energy_distance_loss",
+    "ensemble_value",
     "expectile_q_learning",
     "expectile_regression_loss",
     "generalized_advantage_estimation",
     "impute_expectile_samples",
     "imputed_expectile_q_learning",
     "masked_mean",
+    "mellowmax",
+    "munchausen_q_learning",
     "ornstein_uhlenbeck_noise",
+    "persistent_advantage_learning",
+    "power_fractions",
+    "quantile_fraction_loss",
+    "sample_quantile_fractions",
     "score_function_loss",
+    "soft_q_learning",
+    "soft_value",
     "standardize",
+    "subset_minimum",
+    "tree_backup",
+    "truncated_quantile_targets",
+    "upgo_returns",
+    "wang_fractions",
 }
 NO_EFFORT = timing.Effort(pairs=3, sample=0.0, compilations=1)
 

@@ -123,6 +123,11 @@ class Row:
         return not self.peer
 
     @property
+    def given(self) -> bool:
+        """Whether the function takes an array."""
+        return self.key is not None or bool(self.make(np.random.default_rng(0)))
+
+    @property
     def stops(self) -> bool:
         return bool(self.targets)
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from benchmarks.case import Case
 from benchmarks.catalog.shared import REWARD, row
-from benchmarks.inputs import Input, Size, action, grid, normal, probs
+from benchmarks.inputs import Input, Size, action, grid, key, normal, probs, unit
 
 ONE_STEP = (Size(batch=256),)
 SMALL, MIDDLE, LARGE = ("51", "201", "601")
@@ -46,6 +47,10 @@ def _taken(number: str) -> dict[str, Any]:
 def _learn(number: str) -> dict[str, Any]:
     following = normal(f"{number} A")
     return _taken(number) | {"dist_q_t_selector": following, "dist_q_t": following}
+
+
+def _risk(name: str, level: float) -> Case:
+    return row(name, ONE_STEP, settings={"level": level}, fractions=unit("32"))
 
 
 CASES = (
@@ -130,5 +135,36 @@ CASES = (
         ONE_STEP,
         label="11 expectiles",
         **_learn("11"),
+    ),
+    row("sample_quantile_fractions", ONE_STEP, settings={"n": 32}, key=key()),
+    row("cosine_embedding", ONE_STEP, settings={"dim": 64}, fractions=unit("32")),
+    _risk("cvar_fractions", 0.25),
+    _risk("wang_fractions", -0.75),
+    _risk("cpw_fractions", 0.71),
+    _risk("power_fractions", -2.0),
+    row(
+        "conditional_value_at_risk",
+        ONE_STEP,
+        settings={"level": 0.25},
+        quantiles=normal("32"),
+    ),
+    row(
+        "quantile_fraction_loss",
+        ONE_STEP,
+        fractions=grid("33", 0.0, 1.0),
+        quantiles_at_fractions=normal("31"),
+        quantiles_at_midpoints=normal("32"),
+    ),
+    row(
+        "truncated_quantile_targets",
+        ONE_STEP,
+        settings={"num_dropped": 2},
+        dist_q_t=normal("5 25"),
+    ),
+    row(
+        "energy_distance_loss",
+        ONE_STEP,
+        samples=normal("200"),
+        targets=normal("200"),
     ),
 )

@@ -9,12 +9,12 @@ from benchmarks.inputs import action, mask, normal, positive, probs, unit, value
 _n_step = functools.partial(
     row, "n_step_bootstrapped_returns", **STREAM, v_t=normal("T")
 )
-_off_policy: dict[str, Any] = {
+_two_values: dict[str, Any] = {
     "v_tm1": value("T", time=0),
     "v_t": value("T", time=1),
     **STREAM,
-    "rho_tm1": positive("T"),
 }
+_off_policy: dict[str, Any] = {**_two_values, "rho_tm1": positive("T")}
 _leaky: dict[str, Any] = {**LAMBDA, "alpha_": 0.8}
 
 CASES = (
@@ -33,10 +33,28 @@ CASES = (
         "generalized_advantage_estimation",
         STREAMS,
         settings=LAMBDA,
-        v_tm1=value("T", time=0),
-        v_t=value("T", time=1),
-        **STREAM,
+        **_two_values,
         truncated_t=mask("T"),
+    ),
+    row(
+        "generalized_advantage_estimation",
+        STREAMS,
+        settings={**LAMBDA, "normalized_weights": True},
+        label="normalized weights",
+        **_two_values,
+        truncated_t=mask("T"),
+    ),
+    row("upgo_returns", STREAMS, **_two_values),
+    row(
+        "tree_backup",
+        STREAMS,
+        settings=LAMBDA,
+        q_tm1=normal("T A"),
+        q_t=normal("T A"),
+        a_tm1=action("T"),
+        a_t=action("T"),
+        **STREAM,
+        pi_t=probs("T A"),
     ),
     row(
         "general_off_policy_returns_from_action_values",

@@ -20,6 +20,7 @@ __all__ = [
     "general_off_policy_returns_from_action_values",
     "general_off_policy_returns_from_q_and_v",
     "importance_corrected_td_errors",
+    "tree_backup",
 ]
 
 
@@ -301,6 +302,116 @@ def importance_corrected_td_errors(
         sample_mask=sample_mask,
     )
     errors = gradients.correction(errors, v_tm1, stop_target_gradients)
+    return narrow(streams.decisions(errors, sample_mask))
+
+
+def tree_backup(
+    q_tm1: ArrayLike,
+    q_t: ArrayLike,
+    a_tm1: ArrayLike,
+    a_t: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    pi_t: ArrayLike,
+    lambda_: ArrayLike,
+    stop_target_gradients: bool = True,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    r"""Compare action values with returns that need no behaviour policy (tree backup).
+
+    .. math::
+
+        e_t = G_t - q_t(a_t), \qquad
+        G_t = r_{t+1} + \gamma_{t+1} \left[ \sum_a \pi_{t+1}(a)\, q_{t+1}(a)
+              + c_{t+1} \left( G_{t+1} - q_{t+1}(a_{t+1}) \right) \right],
+
+    .. math::
+
+        c_t = \lambda_t\, \pi_t(a_t), \qquad c_T = 0.
+
+    At every state the actions not taken keep their values, and what the one taken led
+    to counts as much as :math:`\pi` would have chosen it. So the targets are safe
+    whatever chose the actions, known or not. The price is a short memory: near the
+    target policy, too, traces shrink by its probabilities, where those of `retrace` do
+    not.
+
+    Args:
+        q_tm1: Action values in the states acted in, :math:`q_0, \dots, q_{T-1}`,
+            shape `[T, A]`.
+        q_t: Action values in the true next states, :math:`q_1, \dots, q_T`,
+            shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, \dots, a_{T-1}`, each in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
+            shape `[T]`.
+        pi_t: Probabilities of all actions in the next states under the target policy,
+            shape `[T, A]`.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`. 0 is expected Sarsa, 1 the
+            full tree.
+        stop_target_gradients: Whether to hold the targets constant under
+            differentiation.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
+            bootstraps from `q_t` and `pi_t` of this row.
+        sample_mask: False where a row is no decision of the agent, such as padding,
+            shape `[T]`; or None if all are. The error there is 0, and that of the
+            others is as if the row were not there.
+
+    Returns:
+        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
+        >>> q_t = jnp.array([[2.0, 4.0], [6.0, 8.0]])
+        >>> a_tm1, a_t = jnp.array([0, 1]), jnp.array([1, 0])
+        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
+        >>> pi_t = jnp.full((2, 2), 0.5)
+        >>> errors = rlaxlib.tree_backup
+        >>> print(errors(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, 1.0))
+        [ 1.875 -2.5  ]
+
+    References:
+        Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
+        Off-Policy Policy Evaluation*, 2000.
+        https://scholarworks.umass.edu/cs_faculty_pubs/80
+
+        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
+        Efficient Off-Policy Reinforcement Learning*, 2016.
+        https://arxiv.org/abs/1606.02647
+    """
+    *inputs, a_tm1, a_t, truncated_t, sample_mask = checks.arrays(
+        q_tm1=(q_tm1, "float[T, A]"),
+        q_t=(q_t, "float[T, A]"),
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        pi_t=(pi_t, "float[T, A]"),
+        lambda_=(lambda_, "float[] or [T]"),
+        a_tm1=(a_tm1, "int[T]"),
+        a_t=(a_t, "int[T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
+    q_tm1, q_t, r_t, discount_t, pi_t, lambda_ = inputs
+    targets = general_off_policy_returns_from_action_values(
+        q_t,
+        a_t,
+        r_t,
+        discount_t,
+        lambda_ * arrays.batched_index(pi_t, a_t),
+        pi_t,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
     return narrow(streams.decisions(errors, sample_mask))
 
 

@@ -18,6 +18,7 @@ from rlaxlib import arrays
 from rlaxlib._core import checks, dtypes, gradients
 
 __all__ = [
+    "differential_td_learning",
     "double_q_learning",
     "expected_sarsa",
     "persistent_q_learning",
@@ -71,6 +72,68 @@ def td_learning(
         v_t=(v_t, "float[]"),
     )
     return _error(v_tm1, r_t, discount_t, v_t, stop_target_gradients)
+
+
+def differential_td_learning(
+    v_tm1: ArrayLike,
+    r_t: ArrayLike,
+    v_t: ArrayLike,
+    reward_rate: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    r"""Compare the value of a state with that of the next, where no end comes.
+
+    .. math::
+
+        \delta = r_t - \bar r + v_t - v_{t-1}
+
+    For tasks that go on for ever and are judged by their average reward, with no
+    discount. The values are differential ones: how much more than the average follows a
+    state, known up to a constant. The same error learns the rate of reward, by steps
+
+    .. math::
+
+        \bar r \leftarrow \bar r + \eta \alpha\, \delta,
+
+    with :math:`\alpha` the step size of the values, and :math:`\eta` that of the rate
+    relative to it. Off-policy, too, with both steps times the importance ratio; to move
+    the rate towards the rewards instead, by :math:`r_t - \bar r`, is right on-policy
+    only.
+
+    Args:
+        v_tm1: Differential value of the state, shape `[]`.
+        r_t: Reward, shape `[]`.
+        v_t: Differential value of the next state, shape `[]`.
+        reward_rate: Average reward of a step :math:`\bar r`, as estimated so far,
+            shape `[]`.
+        stop_target_gradients: Whether to hold the target, the rate included, constant
+            under differentiation.
+
+    Returns:
+        Error :math:`\delta`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> learn = rlaxlib.differential_td_learning
+        >>> print(learn(v_tm1=1.0, r_t=2.0, v_t=4.0, reward_rate=0.5))
+        4.5
+
+    References:
+        Yi Wan, Abhishek Naik and Richard S. Sutton, *Learning and Planning in
+        Average-Reward Markov Decision Processes*, 2021.
+        https://arxiv.org/abs/2006.16318
+    """
+    v_tm1, r_t, v_t, reward_rate = checks.arrays(
+        v_tm1=(v_tm1, "float[]"),
+        r_t=(r_t, "float[]"),
+        v_t=(v_t, "float[]"),
+        reward_rate=(reward_rate, "float[]"),
+    )
+    (v_tm1, r_t, v_t, reward_rate), narrow = dtypes.widen(v_tm1, r_t, v_t, reward_rate)
+    one = jnp.ones_like(v_t)
+    return narrow(_error(v_tm1, r_t - reward_rate, one, v_t, stop_target_gradients))
 
 
 def sarsa(

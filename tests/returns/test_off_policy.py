@@ -1,5 +1,6 @@
 """Test the returns that correct for another policy's actions."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,6 +43,42 @@ def test_both_forms_agree():
         **rewards,
     )
     close(from_actions, from_values)
+
+
+TREE = ("q_tm1", "q_t", "a_tm1", "a_t", "r_t", "discount_t", "pi_t")
+
+
+def test_tree_backup_without_a_trace_is_expected_sarsa():
+    stream = make_stream()
+    actual = rlaxlib.tree_backup(**pick(stream, *TREE), lambda_=0.0)
+    names = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t", "pi_t")
+    expected = jax.vmap(rlaxlib.expected_sarsa)(*pick(stream, *names).values())
+    close(actual, expected)
+
+
+def test_tree_backup_is_retrace_of_a_behaviour_that_is_sure_of_its_actions():
+    stream = make_stream() | {"mu_t": jnp.ones(8)}
+    actual = rlaxlib.tree_backup(**pick(stream, *TREE), lambda_=0.7)
+    close(actual, rlaxlib.retrace(**pick(stream, *TREE, "mu_t"), lambda_=0.7, eps=0.0))
+
+
+def test_tree_backup_of_a_sure_policy_that_is_followed_is_sarsa_lambda():
+    stream = make_stream()
+    stream["pi_t"] = rlaxlib.one_hot(stream["a_t"], 4)
+    actual = rlaxlib.tree_backup(**pick(stream, *TREE), lambda_=0.7)
+    names = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t", "a_t")
+    close(actual, rlaxlib.sarsa_lambda(**pick(stream, *names), lambda_=0.7))
+
+
+def test_the_full_tree_weighs_its_leaves_by_the_policy():
+    stream = make_stream(2)
+    q, pi = stream["q_t"], stream["pi_t"]
+    taken = stream["a_t"][0]
+    later = stream["r_t"][1] + stream["discount_t"][1] * jnp.sum(pi[1] * q[1])
+    leaves = q[0].at[taken].set(later)
+    target = stream["r_t"][0] + stream["discount_t"][0] * jnp.sum(pi[0] * leaves)
+    errors = rlaxlib.tree_backup(**pick(stream, *TREE), lambda_=1.0)
+    close(errors[0], target - stream["q_tm1"][0, stream["a_tm1"][0]])
 
 
 @pytest.mark.parametrize("steps", [1, 2])

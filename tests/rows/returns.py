@@ -53,6 +53,39 @@ def generalized_advantage_estimation(v_tm1, v_t, r_t, discount_t, lambda_):
     return sum_of_errors(r_t + discount_t * v_t - v_tm1, discount_t * lambda_)
 
 
+def normalized_advantages(
+    v_tm1, v_t, r_t, discount_t, lambda_, normalized_weights=True
+):
+    """Average the advantages of all lengths up to the end, with weights of sum 1."""
+    assert normalized_weights
+    lambda_ = np.broadcast_to(lambda_, r_t.shape)
+
+    def of_length(t, k):
+        errors = r_t + discount_t * v_t - v_tm1
+        return sum(np.prod(discount_t[t:j]) * errors[j] for j in range(t, t + k))
+
+    def average(t):
+        ends = np.flatnonzero(discount_t[t:] == 0)
+        steps = ends[0] + 1 if len(ends) else len(r_t) - t
+        weights = [np.prod(lambda_[t : t + k]) for k in range(steps)]
+        advantages = [of_length(t, k + 1) for k in range(steps)]
+        return np.dot(weights, advantages) / np.sum(weights)
+
+    return np.array([average(t) for t in range(len(r_t))])
+
+
+def upgo_returns(v_tm1, v_t, r_t, discount_t):
+    """Vinyals et al. 2019, with a discount: follow what is no worse than expected."""
+
+    def from_step(t):
+        last = t == len(r_t) - 1
+        if last or r_t[t + 1] + discount_t[t + 1] * v_t[t + 1] < v_tm1[t + 1]:
+            return r_t[t] + discount_t[t] * v_t[t]
+        return r_t[t] + discount_t[t] * from_step(t + 1)
+
+    return np.array([from_step(t) for t in range(len(r_t))])
+
+
 def truncated_generalized_advantage_estimation(
     r_t, discount_t, lambda_, values, v_t=None
 ):
@@ -85,6 +118,21 @@ def general_off_policy_returns_from_action_values(q_t, a_t, r_t, discount_t, c_t
     q_a_t = np.array([q[a] for q, a in zip(q_t, a_t, strict=True)])
     v_t = np.sum(pi_t * q_t, axis=-1)
     return general_off_policy_returns_from_q_and_v(q_a_t, v_t, r_t, discount_t, c_t)
+
+
+def tree_backup(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, lambda_):
+    """Precup et al. 2000: actions not taken keep their values, as leaves of a tree."""
+    lambda_ = np.broadcast_to(lambda_, r_t.shape)
+
+    def from_step(t):
+        v = np.sum(pi_t[t] * q_t[t])
+        if t < len(r_t) - 1:
+            taken, trace = q_t[t, a_t[t]], lambda_[t] * pi_t[t, a_t[t]]
+            v = v - trace * taken + trace * from_step(t + 1)
+        return r_t[t] + discount_t[t] * v
+
+    targets = np.array([from_step(t) for t in range(len(r_t))])
+    return targets - q_tm1[np.arange(len(r_t)), a_tm1]
 
 
 def leaky(rho, threshold, alpha):
@@ -246,6 +294,15 @@ make_action_values = maker(
     pi_t=lambda rng: probabilities(rng, STEPS, ACTIONS),
 )
 
+make_tree = maker(
+    *("q_tm1", "q_t", "a_tm1", "a_t", "r_t", "discount_t", "pi_t", "lambda_"),
+    q_tm1=lambda rng: rng.normal(size=(STEPS, ACTIONS)),
+    q_t=lambda rng: rng.normal(size=(STEPS, ACTIONS)),
+    a_tm1=lambda rng: actions(rng, STEPS),
+    a_t=lambda rng: actions(rng, STEPS),
+    pi_t=lambda rng: probabilities(rng, STEPS, ACTIONS),
+)
+
 NOT_STOPPED = {True: "rlax lets the gradient into advantages and q (audit, 3.1)"}
 NOT_PUBLIC = "importance_corrected_td_errors"
 
@@ -298,6 +355,40 @@ ROWS = [
         peer="rlax has no advantages that tell the two values apart",
         targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
         flagged=constant(generalized_advantage_estimation),
+        numbers=("lambda_",),
+        multistep=True,
+    ),
+    Row(
+        name="generalized_advantage_estimation",
+        case="normalized weights",
+        definition=normalized_advantages,
+        make=maker(
+            *("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
+            # An end moves the weights: there they have no derivative.
+            discount_t=lambda rng: rng.uniform(0.5, 1.0, STEPS),
+        ),
+        settings={"normalized_weights": True},
+        peer="rlax has no advantages with these weights",
+        targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
+        flagged=constant(normalized_advantages),
+        numbers=("lambda_",),
+        multistep=True,
+    ),
+    Row(
+        name="upgo_returns",
+        definition=upgo_returns,
+        make=maker("v_tm1", "v_t", "r_t", "discount_t"),
+        peer="rlax has no such returns",
+        targets=("v_t", "r_t", "discount_t"),
+        flagged=constant(upgo_returns),
+        multistep=True,
+    ),
+    Row(
+        name="tree_backup",
+        definition=tree_backup,
+        make=make_tree,
+        peer="rlax has no such errors",
+        targets=("q_t", "r_t", "discount_t", "pi_t", "lambda_"),
         numbers=("lambda_",),
         multistep=True,
     ),

@@ -12,6 +12,10 @@ def td_learning(v_tm1, r_t, discount_t, v_t):
     return r_t + discount_t * v_t - v_tm1
 
 
+def differential_td_learning(v_tm1, r_t, v_t, reward_rate):
+    return r_t - reward_rate + v_t - v_tm1
+
+
 def sarsa(q_tm1, a_tm1, r_t, discount_t, q_t, a_t):
     return td_learning(q_tm1[a_tm1], r_t, discount_t, q_t[a_t])
 
@@ -93,6 +97,7 @@ def one_step(*names):
             "v_t": rng.normal(),
             "r_t": rng.normal(),
             "discount_t": rng.uniform(0.5, 1.0),
+            "reward_rate": rng.normal(),
             "q_tm1": rng.normal(size=ACTIONS),
             "q_t": rng.normal(size=ACTIONS),
             "q_t_value": rng.normal(size=ACTIONS),
@@ -169,6 +174,13 @@ ROWS = [
         definition=td_learning,
         make=one_step(*TD),
         targets=("r_t", "discount_t", "v_t"),
+    ),
+    Row(
+        name="differential_td_learning",
+        definition=differential_td_learning,
+        make=one_step("v_tm1", "r_t", "v_t", "reward_rate"),
+        peer="rlax discounts",
+        targets=("r_t", "v_t", "reward_rate"),
     ),
     Row(
         name="sarsa",

@@ -33,6 +33,21 @@ def test_full_persistence_repeats_the_action():
     close(error, rlaxlib.sarsa(Q_TM1, 1, 0.5, 0.9, Q_T, 1))
 
 
+def test_a_reward_rate_of_zero_and_no_discount_make_td_learning_of_differences():
+    actual = rlaxlib.differential_td_learning(1.0, 0.5, 4.0, reward_rate=0.0)
+    close(actual, rlaxlib.td_learning(1.0, 0.5, 1.0, 4.0))
+
+
+def test_differential_errors_are_nothing_at_the_values_of_a_cycle():
+    rewards, values = [1.0, 3.0], [0.0, 1.0]  # One more than the average, then less.
+    for now, after in ((0, 1), (1, 0)):
+        for constant in (0.0, 10.0):  # Values are known up to a constant.
+            error = rlaxlib.differential_td_learning(
+                values[now] + constant, rewards[now], values[after] + constant, 2.0
+            )
+            close(error, 0.0)
+
+
 def test_a_discount_of_zero_lets_nothing_through():
     for q_t in (Q_T, 100 * Q_T):
         close(rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.0, q_t), -0.5)

@@ -1,0 +1,168 @@
+"""Fractions and samples: definitions in NumPy, and the rows of the functions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contract import Row
+from scipy import stats
+
+# --- Fractions. ---
+
+
+def quantile_midpoints(n):
+    return np.array([(2 * i - 1) / (2 * n) for i in range(1, n + 1)], np.float32)
+
+
+def sample_quantile_fractions(key, n):
+    return jax.random.uniform(key, (n,), jnp.float32)
+
+
+def cosine_embedding(fractions, dim):
+    """Dabney et al. 2018, equation 4."""
+    return np.cos(np.pi * np.arange(dim) * fractions[:, None])
+
+
+def cvar_fractions(fractions, level):
+    return level * fractions
+
+
+def wang_fractions(fractions, level):
+    return stats.norm.cdf(stats.norm.ppf(fractions) + level)
+
+
+def cpw_fractions(fractions, level):
+    total = fractions**level + (1 - fractions) ** level
+    return fractions**level / total ** (1 / level)
+
+
+def power_fractions(fractions, level):
+    exponent = 1 / (1 + np.abs(level))
+    return fractions**exponent if level >= 0 else 1 - (1 - fractions) ** exponent
+
+
+def quantile_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpoints):
+    """Yang et al. 2019, proposition 1: the slope by each fraction."""
+    slopes = [
+        2 * at - quantiles_at_midpoints[i + 1] - quantiles_at_midpoints[i]
+        for i, at in enumerate(quantiles_at_fractions)
+    ]
+    return np.dot(slopes, fractions[1:-1])
+
+
+# --- Samples. ---
+
+
+def conditional_value_at_risk(quantiles, level):
+    """Add up the worst shares one by one, until their sum is the level."""
+    total, left = 0.0, level
+    for quantile in sorted(quantiles):
+        share = min(left, 1 / len(quantiles))
+        total, left = total + share * quantile, left - share
+    return np.asarray(total / level)
+
+
+def truncated_quantile_targets(dist_q_t, num_dropped):
+    pool = sorted(dist_q_t.ravel())
+    return np.array(pool[: len(pool) - num_dropped * len(dist_q_t)])
+
+
+def energy_distance_loss(samples, targets):
+    def mean_distance(x, y):
+        return np.mean(np.abs(x[:, None] - y[None, :]))
+
+    within = mean_distance(samples, samples) + mean_distance(targets, targets)
+    return 2 * mean_distance(samples, targets) - within
+
+
+# --- What they are called with. ---
+
+NUMBER = 5
+NONE = "rlax has no fractions but those that it is given"
+
+
+def risk(low, high):
+    """Draw fractions, and a level between these."""
+
+    def make(rng):
+        return {
+            "fractions": rng.uniform(0.05, 0.95, NUMBER),
+            "level": np.asarray(rng.uniform(low, high)),
+        }
+
+    return make
+
+
+def make_proposal(rng):
+    """Draw fractions away from the ends, so that none leaves when they are moved."""
+    return {
+        "fractions": np.sort(rng.uniform(0.05, 0.95, NUMBER + 1)),
+        "quantiles_at_fractions": rng.normal(size=NUMBER - 1),
+        "quantiles_at_midpoints": rng.normal(size=NUMBER),
+    }
+
+
+def fraction(name, definition, make, **extra):
+    return Row(name=name, definition=definition, make=make, peer=NONE, **extra)
+
+
+ROWS = [
+    fraction(
+        "quantile_midpoints",
+        quantile_midpoints,
+        lambda rng: {},
+        settings={"n": NUMBER},
+        differentiable=False,
+    ),
+    fraction(
+        "sample_quantile_fractions",
+        sample_quantile_fractions,
+        lambda rng: {},
+        settings={"n": NUMBER},
+        key="key",
+        differentiable=False,
+    ),
+    fraction(
+        "cosine_embedding",
+        cosine_embedding,
+        lambda rng: {"fractions": rng.uniform(size=NUMBER)},
+        settings={"dim": 8},
+    ),
+    fraction("cvar_fractions", cvar_fractions, risk(0.2, 0.9)),
+    fraction("wang_fractions", wang_fractions, risk(-1.0, 1.0)),
+    fraction("cpw_fractions", cpw_fractions, risk(0.4, 1.5)),
+    fraction("power_fractions", power_fractions, risk(0.5, 2.0), case="seeking"),
+    fraction("power_fractions", power_fractions, risk(-2.0, -0.5), case="fearing"),
+    fraction(
+        "quantile_fraction_loss",
+        quantile_fraction_loss,
+        make_proposal,
+        constant=("quantiles_at_fractions", "quantiles_at_midpoints"),
+    ),
+    Row(
+        name="conditional_value_at_risk",
+        definition=conditional_value_at_risk,
+        make=lambda rng: {
+            "quantiles": rng.normal(size=NUMBER),
+            "level": np.asarray(rng.uniform(0.25, 0.35)),
+        },
+        peer="rlax has no measures of risk",
+    ),
+    Row(
+        name="truncated_quantile_targets",
+        definition=truncated_quantile_targets,
+        make=lambda rng: {"dist_q_t": rng.normal(size=(3, NUMBER))},
+        settings={"num_dropped": 2},
+        peer="rlax has no ensembles",
+    ),
+    Row(
+        name="energy_distance_loss",
+        definition=energy_distance_loss,
+        make=lambda rng: {
+            "samples": rng.normal(size=NUMBER),
+            "targets": rng.normal(size=3),
+        },
+        peer="rlax has no distance of samples",
+        targets=("targets",),
+        any_length=("samples", "targets"),
+    ),
+]

@@ -1,0 +1,147 @@
+"""Soft values: definitions in NumPy, and the rows that hold the functions to them."""
+
+import numpy as np
+from contract import ACTIONS, Row, actions
+
+from rows.values import td_learning
+
+
+def softmax(q, temperature):
+    weights = np.exp((q - np.max(q)) / temperature)
+    return weights / np.sum(weights)
+
+
+def soft_value(q, temperature, mask=None):
+    """Ziebart 2010: what the policy earns, and its entropy times the temperature."""
+    q = q if mask is None else q[mask]
+    policy = softmax(q, temperature)
+    return np.sum(policy * q) - temperature * np.sum(policy * np.log(policy))
+
+
+def mellowmax(q, omega, mask=None):
+    """Asadi and Littman 2017, equation 1."""
+    q = q if mask is None else q[mask]
+    return np.log(np.mean(np.exp(omega * q))) / omega
+
+
+def soft_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, temperature):
+    v_t = soft_value(q_t, temperature)
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
+
+
+def munchausen_q_learning(
+    q_tm1,
+    target_q_tm1,
+    a_tm1,
+    r_t,
+    discount_t,
+    target_q_t,
+    entropy_temperature,
+    munchausen_coefficient,
+    clip_value_min=-1.0,
+):
+    """Vieillard et al. 2020, section 2, with the clipping of section 4."""
+    before = np.log(softmax(target_q_tm1, entropy_temperature))
+    after = softmax(target_q_t, entropy_temperature)
+    bonus = np.clip(entropy_temperature * before[a_tm1], clip_value_min, 0.0)
+    v_t = np.sum(after * (target_q_t - entropy_temperature * np.log(after)))
+    r_t = r_t + munchausen_coefficient * bonus
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
+
+
+# --- What they are called with. ---
+
+MASK = np.array([True, False, True, True])
+
+
+def maker(*names, spread=1.0):
+    """Draw the arguments of these names, the same for all functions of the topic."""
+
+    def make(rng):
+        drawn = {
+            "q": rng.normal(size=ACTIONS),
+            "q_tm1": rng.normal(size=ACTIONS),
+            "q_t": rng.normal(size=ACTIONS),
+            "target_q_tm1": spread * rng.normal(size=ACTIONS),
+            "target_q_t": rng.normal(size=ACTIONS),
+            "a_tm1": actions(rng),
+            "r_t": rng.normal(),
+            "discount_t": rng.uniform(0.5, 1.0),
+            "temperature": rng.uniform(0.3, 1.5),
+            "omega": rng.uniform(0.3, 3.0),
+            "entropy_temperature": rng.uniform(0.3, 0.6),
+            "munchausen_coefficient": rng.uniform(0.3, 0.9),
+            "mask": MASK,
+        }
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+SOFT = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t", "temperature")
+MUNCHAUSEN = (
+    "q_tm1",
+    "target_q_tm1",
+    "a_tm1",
+    "r_t",
+    "discount_t",
+    "target_q_t",
+    "entropy_temperature",
+    "munchausen_coefficient",
+)
+NONE = "rlax has no soft values"
+TARGETS = ("r_t", "discount_t", "target_q_t", *MUNCHAUSEN[-2:])
+
+ROWS = [
+    Row(
+        name="soft_value",
+        definition=soft_value,
+        make=maker("q", "temperature"),
+        peer=NONE,
+    ),
+    Row(
+        name="soft_value",
+        case="mask",
+        definition=soft_value,
+        make=maker("q", "temperature", "mask"),
+        peer=NONE,
+        optional=("mask",),
+    ),
+    Row(
+        name="mellowmax",
+        definition=mellowmax,
+        make=maker("q", "omega"),
+        peer=NONE,
+    ),
+    Row(
+        name="mellowmax",
+        case="mask",
+        definition=mellowmax,
+        make=maker("q", "omega", "mask"),
+        peer=NONE,
+        optional=("mask",),
+    ),
+    Row(
+        name="soft_q_learning",
+        definition=soft_q_learning,
+        make=maker(*SOFT),
+        peer=NONE,
+        targets=("r_t", "discount_t", "q_t", "temperature"),
+    ),
+    Row(
+        name="munchausen_q_learning",
+        definition=munchausen_q_learning,
+        make=maker(*MUNCHAUSEN, spread=0.2),
+        peer=NONE,
+        targets=(*TARGETS, "target_q_tm1"),
+    ),
+    Row(
+        name="munchausen_q_learning",
+        case="clipped",
+        definition=munchausen_q_learning,
+        make=maker(*MUNCHAUSEN),
+        settings={"clip_value_min": -0.01},
+        peer=NONE,
+        targets=TARGETS,
+    ),
+]

@@ -258,9 +258,10 @@ def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
         any_action = epsilon / preferences.shape[-1]
         missing = False
     else:
-        where = {"where": mask, "initial": -jnp.inf}
-        best = preferences == jnp.max(preferences, axis=-1, keepdims=True, **where)
-        best, legal = mask & best, _count(mask, epsilon)
+        largest = jnp.max(
+            preferences, axis=-1, keepdims=True, initial=-jnp.inf, where=mask
+        )
+        best, legal = mask & (preferences == largest), _count(mask, epsilon)
         any_action = jnp.where(mask, epsilon / jnp.maximum(legal, 1), 0.0)
         missing = legal == 0
     count = _count(best, epsilon)

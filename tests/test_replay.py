@@ -20,7 +20,8 @@ def keys(count, seed=0):
 def drawn(function, count, *arguments, **settings):
     """Draw many times, and return each draw as a row."""
     call = functools.partial(function, **settings)
-    return np.asarray(jax.vmap(lambda key: call(key, *arguments))(keys(count)))
+    draws = jax.jit(jax.vmap(lambda key: call(key, *arguments)))
+    return np.asarray(draws(keys(count)))
 
 
 def frequencies(indices, size):

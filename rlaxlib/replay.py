@@ -83,7 +83,7 @@ def prioritized_probabilities(
     mask = jnp.ones_like(p, bool) if mask is None else mask
     largest = devices.largest(p, mask, axis_name)
     relative = p / jnp.where(largest > 0, largest, jnp.ones_like(largest))
-    powers = jnp.where(largest > 0, relative**exponent, jnp.ones_like(p))
+    powers = jnp.where(largest > 0, relative**exponent, 1 + p)  # 1 where all are 0.
     return narrow(_normalize(powers, mask, axis_name))
 
 
@@ -141,7 +141,8 @@ def rank_probabilities(
     order = jnp.argsort(jnp.where(mask, -p, jnp.inf), stable=True)
     ranks = jnp.arange(1, p.size + 1, dtype=p.dtype)
     ranks = jnp.zeros_like(p).at[order].set(ranks, unique_indices=True)
-    return narrow(_normalize(ranks**-exponent, mask, None))
+    shares = jnp.where(jnp.isnan(p), p, ranks**-exponent)
+    return narrow(_normalize(shares, mask, None))
 
 
 def importance_sampling_weights(
@@ -228,7 +229,7 @@ def importance_sampling_weights(
     checks.within("(0, inf)", min_probability=min_probability)
     constants = map(_constant, (probabilities, exponent, min_probability))
     (p, exponent, smallest), narrow = dtypes.widen(*constants)
-    drawn = p > 0
+    drawn = p != 0
     if smallest is None:
         least = jnp.min(p, initial=jnp.inf, where=drawn)
         smallest = -devices.maximum(-least, axis_name)
@@ -349,7 +350,7 @@ def stratified_sample(
 
     Returns:
         Indices of the entries drawn, in ascending order, shape `[num_samples]`; N,
-        which is none, if all probabilities are 0.
+        which is none, if all probabilities are 0, or one is no number.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if a probability is
@@ -399,7 +400,7 @@ def systematic_resample(
 
     Returns:
         Index of the particle that each is a copy of, in ascending order, shape
-        `[num_samples]`; N, which is none, if all weights are 0.
+        `[num_samples]`; N, which is none, if all weights are 0, or one is no number.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if a weight is known
@@ -525,7 +526,7 @@ def _normalize(x: Array, mask: Array, axis_name: AxisName | None) -> Array:
     """Divide what the mask lets through by its sum, and put 0 in place of the rest."""
     x = jnp.where(mask, x, jnp.zeros_like(x))
     total = devices.total(jnp.sum(x), axis_name)
-    return x / jnp.where(total > 0, total, jnp.ones_like(total))
+    return x / jnp.where(total == 0, jnp.ones_like(total), total)
 
 
 def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
@@ -542,9 +543,10 @@ def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
     """
     # A sum taken in parallel may fall by a rounding, and a last tooth rise to the total
     # by one: neither may hit an entry without weight, or none.
-    sums = jnp.where(weights > 0, jnp.cumsum(weights), jnp.zeros_like(weights))
-    sums = jax.lax.cummax(sums)
+    summed = jnp.cumsum(weights)
+    sums = jax.lax.cummax(jnp.where(weights > 0, summed, jnp.zeros_like(summed)))
     teeth = jnp.arange(num_samples, dtype=weights.dtype) + offsets
     teeth = teeth / num_samples * sums[-1]
     below = jnp.nextafter(sums[-1], jnp.zeros_like(sums[-1]))
-    return jnp.searchsorted(sums, jnp.minimum(teeth, below), side="right")
+    hit = jnp.searchsorted(sums, jnp.minimum(teeth, below), side="right")
+    return jnp.where(jnp.isnan(summed[-1]), weights.size, hit)

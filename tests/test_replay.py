@@ -193,6 +193,21 @@ def test_where_nothing_has_a_weight_no_entry_is_drawn(function):
     np.testing.assert_array_equal(samples, 2)
 
 
+@pytest.mark.parametrize("row", range(3))
+def test_what_is_no_number_is_told_and_not_taken_for_a_small_one(row):
+    x = jnp.array([1.0, 2.0, 3.0]).at[row].set(NAN)
+    weigh = functools.partial(rlaxlib.importance_sampling_weights, exponent=0.5)
+    for function in (
+        rlaxlib.prioritized_probabilities,
+        rlaxlib.rank_probabilities,
+        weigh,
+        rlaxlib.sequence_priority,
+    ):
+        assert np.isnan(jax.jit(function)(x)).any()
+    samples = jax.jit(rlaxlib.systematic_resample)(jax.random.key(0), x)
+    np.testing.assert_array_equal(samples, 3)
+
+
 # Rows after which the episode ends (0) or is cut (x), and rows that are decisions (1).
 EPISODES = [
     (".....", "11111"),
@@ -209,35 +224,50 @@ EPISODES = [
 
 
 def episodes(ends, decisions):
-    """Return the arguments of a stream, and for each row those of its episode."""
-    discount_t = jnp.array([0.0 if end == "0" else 0.9 for end in ends])
-    truncated_t = jnp.array([end == "x" for end in ends])
+    """Return for each row those that are decisions of its episode, none for others."""
     mask = np.array([decision == "1" for decision in decisions])
-    number, numbers = 0, []
-    for end, decides in zip(ends, mask, strict=True):
-        numbers.append(number)
-        number += (end == "0" and decides) or end == "x"
-    rows = [np.flatnonzero(mask & (np.array(numbers) == own)) for own in numbers]
-    masks = {"truncated_t": truncated_t, "sample_mask": jnp.asarray(mask)}
-    return discount_t, masks, mask, rows
+    over = [end == "x" or (end == "0" and m) for end, m in zip(ends, mask, strict=True)]
+    number = np.cumsum([False, *over[:-1]])
+    return [
+        np.flatnonzero(mask & (number == own)) if m else []
+        for own, m in zip(number, mask, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("strategy", ["future", "episode", "final"])
-@pytest.mark.parametrize("stream", EPISODES)
-def test_a_goal_is_any_of_its_own_episode_and_none_of_another(stream, strategy):
-    discount_t, masks, mask, rows = episodes(*stream)
-    goals = drawn(
-        rlaxlib.hindsight_indices, 400, discount_t, strategy=strategy, **masks
+def test_a_goal_is_any_of_its_own_episode_and_none_of_another(strategy):
+    ends, decisions = (
+        np.array([list(part) for part in each]) for each in zip(*EPISODES, strict=True)
     )
-    for t in range(len(mask)):
-        expected = {
-            "future": [row for row in rows[t] if row >= t],
-            "episode": list(rows[t]),
-            "final": list(rows[t][-1:]),
-        }[strategy]
-        found, counts = np.unique(goals[:, t], return_counts=True)
-        assert found.tolist() == (expected if mask[t] else [t])
-        assert np.all(np.abs(counts / 400 - 1 / len(found)) < 0.15)
+
+    @jax.jit
+    def choose(keys):
+        return jax.vmap(
+            lambda key, discount_t, truncated_t, sample_mask: rlaxlib.hindsight_indices(
+                key,
+                discount_t,
+                strategy,
+                truncated_t=truncated_t,
+                sample_mask=sample_mask,
+            )
+        )(
+            keys,
+            jnp.where(ends == "0", 0.0, 0.9),
+            jnp.asarray(ends == "x"),
+            jnp.asarray(decisions == "1"),
+        )
+
+    goals = np.stack([choose(keys(len(EPISODES), seed)) for seed in range(400)])
+    for i, stream in enumerate(EPISODES):
+        for t, own in enumerate(episodes(*stream)):
+            expected = {
+                "future": [row for row in own if row >= t],
+                "episode": list(own),
+                "final": list(own[-1:]),
+            }[strategy]
+            found, counts = np.unique(goals[:, i, t], return_counts=True)
+            assert found.tolist() == (expected or [t])
+            assert np.all(np.abs(counts / 400 - 1 / len(found)) < 0.15)
 
 
 def test_without_masks_only_discounts_and_the_end_of_the_stream_bound_an_episode():
@@ -247,10 +277,10 @@ def test_without_masks_only_discounts_and_the_end_of_the_stream_bound_an_episode
 
 
 def test_the_future_of_a_long_stream_is_drawn_evenly():
-    goals = drawn(rlaxlib.hindsight_indices, 20_000, jnp.ones(6))
+    goals = drawn(rlaxlib.hindsight_indices, 4000, jnp.ones(6))
     for t in range(6):
         shares = frequencies(goals[:, t], 6)
-        np.testing.assert_allclose(shares[t:], 1 / (6 - t), atol=0.015)
+        np.testing.assert_allclose(shares[t:], 1 / (6 - t), atol=0.03)
 
 
 # --- How the functions behave under JAX. ---

@@ -70,8 +70,9 @@ def dormant_fraction(
     leading = tuple(range(h.ndim - 1))
     scores = arrays.masked_mean(jnp.abs(h), mask, leading, axis_name)
     # Compared as products, a layer of zeros is no division by zero.
-    dormant = scores <= threshold * jnp.mean(scores)
-    return narrow(jnp.mean(dormant, dtype=scores.dtype))
+    mean = jnp.mean(scores)
+    fraction = jnp.mean(scores <= threshold * mean, dtype=scores.dtype)
+    return narrow(jnp.where(jnp.isnan(mean), mean, fraction))
 
 
 def effective_rank(
@@ -108,7 +109,7 @@ def effective_rank(
 
     Returns:
         The rank, a whole number up to the smaller of B and D, shape `[]`; 0 where all
-        features are 0.
+        features are 0, or one is no number.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if `delta` is

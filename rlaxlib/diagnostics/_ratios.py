@@ -198,6 +198,7 @@ def clip_fraction(
     if adv_t is not None:
         above, below = above & (adv_t > 0), below & (adv_t < 0)
     outside = (above | below).astype(log_ratios.dtype)
+    outside = jnp.where(jnp.isnan(log_ratios), log_ratios, outside)
     return narrow(_means.mean(outside, mask, axis_name))
 
 

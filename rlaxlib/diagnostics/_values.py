@@ -76,7 +76,7 @@ def explained_variance(
     else:
         left = _means.variance(errors, mask, axis_name)
     variance = _means.variance(targets, mask, axis_name)
-    varied = variance > 0
+    varied = variance != 0
     left = left / jnp.where(varied, variance, jnp.ones_like(variance))
     return narrow(jnp.where(varied, 1 - left, jnp.zeros_like(left)))
 
@@ -140,6 +140,6 @@ def value_bias(
     if not normalize:
         return narrow(bias)
     size = jnp.abs(_means.mean(returns.astype(bias.dtype), mask, axis_name))
-    known = size > 0
+    known = size != 0
     bias = bias / jnp.where(known, size, jnp.ones_like(size))
     return narrow(jnp.where(known, bias, jnp.zeros_like(bias)))

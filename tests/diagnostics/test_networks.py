@@ -69,6 +69,12 @@ def test_what_is_masked_is_as_if_it_were_not_there():
     assert rlaxlib.effective_rank(x, mask=mask) == 3
 
 
+def test_what_is_no_number_is_not_taken_for_a_neuron_that_is_awake():
+    x = jnp.ones((3, 4)).at[1, 1].set(jnp.nan)
+    assert jnp.isnan(rlaxlib.dormant_fraction(x))
+    assert rlaxlib.effective_rank(x) == 0
+
+
 # --- How the functions behave under JAX. ---
 
 

@@ -159,6 +159,19 @@ def test_what_is_masked_is_as_if_it_were_not_there(function):
     np.testing.assert_array_equal(jax.tree.leaves(nothing), 0.0)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(functools.partial(rlaxlib.approximate_kl, kind=kind) for kind in KINDS),
+        rlaxlib.clip_fraction,
+        rlaxlib.effective_sample_size,
+        lambda x: rlaxlib.importance_statistics(x).mean_ratio,
+    ],
+)
+def test_what_is_no_number_is_told(function):
+    assert jnp.isnan(jax.jit(function)(jnp.array([0.1, jnp.nan, 9.0])))
+
+
 # --- How the functions behave under JAX. ---
 
 

@@ -78,6 +78,13 @@ def test_what_is_masked_is_as_if_it_were_not_there(function):
     assert function(predictions, targets, jnp.zeros_like(mask)) == 0
 
 
+@pytest.mark.parametrize("function", EACH)
+def test_what_is_no_number_is_told(function):
+    spoiled = TARGETS.at[2].set(jnp.nan)
+    assert jnp.isnan(jax.jit(function)(spoiled, TARGETS))
+    assert jnp.isnan(jax.jit(function)(TARGETS, spoiled))
+
+
 # --- How the functions behave under JAX. ---
 
 

@@ -3,6 +3,7 @@
 from benchmarks.catalog import (
     actor_critic,
     arrays,
+    diagnostics,
     distributional,
     distributions,
     exploration,
@@ -12,6 +13,7 @@ from benchmarks.catalog import (
     normalization,
     policies,
     proximal,
+    replay,
     returns,
     trajectories,
     transforms,
@@ -29,6 +31,8 @@ TOPICS = {
     "normalization": normalization.CASES,
     "exploration": exploration.CASES,
     "trajectories": trajectories.CASES,
+    "replay": replay.CASES,
+    "diagnostics": diagnostics.CASES,
     "trees": trees.CASES,
     "values": values.CASES + distributional.CASES + nonlinear.CASES,
     "policies": (

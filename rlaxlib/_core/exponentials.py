@@ -6,7 +6,9 @@ from jax import Array
 
 def excess(x: Array) -> Array:
     r"""Return :math:`e^x - 1 - x`, by its series where `x` is small."""
-    return jnp.where(jnp.abs(x) < 1, small_excess(x), jnp.exp(x) - 1 - x)
+    small = jnp.abs(x) < 1
+    series = small_excess(jnp.where(small, x, jnp.zeros_like(x)))
+    return jnp.where(small, series, jnp.exp(x) - 1 - x)
 
 
 def small_excess(x: Array) -> Array:

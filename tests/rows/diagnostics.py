@@ -1,0 +1,309 @@
+"""Diagnostics: definitions in NumPy, and the rows that hold the functions to them."""
+
+import numpy as np
+from contract import Row, away_from, discounts
+from jax.experimental import checkify
+
+SAMPLES, NEURONS = 8, 5
+
+
+def counted(x, mask):
+    return x.reshape(-1) if mask is None else x[mask]
+
+
+def explained_variance(predictions, targets, mask=None, count_bias=False):
+    errors = counted(targets - predictions, mask)
+    left = np.mean(errors**2) if count_bias else np.var(errors)
+    return 1 - left / np.var(counted(targets, mask))
+
+
+def value_bias(values, returns, mask=None, normalize=False):
+    """Chen et al. 2021, section 2.1."""
+    bias = np.mean(counted(values - returns, mask))
+    return bias / np.abs(np.mean(counted(returns, mask))) if normalize else bias
+
+
+def approximate_kl(log_ratios, kind="k3", mask=None):
+    """Schulman 2020."""
+    ratios = np.exp(counted(log_ratios, mask))
+    estimates = {
+        "k1": -np.log(ratios),
+        "k2": np.log(ratios) ** 2 / 2,
+        "k3": (ratios - 1) - np.log(ratios),
+    }
+    return np.mean(estimates[kind])
+
+
+def clip_fraction(log_ratios, epsilon=0.2, epsilon_high=None, adv_t=None, mask=None):
+    """Schulman et al. 2017, section 3: what a step changes where it is clipped."""
+    high = 1 + (epsilon if epsilon_high is None else epsilon_high)
+    ratios = np.exp(counted(log_ratios, mask))
+    clipped = np.clip(ratios, 1 - epsilon, high)
+    if adv_t is None:
+        return np.mean(clipped != ratios)
+    advantages = counted(adv_t, mask)
+    return np.mean(
+        np.minimum(ratios * advantages, clipped * advantages) != ratios * advantages
+    )
+
+
+def effective_sample_size(log_weights, mask=None):
+    """Kong 1992."""
+    weights = np.exp(counted(log_weights, mask))
+    return np.sum(weights) ** 2 / np.sum(weights**2)
+
+
+def importance_statistics(log_ratios, mask=None):
+    logs = counted(log_ratios, mask)
+    size = effective_sample_size(logs)
+    statistics = (
+        np.mean(np.exp(logs)),
+        np.max(logs),
+        np.min(logs),
+        np.mean(logs),
+        np.std(logs),
+        approximate_kl(logs),
+        np.mean(np.exp(logs) ** 2) - 1,
+        size,
+        size / logs.size,
+    )
+    return [np.asarray(each) for each in statistics]
+
+
+def dormant_fraction(activations, threshold=0.025, mask=None):
+    """Sokar et al. 2023, definition 3.1."""
+    inputs = activations.reshape(-1, NEURONS)
+    inputs = inputs if mask is None else inputs[mask.reshape(-1)]
+    sizes = np.mean(np.abs(inputs), axis=0)
+    return np.mean(sizes / np.mean(sizes) <= threshold)
+
+
+def effective_rank(features, delta=0.01, mask=None):
+    """Kumar et al. 2020, section 3: the fewest directions that hold 1 - delta."""
+    features = features if mask is None else features[mask]
+    sizes = np.linalg.svd(features, compute_uv=False)
+    ranks = range(1, sizes.size + 1)
+    return min(k for k in ranks if np.sum(sizes[:k]) / np.sum(sizes) >= 1 - delta)
+
+
+def check_trajectory(r_t, discount_t, truncated_t=None, sample_mask=None):
+    """All rows are consistent, in streams such as are made here."""
+    return np.ones(r_t.shape, bool)
+
+
+# --- What they are called with. ---
+
+
+def make_samples(*names):
+    def make(rng):
+        mask = rng.permutation([True] * 6 + [False] * 2)
+        log_ratios = rng.normal(scale=0.5, size=SAMPLES)
+        for bound in np.log([0.8, 1.2, 1.5]):
+            log_ratios = away_from(log_ratios, bound)
+        drawn = {
+            "predictions": rng.normal(size=SAMPLES),
+            "targets": rng.normal(size=SAMPLES),
+            "values": rng.normal(size=SAMPLES),
+            "returns": rng.normal(size=SAMPLES) - 1,
+            "log_ratios": log_ratios,
+            "log_weights": rng.normal(size=SAMPLES),
+            "adv_t": away_from(rng.normal(size=SAMPLES), 0.0),
+            "epsilon": np.asarray(0.2),
+            "epsilon_high": np.asarray(0.5),
+            "mask": mask,
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_activations(rng):
+    scales = rng.permutation([0.001, 0.02, 1.0, 1.0, 2.0])
+    mask = rng.permutation([True] * 6 + [False] * 2)
+    return {"activations": rng.normal(size=(SAMPLES, NEURONS)) * scales, "mask": mask}
+
+
+def make_image(rng):
+    scales = rng.permutation([0.001, 0.02, 1.0, 1.0, 2.0])
+    return {"activations": rng.normal(size=(4, 3, 3, NEURONS)) * scales}
+
+
+def make_features(rng):
+    parts = rng.normal(size=(SAMPLES, 3)), rng.normal(size=(3, NEURONS))
+    noise = 1e-4 * rng.normal(size=(SAMPLES, NEURONS))
+    mask = rng.permutation([True] * 6 + [False] * 2)
+    return {"features": parts[0] @ parts[1] + noise, "mask": mask}
+
+
+def without_mask(make):
+    return lambda rng: {name: x for name, x in make(rng).items() if name != "mask"}
+
+
+def make_trajectory(rng):
+    discount_t = discounts(rng, SAMPLES)
+    return {
+        "r_t": rng.normal(size=SAMPLES),
+        "discount_t": discount_t,
+        "truncated_t": (discount_t > 0) & (rng.uniform(size=SAMPLES) < 0.3),
+        "sample_mask": (discount_t == 0) | (rng.uniform(size=SAMPLES) < 0.7),
+    }
+
+
+def checked(library):
+    """Find the check, made such that it may be compiled."""
+    function = checkify.checkify(library.check_trajectory)
+    return lambda **arguments: function(**arguments)[1]
+
+
+def over_devices(name):
+    """Find a function that takes the name of an axis."""
+
+    def find(library, axis_name):
+        function = getattr(library, name)
+        return lambda **arguments: function(**arguments, axis_name=axis_name)
+
+    return find
+
+
+def rows(name, definition, *names, cases=None, **fields):
+    """Return a row with a mask, and one without for each case."""
+    cases = {"no mask": {}} if cases is None else cases
+    shared = {
+        "name": name,
+        "definition": definition,
+        "peer": "rlax has no such function",
+        "elementwise": True,
+        **fields,
+    }
+    with_mask = Row(
+        **{"make": make_samples(*names, "mask"), "optional": ("mask",), **shared}
+    )
+    return [
+        with_mask,
+        *(
+            Row(
+                make=make_samples(*names),
+                case=case,
+                settings=settings,
+                over_devices=over_devices(name),
+                **shared,
+            )
+            for case, settings in cases.items()
+        ),
+    ]
+
+
+ROWS = [
+    *rows(
+        "explained_variance",
+        explained_variance,
+        "predictions",
+        "targets",
+        cases={"no mask": {}, "with bias": {"count_bias": True}},
+        condition=4.0,
+    ),
+    *rows(
+        "value_bias",
+        value_bias,
+        "values",
+        "returns",
+        cases={"no mask": {}, "normalized": {"normalize": True}},
+    ),
+    *rows(
+        "approximate_kl",
+        approximate_kl,
+        "log_ratios",
+        cases={"k1": {"kind": "k1"}, "k2": {"kind": "k2"}, "k3": {"kind": "k3"}},
+    ),
+    *rows(
+        "clip_fraction",
+        clip_fraction,
+        "log_ratios",
+        cases={"no mask": {}, "high": {"epsilon_high": 0.5}},
+        differentiable=False,
+    ),
+    *rows(
+        "clip_fraction",
+        clip_fraction,
+        "log_ratios",
+        "adv_t",
+        cases={},
+        case="advantages",
+        differentiable=False,
+        optional=("mask", "adv_t"),
+    ),
+    Row(
+        name="clip_fraction",
+        case="own bounds",
+        definition=clip_fraction,
+        make=make_samples("log_ratios", "epsilon", "epsilon_high", "adv_t"),
+        peer="rlax has no such function",
+        elementwise=True,
+        differentiable=False,
+        optional=("adv_t", "epsilon_high"),
+    ),
+    *rows(
+        "effective_sample_size",
+        effective_sample_size,
+        "log_weights",
+        elementwise=False,
+        condition=4.0,
+    ),
+    Row(
+        name="importance_statistics",
+        definition=importance_statistics,
+        make=make_samples("log_ratios", "mask"),
+        peer="rlax has no such function",
+        elementwise=True,
+        differentiable=False,
+        condition=8.0,
+        optional=("mask",),
+    ),
+    Row(
+        name="dormant_fraction",
+        definition=dormant_fraction,
+        make=make_activations,
+        peer="rlax has no such function",
+        elementwise=True,
+        differentiable=False,
+        optional=("mask",),
+    ),
+    Row(
+        name="dormant_fraction",
+        case="channels",
+        definition=dormant_fraction,
+        make=make_image,
+        settings={"threshold": 0.001},
+        peer="rlax has no such function",
+        elementwise=True,
+        differentiable=False,
+        over_devices=over_devices("dormant_fraction"),
+    ),
+    Row(
+        name="effective_rank",
+        definition=effective_rank,
+        make=make_features,
+        peer="rlax has no such function",
+        differentiable=False,
+        optional=("mask",),
+    ),
+    Row(
+        name="effective_rank",
+        case="no mask",
+        definition=effective_rank,
+        make=without_mask(make_features),
+        settings={"delta": 0.1},
+        peer="rlax has no such function",
+        differentiable=False,
+        over_devices=over_devices("effective_rank"),
+    ),
+    Row(
+        name="check_trajectory",
+        definition=check_trajectory,
+        make=make_trajectory,
+        of=checked,
+        peer="rlax has no such function",
+        differentiable=False,
+        optional=("truncated_t", "sample_mask"),
+    ),
+]

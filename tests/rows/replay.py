@@ -1,0 +1,286 @@
+"""Replay: definitions in NumPy, and the rows that hold the functions to them."""
+
+import jax
+import numpy as np
+from contract import STEPS, Row, discounts
+
+ENTRIES, SAMPLES = 8, 5
+
+
+def prioritized_probabilities(priorities, exponent, mask=None):
+    """Schaul et al. 2015, equation 1."""
+    mask = np.ones(priorities.shape, bool) if mask is None else mask
+    powers = np.where(mask, priorities, 0.0) ** exponent * mask
+    return powers / np.sum(powers)
+
+
+def rank_probabilities(priorities, exponent, mask=None):
+    """Schaul et al. 2015, section 3.3: the priority is 1 over the rank."""
+    mask = np.ones(priorities.shape, bool) if mask is None else mask
+    ranked = sorted(np.flatnonzero(mask), key=lambda i: -priorities[i])
+    shares = np.zeros(priorities.shape)
+    for rank, i in enumerate(ranked, start=1):
+        shares[i] = (1 / rank) ** exponent
+    return shares / np.sum(shares)
+
+
+def importance_sampling_weights(
+    probabilities, exponent, normalize_by="batch", min_probability=None, mask=None
+):
+    """Schaul et al. 2015, section 3.4, for a buffer of 100 entries."""
+
+    def weigh(p):
+        return (1 / 100 * 1 / p) ** exponent
+
+    mask = np.ones(probabilities.shape, bool) if mask is None else mask
+    largest = np.max(weigh(probabilities[mask]))
+    if min_probability is not None:
+        assert normalize_by == "max"
+        largest = weigh(min_probability)
+    return np.where(mask, weigh(probabilities) / largest, 0.0)
+
+
+def sequence_priority(td_errors, mask=None, eta=0.9):
+    """Kapturowski et al. 2019, section 2.3."""
+    mask = np.ones(td_errors.shape, bool) if mask is None else mask
+    sizes = np.abs(td_errors[mask])
+    return eta * np.max(sizes) + (1 - eta) * np.mean(sizes)
+
+
+def burn_in_mask(num_steps, burn_in):
+    return np.array([False] * int(burn_in) + [True] * (num_steps - int(burn_in)))
+
+
+def hit(weights, teeth):
+    """Lay the weights end to end, and return the one that each tooth falls into."""
+    ends = np.cumsum(weights) / np.sum(weights)
+    return np.array([np.flatnonzero(ends > tooth)[0] for tooth in teeth])
+
+
+def stratified_sample(key, probabilities, num_samples):
+    """Schaul et al. 2015, appendix B.2.1: equal ranges, and a uniform draw in each."""
+    draws = np.asarray(jax.random.uniform(key, (num_samples,)))
+    teeth = [(k + draw) / num_samples for k, draw in enumerate(draws)]
+    return hit(probabilities, teeth)
+
+
+def systematic_resample(key, weights, num_samples=None):
+    """Douc et al. 2005, section 2.4: the same draw in each range."""
+    count = weights.size if num_samples is None else num_samples
+    draw = float(jax.random.uniform(key, ()))
+    return hit(weights, [(k + draw) / count for k in range(count)])
+
+
+def final_indices(key, discount_t, strategy, truncated_t=None, sample_mask=None):
+    """Andrychowicz et al. 2017, section 4.5: the last step of the episode."""
+    assert strategy == "final"
+    steps = len(discount_t)
+    truncated_t = np.zeros(steps, bool) if truncated_t is None else truncated_t
+    mask = np.ones(steps, bool) if sample_mask is None else sample_mask
+    episode = np.zeros(steps, int)  # The number of the episode that a row is in.
+    for t in range(1, steps):
+        over = (mask[t - 1] and discount_t[t - 1] == 0) or truncated_t[t - 1]
+        episode[t] = episode[t - 1] + over
+    return np.array(
+        [
+            max(np.flatnonzero(mask & (episode == episode[t]))) if mask[t] else t
+            for t in range(steps)
+        ]
+    )
+
+
+# --- What they are called with. ---
+
+
+def make_buffer(*names):
+    def make(rng):
+        drawn = {
+            "priorities": rng.uniform(0.1, 3.0, ENTRIES),
+            "probabilities": rng.dirichlet(np.full(ENTRIES, 3.0)),
+            "weights": rng.uniform(0.1, 1.0, ENTRIES),
+            "exponent": np.asarray(rng.uniform(0.3, 0.9)),
+            "min_probability": np.asarray(1e-3),
+            "mask": rng.permutation([True] * 6 + [False] * 2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_errors(rng):
+    return {
+        "td_errors": rng.normal(size=STEPS),
+        "mask": rng.permutation([True] * 4 + [False] * 2),
+    }
+
+
+def make_episodes(*names):
+    def make(rng):
+        drawn = {
+            "discount_t": discounts(rng),
+            "truncated_t": rng.permutation([True] + [False] * (STEPS - 1)),
+            "sample_mask": rng.permutation([True] * 4 + [False] * 2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def over_devices(name):
+    """Find a function that takes the name of an axis."""
+
+    def find(library, axis_name):
+        function = getattr(library, name)
+        return lambda **arguments: function(**arguments, axis_name=axis_name)
+
+    return find
+
+
+def prioritized(case, **fields):
+    return Row(
+        name="prioritized_probabilities",
+        case=case,
+        definition=prioritized_probabilities,
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+        **fields,
+    )
+
+
+def weighted(case, make, **fields):
+    return Row(
+        name="importance_sampling_weights",
+        case=case,
+        definition=importance_sampling_weights,
+        make=make,
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+        optional=("mask", "min_probability"),
+        **fields,
+    )
+
+
+def hindsight(case, definition, make, **settings):
+    return Row(
+        name="hindsight_indices",
+        case=case,
+        definition=definition,
+        make=make,
+        settings=settings,
+        key="key",
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+        optional=("truncated_t", "sample_mask"),
+    )
+
+
+NOT_IN_RLAX = "rlax has no such function"
+EPISODES = ("discount_t", "truncated_t", "sample_mask")
+RANDOM = "its numbers are random"
+
+ROWS = [
+    prioritized(
+        "",
+        make=make_buffer("priorities", "exponent", "mask"),
+        optional=("mask",),
+    ),
+    prioritized(
+        "whole buffer",
+        make=make_buffer("priorities"),
+        settings={"exponent": 0.6},
+        over_devices=over_devices("prioritized_probabilities"),
+    ),
+    Row(
+        name="rank_probabilities",
+        definition=rank_probabilities,
+        make=make_buffer("priorities", "exponent", "mask"),
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+        optional=("mask",),
+    ),
+    Row(
+        name="rank_probabilities",
+        case="whole buffer",
+        definition=rank_probabilities,
+        make=make_buffer("priorities", "exponent"),
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+    ),
+    weighted("", make_buffer("probabilities", "exponent", "mask")),
+    weighted(
+        "over devices",
+        make_buffer("probabilities"),
+        settings={"exponent": 0.4},
+        over_devices=over_devices("importance_sampling_weights"),
+    ),
+    weighted(
+        "whole buffer",
+        make_buffer("probabilities", "exponent"),
+        settings={"normalize_by": "max"},
+    ),
+    weighted(
+        "batch of a buffer",
+        make_buffer("probabilities", "exponent", "min_probability"),
+        settings={"normalize_by": "max"},
+    ),
+    Row(
+        name="sequence_priority",
+        definition=sequence_priority,
+        make=make_errors,
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+        optional=("mask",),
+    ),
+    Row(
+        name="sequence_priority",
+        case="all steps",
+        definition=sequence_priority,
+        make=lambda rng: {
+            "td_errors": rng.normal(size=STEPS),
+            "eta": np.asarray(rng.uniform()),
+        },
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+    ),
+    Row(
+        name="burn_in_mask",
+        definition=burn_in_mask,
+        make=lambda rng: {"burn_in": np.asarray(rng.integers(STEPS))},
+        settings={"num_steps": STEPS},
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+    ),
+    Row(
+        name="stratified_sample",
+        definition=stratified_sample,
+        make=make_buffer("probabilities"),
+        settings={"num_samples": SAMPLES},
+        key="key",
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+    ),
+    Row(
+        name="systematic_resample",
+        definition=systematic_resample,
+        make=make_buffer("weights"),
+        key="key",
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+    ),
+    Row(
+        name="systematic_resample",
+        case="more than before",
+        definition=systematic_resample,
+        make=make_buffer("weights"),
+        settings={"num_samples": 3 * ENTRIES},
+        key="key",
+        peer=NOT_IN_RLAX,
+        differentiable=False,
+    ),
+    hindsight("", RANDOM, make_episodes(*EPISODES)),
+    hindsight("episode", RANDOM, make_episodes(*EPISODES), strategy="episode"),
+    hindsight("final", final_indices, make_episodes(*EPISODES), strategy="final"),
+    hindsight(
+        "final, no masks", final_indices, make_episodes("discount_t"), strategy="final"
+    ),
+]

@@ -261,10 +261,10 @@ def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
         largest = jnp.max(
             preferences, axis=-1, keepdims=True, initial=-jnp.inf, where=mask
         )
-        best, legal = mask & (preferences == largest), _count(mask, epsilon)
+        best, legal = mask & (preferences == largest), _count(mask, preferences)
         any_action = jnp.where(mask, epsilon / jnp.maximum(legal, 1), 0.0)
         missing = legal == 0
-    count = _count(best, epsilon)
+    count = _count(best, preferences)
     # Where none is best although one is legal, preferences are not numbers.
     rest = jnp.where((count > 0) | missing, any_action, jnp.nan)
     return jnp.where(best, (1 - epsilon) / jnp.maximum(count, 1) + any_action, rest)

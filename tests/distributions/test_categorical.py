@@ -228,6 +228,20 @@ def test_distributions_can_be_pickled():
         np.testing.assert_array_equal(copy.probs(LOGITS), policy.probs(LOGITS))
 
 
+def test_a_divergence_has_a_slope_by_the_temperature():
+    def divergence(temperature):
+        kl = rlaxlib.categorical_kl_divergence
+        return kl(LOGITS[0], LOGITS[1], temperature, mask=MASK)
+
+    def define(temperature):
+        x, y = (np.exp(np.asarray(each, float)[LEGAL] / temperature) for each in LOGITS)
+        p, q = x / x.sum(), y / y.sum()
+        return np.sum(p * np.log(p / q))
+
+    slope = (define(0.7 + 1e-5) - define(0.7 - 1e-5)) / 2e-5
+    close(jax.grad(divergence)(0.7), slope)
+
+
 def test_a_temperature_may_be_learnt():
     gradient = jax.grad(lambda t: rlaxlib.softmax(t).entropy(LOGITS[0]))(0.7)
     step = 1e-2

@@ -70,18 +70,6 @@ class Logits(NamedTuple):
         mean = jnp.sum(self.probs * self.finite, axis=-1)
         return self.log_total[..., 0] - mean
 
-    def mean(self, x: Array) -> Array:
-        """Return the mean of finite numbers, one an action; 0 where none is legal.
-
-        Args:
-            x: Numbers, `[..., A]`.
-
-        Returns:
-            Means, `[...]`.
-        """
-        weighted = jnp.sum(self.weights * x, axis=-1)
-        return weighted / _floor(self.total[..., 0], 1.0)
-
 
 def prepare(logits: Array, temperature: Array, mask: Array | None) -> Logits:
     """Take from logits what a softmax needs.

@@ -16,7 +16,6 @@ from jax.typing import ArrayLike
 
 from rlaxlib import distributions
 from rlaxlib._core import checks, dtypes, gradients
-from rlaxlib.distributions import _logits
 
 __all__ = [
     "clipped_double_q_target",
@@ -480,14 +479,11 @@ def discrete_temperature_loss(
 def _soft_value(
     logits: Array, q: Array, temperature: Array, mask: Array | None
 ) -> Array:
-    """Return the mean of the action values, and the entropy times the temperature.
-
-    Both are means, of which one sum is faster than two.
-    """
-    prepared = _logits.prepare(logits, jnp.ones_like(temperature), mask)
+    """Return the mean of the action values, and the entropy times the temperature."""
+    legal = logits != -jnp.inf if mask is None else mask & (logits != -jnp.inf)
     # Before the minimum, which of what is no number would have no gradient.
-    legal = jnp.broadcast_to(prepared.legal, q.shape)
-    q = jnp.where(legal, q, jnp.zeros_like(q))
+    q = jnp.where(jnp.broadcast_to(legal, q.shape), q, jnp.zeros_like(q))
     q = q if q.ndim == 1 else jnp.min(q, axis=0)
-    mean = prepared.mean(q - temperature * prepared.finite)
-    return mean + temperature * prepared.log_total[0]
+    policy = distributions.softmax()
+    mean = jnp.sum(policy.probs(logits, mask=mask) * q)
+    return mean + temperature * policy.entropy(logits, mask=mask)

@@ -77,7 +77,7 @@ def prioritized_probabilities(
         mask=(mask, "bool[N] or None"),
     )
     checks.within("[0, inf)", exponent=exponent)
-    priorities = _entries(_constant(priorities), mask)
+    priorities = streams.decisions(_constant(priorities), mask)
     checks.within("[0, inf)", priorities=priorities)
     (p, exponent), narrow = dtypes.widen(priorities, _constant(exponent))
     mask = jnp.ones_like(p, bool) if mask is None else mask
@@ -223,7 +223,7 @@ def importance_sampling_weights(
         checks.refuse(f'`normalize_by` must be "batch" or "max", not {normalize_by!r}')
     if normalize_by == "batch" and min_probability is not None:
         checks.refuse('`min_probability` is for `normalize_by="max"` only')
-    probabilities = _entries(probabilities, mask)
+    probabilities = streams.decisions(probabilities, mask)
     checks.within("[0, inf)", probabilities=probabilities)
     checks.within("[0, 1]", exponent=exponent)
     checks.within("(0, inf)", min_probability=min_probability)
@@ -515,11 +515,6 @@ def hindsight_indices(
 def _constant(x: Array) -> Array:
     """Return an array, or None, as a constant under differentiation."""
     return x if x is None else jax.lax.stop_gradient(x)
-
-
-def _entries(x: Array, mask: Array | None) -> Array:
-    """Return what there is in a buffer, and 0 where there is no entry."""
-    return x if mask is None else jnp.where(mask, x, jnp.zeros_like(x))
 
 
 def _normalize(x: Array, mask: Array, axis_name: AxisName | None) -> Array:

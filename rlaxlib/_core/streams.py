@@ -68,18 +68,19 @@ def at_following(
 
 
 def decisions(x: Array, sample_mask: Array | None) -> Array:
-    """Return `x` with zeros in the rows that are no decisions.
+    """Return `x` with zeros in the rows that are no decisions, whatever stood there.
 
     Args:
-        x: Values, the first axis being time, `[T, ...]`.
+        x: Values, the first axis being time, `[T, ...]`; or any others that a mask
+            tells of, whose axes are the first ones of theirs.
         sample_mask: As for `ends`.
 
     Returns:
-        Values, `[T, ...]`.
+        Values, of the shape of `x`.
     """
     if sample_mask is None:
         return x
-    mask = sample_mask.reshape(sample_mask.shape + (1,) * (x.ndim - 1))
+    mask = sample_mask.reshape(sample_mask.shape + (1,) * (x.ndim - sample_mask.ndim))
     return jnp.where(mask, x, jnp.zeros_like(x))
 
 

@@ -4,13 +4,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import devices
+from rlaxlib._core import devices, streams
 from rlaxlib._core.devices import AxisName
-
-
-def clean(x: Array, mask: Array | None) -> Array:
-    """Put zeros where an entry does not count, whatever stood there."""
-    return x if mask is None else jnp.where(mask, x, jnp.zeros_like(x))
 
 
 def mean(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
@@ -22,5 +17,5 @@ def variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
     """Return the variance of what counts, which is exactly 0 for equal numbers."""
     counts = jnp.ones_like(x, bool) if mask is None else mask
     # Less one of them, large numbers lose no digits, and equal ones are 0.
-    x = clean(x - devices.largest(x, counts, axis_name), mask)
+    x = streams.decisions(x - devices.largest(x, counts, axis_name), mask)
     return mean(jnp.square(x - mean(x, mask, axis_name)), mask, axis_name)

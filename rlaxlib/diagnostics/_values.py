@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib.diagnostics import _means
 
@@ -68,7 +68,7 @@ def explained_variance(
         targets=(targets, "float[...]"),
         mask=(mask, "bool[...] or None"),
     )
-    predictions, targets = (_means.clean(x, mask) for x in (predictions, targets))
+    predictions, targets = (streams.decisions(x, mask) for x in (predictions, targets))
     (predictions, targets), narrow = dtypes.widen(predictions, targets)
     errors = targets - predictions
     if count_bias:

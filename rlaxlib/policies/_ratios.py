@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import exponentials, gradients
+from rlaxlib._core import exponentials, gradients, streams
 
 
 class RatioOutputs(NamedTuple):
@@ -44,7 +44,7 @@ def bounded_difference(
     """
     # Minus infinity less minus infinity would be no number.
     same = jnp.isinf(log_prob) & (log_prob == old_log_prob)
-    log_prob, old_log_prob = _where(~same, log_prob, old_log_prob)
+    log_prob, old_log_prob = streams.clean(~same, log_prob, old_log_prob)
     difference = log_prob - old_log_prob
     above, below = difference > bound, difference < -bound
     difference = jnp.where(above, bound, jnp.where(below, -bound, difference))
@@ -84,7 +84,7 @@ def hold(
         The arrays in their order, 0 where a row does not count.
     """
     arrays = (learned, *(gradients.stop_if(stop, each) for each in fixed))
-    return arrays if mask is None else _where(mask, *arrays)
+    return streams.clean(mask, *arrays)
 
 
 def clipped_objective(
@@ -113,8 +113,3 @@ def clipped_objective(
     if ceiling is not None:
         below = jnp.where(below > ceiling, ceiling, below)
     return adv * jnp.where(adv >= 0, above, below)
-
-
-def _where(mask: Array, *arrays: Array) -> tuple[Array, ...]:
-    """Return arrays that are 0 where the mask is false."""
-    return tuple(jnp.where(mask, each, jnp.zeros_like(each)) for each in arrays)

@@ -110,7 +110,7 @@ def at_least(minimum: int, maximum: int | None = None, /, **arguments: Any) -> N
             problem = f"at most {maximum}, but is {value}"
         else:
             continue
-        raise ArgumentError(f"{_caller()}: `{name}` must be {problem}.")
+        refuse(f"`{name}` must be {problem}")
 
 
 def static(**arguments: Any) -> None:
@@ -125,7 +125,7 @@ def static(**arguments: Any) -> None:
     for name, value in arguments.items():
         if isinstance(value, Tracer):
             problem = "a Python value, but is traced: mark it with static_argnames"
-            raise ArgumentError(f"{_caller()}: `{name}` must be {problem}.")
+            refuse(f"`{name}` must be {problem}")
 
 
 def leads(**arguments: Array) -> None:
@@ -142,9 +142,9 @@ def leads(**arguments: Array) -> None:
     sizes = zip(short.shape, long.shape, strict=False)
     if short.ndim <= long.ndim and all(a in (1, b) for a, b in sizes):
         return
-    raise ArgumentError(
-        f"{_caller()}: the {name} shape must be that of the first axes of {whole}, or "
-        f"1, but `{name}` is {_describe(short)}, and `{whole}` is {_describe(long)}."
+    refuse(
+        f"the {name} shape must be that of the first axes of {whole}, or 1, but "
+        f"`{name}` is {_describe(short)}, and `{whole}` is {_describe(long)}"
     )
 
 
@@ -161,9 +161,9 @@ def same_structure(**trees: Any) -> None:
     for other, tree in others:
         structures = [cast(Any, jax.tree.structure(each)) for each in (first, tree)]
         if structures[0] != structures[1]:
-            raise ArgumentError(
-                f"{_caller()}: `{name}` and `{other}` must share the same tree "
-                f"structure, but are {structures[0]} and {structures[1]}."
+            refuse(
+                f"`{name}` and `{other}` must share the same tree structure, but are "
+                f"{structures[0]} and {structures[1]}"
             )
 
 
@@ -294,7 +294,7 @@ def _refuse(wrong: Any, values: Any, rule: str) -> None:
     """Raise an error that shows the first value that is wrong, if there is one."""
     if np.any(wrong):
         first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
-        raise ArgumentError(f"{_caller()}: {rule}, but is {first}.")
+        refuse(f"{rule}, but is {first}")
 
 
 def _known(value: Any) -> Any:

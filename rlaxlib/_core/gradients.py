@@ -10,6 +10,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.typing import ArrayLike
 
+from rlaxlib._core import derivatives
+
 
 def stop_if(condition: ArrayLike, x: Array) -> Array:
     """Return `x`, held constant under differentiation if `condition` is true.
@@ -77,7 +79,7 @@ def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
     Returns:
         An array equal to `x`.
     """
-    return cast(Array, _clipped(x, low, high))
+    return _clipped(x, low, high)
 
 
 def _first(x: Array, low: Array, high: Array) -> Array:
@@ -92,8 +94,7 @@ def _first_jvp(
     return x, cast(Array, _identity_p.bind(tangents[0], low, high))
 
 
-_clipped = cast(Any, jax.custom_jvp)(_first)
-_clipped.defjvp(_first_jvp)
+_clipped = derivatives.derived(_first_jvp)(_first)
 
 
 # JAX has a function whose gradient is what one likes (`custom_vjp`), and one whose

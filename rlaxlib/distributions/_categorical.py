@@ -3,7 +3,7 @@ r"""Ask of categorical distributions: a sample, a divergence, a ratio.
 The actions are the last axis. All axes before it are a batch, and come out again.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes, exponentials, sums
+from rlaxlib._core import checks, derivatives, dtypes, exponentials, sums
 from rlaxlib.distributions._logits import Logits, log_prob, over, prepare
 
 __all__ = [
@@ -171,8 +171,8 @@ def categorical_kl_divergence(
     (p_logits, q_logits, temperature), narrow = dtypes.widen(
         p_logits, q_logits, temperature
     )
-    legal = jnp.ones_like(p_logits, bool) if mask is None else over(mask, p_logits)
-    return narrow(_divergence(p_logits, q_logits, temperature, legal))
+    mask = over(mask, p_logits)
+    return narrow(_divergence(p_logits, q_logits, temperature, mask))
 
 
 def categorical_importance_sampling_ratios(
@@ -253,7 +253,7 @@ class _Change(NamedTuple):
 
 
 def _compare(
-    p_logits: Array, q_logits: Array, temperature: Array, mask: Any
+    p_logits: Array, q_logits: Array, temperature: Array, mask: Array | None
 ) -> _Change:
     """Tell how the softmax of `p_logits` becomes that of `q_logits`."""
     p = prepare(p_logits, temperature, mask)
@@ -268,21 +268,7 @@ def _compare(
     return _Change(p, q, log, close, excess, gained)
 
 
-def _kl(p_logits: Array, q_logits: Array, temperature: Array, mask: Array) -> Array:
-    """Return the divergence of one softmax from another, of prepared arguments."""
-    p, q, log, close, excess, gained = _compare(p_logits, q_logits, temperature, mask)
-    # With d = log q - log p, the sum of p (exp d - 1 - d): no term is negative, and
-    # where p and q are close, each keeps its digits.
-    terms = jnp.where(close, excess, gained - p.probs * log)
-    terms = jnp.where(p.legal & ~q.legal, jnp.inf, terms)
-    # What p gains in all is 0; the square of what it is by rounding matters to the
-    # smallest divergences.
-    rounding = sums.over_last(gained)
-    divergence = sums.over_last(terms) - 0.5 * jnp.square(rounding)
-    return jnp.where(p.none, 0.0, divergence)
-
-
-def _kl_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _divergence_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     p_logits, q_logits, temperature, mask = primals
     divergence: Array = _divergence(*primals)
     p, q, log, _, _, gained = _compare(p_logits, q_logits, temperature, mask)
@@ -300,5 +286,18 @@ def _kl_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 # Its derivative, written out, is simpler than that of each step.
-_divergence = cast(Any, jax.custom_jvp)(_kl)
-_divergence.defjvp(_kl_jvp, symbolic_zeros=True)
+@derivatives.derived(_divergence_jvp, symbolic_zeros=True)
+def _divergence(
+    p_logits: Array, q_logits: Array, temperature: Array, mask: Array | None
+) -> Array:
+    """Return the divergence of one softmax from another, of prepared arguments."""
+    p, q, log, close, excess, gained = _compare(p_logits, q_logits, temperature, mask)
+    # With d = log q - log p, the sum of p (exp d - 1 - d): no term is negative, and
+    # where p and q are close, each keeps its digits.
+    terms = jnp.where(close, excess, gained - p.probs * log)
+    terms = jnp.where(p.legal & ~q.legal, jnp.inf, terms)
+    # What p gains in all is 0; the square of what it is by rounding matters to the
+    # smallest divergences.
+    rounding = sums.over_last(gained)
+    divergence = sums.over_last(terms) - 0.5 * jnp.square(rounding)
+    return jnp.where(p.none, 0.0, divergence)

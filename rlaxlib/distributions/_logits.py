@@ -5,14 +5,14 @@ mask leaves out. Where none is left there is no distribution, and all that is as
 it is 0: so a row of padding adds nothing to a sum, and no NaN to a gradient.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-from rlaxlib._core import indexing
+from rlaxlib._core import derivatives, indexing
 
 # In place of minus infinity, where it is multiplied: 0 times it is 0.
 NEVER = -1e30
@@ -126,27 +126,19 @@ def over(mask: Array | None, logits: Array) -> Array | None:
 # --- What is plain but for its derivative, where a weight is 0. ---
 
 
-def _at_least(x: Array, least: float) -> Array:
-    """Return the larger of the two, with the derivative of the first."""
-    return jnp.maximum(x, least)
-
-
-def _at_least_jvp(
+def _floor_jvp(
     least: float, primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[Array, Array]:
     return _floor(*primals, least), tangents[0]
 
 
-_floor = cast(Any, jax.custom_jvp)(_at_least, nondiff_argnums=(1,))
-_floor.defjvp(_at_least_jvp)
+@derivatives.derived(_floor_jvp, nondiff_argnums=(1,))
+def _floor(x: Array, least: float) -> Array:
+    """Return the larger of the two, with the derivative of the first."""
+    return jnp.maximum(x, least)
 
 
-def _divided(gap: Array, temperature: Array) -> Array:
-    """Return a quotient whose derivative by the temperature is always finite."""
-    return gap / temperature
-
-
-def _divided_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _scaled_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     gap, temperature = primals
     quotient = _scaled(gap, temperature)
     change = jnp.zeros_like(quotient)
@@ -157,5 +149,7 @@ def _divided_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return quotient, change
 
 
-_scaled = cast(Any, jax.custom_jvp)(_divided)
-_scaled.defjvp(_divided_jvp, symbolic_zeros=True)
+@derivatives.derived(_scaled_jvp, symbolic_zeros=True)
+def _scaled(gap: Array, temperature: Array) -> Array:
+    """Return a quotient whose derivative by the temperature is always finite."""
+    return gap / temperature

@@ -4,13 +4,13 @@ A standard deviation has the shape of its mean, or one that broadcasts to it.
 """
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import exponentials, sums
+from rlaxlib._core import derivatives, exponentials, sums
 
 
 def draw(key: Array, mu: Array, sigma: Array) -> Array:
@@ -51,12 +51,6 @@ def _over(parameter: Array, x: Array) -> Array:
 # --- Of each dimension, with derivatives written out: simpler than those of steps. ---
 
 
-def _log_exp_of(x: Array, mu: Array, sigma: Array) -> Array:
-    """Return the logarithm of a density, but for a constant."""
-    over_sigma = 1 / sigma
-    return -0.5 * jnp.square((x - mu) * over_sigma) - jnp.log(sigma)
-
-
 def _log_exp_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     x, mu, sigma = primals
     over_sigma = 1 / sigma
@@ -65,11 +59,24 @@ def _log_exp_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _log_exp(*primals), over_sigma * change
 
 
-_log_exp = cast(Any, jax.custom_jvp)(_log_exp_of)
-_log_exp.defjvp(_log_exp_jvp)
+@derivatives.derived(_log_exp_jvp)
+def _log_exp(x: Array, mu: Array, sigma: Array) -> Array:
+    """Return the logarithm of a density, but for a constant."""
+    over_sigma = 1 / sigma
+    return -0.5 * jnp.square((x - mu) * over_sigma) - jnp.log(sigma)
 
 
-def _kl_of(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
+def _kl_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    mu_0, sigma_0, mu_1, sigma_1 = primals
+    over_sigma = 1 / sigma_1
+    z, change = (mu_0 - mu_1) * over_sigma, (sigma_0 - sigma_1) * over_sigma
+    grown = change * (change + 2)
+    by_1 = z * (tangents[0] - tangents[2]) - (grown + jnp.square(z)) * tangents[3]
+    return _kl(*primals), over_sigma * by_1 + grown / sigma_0 * tangents[1]
+
+
+@derivatives.derived(_kl_jvp)
+def _kl(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
     """Return a divergence."""
     over_sigma = 1 / sigma_1
     # With the ratio r of deviations, half of r^2 - 1 - log r^2; by its series where r
@@ -85,25 +92,6 @@ def _kl_of(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
     return spread + 0.5 * jnp.square((mu_0 - mu_1) * over_sigma)
 
 
-def _kl_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    mu_0, sigma_0, mu_1, sigma_1 = primals
-    over_sigma = 1 / sigma_1
-    z, change = (mu_0 - mu_1) * over_sigma, (sigma_0 - sigma_1) * over_sigma
-    grown = change * (change + 2)
-    by_1 = z * (tangents[0] - tangents[2]) - (grown + jnp.square(z)) * tangents[3]
-    return _kl(*primals), over_sigma * by_1 + grown / sigma_0 * tangents[1]
-
-
-_kl = cast(Any, jax.custom_jvp)(_kl_of)
-_kl.defjvp(_kl_jvp)
-
-
-def _kl_of_logs_of(mu_0: Array, log_0: Array, mu_1: Array, log_1: Array) -> Array:
-    """Return a divergence, from the logarithms of deviations."""
-    z = (mu_0 - mu_1) * jnp.exp(-log_1)
-    return 0.5 * (exponentials.excess(2 * (log_0 - log_1)) + jnp.square(z))
-
-
 def _kl_of_logs_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     mu_0, log_0, mu_1, log_1 = primals
     over_sigma, double = jnp.exp(-log_1), 2 * (log_0 - log_1)
@@ -113,5 +101,8 @@ def _kl_of_logs_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _kl_of_logs(*primals), change
 
 
-_kl_of_logs = cast(Any, jax.custom_jvp)(_kl_of_logs_of)
-_kl_of_logs.defjvp(_kl_of_logs_jvp)
+@derivatives.derived(_kl_of_logs_jvp)
+def _kl_of_logs(mu_0: Array, log_0: Array, mu_1: Array, log_1: Array) -> Array:
+    """Return a divergence, from the logarithms of deviations."""
+    z = (mu_0 - mu_1) * jnp.exp(-log_1)
+    return 0.5 * (exponentials.excess(2 * (log_0 - log_1)) + jnp.square(z))

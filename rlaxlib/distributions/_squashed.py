@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, derivatives, dtypes
 from rlaxlib.distributions import _normal
 from rlaxlib.distributions._types import ContinuousDistribution
 
@@ -444,16 +444,13 @@ def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
     return jnp.broadcast_to(low, like.shape), jnp.broadcast_to(high, like.shape)
 
 
-def _log_slope_of(u: Array) -> Array:
-    """Return the logarithm of the derivative of the tanh."""
-    return 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
-
-
 def _log_slope_jvp(
     primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[Array, Array]:
     return _log_slope(*primals), -2 * jnp.tanh(primals[0]) * tangents[0]
 
 
-_log_slope = cast(Any, jax.custom_jvp)(_log_slope_of)
-_log_slope.defjvp(_log_slope_jvp)
+@derivatives.derived(_log_slope_jvp)
+def _log_slope(u: Array) -> Array:
+    """Return the logarithm of the derivative of the tanh."""
+    return 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, derivatives, dtypes
 
 __all__ = ["KNNQueryResult", "knn_query"]
 
@@ -208,10 +208,8 @@ _compiled: Callable[..., tuple[Array, Array]] = jax.jit(
 _nearest_by: Callable[..., tuple[Array, Array]] = jax.jit(
     _measure, static_argnums=(0, 3), inline=True
 )
-_nearest: Any = cast(Any, jax.custom_jvp)(_compiled, nondiff_argnums=(2,))
 
 
-@_nearest.defjvp
 def _nearest_jvp(
     count: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]
 ) -> Any:
@@ -224,3 +222,6 @@ def _nearest_jvp(
     slope = -2 * jnp.sum(offset * change, axis=-1)
     no_change = np.zeros(indices.shape, jax.dtypes.float0)
     return (negated, indices), (slope, no_change)
+
+
+_nearest = derivatives.derived(_nearest_jvp, nondiff_argnums=(2,))(_compiled)

@@ -1,39 +1,18 @@
 """What the functions that squash compute, written so that no digits are lost.
 
-All take arrays of single or double precision.
+All take arrays of single or double precision. Their derivatives are written out: to
+derive step by step would lose what the functions are written to keep, for the sign of 0
+has no slope, and what does not cancel or overflow in a function would there.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-
-def _derived(
-    *rules: Callable[..., Array],
-) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Give a function its derivatives in closed form.
-
-    To derive it step by step would lose what the function is written to keep: the sign
-    of 0 has no slope, and what does not cancel or overflow in the function would there.
-
-    Args:
-        *rules: For each argument of the function, how much the value changes with it: a
-            function of the argument's change, of the value and of the arguments.
-
-    Returns:
-        A decorator.
-    """
-
-    def decorate(function: Callable[..., Array]) -> Callable[..., Array]:
-        derived = cast(Any, jax.custom_jvp)(function)
-        derived.defjvps(*rules)
-        return cast(Callable[..., Array], derived)
-
-    return decorate
+from rlaxlib._core import derivatives
 
 
 def _sigmoid_change(change: Array, y: Array, x: Array) -> Array:
@@ -42,7 +21,7 @@ def _sigmoid_change(change: Array, y: Array, x: Array) -> Array:
     return change * (small / jnp.square(1 + small))
 
 
-@_derived(_sigmoid_change)
+@derivatives.derived_by(_sigmoid_change)
 def sigmoid(x: Array) -> Array:
     """Return 1 / (1 + exp(-x))."""
     return jax.nn.sigmoid(x)
@@ -53,7 +32,7 @@ def _logit_change(change: Array, y: Array, x: Array) -> Array:
     return change / (x * (1 - x))
 
 
-@_derived(_logit_change)
+@derivatives.derived_by(_logit_change)
 def logit(x: Array) -> Array:
     """Return log(x / (1 - x))."""
     # Of the smaller of x and 1 - x, which has all its digits, as has 1 - 2x.
@@ -66,7 +45,7 @@ def _signed_logp1_change(change: Array, y: Array, x: Array) -> Array:
     return change / (1 + jnp.abs(x))
 
 
-@_derived(_signed_logp1_change)
+@derivatives.derived_by(_signed_logp1_change)
 def signed_logp1(x: Array) -> Array:
     """Return sign(x) log(|x| + 1)."""
     return jnp.sign(x) * jnp.log1p(jnp.abs(x))
@@ -77,7 +56,7 @@ def _signed_expm1_change(change: Array, y: Array, x: Array) -> Array:
     return change * (jnp.abs(y) + 1)
 
 
-@_derived(_signed_expm1_change)
+@derivatives.derived_by(_signed_expm1_change)
 def signed_expm1(x: Array) -> Array:
     """Return sign(x) (exp(|x|) - 1)."""
     return jnp.sign(x) * jnp.expm1(jnp.abs(x))
@@ -93,7 +72,7 @@ def _hyperbolic_change_by_eps(change: Array, y: Array, x: Array, eps: Array) -> 
     return change * x
 
 
-@_derived(_hyperbolic_change, _hyperbolic_change_by_eps)
+@derivatives.derived_by(_hyperbolic_change, _hyperbolic_change_by_eps)
 def signed_hyperbolic(x: Array, eps: Array) -> Array:
     """Return sign(x) (sqrt(|x| + 1) - 1) + eps x."""
     size = jnp.abs(x)
@@ -123,7 +102,7 @@ def _parabolic_change_by_eps(change: Array, y: Array, x: Array, eps: Array) -> A
     return -y * _parabolic_change(change, y, x, eps)
 
 
-@_derived(_parabolic_change, _parabolic_change_by_eps)
+@derivatives.derived_by(_parabolic_change, _parabolic_change_by_eps)
 def signed_parabolic(x: Array, eps: Array) -> Array:
     """Return what `signed_hyperbolic` makes x of."""
     size, half, root = _parabolic_parts(x, eps)
@@ -144,7 +123,7 @@ def _sinh_change(change: Array, y: Array, x: Array) -> Array:
     return change * (0.5 * grown * grown + 0.5 / (grown * grown))
 
 
-@_derived(_sinh_change)
+@derivatives.derived_by(_sinh_change)
 def sinh(x: Array) -> Array:
     """Return the hyperbolic sine."""
     # As twice the sine and cosine of half the argument, which overflows only at the
@@ -164,7 +143,7 @@ def _arcsinh_change(change: Array, y: Array, x: Array) -> Array:
     return change / (larger * jnp.sqrt(1 + jnp.square(smaller / larger)))
 
 
-@_derived(_arcsinh_change)
+@derivatives.derived_by(_arcsinh_change)
 def arcsinh(x: Array) -> Array:
     """Return the inverse of the hyperbolic sine."""
     return jnp.arcsinh(x)
@@ -175,7 +154,7 @@ def _square_change(change: Array, y: Array, x: Array) -> Array:
     return change * (math.sqrt(0.5) * jnp.abs(x) + 1)
 
 
-@_derived(_square_change)
+@derivatives.derived_by(_square_change)
 def square(x: Array) -> Array:
     """Return the power of 2, in which nothing cancels."""
     size = jnp.abs(x)
@@ -187,7 +166,7 @@ def _square_root_change(change: Array, y: Array, x: Array) -> Array:
     return change / _root(x)
 
 
-@_derived(_square_root_change)
+@derivatives.derived_by(_square_root_change)
 def square_root(x: Array) -> Array:
     """Return the power of 1/2, in which nothing cancels."""
     return x * (2 / (_root(x) + 1))
@@ -216,7 +195,7 @@ def _power_change_by_p(change: Array, y: Array, x: Array, p: Array) -> Array:
     return change * jnp.sign(x) * (slope - (grown - 1) / (2 * p * q))
 
 
-@_derived(_power_change, _power_change_by_p)
+@derivatives.derived_by(_power_change, _power_change_by_p)
 def power(x: Array, p: Array) -> Array:
     """Return sign(x) ((|x| / q + 1)**p - 1) / q, where q is the root of p."""
     size, q = jnp.abs(x), jnp.sqrt(p)
@@ -235,7 +214,7 @@ def _log_horizon_change(change: Array, y: Array, x: Array) -> Array:
     return change / (1 - x)
 
 
-@_derived(_log_horizon_change)
+@derivatives.derived_by(_log_horizon_change)
 def log_horizon(x: Array) -> Array:
     """Return the logarithm of the horizon that a discount gives."""
     # Of log(1 + z), with z at least 0, which has all its digits everywhere.
@@ -248,7 +227,7 @@ def _discount_of_log_horizon_change(change: Array, y: Array, x: Array) -> Array:
     return change * jnp.exp(-x)
 
 
-@_derived(_discount_of_log_horizon_change)
+@derivatives.derived_by(_discount_of_log_horizon_change)
 def discount_of_log_horizon(x: Array) -> Array:
     """Return the discount that gives a horizon of this logarithm."""
     return 0 - jnp.expm1(-x)

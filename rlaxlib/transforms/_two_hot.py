@@ -6,7 +6,7 @@ to be learnt becomes two-hot: its probability is shared among the two bins that 
 between, such that their mean is the number.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, derivatives, dtypes
 
 __all__ = [
     "transform_from_2hot",
@@ -282,40 +282,18 @@ def _at_most(x: Array, most: Any) -> Array:
     return jnp.where(x < most, x, most)
 
 
-def _round_within(x: Array, low: Any, high: Any) -> Array:
-    """Return numbers that rounding may have left beyond, moved, with their slope."""
-    return jnp.clip(x, low, high)
-
-
 def _same_change(change: Array, y: Array, x: Array, low: Any, high: Any) -> Array:
     del y, x, low, high
     return change
 
 
-_rounded_within = cast(Any, jax.custom_jvp)(_round_within)
-_rounded_within.defjvps(_same_change, None, None)
+@derivatives.derived_by(_same_change, None, None)
+def _rounded_within(x: Array, low: Any, high: Any) -> Array:
+    """Return numbers that rounding may have left beyond, moved, with their slope."""
+    return jnp.clip(x, low, high)
 
 
-def _compare(num_bins: int, index: Array, lower: Array, upper: Array) -> Array:
-    """Return rows that are 0, but for two numbers side by side.
-
-    Args:
-        num_bins: Length of a row.
-        index: Where the first of the two stands, a float, `[...]`. To compare floats
-            with floats takes a CPU less time than to convert them.
-        lower: The first, `[...]`.
-        upper: The second, `[...]`.
-
-    Returns:
-        The rows, `[..., num_bins]`.
-    """
-    shape = (*index.shape, num_bins)
-    bins = jax.lax.broadcasted_iota(index.dtype, shape, index.ndim)
-    index, lower, upper = (each[..., None] for each in (index, lower, upper))
-    return jnp.where(bins == index, lower, jnp.where(bins == index + 1, upper, 0))
-
-
-def _compare_jvp(
+def _place_jvp(
     num_bins: int, primals: tuple[Array, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
     """Change the rows, by a scatter: so the gradient is two entries, looked up.
@@ -332,8 +310,24 @@ def _compare_jvp(
     return _place(num_bins, *primals), rows.reshape(*lower.shape, num_bins)
 
 
-_place = cast(Any, jax.custom_jvp)(_compare, nondiff_argnums=(0,))
-_place.defjvp(_compare_jvp)
+@derivatives.derived(_place_jvp, nondiff_argnums=(0,))
+def _place(num_bins: int, index: Array, lower: Array, upper: Array) -> Array:
+    """Return rows that are 0, but for two numbers side by side.
+
+    Args:
+        num_bins: Length of a row.
+        index: Where the first of the two stands, a float, `[...]`. To compare floats
+            with floats takes a CPU less time than to convert them.
+        lower: The first, `[...]`.
+        upper: The second, `[...]`.
+
+    Returns:
+        The rows, `[..., num_bins]`.
+    """
+    shape = (*index.shape, num_bins)
+    bins = jax.lax.broadcasted_iota(index.dtype, shape, index.ndim)
+    index, lower, upper = (each[..., None] for each in (index, lower, upper))
+    return jnp.where(bins == index, lower, jnp.where(bins == index + 1, upper, 0))
 
 
 def _mean(probs: Array, bins: Array) -> Array:

@@ -53,8 +53,8 @@ def test_equals_its_definition(row):
 
 
 @each_row("compared")
-def test_equals_rlax_in_value(row):
-    ours, theirs = jax.jit(row.call()), jax.jit(row.peer_call(import_rlax()))
+def test_equals_rlax_in_value(row, rlax):
+    ours, theirs = jax.jit(row.call()), jax.jit(row.peer_call(rlax))
     for seed in range(2):
         inputs = peer_inputs(row, seed)
         tolerance = SINGLE * row.scale(inputs)
@@ -62,8 +62,7 @@ def test_equals_rlax_in_value(row):
 
 
 @each_row("compared", "differentiable")
-def test_equals_rlax_in_gradient(row):
-    rlax = import_rlax()
+def test_equals_rlax_in_gradient(row, rlax):
     inputs = peer_inputs(row, seed=0)
     for flag in row.flags:
         if flag in row.peer_gradient:
@@ -80,8 +79,7 @@ def test_equals_rlax_in_gradient(row):
 
 
 @each_row("compared")
-def test_takes_the_arguments_of_rlax_by_position(row):
-    rlax = import_rlax()
+def test_takes_the_arguments_of_rlax_by_position(row, rlax):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = parameters((row.peer_of or row.function)(rlax))
@@ -383,12 +381,6 @@ def test_refuses_what_is_no_array(row):
 
 
 # --- What the tests share. ---
-
-
-def import_rlax():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("rlax")
 
 
 def to_x64(arguments):

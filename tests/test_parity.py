@@ -9,7 +9,6 @@ import importlib
 import inspect
 import pkgutil
 import types
-import warnings
 
 import contract
 import jax
@@ -51,14 +50,6 @@ HIDES_ALL, HIDES_REST = ("args", "kwargs"), ("tx_pair", "args", "kwargs")
 
 
 # --- What the tests share. ---
-
-
-@pytest.fixture(scope="module")
-def rlax():
-    with warnings.catch_warnings(action="ignore"):
-        return pytest.importorskip(
-            "rlax", reason="rlax is not installed: nothing is compared with it"
-        )
 
 
 @pytest.fixture(scope="module")

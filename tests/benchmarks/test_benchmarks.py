@@ -86,12 +86,6 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 
 
 @pytest.fixture(scope="module")
-def rlax():
-    with programs.plain_jax():
-        return pytest.importorskip("rlax")
-
-
-@pytest.fixture(scope="module")
 def tables(rlax, tmp_path_factory):
     """Run the command once, on a few functions."""
     del rlax

@@ -15,10 +15,6 @@ KEY = jax.random.key(0)
 MANY = jnp.zeros((2000, 2))
 
 
-def import_rlax():
-    return pytest.importorskip("rlax")
-
-
 # --- What the functions compute. ---
 
 
@@ -60,8 +56,7 @@ def test_noise_with_a_memory_can_be_carried_and_equals_what_is_added():
         noise = added - actions[t]
 
 
-def test_noise_with_a_memory_equals_that_of_rlax():
-    rlax = import_rlax()
+def test_noise_with_a_memory_equals_that_of_rlax(rlax):
     action, noise = jax.random.normal(KEY, (2, 5))
     arguments = (KEY, action, noise, 0.15, 0.2)
     ours = rlaxlib.add_ornstein_uhlenbeck_noise(*arguments)
@@ -111,14 +106,14 @@ def test_where_no_action_is_legal_nothing_is_added_and_nothing_is_nan():
         np.testing.assert_array_equal(each, 0.0)
 
 
-def test_one_prior_gets_the_noise_of_a_batch_of_one_as_in_rlax():
-    rlax, prior = import_rlax(), jnp.array([0.5, 0.25, 0.25])
+def test_one_prior_gets_the_noise_of_a_batch_of_one_as_in_rlax(rlax):
+    prior = jnp.array([0.5, 0.25, 0.25])
     theirs = rlax.add_dirichlet_noise(KEY, prior[None], 0.3, 0.25)[0]
     close(rlaxlib.add_dirichlet_noise(KEY, prior, 0.3, 0.25), theirs, rtol=1e-6)
 
 
-def test_a_mask_of_all_actions_gives_what_rlax_gives_where_a_prior_is_zero():
-    rlax, prior = import_rlax(), jnp.array([[0.5, 0.5, 0.0]])
+def test_a_mask_of_all_actions_gives_what_rlax_gives_where_a_prior_is_zero(rlax):
+    prior = jnp.array([[0.5, 0.5, 0.0]])
     ours = rlaxlib.add_dirichlet_noise(KEY, prior, 0.3, 0.25, mask=jnp.ones(3, bool))
     theirs = rlax.add_dirichlet_noise(KEY, prior, 0.3, 0.25)
     assert theirs[0, 2] > 0  # An action that was ruled out.

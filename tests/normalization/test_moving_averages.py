@@ -2,6 +2,7 @@
 
 import functools
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -226,18 +227,12 @@ def test_a_traced_decay_is_taken_as_it_is():
 
 
 def test_double_precision_is_kept_where_any_leaf_has_it():
-    with jax.numpy_dtype_promotion("standard"), contract_x64():
+    with jax.numpy_dtype_promotion("standard"), contract.x64(True):
         tree = (jnp.ones(2, jnp.float32), jnp.ones(2, jnp.float64))
         init_state, update_moments = rlaxlib.create_ema(0.9)
         _, state = update_moments(tree, init_state(tree))
     assert state.weight.dtype == jnp.float64
     assert [x.dtype for x in state.mean] == [jnp.float32, jnp.float64]
-
-
-def contract_x64():
-    import contract  # noqa: PLC0415 - It reads all rows.
-
-    return contract.x64(True)
 
 
 # --- What they refuse. ---

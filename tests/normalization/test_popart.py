@@ -6,6 +6,7 @@ import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
+import peers
 import pytest
 from experience import close
 from jax.sharding import Mesh, PartitionSpec
@@ -245,8 +246,7 @@ def test_a_layer_is_found_by_the_names_of_haiku_and_flax(params):
 
 
 def test_the_containers_of_flax_are_kept():
-    flax = pytest.importorskip("flax")
-    nnx = pytest.importorskip("flax.nnx")
+    flax, nnx = peers.find("flax"), peers.find("flax.nnx")
     old, new = start(2), rlaxlib.PopArtState(*jnp.array([[1.0, 2], [3, 4], [9, 9]]))
     frozen = flax.core.freeze({"params": make_layer(w="kernel", b="bias")})
     assert isinstance(rlaxlib.pop(frozen, old, new), flax.core.FrozenDict)

@@ -1,12 +1,12 @@
 """Test policy targets, with policies of several libraries."""
 
 import contextlib
-import warnings
 
 import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
+import peers
 import pytest
 from experience import close
 from rows.policy_targets import LOG_PROBS, Categorical
@@ -18,24 +18,17 @@ KEY = jax.random.key(0)
 
 
 def distrax_categorical():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("distrax").Categorical(logits=LOGITS)
+    return peers.find("distrax").Categorical(logits=LOGITS)
 
 
 def distrax_normal():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        distrax = pytest.importorskip("distrax")
+    distrax = peers.find("distrax")
     return distrax.MultivariateNormalDiag(LOGITS, jnp.full_like(LOGITS, 2.0))
 
 
 def tensorflow_probability_normal():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        name = "tensorflow_probability.substrates.jax.distributions"
-        tfd = pytest.importorskip(name)
-        return tfd.MultivariateNormalDiag(LOGITS, jnp.full_like(LOGITS, 2.0))
+    tfd = peers.find("tensorflow_probability.substrates.jax.distributions")
+    return tfd.MultivariateNormalDiag(LOGITS, jnp.full_like(LOGITS, 2.0))
 
 
 def our_own():

@@ -174,8 +174,10 @@ def test_bounds_may_be_traced_and_learnt():
 def test_the_gradient_is_looked_up_and_not_summed():
     x, cotangents = jnp.zeros(7), jnp.ones((7, 601))
 
+    def function(x):
+        return rlaxlib.transform_to_2hot(x, -300.0, 300.0, 601)
+
     def gradient(x):
-        function = lambda x: rlaxlib.transform_to_2hot(x, -300.0, 300.0, 601)  # noqa: E731
         return jax.vjp(function, x)[1](cotangents)
 
     operations = jax.jit(gradient).lower(x).as_text()

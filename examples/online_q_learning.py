@@ -18,28 +18,17 @@ flag:
     python examples/online_q_learning.py --seed=1 --epsilon=0.05
 """
 
-import csv
 import dataclasses
-from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from absl import app, flags
-from bsuite.environments.catch import Catch
+from common import catch, curves
+from common.flags import flag, run
 from flax import linen as nn
 from flax.training.train_state import TrainState
-from matplotlib.figure import Figure
-from tqdm import trange
 
 import rlaxlib
-
-
-def flag(default, description):
-    """Describe a field of `Config`, to make it a flag of the command line as well."""
-    return dataclasses.field(default=default, metadata={"help": description})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,14 +44,6 @@ class Config:
     learning_rate: float = flag(1e-3, "Step size of Adam.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
     discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-
-
-class Evaluation(NamedTuple):
-    """One point of the learning curve."""
-
-    episode: int
-    train_return: float  # Of the latest training episodes, with their random actions.
-    eval_return: float  # Of the greedy policy.
 
 
 # --- The agent: a network, its optimizer, and two pure functions. ---
@@ -125,83 +106,21 @@ def train_episode(agent, key, environment, config) -> tuple[TrainState, float]:
     return agent, episode_return
 
 
-def evaluate(agent, key, environment, config) -> float:
-    """Average the return over greedy episodes, and learn nothing from them."""
-    total = 0.0
-    for _ in range(config.eval_episodes):
-        timestep = environment.reset()
-        while not timestep.last():
-            action = act(agent, key, timestep.observation, epsilon=0.0)
-            timestep = environment.step(int(action))
-            total += timestep.reward
-    return total / config.eval_episodes
-
-
-def run(config: Config) -> list[Evaluation]:
+def train(config: Config) -> list[catch.Evaluation]:
     """Train an agent, and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
-    train_seed, eval_seed = np.random.SeedSequence(config.seed).generate_state(2)
-    environment, eval_environment = Catch(seed=train_seed), Catch(seed=eval_seed)
-
-    agent = make_agent(init_key, environment, config)
-    returns, curve = [], []
-    with trange(1, config.train_episodes + 1, unit="episode") as progress:
-        for episode in progress:
-            agent, episode_return = train_episode(agent, act_key, environment, config)
-            returns.append(episode_return)
-            train_return = float(np.mean(returns[-config.eval_interval :]))
-            progress.set_postfix_str(f"return {train_return:+.2f}", refresh=False)
-            if episode % config.eval_interval == 0 or episode == config.train_episodes:
-                eval_return = evaluate(agent, act_key, eval_environment, config)
-                curve.append(Evaluation(episode, train_return, eval_return))
+    _, curve = catch.train(
+        make_agent(init_key, catch.Catch(), config),
+        lambda agent, environment: train_episode(agent, act_key, environment, config),
+        lambda agent, observation: act(agent, act_key, observation, epsilon=0.0),
+        config,
+    )
     return curve
 
 
-# --- What a run leaves behind: a table, a CSV file and a plot. ---
-
-
-def report(curve: list[Evaluation], folder: Path) -> None:
-    """Print the learning curve, and write it to `folder` as numbers and as a plot."""
-    print("episode   training   evaluation")
-    for row in curve:
-        print("{:7d} {:+10.2f} {:+12.2f}".format(*row))
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "curve.csv", "w", newline="") as file:
-        csv.writer(file).writerows([Evaluation._fields, *curve])
-
-    figure = Figure(layout="constrained")  # Drawn by Agg, as any figure without pyplot.
-    axes = figure.subplots()
-    episodes, train_returns, eval_returns = zip(*curve, strict=True)
-    axes.plot(episodes, train_returns, label="training")
-    axes.plot(episodes, eval_returns, label="evaluation")
-    axes.set(xlabel="episode", ylabel="average return", title="Q-learning on Catch")
-    axes.legend()
-    figure.savefig(folder / "curve.png")
-
-    print(f"Final evaluation: {curve[-1].eval_return:+.2f}")
-    print(f"Learning curve:   {folder / 'curve.csv'}, {folder / 'curve.png'}")
-
-
-def main(argv):
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments: {argv[1:]}")
-    fields = dataclasses.fields(Config)
-    config = Config(**{field.name: flags.FLAGS[field.name].value for field in fields})
-    report(run(config), Path(config.output))
-
-
-def define_flags():
-    """Make every field of `Config` a flag of the command line."""
-    define = {
-        int: flags.DEFINE_integer,
-        float: flags.DEFINE_float,
-        str: flags.DEFINE_string,
-    }
-    for field in dataclasses.fields(Config):
-        define[field.type](field.name, field.default, field.metadata["help"])
+def main(config):
+    curves.report(train(config), "Q-learning on Catch", config.output)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    run(main, Config)

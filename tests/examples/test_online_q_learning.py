@@ -54,7 +54,7 @@ def lessons(monkeypatch):
 
 
 def run(config, **changes):
-    return example.run(dataclasses.replace(config, **changes))
+    return example.train(dataclasses.replace(config, **changes))
 
 
 # --- What the example computes. ---

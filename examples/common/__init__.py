@@ -1,0 +1,1 @@
+"""What the examples share, and what is not their point: flags, loops, curves."""

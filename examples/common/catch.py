@@ -1,0 +1,82 @@
+"""The loop of every agent on bsuite's Catch: episodes of training, then an evaluation.
+
+A ball drops through ten rows of five columns, and the agent moves a paddle below it. An
+episode takes nine steps and returns +1 for a catch, -1 for a miss: -0.6 on average for
+a random agent.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import dm_env
+import numpy as np
+from bsuite.environments.catch import Catch
+from tqdm import trange
+
+Agent = TypeVar("Agent")
+
+
+class Config(Protocol):
+    """The fields that the loop needs of an example's config."""
+
+    seed: int
+    train_episodes: int
+    eval_episodes: int
+    eval_interval: int
+
+
+class Evaluation(NamedTuple):
+    """One point of the learning curve."""
+
+    episode: int
+    train_return: float  # Of the latest training episodes, as the agent explores.
+    eval_return: float  # Of the policy that the agent would choose.
+
+
+def train(
+    agent: Agent,
+    train_episode: Callable[[Agent, dm_env.Environment], tuple[Agent, float]],
+    choose: Callable[[Agent, np.ndarray], Any],
+    config: Config,
+) -> tuple[Agent, list[Evaluation]]:
+    """Train an agent behind a progress bar, and evaluate it now and then.
+
+    Args:
+        agent: The agent to begin with.
+        train_episode: Plays an episode and learns from it; returns the agent that it
+            made and the episode's return.
+        choose: Chooses an action for an observation, in evaluation.
+        config: How long, and from which seed.
+
+    Returns:
+        The trained agent, and its learning curve.
+    """
+    train_seed, eval_seed = np.random.SeedSequence(config.seed).generate_state(2)
+    environment, eval_environment = Catch(seed=train_seed), Catch(seed=eval_seed)
+    returns, curve = [], []
+    with trange(1, config.train_episodes + 1, unit="episode") as progress:
+        for episode in progress:
+            agent, episode_return = train_episode(agent, environment)
+            returns.append(episode_return)
+            train_return = float(np.mean(returns[-config.eval_interval :]))
+            progress.set_postfix_str(f"return {train_return:+.2f}", refresh=False)
+            if episode % config.eval_interval == 0 or episode == config.train_episodes:
+                eval_return = evaluate(agent, choose, eval_environment, config)
+                curve.append(Evaluation(episode, train_return, eval_return))
+    return agent, curve
+
+
+def evaluate(
+    agent: Agent,
+    choose: Callable[[Agent, np.ndarray], Any],
+    environment: dm_env.Environment,
+    config: Config,
+) -> float:
+    """Average the return over episodes that nothing is learnt from."""
+    total = 0.0
+    for _ in range(config.eval_episodes):
+        timestep = environment.reset()
+        while not timestep.last():
+            timestep = environment.step(int(choose(agent, timestep.observation)))
+            total += timestep.reward
+    return total / config.eval_episodes

@@ -1,0 +1,58 @@
+"""What a run leaves behind: a table, a CSV file and a plot."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+Curve = Sequence[Any]  # Named tuples of numbers, all of one type: x first, then each y.
+
+
+def report(curves: Curve | Mapping[str, Curve], title: str, folder: str) -> None:
+    """Print learning curves, and write them to a folder as numbers and as a plot.
+
+    Args:
+        curves: A curve, or several, each under the name of what it shows.
+        title: Title of the plot.
+        folder: Where to write `curve.csv` and `curve.png`, made if it is not there.
+    """
+    named = curves if isinstance(curves, Mapping) else {"": curves}
+    rows = [(name, *row) for name, curve in named.items() for row in curve]
+    header = ["curve", *next(iter(named.values()))[0]._fields]
+    if not isinstance(curves, Mapping):  # A name for one of one says nothing.
+        header, rows = header[1:], [row[1:] for row in rows]
+
+    _print(header, rows)
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    with open(path / "curve.csv", "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    _plot(named, title).savefig(path / "curve.png")
+    print(f"Learning curve: {path / 'curve.csv'}, {path / 'curve.png'}")
+
+
+def _print(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    cells = [header, *([_format(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        print("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)))
+
+
+def _format(value: Any) -> str:
+    return f"{value:+.2f}" if isinstance(value, float) else str(value)
+
+
+def _plot(curves: Mapping[str, Curve], title: str) -> Figure:
+    figure = Figure(layout="constrained")  # Drawn by Agg, as any figure without pyplot.
+    axes = figure.subplots()
+    for name, curve in curves.items():
+        (x_name, *y_names), (x, *ys) = curve[0]._fields, zip(*curve, strict=True)
+        for y_name, y in zip(y_names, ys, strict=True):
+            label = ", ".join(filter(None, [name, y_name.replace("_", " ")]))
+            axes.plot(x, y, label=label)
+        axes.set_xlabel(x_name)
+    axes.set(ylabel="average return", title=title)
+    axes.legend()
+    return figure

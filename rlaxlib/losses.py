@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib._core import checks, derivatives, dtypes, gradients
 
 __all__ = [
     "clip_gradient",
@@ -21,6 +21,7 @@ __all__ = [
     "l2_loss",
     "likelihood",
     "log_loss",
+    "scale_gradient",
 ]
 
 ArrayTree = TypeVar("ArrayTree")
@@ -280,6 +281,57 @@ def clip_gradient(
     return cast(ArrayTree, jax.tree.map(clip, x))
 
 
+def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
+    r"""Return `x` as it is, and scale its derivative.
+
+    .. math::
+
+        y = x, \qquad \frac{\partial y}{\partial x} = c
+
+    A half at the start of each step that a model unrolls keeps MuZero's gradients as
+    large as those of a single step; the inverse of the number of heads keeps a trunk
+    that many share from learning faster than they do. With 0 it is a stop-gradient.
+    With -1 it turns the gradient round, so that what comes before unlearns what serves
+    the loss.
+
+    The value is that of `x`, to the last digit. The common way to write it,
+    `c * x + (1 - c) * stop_gradient(x)`, rounds it, and has no value where `x` is
+    infinite and :math:`c` is 0.
+
+    Args:
+        x: Floating-point array of any shape `[...]`, or any pytree of them.
+        scale: Factor :math:`c` of the derivative, finite, a constant, shape `[]`.
+
+    Returns:
+        What was given.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype or shape, or if `scale` is not
+            finite.
+
+    Example:
+        >>> loss = lambda x: rlaxlib.scale_gradient(x, 0.5) ** 2
+        >>> print(loss(3.0), jax.grad(loss)(3.0))
+        9.0 3.0
+
+    References:
+        Julian Schrittwieser and others, *Mastering Atari, Go, Chess and Shogi by
+        Planning with a Learned Model*, appendix G, 2019.
+        https://arxiv.org/abs/1911.08265
+
+        Yaroslav Ganin and Victor Lempitsky, *Unsupervised Domain Adaptation by
+        Backpropagation*, 2014. https://arxiv.org/abs/1409.7495
+    """
+    (scale,) = checks.arrays(scale=(scale, "float[]"))
+    checks.within("(-inf, inf)", scale=scale)
+
+    def scaled(leaf: ArrayLike) -> Array:
+        (array,) = checks.arrays(x=(leaf, "float[...]"))
+        return _scaled(array, scale)
+
+    return cast(ArrayTree, jax.tree.map(scaled, x))
+
+
 def _power(base: Array, exponent: Array) -> Array:
     """Raise to a power, with the right gradient where base and exponent may be 0."""
     zero = base == 0
@@ -288,3 +340,16 @@ def _power(base: Array, exponent: Array) -> Array:
     )
     at_zero = jnp.where(exponent == 0, jnp.ones_like(base), base)
     return jnp.where(zero & (safe == 1), at_zero, safe**exponent)
+
+
+def _scaled_change(change: Array, y: Array, x: Array, scale: Array) -> Array:
+    del y, x
+    (change,), narrow = dtypes.widen(change)
+    return narrow(scale.astype(change.dtype) * change)
+
+
+@derivatives.derived_by(_scaled_change, None)
+def _scaled(x: Array, scale: Array) -> Array:
+    """Return the first, whose derivative is the second."""
+    del scale
+    return x

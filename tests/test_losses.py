@@ -129,6 +129,46 @@ def test_clip_gradient_passes_in_forward_mode():
     )
 
 
+def test_scale_gradient_leaves_values_alone_and_takes_trees():
+    tree = {"a": jnp.array([0.1, inf, -inf]), "b": (jnp.array(1e-30),)}
+    scaled = rlaxlib.scale_gradient(tree, 0.0)
+    jax.tree.map(np.testing.assert_array_equal, scaled, tree)
+
+
+def test_scale_gradient_scales_in_both_modes_and_each_time_anew():
+    square = lambda x: rlaxlib.scale_gradient(x, 0.1) ** 2  # noqa: E731
+    close(jax.grad(square)(3.0), 0.6)
+    close(jax.jvp(square, (3.0,), (2.0,))[1], 1.2)
+    close(jax.grad(jax.grad(square))(3.0), 0.02)
+    twice = lambda x: rlaxlib.scale_gradient(rlaxlib.scale_gradient(x, 3.0), -0.5)  # noqa: E731
+    close(jax.grad(twice)(3.0), -1.5)
+
+
+def test_a_gradient_scaled_by_zero_is_stopped_and_by_one_is_as_it_was():
+    x = jnp.linspace(-2.0, 2.0, 5)
+    for scale, same in ((0.0, jax.lax.stop_gradient), (1.0, lambda x: x)):
+        found = slopes(lambda x, c=scale: jnp.sin(x) * rlaxlib.scale_gradient(x, c), x)
+        expected = slopes(lambda x, same=same: jnp.sin(x) * same(x), x)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_factor_of_a_gradient_may_be_traced_and_is_constant():
+    def loss(x, scale):
+        return rlaxlib.scale_gradient(x, scale) ** 2
+
+    by_both = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))
+    by_x, by_scale = by_both(jnp.full(3, 3.0), jnp.array([0.0, 0.5, -1.0]))
+    np.testing.assert_array_equal(by_x, [0.0, 3.0, -6.0])
+    np.testing.assert_array_equal(by_scale, 0.0)
+
+
+def test_the_factor_of_a_gradient_in_half_precision_is_not_rounded():
+    x = jnp.array(3.0, jnp.bfloat16)
+    found = jax.grad(lambda x: 160 * rlaxlib.scale_gradient(x, 1.01))(x)
+    assert found.dtype == jnp.bfloat16
+    assert found == 162  # The factor in half precision is 1.0078, which makes it 161.
+
+
 def test_clip_gradient_keeps_a_gradient_of_zero():
     zero = jax.grad(lambda x: 0 * rlaxlib.clip_gradient(x, -1.0, 1.0))
     constant = jax.grad(lambda x: rlaxlib.clip_gradient(x, -1.0, 1.0) * 0 + 1.0)
@@ -160,6 +200,14 @@ def test_nothing_broadcasts(loss):
         (
             lambda: rlaxlib.clip_gradient(1.0, 1.0, -1.0),
             r"`gradient_max` must be at least `gradient_min`",
+        ),
+        (
+            lambda: rlaxlib.scale_gradient(1.0, inf),
+            r"^scale_gradient: `scale` must lie in \(-inf, inf\), but is inf",
+        ),
+        (
+            lambda: rlaxlib.scale_gradient({"a": jnp.arange(3)}, 0.5),
+            r"^scale_gradient: `x` is int32\[3\], but must be float",
         ),
         (
             lambda: rlaxlib.clip_gradient(jnp.arange(3), -1.0, 1.0),

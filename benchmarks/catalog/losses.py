@@ -20,4 +20,5 @@ CASES = (
         positional=True,
         x=normal("A"),
     ),
+    row("scale_gradient", settings={"scale": 0.5}, x=normal("A")),
 )

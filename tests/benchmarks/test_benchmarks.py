@@ -59,6 +59,7 @@ WITHOUT_PEER = {
     "quantile_fraction_loss",
     "rank_probabilities",
     "sample_quantile_fractions",
+    "scale_gradient",
     "score_function_loss",
     "sequence_priority",
     "simple_policy_loss",

@@ -39,6 +39,10 @@ def clipped(x, constants):
     return np.clip(weights, -0.5, 0.25) / weights * x["x"]
 
 
+def scale_gradient(x, scale):
+    return x
+
+
 def by_position(rlax):
     def call(x, gradient_min, gradient_max):
         return rlax.clip_gradient(x, gradient_min, gradient_max)
@@ -114,6 +118,17 @@ ROWS = [
         peer_of=by_position,
         unflagged=clipped,
         differences="a gradient that is clipped is not the slope of anything",
+        elementwise=True,
+        trees=("x",),
+    ),
+    Row(
+        name="scale_gradient",
+        definition=scale_gradient,
+        make=make_errors,
+        settings={"scale": -0.5},
+        peer="rlax has none",
+        unflagged=lambda x, constants: -0.5 * x["x"],
+        differences="a derivative that is scaled is not the slope of the value",
         elementwise=True,
         trees=("x",),
     ),

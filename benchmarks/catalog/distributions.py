@@ -72,4 +72,11 @@ CASES = (
         mu_1=normal("A"),
         sigma_1=positive("A"),
     ),
+    row("unimix_logits", logits=normal("A")),
+    row("straight_through_sample", key=key(), logits=normal("A")),
+    row(
+        "balanced_kl",
+        posterior_logits=normal("32 A"),
+        prior_logits=normal("32 A"),
+    ),
 )

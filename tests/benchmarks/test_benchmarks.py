@@ -21,6 +21,7 @@ CASES = [case for cases in catalog.TOPICS.values() for case in cases]
 WITHOUT_PEER = {
     "advantage_learning",
     "approximate_kl",
+    "balanced_kl",
     "clip_fraction",
     "clipped_double_q_target",
     "clipped_value_loss",
@@ -69,6 +70,7 @@ WITHOUT_PEER = {
     "soft_q_learning",
     "soft_value",
     "standardize",
+    "straight_through_sample",
     "stratified_sample",
     "subset_minimum",
     "systematic_resample",
@@ -77,6 +79,7 @@ WITHOUT_PEER = {
     "temperature_loss",
     "tree_backup",
     "truncated_quantile_targets",
+    "unimix_logits",
     "upgo_returns",
     "value_bias",
     "wang_fractions",

@@ -1,0 +1,110 @@
+"""Discrete latent variables: definitions in NumPy, and the rows that hold to them."""
+
+import jax
+import numpy as np
+from contract import ACTIONS, Row
+
+from rows.distributions import divergence, legal, masked, softmax
+
+NEW = "rlax has none"
+GROUPS = 5
+
+
+def unimix_logits(logits, mix, mask=None):
+    """Hafner et al. 2023, of the possible classes."""
+    possible = np.broadcast_to(legal(logits, mask), logits.shape)
+    even = possible / np.sum(possible, axis=-1, keepdims=True)
+    return np.log((1 - mix) * softmax(logits, mask) + mix * even)
+
+
+def straight_through_sample(key, logits, mask=None):
+    """Hafner et al. 2020, algorithm 1."""
+    logits = np.where(legal(logits, mask), logits, -np.inf)
+    return np.eye(ACTIONS)[np.asarray(jax.random.categorical(key, logits))]
+
+
+def probabilities(x, constants):
+    """Return what the gradient of a draw is that of."""
+    return softmax(x["logits"], constants.get("mask"))
+
+
+def balanced_kl(
+    posterior_logits,
+    prior_logits,
+    free_nats,
+    dynamics_weight,
+    representation_weight,
+    mask=None,
+):
+    """Hafner et al. 2023, equation 3: the bound is on the sum over all variables."""
+    kl = np.sum(
+        divergence(softmax(posterior_logits, mask), softmax(prior_logits, mask))
+    )
+    bound = np.maximum(kl, free_nats)
+    loss = dynamics_weight * bound + representation_weight * bound
+    return [np.asarray(each) for each in (loss, bound, bound, kl)]
+
+
+def held(x, constants):
+    """Hold constant what a term does not teach."""
+    dynamics = {**x, "posterior_logits": constants["posterior_logits"]}
+    representation = {**x, "prior_logits": constants["prior_logits"]}
+    _, dynamics, _, _ = balanced_kl(**dynamics, **WEIGHTS)
+    _, _, representation, _ = balanced_kl(**representation, **WEIGHTS)
+    loss = dynamics * WEIGHTS["dynamics_weight"]
+    loss += representation * WEIGHTS["representation_weight"]
+    *_, kl = balanced_kl(**constants, **WEIGHTS)
+    return loss, dynamics, representation, kl
+
+
+WEIGHTS = {"free_nats": 1.0, "dynamics_weight": 0.8, "representation_weight": 0.2}
+
+
+def make_logits(rng):
+    return {"logits": rng.normal(size=(GROUPS, ACTIONS))}
+
+
+def make_mixed(rng):
+    return {**make_logits(rng), "mix": np.asarray(rng.uniform(0.01, 0.5))}
+
+
+def make_both(rng):
+    """Draw two sets of variables, more than the free nats apart."""
+    prior = rng.normal(size=(GROUPS, ACTIONS))
+    posterior = prior + 2 * rng.normal(size=(GROUPS, ACTIONS))
+    return {"posterior_logits": posterior, "prior_logits": prior}
+
+
+ROWS = [
+    Row(
+        name="unimix_logits",
+        definition=unimix_logits,
+        make=make_mixed,
+        peer=NEW,
+        condition=4.0,
+        elementwise=True,
+    ),
+    Row(
+        name="straight_through_sample",
+        case="mask",
+        definition=straight_through_sample,
+        make=masked(make_logits, "logits"),
+        key="key",
+        peer=NEW,
+        unflagged=probabilities,
+        differences="the gradient is that of the probabilities",
+        optional=("mask",),
+        elementwise=True,
+    ),
+    Row(
+        name="balanced_kl",
+        case="mask",
+        definition=balanced_kl,
+        make=masked(make_both, "posterior_logits"),
+        settings=WEIGHTS,
+        peer=NEW,
+        unflagged=held,
+        differences="each term holds one of its arguments constant",
+        optional=("mask",),
+    ),
+]

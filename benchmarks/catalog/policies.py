@@ -6,6 +6,12 @@ from benchmarks.catalog.shared import STREAMS, row
 from benchmarks.inputs import action, normal, positive, unit
 
 _action_values: dict[str, Any] = {"logits_t": normal("T A"), "q_t": normal("T A")}
+_search: dict[str, Any] = {
+    "logits": normal("A"),
+    "q": normal("A"),
+    "visits": action("A"),
+    "v": normal(),
+}
 
 CASES = (
     row(
@@ -42,4 +48,8 @@ CASES = (
         adv_t=normal("T"),
         w_t=unit("T"),
     ),
+    row("cmpo_policy_targets", prior_logits=normal("A"), q=normal("A"), v=normal()),
+    row("cmpo_sample_weights", q=normal("16"), v=normal()),
+    row("completed_q_values", **_search),
+    row("gumbel_policy_targets", **_search),
 )

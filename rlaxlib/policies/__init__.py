@@ -4,6 +4,7 @@ from rlaxlib.policies import (
     _actor_critic,
     _constraints,
     _gradients,
+    _improvement,
     _mpo,
     _penalties,
     _proximal,
@@ -13,6 +14,7 @@ from rlaxlib.policies import (
 from rlaxlib.policies._actor_critic import *
 from rlaxlib.policies._constraints import *
 from rlaxlib.policies._gradients import *
+from rlaxlib.policies._improvement import *
 from rlaxlib.policies._mpo import *
 from rlaxlib.policies._penalties import *
 from rlaxlib.policies._proximal import *
@@ -23,6 +25,7 @@ __all__: list[str] = []
 __all__ += _actor_critic.__all__
 __all__ += _constraints.__all__
 __all__ += _gradients.__all__
+__all__ += _improvement.__all__
 __all__ += _mpo.__all__
 __all__ += _penalties.__all__
 __all__ += _proximal.__all__

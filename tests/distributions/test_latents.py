@@ -58,7 +58,7 @@ def test_the_slope_by_the_share_is_right_at_both_ends():
 def test_a_draw_is_one_hot_to_the_last_digit():
     keys = jax.random.split(jax.random.key(0), 200)
     draw = jax.vmap(lambda key: rlaxlib.straight_through_sample(key, POSTERIOR))
-    drawn = jax.jit(draw)(keys)
+    drawn = draw(keys)  # Compiled, what is added and taken away might cancel.
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_array_equal(jnp.sum(drawn, axis=-1), 1.0)
     frequencies = jnp.mean(drawn, axis=0)

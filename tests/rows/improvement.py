@@ -1,0 +1,142 @@
+"""Policy improvement: definitions in NumPy, and the rows that hold to them."""
+
+import numpy as np
+from contract import ACTIONS, Row, away_from
+
+from rows.actor_critic import softmax
+
+NEW = "rlax has none"
+CLIP = 1.0
+
+
+def cmpo_policy_targets(prior_logits, q, v, clip, mask=None):
+    """Hessel et al. 2021, equation 8."""
+    weights = softmax(prior_logits, mask) * np.exp(np.clip(q - v, -clip, clip))
+    return weights / np.sum(weights)
+
+
+def cmpo_sample_weights(q, v, clip, z_init):
+    """Hessel et al. 2021, section 4.2: the normaliser leaves each sample out."""
+    raised = np.exp(np.clip(q - v, -clip, clip))
+    weights = []
+    for i, each in enumerate(raised):
+        others = np.delete(raised, i)
+        weights.append(each / ((z_init + np.sum(others)) / len(q)))
+    return np.array(weights)
+
+
+def completed_q_values(logits, q, visits, v, mask=None):
+    """Danihelka et al. 2022, equations 10 and 33."""
+    mask = np.ones(len(q), bool) if mask is None else mask
+    pi = softmax(logits, mask)
+    visited = [a for a in range(len(q)) if mask[a] and visits[a] > 0]
+    total = sum(visits[a] for a in visited)
+    mixed = v
+    if total:
+        mean = sum(pi[a] * q[a] for a in visited) / sum(pi[a] for a in visited)
+        mixed = (v + total * mean) / (1 + total)
+    return np.array([q[a] if a in visited else mixed for a in range(len(q))])
+
+
+def gumbel_policy_targets(
+    logits, q, visits, v, c_visit, c_scale, rescale_values=False, mask=None
+):
+    """Danihelka et al. 2022, equations 8 and 11."""
+    completed = completed_q_values(logits, q, visits, v, mask)
+    mask = np.ones(len(q), bool) if mask is None else mask
+    if rescale_values:
+        low, high = np.min(completed[mask]), np.max(completed[mask])
+        completed = (completed - low) / (high - low)
+    sigma = (c_visit + np.max(visits[mask])) * c_scale * completed
+    return softmax(logits + sigma, mask)
+
+
+def make_prior(rng):
+    """Draw advantages of which some are clipped, away from the bound."""
+    advantages = 2 * rng.normal(size=ACTIONS)
+    for bound in (-CLIP, CLIP):
+        advantages = away_from(advantages, bound)
+    advantages[rng.integers(ACTIONS)] = 0.5
+    v = rng.normal()
+    return {
+        "prior_logits": rng.normal(size=ACTIONS),
+        "q": v + advantages,
+        "v": np.asarray(v),
+    }
+
+
+def make_samples(rng):
+    drawn = make_prior(rng)
+    return {"q": drawn["q"], "v": drawn["v"], "z_init": np.asarray(rng.uniform(1, 2))}
+
+
+def make_search(rng):
+    """Draw visits, of which one is 0."""
+    return {
+        "logits": rng.normal(size=ACTIONS),
+        "q": rng.normal(size=ACTIONS),
+        "visits": rng.permutation([0, 1, 2, 3]),
+        "v": np.asarray(rng.normal()),
+    }
+
+
+def masked(make):
+    """Draw a mask as well, which leaves one action out that was visited."""
+
+    def make_masked(rng):
+        drawn = make(rng)
+        mask = np.ones(ACTIONS, bool)
+        mask[np.argmax(drawn.get("visits", mask) > 0)] = False
+        return {**drawn, "mask": mask}
+
+    return make_masked
+
+
+def row(name, make, **attributes):
+    """Return the row of a function, whose definition has its name."""
+    return Row(name=name, definition=globals()[name], make=make, peer=NEW, **attributes)
+
+
+SIGMA = {"c_visit": 2.0, "c_scale": 0.25}
+SEARCH = ("logits", "q", "v")
+
+ROWS = [
+    row(
+        "cmpo_policy_targets",
+        masked(make_prior),
+        case="mask",
+        settings={"clip": CLIP},
+        targets=("prior_logits", "q", "v"),
+        optional=("mask",),
+    ),
+    row(
+        "cmpo_sample_weights",
+        make_samples,
+        settings={"clip": CLIP},
+        targets=("q", "v", "z_init"),
+    ),
+    row("completed_q_values", make_search, condition=4.0),
+    row(
+        "completed_q_values",
+        masked(make_search),
+        case="mask",
+        optional=("mask",),
+        condition=4.0,
+    ),
+    row(
+        "gumbel_policy_targets",
+        make_search,
+        settings=SIGMA,
+        targets=SEARCH,
+        condition=4.0,
+    ),
+    row(
+        "gumbel_policy_targets",
+        masked(make_search),
+        case="mask, rescaled",
+        settings={**SIGMA, "rescale_values": True},
+        targets=SEARCH,
+        optional=("mask",),
+        condition=16.0,
+    ),
+]

@@ -87,9 +87,9 @@ def cmpo_policy_targets(
     )
     checks.within("[0, inf]", clip=clip)
     (prior_logits, q, v, clip), narrow = dtypes.widen(prior_logits, q, v, clip)
+    # Of the prior's logits: where the value is a NaN, so is their sum.
     legal = _legal(prior_logits, mask)
-    advantages = jnp.where(legal, q, jnp.zeros_like(q)) - v
-    logits = prior_logits + jnp.clip(advantages, -clip, clip)
+    logits = prior_logits + jnp.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, mask=legal)
     return narrow(gradients.stop_if(stop_target_gradients, targets))
 
@@ -346,6 +346,5 @@ def _stretch(q: Array, legal: Array) -> Array:
     """Return values in [0, 1], the lowest legal one 0 and the highest 1."""
     low = jnp.min(q, initial=jnp.inf, where=legal)
     high = jnp.max(q, initial=-jnp.inf, where=legal)
-    low = jnp.where(jnp.isfinite(low), low, 0.0)
-    high = jnp.where(jnp.isfinite(high), high, 0.0)
+    low = jnp.where(jnp.isfinite(low), low, 0.0)  # If none is legal.
     return (q - low) / jnp.maximum(high - low, _SMALLEST_RANGE)

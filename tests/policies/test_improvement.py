@@ -182,13 +182,20 @@ def test_an_illegal_action_has_no_say(function, by_mask):
         assert jnp.all(jnp.isfinite(each))
 
 
+def test_mask_and_logits_may_each_rule_out_an_action():
+    logits, rest = LOGITS.at[4].set(-inf), MASK.at[4].set(False)
+    found = rlaxlib.completed_q_values(logits, Q, VISITS, V, mask=MASK)
+    close(found, rlaxlib.completed_q_values(LOGITS, Q, VISITS, V, mask=rest))
+
+
 @each_function
 def test_where_no_action_is_legal_there_is_no_target(function):
     nothing = jnp.zeros(5, bool)
     found = function(LOGITS, Q, mask=nothing)
     is_value = function is IMPROVED["completed"]
     np.testing.assert_array_equal(found, jnp.where(MASK, V, 0.0) if is_value else 0.0)
-    by_q = jax.grad(lambda q: jnp.sum(function(LOGITS, q, mask=nothing)))(Q)
+    with jax.debug_nans(True):
+        by_q = jax.grad(lambda q: jnp.sum(function(LOGITS, q, mask=nothing)))(Q)
     np.testing.assert_array_equal(by_q, 0.0)
 
 

@@ -81,12 +81,12 @@ def make_search(rng):
 
 
 def masked(make):
-    """Draw a mask as well, which leaves one action out that was visited."""
+    """Draw a mask as well, which leaves the action out that was visited most."""
 
     def make_masked(rng):
         drawn = make(rng)
         mask = np.ones(ACTIONS, bool)
-        mask[np.argmax(drawn.get("visits", mask) > 0)] = False
+        mask[np.argmax(drawn.get("visits", mask))] = False
         return {**drawn, "mask": mask}
 
     return make_masked

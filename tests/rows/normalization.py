@@ -30,6 +30,50 @@ def two_updates(library):
     return moments
 
 
+# --- Moments of all numbers so far. ---
+
+
+def running_moments(first, second, mask):
+    """Take all entries at once."""
+    entries = np.concatenate([first[mask], second])
+    mean = np.mean(entries, axis=0)
+    return mean, np.mean((entries - mean) ** 2, axis=0)
+
+
+def two_batches(library):
+    """Return a function that returns the moments of two batches of entries."""
+
+    def moments(first, second, mask):
+        init_state, update_moments = library.running_moments()
+        _, state = update_moments(first, init_state(first[0]), mask=mask)
+        said, _ = update_moments(second, state)
+        return said
+
+    return moments
+
+
+# --- Scales. ---
+
+
+def percentile_scale(returns, mask):
+    """Weigh the ranges of two updates."""
+    weights = np.array([DECAY * (1 - DECAY), 1 - DECAY]) / (1 - DECAY**2)
+    updates = returns[mask], 2 * returns
+    ranges = [np.subtract(*np.percentile(x, [90, 20])) for x in updates]
+    return np.asarray(max(0.25, weights @ ranges))
+
+
+def two_ranges(library):
+    """Return a function that returns the scale after two updates."""
+
+    def scale(returns, mask):
+        init_state, update_scale = library.percentile_scale(DECAY, 20.0, 90.0, 0.25)
+        _, state = update_scale(returns, init_state(returns), mask=mask)
+        return update_scale(2 * returns, state)[0]
+
+    return scale
+
+
 # --- PopArt. ---
 
 
@@ -210,6 +254,39 @@ ROWS = [
         any_length=("first", "second"),
         any_dtype=("first", "second"),
         trees=("first", "second"),
+    ),
+    Row(
+        name="running_moments",
+        definition=running_moments,
+        make=lambda rng: {
+            "first": rng.normal(size=(4, 3)),
+            "second": rng.normal(loc=1.0, size=(7, 3)),
+            "mask": np.array([True, False, True, True]),
+        },
+        of=two_batches,
+        differentiable=False,
+        elementwise=True,
+        peer="rlax has none",
+        single_precision=(0, 1),
+        any_length=("first", "second"),
+        any_dtype=("first", "second"),
+        optional=("mask",),
+        trees=("first", "second"),
+    ),
+    Row(
+        name="percentile_scale",
+        definition=percentile_scale,
+        make=lambda rng: {
+            "returns": rng.normal(size=6),
+            "mask": np.array([True, False, True, True, True, False]),
+        },
+        of=two_ranges,
+        differentiable=False,
+        elementwise=True,
+        peer="rlax has none",
+        single_precision=(0,),
+        any_dtype=("returns",),
+        optional=("mask",),
     ),
     Row(
         name="normalize",

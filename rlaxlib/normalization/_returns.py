@@ -69,7 +69,7 @@ def reward_scale(
     An end counts after its own step, as everywhere in this library: the last reward of
     an episode is added to those before it, and the first one of the next to nothing.
     A discount of 0 after a termination does that, and `truncated_t` after a time limit.
-    Gymnasium 1.0 and PureJaxRL reset *before* they add, so that the last sum has no
+    Gymnasium 1.3 and PureJaxRL reset *before* they add, so that the last sum has no
     past and the next episode starts from its reward; Gymnasium leaves out truncations,
     too, across which the sum goes on. OpenAI's Baselines and Stable-Baselines3 reset
     after the step, at both kinds of ends.

@@ -380,15 +380,18 @@ def _moments_of(
     """Return mean and variance, each in two parts, of the entries of one leaf."""
     x = jax.lax.stop_gradient(streams.decisions(x, mask).astype(like.dtype))
     count = jnp.maximum(count, 1).astype(like.dtype)
-    counts = jnp.ones(x.shape[:1], bool) if mask is None else mask
-    counts = jnp.expand_dims(counts, tuple(range(1, x.ndim)))
 
     def average(y: Array) -> Array:
         return devices.total(jnp.sum(y, axis=0), axis_name) / count
 
     # Less one of the entries, and less the mean then, squares lose no digits; and what
     # rounding left of the mean comes off again.
-    shift = devices.largest(x, counts, axis_name, axis=0)
+    if mask is None and x.size:  # The first is as good as the largest, and at hand.
+        shift = devices.maximum(x[0], axis_name)
+    else:
+        counts = jnp.zeros(x.shape[:1], bool) if mask is None else mask
+        counts = jnp.expand_dims(counts, tuple(range(1, x.ndim)))
+        shift = devices.largest(x, counts, axis_name, axis=0)
     error = streams.decisions(x - shift[None], mask)
     moved = average(error)
     error = streams.decisions(error - moved[None], mask)

@@ -70,7 +70,10 @@ class Case:
             MissingFunctionError: If the library does not have it.
         """
         if self.step is not None:
-            return self.step(library)
+            try:
+                return self.step(library)
+            except AttributeError as error:
+                raise MissingFunctionError(self.name) from error
         name, _, method = self.name.partition(".")
         function = getattr(library, name, None)
         if function is None:

@@ -9,7 +9,7 @@ from jax import Array
 
 from benchmarks.case import Case
 from benchmarks.catalog.shared import ACTIONS, ONE_STEP
-from benchmarks.inputs import Input, Shape, Size, action, normal, positive
+from benchmarks.inputs import Input, Shape, Size, action, discount, normal, positive
 
 TASKS = 57
 FEATURES = 256
@@ -83,7 +83,76 @@ def _moments(library: Any) -> Callable[..., Any]:
     return function
 
 
+def _running(library: Any) -> Callable[..., Any]:
+    init_state, update_moments = library.running_moments()
+
+    def function(observations: Array) -> Any:
+        moments, state = update_moments(observations, init_state(observations[0, 0]))
+        return moments.mean, moments.variance, state.normalize(observations)
+
+    return function
+
+
+def _ranges(library: Any) -> Callable[..., Any]:
+    init_state, update_scale = library.percentile_scale()
+
+    def function(returns: Array) -> Any:
+        return update_scale(returns, init_state(returns))[0]
+
+    return function
+
+
+def _rewards(library: Any) -> Callable[..., Any]:
+    init_state, update_scale = library.reward_scale(axis_name="streams")
+
+    def one(r_t: Array, discount_t: Array) -> Any:
+        return update_scale(r_t, discount_t, init_state(r_t))[0]
+
+    return jax.vmap(one, axis_name="streams")
+
+
+def _errors(library: Any) -> Callable[..., Any]:
+    init_state, update_scale = library.return_based_scale()
+
+    def function(r_t: Array, discount_t: Array, returns: Array) -> Any:
+        return update_scale(r_t, discount_t, returns, init_state(r_t))[0]
+
+    return function
+
+
 CASES = (
+    Case(
+        name="running_moments",
+        sizes=(Size(batch=256, steps=20),),
+        inputs={"observations": normal("T 64")},
+        step=_running,
+        smooth=False,
+    ),
+    Case(
+        name="percentile_scale",
+        sizes=(Size(batch=256, steps=20),),
+        inputs={"returns": normal("T")},
+        step=_ranges,
+        smooth=False,
+    ),
+    Case(
+        name="reward_scale",
+        sizes=(Size(batch=256, steps=128),),
+        inputs={"r_t": normal("T"), "discount_t": discount("T")},
+        step=_rewards,
+        smooth=False,
+    ),
+    Case(
+        name="return_based_scale",
+        sizes=(Size(batch=256, steps=128),),
+        inputs={
+            "r_t": normal("T"),
+            "discount_t": discount("T"),
+            "returns": normal("T"),
+        },
+        step=_errors,
+        smooth=False,
+    ),
     Case(
         name="create_ema",
         label="two updates",

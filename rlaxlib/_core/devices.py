@@ -23,19 +23,23 @@ def total(x: Array, axis_name: AxisName | None) -> Array:
     return x if axis_name is None else cast(Array, jax.lax.psum(x, axis_name))
 
 
-def largest(x: Array, mask: Array, axis_name: AxisName | None) -> Array:
+def largest(
+    x: Array, mask: Array, axis_name: AxisName | None, axis: int | None = None
+) -> Array:
     """Return the largest entry that counts, held constant under differentiation.
 
     Args:
         x: Numbers, of any shape.
-        mask: Whether each counts, of the same shape.
+        mask: Whether each counts, of the same shape, or of one that broadcasts to it.
         axis_name: As for `total`.
+        axis: Axis to look along; or None for all.
 
     Returns:
-        The largest, shape `[]`; 0 if none counts, or if it is infinite.
+        The largest, without the axes looked along; 0 if none counts, or if it is
+        infinite.
     """
     x = jax.lax.stop_gradient(x)
-    greatest = jnp.max(x, initial=-jnp.inf, where=mask)
+    greatest = jnp.max(x, axis=axis, initial=-jnp.inf, where=mask)
     if axis_name is not None:
         greatest = cast(Array, jax.lax.pmax(greatest, axis_name))
     return jnp.where(jnp.isfinite(greatest), greatest, jnp.zeros_like(greatest))

@@ -5,16 +5,52 @@ mean is large: at 10,000 deviations from zero, single precision gives 0. So ever
 here is centred: a difference is taken first, and squared then.
 """
 
-from typing import Any
+from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 from jax import Array
+
+from rlaxlib._core import dtypes
 
 
 def numbers(x: Any) -> Any:
     """Return an array of whole numbers as one of floats, and all else as it is."""
     is_whole = hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.integer)
     return jnp.asarray(x, float) if is_whole else x
+
+
+def zeros(x: Array) -> Array:
+    """Return zeros of the shape of an array, in the precision to average it in."""
+    (x,), _ = dtypes.widen(x)
+    return jnp.zeros_like(x)
+
+
+def widest(tree: Any) -> Array:
+    """Return a 0 of the highest precision that a leaf has, single at least."""
+    start = jnp.zeros((), jnp.float32)
+    leaf = max(cast(Any, jax.tree.leaves(tree)), key=_bits, default=start)
+    return jnp.zeros_like(jnp.sum(leaf))
+
+
+def _bits(x: Array) -> int:
+    return cast(int, jnp.finfo(x.dtype).bits)
+
+
+def scale(variance: Array, min_scale: Array) -> Array:
+    """Return what to divide by: the deviation, or 1 where nothing has ever varied.
+
+    Args:
+        variance: Variance, of any shape.
+        min_scale: Smallest deviation to divide by, shape `[]`.
+
+    Returns:
+        The scale, of the shape of the variance.
+    """
+    varied = variance > 0
+    deviation = jnp.sqrt(jnp.where(varied, variance, jnp.ones_like(variance)))
+    bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
+    return jnp.where(varied, bounded, jnp.ones_like(variance))
 
 
 def mixed_variance(

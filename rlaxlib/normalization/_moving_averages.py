@@ -167,9 +167,8 @@ def create_ema(
             The state.
         """
         zeros = jax.tree.map(_zero, template_tree)
-        start = jnp.zeros((), jnp.float32)
-        widest = max(cast(Any, jax.tree.leaves(zeros)), key=_bits, default=start)
-        return EmaState(zeros, zeros, widest, zeros, widest)
+        weight = _moments.widest(zeros)
+        return EmaState(zeros, zeros, weight, zeros, weight)
 
     def update_moments(
         tree: Any, state: EmaState, *, mask: ArrayLike | None = None
@@ -215,12 +214,7 @@ def _complement(decay: ArrayLike) -> ArrayLike:
 def _zero(leaf: ArrayLike) -> Array:
     """Return 0, in the precision to average a leaf in."""
     (x,) = checks.arrays(template_tree=(_moments.numbers(leaf), "float[...]"))
-    (x,), _ = dtypes.widen(x)
-    return jnp.zeros_like(jnp.sum(x))
-
-
-def _bits(x: Array) -> int:
-    return cast(int, jnp.finfo(x.dtype).bits)
+    return jnp.sum(_moments.zeros(x))
 
 
 def _weigh(

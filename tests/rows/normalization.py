@@ -30,6 +30,91 @@ def two_updates(library):
     return moments
 
 
+# --- Moments of all numbers so far. ---
+
+
+def running_moments(first, second, mask):
+    """Take all entries at once."""
+    entries = np.concatenate([first[mask], second])
+    mean = np.mean(entries, axis=0)
+    return mean, np.mean((entries - mean) ** 2, axis=0)
+
+
+def two_batches(library):
+    """Return a function that returns the moments of two batches of entries."""
+
+    def moments(first, second, mask):
+        init_state, update_moments = library.running_moments()
+        _, state = update_moments(first, init_state(first[0]), mask=mask)
+        said, _ = update_moments(second, state)
+        return said
+
+    return moments
+
+
+# --- Scales. ---
+
+
+def percentile_scale(returns, mask):
+    """Weigh the ranges of two updates."""
+    weights = np.array([DECAY * (1 - DECAY), 1 - DECAY]) / (1 - DECAY**2)
+    updates = returns[mask], 2 * returns
+    ranges = [np.subtract(*np.percentile(x, [90, 20])) for x in updates]
+    return np.asarray(max(0.25, weights @ ranges))
+
+
+def two_ranges(library):
+    """Return a function that returns the scale after two updates."""
+
+    def scale(returns, mask):
+        init_state, update_scale = library.percentile_scale(DECAY, 20.0, 90.0, 0.25)
+        _, state = update_scale(returns, init_state(returns), mask=mask)
+        return update_scale(2 * returns, state)[0]
+
+    return scale
+
+
+def reward_scale(r_t, discount_t, truncated_t, sample_mask):
+    """Add up the rewards of each episode so far, step by step, in two stretches."""
+    sums, so_far = [], 0.0
+    for t in [*range(len(r_t))] * 2:
+        if sample_mask[t]:
+            so_far += r_t[t]
+            sums.append(so_far)
+            so_far *= discount_t[t]
+        so_far *= not truncated_t[t]
+    return np.sqrt(np.var(sums) + 1e-8)
+
+
+def two_stretches(library):
+    """Return a function that returns the scale after a stretch, and another."""
+
+    def scale(r_t, discount_t, **masks):
+        init_state, update_scale = library.reward_scale()
+        _, state = update_scale(r_t, discount_t, init_state(r_t), **masks)
+        return update_scale(r_t, discount_t, state, **masks)[0]
+
+    return scale
+
+
+def return_based_scale(r_t, discount_t, returns, mask, returns_mask):
+    """Schaul et al. 2021, on a stretch with masks and then on all of it."""
+    r_t, discount_t = (np.append(x, x[mask]) for x in (r_t, discount_t))
+    returns = np.append(returns, returns[returns_mask])
+    return np.sqrt(np.var(r_t) + np.var(discount_t) * np.mean(returns**2))
+
+
+def two_updates_of_scale(library):
+    """Return a function that returns the scale after an update with masks, and one."""
+
+    def scale(r_t, discount_t, returns, **masks):
+        init_state, update_scale = library.return_based_scale()
+        _, state = update_scale(r_t, discount_t, returns, init_state(r_t), **masks)
+        return update_scale(r_t, discount_t, returns, state)[0]
+
+    return scale
+
+
 # --- PopArt. ---
 
 
@@ -210,6 +295,73 @@ ROWS = [
         any_length=("first", "second"),
         any_dtype=("first", "second"),
         trees=("first", "second"),
+    ),
+    Row(
+        name="running_moments",
+        definition=running_moments,
+        make=lambda rng: {
+            "first": rng.normal(size=(4, 3)),
+            "second": rng.normal(loc=1.0, size=(7, 3)),
+            "mask": np.array([True, False, True, True]),
+        },
+        of=two_batches,
+        differentiable=False,
+        elementwise=True,
+        peer="rlax has none",
+        single_precision=(0, 1),
+        any_length=("first", "second"),
+        any_dtype=("first", "second"),
+        optional=("mask",),
+        trees=("first", "second"),
+    ),
+    Row(
+        name="percentile_scale",
+        definition=percentile_scale,
+        make=lambda rng: {
+            "returns": rng.normal(size=6),
+            "mask": np.array([True, False, True, True, True, False]),
+        },
+        of=two_ranges,
+        differentiable=False,
+        elementwise=True,
+        peer="rlax has none",
+        single_precision=(0,),
+        any_dtype=("returns",),
+        optional=("mask",),
+    ),
+    Row(
+        name="return_based_scale",
+        definition=return_based_scale,
+        make=lambda rng: {
+            "r_t": rng.normal(size=6),
+            "discount_t": rng.uniform(size=6),
+            "returns": rng.normal(loc=2.0, size=4),
+            "mask": np.array([True, True, False, True, True, False]),
+            "returns_mask": np.array([True, False, True, True]),
+        },
+        of=two_updates_of_scale,
+        differentiable=False,
+        elementwise=True,
+        peer="rlax has none",
+        single_precision=(0,),
+        any_dtype=("r_t", "returns"),
+        optional=("mask", "returns_mask"),
+    ),
+    Row(
+        name="reward_scale",
+        definition=reward_scale,
+        make=lambda rng: {
+            "r_t": rng.normal(size=6),
+            "discount_t": rng.uniform(0.5, 1.0, size=6),
+            "truncated_t": np.array([False, True, False, False, False, False]),
+            "sample_mask": np.array([True, True, True, False, True, True]),
+        },
+        of=two_stretches,
+        differentiable=False,
+        peer="rlax has none",
+        single_precision=(0,),
+        any_dtype=("r_t",),
+        optional=("truncated_t", "sample_mask"),
     ),
     Row(
         name="normalize",

@@ -169,7 +169,7 @@ def mpo_loss(
     wide, narrow = _constraints.widen(given)
     log_probs, q_values, scales, constraint, constraints = wide
     temperature = _constraints.temperature(constraint, projection_operator)
-    temperature_loss, weights = _e_step(q_values, temperature, constraint, axis)
+    temperature_loss, weights = e_step(q_values, temperature, constraint, axis)
     weights = gradients.stop_if(use_stop_gradient, weights)
     policy_loss = jnp.sum(_reweighting.cross_entropy(-log_probs, weights), axis=axis)
     total, losses = _constraints.combine(
@@ -237,7 +237,7 @@ def mpo_compute_weights_and_temperature_loss(
     constraint = _constraints.check_temperature(temperature_constraint)
     (q_values, constraint), narrow = _constraints.widen((q_values, constraint))
     temperature = _constraints.temperature(constraint, projection_operator)
-    loss, weights = _e_step(q_values, temperature, constraint, axis)
+    loss, weights = e_step(q_values, temperature, constraint, axis)
     return narrow((loss, weights, q_values.shape[axis]))
 
 
@@ -247,7 +247,7 @@ def _check_axis(q_values: Array, sample_axis: int) -> int:
     return sample_axis % q_values.ndim
 
 
-def _e_step(
+def e_step(
     q_values: Array, temperature: Array, constraint: LagrangePenalty, axis: int
 ) -> tuple[Array, Array]:
     """Return the losses of the temperature, and the weights of the samples."""

@@ -91,7 +91,8 @@ def mpo_loss(
     :math:`N(\mu_\theta, \Sigma_{\text{old}})`, and to
     :math:`N(\mu_{\text{old}}, \Sigma_\theta)`. The log-probabilities of the samples may
     be taken apart in the same way: then give the sum of both. A categorical policy has
-    one divergence, and one constraint.
+    one divergence, and one constraint. `gaussian_mpo_loss` and `categorical_mpo_loss`
+    do all this by themselves.
 
     *How the dual variables stay positive.* `projection_operator` maps the parameters
     in `alpha` to the numbers :math:`\eta` and :math:`\alpha_k`. The default clips them

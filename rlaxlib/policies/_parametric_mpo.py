@@ -305,6 +305,7 @@ def gaussian_mpo_loss(
     by_value = _weigh("temperature_constraint", q_values, duals[0], operator)
     weights, by_bounds = by_value.weights, None
     if bounds_constraint is not None:
+        low, high = (jnp.broadcast_to(each, actions.shape) for each in (low, high))
         outside = actions - jnp.clip(actions, low, high)
         distances = jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
         by_bounds = _weigh("bounds_constraint", -distances, bounds_constraint, operator)
@@ -517,11 +518,17 @@ def _tilt(log_prior: Array, values: Array, temperature: Array) -> tuple[Array, A
     """Return the soft maximum of values under a prior, and the weights of actions."""
     legal = log_prior != -jnp.inf
     values = _reweighting.finite(values)
-    best = _largest(values, legal)
-    # Less the best first: beside large values, the prior would lose its digits.
     finite = jnp.where(legal, log_prior, jnp.zeros_like(log_prior))
-    tilted = jnp.where(legal, values - best, jnp.zeros_like(values))
-    tilted += temperature * finite
+
+    def tilt(zero: Array) -> Array:
+        above = jnp.where(legal, values - zero, jnp.zeros_like(values))
+        return above + temperature * finite
+
+    # Count from the value of the action with the most weight: beside large values, the
+    # prior would lose its digits.
+    first = tilt(_largest(values, legal))
+    best = _largest(values, legal & (first == _largest(first, legal)))
+    tilted = tilt(best)
     weights, soft_maximum = _reweighting.reweigh(
         tilted,
         temperature,

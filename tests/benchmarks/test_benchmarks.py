@@ -21,6 +21,7 @@ CASES = [case for cases in catalog.TOPICS.values() for case in cases]
 WITHOUT_PEER = {
     "advantage_learning",
     "approximate_kl",
+    "categorical_mpo_loss",
     "clip_fraction",
     "clipped_double_q_target",
     "clipped_value_loss",
@@ -42,6 +43,7 @@ WITHOUT_PEER = {
     "expectile_q_learning",
     "expectile_regression_loss",
     "explained_variance",
+    "gaussian_mpo_loss",
     "generalized_advantage_estimation",
     "hindsight_indices",
     "importance_sampling_weights",

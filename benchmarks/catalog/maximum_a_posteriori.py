@@ -8,13 +8,18 @@ import jax.numpy as jnp
 from jax import Array
 
 from benchmarks.case import Case
+from benchmarks.catalog.shared import row
 from benchmarks.inputs import Input, Size, normal, positive, unit
+from rlaxlib import LagrangePenalty
 
 Step = Callable[..., Any]
 
 # Twenty sampled actions a state; a batch of steps of V-MPO.
 STATES = (Size(batch=256, steps=20, actions=6),)
 BATCH = (Size(batch=160, steps=512, actions=6),)
+
+_each = LagrangePenalty(2.0, 0.01, per_dimension=True)
+_temperature = LagrangePenalty(0.5, 0.1)
 
 
 def _at_a_time(function: Callable[[Any], Step]) -> Callable[[Any], Step]:
@@ -141,5 +146,31 @@ CASES = (
         _vmpo_e_step,
         BATCH,
         advantages=normal("T"),
+    ),
+    row(
+        "gaussian_mpo_loss",
+        (Size(batch=4096, actions=6),),
+        settings={
+            "temperature_constraint": _temperature,
+            "mean_constraint": _each,
+            "stddev_constraint": _each,
+            "bounds_constraint": _temperature,
+        },
+        mu=normal("A"),
+        sigma=positive("A"),
+        target_mu=normal("A"),
+        target_sigma=positive("A"),
+        sample_actions=normal("20 A"),
+        sample_q_values=normal("20"),
+    ),
+    row(
+        "categorical_mpo_loss",
+        settings={
+            "temperature_constraint": _temperature,
+            "policy_constraint": LagrangePenalty(2.0, 0.01),
+        },
+        logits=normal("A"),
+        target_logits=normal("A"),
+        q_values=normal("A"),
     ),
 )

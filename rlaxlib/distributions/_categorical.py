@@ -259,7 +259,9 @@ def _compare(
     p = prepare(p_logits, temperature, mask)
     q = prepare(q_logits, temperature, mask)
     both, zeros = p.legal & q.legal, jnp.zeros_like(p.weights)
-    log = jnp.where(both, q_logits - p_logits, zeros) / temperature
+    # Not of the difference, which is no number where both rule an action out.
+    log = jnp.where(both, q_logits, zeros) - jnp.where(both, p_logits, zeros)
+    log /= temperature
     log -= (q.largest - p.largest) / temperature + (q.log_total - p.log_total)
     log = jnp.where(both, log, zeros)
     close = both & (jnp.abs(log) < 0.5)

@@ -6,6 +6,7 @@ from rlaxlib.policies import (
     _gradients,
     _improvement,
     _mpo,
+    _parametric_mpo,
     _penalties,
     _proximal,
     _targets,
@@ -16,6 +17,7 @@ from rlaxlib.policies._constraints import *
 from rlaxlib.policies._gradients import *
 from rlaxlib.policies._improvement import *
 from rlaxlib.policies._mpo import *
+from rlaxlib.policies._parametric_mpo import *
 from rlaxlib.policies._penalties import *
 from rlaxlib.policies._proximal import *
 from rlaxlib.policies._targets import *
@@ -27,6 +29,7 @@ __all__ += _constraints.__all__
 __all__ += _gradients.__all__
 __all__ += _improvement.__all__
 __all__ += _mpo.__all__
+__all__ += _parametric_mpo.__all__
 __all__ += _penalties.__all__
 __all__ += _proximal.__all__
 __all__ += _targets.__all__

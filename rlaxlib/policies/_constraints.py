@@ -29,6 +29,11 @@ Tree = TypeVar("Tree")
 positive = functools.partial(jnp.clip, min=1e-10)
 
 
+def softplus(x: Array) -> Array:
+    """Return a positive number, smooth in `x`, and never so small as to be 0."""
+    return jax.nn.softplus(x) + 1e-8
+
+
 class LagrangePenalty(NamedTuple):
     r"""A constraint's bound, and the dual variable that enforces it.
 
@@ -110,7 +115,7 @@ def kl_constraint_loss(
     """
     constraint = check_constraint("kl", kl, "penalty", penalty)
     constraint, narrow = widen(constraint)
-    losses = _constrain("penalty", constraint, projection_operator, use_stop_gradient)
+    losses = constrain("penalty", constraint, projection_operator, use_stop_gradient)
     return narrow(losses)
 
 
@@ -205,33 +210,67 @@ def check_constraint(
     **example: Array,
 ) -> Constraint:
     """Check one constraint, and return it with arrays in it."""
-    per_dimension = getattr(penalty, "per_dimension", False)
-    checks.static(**{f"{name}.per_dimension": per_dimension})
+    per_dimension = _per_dimension(name, penalty)
     shape = "[..., D]" if per_dimension else "[...]"
-    duals = "[] or [1] or [D] or [..., D]" if per_dimension else "[] or [1] or [...]"
-    *_, kl, alpha, epsilon = checks.arrays(
-        **{each: (array, "float[...]") for each, array in example.items()},
-        **{kl_name: (kl, f"float{shape}")},
-        **_specs(name, penalty, duals),
+    duals = f"[] or [1]{' or [D]' if per_dimension else ''} or {shape}"
+    others = {each: (array, "float[...]") for each, array in example.items()}
+    *_, divergence, alpha, epsilon = _check(
+        name, penalty, duals, **others, **{kl_name: (kl, f"float{shape}")}
     )
-    checks.within("[0, inf)", **{f"{name}.epsilon": epsilon})
-    return kl, LagrangePenalty(alpha, epsilon, bool(per_dimension))
+    return divergence, LagrangePenalty(alpha, epsilon, per_dimension)
 
 
-def check_temperature(constraint: LagrangePenalty) -> LagrangePenalty:
+def check_bound(
+    name: str, penalty: LagrangePenalty, **example: Array
+) -> LagrangePenalty:
+    """Check the constraint on the policy of one state, and return it with arrays in it.
+
+    Args:
+        name: The name of its argument.
+        penalty: The constraint.
+        **example: An array of the shape that divergences per dimension must have, under
+            the name that a user knows it by; or nothing, if they cannot be.
+
+    Returns:
+        The constraint.
+    """
+    per_dimension = _per_dimension(name, penalty)
+    if per_dimension and not example:
+        checks.refuse(f"`{name}.per_dimension` must be False, but is True")
+    duals = "[] or [1] or [D]" if per_dimension else "[] or [1]"
+    others = {each: (array, "float[D]") for each, array in example.items()}
+    *_, alpha, epsilon = _check(name, penalty, duals, **others)
+    return LagrangePenalty(alpha, epsilon, per_dimension)
+
+
+def check_temperature(
+    constraint: LagrangePenalty, name: str = "temperature_constraint"
+) -> LagrangePenalty:
     """Check the constraint of an E-step, and return it with arrays in it."""
-    name = "temperature_constraint"
-    alpha, epsilon = checks.arrays(**_specs(name, constraint, "[] or [1]"))
-    checks.within("[0, inf)", **{f"{name}.epsilon": epsilon})
+    alpha, epsilon = _check(name, constraint, "[] or [1]")
     return LagrangePenalty(alpha, epsilon)
 
 
-def _specs(name: str, penalty: LagrangePenalty, duals: str) -> dict[str, Any]:
-    """Return what `checks.arrays` needs to check a penalty."""
-    return {
-        f"{name}.alpha": (getattr(penalty, "alpha", None), f"float{duals}"),
-        f"{name}.epsilon": (getattr(penalty, "epsilon", None), "float[]"),
-    }
+def _per_dimension(name: str, penalty: LagrangePenalty) -> bool:
+    """Return whether a constraint is one for each dimension."""
+    per_dimension = getattr(penalty, "per_dimension", False)
+    checks.static(**{f"{name}.per_dimension": per_dimension})
+    return bool(per_dimension)
+
+
+def _check(
+    name: str, penalty: LagrangePenalty, duals: str, **others: tuple[ArrayLike, str]
+) -> tuple[Array, ...]:
+    """Check a penalty, beside arrays, and return these and what is in the penalty."""
+    checked = checks.arrays(
+        **others,
+        **{
+            f"{name}.alpha": (getattr(penalty, "alpha", None), f"float{duals}"),
+            f"{name}.epsilon": (getattr(penalty, "epsilon", None), "float[]"),
+        },
+    )
+    checks.within("[0, inf)", **{f"{name}.epsilon": checked[-1]})
+    return checked
 
 
 def _project(
@@ -243,9 +282,12 @@ def _project(
     return projected
 
 
-def temperature(constraint: LagrangePenalty, operator: Projection) -> Array:
+def temperature(
+    constraint: LagrangePenalty,
+    operator: Projection,
+    name: str = "temperature_constraint",
+) -> Array:
     """Return the temperature of an E-step, shape `[]`."""
-    name = "temperature_constraint"
     return _project(name, constraint, "(0, inf)", operator).reshape(())
 
 
@@ -264,14 +306,14 @@ def dual_losses(
         Both, of the divergences' shape without dimensions.
     """
     losses = [
-        _constrain(f"kl_constraints[{i}][1]", each, operator, stop)[:2]
+        constrain(f"kl_constraints[{i}][1]", each, operator, stop)[:2]
         for i, each in enumerate(constraints)
     ]
     kl_losses, dual_losses = zip(*losses or [(none, none)], strict=True)
     return functools.reduce(jnp.add, kl_losses), functools.reduce(jnp.add, dual_losses)
 
 
-def _constrain(
+def constrain(
     name: str, constraint: Constraint, operator: Projection, stop: ArrayLike
 ) -> tuple[Array, Array, Array]:
     """Return both losses of a constraint, and its projected dual variable."""

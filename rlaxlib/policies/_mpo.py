@@ -91,7 +91,8 @@ def mpo_loss(
     :math:`N(\mu_\theta, \Sigma_{\text{old}})`, and to
     :math:`N(\mu_{\text{old}}, \Sigma_\theta)`. The log-probabilities of the samples may
     be taken apart in the same way: then give the sum of both. A categorical policy has
-    one divergence, and one constraint.
+    one divergence, and one constraint. `gaussian_mpo_loss` and `categorical_mpo_loss`
+    do all this by themselves.
 
     *How the dual variables stay positive.* `projection_operator` maps the parameters
     in `alpha` to the numbers :math:`\eta` and :math:`\alpha_k`. The default clips them
@@ -169,7 +170,7 @@ def mpo_loss(
     wide, narrow = _constraints.widen(given)
     log_probs, q_values, scales, constraint, constraints = wide
     temperature = _constraints.temperature(constraint, projection_operator)
-    temperature_loss, weights = _e_step(q_values, temperature, constraint, axis)
+    temperature_loss, weights = e_step(q_values, temperature, constraint, axis)
     weights = gradients.stop_if(use_stop_gradient, weights)
     policy_loss = jnp.sum(_reweighting.cross_entropy(-log_probs, weights), axis=axis)
     total, losses = _constraints.combine(
@@ -237,7 +238,7 @@ def mpo_compute_weights_and_temperature_loss(
     constraint = _constraints.check_temperature(temperature_constraint)
     (q_values, constraint), narrow = _constraints.widen((q_values, constraint))
     temperature = _constraints.temperature(constraint, projection_operator)
-    loss, weights = _e_step(q_values, temperature, constraint, axis)
+    loss, weights = e_step(q_values, temperature, constraint, axis)
     return narrow((loss, weights, q_values.shape[axis]))
 
 
@@ -247,7 +248,7 @@ def _check_axis(q_values: Array, sample_axis: int) -> int:
     return sample_axis % q_values.ndim
 
 
-def _e_step(
+def e_step(
     q_values: Array, temperature: Array, constraint: LagrangePenalty, axis: int
 ) -> tuple[Array, Array]:
     """Return the losses of the temperature, and the weights of the samples."""

@@ -1,0 +1,199 @@
+"""MPO for Gaussian and discrete policies: definitions in NumPy, and their rows.
+
+A constraint's parts are arguments of their own, under the names by which errors speak
+of them: `mean_constraint.alpha`.
+"""
+
+import functools
+
+import numpy as np
+from contract import ACTIONS, Row
+
+NEW = "rlax has none"
+HELD = "much of what they depend on is held constant"
+SAMPLES, DIMENSIONS = 5, 3
+
+
+def dual(x, name):
+    """Return a dual variable, and its bound."""
+    return np.log1p(np.exp(x[f"{name}.alpha"])) + 1e-8, x[f"{name}.epsilon"]
+
+
+# --- What the steps are made of; `c` has the arguments that are held constant. ---
+
+
+def e_step(name, values, prior, x, c):
+    """Abdolmaleki et al. 2018, 1806.06920, section 4.1; what to watch is of `c`."""
+    (temperature, bound), (constant, constant_bound) = dual(x, name), dual(c, name)
+    loss = temperature * (bound + np.log(np.sum(prior * np.exp(values / temperature))))
+    raised = prior * np.exp(values / constant)
+    weights = raised / np.sum(raised)
+    legal = weights > 0
+    kl = np.sum(weights[legal] * np.log(weights[legal] / prior[legal]))
+    size = 1 / np.sum(weights**2)
+    return loss, constant, weights, kl, kl / constant_bound, size
+
+
+def constraint(name, kl, constant_kl, x, c):
+    """Abdolmaleki et al. 2018, 1812.02256, section 4.2."""
+    (alpha, bound), (constant, constant_bound) = dual(x, name), dual(c, name)
+    kl_loss, alpha_loss = constant * kl, alpha * (bound - constant_kl)
+    if alpha.ndim:
+        kl_loss, alpha_loss = np.sum(kl_loss), np.sum(alpha_loss)
+    return kl_loss, alpha_loss, constant, constant_kl, constant_kl / constant_bound
+
+
+def log_density(a, mu, sigma):
+    terms = -(((a - mu) / sigma) ** 2) / 2 - np.log(sigma) - np.log(2 * np.pi) / 2
+    return np.sum(terms, axis=-1)
+
+
+# --- The functions. ---
+
+
+def gaussian_mpo_loss(held=None, **x):
+    c = held or x
+    actions, q_values = c["sample_actions"], c["sample_q_values"]
+    mu_0, sigma_0 = c["target_mu"], c["target_sigma"]
+    even = np.full(SAMPLES, 1 / SAMPLES)
+    by_value = e_step("temperature_constraint", q_values, even, x, c)
+    weights, by_bounds = by_value[2], ()
+    if "bounds_constraint.alpha" in x:
+        inside = np.minimum(np.maximum(actions, c["minimum"]), c["maximum"])
+        cost = -np.sqrt(np.sum((actions - inside) ** 2, axis=-1))
+        by_bounds = e_step("bounds_constraint", cost, even, x, c)
+        weights = weights + by_bounds[2]
+
+    def summed(name, kl):
+        return kl if x[f"{name}.alpha"].ndim else np.sum(kl)
+
+    def by_mean(mu):
+        return summed("mean_constraint", ((mu - mu_0) / sigma_0) ** 2 / 2)
+
+    def by_stddev(sigma):
+        ratio = sigma_0 / sigma
+        return summed("stddev_constraint", (ratio**2 - 1) / 2 - np.log(ratio))
+
+    mean_loss = -np.sum(weights * log_density(actions, x["mu"], sigma_0))
+    stddev_loss = -np.sum(weights * log_density(actions, mu_0, x["sigma"]))
+    mean = constraint("mean_constraint", by_mean(x["mu"]), by_mean(c["mu"]), x, c)
+    divergences = by_stddev(x["sigma"]), by_stddev(c["sigma"])
+    stddev = constraint("stddev_constraint", *divergences, x, c)
+    loss = mean_loss + stddev_loss + by_value[0] + sum(by_bounds[:1])
+    loss += sum(mean[:2]) + sum(stddev[:2])
+    extremes = q_values.min(), q_values.max(), c["sigma"].min(), c["sigma"].max()
+    parts = mean_loss, stddev_loss, by_value, by_bounds, mean, stddev
+    return np.asarray(loss), *parts, *extremes
+
+
+def categorical_mpo_loss(mask, held=None, **x):
+    c = held or x
+
+    def policy(logits):
+        probs = np.where(mask, np.exp(logits), 0.0)
+        return probs / np.sum(probs)
+
+    def entropy(probs):
+        return -np.sum(probs[mask] * np.log(probs[mask]))
+
+    pi, prior = policy(x["logits"])[mask], policy(c["target_logits"])
+    constant = policy(c["logits"])
+    by_value = e_step("temperature_constraint", c["q_values"], prior, x, c)
+    policy_loss = -np.sum(by_value[2][mask] * np.log(pi))
+    p = prior[mask]
+    divergences = [np.sum(p * np.log(p / each)) for each in (pi, constant[mask])]
+    penalty = constraint("policy_constraint", *divergences, x, c)
+    loss = policy_loss + by_value[0] + sum(penalty[:2])
+    legal = c["q_values"][mask]
+    entropies = entropy(constant), entropy(prior)
+    parts = policy_loss, by_value, penalty, legal.min(), legal.max(), *entropies
+    return np.asarray(loss), *parts
+
+
+# --- What they are called with. ---
+
+
+def make_constraint(rng, name, *axes):
+    return {
+        f"{name}.alpha": rng.normal(size=axes),
+        f"{name}.epsilon": np.asarray(rng.uniform(0.1, 0.5)),
+    }
+
+
+def make_gaussian(rng, *axes):
+    return {
+        "mu": rng.normal(size=DIMENSIONS),
+        "sigma": rng.uniform(0.5, 1.5, DIMENSIONS),
+        "target_mu": rng.normal(size=DIMENSIONS),
+        "target_sigma": rng.uniform(0.5, 1.5, DIMENSIONS),
+        "sample_actions": rng.normal(size=(SAMPLES, DIMENSIONS)),
+        "sample_q_values": rng.normal(size=SAMPLES),
+        **make_constraint(rng, "temperature_constraint"),
+        **make_constraint(rng, "mean_constraint", *axes),
+        **make_constraint(rng, "stddev_constraint", *axes),
+    }
+
+
+def make_bounded(rng):
+    return make_gaussian(rng, DIMENSIONS) | {
+        **make_constraint(rng, "bounds_constraint"),
+        "minimum": rng.uniform(-0.9, -0.5, DIMENSIONS),
+        "maximum": rng.uniform(0.5, 0.9, DIMENSIONS),
+    }
+
+
+def make_categorical(rng):
+    return {
+        "logits": rng.normal(size=ACTIONS),
+        "target_logits": rng.normal(size=ACTIONS),
+        "q_values": rng.normal(size=ACTIONS),
+        **make_constraint(rng, "temperature_constraint"),
+        **make_constraint(rng, "policy_constraint"),
+        "mask": rng.permutation(np.arange(ACTIONS) > 0),
+    }
+
+
+def assembled(name):
+    """Find a function that takes a constraint's parts as arguments of their own."""
+
+    def find(library):
+        function = getattr(library, name)
+
+        @functools.wraps(function)
+        def call(**arguments):
+            return function(**assemble(library.LagrangePenalty, arguments))
+
+        return call
+
+    return find
+
+
+def assemble(penalty, arguments):
+    """Put together constraints from their parts, per dimension if there are many."""
+    plain = {name: x for name, x in arguments.items() if "." not in name}
+    for name in [each for each in arguments if each.endswith(".alpha")]:
+        where = name.removesuffix(".alpha")
+        alpha, bound = arguments[name], arguments[f"{where}.epsilon"]
+        plain[where] = penalty(alpha, bound, getattr(alpha, "ndim", 0) == 1)
+    return plain
+
+
+def row(definition, make, **exceptions):
+    name = definition.__name__
+    return Row(
+        name=name,
+        definition=definition,
+        make=make,
+        of=assembled(name),
+        peer=NEW,
+        unflagged=lambda x, constants: definition(**x, held=constants),
+        differences=HELD,
+        **exceptions,
+    )
+
+
+ROWS = [
+    row(gaussian_mpo_loss, make_gaussian),
+    row(gaussian_mpo_loss, make_bounded, case="bounded, per dimension"),
+    row(categorical_mpo_loss, make_categorical, optional=("mask",)),
+]

@@ -45,19 +45,19 @@ class RunningMomentsState(NamedTuple):
     Attributes:
         mean: Mean of each element, a tree like that of one entry.
         variance: Variance of each element, a tree like that of one entry.
-        count: Number of entries, shape `[]`.
+        num_entries: Number of entries, shape `[]`.
         mean_rest: What rounding took off the means, a tree like that of one entry.
         variance_rest: What rounding took off the variances, a tree like that of one
             entry.
-        count_rest: What rounding took off the number of entries, shape `[]`.
+        num_entries_rest: What rounding took off the number of entries, shape `[]`.
     """
 
     mean: Any
     variance: Any
-    count: Array  # pyright: ignore[reportIncompatibleMethodOverride]  (It hides tuple's.)
+    num_entries: Array
     mean_rest: Any
     variance_rest: Any
-    count_rest: Array
+    num_entries_rest: Array
 
     def moments(self) -> RunningMoments:
         """Return mean and variance; before the first entry, 0 and 0."""
@@ -78,10 +78,10 @@ class RunningMomentsState(NamedTuple):
         checks.same_structure(state=self.mean, other=other.mean)
         for mean, new in _rows(self.mean, other.mean):
             checks.arrays(state=(mean, "float[...]"), other=(new, "float[...]"))
-        rest = self.count_rest + other.count_rest
-        count, rest = _moments.add(self.count, rest, other.count)
+        rest = self.num_entries_rest + other.num_entries_rest
+        count, rest = _moments.add(self.num_entries, rest, other.num_entries)
         known = jnp.maximum(count, 1)
-        share = other.count / known, self.count / known
+        share = other.num_entries / known, self.num_entries / known
         columns = (self.mean, self.mean_rest, self.variance, self.variance_rest)
         others = other.mean, other.mean_rest, other.variance, other.variance_rest
         pairs = zip(_rows(*columns), _rows(*others), strict=True)
@@ -318,7 +318,7 @@ def _describe(
     for x, _ in rows:
         _check_mask(mask, x, len(leading[0]))
     mask = _flat(mask, leading[0])
-    count, count_rest = _count(mask, leading[0], state.count.dtype, axis_name)
+    count, count_rest = _count(mask, leading[0], state.num_entries.dtype, axis_name)
     flat = [(x.reshape(math.prod(leading[0]), *mean.shape), mean) for x, mean in rows]
     found = [_moments_of(x, mean, mask, count, axis_name) for x, mean in flat]
     mean, mean_rest, variance, variance_rest = _trees(state.mean, found)

@@ -40,7 +40,9 @@ def known(count):
     """Return a state that has seen so many entries, of mean 0 and variance 1."""
     _, state = UPDATE(jnp.array([-1.0, 1.0]), INIT(0.0))
     rest = count - int(np.float32(count))
-    return state._replace(count=jnp.float32(count), count_rest=jnp.float32(rest))
+    return state._replace(
+        num_entries=jnp.float32(count), num_entries_rest=jnp.float32(rest)
+    )
 
 
 def the_same(one, other):
@@ -87,7 +89,9 @@ def test_counts_on_beyond_what_single_precision_holds(count):
     state = known(count)
     for _ in range(3):
         _, state = UPDATE(jnp.array(0.0), state)
-    total = contract.to_numpy(state.count) + contract.to_numpy(state.count_rest)
+    total = contract.to_numpy(state.num_entries) + contract.to_numpy(
+        state.num_entries_rest
+    )
     assert total == count + 3
 
 
@@ -113,7 +117,7 @@ def test_a_large_batch_is_counted_to_the_last_entry():
     x = jnp.ones((2**24 + 3,), jnp.bfloat16)
     for mask in (None, jnp.ones(x.shape, bool)):
         _, state = UPDATE_COMPILED(x, INIT(x[0]), mask=mask)
-        assert int(state.count) + int(state.count_rest) == 2**24 + 3
+        assert int(state.num_entries) + int(state.num_entries_rest) == 2**24 + 3
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
@@ -169,7 +173,7 @@ def test_states_that_are_merged_know_what_both_do():
         whole = take_in([x])
         close(merged.mean, whole.mean)
         np.testing.assert_allclose(merged.variance, whole.variance, rtol=1e-6)
-        assert merged.count == 600
+        assert merged.num_entries == 600
     nothing = INIT(jnp.zeros(3))
     for same in (nothing.merge(parts[0]), parts[0].merge(nothing)):
         the_same(same, parts[0])
@@ -230,7 +234,7 @@ def test_devices_take_in_the_entries_of_all(mean):
             each = jax.tree.map(lambda x, i=i: x[i], states)
             close(each.mean, alone.mean)
             np.testing.assert_allclose(each.variance, alone.variance, rtol=1e-5)
-            assert each.count == alone.count
+            assert each.num_entries == alone.num_entries
 
 
 @pytest.mark.parametrize("axis_name", [None, "devices"])
@@ -267,7 +271,7 @@ def test_a_state_of_a_mesh_needs_no_mask_to_be_the_same_on_all_devices():
     said, state = jax.jit(shard(update_moments))(x, INIT(x[0]))
     close(said.mean, moments(x)[0])
     np.testing.assert_allclose(said.variance, moments(x)[1], rtol=1e-5)
-    assert state.count == 8
+    assert state.num_entries == 8
 
 
 def test_double_precision_is_kept_where_any_leaf_has_it():
@@ -275,7 +279,7 @@ def test_double_precision_is_kept_where_any_leaf_has_it():
         tree = (jnp.ones(2, jnp.float32), jnp.array([1.0, 2.0], jnp.float64))
         said, state = UPDATE(tree, INIT((jnp.float32(0), jnp.float64(0))))
         y = state.normalize(tree)
-    assert state.count.dtype == jnp.float64
+    assert state.num_entries.dtype == jnp.float64
     assert [x.dtype for x in said.mean] == [jnp.float32, jnp.float64]
     assert [x.dtype for x in y] == [jnp.float32, jnp.float64]
 

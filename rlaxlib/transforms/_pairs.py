@@ -23,6 +23,7 @@ __all__ = [
     "IDENTITY_PAIR",
     "SIGNED_HYPERBOLIC_PAIR",
     "SIGNED_LOGP1_PAIR",
+    "SYMLOG_PAIR",
     "TxPair",
     "compose_tx",
     "muzero_pair",
@@ -301,6 +302,7 @@ _discount = _DiscountTransformPair()
 
 IDENTITY_PAIR = TxPair(_squashing.identity, _squashing.identity)
 SIGNED_LOGP1_PAIR = TxPair(_squashing.signed_logp1, _squashing.signed_expm1)
+SYMLOG_PAIR = TxPair(_squashing.symlog, _squashing.symexp)
 SIGNED_HYPERBOLIC_PAIR = TxPair(
     _squashing.signed_hyperbolic, _squashing.signed_parabolic
 )

@@ -28,6 +28,8 @@ __all__ = [
     "signed_hyperbolic",
     "signed_logp1",
     "signed_parabolic",
+    "symexp",
+    "symlog",
 ]
 
 
@@ -171,6 +173,70 @@ def signed_expm1(x: ArrayLike) -> Array:
     Example:
         >>> print(rlaxlib.signed_expm1(-jnp.log(3.0)).round(4))
         -2.0
+
+    References:
+        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
+        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+    """
+    (x,) = checks.arrays(x=(x, "float[...]"))
+    (x,), narrow = dtypes.widen(x)
+    return narrow(_formulas.signed_expm1(x))
+
+
+def symlog(x: ArrayLike) -> Array:
+    r"""Squash numbers by a logarithm, under the name that DreamerV3 gives it.
+
+    .. math::
+
+        f(x) = \operatorname{sign}(x) \log(|x| + 1)
+
+    The same as `signed_logp1`. Some libraries learn the mean of a distribution of
+    squashed numbers, others that of a distribution over stretched bins, and DreamerV3
+    has been both: see `muzero_pair` and `unbiased_transform_pair`.
+
+    Args:
+        x: Numbers, shape `[...]`.
+
+    Returns:
+        Numbers, shape `[...]`.
+
+    Raises:
+        ArgumentError: If `x` has the wrong dtype.
+
+    Example:
+        >>> print(rlaxlib.symlog(jnp.array([1.0 - jnp.e, 0.0])).round(4))
+        [-1.  0.]
+
+    References:
+        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
+        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+    """
+    (x,) = checks.arrays(x=(x, "float[...]"))
+    (x,), narrow = dtypes.widen(x)
+    return narrow(_formulas.signed_logp1(x))
+
+
+def symexp(x: ArrayLike) -> Array:
+    r"""Stretch numbers by an exponential: the inverse of `symlog`.
+
+    .. math::
+
+        f(x) = \operatorname{sign}(x) \left( e^{|x|} - 1 \right)
+
+    The same as `signed_expm1`.
+
+    Args:
+        x: Numbers, shape `[...]`. In single precision, those beyond 88 become infinite.
+
+    Returns:
+        Numbers, shape `[...]`.
+
+    Raises:
+        ArgumentError: If `x` has the wrong dtype.
+
+    Example:
+        >>> print(rlaxlib.symexp(jnp.array([-1.0, 0.0])).round(4))
+        [-1.7183  0.    ]
 
     References:
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering

@@ -30,6 +30,16 @@ def signed_expm1(x):
     return np.sign(x) * (np.exp(np.abs(x)) - 1)
 
 
+def symlog(x):
+    """Hafner et al. 2023."""
+    return np.where(x < 0, -1, 1) * np.log(1 + np.abs(x))
+
+
+def symexp(x):
+    """Hafner et al. 2023."""
+    return np.where(x < 0, -1, 1) * (np.exp(np.abs(x)) - 1)
+
+
 def signed_hyperbolic(x, eps=1e-3):
     """Pohlen et al. 2018."""
     return np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + eps * x
@@ -207,6 +217,8 @@ ROWS = [
     elementwise(logit, draw_unit),
     elementwise(signed_logp1, draw()),
     elementwise(signed_expm1, draw()),
+    elementwise(symlog, draw(), peer="rlax calls it signed_logp1"),
+    elementwise(symexp, draw(), peer="rlax calls it signed_expm1"),
     elementwise(signed_hyperbolic, draw(eps=0.3), case="with a slope"),
     elementwise(signed_hyperbolic, draw()),
     elementwise(signed_parabolic, draw(eps=0.3), case="with a slope"),

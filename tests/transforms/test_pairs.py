@@ -14,6 +14,7 @@ SQUASH = rlaxlib.SIGNED_HYPERBOLIC_PAIR
 PAIRS = {
     "identity": rlaxlib.IDENTITY_PAIR,
     "log": rlaxlib.SIGNED_LOGP1_PAIR,
+    "symlog": rlaxlib.SYMLOG_PAIR,
     "hyperbolic": SQUASH,
     "sinh": rlaxlib.HYPERBOLIC_SIN_PAIR,
     "discount": rlaxlib.DISCOUNT_TRANSFORM_PAIR,

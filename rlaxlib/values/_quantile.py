@@ -11,6 +11,9 @@ of the mean over the target's samples.
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -32,6 +35,8 @@ def quantile_regression_loss(
     dist_target: ArrayLike,
     huber_param: ArrayLike = 0.0,
     stop_target_gradients: bool = True,
+    *,
+    normalize_huber: bool = False,
 ) -> Array:
     r"""Pull predictions towards the quantiles of samples (quantile regression).
 
@@ -51,9 +56,14 @@ def quantile_regression_loss(
     With :math:`\kappa = 0` this is the plain quantile loss, and what does best are the
     quantiles. With :math:`\kappa > 0`, 1 in QR-DQN, errors smaller than that count by
     their squares: the gradient is smooth, and what does best lies between quantiles and
-    expectiles. The loss is not divided by :math:`\kappa`, so it vanishes as
-    :math:`\kappa` does, and is not the plain one in the limit. Divide it by
-    :math:`\kappa` to have the loss of IQN.
+    expectiles.
+
+    Papers and libraries do not agree on whether to divide :math:`\rho_\kappa` by
+    :math:`\kappa`. Equation 10 of QR-DQN does not, and neither does this function as it
+    stands: so the loss vanishes as :math:`\kappa` does, and is not the plain one in the
+    limit. Equation 3 of IQN does, as does `normalize_huber` here: then errors larger
+    than :math:`\kappa` pull as hard as in the plain loss, which is the limit. With
+    :math:`\kappa = 1` they are the same.
 
     Args:
         dist_src: Predictions :math:`x`, shape `[N]`.
@@ -65,13 +75,15 @@ def quantile_regression_loss(
             shape `[]`; 0 for no square.
         stop_target_gradients: Whether to hold the samples constant under
             differentiation.
+        normalize_huber: Whether to divide the loss by a :math:`\kappa` that is not 0.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if one of `tau_src`
-            lies outside [0, 1], or if `huber_param` is negative.
+            lies outside [0, 1], if `huber_param` is negative, or if `normalize_huber`
+            is traced.
 
     Example:
         >>> dist_src, tau_src = jnp.array([0.0, 3.0]), jnp.array([0.25, 0.75])
@@ -86,6 +98,10 @@ def quantile_regression_loss(
         Will Dabney, Mark Rowland, Marc G. Bellemare and Rémi Munos, *Distributional
         Reinforcement Learning with Quantile Regression*, 2017.
         https://arxiv.org/abs/1710.10044
+
+        Will Dabney, Georg Ostrovski, David Silver and Rémi Munos, *Implicit Quantile
+        Networks for Distributional Reinforcement Learning*, 2018.
+        https://arxiv.org/abs/1806.06923
     """
     dist_src, tau_src, dist_target, huber_param = checks.arrays(
         dist_src=(dist_src, "float[N]"),
@@ -95,11 +111,13 @@ def quantile_regression_loss(
     )
     checks.within("[0, 1]", tau_src=tau_src)
     checks.within("[0, inf)", huber_param=huber_param)
+    checks.static(normalize_huber=normalize_huber)
     (dist_src, tau_src, dist_target, huber_param), narrow = dtypes.widen(
         dist_src, tau_src, dist_target, huber_param
     )
     dist_target = gradients.stop_if(stop_target_gradients, dist_target)
-    return narrow(_loss(dist_src, tau_src, dist_target, huber_param))
+    loss = _loss(normalize_huber)
+    return narrow(loss(huber_param, dist_src, tau_src, dist_target))
 
 
 def quantile_q_learning(
@@ -112,6 +130,8 @@ def quantile_q_learning(
     dist_q_t: ArrayLike,
     huber_param: ArrayLike = 0.0,
     stop_target_gradients: bool = True,
+    *,
+    normalize_huber: bool = False,
 ) -> Array:
     r"""Hold an action's quantiles against the best next action's (QR-DQN, IQN).
 
@@ -144,14 +164,15 @@ def quantile_q_learning(
             shape `[]`; 0 for no square.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
+        normalize_huber: Whether to divide the loss by a :math:`\kappa` that is not 0.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if one of
-            `tau_q_tm1` lies outside [0, 1], if `huber_param` is negative, or if an
-            action whose value is known is none of the A.
+            `tau_q_tm1` lies outside [0, 1], if `huber_param` is negative, if an action
+            whose value is known is none of the A, or if `normalize_huber` is traced.
 
     Example:
         >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
@@ -183,12 +204,14 @@ def quantile_q_learning(
     dist_q_tm1, tau_q_tm1, r_t, discount_t, selector, dist_q_t, huber_param = inputs
     checks.within("[0, 1]", tau_q_tm1=tau_q_tm1)
     checks.within("[0, inf)", huber_param=huber_param)
+    checks.static(normalize_huber=normalize_huber)
     checks.indices(a_tm1=(a_tm1, dist_q_tm1.shape[-1]))
     a_t = jnp.argmax(jnp.mean(selector, axis=0))
     target = r_t + discount_t * indexing.pick_slice(dist_q_t, a_t, axis=1)
     target = gradients.stop_if(stop_target_gradients, target)
     taken = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    return narrow(_loss(taken, tau_q_tm1, target, huber_param))
+    loss = _loss(normalize_huber)
+    return narrow(loss(huber_param, taken, tau_q_tm1, target))
 
 
 def quantile_expected_sarsa(
@@ -201,6 +224,8 @@ def quantile_expected_sarsa(
     probs_a_t: ArrayLike,
     huber_param: ArrayLike = 0.0,
     stop_target_gradients: bool = True,
+    *,
+    normalize_huber: bool = False,
 ) -> Array:
     r"""Hold an action's quantiles against those of all next actions of a policy.
 
@@ -227,14 +252,15 @@ def quantile_expected_sarsa(
             shape `[]`; 0 for no square.
         stop_target_gradients: Whether to hold the target, the probabilities included,
             constant under differentiation.
+        normalize_huber: Whether to divide the loss by a :math:`\kappa` that is not 0.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if one of
-            `tau_q_tm1` lies outside [0, 1], if `huber_param` is negative, or if an
-            action whose value is known is none of the A.
+            `tau_q_tm1` lies outside [0, 1], if `huber_param` is negative, if an action
+            whose value is known is none of the A, or if `normalize_huber` is traced.
 
     Example:
         >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
@@ -266,22 +292,39 @@ def quantile_expected_sarsa(
     dist_q_tm1, tau_q_tm1, r_t, discount_t, dist_q_t, probs_a_t, huber_param = inputs
     checks.within("[0, 1]", tau_q_tm1=tau_q_tm1)
     checks.within("[0, inf)", huber_param=huber_param)
+    checks.static(normalize_huber=normalize_huber)
     checks.indices(a_tm1=(a_tm1, probs_a_t.size))
     target = gradients.stop_if(stop_target_gradients, r_t + discount_t * dist_q_t)
     probs_a_t = gradients.stop_if(stop_target_gradients, probs_a_t)
     taken = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    of_each_action = jax.vmap(_loss, in_axes=(None, None, 1, None))
-    losses = of_each_action(taken, tau_q_tm1, target, huber_param)
+    of_each_action = jax.vmap(_loss(normalize_huber), in_axes=(None, None, None, 1))
+    losses = of_each_action(huber_param, taken, tau_q_tm1, target)
     return narrow(jnp.sum(probs_a_t * losses))
 
 
-def _loss(dist_src: Array, tau: Array, dist_target: Array, huber_param: Array) -> Array:
-    return _regression.asymmetric_loss(_huber, huber_param, dist_src, tau, dist_target)
+def _loss(normalize_huber: bool) -> Callable[..., Array]:
+    """Return the loss whose penalty is divided by its parameter, or not."""
+    penalty = _normalized_huber if normalize_huber else _huber
+    return functools.partial(_regression.asymmetric_loss, penalty)
 
 
 def _huber(error: Array, huber_param: Array) -> Array:
     """Penalise an error; by its size if there is no parameter."""
+    size, clipped = _sizes(error, huber_param)
+    penalty = 0.5 * clipped * clipped + huber_param * (size - clipped)
+    return jnp.where(huber_param > 0, penalty, size)
+
+
+def _normalized_huber(error: Array, huber_param: Array) -> Array:
+    """Penalise an error, a large one by its size, but for a constant."""
+    size, clipped = _sizes(error, huber_param)
+    # At most 1, however small the parameter.
+    share = clipped / jnp.where(huber_param > 0, huber_param, 1)
+    return 0.5 * share * clipped + (size - clipped)
+
+
+def _sizes(error: Array, huber_param: Array) -> tuple[Array, Array]:
+    """Return the size of an error, and as much of it as counts by its square."""
     # Not `jnp.abs`, whose derivative at 0 is 1: there is nothing to correct.
     size = error * jnp.sign(error)
-    clipped = jnp.minimum(size, huber_param)
-    return jnp.where(huber_param > 0, clipped * (size - 0.5 * clipped), size)
+    return size, jnp.minimum(size, huber_param)

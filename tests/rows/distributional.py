@@ -55,13 +55,20 @@ def categorical_double_q_learning(
 # --- Quantiles. ---
 
 
-def quantile_regression_loss(dist_src, tau_src, dist_target, huber_param=0.0):
-    """Dabney et al. 2017, equation 10, and without a parameter equation 8."""
+def quantile_regression_loss(
+    dist_src, tau_src, dist_target, huber_param=0.0, normalize_huber=False
+):
+    """Dabney et al. 2017, equation 10, and without a parameter equation 8.
+
+    Normalised, Dabney et al. 2018, equation 3.
+    """
+    divisor = huber_param if normalize_huber else 1.0
 
     def penalty(u):
         square = 0.5 * u**2 if abs(u) <= huber_param else None
         beyond = huber_param * (abs(u) - 0.5 * huber_param)
-        return abs(u) if huber_param == 0 else beyond if square is None else square
+        huber = beyond if square is None else square
+        return abs(u) if huber_param == 0 else huber / divisor
 
     return sum(
         np.mean([abs(tau - (y < x)) * penalty(y - x) for y in dist_target])
@@ -77,13 +84,11 @@ def quantile_q_learning(
     discount_t,
     dist_q_t_selector,
     dist_q_t,
-    huber_param=0.0,
+    **huber,
 ):
     a_t = np.argmax(np.mean(dist_q_t_selector, axis=0))
     target = r_t + discount_t * dist_q_t[:, a_t]
-    return quantile_regression_loss(
-        dist_q_tm1[:, a_tm1], tau_q_tm1, target, huber_param
-    )
+    return quantile_regression_loss(dist_q_tm1[:, a_tm1], tau_q_tm1, target, **huber)
 
 
 def quantile_expected_sarsa(
@@ -94,11 +99,11 @@ def quantile_expected_sarsa(
     discount_t,
     dist_q_t,
     probs_a_t,
-    huber_param=0.0,
+    **huber,
 ):
     losses = [
         quantile_regression_loss(
-            dist_q_tm1[:, a_tm1], tau_q_tm1, r_t + discount_t * samples, huber_param
+            dist_q_tm1[:, a_tm1], tau_q_tm1, r_t + discount_t * samples, **huber
         )
         for samples in dist_q_t.T
     ]
@@ -264,6 +269,7 @@ Q = (
     "q_logits_t",
 )
 HUBER = {"huber_param": 1.0}
+NORMALIZED = {"huber_param": 0.3, "normalize_huber": True}
 LOG_OF_ZERO = {False: "NaN: the logarithm of a label that is 0."}
 
 ROWS = [
@@ -306,6 +312,16 @@ ROWS = [
             peer_gradient={True: "The flag does nothing."},
         )
         for case, settings in (("", {}), ("huber", HUBER))
+    ),
+    Row(
+        name="quantile_regression_loss",
+        case="normalized",
+        definition=quantile_regression_loss,
+        make=samples(*LOSS),
+        settings=NORMALIZED,
+        peer="rlax does not divide",
+        targets=("dist_target",),
+        any_length=("dist_target",),
     ),
     *(
         Row(

@@ -30,6 +30,26 @@ def test_without_a_parameter_the_loss_is_the_plain_one_which_is_not_the_limit():
     close(loss(x, TAU, y, huber_param=1e-3) / 1e-3, plain, rtol=1e-3)
 
 
+def test_divided_by_the_parameter_the_plain_loss_is_the_limit():
+    x, y = jnp.array([0.0, 0.0, 0.0]), jnp.array([2.0, -1.0])
+    plain = jax.value_and_grad(loss)(x, TAU, y)
+    for huber_param in (0.0, 1e-42, 1e-30, 1e-6):
+        found = jax.value_and_grad(loss)(x, TAU, y, huber_param, normalize_huber=True)
+        jax.tree.map(close, found, plain)
+
+
+@pytest.mark.parametrize("normalize_huber", [False, True])
+def test_a_sample_at_infinity_pulls_as_any_that_is_far(normalize_huber):
+    def gradient(y):
+        y = jnp.array([y, 0.5])
+        return jax.grad(loss)(
+            jnp.zeros(3), TAU, y, 0.25, normalize_huber=normalize_huber
+        )
+
+    for sign in (1, -1):
+        np.testing.assert_array_equal(gradient(sign * jnp.inf), gradient(sign * 9.0))
+
+
 def test_a_prediction_that_meets_a_sample_is_not_moved_by_it():
     for huber_param in (0.0, 1.0):
         gradient = jax.grad(loss)(jnp.zeros(3), TAU, jnp.zeros(5), huber_param)
@@ -46,6 +66,19 @@ def test_q_learning_is_regression_of_the_action_taken_on_the_best_one():
     q_loss = rlaxlib.quantile_q_learning(now, TAU, 2, 0.5, 0.9, later, later, 1.0)
     best = jnp.argmax(jnp.mean(later, axis=0))
     close(q_loss, loss(now[:, 2], TAU, 0.5 + 0.9 * later[:, best], 1.0))
+
+
+def test_divided_or_not_is_the_same_where_the_parameter_is_1_and_otherwise_a_factor():
+    now, later = jax.random.normal(jax.random.key(0), (2, 3, 4))
+    inputs = now, TAU, 2, 0.5, 0.9, later
+    for learn, last in (
+        (rlaxlib.quantile_q_learning, later),
+        (rlaxlib.quantile_expected_sarsa, jnp.array([0.1, 0.2, 0.3, 0.4])),
+    ):
+        for huber_param in (1.0, 0.25):
+            plain = learn(*inputs, last, huber_param)
+            normalized = learn(*inputs, last, huber_param, normalize_huber=True)
+            close(normalized, plain / huber_param)
 
 
 def test_a_sure_choice_makes_expected_sarsa_q_learning():
@@ -160,3 +193,12 @@ def test_a_negative_parameter_is_refused():
         rlaxlib.quantile_q_learning(dist, TAU, 0, 0.0, 0.9, dist, dist, -1.0)
     with pytest.raises(rlaxlib.ArgumentError, match="huber_param"):
         rlaxlib.quantile_expected_sarsa(dist, TAU, 0, 0.0, 0.9, dist, jnp.ones(2), -1.0)
+
+
+def test_whether_to_divide_must_be_known():
+    @jax.jit
+    def traced(flag):
+        return loss(jnp.zeros(3), TAU, jnp.zeros(3), 1.0, normalize_huber=flag)
+
+    with pytest.raises(rlaxlib.ArgumentError, match="`normalize_huber` must be a"):
+        traced(True)

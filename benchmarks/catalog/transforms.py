@@ -20,8 +20,10 @@ def _bins(count: int) -> Iterator[Case]:
     label = f"{count} bins"
     bins: dict[str, Any] = {"min_value": -10.0, "max_value": 10.0, "num_bins": count}
     numbers, means = normal("20"), probs(f"20 {count}")
-    yield row("transform_to_2hot", _NUMBERS, settings=bins, label=label, scalar=numbers)
-    yield row("transform_from_2hot", _NUMBERS, settings=bins, label=label, probs=means)
+    even: dict[str, Any] = {"settings": bins, "label": label}
+    for kind in ("2hot", "hl_gauss"):
+        yield row(f"transform_to_{kind}", _NUMBERS, **even, scalar=numbers)
+        yield row(f"transform_from_{kind}", _NUMBERS, **even, probs=means)
     for pair in ("muzero_pair", "unbiased_transform_pair"):
         of = {**bins, "tx": _SQUASH}
         yield row(f"{pair}.apply", _NUMBERS, of=of, label=label, x=numbers)

@@ -12,12 +12,14 @@ A `TxPair` is a transform and its inverse, `apply` and `apply_inv`. These are at
   :math:`-\log(1 - \gamma)`, the logarithm of the horizon that it gives, and back.
 """
 
-from rlaxlib.transforms import _pairs, _squashing, _two_hot
+from rlaxlib.transforms import _hl_gauss, _pairs, _squashing, _two_hot
+from rlaxlib.transforms._hl_gauss import *
 from rlaxlib.transforms._pairs import *
 from rlaxlib.transforms._squashing import *
 from rlaxlib.transforms._two_hot import *
 
 __all__: list[str] = []
+__all__ += _hl_gauss.__all__
 __all__ += _pairs.__all__
 __all__ += _squashing.__all__
 __all__ += _two_hot.__all__

@@ -15,7 +15,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from rlaxlib._core import checks, dtypes
-from rlaxlib.transforms import _formulas, _squashing, _two_hot
+from rlaxlib.transforms import _formulas, _hl_gauss, _squashing, _two_hot
 
 __all__ = [
     "DISCOUNT_TRANSFORM_PAIR",
@@ -26,7 +26,9 @@ __all__ = [
     "SYMLOG_PAIR",
     "TxPair",
     "compose_tx",
+    "hl_gauss_pair",
     "muzero_pair",
+    "out_of_range",
     "twohot_pair",
     "unbiased_transform_pair",
 ]
@@ -115,6 +117,59 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
     """
     _two_hot.check_range(min_value, max_value, num_bins)
     each = _TwohotPair(min_value, max_value, num_bins)
+    return TxPair(each.apply, each.apply_inv)
+
+
+def hl_gauss_pair(
+    min_value: float, max_value: float, num_bins: int, sigma: float | None = None
+) -> TxPair:
+    r"""Make a pair of numbers and Gaussians over bins (HL-Gauss).
+
+    .. math::
+
+        f(x)_k \propto \Phi\left( \frac{e_{k+1} - x}{\sigma} \right)
+            - \Phi\left( \frac{e_k - x}{\sigma} \right), \qquad
+        f^{-1}(p) = \sum_k p_k\, \frac{e_k + e_{k+1}}{2}, \qquad
+        e_k = e_0 + k w
+
+    Its functions are `transform_to_hl_gauss` and `transform_from_hl_gauss` with these
+    bins. To squash numbers before, chain it: `compose_tx(SYMLOG_PAIR,
+    hl_gauss_pair(...))` has a range and a :math:`\sigma` in the space of squashed
+    numbers.
+
+    As in the paper, the range ends where the outermost bins end, while those of
+    `twohot_pair` have their middles there.
+
+    Args:
+        min_value: The first edge :math:`e_0`.
+        max_value: The last edge, more than `min_value`.
+        num_bins: Number of bins, at least 2.
+        sigma: Standard deviation :math:`\sigma`, more than 0, in the unit of the
+            numbers; or None for the 0.75 widths of a bin that the paper recommends.
+
+    Returns:
+        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+
+    Raises:
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, if
+            `max_value` is not more than `min_value`, or if `sigma` is not positive;
+            from its functions, if an argument has the wrong shape or dtype.
+
+    Example:
+        >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
+        >>> print(pair.apply(3.2).shape, pair.apply_inv(pair.apply(3.2)).round(3))
+        (40,) 3.2
+
+    References:
+        Ehsan Imani and Martha White, *Improving Regression Performance with
+        Distributional Losses*, 2018. https://arxiv.org/abs/1806.04613
+
+        Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
+        Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
+    """
+    _two_hot.check_range(min_value, max_value, num_bins)
+    checks.within("(0, inf)", sigma=sigma)
+    each = _HlGaussPair(min_value, max_value, num_bins, sigma)
     return TxPair(each.apply, each.apply_inv)
 
 
@@ -207,7 +262,61 @@ def unbiased_transform_pair(
     return TxPair(each.apply, each.apply_inv)
 
 
+def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
+    r"""Tell which numbers lie beyond the bins of a pair.
+
+    .. math::
+
+        \neg \left( b_0 \le h(x) \le b_{K-1} \right),
+
+    where :math:`h` is what squashes before there are bins, if anything does, and
+    :math:`b_0` and :math:`b_{K-1}` are the ends of their range. To such a number its
+    pair gives the distribution of the nearest end, and what is learnt from it is that:
+    watch the mean of this over a batch, and widen the range if it is not nearly 0.
+
+    Args:
+        x: Numbers, shape `[...]`.
+        tx_pair: Pair with bins, made by `twohot_pair`, `muzero_pair`,
+            `unbiased_transform_pair` or `hl_gauss_pair`, or chained by `compose_tx`.
+
+    Returns:
+        True where a number lies beyond the bins, or is none, shape `[...]`.
+
+    Raises:
+        ArgumentError: If `x` has the wrong dtype, or if `tx_pair` has no bins that are
+            known.
+
+    Example:
+        >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
+        >>> print(rlaxlib.out_of_range(jnp.array([-10.0, 3.0, 10.5]), pair))
+        [False False  True]
+
+    References:
+        Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
+        Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
+    """
+    (x,) = checks.arrays(x=(x, "float[...]"))
+    beyond = _beyond(x, tx_pair)
+    if beyond is None:
+        checks.refuse(
+            "`tx_pair` must be a pair with bins, made by a function of rlaxlib"
+        )
+    return beyond
+
+
 # --- The functions of the pairs. ---
+
+
+def _beyond(x: Array, tx_pair: TxPair) -> Array | None:
+    """Return where numbers lie beyond the bins of a pair, or None if it has none."""
+    functions = getattr(tx_pair.apply, "__self__", None)
+    return functions.beyond(x) if isinstance(functions, _HAVE_BINS) else None
+
+
+def _outside(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
+    """Return where numbers lie outside, compared as they are rounded: NaN does."""
+    low, high = (jnp.asarray(each, x.dtype) for each in (low, high))
+    return ~((x >= low) & (x <= high))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +339,14 @@ class _ComposeTx:
             x = tx.apply_inv(x)
         return narrow(x)
 
+    def beyond(self, x: Array) -> Array | None:
+        for tx in self.tx_list:
+            beyond = _beyond(x, tx)
+            if beyond is not None:
+                return beyond
+            x = tx.apply(x)
+        return None
+
 
 class _MuzeroPair(_ComposeTx):
     """The functions of a pair that squashes, and of one that has bins."""
@@ -251,6 +368,31 @@ class _TwohotPair:
         (probs,) = checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
         return _two_hot.transform_from_2hot(probs, *dataclasses.astuple(self))
 
+    def beyond(self, x: Array) -> Array:
+        return _outside(x, self.min_value, self.max_value)
+
+
+@dataclasses.dataclass(frozen=True)
+class _HlGaussPair:
+    """The functions of a pair with bins that a Gaussian is cut up by."""
+
+    min_value: float
+    max_value: float
+    num_bins: int
+    sigma: float | None
+
+    def apply(self, scalar: ArrayLike) -> Array:
+        (scalar,) = checks.arrays(scalar=(scalar, "float[...]"))
+        return _hl_gauss.transform_to_hl_gauss(scalar, *dataclasses.astuple(self))
+
+    def apply_inv(self, probs: ArrayLike) -> Array:
+        (probs,) = checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
+        *bins, _ = dataclasses.astuple(self)
+        return _hl_gauss.transform_from_hl_gauss(probs, *bins)
+
+    def beyond(self, x: Array) -> Array:
+        return _outside(x, self.min_value, self.max_value)
+
 
 @dataclasses.dataclass(frozen=True)
 class _UnbiasedTransformPair:
@@ -270,6 +412,11 @@ class _UnbiasedTransformPair:
         (x,) = checks.arrays(x=(x, f"float[..., {self.num_bins}]"))
         (x,), narrow = dtypes.widen(x)
         return narrow(_two_hot.transform_from_2hot_nonlinear(x, self.bins(x.dtype)))
+
+    def beyond(self, x: Array) -> Array:
+        (wide,), _ = dtypes.widen(x)
+        bins = self.bins(wide.dtype)
+        return _outside(x, bins[0], bins[-1])
 
     def bins(self, dtype: DTypeLike) -> Array:
         """Return the bins, as exact as the dtype allows."""
@@ -295,6 +442,7 @@ class _DiscountTransformPair:
 
 
 _discount = _DiscountTransformPair()
+_HAVE_BINS = _ComposeTx, _TwohotPair, _HlGaussPair, _UnbiasedTransformPair
 
 
 # --- Pairs that are at hand. ---

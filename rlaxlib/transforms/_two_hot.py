@@ -69,11 +69,11 @@ def transform_to_2hot(
     )
     check_range(min_value, max_value, num_bins)
     (x,), narrow = dtypes.widen(x)
-    anchor, origin, offset, width = _grid(min_value, max_value, num_bins, x.dtype)
-    x = _within(x, *(_number(each, x.dtype) for each in (min_value, max_value)))
+    anchor, origin, offset, width = grid(min_value, max_value, num_bins, x.dtype)
+    x = within(x, *(number(each, x.dtype) for each in (min_value, max_value)))
     last = num_bins - 1 - origin
     position = (x - anchor) * (1 / width) + offset
-    position = _rounded_within(position, 0 - origin, last)
+    position = rounded_within(position, 0 - origin, last)
     index = _at_most(jnp.floor(position), last - 1)
     lower, upper = index + 1 - position, position - index
     return narrow(_place(num_bins, index + origin, lower, upper))
@@ -123,7 +123,7 @@ def transform_from_2hot(
     check_range(min_value, max_value, num_bins)
     (probs,), narrow = dtypes.widen(probs)
     bins = equal_bins(min_value, max_value, num_bins, probs.dtype)
-    return narrow(_mean(probs, bins))
+    return narrow(mean(probs, bins))
 
 
 def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
@@ -163,7 +163,7 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
     x, b = checks.arrays(scalar=(scalar, "float[...]"), bins=(bins, "float[K]"))
     check_bins(bins)
     (x, b), narrow = dtypes.widen(x, b)
-    x = _within(x, b[0], b[-1])
+    x = within(x, b[0], b[-1])
     # So that the table varies over the same devices as the numbers.
     table = b[1:-1] + jnp.zeros_like(x, shape=())
     index = jnp.searchsorted(table, x, side="right")
@@ -205,14 +205,14 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
     p, b = checks.arrays(probs=(probs, "float[..., K]"), bins=(bins, "float[K]"))
     check_bins(bins)
     (p, b), narrow = dtypes.widen(p, b)
-    return narrow(_mean(p, b))
+    return narrow(mean(p, b))
 
 
 def equal_bins(
     min_value: ArrayLike, max_value: ArrayLike, num_bins: int, dtype: DTypeLike
 ) -> Array:
     """Return bins that lie evenly, shape `[num_bins]`."""
-    anchor, origin, offset, width = _grid(min_value, max_value, num_bins, dtype)
+    anchor, origin, offset, width = grid(min_value, max_value, num_bins, dtype)
     # Not a table: a compiler computes them where they are used, faster than it reads.
     positions = jnp.arange(num_bins, dtype=dtype) - origin
     return anchor + (positions - offset) * width
@@ -238,18 +238,18 @@ def check_bins(bins: ArrayLike) -> None:
 # --- From a number to bins, and back. ---
 
 
-def _number(value: Any, dtype: DTypeLike) -> Any:
+def number(value: Any, dtype: DTypeLike) -> Any:
     """Return a bound as a Python number, or if it is traced, as an array."""
     return value.astype(dtype) if isinstance(value, Tracer) else float(value)
 
 
-def _within(x: Array, low: Any, high: Any) -> Array:
+def within(x: Array, low: Any, high: Any) -> Array:
     """Return numbers moved to the bounds, with a slope of 1 there, and of 0 beyond."""
     x = jnp.where(x < low, low, x)
     return jnp.where(x > high, high, x)
 
 
-def _grid(
+def grid(
     min_value: ArrayLike, max_value: ArrayLike, num_bins: int, dtype: DTypeLike
 ) -> tuple[Any, Any, Any, Any]:
     """Return where positions among the bins are counted from, and the bins' width.
@@ -268,7 +268,7 @@ def _grid(
         The number among the bins that is nearest to 0; the index of the bin next to it;
         how far from that bin it lies, in widths; and the width.
     """
-    low, high = (_number(each, dtype) for each in (min_value, max_value))
+    low, high = (number(each, dtype) for each in (min_value, max_value))
     known = isinstance(low, float) and isinstance(high, float)
     anchor = min(max(0.0, low), high) if known else jnp.clip(0, low, high)
     width = (high - low) / (num_bins - 1)
@@ -288,7 +288,7 @@ def _same_change(change: Array, y: Array, x: Array, low: Any, high: Any) -> Arra
 
 
 @derivatives.derived_by(_same_change, None, None)
-def _rounded_within(x: Array, low: Any, high: Any) -> Array:
+def rounded_within(x: Array, low: Any, high: Any) -> Array:
     """Return numbers that rounding may have left beyond, moved, with their slope."""
     return jnp.clip(x, low, high)
 
@@ -330,6 +330,6 @@ def _place(num_bins: int, index: Array, lower: Array, upper: Array) -> Array:
     return jnp.where(bins == index, lower, jnp.where(bins == index + 1, upper, 0))
 
 
-def _mean(probs: Array, bins: Array) -> Array:
+def mean(probs: Array, bins: Array) -> Array:
     """Return means of bins, without the rounding of fast matrix products."""
     return jnp.matmul(probs, bins, precision=jax.lax.Precision.HIGHEST)

@@ -7,6 +7,7 @@ from rlaxlib.values import (
     _ensembles,
     _expectile,
     _fractions,
+    _histogram,
     _nonlinear,
     _nonlinear_returns,
     _one_step,
@@ -21,6 +22,7 @@ from rlaxlib.values._categorical import *
 from rlaxlib.values._ensembles import *
 from rlaxlib.values._expectile import *
 from rlaxlib.values._fractions import *
+from rlaxlib.values._histogram import *
 from rlaxlib.values._nonlinear import *
 from rlaxlib.values._nonlinear_returns import *
 from rlaxlib.values._one_step import *
@@ -36,6 +38,7 @@ __all__ += _categorical.__all__
 __all__ += _ensembles.__all__
 __all__ += _expectile.__all__
 __all__ += _fractions.__all__
+__all__ += _histogram.__all__
 __all__ += _nonlinear.__all__
 __all__ += _nonlinear_returns.__all__
 __all__ += _one_step.__all__

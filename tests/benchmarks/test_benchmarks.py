@@ -87,6 +87,8 @@ WITHOUT_PEER = {
     "tanh_normal_log_prob",
     "tanh_normal_log_prob_of_action",
     "temperature_loss",
+    "transform_from_hl_gauss",
+    "transform_to_hl_gauss",
     "tree_backup",
     "truncated_quantile_targets",
     "unimix_logits",

@@ -1,6 +1,8 @@
 """Transforms: definitions in NumPy, and the rows that hold the functions to them."""
 
+import functools
 import importlib
+import math
 
 import numpy as np
 from contract import Row, away_from
@@ -94,7 +96,30 @@ def transform_from_2hot_nonlinear(probs, bins):
     return probs @ bins
 
 
+def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma=None):
+    """Farebrother et al. 2024, appendix A."""
+    edges = np.linspace(min_value, max_value, num_bins + 1)
+    sigma = 0.75 * (edges[1] - edges[0]) if sigma is None else sigma
+    erf = np.vectorize(math.erf)
+    shares = np.diff(erf((edges - scalar[..., None]) / (math.sqrt(2) * sigma)))
+    return shares / np.sum(shares, axis=-1, keepdims=True)
+
+
+def transform_from_hl_gauss(probs, min_value, max_value, num_bins):
+    edges = np.linspace(min_value, max_value, num_bins + 1)
+    return probs @ (0.5 * (edges[:-1] + edges[1:]))
+
+
 # --- Pairs, each with its `apply`. ---
+
+
+def hl_gauss_pair(scalar):
+    return transform_to_hl_gauss(scalar, **RANGE, sigma=20.0)
+
+
+def out_of_range(x):
+    squashed = symlog(x)
+    return (squashed < -2.0) | (squashed > 2.0)
 
 
 def compose_tx(x):
@@ -121,6 +146,16 @@ def composed(library):
 
 def two_hot(library):
     return library.twohot_pair(**RANGE).apply
+
+
+def hl_gauss(library):
+    return library.hl_gauss_pair(**RANGE, sigma=20.0).apply
+
+
+def beyond(library):
+    bins = library.hl_gauss_pair(-2.0, 2.0, 5)
+    pair = library.compose_tx(library.SYMLOG_PAIR, bins)
+    return functools.partial(library.out_of_range, tx_pair=pair)
 
 
 def two_hot_of_rlax(library):
@@ -209,6 +244,7 @@ def elementwise(definition, make, **options):
     )
 
 
+NEW = "rlax has none"
 ROUNDING = "rlax's formula cancels (audit, 1.1)"
 
 ROWS = [
@@ -235,6 +271,27 @@ ROWS = [
         transform_to_2hot_nonlinear, to_any_bins, any_length=("scalar", "bins")
     ),
     elementwise(transform_from_2hot_nonlinear, from_any_bins, any_length=("probs",)),
+    elementwise(
+        transform_to_hl_gauss, between(EQUAL, "scalar"), settings=RANGE, peer=NEW
+    ),
+    elementwise(transform_from_hl_gauss, from_equal_bins, settings=RANGE, peer=NEW),
+    Row(
+        name="hl_gauss_pair",
+        definition=hl_gauss_pair,
+        make=between(EQUAL, "scalar"),
+        of=hl_gauss,
+        elementwise=True,
+        peer=NEW,
+    ),
+    Row(
+        name="out_of_range",
+        definition=out_of_range,
+        make=draw(scale=8.0),
+        of=beyond,
+        elementwise=True,
+        differentiable=False,
+        peer=NEW,
+    ),
     Row(
         name="compose_tx",
         definition=compose_tx,

@@ -21,6 +21,10 @@ PAIRS = {
     "chain": rlaxlib.compose_tx(SQUASH, rlaxlib.SIGNED_LOGP1_PAIR),
     "nothing": rlaxlib.compose_tx(),
     "two-hot": rlaxlib.twohot_pair(-1.0, 1.0, 201),
+    "HL-Gauss": rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma=0.02),
+    "squashed HL-Gauss": rlaxlib.compose_tx(
+        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma=0.02)
+    ),
     "muzero": rlaxlib.muzero_pair(-1.0, 1.0, 201, SQUASH),
     "unbiased": rlaxlib.unbiased_transform_pair(-1.0, 1.0, 201, SQUASH),
 }
@@ -54,6 +58,27 @@ def test_only_unbiased_bins_give_the_mean_of_returns():
     np.testing.assert_allclose(means["unbiased"], 8.0, rtol=1e-5)
     squashed = 0.5 * SQUASH.apply(16.0)
     np.testing.assert_allclose(means["muzero"], SQUASH.apply_inv(squashed), rtol=1e-5)
+
+
+@pytest.mark.parametrize("bins", [rlaxlib.twohot_pair, rlaxlib.hl_gauss_pair])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_numbers_beyond_the_bins_are_told_and_those_at_the_end_are_not(bins, dtype):
+    pair = bins(-0.3, 0.7, 11)
+    x = jnp.array([-0.31, -0.3, 0.0, 0.7, 0.71, -jnp.inf, jnp.inf, jnp.nan], dtype)
+    expected = np.array([1, 0, 0, 0, 1, 1, 1, 1], bool)
+    np.testing.assert_array_equal(rlaxlib.out_of_range(x, pair), expected)
+
+    chain = rlaxlib.compose_tx(rlaxlib.TxPair(lambda x: 2 * x, lambda x: x / 2), pair)
+    found = rlaxlib.out_of_range(x / 2, rlaxlib.compose_tx(chain))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("make", [rlaxlib.muzero_pair, rlaxlib.unbiased_transform_pair])
+def test_the_range_of_a_pair_that_squashes_is_that_of_what_is_squashed(make, dtype):
+    pair = make(-2.0, 3.0, 11, rlaxlib.SYMLOG_PAIR)
+    x = jnp.array([-6.5, -6.3, 0.0, 19.0, 19.2], dtype)
+    np.testing.assert_array_equal(rlaxlib.out_of_range(x, pair), [1, 0, 0, 0, 1])
 
 
 def test_a_chain_applies_in_order_and_goes_back_in_reverse():
@@ -136,6 +161,30 @@ def test_a_pair_may_be_used_within_a_program(pair):
             lambda: SPREAD["unbiased"].apply_inv(jnp.ones(7)),
             r"^unbiased_transform_pair.apply_inv: `x` is float32\[7\], but must be "
             r"float\[\.\.\., 601\]",
+        ),
+        (
+            lambda: rlaxlib.hl_gauss_pair(1.0, -1.0, 5),
+            "^hl_gauss_pair: `min_value` and `max_value` must increase",
+        ),
+        (
+            lambda: rlaxlib.hl_gauss_pair(-1.0, 1.0, 1),
+            "^hl_gauss_pair: `num_bins` must be at least 2",
+        ),
+        (
+            lambda: rlaxlib.hl_gauss_pair(-1.0, 1.0, 5, sigma=0.0),
+            r"^hl_gauss_pair: `sigma` must lie in \(0, inf\), but is 0.0",
+        ),
+        (
+            lambda: PAIRS["HL-Gauss"].apply_inv(jnp.ones(7)),
+            r"^hl_gauss_pair.apply_inv: `probs` is float32\[7\], but must be "
+            r"float\[\.\.\., 201\]",
+        ),
+        *(
+            (
+                lambda pair=pair: rlaxlib.out_of_range(0.5, pair),
+                "^out_of_range: `tx_pair` must be a pair with bins",
+            )
+            for pair in (SQUASH, PAIRS["chain"], rlaxlib.TxPair(jnp.sin, jnp.sin))
         ),
         (
             lambda: rlaxlib.DISCOUNT_TRANSFORM_PAIR.apply([0.5]),

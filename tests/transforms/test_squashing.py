@@ -118,8 +118,6 @@ CASES = {
     "sigmoid": (rlaxlib.sigmoid, sigmoid, sigmoid_slope),
     "logit": (rlaxlib.logit, logit, logit_slope),
     "signed_logp1": (rlaxlib.signed_logp1, signed_logp1, signed_logp1_slope),
-    "symlog": (rlaxlib.symlog, signed_logp1, signed_logp1_slope),
-    "symexp": (rlaxlib.symexp, signed_expm1, signed_expm1_slope),
     "signed_expm1": (rlaxlib.signed_expm1, signed_expm1, signed_expm1_slope),
     "signed_hyperbolic": (
         rlaxlib.signed_hyperbolic,

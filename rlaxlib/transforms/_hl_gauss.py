@@ -99,14 +99,15 @@ def transform_to_hl_gauss(
     anchor, origin, offset, width = _two_hot.grid(
         min_value, max_value, num_bins + 1, x.dtype
     )
-    ends = (_two_hot.number(each, x.dtype) for each in (min_value, max_value))
-    x = _two_hot.within(x, *ends)
+    bounds = (_two_hot.number(each, x.dtype) for each in (min_value, max_value))
+    x = _two_hot.within(x, *bounds)
     position = (x - anchor) * (1 / width) + offset
-    position = _two_hot.rounded_within(position, 0 - origin, num_bins - origin)
+    below, above = 0 - origin, num_bins - origin
+    position = _two_hot.rounded_within(position, below, above)
     bins = jax.lax.broadcasted_iota(x.dtype, (*x.shape, num_bins), x.ndim)
     distance = bins + (0.5 - origin) - position[..., None]
-    shares = _shares(distance, _steepness(sigma, width, x.dtype))
-    return narrow(shares / jnp.sum(shares, axis=-1, keepdims=True))
+    ends = position - below, above - position
+    return narrow(_share(distance, ends, _steepness(sigma, width, x.dtype)))
 
 
 def transform_from_hl_gauss(
@@ -171,19 +172,28 @@ def _steepness(sigma: ArrayLike | None, width: Any, dtype: DTypeLike) -> Any:
     return width / (max(spread, least) if known else jnp.maximum(spread, least))
 
 
-def _shares(distance: Array, steepness: Any) -> Array:
-    """Return what each bin gets of a Gaussian, up to a factor.
+def _share(distance: Array, ends: tuple[Array, Array], steepness: Any) -> Array:
+    """Share a Gaussian among bins.
 
     Args:
-        distance: From the middle of the Gaussian to that of each bin, in widths.
+        distance: From the middle of the Gaussian to that of each bin, in widths,
+            `[..., K]`.
+        ends: From either end of the range to the middle of the Gaussian, at least 0,
+            each `[...]`.
         steepness: Width of a bin, in standard deviations.
+
+    Returns:
+        Probabilities, `[..., K]`.
     """
-    is_wide = steepness * _WIDE <= 1
-    if not isinstance(steepness, float):
-        both = _densities(distance, steepness), _integrals(distance, steepness)
-        return jnp.where(is_wide, *both)
-    share = _densities if is_wide else _integrals
-    return share(distance, steepness)
+    known, is_wide = isinstance(steepness, float), steepness * _WIDE <= 1
+    if known and not is_wide:
+        # Cheaper than the sum, before which a compiler computes all shares twice.
+        low, high = (special.erf(each * (math.sqrt(0.5) * steepness)) for each in ends)
+        return _integrals(distance, steepness) / (low + high)[..., None]
+    shares = _densities(distance, steepness)
+    if not known:
+        shares = jnp.where(is_wide, shares, _integrals(distance, steepness))
+    return shares / jnp.sum(shares, axis=-1, keepdims=True)
 
 
 def _integrals(distance: Array, steepness: Any) -> Array:

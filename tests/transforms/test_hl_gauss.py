@@ -93,6 +93,13 @@ def test_a_narrow_gaussian_is_the_bin_that_the_number_is_in():
     np.testing.assert_array_equal(to_bins(x, -2.0, 2.0, 4, 1e-30), expected)
 
 
+def test_a_wide_gaussian_keeps_the_digits_that_differences_would_lose():
+    for sigma in (1.5, 30.0):
+        probs = to_bins(jnp.float32(0.375), -8.0, 8.0, 64, sigma)
+        exact = reference(0.375, -8.0, 8.0, 64, sigma)
+        np.testing.assert_allclose(probs, exact, rtol=3e-6)
+
+
 def test_a_wide_gaussian_makes_all_bins_alike():
     np.testing.assert_allclose(
         to_bins(jnp.float32(-8.0), -8.0, 8.0, 5, 1e30), np.full(5, 0.2), rtol=2e-7

@@ -8,7 +8,7 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test bench check wheel docs clean
+.PHONY: help demo test examples bench check wheel docs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -20,6 +20,9 @@ demo: .venv/with-examples  ## Train an agent on bsuite's Catch, before your eyes
 
 test: .venv/with-test,reference  ## Run the tests, and measure what they cover.
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --cov
+
+examples: .venv/with-test  ## Train the agents of all examples, and hold them to their claims.
+	$(BIN)/python -m pytest -m slow tests/examples
 
 bench: .venv/with-reference  ## Time every function beside rlax; about ten minutes.
 	$(BIN)/python -m benchmarks

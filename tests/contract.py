@@ -119,6 +119,11 @@ class Row:
         return callable(self.definition)
 
     @property
+    def deterministic(self) -> bool:
+        """Whether there is a definition, and nothing drawn: that depends on dtypes."""
+        return self.defined and self.key is None
+
+    @property
     def compared(self) -> bool:
         return not self.peer
 

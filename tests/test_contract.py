@@ -252,12 +252,14 @@ def test_gradient_of_targets_stops_if_and_only_if_the_flag_says_so(row, traced):
 @each_row("stops")
 def test_a_flag_changes_no_value(row):
     inputs = row.inputs()
-    expected = jax.jit(row.call(**row.setting(False)))(**inputs)
     tolerance = SINGLE * row.scale(inputs)
-    traced = jax.jit(lambda flag: row.call(**row.setting(flag))(**inputs))
-    static = jax.jit(row.call(**row.setting(True)))
-    for actual in (static(**inputs), traced(True)):
-        contract.assert_close(actual, expected, SINGLE, tolerance)
+
+    def call(flag):
+        return row.call(**row.setting(flag))(**inputs)
+
+    off, on, traced = jax.jit(lambda flag: (call(False), call(True), call(flag)))(True)
+    for actual in (on, traced):
+        contract.assert_close(actual, off, SINGLE, tolerance)
 
 
 @each_row("floats")
@@ -272,22 +274,25 @@ def test_a_flag_changes_no_value(row):
     ],
     ids=["float16", "bfloat16", "float32", "float32 beside float64", "float64"],
 )
-def test_dtype_follows_the_arguments_and_rounds_once(row, dtype, x64):
-    # Compiled, a CPU computes half precision in single: only step by step it shows.
-    half = jnp.finfo(dtype).bits < 32
-    function = row.call() if half else jax.jit(row.call())
+def test_dtype_follows_the_arguments(row, dtype, x64):
     with contract.x64(x64):
         inputs = row.inputs(dtype=dtype)
-        outputs = jax.tree.leaves(function(**inputs))
+        outputs = jax.tree.leaves(jax.eval_shape(row.call(), **inputs))
     for position, output in enumerate(outputs):
-        if contract.is_float(output):
-            wide = half and position in row.single_precision
+        if jnp.issubdtype(output.dtype, jnp.floating):
+            wide = position in row.single_precision and jnp.finfo(dtype).bits < 32
             assert output.dtype == (jnp.float32 if wide else dtype)
-    if not row.defined or row.key is not None:  # What is drawn depends on the dtype.
-        return
+
+
+@each_row("floats", "deterministic")
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_rounds_once(row, dtype):
+    # Compiled, a CPU computes half precision in single: only step by step it shows.
+    inputs = row.inputs(dtype=dtype)
+    outputs = jax.tree.leaves(row.call()(**inputs))
     # The definition sees the rounded arguments; one more rounding is due at the end,
     # by at most half an eps.
-    relative = 0.51 * float(jnp.finfo(dtype).eps) if half else SINGLE
+    relative = 0.51 * float(jnp.finfo(dtype).eps)
     absolute = SINGLE * row.scale(inputs)
     contract.assert_close(outputs, row.define(inputs), relative, absolute)
 
@@ -295,34 +300,27 @@ def test_dtype_follows_the_arguments_and_rounds_once(row, dtype, x64):
 @each_row("mixes")
 def test_mixed_precision_gives_the_higher(row):
     inputs = row.inputs()
+    mixes = [inputs | {name: inputs[name].astype(jnp.bfloat16)} for name in row.floats]
+    function = row.call()
     with jax.numpy_dtype_promotion("standard"):
-        for name in row.floats:
-            mixed = inputs | {name: inputs[name].astype(jnp.bfloat16)}
-            outputs = jax.tree.leaves(jax.jit(row.call())(**mixed))
-            for output in outputs:
-                if jnp.issubdtype(output.dtype, jnp.floating):
-                    assert output.dtype == jnp.float32, name
-            if row.defined and row.key is None:
-                tolerance = SINGLE * row.scale(mixed)
-                contract.assert_close(outputs, row.define(mixed), SINGLE, tolerance)
+        found = jax.jit(lambda mixes: [function(**each) for each in mixes])(mixes)
+    for name, mixed, outputs in zip(row.floats, mixes, found, strict=True):
+        for output in jax.tree.leaves(outputs):
+            if jnp.issubdtype(output.dtype, jnp.floating):
+                assert output.dtype == jnp.float32, name
+        if row.deterministic:
+            tolerance = SINGLE * row.scale(mixed)
+            contract.assert_close(outputs, row.define(mixed), SINGLE, tolerance)
 
 
 @each_row()
 def test_no_step_on_the_way_is_nan(row):
     inputs = row.inputs()
+    function = row.call(**row.setting(row.flags[-1]))
     with jax.debug_nans(True):
-        row.call()(**inputs)
+        function(**inputs)
         if row.differentiable:
-            for flag in row.flags:
-                contract.gradient(row, row.call(**row.setting(flag)), inputs)
-
-
-@each_row()
-def test_is_compiled_once_for_each_shape(row):
-    function = jax.jit(row.call())
-    for seed in range(3):
-        function(**row.inputs(seed))
-    assert function._cache_size() == 1
+            contract.gradient(row, function, inputs)
 
 
 # --- What the functions refuse. ---

@@ -33,6 +33,29 @@ class Evaluation(NamedTuple):
     eval_return: float  # Of the policy that the agent would choose.
 
 
+class Trajectory(NamedTuple):
+    """An episode of T steps."""
+
+    observation: np.ndarray  # [T+1, ...]: what is seen before each step, and at last.
+    action: np.ndarray  # [T]
+    reward: np.ndarray  # [T]: what each step returns.
+    discount: np.ndarray  # [T]: 1, but 0 after the step that ends the episode.
+
+
+def play(environment: dm_env.Environment, choose: Callable[..., Any]) -> Trajectory:
+    """Play an episode, with a function that chooses an action for an observation."""
+    timestep = environment.reset()
+    observations, steps = [timestep.observation], []
+    while not timestep.last():
+        action = int(choose(timestep.observation))
+        timestep = environment.step(action)
+        observations.append(timestep.observation)
+        steps.append((action, timestep.reward, timestep.discount))
+    actions, *numbers = zip(*steps, strict=True)
+    rewards, discounts = (np.asarray(each, np.float32) for each in numbers)
+    return Trajectory(np.stack(observations), np.asarray(actions), rewards, discounts)
+
+
 def train(
     agent: Agent,
     train_episode: Callable[[Agent, dm_env.Environment], tuple[Agent, float]],
@@ -73,10 +96,8 @@ def evaluate(
     config: Config,
 ) -> float:
     """Average the return over episodes that nothing is learnt from."""
-    total = 0.0
-    for _ in range(config.eval_episodes):
-        timestep = environment.reset()
-        while not timestep.last():
-            timestep = environment.step(int(choose(agent, timestep.observation)))
-            total += timestep.reward
-    return total / config.eval_episodes
+    episodes = [
+        play(environment, lambda observation: choose(agent, observation))
+        for _ in range(config.eval_episodes)
+    ]
+    return float(np.mean([np.sum(episode.reward) for episode in episodes]))

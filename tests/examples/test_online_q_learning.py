@@ -3,41 +3,23 @@
 import collections
 import csv
 import dataclasses
-import importlib.util
 import inspect
 import subprocess
 import sys
 from pathlib import Path
 
 import jax
+import online_q_learning as example
 import pytest
 
-for needed in ("bsuite", "flax", "matplotlib", "optax", "tqdm"):
-    pytest.importorskip(needed, reason=f"the example needs {needed}")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "online_q_learning.py"
+SCRIPT = Path(example.__file__)
 
 
 # --- What the tests share. ---
 
 
-def load(script):
-    spec = importlib.util.spec_from_file_location(script.stem, script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-example = load(SCRIPT)
 Lesson = collections.namedtuple("Lesson", inspect.signature(example.learn).parameters)
 SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
-
-
-@pytest.fixture(autouse=True)
-def _settings_of_a_reader():
-    """Undo the strictness of the library's tests, which other libraries fail."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @pytest.fixture
@@ -123,3 +105,8 @@ def test_evaluating_changes_nothing_in_training():
     seldom = run(SHORT, train_episodes=20, eval_interval=20, eval_episodes=1)
     first, second = (point.train_return for point in often)
     assert seldom[-1].train_return == pytest.approx((first + second) / 2)
+
+
+@pytest.mark.slow
+def test_the_agent_catches_the_ball_as_its_docstring_says():
+    assert example.train(example.Config())[-1].eval_return >= 0.9

@@ -197,9 +197,8 @@ def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
     """
     (step_type,) = checks.arrays(step_type=(step_type, "int[T] or [T, B]"))
     checks.indices(step_type=(step_type, 3))
-    first = step_type == _FIRST
-    leads_to_first = jnp.append(first[1:], jnp.zeros_like(first[:1]), axis=0)
-    return jnp.where(leads_to_first, _LAST, step_type)
+    following = jnp.append(step_type[1:], jnp.full_like(step_type[:1], _LAST), axis=0)
+    return jnp.where(following == _FIRST, _LAST, step_type)
 
 
 def embed_oar(

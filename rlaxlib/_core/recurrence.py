@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import streams
 
-_FEW = 4  # Rounds that are faster one after the other than in a loop.
+_SHORT = 16  # Windows up to here are faster step by step than by doubling.
 
 Terms = Callable[..., tuple[Array, Array]]
 
@@ -191,9 +191,10 @@ def backward_window(
     r"""Solve the same recurrence over the next `length` steps only, for every step.
 
     The window of step :math:`t` covers step :math:`t` and those after it, `length` in
-    all or as many as the sequence has, and starts from a final value of its own. Two
-    neighbouring runs of :math:`k` steps make one of :math:`2k`, so doubling reaches any
-    length in a logarithmic number of rounds, each on the whole sequence; and as all
+    all or as many as the sequence has, and starts from a final value of its own. A
+    short one takes its steps one after the other, all windows at once. In a long one,
+    two neighbouring runs of :math:`k` steps make one of :math:`2k`, so doubling reaches
+    any length in a logarithmic number of rounds, each on the whole sequence; and as all
     rounds are alike, the program is no longer for a thousand steps than for twenty.
 
     Args:
@@ -214,6 +215,12 @@ def backward_window(
     zeros = jnp.zeros_like(offset + factor)
     run, y = _Run(offset + zeros, factor + zeros, truncated_t), final + zeros
 
+    here, run = run, run.ahead(0, length, size + length)
+    if length <= _SHORT:
+        for start in reversed(range(1, length)):
+            y = run.ahead(start, 0, size).apply(y)
+        return here.apply(y)
+
     # The length is a sum of powers of two. From the far end on, a window is made of
     # runs of these lengths, each starting where what is left of the window ends.
     powers = [2**power for power in range(length.bit_length())]
@@ -221,21 +228,16 @@ def backward_window(
     parts = [bool(length & power) for power in powers]
 
     def double(
-        state: tuple[_Run, Array], this: tuple[ArrayLike, ArrayLike, ArrayLike]
+        state: tuple[_Run, Array], this: tuple[Array, Array, Array]
     ) -> tuple[tuple[_Run, Array], None]:
         run, y = state
         power, start, part = this
         y = jnp.where(part, run.ahead(start, 0, size).apply(y), y)
         return (run.after(run.ahead(power, length)), y), None
 
-    state = run.ahead(0, length, size + length), y
-    if len(powers) <= _FEW:
-        for this in zip(powers, starts, parts, strict=True):
-            state, _ = double(state, this)
-    else:
-        rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
-        state, _ = jax.lax.scan(double, state, rounds)
-    return state[1]
+    rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
+    (_, y), _ = jax.lax.scan(double, (run, y), rounds)
+    return y
 
 
 class _Run(NamedTuple):

@@ -37,7 +37,13 @@ def logit(x: Array) -> Array:
     """Return log(x / (1 - x))."""
     # Of the smaller of x and 1 - x, which has all its digits, as has 1 - 2x.
     smaller = jnp.minimum(x, 1 - x)
-    return jnp.sign(x - 0.5) * jnp.log1p((1 - 2 * smaller) / smaller)
+    excess = jnp.minimum((1 - 2 * smaller) / smaller, _largest(x))
+    odds = 1 + excess
+    # What rounding took off the odds comes back, at half the price of a log1p. With a
+    # sign that no compiler knows, none can undo it.
+    sign = jnp.where(x < 0.5, -1.0, 1.0).astype(x.dtype)
+    lost = (sign * excess - (sign * odds - sign)) / odds
+    return jnp.where(smaller == 0, sign * jnp.inf, sign * jnp.log(odds) + lost)
 
 
 def _signed_logp1_change(change: Array, y: Array, x: Array) -> Array:

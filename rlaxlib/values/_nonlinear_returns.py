@@ -171,6 +171,7 @@ def transformed_n_step_returns(
         Barreto, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
+    given = lambda_t
     r_t, discount_t, v_t, lambda_t, truncated_t, sample_mask = checks.arrays(
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
@@ -188,7 +189,8 @@ def transformed_n_step_returns(
         discount_t,
         tx_pair.apply_inv(v_t),
         n,
-        lambda_t,
+        # A number as it is: no value is computed that it gives no weight.
+        given if isinstance(given, float | int) else lambda_t,
         stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

@@ -1,0 +1,121 @@
+"""Run the examples with several seeds, and write what they return into the README.
+
+    python examples/measure.py                      # all of them: an hour on two cores
+    python examples/measure.py dqn c51 --seeds=10   # some, with more seeds
+
+Each run is a command of its own, as a reader would type it, one after the other. The
+last row of its learning curve counts. `README.md` gets a line for each example, between
+the two marks, and `curves/` a plot of all seeds.
+"""
+
+import csv
+import dataclasses
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from absl import app, flags
+from matplotlib.figure import Figure
+
+FOLDER = Path(__file__).parent
+README, CURVES = FOLDER / "README.md", FOLDER / "curves"
+START, END = "<!-- measured: start -->\n", "<!-- measured: end -->\n"
+HEADER = "| example | what it shows | curve | median | worst | seeds | seconds |\n"
+RULE = "|---|---|---|---:|---:|---:|---:|\n"
+
+SEEDS = flags.DEFINE_integer("seeds", 5, "How many seeds to run each example with.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run of an example: its learning curves, and how long it took."""
+
+    curves: dict[str, np.ndarray]  # For each, rows of x and the return in evaluation.
+    x_name: str
+    seconds: float
+
+
+def main(argv: list[str]) -> None:
+    """Measure the examples named on the command line, or all."""
+    names = argv[1:] or sorted(path.stem for path in FOLDER.glob("*.py"))
+    for name in names:
+        if (FOLDER / f"{name}.py").samefile(__file__):
+            continue
+        runs = [run(name, seed) for seed in range(SEEDS.value)]
+        plot(name, runs)
+        write(name, lines(name, runs))
+        print(lines(name, runs), end="", flush=True)
+
+
+def run(name: str, seed: int) -> Run:
+    """Run an example as a command of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        command = [sys.executable, FOLDER / f"{name}.py"]
+        subprocess.run(
+            [*command, f"--seed={seed}", f"--output={folder}"],
+            check=True,
+            capture_output=True,
+        )
+        seconds = time.perf_counter() - start
+        with open(Path(folder) / "curve.csv", newline="") as file:
+            header, *rows = csv.reader(file)
+    several = header[0] == "curve"
+    curves: dict[str, list[list[float]]] = {}
+    for row in rows:
+        label = row[0] if several else ""
+        curves.setdefault(label, []).append([float(row[several]), float(row[-1])])
+    arrays = {label: np.asarray(curve) for label, curve in curves.items()}
+    return Run(arrays, header[several], seconds)
+
+
+def plot(name: str, runs: list[Run]) -> None:
+    """Draw the median over seeds, and all between the worst and the best."""
+    figure = Figure(figsize=(4, 2.5), layout="constrained")
+    axes = figure.subplots()
+    for label in runs[0].curves:
+        seeds = np.stack([each.curves[label] for each in runs])
+        x, returns = seeds[0, :, 0], seeds[:, :, 1]
+        (line,) = axes.plot(x, np.median(returns, axis=0), label=label)
+        low, high = returns.min(axis=0), returns.max(axis=0)
+        axes.fill_between(x, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
+    axes.set(xlabel=runs[0].x_name, ylabel="average return", title=name)
+    if len(runs[0].curves) > 1:
+        axes.legend()
+    CURVES.mkdir(exist_ok=True)
+    figure.savefig(CURVES / f"{name}.png", dpi=100)
+
+
+def lines(name: str, runs: list[Run]) -> str:
+    """Return the rows of the table for one example, one for each of its curves."""
+    source = (FOLDER / f"{name}.py").read_text()
+    shows = re.match(r'r?"""(.*?)\.?\n', source).group(1)
+    seconds = np.median([each.seconds for each in runs])
+    rows = []
+    for label in runs[0].curves:
+        final = [each.curves[label][-1, 1] for each in runs]
+        title = f"[`{name}`]({name}.py)" + (f", {label}" if label else "")
+        rows.append(
+            f"| {title} | {shows} | [curve](curves/{name}.png) "
+            f"| {np.median(final):+.2f} | {min(final):+.2f} "
+            f"| {len(runs)} | {seconds:.0f} |\n"
+        )
+    return "".join(rows)
+
+
+def write(name: str, new: str) -> None:
+    """Put the rows of one example into the README, in place of those it has."""
+    before, rest = README.read_text().split(START)
+    table, after = rest.split(END)
+    old = table.removeprefix("\n" + HEADER + RULE).splitlines(keepends=True)
+    kept = [row for row in old if row.strip() and not row.startswith(f"| [`{name}`]")]
+    rows = "".join(sorted(kept + new.splitlines(keepends=True)))
+    README.write_text(f"{before}{START}\n{HEADER}{RULE}{rows}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    app.run(main)

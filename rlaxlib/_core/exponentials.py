@@ -1,5 +1,7 @@
 """Exponentials, to the last digit where they are near 1."""
 
+import math
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -14,7 +16,7 @@ def excess(x: Array) -> Array:
 def small_excess(x: Array) -> Array:
     r"""Return :math:`e^x - 1 - x` by its series, for `x` between -1 and 1."""
     terms = 10 if jnp.finfo(x.dtype).bits <= 32 else 16
-    series = jnp.ones_like(x)
-    for n in range(terms + 1, 2, -1):
-        series = 1 + series * x / n
-    return 0.5 * jnp.square(x) * series
+    series = jnp.full_like(x, 1 / math.factorial(terms + 1))
+    for n in range(terms, 1, -1):
+        series = 1 / math.factorial(n) + series * x
+    return jnp.square(x) * series

@@ -16,7 +16,7 @@ it.
     rlaxlib.huber_loss                    turns that surprise into a loss to descend,
     rlaxlib.periodic_update               renews the target network.
 
-Expect +1.00 in the final evaluation, where a random agent has -0.6, after about TODO
+Expect +1.00 in the final evaluation, where a random agent has -0.6, after about 15
 seconds on two cores, imports and compilation included. Every field of `Config` is a
 flag; with this one all transitions are drawn as often:
 

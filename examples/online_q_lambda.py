@@ -14,7 +14,7 @@ The returns are those of what was done, explorations included (Peng's Q(λ)). Wi
 `--watkins` they are those of the best actions only: a return ends, with the value of
 the best action, where another was taken, as `rlaxlib.batched_index` tells.
 
-Expect +1.00 in the final evaluation, where a random agent has -0.6, after about TODO
+Expect +1.00 in the final evaluation, where a random agent has -0.6, after about 10
 seconds on two cores, imports and compilation included. Every field of `Config` is a
 flag:
 

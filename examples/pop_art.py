@@ -1,11 +1,10 @@
 """Learn to catch a falling ball for 10,000 points, with and without PopArt.
 
 Rewards of any size are common, and who knows beforehand how large the returns will be?
-A network that starts with values of about 1, and changes them in small steps, takes
-forever to reach 10,000. PopArt learns normalised values instead. It has two halves. ART
-moves a shift and a scale to where the targets are. That alone would change what every
-value stands for, so POP changes the last layer such that they stand for the same as
-before.
+Step sizes that suit values of about 1 make a network explode that is to predict 10,000.
+PopArt learns normalised values instead. It has two halves. ART moves a shift and a
+scale to where the targets are. That alone would change what every value stands for, so
+POP changes the last layer such that they stand for the same as before.
 
 Two agents are trained, and their curves drawn in one plot. They are the same but for
 the step size of ART, which is 0 for one of them: then nothing is ever normalised.
@@ -13,21 +12,27 @@ the step size of ART, which is 0 for one of them: then nothing is ever normalise
     rlaxlib.epsilon_greedy   chooses the actions,
     rlaxlib.lambda_returns   says what the values should have been,
     rlaxlib.popart           makes the function that does ART and POP,
+    rlaxlib.PopArtState      is what ART knows of the targets of each action,
     rlaxlib.normalize        turns targets into what the network should have said,
     rlaxlib.unnormalize      turns what it says into values,
-    rlaxlib.batched_index    picks the values of the actions taken,
+    rlaxlib.batched_index    picks what it said of the actions taken,
     rlaxlib.l2_loss          compares the two.
 
 Three points are easy to get wrong. The parameters that POP returns are those that the
 optimizer changes and that act from then on: whoever computes the loss with them, and
 then stores an update of the old ones, unlearns with every change of the scale. Targets
-are normalised by the statistics that they have moved already. And the optimizer must
-not see the 10,000 in its loss, but what bootstraps must: values, not what the network
-says.
+are normalised by the statistics that they have moved already. And while the loss is
+about normalised values, what bootstraps and what is compared to choose an action are
+values in points.
 
-Expect +1.00 in the final evaluation with PopArt, in units of 10,000 points, and TODO
-without; -0.6 is what a random agent has. It takes about TODO seconds on two cores,
-imports and compilation included. Every field of `Config` is a flag:
+Expect +1.00 in the final evaluation with PopArt, in units of 10,000 points, and about
+-0.6 without, which is what a random agent has: a few steps, 10,000 times too long, have
+left no hidden unit alive. Adam, whose steps have the same length whatever the loss,
+hides the worst, not all of it: with `--optimizer=adam --learning_rate=0.003`, PopArt
+first caught every ball after 450 to 750 episodes on three seeds; without, one had not
+after 3000, and the others caught them all in one evaluation and not in the next. It
+takes about 20 seconds on two cores, imports and compilation included. Every field of
+`Config` is a flag:
 
     python examples/pop_art.py --seed=1 --reward_scale=1
 """

@@ -1,0 +1,69 @@
+"""Test what holds for all examples: that they keep to what they say of themselves."""
+
+import ast
+import re
+from pathlib import Path
+
+import common
+import pytest
+
+import rlaxlib
+
+COMMON = Path(common.__file__).parent
+EXAMPLES = sorted(COMMON.parent.glob("*.py"))
+
+
+# --- What the tests share. ---
+
+
+def read(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def uses(tree, name):
+    """Return the attributes that are looked up of what is called by a name."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return {
+        node.attr
+        for node in found
+        if name in (getattr(node.value, "id", None), getattr(node.value, "attr", None))
+    }
+
+
+def flags_of(tree):
+    configs = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == "Config"
+    )
+    return {
+        field.target.id
+        for config in configs
+        for field in config.body
+        if isinstance(field, ast.AnnAssign)
+    }
+
+
+# --- What is tested. ---
+
+
+def test_there_are_examples():
+    assert "online_q_learning.py" in [path.name for path in EXAMPLES]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_flag_is_used(path):
+    tree = read(path)
+    used = uses(tree, "config").union(
+        *(uses(read(p), "config") for p in COMMON.glob("*.py"))
+    )
+    assert flags_of(tree) <= used
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_docstring_tells_of_all_functions_that_are_used(path):
+    tree = read(path)
+    told = set(re.findall(r"rlaxlib\.(\w+)", ast.get_docstring(tree)))
+    functions = {name for name in uses(tree, "rlaxlib") if name[0].islower()}
+    assert functions <= told
+    assert told <= set(rlaxlib.__all__)

@@ -1,0 +1,189 @@
+"""Test the example of DQN: what it remembers, draws and learns."""
+
+import dataclasses
+
+import dqn as example
+import jax
+import numpy as np
+import optax
+import pytest
+from common import catch
+
+SHORT = example.Config(
+    train_episodes=25, eval_interval=10, eval_episodes=5, capacity=100, batch_size=8
+)
+
+
+# --- What the tests share. ---
+
+
+def make_agent(config):
+    """Return an agent whose parameters change by minus the gradient.
+
+    Its target network says something else than its online network.
+    """
+    agent, other = (
+        example.make_agent(jax.random.key(seed), catch.Catch(), config)
+        for seed in (3, 4)
+    )
+    tx = optax.sgd(1.0)
+    return agent.replace(
+        tx=tx, opt_state=tx.init(agent.params), target_params=other.params
+    )
+
+
+def make_batch(size):
+    """Return transitions whose errors are small and large, some the last ones."""
+    random = np.random.default_rng(0)
+    observation_tm1, observation_t = random.normal(size=(2, size, 10, 5))
+    return example.Transition(
+        observation_tm1,
+        random.integers(3, size=size),
+        random.normal(size=size) * 2,
+        random.choice([0.0, 0.9], size=size),
+        observation_t,
+    )
+
+
+def predict(params, observations):
+    """Return the activations of the hidden layer, and the values."""
+    hidden, head = params["params"].values()
+    flat = observations.reshape(len(observations), -1)
+    active = np.maximum(flat @ hidden["kernel"] + hidden["bias"], 0)
+    return active, active @ head["kernel"] + head["bias"]
+
+
+def run(config, **changes):
+    return example.train(dataclasses.replace(config, **changes))
+
+
+@pytest.fixture
+def memories(monkeypatch):
+    """Keep the memory of each agent that is trained."""
+    made, make = [], example.Memory
+    monkeypatch.setattr(
+        example, "Memory", lambda *args: made.append(make(*args)) or made[-1]
+    )
+    return made
+
+
+# --- What the example computes. ---
+
+
+def test_an_update_descends_the_weighted_huber_loss_of_double_q_learning():
+    size, agent = 16, make_agent(SHORT)
+    batch, weights = make_batch(size), np.linspace(0.1, 1.0, size, dtype=np.float32)
+    learnt, td_errors = example.learn(agent, batch, weights, SHORT)
+
+    rows = np.arange(size)
+    hidden, q_tm1 = predict(agent.params, batch.observation_tm1)
+    _, q_t_selector = predict(agent.params, batch.observation_t)
+    _, q_t_value = predict(agent.target_params, batch.observation_t)
+    v_t = q_t_value[rows, q_t_selector.argmax(axis=-1)]
+    expected = batch.r_t + batch.discount_t * v_t - q_tm1[rows, batch.a_tm1]
+    assert np.abs(expected).min() < 1 < np.abs(expected).max()
+    assert not np.allclose(v_t, q_t_value.max(axis=-1))
+    np.testing.assert_allclose(td_errors, expected, rtol=1e-4, atol=1e-5)
+
+    clipped = weights * np.clip(expected, -1, 1)
+    step = clipped[:, None] * np.eye(3)[batch.a_tm1] / size
+    change = jax.tree.map(np.subtract, learnt.params, agent.params)
+    first, last = change["params"].values()
+    np.testing.assert_allclose(last["bias"], step.sum(axis=0), atol=1e-5)
+    np.testing.assert_allclose(last["kernel"], hidden.T @ step, rtol=1e-4, atol=1e-5)
+    assert np.abs(first["kernel"]).max() > 1e-3
+
+
+def test_the_target_network_stands_still_and_then_becomes_the_online_network():
+    config = dataclasses.replace(SHORT, target_period=3)
+    agent = make_agent(config)
+    batch, weights = make_batch(8), np.ones(8, np.float32)
+    old = jax.tree.leaves(agent.target_params)
+    for updates in (1, 2, 3):
+        agent, _ = example.learn(agent, batch, weights, config)
+        new = jax.tree.leaves(agent.params if updates == 3 else old)
+        jax.tree.map(
+            np.testing.assert_array_equal, jax.tree.leaves(agent.target_params), new
+        )
+
+
+def test_transitions_are_drawn_by_their_priority_at_weights_that_make_up_for_it():
+    config = dataclasses.replace(
+        SHORT, batch_size=4000, priority_exponent=2.0, importance_steps=10
+    )
+    priorities = np.array([1.0, 0.0, 3.0, 2.0], np.float32)
+    for updates, exponent in ((0, 0.4), (5, 0.7), (10, 1.0), (99, 1.0)):
+        key = jax.random.key(0)
+        indices, weights = example.draw(key, updates, priorities, config)
+        counts = np.bincount(indices, minlength=4) / 4000
+        probabilities = np.array([1, 0, 9, 4]) / 14
+        np.testing.assert_allclose(counts, probabilities, atol=1e-3)
+        expected = (1 / np.array([1, np.inf, 9, 4])) ** exponent
+        np.testing.assert_allclose(weights, expected[indices], rtol=1e-5)
+
+
+def test_a_transition_has_the_largest_priority_until_it_is_learnt_from():
+    memory = example.Memory(jax.random.key(0), SHORT)
+    transition = jax.tree.map(lambda x: x[0], make_batch(1))
+    memory.add(transition)
+    memory.add(transition)
+    memory.update(np.array([0]), np.array([-2.0]))
+    memory.add(transition)
+    np.testing.assert_allclose(memory.priorities[:4], [2.01, 1.0, 2.01, 0.0])
+
+
+def test_an_agent_remembers_its_steps_and_how_much_they_surprise_it(memories):
+    run(SHORT, train_episodes=5, capacity=1000, discount=0.75)
+    (memory,) = memories
+    kept = memory.transitions.take(np.arange(45))
+    np.testing.assert_array_equal(kept.discount_t, 5 * [*8 * [0.75], 0.0])
+    np.testing.assert_array_equal(kept.r_t != 0, 5 * [*8 * [False], True])
+    inside = kept.discount_t[:-1] > 0
+    np.testing.assert_array_equal(
+        kept.observation_t[:-1][inside], kept.observation_tm1[1:][inside]
+    )
+    assert np.all(memory.priorities[:45] > 0)
+    assert np.all(memory.priorities[45:] == 0)
+    assert len(np.unique(memory.priorities[:45])) > 10
+
+
+def test_the_agent_learns_to_catch_but_not_without_foresight():
+    """Compare with an agent of discount 0, which sees no further than the next reward.
+
+    That agent can learn the last of the nine steps alone. A random one returns -0.6.
+    """
+    config = example.Config(train_episodes=300, eval_interval=300, capacity=2000)
+    foresighted = run(config)[-1].eval_return
+    shortsighted = run(config, discount=0.0)[-1].eval_return
+    assert foresighted > 0.2
+    assert foresighted > shortsighted + 0.4
+
+
+# --- How runs relate. ---
+
+
+def test_the_seed_repeats_a_run_and_another_one_differs(memories):
+    first, again, other = (run(SHORT, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    one, same, different = (memory.priorities.tolist() for memory in memories)
+    assert one == same
+    assert one != different
+
+
+# --- What a run leaves behind. ---
+
+
+def test_the_learning_curve_is_written(monkeypatch, tmp_path):
+    curve = [catch.Evaluation(10, -0.5, 0.25), catch.Evaluation(20, 0.0, 1.0)]
+    monkeypatch.setattr(example, "train", lambda config: curve)
+    example.main(dataclasses.replace(SHORT, output=str(tmp_path / "new")))
+    header, *rows = (tmp_path / "new" / "curve.csv").read_text().splitlines()
+    assert header == "episode,train_return,eval_return"
+    assert rows == ["10,-0.5,0.25", "20,0.0,1.0"]
+    assert (tmp_path / "new" / "curve.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_the_agent_catches_the_ball_as_its_docstring_says():
+    assert run(example.Config())[-1].eval_return >= 0.9

@@ -1,0 +1,125 @@
+"""Test the example of Q(λ) on whole episodes."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import online_q_lambda as example
+import optax
+import pytest
+from common import catch
+
+SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
+
+
+# --- What the tests share. ---
+
+
+def make_agent(config):
+    """Return an agent whose parameters change by minus the gradient."""
+    agent = example.make_agent(jax.random.key(3), catch.Catch(), config)
+    tx = optax.sgd(1.0)
+    return agent.replace(tx=tx, opt_state=tx.init(agent.params))
+
+
+def play(seed=0):
+    random = np.random.default_rng(seed)
+    return catch.play(catch.Catch(seed=seed), lambda _: random.integers(3))
+
+
+def predict(agent, observations):
+    """Return the activations of the hidden layer, and the values."""
+    hidden, head = agent.params["params"].values()
+    flat = observations.reshape(len(observations), -1)
+    active = np.maximum(flat @ hidden["kernel"] + hidden["bias"], 0)
+    return active, active @ head["kernel"] + head["bias"]
+
+
+def errors(q, episode, discount, lambda_, watkins):
+    """Return the errors of Q(λ), by the definition of λ-returns."""
+    steps, result = len(episode.reward), np.zeros(len(episode.reward))
+    target = q[steps].max()
+    for t in reversed(range(steps)):
+        best, mix = q[t + 1].max(), lambda_
+        if watkins and t + 1 < steps and q[t + 1, episode.action[t + 1]] < best:
+            mix = 0.0
+        following = (1 - mix) * best + mix * target
+        target = episode.reward[t] + discount * episode.discount[t] * following
+        result[t] = target - q[t, episode.action[t]]
+    return result
+
+
+def run(config, **changes):
+    return example.train(dataclasses.replace(config, **changes))
+
+
+# --- What the example computes. ---
+
+
+@pytest.mark.parametrize("watkins", [False, True])
+def test_an_update_descends_the_mean_of_half_the_squared_errors(watkins):
+    config = dataclasses.replace(SHORT, discount=0.8, lambda_=0.6, watkins=watkins)
+    agent, episode = make_agent(config), play()
+    learnt = example.learn(agent, episode, config)
+
+    hidden, q = predict(agent, episode.observation)
+    error = errors(q, episode, 0.8, 0.6, watkins)
+    assert not np.allclose(error, errors(q, episode, 0.8, 0.6, not watkins))
+    step = error[:, None] * np.eye(3)[episode.action] / len(error)
+    change = jax.tree.map(np.subtract, learnt.params, agent.params)
+    first, last = change["params"].values()
+    np.testing.assert_allclose(last["bias"], step.sum(axis=0), atol=1e-6)
+    np.testing.assert_allclose(last["kernel"], hidden[:-1].T @ step, atol=1e-6)
+    assert np.abs(first["kernel"]).max() > 1e-3
+
+
+def test_an_agent_learns_once_from_each_episode_that_it_played(monkeypatch):
+    seen, learn = [], example.learn
+
+    def watched(agent, episode, config):
+        seen.append((int(agent.step), episode))
+        return learn(agent, episode, config)
+
+    monkeypatch.setattr(example, "learn", watched)
+    curve = run(SHORT, train_episodes=10)
+    steps, episodes = zip(*seen, strict=True)
+    assert steps == tuple(range(10))
+    assert all(len(episode.action) == 9 for episode in episodes)
+    returns = [episode.reward.sum() for episode in episodes]
+    assert curve[-1].train_return == pytest.approx(np.mean(returns))
+
+
+def test_the_agent_learns_faster_than_one_that_sees_a_step_ahead():
+    """Compare with λ = 0. A random agent has a return of -0.6."""
+    config = example.Config(train_episodes=600, eval_episodes=1)
+    far, near = (run(config, lambda_=each)[-1].train_return for each in (0.9, 0.0))
+    assert far > 0.2
+    assert far > near + 0.2
+
+
+# --- How runs relate. ---
+
+
+def test_the_seed_repeats_a_run_and_another_one_differs():
+    first, again, other = (run(SHORT, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+# --- What a run leaves behind. ---
+
+
+def test_the_learning_curve_is_written(monkeypatch, tmp_path):
+    curve = [catch.Evaluation(10, -0.5, 0.25), catch.Evaluation(20, 0.0, 1.0)]
+    monkeypatch.setattr(example, "train", lambda config: curve)
+    example.main(dataclasses.replace(SHORT, output=str(tmp_path / "new")))
+    header, *rows = (tmp_path / "new" / "curve.csv").read_text().splitlines()
+    assert header == "episode,train_return,eval_return"
+    assert rows == ["10,-0.5,0.25", "20,0.0,1.0"]
+    assert (tmp_path / "new" / "curve.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("watkins", [False, True])
+def test_the_agent_catches_the_ball_as_its_docstring_says(watkins):
+    assert run(example.Config(), watkins=watkins)[-1].eval_return >= 0.9

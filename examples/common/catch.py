@@ -14,6 +14,7 @@ from bsuite.environments.catch import Catch
 from tqdm import trange
 
 Agent = TypeVar("Agent")
+EnvironmentMaker = Callable[[int], dm_env.Environment]  # From a seed.
 
 
 class Config(Protocol):
@@ -61,6 +62,7 @@ def train(
     train_episode: Callable[[Agent, dm_env.Environment], tuple[Agent, float]],
     choose: Callable[[Agent, np.ndarray], Any],
     config: Config,
+    make_environment: EnvironmentMaker = lambda seed: Catch(seed=seed),
 ) -> tuple[Agent, list[Evaluation]]:
     """Train an agent behind a progress bar, and evaluate it now and then.
 
@@ -70,12 +72,13 @@ def train(
             made and the episode's return.
         choose: Chooses an action for an observation, in evaluation.
         config: How long, and from which seed.
+        make_environment: Makes an environment from a seed, if it is another one.
 
     Returns:
         The trained agent, and its learning curve.
     """
     train_seed, eval_seed = np.random.SeedSequence(config.seed).generate_state(2)
-    environment, eval_environment = Catch(seed=train_seed), Catch(seed=eval_seed)
+    environment, eval_environment = map(make_environment, (train_seed, eval_seed))
     returns, curve = [], []
     with trange(1, config.train_episodes + 1, unit="episode") as progress:
         for episode in progress:

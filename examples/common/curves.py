@@ -10,13 +10,19 @@ from matplotlib.figure import Figure
 Curve = Sequence[Any]  # Named tuples of numbers, all of one type: x first, then each y.
 
 
-def report(curves: Curve | Mapping[str, Curve], title: str, folder: str) -> None:
+def report(
+    curves: Curve | Mapping[str, Curve],
+    title: str,
+    folder: str,
+    ylabel: str = "average return",
+) -> None:
     """Print learning curves, and write them to a folder as numbers and as a plot.
 
     Args:
         curves: A curve, or several, each under the name of what it shows.
         title: Title of the plot.
         folder: Where to write `curve.csv` and `curve.png`, made if it is not there.
+        ylabel: What the plot shows, beside its vertical axis.
     """
     named = curves if isinstance(curves, Mapping) else {"": curves}
     rows = [(name, *row) for name, curve in named.items() for row in curve]
@@ -29,7 +35,7 @@ def report(curves: Curve | Mapping[str, Curve], title: str, folder: str) -> None
     path.mkdir(parents=True, exist_ok=True)
     with open(path / "curve.csv", "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
-    _plot(named, title).savefig(path / "curve.png")
+    _plot(named, title, ylabel).savefig(path / "curve.png")
     print(f"Learning curve: {path / 'curve.csv'}, {path / 'curve.png'}")
 
 
@@ -44,7 +50,7 @@ def _format(value: Any) -> str:
     return f"{value:+.2f}" if isinstance(value, float) else str(value)
 
 
-def _plot(curves: Mapping[str, Curve], title: str) -> Figure:
+def _plot(curves: Mapping[str, Curve], title: str, ylabel: str) -> Figure:
     figure = Figure(layout="constrained")  # Drawn by Agg, as any figure without pyplot.
     axes = figure.subplots()
     for name, curve in curves.items():
@@ -53,6 +59,6 @@ def _plot(curves: Mapping[str, Curve], title: str) -> Figure:
             label = ", ".join(filter(None, [name, y_name.replace("_", " ")]))
             axes.plot(x, y, label=label)
         axes.set_xlabel(x_name)
-    axes.set(ylabel="average return", title=title)
+    axes.set(ylabel=ylabel, title=title)
     axes.legend()
     return figure

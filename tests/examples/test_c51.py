@@ -1,0 +1,128 @@
+"""Test the example of C51: what an update computes, and that it teaches."""
+
+import dataclasses
+import functools
+
+import c51 as example
+import jax
+import numpy as np
+import optax
+import pytest
+from common import catch
+from common.replay import Replay
+
+import rlaxlib
+
+SHORT = example.Config(train_episodes=12, eval_interval=6, eval_episodes=5)
+
+
+@functools.cache  # So that what it does is compiled only once.
+def make_agent(seed=0):
+    return example.make_agent(jax.random.key(seed), catch.Catch(), SHORT)
+
+
+def random_batch(size):
+    random = np.random.default_rng(0)
+    return example.Transition(
+        random.random((size, 10, 5), np.float32),
+        random.integers(3, size=size),
+        random.choice([-1, 0, 0.3, 1], size=size).astype(np.float32),
+        random.choice([0, 0.9], size=size).astype(np.float32),
+        random.random((size, 10, 5), np.float32),
+    )
+
+
+def project(atoms, probs):
+    """Return the probabilities of the atoms -1, ..., 1 that others are moved to."""
+    places = (np.clip(atoms, -1, 1) + 1) / 2 * (SHORT.num_atoms - 1)
+    apart = np.abs(places[None, :] - np.arange(SHORT.num_atoms)[:, None])
+    return np.maximum(1 - apart, 0) @ probs
+
+
+# --- What the example computes. ---
+
+
+def test_a_step_moves_the_logits_of_the_action_to_the_projected_target():
+    """Compare with the gradient of cross-entropy, the probabilities less the target."""
+    agent, batch = make_agent(), random_batch(8)
+    agent = agent.replace(
+        tx=optax.sgd(1.0),
+        opt_state=optax.sgd(1.0).init(agent.params),
+        target_params=make_agent(seed=1).params,
+    )
+    expected = np.zeros((3, SHORT.num_atoms))
+    atoms = np.linspace(-1, 1, SHORT.num_atoms)
+    for each in zip(*batch, strict=True):
+        observation_tm1, a_tm1, r_t, discount_t, observation_t = each
+        logits_tm1 = agent.apply_fn(agent.params, observation_tm1)
+        logits_t = agent.apply_fn(agent.target_params, observation_t)
+        probs_tm1, probs_t = np.asarray(
+            jax.nn.softmax(np.stack([logits_tm1, logits_t]))
+        )
+        best = np.argmax(probs_t @ atoms)
+        target = project(r_t + discount_t * atoms, probs_t[best])
+        expected[a_tm1] += (probs_tm1[a_tm1] - target) / 8
+
+    learned = example.learn(agent, batch, target_period=10)
+    before, after = (x.params["params"]["layers_3"]["bias"] for x in (agent, learned))
+    gradient = np.reshape(before - after, expected.shape)
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def test_the_target_network_follows_once_in_a_period():
+    agent, batch = make_agent(), random_batch(8)
+    first = example.learn(agent, batch, target_period=2)
+    second = example.learn(first, batch, target_period=2)
+    jax.tree.map(np.testing.assert_array_equal, first.target_params, agent.params)
+    jax.tree.map(np.testing.assert_array_equal, second.target_params, second.params)
+    assert first.params["params"]["layers_3"]["bias"].any()
+
+
+def test_an_episode_is_remembered_with_the_discount_that_is_given():
+    config = dataclasses.replace(SHORT, discount=0.75)
+    replay, key = Replay(100, seed=0), jax.random.key(0)
+    _, episode_return = example.train_episode(
+        make_agent(), key, catch.Catch(seed=0), replay, config
+    )
+    kept = replay.take(np.arange(9))
+    assert len(replay) == 9
+    assert kept.discount_t.tolist() == [*8 * [0.75], 0.0]
+    assert kept.r_t.tolist() == [*8 * [0.0], episode_return]
+    np.testing.assert_array_equal(kept.observation_tm1[1:], kept.observation_t[:-1])
+
+
+def test_the_greedy_action_has_the_highest_mean():
+    agent = make_agent()
+    observation = random_batch(1).observation_tm1[0]
+    probs = rlaxlib.softmax().probs(agent.apply_fn(agent.params, observation))
+    action = example.act(agent, jax.random.key(0), observation, epsilon=0.0)
+    assert action == np.argmax(probs @ np.linspace(-1, 1, SHORT.num_atoms))
+
+
+def test_the_agent_learns_to_catch():
+    """A random agent returns -0.6, as does one that learns nothing."""
+    config = dataclasses.replace(SHORT, train_episodes=300, eval_interval=100)
+    assert example.train(config)[-1].train_return > 0.1
+
+
+# --- How runs relate. ---
+
+
+def test_the_seed_decides_the_learning_curve_that_is_written(tmp_path):
+    written = []
+    for run, seed in enumerate((1, 1, 2)):
+        folder = tmp_path / str(run)
+        example.main(dataclasses.replace(SHORT, seed=seed, output=str(folder)))
+        written.append((folder / "curve.csv").read_text())
+        assert (folder / "curve.png").stat().st_size > 0
+    first, again, other = written
+    assert first == again
+    assert first != other
+    header, *rows = first.splitlines()
+    assert header == "episode,train_return,eval_return"
+    assert [row.split(",")[0] for row in rows] == ["6", "12"]
+
+
+@pytest.mark.slow
+def test_the_agent_catches_the_ball_as_its_docstring_says():
+    assert example.train(example.Config())[-1].eval_return >= 0.9

@@ -1,0 +1,145 @@
+"""Test the example of the actor-critic: its update, its lag, and that it learns."""
+
+import csv
+import dataclasses
+import functools
+
+import actor_critic as example
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from common import catch
+from flax.training.train_state import TrainState
+
+SHORT = example.Config(
+    train_episodes=20, eval_interval=10, eval_episodes=5, batch_size=2, lag=3
+)
+
+
+# --- What the tests share. ---
+
+
+@functools.cache
+def make_optimizer():
+    return example.make_agent(jax.random.key(0), catch.Catch(), SHORT).tx
+
+
+@pytest.fixture(autouse=True)
+def _one_optimizer(monkeypatch):
+    """Give all agents one optimizer: for each of its own, `jax.jit` compiles anew."""
+    make, tx = example.make_agent, make_optimizer()
+    monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
+
+
+def make_agent(config):
+    """Make an agent whose updates are its gradients, with a minus sign."""
+    agent = example.make_agent(jax.random.key(0), catch.Catch(), config)
+    return TrainState.create(
+        apply_fn=agent.apply_fn, params=agent.params, tx=optax.sgd(1.0)
+    )
+
+
+def make_batch(size=3):
+    """Make episodes of noise, with a reward after each of their steps."""
+    random = np.random.default_rng(0)
+    discount = np.tile(np.array([1, 1, 1, 1, 0], np.float32), (size, 1))
+    episodes = catch.Trajectory(
+        observation=random.normal(size=(size, 6, 10, 5)).astype(np.float32),
+        action=random.integers(3, size=(size, 5)),
+        reward=random.normal(size=(size, 5)).astype(np.float32),
+        discount=discount,
+    )
+    logits = random.normal(size=(size, 5, 3)).astype(np.float32)
+    return example.Experience(episodes, logits)
+
+
+def run(config, **changes):
+    return example.train(dataclasses.replace(config, **changes))
+
+
+def estimate(agent, experience, gamma):
+    """Return V-trace's targets and advantages of an episode, from their definitions."""
+    (observation, action, reward, discount), actor_logits = experience
+    logits, v = jax.vmap(agent.apply_fn, (None, 0))(agent.params, observation)
+    v, discount, steps = np.asarray(v), gamma * discount, np.arange(len(reward))
+    pi, mu = jax.nn.softmax(logits[:-1]), jax.nn.softmax(actor_logits)
+    clipped = np.minimum(1, np.asarray(pi / mu)[steps, action])
+    target = v.copy()
+    for t in reversed(steps):
+        error = reward[t] + discount[t] * v[t + 1] - v[t]
+        above = target[t + 1] - v[t + 1]
+        target[t] += clipped[t] * (error + discount[t] * above)
+    return target[:-1], clipped * (reward + discount * target[1:] - v[:-1])
+
+
+# --- What the example computes. ---
+
+
+def test_an_update_follows_the_gradient_of_the_definition():
+    config = dataclasses.replace(SHORT, discount=0.5, critic_cost=2, entropy_cost=3)
+    agent, batch = make_agent(config), make_batch()
+    episodes = [jax.tree.map(lambda x, i=i: x[i], batch) for i in range(3)]
+    constants = [estimate(agent, each, 0.5) for each in episodes]
+
+    def loss(params):
+        terms = []
+        for (episode, _), (target, advantage) in zip(episodes, constants, strict=True):
+            logits, v = jax.vmap(agent.apply_fn, (None, 0))(params, episode.observation)
+            log_pi, v = jax.nn.log_softmax(logits[:-1]), v[:-1]
+            taken = log_pi[np.arange(5), episode.action]
+            entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+            terms.append(-advantage * taken + (target - v) ** 2 - 3 * entropy)
+        return jnp.mean(jnp.stack(terms))
+
+    learned = example.learn(agent, batch, config)
+    steps = jax.tree.map(jnp.subtract, agent.params, learned.params)
+    expected = jax.jit(jax.grad(loss))(agent.params)
+    for step, gradient in zip(*map(jax.tree.leaves, (steps, expected)), strict=True):
+        assert np.any(gradient)
+        np.testing.assert_allclose(step, gradient, rtol=1e-3, atol=1e-6)
+
+
+def test_each_batch_was_played_by_the_agent_of_so_many_updates_ago(monkeypatch):
+    seen, learn = [], example.learn
+
+    def watched(agent, batch, config):
+        seen.append((agent, batch))
+        return learn(agent, batch, config)
+
+    monkeypatch.setattr(example, "learn", watched)
+    run(SHORT, lag=3, batch_size=2)
+    agents, batches = zip(*seen, strict=True)
+    assert len(batches) == 10
+    for i, (episode, logits) in enumerate(batches):
+        for j, agent in enumerate(agents):
+            network = jax.vmap(jax.vmap(agent.apply_fn, (None, 0)), (None, 0))
+            now, _ = network(agent.params, episode.observation[:, :-1])
+            assert np.allclose(now, logits, atol=1e-5) == (j == max(0, i - 3))
+
+
+def test_the_agent_learns_to_catch_within_a_thousand_episodes():
+    config = example.Config(train_episodes=1000, eval_episodes=1, batch_size=2, lag=4)
+    assert run(config)[-1].train_return > 0.2  # A random agent's is -0.6.
+
+
+# --- How it runs. ---
+
+
+def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+    config = dataclasses.replace(SHORT, output=str(tmp_path))
+    curve = example.train(config)
+    assert curve != run(config, seed=1)
+    example.main(config)
+    with open(tmp_path / "curve.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["episode", "train_return", "eval_return"]
+    assert [tuple(map(float, row)) for row in rows] == curve
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_agent_catches_the_ball_only_if_its_lag_is_corrected():
+    assert example.train(example.Config())[-1].eval_return >= 0.9
+    assert run(example.Config(), correct=False)[-1].train_return < 0.5

@@ -1,0 +1,129 @@
+"""Test the example of MPO: what its docstring says, and that it learns."""
+
+import csv
+import dataclasses
+import functools
+
+import jax
+import mpo as example
+import numpy as np
+import pytest
+from common import catch
+
+SHORT = example.Config(
+    train_episodes=25, eval_interval=10, eval_episodes=5, target_period=3
+)
+
+
+# --- What the tests share. ---
+
+
+@functools.cache
+def make_optimizer():
+    return example.make_agent(jax.random.key(0), catch.Catch(), SHORT).tx
+
+
+@pytest.fixture(autouse=True)
+def _one_optimizer(monkeypatch):
+    """Give all agents one optimizer: for each of its own, `jax.jit` compiles anew."""
+    make, tx = example.make_agent, make_optimizer()
+    monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
+
+
+def make_batch(size=16):
+    """Make transitions of noise, each with a reward."""
+    random = np.random.default_rng(0)
+    observations = random.normal(size=(2, size, 10, 5)).astype(np.float32)
+    return example.Transition(
+        observation_tm1=observations[0],
+        a_tm1=random.integers(3, size=size),
+        r_t=random.normal(size=size).astype(np.float32),
+        discount_t=np.ones(size, np.float32),
+        observation_t=observations[1],
+    )
+
+
+@functools.cache
+def updates(number=7):
+    """Return the agent before any update and after each, and what MPO did in each."""
+    agents = [example.make_agent(jax.random.key(0), catch.Catch(), SHORT)]
+    outputs = []
+    for _ in range(number):
+        agent, output = example.learn(agents[-1], make_batch(), SHORT)
+        agents.append(agent)
+        outputs.append(output)
+    return agents, outputs
+
+
+def softmax(x):
+    x = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return x / np.sum(x, axis=-1, keepdims=True)
+
+
+def leaves(tree):
+    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
+
+
+def run(config, **changes):
+    return example.train(dataclasses.replace(config, **changes))
+
+
+# --- What the example computes. ---
+
+
+def test_the_divergence_is_0_in_the_first_update_after_each_copy_and_in_no_other():
+    agents, outputs = updates()
+    divergences = [np.max(output.policy.kl) for output in outputs]
+    np.testing.assert_allclose(divergences[::3], 0, atol=1e-9)
+    assert all(kl > 1e-7 for i, kl in enumerate(divergences) if i % 3)
+    for i, agent in enumerate(agents):
+        copied = agents[i - i % 3].params["online"]
+        np.testing.assert_array_equal(leaves(agent.target_params), leaves(copied))
+
+
+def test_the_divergence_is_from_the_target_policy_to_the_one_that_learns():
+    agents, outputs = updates()
+    agent, observations = agents[2], make_batch().observation_tm1
+    network = jax.vmap(agent.apply_fn, in_axes=(None, 0))
+    target_logits, q_values = network(agent.target_params, observations)
+    logits, _ = network(agent.params["online"], observations)
+    p, q = (softmax(np.asarray(x, np.float64)) for x in (target_logits, logits))
+    forward, backward = (np.sum(x * np.log(x / y), -1) for x, y in ((p, q), (q, p)))
+    np.testing.assert_allclose(outputs[2].policy.kl, forward, rtol=1e-3)
+    assert not np.allclose(outputs[2].policy.kl, backward, rtol=1e-2)
+
+    temperature = jax.nn.softplus(agent.params["duals"]["temperature"])
+    better = softmax(np.log(p) + q_values / temperature)
+    np.testing.assert_allclose(outputs[2].by_value.weights, better, rtol=1e-3)
+
+
+def test_an_update_moves_all_that_learns():
+    (before, _, after, *_), _ = updates()  # The divergence is 0 in the first update.
+    parts = map(jax.tree.leaves, (before.params, after.params))
+    for old, new in zip(*parts, strict=True):
+        assert np.any(old != new)
+
+
+def test_the_agent_learns_to_catch_within_five_hundred_episodes():
+    config = example.Config(train_episodes=500, eval_episodes=1)
+    assert run(config)[-1].train_return > 0.0  # A random agent's is -0.6.
+
+
+# --- How it runs. ---
+
+
+def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+    config = dataclasses.replace(SHORT, output=str(tmp_path))
+    curve = example.train(config)
+    assert curve != run(config, seed=1)
+    example.main(config)
+    with open(tmp_path / "curve.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["episode", "train_return", "eval_return"]
+    assert [tuple(map(float, row)) for row in rows] == curve
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_agent_catches_the_ball_as_its_docstring_says():
+    assert example.train(example.Config())[-1].eval_return >= 0.9

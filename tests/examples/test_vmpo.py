@@ -1,0 +1,140 @@
+"""Test the example of V-MPO: what it learns from, and that it learns."""
+
+import csv
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+import vmpo as example
+from common import catch
+
+SHORT = example.Config(
+    train_episodes=25,
+    eval_interval=10,
+    eval_episodes=5,
+    batch_size=4,
+    target_period=3,
+    lambda_=1.0,
+    discount=0.5,
+)
+
+
+# --- What the tests share. ---
+
+
+@functools.cache
+def make_optimizer():
+    return example.make_agent(jax.random.key(0), catch.Catch(), SHORT).tx
+
+
+@pytest.fixture(autouse=True)
+def _one_optimizer(monkeypatch):
+    """Give all agents one optimizer: for each of its own, `jax.jit` compiles anew."""
+    make, tx = example.make_agent, make_optimizer()
+    monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
+
+
+def make_batch(size=4):
+    """Make episodes of noise, with a reward after each of their steps."""
+    random = np.random.default_rng(0)
+    return catch.Trajectory(
+        observation=random.normal(size=(size, 6, 10, 5)).astype(np.float32),
+        action=random.integers(3, size=(size, 5)),
+        reward=random.normal(size=(size, 5)).astype(np.float32),
+        discount=np.tile(np.array([1, 1, 1, 1, 0], np.float32), (size, 1)),
+    )
+
+
+@functools.cache
+def updates(number=7):
+    """Return the agent before any update and after each, and what V-MPO did in each."""
+    agents = [example.make_agent(jax.random.key(0), catch.Catch(), SHORT)]
+    outputs = []
+    for _ in range(number):
+        agent, output = example.learn(agents[-1], make_batch(), SHORT)
+        agents.append(agent)
+        outputs.append(output)
+    return agents, outputs
+
+
+def leaves(tree):
+    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
+
+
+def run(config, **changes):
+    return example.train(dataclasses.replace(config, **changes))
+
+
+# --- What the example computes. ---
+
+
+def test_the_better_half_of_the_steps_counts_by_how_good_it_was():
+    (agent, *_), (output, *_) = updates()
+    batch = make_batch()
+    network = jax.vmap(jax.vmap(agent.apply_fn, (None, 0)), (None, 0))
+    _, values = network(agent.params["online"], batch.observation[:, :-1])
+    powers = [[0.5 ** (j - i) * (j >= i) for j in range(5)] for i in range(5)]
+    advantages = batch.reward @ np.asarray(powers).T - values
+    temperature = jax.nn.softplus(agent.params["duals"]["temperature"])
+    weights = np.exp(advantages / temperature) * (advantages > np.median(advantages))
+    weights /= np.sum(weights)
+    np.testing.assert_allclose(output.normalized_weights, weights, rtol=1e-3)
+
+
+def test_the_divergence_from_the_target_policy_starts_at_0_in_each_batch():
+    agents, outputs = updates()
+    for i, (agent, output) in enumerate(zip(agents[:-1], outputs, strict=True)):
+        assert np.all((output.kl_loss > 1e-8) == (i % 3 > 0))
+        copied = agents[i - i % 3].params["online"]
+        np.testing.assert_array_equal(leaves(agent.target_params), leaves(copied))
+
+
+def test_an_update_moves_all_that_learns():
+    (before, _, after, *_), _ = updates()  # The divergence is 0 in the first update.
+    parts = map(jax.tree.leaves, (before.params, after.params))
+    for old, new in zip(*parts, strict=True):
+        assert np.any(old != new)
+
+
+def test_the_target_policy_acts_and_is_the_policy_of_the_last_batch(monkeypatch):
+    acted, act = [], example.act
+
+    def watched(agent, *args):
+        acted.append(agent)
+        return act(agent, *args)
+
+    monkeypatch.setattr(example, "act", watched)
+    run(SHORT, train_episodes=9)
+    steps = [int(agent.step) for agent in acted]
+    assert steps == 4 * 9 * [0] + 4 * 9 * [3] + 9 * [6]
+    for agent in acted[:: 4 * 9]:
+        np.testing.assert_array_equal(
+            leaves(agent.target_params), leaves(agent.params["online"])
+        )
+
+
+def test_the_agent_learns_to_catch_within_a_thousand_episodes():
+    config = example.Config(train_episodes=1000, eval_episodes=1)
+    assert run(config)[-1].train_return > 0.0  # A random agent's is -0.6.
+
+
+# --- How it runs. ---
+
+
+def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+    config = dataclasses.replace(SHORT, output=str(tmp_path))
+    curve = example.train(config)
+    assert curve != run(config, seed=1)
+    example.main(config)
+    with open(tmp_path / "curve.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["episode", "train_return", "eval_return"]
+    assert [tuple(map(float, row)) for row in rows] == curve
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_agent_catches_the_ball_as_its_docstring_says():
+    assert example.train(example.Config())[-1].eval_return >= 0.9

@@ -198,7 +198,7 @@ def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
     (step_type,) = checks.arrays(step_type=(step_type, "int[T] or [T, B]"))
     checks.indices(step_type=(step_type, 3))
     following = jnp.append(step_type[1:], jnp.full_like(step_type[:1], _LAST), axis=0)
-    # No step is later than the last. A choice of the two takes a CPU three times as long.
+    # No step is later than the last. A choice would take a CPU three times as long.
     return jnp.maximum(step_type, jnp.where(following == _FIRST, _LAST, _FIRST))
 
 

@@ -1,0 +1,43 @@
+"""Networks of the agents that control something."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+
+class MLP(nn.Module):
+    """Layers of units, each followed by a ReLU."""
+
+    layers: Sequence[int]
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for units in self.layers:
+            x = nn.relu(nn.Dense(units)(x))
+        return x
+
+
+class Critic(nn.Module):
+    """The value of an action."""
+
+    layers: Sequence[int]
+
+    @nn.compact
+    def __call__(self, observations: jax.Array, actions: jax.Array) -> jax.Array:
+        x = MLP(self.layers)(jnp.concatenate([observations, actions], axis=-1))
+        return nn.Dense(1)(x).squeeze(-1)
+
+
+def critics(number: int, layers: Sequence[int]) -> nn.Module:
+    """Make an ensemble of critics, whose values are along the last axis, `[..., N]`."""
+    ensemble = nn.vmap(
+        Critic,
+        variable_axes={"params": 0},
+        split_rngs={"params": True},
+        in_axes=None,
+        out_axes=-1,
+        axis_size=number,
+    )
+    return ensemble(layers)

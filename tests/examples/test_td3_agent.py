@@ -1,0 +1,112 @@
+"""Test the example of TD3: what it learns from a batch, and whether."""
+
+import csv
+import functools
+
+import jax
+import numpy as np
+import optax
+import pytest
+import td3_agent as example
+from common import offline
+
+# --- What the tests share. ---
+
+
+@functools.cache
+def make_agent():
+    config = example.Config(tau=0.25, noise=0.5, target_noise=0.4, target_clip=0.3)
+    return example.make_agent(jax.random.key(0), config)
+
+
+def make_batch():
+    random = np.random.default_rng(0)
+    return offline.Transitions(
+        observations=random.normal(size=(6, 3)).astype(np.float32),
+        actions=random.uniform(-1, 1, size=(6, 1)).astype(np.float32),
+        rewards=random.normal(size=6).astype(np.float32),
+        discounts=np.float32([1, 1, 1, 0, 1, 0]),
+        truncated=np.zeros(6, bool),
+        next_observations=random.normal(size=(6, 3)).astype(np.float32),
+    )
+
+
+def is_same(one, other):
+    return all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
+
+
+def assert_close(one, other):
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-7), one, other
+    )
+
+
+# --- What it computes. ---
+
+
+def test_the_critics_learn_towards_rewards_and_the_lower_value_of_a_blurred_action():
+    agent, batch = make_agent(), make_batch()
+    _, key = jax.random.split(agent.key)
+    noise = jax.vmap(lambda key: jax.random.normal(key, (1,)))(jax.random.split(key, 6))
+    noise = np.clip(0.4 * np.float64(noise), -0.3, 0.3)
+    assert np.any(np.abs(noise) == 0.3)
+    actions = np.clip(agent.target_actor(batch.next_observations) + noise, -1, 1)
+    q_t = np.float64(agent.target_critic(batch.next_observations, actions))
+    targets = batch.rewards + 0.99 * batch.discounts * q_t.min(axis=1)
+    q = np.float64(agent.critic(batch.observations, batch.actions))
+    _, info = agent.update(batch)
+    expected = np.mean(0.5 * (q - targets[:, None]) ** 2)
+    np.testing.assert_allclose(info["critic_loss"], expected, rtol=1e-4)
+
+
+def test_the_policy_climbs_the_value_of_the_first_critic_every_other_time():
+    agent, batch = make_agent(), make_batch()
+    first, _ = agent.update(batch)
+    assert not is_same(first.critic.params, agent.critic.params)
+    for name in ("actor", "target_actor", "target_critic"):
+        assert is_same(getattr(first, name), getattr(agent, name))
+
+    second, _ = first.update(batch)
+
+    def loss(params):
+        actions = first.actor(batch.observations, params=params)
+        return -second.critic(batch.observations, actions)[:, 0].mean()
+
+    actor = first.actor.apply_gradients(grads=jax.grad(loss)(first.actor.params))
+    assert not is_same(actor.params, agent.actor.params)
+    assert_close(second.actor.opt_state, actor.opt_state)
+    for name in ("actor", "critic"):
+        new = getattr(second, name).params
+        old = getattr(agent, f"target_{name}").params
+        expected = optax.incremental_update(new, old, 0.25)
+        assert_close(getattr(second, f"target_{name}").params, expected)
+
+
+def test_actions_are_those_of_the_policy_and_noise_within_bounds():
+    agent, key = make_agent(), jax.random.key(1)
+    observations = 3 * jax.random.normal(key, (1000, 3))
+    best = agent.sample_actions(observations, seed=key, temperature=0.0)
+    np.testing.assert_allclose(best, agent.actor(observations), rtol=1e-6)
+    actions = agent.sample_actions(observations, seed=key)
+    assert np.all(np.abs(actions) <= 1)
+    inner = np.abs(best) < 0.2
+    assert np.std((actions - best)[inner]) == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_agent_learns_to_swing_up_the_pendulum_in_some_thirty_episodes(tmp_path):
+    """A random agent returns about -1200, and hardly an episode more than -800."""
+    config = example.Config(
+        output=str(tmp_path), train_steps=4500, eval_interval=4500, batch_size=64
+    )
+    example.main(config)
+    with open(tmp_path / "curve.csv", newline="") as file:
+        header, point = csv.reader(file)
+    assert header == ["step", "train_return", "eval_return"]
+    assert point[0] == "5500"
+    assert float(point[2]) > -500
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_agent_swings_up_the_pendulum_as_its_docstring_says():
+    assert example.train(example.Config())[-1].eval_return > -250

@@ -1,0 +1,115 @@
+"""Test the example of behaviour cloning: its data, what it learns, and whether."""
+
+import dataclasses
+
+import bc_agent as example
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common import offline
+
+# --- What the tests share. ---
+
+SHORT = example.Config(
+    expert_episodes=20,
+    data_episodes=10,
+    train_steps=30,
+    eval_interval=20,
+    eval_episodes=3,
+)
+
+
+def make_data(steps=2000):
+    """Return states of Catch, and the way to the ball, but for one action in ten."""
+    random = np.random.default_rng(0)
+    balls, paddles = random.integers(5, size=(2, steps))
+    observations = np.zeros((steps, 10, 5), np.float32)
+    observations[np.arange(steps), random.integers(9, size=steps), balls] = 1
+    observations[np.arange(steps), 9, paddles] = 1
+    actions = np.sign(balls - paddles) + 1
+    actions = np.where(
+        random.random(steps) < 0.1, random.integers(3, size=steps), actions
+    )
+    zeros = np.zeros(steps, np.float32)  # As if each step ended an episode.
+    return offline.Transitions(
+        observations, actions, zeros, zeros, zeros == 1, observations
+    )
+
+
+def make_agent():
+    return example.make_agent(jax.random.key(0), jnp.zeros((1, 10, 5)), SHORT)
+
+
+# --- What it computes. ---
+
+
+def test_the_loss_is_minus_the_mean_log_likelihood_of_the_actions():
+    agent, batch = make_agent(), make_data(8)
+    logits = np.float64(agent.actor(batch.observations))
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    new, info = agent.update(batch)
+    expected = -np.mean(log_probs[np.arange(8), batch.actions])
+    np.testing.assert_allclose(info["loss"], expected, rtol=1e-5)
+    entropy = -np.mean(np.sum(np.exp(log_probs) * log_probs, axis=1))
+    np.testing.assert_allclose(info["entropy"], entropy, rtol=1e-5)
+    assert new.update(batch)[1]["loss"] < info["loss"]
+
+
+def test_actions_are_drawn_by_their_probabilities_or_are_the_best():
+    agent, key = make_agent(), jax.random.key(1)
+    observation = make_data(1).observations
+    logits = np.float64(agent.actor(observation))[0]
+    many = jnp.tile(observation, (5000, 1, 1))
+    drawn = np.bincount(agent.sample_actions(many, seed=key), minlength=3) / 5000
+    np.testing.assert_allclose(drawn, np.exp(logits) / np.exp(logits).sum(), atol=0.03)
+    best = agent.sample_actions(many, seed=key, temperature=0.0)
+    assert np.all(best == logits.argmax())
+
+
+def test_the_data_set_has_every_step_of_the_agent_that_is_cloned(tmp_path):
+    config = dataclasses.replace(SHORT, output=str(tmp_path))
+    curve = example.train(config)
+    assert [point.step for point in curve] == [20, 30]
+    data = offline.load(tmp_path / "dataset.npz")
+    assert data.observations.shape == data.next_observations.shape == (90, 10, 5)
+    ended = np.arange(90) % 9 == 8
+    np.testing.assert_array_equal(data.discounts, ~ended)
+    np.testing.assert_array_equal(data.rewards != 0, ended)
+    follows = data.next_observations[:-1] == data.observations[1:]
+    np.testing.assert_array_equal(follows.all(axis=(1, 2)), ~ended[:-1])
+    assert curve[0].data_return == pytest.approx(data.rewards.sum() / 10)
+    # The paddle moves as the action says, within its bounds.
+    before, after = (
+        x[:, 9].argmax(axis=1) for x in (data.observations, data.next_observations)
+    )
+    moved = np.clip(before + data.actions - 1, 0, 4)[~ended]
+    np.testing.assert_array_equal(after[~ended], moved)
+
+
+# --- How runs relate. ---
+
+
+def test_the_clone_of_a_file_catches_the_ball_better_than_it_was_shown(tmp_path):
+    path = tmp_path / "data.npz"
+    offline.save(make_data(), path)
+    config = example.Config(
+        dataset=str(path), output=str(tmp_path), train_steps=600, eval_interval=600
+    )
+    first, again, other = (
+        example.train(dataclasses.replace(config, seed=seed)) for seed in (0, 0, 1)
+    )
+    assert first[-1].eval_return > 0.9
+    assert 0.8 < first[-1].accuracy < 1
+    assert first == again
+    assert first != other
+    example.main(config)
+    header = (tmp_path / "curve.csv").read_text().splitlines()[0]
+    assert header == "step,accuracy,data_return,eval_return"
+
+
+@pytest.mark.slow
+def test_the_clone_catches_the_ball_as_the_docstring_says(tmp_path):
+    last = example.train(example.Config(output=str(tmp_path)))[-1]
+    assert last.eval_return >= 0.9
+    assert last.eval_return > last.data_return + 0.2

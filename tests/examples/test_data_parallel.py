@@ -1,0 +1,145 @@
+"""Test the example of learning on many devices: they must agree with one."""
+
+import csv
+import dataclasses
+import functools
+import subprocess
+import sys
+
+import data_parallel as example
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common.devices import replicate, shard_batch, unreplicate, unshard_batch
+
+# --- What the tests share. ---
+
+SHORT = example.Config(
+    environments=8, steps=12, train_updates=6, report_interval=3, hidden_units=16
+)
+
+
+@functools.cache
+def lesson():
+    """Return an agent, a batch, and what one device makes of them."""
+    agent = example.make_agent(SHORT)
+    batch, _ = jax.jit(example.act)(agent, example.make_actors(SHORT))
+    return agent, batch, *jax.jit(example.Agent.update)(agent, batch)
+
+
+def assert_close(one, other):
+    """Compare trees, each leaf by its largest number."""
+
+    def compare(x, y):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-5 * np.max(np.abs(y)))
+
+    jax.tree.map(compare, one, other)
+
+
+# --- What it computes. ---
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 4])
+@pytest.mark.parametrize("method", ["shard_map", "pmap"])
+def test_devices_with_parts_of_a_batch_learn_what_one_does_from_the_whole(
+    method, num_devices
+):
+    agent, batch, expected, expected_info = lesson()
+    specs = (example.SAME, example.SPREAD), (example.SAME, example.SAME)
+    update = example.spread(example.Agent.update, num_devices, method, *specs)
+    new, info = update(agent, batch)
+    assert_close(new, expected)
+    assert_close(info, expected_info)
+
+
+def test_an_update_moves_the_network_and_both_statistics():
+    agent, batch, new, _ = lesson()
+    assert new.network.step == 1
+    assert new.popart.shift != agent.popart.shift
+    assert new.advantages.weight == pytest.approx(0.01)
+    change = jax.tree.map(
+        lambda x, y: np.max(np.abs(x - y)), new.network.params, agent.network.params
+    )
+    assert all(x > 0 for x in jax.tree.leaves(change))
+    # Its first values are 0, so that advantages are returns: from the end backwards.
+    _, outputs = agent.network(batch.observations)
+    v = np.float64(outputs[..., 0])
+    after, targets = v[:, -1], []
+    for t in reversed(range(12)):
+        mixed = 0.1 * v[:, t + 1] + 0.9 * after
+        after = batch.rewards[:, t] + 0.99 * batch.discounts[:, t] * mixed
+        targets.append(after)
+    advantages = np.stack(targets[::-1], axis=1) - v[:, :-1]
+    np.testing.assert_allclose(
+        new.advantages.debiased_moments().variance, np.var(advantages), rtol=1e-4
+    )
+
+
+def test_parts_of_a_batch_join_to_the_whole_and_copies_are_all_alike():
+    tree = {"x": jnp.arange(24.0).reshape(12, 2)}
+    parts = shard_batch(tree, 4)
+    assert parts["x"].shape == (4, 3, 2)
+    assert np.array_equal(unshard_batch(parts)["x"], tree["x"])
+    copies = replicate(tree, 3)
+    assert np.array_equal(copies["x"][2], tree["x"])
+    assert np.array_equal(unreplicate(copies)["x"], tree["x"])
+
+
+# --- How runs relate. ---
+
+
+def test_runs_on_any_number_of_devices_have_one_curve():
+    one = example.train(dataclasses.replace(SHORT, devices=1))
+    for method in ("shard_map", "pmap"):
+        many = example.train(dataclasses.replace(SHORT, devices=4, method=method))
+        np.testing.assert_allclose(many, one, rtol=1e-3)
+    assert [point.update for point in one] == [3, 6]
+
+
+def test_the_agent_learns_to_catch_rewards_of_a_thousand(tmp_path):
+    """A random agent returns -600 on average."""
+    config = dataclasses.replace(
+        example.Config(train_updates=200, report_interval=200 // 2, environments=32),
+        compare=False,
+        devices=2,
+    )
+    assert example.train(config)[-1].train_return > 200
+
+
+def test_the_script_compares_as_many_devices_as_it_makes(tmp_path):
+    flags = [f"--{x.name}={getattr(SHORT, x.name)}" for x in dataclasses.fields(SHORT)]
+    finished = subprocess.run(
+        [sys.executable, example.__file__, *flags, f"--output={tmp_path}"],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    lines = [x for x in finished.stdout.splitlines() if " on " in x]
+    assert [x.split(":")[0].split() for x in lines] == [
+        [method, "on", number] for method in ("shard_map", "pmap") for number in "1248"
+    ]
+    assert all(float(line.split(":")[1]) < 1e-5 for line in lines)
+    with open(tmp_path / "curve.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["update", "train_return"]
+    assert len(rows) == 2
+
+
+# --- What it refuses. ---
+
+
+def test_a_batch_that_does_not_part_evenly_is_refused():
+    with pytest.raises(ValueError, match="12 entries do not part among 5"):
+        shard_batch(jnp.zeros(12), 5)
+
+
+def test_a_method_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="no method 'xmap'"):
+        example.spread(example.Agent.update, 2, "xmap", (), ())
+
+
+@pytest.mark.slow
+def test_the_agent_catches_the_ball_as_its_docstring_says():
+    assert example.train(example.Config())[-1].train_return >= 900

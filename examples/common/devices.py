@@ -4,11 +4,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 def replicate(tree: Any, num_devices: int) -> Any:
     """Give every device the same."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_devices, *x.shape)), tree)
+    copies = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_devices, *x.shape)), tree)
+    return _place(copies, num_devices)
 
 
 def unreplicate(tree: Any) -> Any:
@@ -24,9 +27,18 @@ def shard_batch(batch: Any, num_devices: int) -> Any:
             raise ValueError(f"{len(x)} entries do not part among {num_devices}.")
         return x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])
 
-    return jax.tree.map(shard, batch)
+    return _place(jax.tree.map(shard, batch), num_devices)
 
 
 def unshard_batch(batch: Any) -> Any:
     """Join the parts of a batch again."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+
+def _place(tree: Any, num_devices: int) -> Any:
+    """Put each entry of the first axis where `jax.pmap` over "data" looks for it.
+
+    It takes what lies nowhere in particular, but not what lies on other devices.
+    """
+    mesh = Mesh(np.asarray(jax.devices()[:num_devices]), ("data",))
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("data")))

@@ -7,11 +7,15 @@ are scaled by. The rest of the agent need not know how many devices there are. T
 agent is the same on all of them, and, to rounding, the one that a single device makes
 of the whole batch: `--compare` shows by how much they differ.
 
+    rlaxlib.softmax                the policy,
     rlaxlib.lambda_returns         returns, cut where episodes end,
-    rlaxlib.popart                 learns values of any size; takes the axis,
-    rlaxlib.create_ema             follows the scale of advantages; takes the axis,
-    rlaxlib.policy_gradient_loss,
-    entropy_loss and l2_loss       what is learnt.
+    rlaxlib.popart                 learns values of any size; takes the axis, as does
+    rlaxlib.create_ema             which follows the scale of advantages,
+    rlaxlib.normalize              puts returns in terms of these statistics, and
+    rlaxlib.unnormalize_linear     values in terms of rewards,
+    rlaxlib.policy_gradient_loss   what the policy learns,
+    rlaxlib.entropy_loss           which keeps it from certainty,
+    rlaxlib.l2_loss                what the values learn.
 
 There are two ways to spread the work. `jax.shard_map` over a mesh is today's: arrays
 stay whole, and a specification says which axis of them is spread. `jax.pmap` is what
@@ -55,7 +59,7 @@ class Config:
     output: str = flag("results/data_parallel", "Folder for the learning curve.")
     devices: int = flag(4, "Devices to learn on; a CPU is made to look like so many.")
     method: str = flag("shard_map", "How to use them: `shard_map` or `pmap`.")
-    compare: bool = flag(True, "Whether to compare 1, 2, 4 and 8 devices, at first.")
+    compare: int = flag(8, "Devices to compare 1, 2, 4, ... of at first; 0 for none.")
     environments: int = flag(64, "Environments, on all devices together.")
     steps: int = flag(16, "Steps in each environment between two updates.")
     train_updates: int = flag(600, "Updates to learn from.")
@@ -318,14 +322,13 @@ def compare(config) -> dict[tuple[str, int], float]:
 
     differences = {}
     for method in ("shard_map", "pmap"):
-        for num_devices in (1, 2, 4, 8):
-            if num_devices <= jax.device_count():
-                specs = (SAME, SPREAD), (SAME, SAME)
-                update = spread(Agent.update, num_devices, method, *specs)
-                parts, _ = update(agent, batch)
-                differences[method, num_devices] = max(
-                    jax.tree.leaves(jax.tree.map(difference, parts, whole))
-                )
+        for num_devices in (2**i for i in range(config.compare.bit_length())):
+            specs = (SAME, SPREAD), (SAME, SAME)
+            update = spread(Agent.update, num_devices, method, *specs)
+            parts, _ = update(agent, batch)
+            differences[method, num_devices] = max(
+                jax.tree.leaves(jax.tree.map(difference, parts, whole))
+            )
     return differences
 
 
@@ -351,7 +354,7 @@ def train(config: Config) -> list[Evaluation]:
 
 
 def main(config):
-    jax.config.update("jax_num_cpu_devices", max(config.devices, 8))
+    jax.config.update("jax_num_cpu_devices", max(config.devices, config.compare))
     if config.compare:
         print("Largest relative difference from one device, after an update:")
         for (method, num_devices), difference in compare(config).items():

@@ -12,6 +12,15 @@ MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 collect_ignore_glob = ["test_*.py"] if MISSING else []
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _memory_of_programs(tmp_path_factory):
+    """Let a run whose program was compiled before, for another agent, have it again."""
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("jax")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    yield
+    jax.config.update("jax_compilation_cache_dir", None)
+
+
 @pytest.fixture(autouse=True)
 def _settings_of_a_reader():
     """Undo the strictness of the library's tests, which other libraries fail."""

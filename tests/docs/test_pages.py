@@ -19,7 +19,9 @@ PAGES = {
 }
 
 # Pages that show Python which is not run, in ```{code-block} python, and why it is not.
-NOT_RUN = {}
+NOT_RUN = {
+    "docs/guide/episodes.md": "It steps frameworks: see test_frameworks.py.",
+}
 
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<language>\S.*)\n"

@@ -1,0 +1,103 @@
+"""Run the code of every page of the manual, and that of the README, as a reader would."""
+
+import doctest
+import re
+import sys
+import textwrap
+import types
+from pathlib import Path
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    if "_build" not in path.parts
+}
+
+# Pages that show Python which is not run, in ```{code-block} python, and why it is not.
+NOT_RUN = {}
+
+FENCE = re.compile(
+    r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<language>\S.*)\n"
+    r"(?P<code>(?:.*\n)*?)(?P=indent)(?P=fence) *$",
+    re.M,
+)
+RUN, SHOWN = "python", re.compile(r"\{code-block\} *i?python|pycon|ipython|py|python3")
+
+
+def blocks(text):
+    """List the fenced blocks of a page: the line, the language and the code of each."""
+    return [
+        (
+            text.count("\n", 0, match.start("code")),
+            match["language"].strip(),
+            textwrap.dedent(match["code"]),
+        )
+        for match in FENCE.finditer(text)
+    ]
+
+
+def run(page, text):
+    """Run the blocks of a page in one module, those with prompts as doctests."""
+    module = sys.modules[page]
+    for line, language, code in blocks(text):
+        if language != RUN:
+            continue
+        if code.startswith(">>>"):
+            parser = doctest.DocTestParser()
+            test = parser.get_doctest(code, {}, page, str(ROOT / page), line)
+            test.globs = vars(module)  # The parser's are a copy.
+            runner = doctest.DebugRunner(optionflags=doctest.ELLIPSIS)
+            runner.run(test, clear_globs=False)
+        else:
+            # Blank lines before it, so that a traceback names the line of the page.
+            exec(compile("\n" * line + code, str(ROOT / page), "exec"), vars(module))
+
+
+def has_code(text):
+    return any(language == RUN for _, language, _ in blocks(text))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page, text in PAGES.items() if has_code(text)]
+)
+def test_code_of_a_page_does_what_the_page_says(page, monkeypatch):
+    monkeypatch.setitem(sys.modules, page, types.ModuleType(page))
+    monkeypatch.chdir(ROOT)
+    # The settings of a reader, not the strict ones of the library's tests.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        run(page, PAGES[page])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_that_is_not_run_has_a_reason(page):
+    shown = [line for line, name, _ in blocks(PAGES[page]) if SHOWN.fullmatch(name)]
+    assert bool(shown) == (page in NOT_RUN), f"Lines {shown} of {page} are not run."
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "/guide/" in page])
+def test_each_page_of_the_guide_has_code(page):
+    assert has_code(PAGES[page])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n1 + None\n```\n",
+        "```python\n>>> 1 + 1\n3\n```\n",
+        "- In a list:\n\n  ```python\n  >>> 1 + 1\n  3\n  ```\n",
+        "```python\none = 1\n```\n\n```python\n>>> one\n2\n```\n",
+    ],
+)
+def test_code_that_does_otherwise_is_found(text, monkeypatch):
+    monkeypatch.setitem(sys.modules, "page", types.ModuleType("page"))
+    with pytest.raises((TypeError, doctest.DocTestFailure)):
+        run("page", text)
+
+
+def test_readme_has_code():
+    assert has_code(PAGES["README.md"])

@@ -8,7 +8,7 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test examples bench check wheel docs clean
+.PHONY: help demo test examples bench check wheel docs figures clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -37,6 +37,9 @@ wheel: .venv/with-dev  ## Build the sdist and the wheel, and look into both.
 
 docs: .venv/with-docs  ## Build the documentation into docs/_build.
 	$(BIN)/python -m sphinx -EWq --keep-going docs docs/_build
+
+figures: .venv/with-examples  ## Draw the figures of the documentation.
+	$(BIN)/python docs/figures/make.py
 
 clean:  ## Remove all that the other commands made.
 	rm -rf .venv build dist docs/_build *.egg-info

@@ -1,0 +1,97 @@
+"""What the figures of the manual share: size, colours, and a few marks.
+
+A page is white or nearly black, and a figure is the same on both: its background is
+transparent, and each colour here is as far from white as from black.
+"""
+
+from typing import Any
+
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+WIDTH = 5.6  # Inches: a page's column on a desk, and still legible on a telephone.
+
+INK = "#787b83"  # Text, axes, and what is not the point.
+BLUE = "#2f7fd6"
+ORANGE = "#d97b1f"
+GREEN = "#2f9467"
+RED = "#d6455d"
+PURPLE = "#8f6bd6"
+COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE)  # In the order in which curves take them.
+
+MONOSPACE = "DejaVu Sans Mono"  # Comes with matplotlib, as the other does.
+
+SETTINGS: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlesize": "medium",
+    "figure.facecolor": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "grid.color": INK,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 2,
+    "patch.edgecolor": INK,
+    "savefig.facecolor": "none",
+    "svg.fonttype": "path",  # Looks the same wherever it is read.
+    "svg.hashsalt": "rlaxlib",  # Names its parts the same each time it is drawn.
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def figure(height: float = 2.8, width: float = WIDTH) -> Figure:
+    """Return an empty figure, in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def diagram(height: float, left: float, right: float, bottom: float) -> Axes:
+    """Return axes without a frame, for boxes and arrows.
+
+    Args:
+        height: Height of the figure, in inches.
+        left: Where the x-axis begins.
+        right: Where it ends.
+        bottom: Where the y-axis ends: it begins at 0, and counts downwards.
+
+    Returns:
+        Axes that fill a figure of their own.
+    """
+    axes = Figure(figsize=(WIDTH, height)).add_axes((0, 0, 1, 1))
+    axes.set(xlim=(left, right), ylim=(bottom, 0))
+    axes.set_axis_off()
+    return axes
+
+
+def arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], **options: Any
+) -> None:
+    """Draw an arrow from one point to another."""
+    shape = {"arrowstyle": "-|>", "mutation_scale": 10, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, start, arrowprops={"color": INK, **shape, **options})
+
+
+def box(
+    axes: Axes,
+    centre: tuple[float, float],
+    text: str,
+    color: str = INK,
+    size: tuple[float, float] = (0.86, 0.6),
+    **options: Any,
+) -> None:
+    """Draw a box with text in it, and a tint of the text's colour."""
+    corner = centre[0] - size[0] / 2, centre[1] - size[1] / 2
+    frame = {"edgecolor": color, "facecolor": (color, 0.12), "lw": 1.2, **options}
+    axes.add_patch(Rectangle(corner, *size, **frame))
+    axes.text(*centre, text, ha="center", va="center", color=color)

@@ -356,13 +356,10 @@ def test_points_a_batch_to_vmap(row):
     assert "jax.vmap" in message
 
 
-@each_row()
+@each_row("sized")
 def test_refuses_a_wrong_length(row):
     inputs = row.inputs()
-    sized = [name for name, x in inputs.items() if x.ndim and name != row.key]
-    if len(sized) < 2 and not row.multistep:
-        pytest.skip("One array alone may be of any length.")
-    for name in set(sized) - set(row.any_length):
+    for name in set(row.sized) - set(row.any_length):
         x = inputs[name]
         spare = 2 if name in row.spare else 1
         longer = jnp.concatenate([x, *[x[:1]] * spare])

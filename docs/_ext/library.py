@@ -23,15 +23,14 @@ def address(name: str) -> str:
     """Return the address of what tells of a name.
 
     It stands under its topic: `softmax` has that of its parts, such as
-    `softmax.entropy`, too. The topic itself tells of what has no docstring.
+    `softmax.entropy`, too.
 
     Raises:
         KeyError: If the library has no such name.
     """
     first = re.split(r"[.(]", name.removeprefix("rlaxlib."))[0]
     topic = first if first in TOPICS else TOPIC[first]
-    own = first != topic and callable(getattr(rlaxlib, first))
-    return f"rlaxlib.{topic}.{first}" if own else f"rlaxlib.{topic}"
+    return f"rlaxlib.{topic}" if first == topic else f"rlaxlib.{topic}.{first}"
 
 
 def linked(text: str) -> str:

@@ -98,7 +98,7 @@ def make_agent(key, environment, config) -> Agent:
     observation = environment.observation_spec().generate_value()
     online = network.init(key, observation)
     # The loss makes these positive by a softplus: they may be any numbers.
-    duals = {"temperature": jnp.array(1.0), "policy": jnp.array(1.0)}
+    duals = {"temperature": jnp.ones(()), "policy": jnp.ones(())}
     optimizers = {
         "online": optax.adam(config.learning_rate),
         "duals": optax.adam(config.dual_learning_rate),

@@ -133,6 +133,13 @@ class Row:
         return self.key is not None or bool(self.make(np.random.default_rng(0)))
 
     @property
+    def sized(self) -> tuple[str, ...]:
+        """Names of the arrays of a length: one alone may be of any, unless masked."""
+        drawn = self.make(np.random.default_rng(0))
+        names = tuple(name for name, value in drawn.items() if np.ndim(value))
+        return names if len(names) > 1 or self.multistep else ()
+
+    @property
     def stops(self) -> bool:
         return bool(self.targets)
 

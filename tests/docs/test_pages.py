@@ -1,4 +1,4 @@
-"""Run the code of every page of the manual, and that of the README, as a reader would."""
+"""Run the code of every page of the manual and of the README, as a reader would."""
 
 import doctest
 import re
@@ -19,7 +19,10 @@ PAGES = {
 }
 
 # Pages that show Python which is not run, in ```{code-block} python, and why it is not.
-NOT_RUN = {}
+NOT_RUN = {
+    "docs/guide/devices.md": "It sets JAX for a whole process, or has many of them.",
+    "docs/guide/episodes.md": "It steps frameworks: see test_frameworks.py.",
+}
 
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<language>\S.*)\n"

@@ -1,0 +1,113 @@
+"""The gallery of examples: each with its curve, what it shows, and its source.
+
+It is made from the docstrings of `examples/`. What they return is
+what `examples/README.md` has from `examples/measure.py`, which drew the curves too. A
+curve of which that table tells must be there.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+from library import linked, table
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = ("measure",)  # Not agents.
+
+
+def names() -> list[str]:
+    """Return the names of the examples."""
+    found = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+    return [name for name in found if name not in SCRIPTS]
+
+
+def measured() -> dict[str, list[list[str]]]:
+    """Return the rows of the README's table, under the names of the examples.
+
+    Each is what sets the curve apart, the median, the worst, the seeds and the seconds.
+    """
+    readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    rows: dict[str, list[list[str]]] = {}
+    for line in re.findall(r"^\| \[`.*\|$", readme, re.M):
+        title, _, _, *numbers = [cell.strip() for cell in line.split("|")[1:-1]]
+        name, label = re.fullmatch(r"\[`(\w+)`\]\([\w.]+\)(?:, )?(.*)", title).groups()
+        rows.setdefault(name, []).append([label, *numbers])
+    return rows
+
+
+def example(name: str, rows: list[list[str]]) -> str:
+    """Return what the gallery has of an example.
+
+    Args:
+        name: Its name.
+        rows: What was measured of it, if anything.
+
+    Raises:
+        FileNotFoundError: If it was measured, and its curve is not there.
+    """
+    source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    title, *paragraphs = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
+    parts = [f"## {name}", f"**{' '.join(title.split())}**"]
+    if rows:
+        parts += [_curve(name), _returns(rows)]
+    parts += [_paragraph(text) for text in paragraphs]
+    parts.append(
+        f"<details><summary>examples/{name}.py</summary>\n\n"
+        f"```{{literalinclude}} ../examples/{name}.py\n:language: python\n```\n\n"
+        "</details>"
+    )
+    return "\n\n".join(parts)
+
+
+def gallery() -> str:
+    """Return all examples, one after the other."""
+    rows = measured()
+    return "\n\n".join(example(name, rows.get(name, [])) for name in names())
+
+
+def _curve(name: str) -> str:
+    path = EXAMPLES / "curves" / f"{name}.png"
+    if not path.exists():
+        message = f"{path} is not there, and examples/README.md tells of it."
+        raise FileNotFoundError(message)
+    return (
+        f"![Returns of {name} in evaluation, over seeds](../examples/curves/{name}.png)"
+    )
+
+
+def _returns(rows: list[list[str]]) -> str:
+    """Return the table of what an example returns, without a column that is empty."""
+    header = ["", "median", "worst", "seeds", "seconds"]
+    if not any(row[0] for row in rows):
+        header, rows = header[1:], [row[1:] for row in rows]
+    return table("|".join(header), ("|".join(row) for row in rows))
+
+
+def _paragraph(text: str) -> str:
+    """Return a paragraph in Markdown: prose, a command, or a list of functions."""
+    lines = text.split("\n")
+    if not all(line.startswith("    ") for line in lines):
+        return _mended(text)
+    if not lines[0].startswith("    rlaxlib."):
+        return "\n".join(["```sh", *(line.strip() for line in lines), "```"])
+    # Two columns: names, which may take several lines, and what they do.
+    entries: list[list[str]] = []
+    for line in lines:
+        left, _, right = line[4:].partition("  ")
+        new = bool(left) and (not entries or bool(entries[-1][1]))
+        if new:
+            entries.append(["", ""])
+        entries[-1][0] = f"{entries[-1][0]} {left}".strip()
+        entries[-1][1] = f"{entries[-1][1]} {right.strip()}".strip()
+    return "\n".join(f"- {_functions(names)}: {does}" for names, does in entries)
+
+
+def _functions(text: str) -> str:
+    """Link the names of functions in a list of them, such as `a, b and c`."""
+    words = re.findall(r"\w+", text.replace("rlaxlib.", ""))
+    return linked(", ".join(f"`{word}`" for word in words if word != "and"))
+
+
+def _mended(text: str) -> str:
+    """Return prose in which a line that begins with a number begins no list."""
+    return re.sub(r"^(\d+)\.", r"\1\\.", text, flags=re.M)

@@ -1,0 +1,102 @@
+"""Test the sections of pages that are made of examples, and of what was measured."""
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import rlaxlib
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROW = ["", "+1.00", "+0.96", "5", "12"]
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """Return the modules that write sections of pages."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS / "_ext")
+        yield {
+            name: importlib.import_module(name)
+            for name in ("benchmark_tables", "gallery")
+        }
+
+
+# --- The gallery. ---
+
+
+def test_gallery_has_every_example_its_source_and_its_functions(pages):
+    gallery = pages["gallery"]
+    for name in gallery.names():
+        shown = gallery.example(name, [])
+        assert f"## {name}\n" in shown
+        assert f"../examples/{name}.py\n" in shown
+        source = (gallery.EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        for function in re.findall(r"^    rlaxlib\.(\w+)", source, re.M):
+            assert f"{{ours}}`{function}`" in shown
+
+
+def test_gallery_links_what_the_library_has(pages):
+    linked = re.findall(r"\{ours\}`(\w+)`", pages["gallery"].gallery())
+    assert set(linked) <= set(rlaxlib.__all__)
+    # A list of several, over two lines of the docstring.
+    assert "- {ours}`epsilon_greedy`, {ours}`q_learning`, {ours}`l2_loss`: " in (
+        pages["gallery"].example("bc_agent", [])
+    )
+
+
+def test_gallery_shows_what_was_measured(pages, monkeypatch, tmp_path):
+    gallery = pages["gallery"]
+    for name in gallery.names():
+        (tmp_path / f"{name}.py").write_text('"""Learn."""', encoding="utf-8")
+    line = "| [`dqn`](dqn.py), late | Learn | [curve](curves/dqn.png) | +1.00 | +0.96 |"
+    (tmp_path / "README.md").write_text(f"{line} 5 | 12 |\n", encoding="utf-8")
+    monkeypatch.setattr(gallery, "EXAMPLES", tmp_path)
+    assert gallery.measured() == {"dqn": [["late", *ROW[1:]]]}
+    with pytest.raises(FileNotFoundError, match=r"dqn\.png"):
+        gallery.gallery()
+    (tmp_path / "curves").mkdir()
+    (tmp_path / "curves" / "dqn.png").touch()
+    shown = gallery.gallery()
+    assert shown.count("![") == 1
+    assert "|late|+1.00|+0.96|5|12|" in shown
+
+
+def test_curves_of_which_the_readme_tells_are_there(pages):
+    gallery = pages["gallery"]
+    for name, rows in gallery.measured().items():
+        assert "![" in gallery.example(name, rows)
+
+
+# --- The benchmarks. ---
+
+
+def test_every_device_is_told_of_with_machine_and_date(pages):
+    tables = pages["benchmark_tables"]
+    shown = tables.devices()
+    for path in tables.TABLES.glob("*.json"):
+        machine = json.loads(path.read_text(encoding="utf-8"))["machine"]
+        assert f"date {machine['date']}" in shown
+        assert machine["processor"] in shown
+
+
+def test_every_row_is_shown_once(pages):
+    tables = pages["benchmark_tables"]
+    found = json.loads((tables.TABLES / "cpu.json").read_text(encoding="utf-8"))
+    shown = tables.device("cpu")
+    for row in found["rows"]:
+        mark = f"`{row['name']}` {row['direction']}, {row['size']}|"
+        assert shown.count(mark) == 1
+    slower = [row for row in found["rows"] if row["verdict"] == "slower"]
+    assert shown.count(", slower|") == len(slower)
+
+
+def test_a_ratio_is_averaged_such_that_half_and_double_cancel(pages):
+    rows = [
+        {"ratio": {"median": ratio}, "verdict": verdict}
+        for ratio, verdict in ((0.5, "faster"), (2.0, "slower"))
+    ]
+    summary = pages["benchmark_tables"]._summary({"returns": [*rows, {"ratio": None}]})
+    assert summary.splitlines()[-1] == "|returns|1|0|1|1.00|"

@@ -1,0 +1,28 @@
+"""Hold what the documentation says of the tests to the tests."""
+
+import contract
+import trust
+
+
+def test_page_is_what_the_tests_would_write():
+    text = trust.PAGE.read_text(encoding="utf-8")
+    assert trust.page(text) == text, "Run `python tests/trust.py`."
+
+
+def test_every_function_is_counted():
+    names = trust.in_order(contract.collect())
+    assert set(names) == set(contract.public_functions())
+    assert f"| all | {len(names)} |" in trust.tables()
+
+
+def test_columns_are_tests_that_run_on_something():
+    found = trust.tests()
+    assert all(found[test] for test in trust.COLUMNS.values())
+    assert len(found[trust.VARIANTS]) == sum(row.given for row in contract.collect())
+
+
+def test_every_reason_for_an_exception_is_told():
+    told = trust.tables()
+    for row in contract.collect():
+        for reason in (row.peer, row.differences, *row.peer_gradient.values()):
+            assert reason.rstrip(".") in told

@@ -132,7 +132,8 @@ def _entry(name):
     if inspect.isclass(thing):
         return f".. autoclass:: {address}\n   :members:"
     text = textwrap.indent(catalog.docstring(name), "   ")
-    return f".. py:data:: {address}\n\n{text}"
+    module = address.rpartition(".")[0]
+    return f".. py:data:: {name}\n   :module: {module}\n\n{text}"
 
 
 # --- Links. ---

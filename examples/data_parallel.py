@@ -5,7 +5,7 @@ What must know of all of them is reduced over the axis that the devices form, by
 name: the gradients, the statistics of PopArt, and the moving averages that advantages
 are scaled by. The rest of the agent need not know how many devices there are. Then the
 agent is the same on all of them, and, to rounding, the one that a single device makes
-of the whole batch: `--compare` shows by how much they differ.
+of the whole batch: `--compare=8` shows by how much they differ.
 
     rlaxlib.softmax                the policy,
     rlaxlib.lambda_returns         returns, cut where episodes end,
@@ -59,7 +59,7 @@ class Config:
     output: str = flag("results/data_parallel", "Folder for the learning curve.")
     devices: int = flag(4, "Devices to learn on; a CPU is made to look like so many.")
     method: str = flag("shard_map", "How to use them: `shard_map` or `pmap`.")
-    compare: int = flag(8, "Devices to compare 1, 2, 4, ... of at first; 0 for none.")
+    compare: int = flag(0, "Compare 1, 2, 4, ... devices at first, up to so many.")
     environments: int = flag(64, "Environments, on all devices together.")
     steps: int = flag(16, "Steps in each environment between two updates.")
     train_updates: int = flag(600, "Updates to learn from.")

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import functools
+import re
 import subprocess
 import sys
 
@@ -35,6 +36,20 @@ def assert_close(one, other):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-5 * np.max(np.abs(y)))
 
     jax.tree.map(compare, one, other)
+
+
+def run_script(folder, **changes):
+    """Run the script, and return what it prints."""
+    config = dataclasses.replace(SHORT, output=str(folder), **changes)
+    flags = [f"--{name}={value}" for name, value in dataclasses.asdict(config).items()]
+    finished = subprocess.run(
+        [sys.executable, example.__file__, *flags],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
 
 
 # --- What it computes. ---
@@ -98,29 +113,13 @@ def test_the_agent_learns_to_catch_rewards_of_a_thousand(tmp_path):
     """A random agent returns -600 on average."""
     config = dataclasses.replace(
         example.Config(train_updates=200, report_interval=200 // 2, environments=32),
-        compare=0,
         devices=2,
     )
     assert example.train(config)[-1].train_return > 200
 
 
-def test_the_script_compares_as_many_devices_as_it_makes(tmp_path):
-    flags = [f"--{x.name}={getattr(SHORT, x.name)}" for x in dataclasses.fields(SHORT)]
-    finished = subprocess.run(
-        [
-            *(sys.executable, example.__file__, *flags),
-            *("--compare=1", f"--output={tmp_path}"),
-        ],
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert finished.returncode == 0, finished.stderr
-    lines = [x for x in finished.stdout.splitlines() if " on " in x]
-    assert [x.split(":")[0].split() for x in lines] == [
-        [method, "on", number] for method in ("shard_map", "pmap") for number in "1"
-    ]
-    assert all(float(line.split(":")[1]) < 1e-5 for line in lines)
+def test_the_script_makes_the_devices_that_it_learns_on(tmp_path):
+    run_script(tmp_path)
     with open(tmp_path / "curve.csv", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["update", "train_return"]
@@ -143,3 +142,12 @@ def test_a_method_that_is_not_there_is_refused():
 @pytest.mark.slow
 def test_the_agent_catches_the_ball_as_its_docstring_says():
     assert example.train(example.Config())[-1].train_return >= 900
+
+
+@pytest.mark.slow
+def test_updates_on_many_devices_equal_that_on_one(tmp_path):
+    told = re.findall(r"(\S+) on (\d): (\S+)", run_script(tmp_path, compare=8))
+    assert [each[:2] for each in told] == [
+        (method, number) for method in ("shard_map", "pmap") for number in "1248"
+    ]
+    assert all(float(difference) < 1e-5 for *_, difference in told)

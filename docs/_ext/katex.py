@@ -15,11 +15,13 @@ from pathlib import Path
 
 import dukpy
 from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
 VERSION = "0.19.1"  # As `npm pack katex@VERSION` gives it: script, style and fonts.
 SCRIPT = Path(__file__).with_name("katex.min.js")
 SET = "katex.renderToString(dukpy.tex, {displayMode: dukpy.display, strict: 'error'})"
+WIDEST = 60  # Signs that a line on paper has room for.
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,22 @@ def equations(tex):
     return found
 
 
+class OneBelowAnother(SphinxPostTransform):
+    """Put equations one below another on paper, if a line is too short for them."""
+
+    default_priority = 400
+    builders = ("latex",)
+
+    def run(self):
+        """Put blank lines between them, which is how they are told apart."""
+        for node in self.document.findall(nodes.math_block):
+            signs = re.sub(
+                r"\\(left|right|operatorname|text)|[{}_^\s]", "", node.astext()
+            )
+            if len(re.sub(r"\\[a-zA-Z]+", "x", signs)) > WIDEST:
+                node[:] = [nodes.Text("\n\n".join(equations(node.astext())))]
+
+
 def _is_open(tex):
     """Tell whether a text ends within a group or an environment."""
     opened = re.findall(r"(?<!\\)\{|\\left\b|\\begin\b", tex)
@@ -91,4 +109,5 @@ def setup(app):
     """Tell Sphinx."""
     app.add_html_math_renderer("katex", (visit_math, None), (visit_displayed, None))
     app.add_css_file("katex/katex.min.css")
+    app.add_post_transform(OneBelowAnother)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -53,7 +53,7 @@ class TopicPage(Written):
                 [_link(name), catalog.summary(name)] for name in catalog.names(chapter)
             ]
             caption = "" if chapter is module else _title(chapter)
-            yield _table(rows, caption, ":class: summary", ":widths: 40 60")
+            yield _table(rows, caption, ":class: summary", ":widths: 50 50")
         for chapter in chapters:
             if chapter is not module:
                 yield _heading(_title(chapter))
@@ -74,7 +74,7 @@ class Papers(Written):
             for paper in of_year:
                 links = ", ".join(map(_link, dict.fromkeys(papers[paper])))
                 title = re.sub(r"\\\*", "*", paper.title)
-                yield f"- {paper.authors}, `{title} <{paper.url}>`__: {links}"
+                yield f"- `{title} <{paper.url}>`__, {paper.authors}: {links}"
 
 
 class Names(Written):
@@ -84,7 +84,7 @@ class Names(Written):
         """Yield the box, which a script makes work, and the table."""
         yield (
             ".. raw:: html\n\n"
-            '   <input id="names-search" type="search" autocomplete="off" autofocus\n'
+            '   <input id="names-search" type="search" autocomplete="off"\n'
             '    placeholder="GAE, C51, qlearning …" aria-label="Search for a name">'
         )
         theirs = [
@@ -99,7 +99,7 @@ class Names(Written):
             [_link(name), "rlaxlib", catalog.summary(name)] for name in catalog.NAMES
         ]
         rows.sort(key=lambda row: re.sub(r":py:obj:|`", "", row[0]).lower())
-        options = ":class: names", ":header-rows: 1", ":widths: 35 15 50"
+        options = ":class: names", ":header-rows: 1", ":widths: 45 10 45"
         yield _table([["Name", "Of", "Here"], *rows], "", *options)
 
 
@@ -134,6 +134,16 @@ def _entry(name):
     text = textwrap.indent(catalog.docstring(name), "   ")
     module = address.rpartition(".")[0]
     return f".. py:data:: {name}\n   :module: {module}\n\n{text}"
+
+
+def keep_returns_whole(app, what, name, thing, options, lines):
+    """Keep what is returned in one piece: in `A tuple of two: ...` stands no type."""
+    if "Returns:" in lines:
+        start = lines.index("Returns:")
+        ends = (i for i in range(start + 1, len(lines)) if lines[i][:1].strip())
+        end = next(ends, len(lines))
+        first, *rest = lines[start + 1 : end]
+        lines[start:end] = [f":returns: {first.strip()}", *rest, ""]
 
 
 # --- Links. ---
@@ -195,6 +205,8 @@ def setup(app):
     app.add_directive("topic-page", TopicPage)
     app.add_directive("papers", Papers)
     app.add_directive("names", Names)
+    # Before napoleon, which reads the rest of the sections.
+    app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
     app.connect("doctree-read", give_both_addresses)
     app.connect("doctree-read", link_names)
     app.connect("missing-reference", find)

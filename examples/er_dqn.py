@@ -17,7 +17,7 @@ expectiles. It shows what rlaxlib has for it:
 In bsuite's Catch an episode takes nine steps and returns +1 for a catch, -1 for a miss:
 -0.6 on average for a random agent. So that there is something to predict beyond the
 mean, a coin adds 1 to the reward that ends an episode of training, or takes 1 away.
-Expect +1.00 in both final evaluations, after about 40 seconds on two cores, imports and
+Expect +1.00 in both final evaluations, after about a minute on two cores, imports and
 compilation included. A second plot, in the folder `width`, tells the two agents apart:
 from how far the largest expectile lies above the smallest, at each step of an episode.
 The reward is as uncertain at the first step as at the last, but the naive agent gets
@@ -56,7 +56,7 @@ class Config:
 
     seed: int = flag(0, "Seed of the network, all that is drawn and the environment.")
     output: str = flag("results/er_dqn", "Folder for the learning curves.")
-    train_episodes: int = flag(1000, "Episodes to learn from, for each agent.")
+    train_episodes: int = flag(1500, "Episodes to learn from, for each agent.")
     eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
     eval_interval: int = flag(100, "Training episodes between two evaluations.")
     reward_noise: float = flag(1.0, "What a coin adds to the last reward, or takes.")

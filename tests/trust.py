@@ -57,7 +57,7 @@ def tests() -> dict[str, list[Row]]:
     for module in (test_contract, test_contract_streams):
         for name, test in vars(module).items():
             for mark in getattr(test, "pytestmark", ()):
-                if mark.args[0] == "row" and name not in OF_THE_TABLE:
+                if mark.args[:1] == ("row",) and name not in OF_THE_TABLE:
                     found[name] = list(mark.args[1])
     # A class of chex has a method for each row and variant.
     methods = {name.rpartition("__")[0] for name in dir(test_contract.TestVariants)}

@@ -64,7 +64,7 @@ def _summary(rows: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _topic(topic: str, rows: list[dict[str, Any]]) -> str:
-    header = f"|{OURS}, µs|{THEIRS}, µs|ratio| "
+    header = f"|{OURS}, µs|{THEIRS}, µs|ratio"
     return collapsed(f"{topic}: {len(rows)}", table(header, map(_line, rows)))
 
 
@@ -76,8 +76,10 @@ def _line(row: dict[str, Any]) -> str:
     )
     ratio = f"{row['ratio']['median']:.2f}" if row["ratio"] else ""
     verdict = "same program" if row["same_program"] else row["verdict"]
+    if verdict not in ("", "even"):
+        ratio = f"{ratio}, {verdict}"
     what = f"{linked('`' + row['name'] + '`')} {row['direction']}, {row['size']}"
-    return "|".join([what, ours, theirs, ratio, "" if verdict == "even" else verdict])
+    return "|".join([what, ours, theirs, ratio])
 
 
 def _imports(imports: list[dict[str, Any]]) -> str:

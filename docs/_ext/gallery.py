@@ -84,12 +84,13 @@ def _returns(rows: list[list[str]]) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """Return a paragraph in Markdown: prose, a command, or a list of functions."""
+    """Return a paragraph in Markdown: prose, code, or a list of functions."""
     lines = text.split("\n")
     if not all(line.startswith("    ") for line in lines):
         return _mended(text)
     if not lines[0].startswith("    rlaxlib."):
-        return "\n".join(["```sh", *(line.strip() for line in lines), "```"])
+        language = "sh" if lines[0].startswith("    python ") else "python"
+        return "\n".join([f"```{language}", *(line[4:] for line in lines), "```"])
     # Two columns: names, which may take several lines, and what they do.
     entries: list[list[str]] = []
     for line in lines:

@@ -1,9 +1,11 @@
 """Tell Sphinx of what pages take from the code: links to names, and whole sections.
 
 The role `ours` makes a link of a name of the library. Each directive below stands for
-Markdown, which is read as if it stood in the page.
+Markdown, which is read as if it stood in the page. What a page of the site shows on a
+click, on paper is shown at once, below its title.
 """
 
+import re
 from collections.abc import Callable
 
 import benchmark_tables
@@ -13,6 +15,7 @@ from docutils import nodes
 from docutils.parsers.rst.states import Inliner
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 DIRECTIVES: dict[str, Callable[[], str]] = {
@@ -49,9 +52,25 @@ def ours(
     return [link], []
 
 
+class Unfolded(SphinxPostTransform):
+    """Put the title of what is collapsed in HTML into what has no HTML."""
+
+    default_priority = 400
+
+    def run(self) -> None:
+        """Replace `<details>` by the text of its summary."""
+        if self.app.builder.format == "html":
+            return
+        for html in list(self.document.findall(nodes.raw)):
+            if title := re.search(r"<summary>(.*?)</summary>", html.astext()):
+                strong = nodes.strong("", title[1])
+                html.replace_self(nodes.paragraph("", "", strong))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the role and the directives."""
+    """Register all of it."""
     app.add_role("ours", ours)
     for name in DIRECTIVES:
         app.add_directive(name, Generated)
+    app.add_post_transform(Unfolded)
     return {"parallel_read_safe": True}

@@ -2,36 +2,28 @@
 
 import inspect
 import re
-import types
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import catalog
 
 import rlaxlib
 
 DIFFERENCES = Path(__file__).parents[1] / "differences.md"
 RLAX_NAMES = Path(__file__).with_name("rlax_names.txt")
 
-TOPICS = {
-    name: tuple(topic.__all__)
-    for name, topic in vars(rlaxlib).items()
-    if isinstance(topic, types.ModuleType) and not name.startswith("_")
-}
-TOPIC = {name: topic for topic, names in TOPICS.items() for name in names}
-
 
 def address(name: str) -> str:
     """Return the address of what tells of a name.
 
     It stands under its topic: `softmax` has that of its parts, such as
-    `softmax.entropy`, too. The topic itself tells of what has no docstring.
+    `softmax.entropy`, too.
 
     Raises:
         KeyError: If the library has no such name.
     """
     first = re.split(r"[.(]", name.removeprefix("rlaxlib."))[0]
-    topic = first if first in TOPICS else TOPIC[first]
-    own = first != topic and callable(getattr(rlaxlib, first))
-    return f"rlaxlib.{topic}.{first}" if own else f"rlaxlib.{topic}"
+    return f"rlaxlib.{first}" if first in catalog.TOPICS else catalog.NAMES[first]
 
 
 def linked(text: str) -> str:
@@ -71,8 +63,8 @@ def new_names() -> str:
     """Return the names that rlax has not in any form, with what they are for."""
     known = set.union(*rlax_names())
     parts: list[str] = []
-    for topic, names in TOPICS.items():
-        new = [name for name in names if name not in known]
+    for topic, module in catalog.TOPICS.items():
+        new = [name for name in module.__all__ if name not in known]
         if new:
             rows = (f"{{ours}}`{name}`|{_first_line(name)}" for name in new)
             parts.append(collapsed(f"{topic}: {len(new)}", table("name| ", rows)))
@@ -83,13 +75,12 @@ def new_options() -> str:
     """Return the keyword-only arguments of the functions that rlax has too."""
     public, private = rlax_names()
     by_option: dict[str, list[str]] = {}
-    for names in TOPICS.values():
-        for name in names:
-            thing = getattr(rlaxlib, name)
-            if name in public | private and inspect.isfunction(thing):
-                for each in inspect.signature(thing).parameters.values():
-                    if each.kind is each.KEYWORD_ONLY:
-                        by_option.setdefault(each.name, []).append(name)
+    for name in catalog.NAMES:
+        thing = getattr(rlaxlib, name)
+        if name in public | private and inspect.isfunction(thing):
+            for each in inspect.signature(thing).parameters.values():
+                if each.kind is each.KEYWORD_ONLY:
+                    by_option.setdefault(each.name, []).append(name)
     rows = (
         f"`{option}`|" + ", ".join(f"{{ours}}`{name}`" for name in names)
         for option, names in sorted(by_option.items())
@@ -98,12 +89,9 @@ def new_options() -> str:
 
 
 def _first_line(name: str) -> str:
-    thing = getattr(rlaxlib, name)
-    if not callable(thing):
-        return "A pair of transformations."
-    first = (inspect.getdoc(thing) or "").split("\n")[0]
     # RST of a docstring in Markdown: mathematics is the only role there.
-    return re.sub(r":math:`([^`]*)`", r"$\1$", first).replace("|", r"\|")
+    summary = re.sub(r":math:`([^`]*)`", r"$\1$", catalog.summary(name))
+    return summary.replace("|", r"\|")
 
 
 # --- What it does otherwise. ---
@@ -123,7 +111,8 @@ def differences() -> Iterator[tuple[str, list[str]]]:
     for row in _rows(of_one):
         names = row[0].replace("the same", names)
         found = re.search(r"`(\w+)", names)
-        topic = TOPIC.get(found[1], topic) if found else topic
+        if found and found[1] in catalog.NAMES:
+            topic = catalog.NAMES[found[1]].split(".")[1]
         yield topic, [names, *row[1:]]
 
 
@@ -134,7 +123,7 @@ def differences_of_all() -> str:
 
 def differences_by_topic() -> str:
     """Return what is different of single functions, topic by topic."""
-    by_topic: dict[str, list[list[str]]] = {topic: [] for topic in TOPICS}
+    by_topic: dict[str, list[list[str]]] = {topic: [] for topic in catalog.TOPICS}
     for topic, row in differences():
         if topic:
             by_topic[topic].append(row)

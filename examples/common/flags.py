@@ -1,6 +1,7 @@
 """Make a dataclass the command line of an example."""
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -37,4 +38,5 @@ def run(main: Callable[[Any], None], config_class: type) -> None:
             config_class(**{each.name: flags.FLAGS[each.name].value for each in fields})
         )
 
-    app.run(read)
+    # Some libraries tell of each file that they touch: `--verbosity=0` is for that.
+    app.run(read, [sys.argv[0], "--verbosity=-1", *sys.argv[1:]])

@@ -101,9 +101,9 @@ def create_ema(
 
     .. math::
 
-        a = \frac{1 - d}{w_n}, \quad
-        \delta = \bar x_n - \mu_{n-1}, \quad
-        \mu_n = \mu_{n-1} + a\, \delta, \quad
+        a = \frac{1 - d}{w_n}, \qquad
+        \delta = \bar x_n - \mu_{n-1}, \qquad
+        \mu_n = \mu_{n-1} + a\, \delta, \qquad
         \sigma_n^2 = (1 - a) \left( \sigma_{n-1}^2 + a\, \delta^2 \right)
                      + a\, \overline{(x_n - \bar x_n)^2},
 

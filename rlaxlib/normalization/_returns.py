@@ -104,8 +104,8 @@ def reward_scale(
         0.75 1.75
 
     References:
-        Logan Engstrom and others, *Implementation Matters in Deep RL: A Case Study on
-        PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
+        Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
+        Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
 
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020.

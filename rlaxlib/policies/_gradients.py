@@ -441,7 +441,7 @@ def dpg_loss(
         https://proceedings.mlr.press/v32/silver14.html
 
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
-        Learning*, 2016. https://arxiv.org/abs/1509.02971
+        Learning*, 2015. https://arxiv.org/abs/1509.02971
     """
     a_t, dqda_t, dqda_clipping = checks.arrays(
         a_t=(a_t, "float[D]"),

@@ -346,7 +346,7 @@ def clipped_value_loss(
         Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
         Case Study on PPO and TRPO*, 2020. https://arxiv.org/abs/2005.12729
 
-        Marcin Andrychowicz and others, *What Matters In On-Policy Reinforcement
+        Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
     v, old_v, target, epsilon, huber, sample_mask = checks.arrays(

@@ -47,8 +47,7 @@ def vmpo_loss(
 
     .. math::
 
-        L_t = -N \psi_t \log \pi_\theta(a_t)
-            + \eta \left( \epsilon_\eta
+        L_t = -N \psi_t \log \pi_\theta(a_t) + \eta \left( \epsilon_\eta
             + \log \frac{1}{K} \sum_{i \in D} e^{\hat A_i / \eta} \right)
             + \sum_k \left[ \alpha_k \operatorname{KL}_{k,t}
             + \alpha_k \left( \epsilon_k - \operatorname{KL}_{k,t} \right) \right],

@@ -1,15 +1,7 @@
-r"""Transforms: numbers in a form in which they are easier to learn.
+"""Transforms: numbers in a form in which they are easier to learn.
 
-A `TxPair` is a transform and its inverse, `apply` and `apply_inv`. These are at hand:
-
-- `IDENTITY_PAIR`: no transform at all.
-- `SIGNED_HYPERBOLIC_PAIR`: `signed_hyperbolic`, and `signed_parabolic` back, as in R2D2
-  and MuZero.
-- `SIGNED_LOGP1_PAIR`: `signed_logp1`, and `signed_expm1` back.
-- `SYMLOG_PAIR`: the same by the names of DreamerV3, `symlog` and `symexp`.
-- `HYPERBOLIC_SIN_PAIR`: `hyperbolic_arcsin`, and `hyperbolic_sin` back.
-- `DISCOUNT_TRANSFORM_PAIR`: from a discount :math:`\gamma` to
-  :math:`-\log(1 - \gamma)`, the logarithm of the horizon that it gives, and back.
+A `TxPair` is a transform and its inverse, `apply` and `apply_inv`. Some stand ready,
+`SYMLOG_PAIR` for one; `compose_tx` chains them.
 """
 
 from rlaxlib.transforms import _hl_gauss, _pairs, _squashing, _two_hot

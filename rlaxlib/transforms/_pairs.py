@@ -449,10 +449,22 @@ _HAVE_BINS = _ComposeTx, _TwohotPair, _HlGaussPair, _UnbiasedTransformPair
 
 
 IDENTITY_PAIR = TxPair(_squashing.identity, _squashing.identity)
+"""No transform at all."""
+
 SIGNED_LOGP1_PAIR = TxPair(_squashing.signed_logp1, _squashing.signed_expm1)
+"""`signed_logp1`, and `signed_expm1` back."""
+
 SYMLOG_PAIR = TxPair(_squashing.symlog, _squashing.symexp)
+"""`symlog`, and `symexp` back: `SIGNED_LOGP1_PAIR` by the names of DreamerV3."""
+
 SIGNED_HYPERBOLIC_PAIR = TxPair(
     _squashing.signed_hyperbolic, _squashing.signed_parabolic
 )
+"""`signed_hyperbolic`, and `signed_parabolic` back, as in R2D2 and MuZero."""
+
 HYPERBOLIC_SIN_PAIR = TxPair(_squashing.hyperbolic_arcsin, _squashing.hyperbolic_sin)
+"""`hyperbolic_arcsin`, and `hyperbolic_sin` back."""
+
 DISCOUNT_TRANSFORM_PAIR = TxPair(_discount.apply, _discount.apply_inv)
+r"""The logarithm of the horizon that a discount :math:`\gamma` gives,
+:math:`-\log(1 - \gamma)`, and back."""

@@ -215,7 +215,7 @@ def transformed_retrace(
         [ True]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Rémi Munos and Will Dabney,
+        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
         *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
         https://openreview.net/forum?id=r1lyTjAqYX
 
@@ -324,7 +324,7 @@ def transformed_n_step_q_learning(
         [2.]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Rémi Munos and Will Dabney,
+        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
         *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
         https://openreview.net/forum?id=r1lyTjAqYX
 

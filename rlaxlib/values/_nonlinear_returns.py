@@ -163,7 +163,7 @@ def transformed_n_step_returns(
         [3. 6.]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Rémi Munos and Will Dabney,
+        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
         *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
         https://openreview.net/forum?id=r1lyTjAqYX
 

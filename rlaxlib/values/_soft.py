@@ -241,8 +241,7 @@ def munchausen_q_learning(
         \delta = r_t
             + \alpha \max\left( l_0,\; \tau \log \bar\pi_{t-1}(a_{t-1}) \right)
             + \gamma_t \sum_a \bar\pi_t(a)
-              \left[ \bar q_t(a) - \tau \log \bar\pi_t(a) \right]
-            - q_{t-1}(a_{t-1}),
+              \left[ \bar q_t(a) - \tau \log \bar\pi_t(a) \right] - q_{t-1}(a_{t-1}),
 
     where both policies are the softmax of the target network's values over
     :math:`\tau`, :math:`\bar\pi \propto \exp(\bar q / \tau)`, so that the sum over

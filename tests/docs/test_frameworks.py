@@ -1,7 +1,7 @@
 """Step the guide's corridor in each framework, and hold what it returns to the guide.
 
-The guide (`docs/guide/episodes.md`) shows what frameworks return as arrays. Here they
-return it. One that is not installed is passed over: brax is none of our extras.
+The guide (`docs/guide/environments.md`) shows what frameworks return as arrays. Here
+they return it. What is not installed is passed over: brax is none of our extras.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "episodes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "environments.md"
 LIMIT = 3
 WALK, STOP = 0, 1
 ACTIONS = [WALK, WALK, WALK, WALK, STOP]  # Cut after three; then two that end.

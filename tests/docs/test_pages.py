@@ -21,7 +21,7 @@ PAGES = {
 # Pages that show Python which is not run, in ```{code-block} python, and why it is not.
 NOT_RUN = {
     "docs/guide/devices.md": "It sets JAX for a whole process, or has many of them.",
-    "docs/guide/episodes.md": "It steps frameworks: see test_frameworks.py.",
+    "docs/guide/environments.md": "It steps frameworks: see test_frameworks.py.",
 }
 
 FENCE = re.compile(

@@ -5,7 +5,7 @@ import importlib.util
 import jax
 import pytest
 
-NEEDED = ("bsuite", "flax", "gymnax", "matplotlib", "optax", "tqdm")
+NEEDED = ("bsuite", "flax", "gymnax", "matplotlib", "optax", "orbax", "tqdm")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 # What cannot be imported is not collected; `pytest` says so at its end.

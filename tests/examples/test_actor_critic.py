@@ -1,6 +1,5 @@
 """Test the example of the actor-critic: its update, its lag, and that it learns."""
 
-import csv
 import dataclasses
 import functools
 
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import runs
 from common import catch
 from flax.training.train_state import TrainState
 
@@ -128,15 +128,7 @@ def test_the_agent_learns_to_catch_within_a_thousand_episodes():
 
 
 def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
-    config = dataclasses.replace(SHORT, output=str(tmp_path))
-    curve = example.train(config)
-    assert curve != run(config, seed=1)
-    example.main(config)
-    with open(tmp_path / "curve.csv", newline="") as file:
-        header, *rows = csv.reader(file)
-    assert header == ["episode", "train_return", "eval_return"]
-    assert [tuple(map(float, row)) for row in rows] == curve
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import runs
 from common import catch
 from common.replay import Replay
 
@@ -108,19 +109,8 @@ def test_the_agent_learns_to_catch():
 # --- How runs relate. ---
 
 
-def test_the_seed_decides_the_learning_curve_that_is_written(tmp_path):
-    written = []
-    for run, seed in enumerate((1, 1, 2)):
-        folder = tmp_path / str(run)
-        example.main(dataclasses.replace(SHORT, seed=seed, output=str(folder)))
-        written.append((folder / "curve.csv").read_text())
-        assert (folder / "curve.png").stat().st_size > 0
-    first, again, other = written
-    assert first == again
-    assert first != other
-    header, *rows = first.splitlines()
-    assert header == "episode,train_return,eval_return"
-    assert [row.split(",")[0] for row in rows] == ["6", "12"]
+def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+    runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow

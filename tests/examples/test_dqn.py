@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import runs
 from common import catch
 
 SHORT = example.Config(
@@ -162,26 +163,11 @@ def test_the_agent_learns_to_catch_but_not_without_foresight():
 # --- How runs relate. ---
 
 
-def test_the_seed_repeats_a_run_and_another_one_differs(memories):
-    first, again, other = (run(SHORT, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
-    one, same, different = (memory.priorities.tolist() for memory in memories)
+def test_a_run_repeats_with_its_seed_and_writes_its_curve(memories, tmp_path):
+    runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
+    one, different, same = (memory.priorities.tolist() for memory in memories)
     assert one == same
     assert one != different
-
-
-# --- What a run leaves behind. ---
-
-
-def test_the_learning_curve_is_written(monkeypatch, tmp_path):
-    curve = [catch.Evaluation(10, -0.5, 0.25), catch.Evaluation(20, 0.0, 1.0)]
-    monkeypatch.setattr(example, "train", lambda config: curve)
-    example.main(dataclasses.replace(SHORT, output=str(tmp_path / "new")))
-    header, *rows = (tmp_path / "new" / "curve.csv").read_text().splitlines()
-    assert header == "episode,train_return,eval_return"
-    assert rows == ["10,-0.5,0.25", "20,0.0,1.0"]
-    assert (tmp_path / "new" / "curve.png").stat().st_size > 0
 
 
 @pytest.mark.slow

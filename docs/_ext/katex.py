@@ -1,0 +1,94 @@
+"""Set mathematics when the pages are built, so that reading them takes no script.
+
+KaTeX writes each equation as HTML and as MathML, the one for eyes and the other for
+screen readers. It sets as TeX does, which none of what was tried beside it did on all
+equations of this library: not MathML from latex2mathml, which browsers space each in
+their way, nor SVG from ziamath. MathJax needs a script of 2 MB and seconds at each page
+of a phone. Fonts and style are in `_static/katex`, so nothing comes over a network.
+
+An equation that KaTeX cannot set is a warning, and with `-W` the build fails.
+"""
+
+import functools
+import re
+from pathlib import Path
+
+import dukpy
+from docutils import nodes
+from sphinx.util import logging
+
+VERSION = "0.19.1"  # As `npm pack katex@VERSION` gives it: script, style and fonts.
+SCRIPT = Path(__file__).with_name("katex.min.js")
+SET = "katex.renderToString(dukpy.tex, {displayMode: dukpy.display, strict: 'error'})"
+
+logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def interpreter():
+    """Start JavaScript with KaTeX in it, which takes a moment."""
+    started = dukpy.JSInterpreter()
+    started.evaljs(f"{SCRIPT.read_text(encoding='utf-8')}; 0")
+    return started
+
+
+@functools.cache
+def typeset(tex, display):
+    """Return an equation in HTML; raise a JSRuntimeError if it is not one."""
+    return interpreter().evaljs(SET, tex=tex, display=display)
+
+
+def visit_math(writer, node):
+    """Write an equation that stands in a line."""
+    _write(writer, node, [node.astext()], display=False)
+
+
+def visit_displayed(writer, node):
+    """Write equations that have lines of their own, side by side if there is room."""
+    _write(writer, node, equations(node.astext()), display=True)
+
+
+def equations(tex):
+    r"""List the equations of a block: a blank line, or `\qquad`, stands between two."""
+    found = []
+    for part in re.split(r"\n\s*\n", tex.strip()):
+        pieces = [""]
+        for piece in part.split(r"\qquad"):
+            if _is_open(pieces[-1]) or r"\\" in pieces[-1]:
+                pieces[-1] += rf"\qquad{piece}"
+            else:
+                pieces.append(piece)
+        found += [_align(piece.strip()) for piece in pieces if piece.strip()]
+    return found
+
+
+def _is_open(tex):
+    """Tell whether a text ends within a group or an environment."""
+    opened = re.findall(r"(?<!\\)\{|\\left\b|\\begin\b", tex)
+    closed = re.findall(r"(?<!\\)\}|\\right\b|\\end\b", tex)
+    return len(opened) > len(closed)
+
+
+def _align(tex):
+    r"""Align the lines of an equation, where it has some: they end in `\\`."""
+    has_lines = r"\\" in tex and r"\begin" not in tex
+    return rf"\begin{{aligned}}{tex}\end{{aligned}}" if has_lines else tex
+
+
+def _write(writer, node, equations, *, display):
+    tag, kind = ("div", "math-display") if display else ("span", "math")
+    writer.body.append(f'<{tag} class="{kind}">')
+    for tex in equations:
+        try:
+            writer.body.append(typeset(tex, display))
+        except dukpy.JSRuntimeError as error:
+            logger.warning("Not an equation: %s: %s", tex, error, location=node)
+    writer.body.append(f"</{tag}>")
+    raise nodes.SkipNode
+
+
+def setup(app):
+    """Tell Sphinx."""
+    app.add_html_math_renderer("katex", (visit_math, None), (visit_displayed, None))
+    app.add_css_file("katex/katex.min.css")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,446 @@
+"""Train PPO in one jitted function, the environment included.
+
+gymnax writes its environments in JAX, so that nothing ever has to leave the device:
+acting, learning and evaluating are one program, which XLA compiles once. A whole run is
+a pure function, `(key) -> (state, metrics)`. Its state is enough to go on from, and
+`jax.vmap` makes a population of it, over seeds or over hyper-parameters:
+
+    ppo = make("CartPole-v1")
+    state, metrics = ppo.train(key)
+    state, metrics = ppo.train(state=state, skip_initial_evaluation=True)
+    states, metrics = jax.vmap(ppo.train)(jax.random.split(key, 8))
+    states, metrics = jax.vmap(lambda r: ppo.set(learning_rate=r).train(key))(rates)
+
+An episode that the time limit cuts short has not ended. What would have followed counts
+by the value of its final observation, which gymnax gives beside the first observation
+of the next episode. From rlaxlib there are
+
+    rlaxlib.softmax                            the policy,
+    rlaxlib.generalized_advantage_estimation   how good its actions were,
+    rlaxlib.standardize                        the same, in units of their spread,
+    rlaxlib.ppo_clip_loss                      the loss of the policy,
+    rlaxlib.clipped_value_loss                 the loss of the values.
+
+Each of three environments gets the same 262,144 steps, in some 15 seconds on two cores,
+of which learning takes 2. Over ten seeds, the median return of the last evaluation and
+the worst were 500 and 480 in CartPole, 1.0 and 1.0 in Catch, -83 and -174 in Acrobot. A
+value may move as far as it likes. Where it is held within 0.2 as well, as many programs
+do, it cannot follow returns of tens and hundreds: those of CartPole were 478 and 235
+then, those of Acrobot -350 and -500.
+
+    python examples/ppo_pure_jax.py --environment=Acrobot-v1 --seed=1
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import optax
+from common import curves
+from common.flags import flag, run
+from flax import linen as nn
+from flax import struct
+from gymnax.environments.environment import Environment
+from tqdm import tqdm
+
+import rlaxlib
+
+Params = Any  # Of the network: what flax makes of them.
+
+# --- What flows through the program. B environments, T steps of each, A actions. ---
+
+
+class HyperParameters(struct.PyTreeNode):
+    """What to choose: numbers, which may be traced, and sizes, which may not."""
+
+    learning_rate: float = 3e-4
+    discount: float = 0.99
+    lambda_: float = 0.95  # Of the advantages.
+    epsilon: float = 0.2  # How far the ratio of an action may move, and gain.
+    value_epsilon: float = math.inf  # The same of a value, in units of return.
+    value_cost: float = 0.5
+    entropy_cost: float = 0.01
+    iterations: int = 16  # Each T steps of all environments, before an evaluation.
+
+    num_envs: int = struct.field(pytree_node=False, default=64)  # B
+    num_steps: int = struct.field(pytree_node=False, default=64)  # T
+    num_epochs: int = struct.field(pytree_node=False, default=8)
+    num_minibatches: int = struct.field(pytree_node=False, default=16)
+    hidden_units: int = struct.field(pytree_node=False, default=64)
+    num_evaluations: int = struct.field(pytree_node=False, default=4)
+    eval_episodes: int = struct.field(pytree_node=False, default=128)
+
+
+class CollectionState(struct.PyTreeNode):
+    """Where the collection of data stands."""
+
+    key: jax.Array
+    env_state: Any
+    observation: jax.Array  # [B, ...]
+
+
+class AlgorithmState(struct.PyTreeNode):
+    """Where learning stands."""
+
+    key: jax.Array
+    params: Params
+    optimizer_state: optax.OptState
+
+
+class State(struct.PyTreeNode):
+    """All that a run needs to go on."""
+
+    iteration: jax.Array
+    evaluation_key: jax.Array
+    collection: CollectionState
+    algorithm: AlgorithmState
+
+
+class Trajectory(struct.PyTreeNode):
+    """What the environments did, [T, B, ...]."""
+
+    observation: jax.Array
+    action: jax.Array
+    log_prob: jax.Array
+    reward: jax.Array
+    terminated: jax.Array  # The episode ended: nothing follows.
+    truncated: jax.Array  # The time was up: something would have followed.
+    next_observation: jax.Array  # Before any reset.
+
+
+class Minibatch(struct.PyTreeNode):
+    """Steps to learn from, in any order, [N, ...]."""
+
+    observation: jax.Array
+    action: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+    advantage: jax.Array
+
+
+class Metrics(struct.PyTreeNode):
+    """What an evaluation found."""
+
+    step: jax.Array  # Of all environments, up to here.
+    episode_return: jax.Array  # [eval_episodes]
+    episode_length: jax.Array  # [eval_episodes]
+
+
+# --- The algorithm. ---
+
+
+class Network(nn.Module):
+    """A tower for the policy, another for the value."""
+
+    hidden_units: int
+    num_actions: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the logits, [..., A], and the value, [...], of features."""
+
+        def tower(outputs):
+            y = x
+            for _ in range(2):
+                y = nn.swish(nn.Dense(self.hidden_units)(y))
+            return nn.Dense(outputs)(y)
+
+        return tower(self.num_actions), tower(1).squeeze(-1)
+
+
+class Ppo(struct.PyTreeNode):
+    """PPO on an environment of gymnax."""
+
+    env: Environment = struct.field(pytree_node=False)
+    env_params: Any
+    hyper: HyperParameters = HyperParameters()
+    on_evaluation: Callable[[Metrics], None] | None = struct.field(
+        pytree_node=False, default=None
+    )
+
+    def set(self, **changes: Any) -> "Ppo":
+        """Return PPO with other hyper-parameters."""
+        return self.replace(hyper=self.hyper.replace(**changes))
+
+    @functools.partial(jax.jit, static_argnames="skip_initial_evaluation")
+    def train(
+        self,
+        key: jax.Array | None = None,
+        state: State | None = None,
+        skip_initial_evaluation: bool = False,
+    ) -> tuple[State, Metrics]:
+        """Begin a run, or go on with one.
+
+        Args:
+            key: Random key of a new run; not used to go on.
+            state: Where to go on; or None to begin.
+            skip_initial_evaluation: Whether to learn before the first evaluation.
+
+        Returns:
+            Where the run stands, and the metrics of all evaluations, one a row.
+        """
+        if state is None:
+            state = self.init(*jax.random.split(key))
+
+        def learn_and_evaluate(state, iterations):
+            state = jax.lax.fori_loop(
+                0, iterations, lambda _, state: self.iterate(state), state
+            )
+            return state, self.evaluate(state)
+
+        # The initial evaluation comes after no iterations, rather than from a program
+        # of its own, which would be compiled beside this one.
+        iterations = jnp.full(self.hyper.num_evaluations, self.hyper.iterations)
+        if not skip_initial_evaluation:
+            iterations = jnp.concatenate([jnp.zeros_like(iterations[:1]), iterations])
+        return jax.lax.scan(learn_and_evaluate, state, iterations)
+
+    def init(self, network_key: jax.Array, environment_key: jax.Array) -> State:
+        """Begin a run, with separate seeds for the network and for the environments."""
+        init_key, learn_key = jax.random.split(network_key)
+        keys = jax.random.split(environment_key, self.hyper.num_envs + 2)
+        observation, env_state = self.reset(keys[2:])
+        params = self.network.init(
+            init_key, observation.reshape(self.hyper.num_envs, -1)
+        )
+        return State(
+            iteration=jnp.int32(0),
+            evaluation_key=keys[0],
+            collection=CollectionState(keys[1], env_state, observation),
+            algorithm=AlgorithmState(learn_key, params, self.optimizer.init(params)),
+        )
+
+    def iterate(self, state: State) -> State:
+        """Collect trajectories, and learn from them."""
+        collection, trajectory = self.collect(state.collection, state.algorithm.params)
+        algorithm = self.learn(state.algorithm, trajectory)
+        return state.replace(
+            iteration=state.iteration + 1, collection=collection, algorithm=algorithm
+        )
+
+    def collect(
+        self, state: CollectionState, params: Params
+    ) -> tuple[CollectionState, Trajectory]:
+        """Take T steps in each environment."""
+
+        def step(carry, keys):
+            env_state, observation = carry
+            logits, _ = self.predict(params, observation)
+            action = rlaxlib.softmax().sample(keys[0], logits)
+            next_observation, env_state, reward, terminated, truncated, info = jax.vmap(
+                self.env.step, (0, 0, 0, None)
+            )(keys[1:], env_state, action, self.env_params)
+            return (env_state, next_observation), Trajectory(
+                observation=observation,
+                action=action,
+                log_prob=rlaxlib.softmax().logprob(action, logits),
+                reward=reward,
+                terminated=terminated,
+                truncated=truncated,
+                next_observation=info["final_observation"],
+            )
+
+        # All keys at once: for each step, one for the actions and one an environment.
+        shape = (self.hyper.num_steps + 1, self.hyper.num_envs + 1)
+        keys = jax.random.split(state.key, shape)
+        (env_state, observation), trajectory = jax.lax.scan(
+            step, (state.env_state, state.observation), keys[1:]
+        )
+        return CollectionState(keys[0, 0], env_state, observation), trajectory
+
+    def learn(self, state: AlgorithmState, trajectory: Trajectory) -> AlgorithmState:
+        """Go through the trajectories several times, in minibatches."""
+        steps = self.estimate(state.params, trajectory)
+        steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+        key, shuffle_key = jax.random.split(state.key)
+        order = shuffle(shuffle_key, len(steps.action), self.hyper.num_epochs)
+
+        def update(carry, rows):
+            params, optimizer_state = carry
+            minibatch = jax.tree.map(lambda x: x[rows], steps)
+            gradient = jax.grad(self.loss)(params, minibatch)
+            updates, optimizer_state = self.optimizer.update(gradient, optimizer_state)
+            return (optax.apply_updates(params, updates), optimizer_state), None
+
+        (params, optimizer_state), _ = jax.lax.scan(
+            update,
+            (state.params, state.optimizer_state),
+            order.reshape(self.hyper.num_epochs * self.hyper.num_minibatches, -1),
+        )
+        return AlgorithmState(key, params, optimizer_state)
+
+    def estimate(self, params: Params, trajectory: Trajectory) -> Minibatch:
+        """Find out how much better each action was than the value of its state."""
+        observations = jnp.stack([trajectory.observation, trajectory.next_observation])
+        _, (value, next_value) = self.predict(params, observations)
+        advantage = jax.vmap(self.advantage, in_axes=1, out_axes=1)(
+            value, next_value, trajectory
+        )
+        return Minibatch(
+            observation=trajectory.observation,
+            action=trajectory.action,
+            log_prob=trajectory.log_prob,
+            value=value,
+            advantage=advantage,
+        )
+
+    def advantage(self, value, next_value, trajectory):
+        """Estimate the advantages of one environment's steps."""
+        return rlaxlib.generalized_advantage_estimation(
+            v_tm1=value,
+            v_t=next_value,
+            r_t=trajectory.reward,
+            discount_t=self.hyper.discount * (1.0 - trajectory.terminated),
+            lambda_=self.hyper.lambda_,
+            truncated_t=trajectory.truncated,
+        )
+
+    def loss(self, params: Params, batch: Minibatch) -> jax.Array:
+        """Return the loss of a minibatch."""
+        hyper, policy = self.hyper, rlaxlib.softmax()
+        logits, value = self.predict(params, batch.observation)
+        policy_loss, _ = rlaxlib.ppo_clip_loss(
+            log_prob_t=policy.logprob(batch.action, logits),
+            old_log_prob_t=batch.log_prob,
+            adv_t=rlaxlib.standardize(batch.advantage),
+            epsilon=hyper.epsilon,
+        )
+        value_loss, _ = rlaxlib.clipped_value_loss(
+            v=value,
+            old_v=batch.value,
+            target=batch.value + batch.advantage,
+            epsilon=hyper.value_epsilon,
+        )
+        bonus = hyper.entropy_cost * policy.entropy(logits)
+        return jnp.mean(policy_loss + hyper.value_cost * value_loss - bonus)
+
+    def evaluate(self, state: State) -> Metrics:
+        """Play one episode in each of many environments, until the last one is over."""
+        step_env = jax.vmap(self.env.step_env, (0, 0, 0, None))
+        is_truncated = jax.vmap(self.env.is_truncated, (0, None))
+
+        def step(carry):
+            key, env_state, observation, running, total, length = carry
+            keys = jax.random.split(key, self.hyper.eval_episodes + 2)
+            logits, _ = self.predict(state.algorithm.params, observation)
+            action = rlaxlib.softmax().sample(keys[1], logits)
+            observation, env_state, reward, terminated, _ = step_env(
+                keys[2:], env_state, action, self.env_params
+            )
+            total, length = total + running * reward, length + running
+            running &= ~(terminated | is_truncated(env_state, self.env_params))
+            return keys[0], env_state, observation, running, total, length
+
+        key = jax.random.fold_in(state.evaluation_key, state.iteration)
+        keys = jax.random.split(key, self.hyper.eval_episodes + 1)
+        observation, env_state = self.reset(keys[1:])
+        running = jnp.ones(self.hyper.eval_episodes, bool)
+        *_, total, length = jax.lax.while_loop(
+            lambda carry: jnp.any(carry[3]),
+            step,
+            (keys[0], env_state, observation, running, 0.0 * running, 0 * running),
+        )
+        steps = state.iteration * self.hyper.num_steps * self.hyper.num_envs
+        metrics = Metrics(steps, episode_return=total, episode_length=length)
+        if self.on_evaluation is not None:
+            jax.debug.callback(self.on_evaluation, metrics)
+        return metrics
+
+    def reset(self, keys: jax.Array) -> tuple[jax.Array, Any]:
+        """Begin an episode with each key, in an environment of its own."""
+        return jax.vmap(self.env.reset, (0, None))(keys, self.env_params)
+
+    def predict(
+        self, params: Params, observation: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the logits, [..., A], and the value, [...], of observations."""
+        ndim = len(self.env.observation_space(self.env_params).shape)
+        batch = observation.shape[: observation.ndim - ndim]
+        return self.network.apply(params, observation.reshape(*batch, -1))
+
+    @property
+    def network(self) -> Network:
+        """The network, without its parameters."""
+        return Network(self.hyper.hidden_units, self.env.num_actions)
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        """The optimizer, whose learning rate may be traced."""
+        return optax.adam(self.hyper.learning_rate)
+
+
+def make(environment: str, **hyper: Any) -> Ppo:
+    """Make PPO for an environment that gymnax knows by this name."""
+    return Ppo(*gymnax.make(environment), hyper=HyperParameters(**hyper))
+
+
+def shuffle(key: jax.Array, number: int, times: int) -> jax.Array:
+    """Return the numbers below `number` in random order, [times, number].
+
+    What is sorted are random bits, each followed by its number. A whole run takes a
+    quarter longer with `jax.random.permutation`, which sorts twice, and pairs.
+    """
+    digits = (number - 1).bit_length()
+    bits = jax.random.bits(key, (times, number)) >> digits << digits
+    return jnp.sort(bits | jnp.arange(number, dtype=bits.dtype)) % (1 << digits)
+
+
+# --- The command. ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything there is to choose from the command line."""
+
+    seed: int = flag(0, "Seed of the network, and of how it learns.")
+    environment_seed: int = flag(0, "Seed of the environments, and of how it acts.")
+    output: str = flag("results/ppo_pure_jax", "Folder for the learning curve.")
+    environment: str = flag("CartPole-v1", "Or Catch-bsuite, or Acrobot-v1.")
+    evaluations: int = flag(16, "Evaluations, besides the one at the beginning.")
+    iterations: int = flag(4, "Iterations of 4096 steps before each evaluation.")
+    learning_rate: float = flag(3e-4, "Step size of Adam.")
+
+
+class Point(NamedTuple):
+    """One point of the learning curve."""
+
+    step: int  # Of all environments.
+    eval_return: float
+
+
+def train(config: Config) -> list[Point]:
+    """Train an agent behind a progress bar, and return its learning curve."""
+    ppo = make(
+        config.environment,
+        learning_rate=config.learning_rate,
+        num_evaluations=config.evaluations,
+        iterations=config.iterations,
+    )
+    hyper = ppo.hyper
+    steps = hyper.num_evaluations * hyper.iterations * hyper.num_steps * hyper.num_envs
+    with tqdm(total=steps, unit="step") as progress:
+
+        def show(metrics):
+            average = metrics.episode_return.mean()
+            progress.set_postfix_str(f"return {average:+.2f}", refresh=False)
+            progress.update(int(metrics.step) - progress.n)
+
+        seeds = config.seed, config.environment_seed
+        state = jax.jit(ppo.init)(*map(jax.random.key, seeds))
+        _, metrics = ppo.replace(on_evaluation=show).train(state=state)
+        jax.effects_barrier()  # The last evaluation has been shown.
+    averages = metrics.episode_return.mean(axis=1)
+    return list(map(Point, metrics.step.tolist(), averages.tolist()))
+
+
+def main(config):
+    curves.report(train(config), f"PPO on {config.environment}", config.output)
+
+
+if __name__ == "__main__":
+    run(main, Config)

@@ -1,0 +1,297 @@
+"""Test the example of PPO in one jitted function: its parts, and its promises."""
+
+import csv
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import ppo_pure_jax as example
+import pytest
+
+# Most of the time goes into compiling, and the mathematics alone is tested.
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+# --- What the tests share. ---
+
+PPO = example.make(
+    "CartPole-v1",
+    num_envs=8,
+    num_steps=24,
+    num_epochs=2,
+    num_minibatches=4,
+    value_epsilon=0.2,
+    num_evaluations=1,
+    iterations=2,
+    eval_episodes=16,
+)
+TIMED = PPO.replace(env_params=PPO.env_params.replace(max_steps_in_episode=15))
+init, predict = jax.jit(PPO.init), jax.jit(PPO.predict)
+
+
+@functools.cache
+def begin(seed=0):
+    """Return the state of a run that has only begun."""
+    return init(*jax.random.split(jax.random.key(seed)))
+
+
+def go_on(state, iterations, learning_rate=3e-4):
+    """Return where a run stands some iterations later, and its metrics then."""
+    ppo = PPO.set(iterations=iterations, learning_rate=learning_rate)
+    return ppo.train(state=state, skip_initial_evaluation=True)
+
+
+@functools.cache
+def collect():
+    """Return trajectories of episodes that fall, or are cut after 15 steps."""
+    state = begin()
+    return jax.jit(TIMED.collect)(state.collection, state.algorithm.params)
+
+
+def look(params, observation):
+    """Return log-probabilities and values, as the network has them."""
+    logits, value = map(np.float64, predict(params, observation))
+    logits -= logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True)), value
+
+
+def is_same(one, other):
+    one, other = (jax.tree.leaves(jax.tree.map(plain, each)) for each in (one, other))
+    return all(map(np.array_equal, one, other))
+
+
+def plain(x):
+    is_key = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(x) if is_key else x)
+
+
+# --- What it computes. ---
+
+
+def test_trajectories_tell_a_fall_from_a_cut_and_have_what_was_seen_before_a_reset():
+    _, data = collect()
+    assert data.observation.shape == (24, 8, 4)
+    x, _, angle, _ = np.moveaxis(np.asarray(data.next_observation), -1, 0)
+    # A cart moves by its velocity, whatever follows.
+    moved = data.observation[..., 0] + 0.02 * data.observation[..., 1]
+    np.testing.assert_allclose(x, moved, atol=1e-6)
+    fallen = (np.abs(x) > 2.4) | (np.abs(angle) > np.deg2rad(12))
+    assert np.array_equal(data.terminated, fallen)
+    ends = np.asarray(data.terminated | data.truncated)
+    for env in range(8):
+        length = 0
+        for t in range(24):
+            length += 1
+            assert data.truncated[t, env] == (length == 15)
+            length *= not ends[t, env]
+    assert np.any(data.terminated)
+    assert np.any(data.truncated & ~data.terminated)
+    follows = np.all(data.observation[1:] == data.next_observation[:-1], axis=-1)
+    assert np.array_equal(follows, ~ends[:-1])
+
+
+def test_actions_are_drawn_from_the_policy_and_their_probability_is_kept():
+    _, data = collect()
+    log_probs, _ = look(begin().algorithm.params, data.observation)
+    chosen = np.take_along_axis(log_probs, np.asarray(data.action)[..., None], -1)
+    np.testing.assert_allclose(data.log_prob, chosen[..., 0], rtol=1e-4, atol=1e-6)
+    expected = np.exp(log_probs[..., 1]).mean()
+    assert np.mean(data.action) == pytest.approx(expected, abs=4 * 0.5 / np.sqrt(192))
+
+
+def test_a_fall_is_worth_nothing_and_a_cut_what_its_final_observation_is_worth():
+    random = np.random.default_rng(0)
+    observation, next_observation = random.normal(size=(2, 5, 1, 4)).astype("f4")
+    next_observation[[0, 2]] = observation[[1, 3]]
+    column = np.array([False, True, False, False, False])[:, None]
+    data = example.Trajectory(
+        observation=observation,
+        action=np.zeros((5, 1), int),
+        log_prob=np.zeros((5, 1), "f4"),
+        reward=random.normal(size=(5, 1)).astype("f4"),
+        terminated=column,
+        truncated=np.roll(column, 2),
+        next_observation=next_observation,
+    )
+    params = begin().algorithm.params
+    (_, value), (_, next_value) = (
+        look(params, each) for each in (observation, next_observation)
+    )
+    error = data.reward + 0.99 * next_value * ~column - value
+    assert np.all(np.abs(next_value[[1, 3]]) > 0.02)
+    decay = 0.99 * 0.95
+    advantage = np.zeros((5, 1))
+    advantage[4] = error[4]
+    advantage[3] = error[3]  # Cut.
+    advantage[2] = error[2] + decay * advantage[3]
+    advantage[1] = error[1]  # Fallen.
+    advantage[0] = error[0] + decay * advantage[1]
+    steps = jax.jit(PPO.estimate)(params, data)
+    np.testing.assert_allclose(steps.advantage, advantage, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(steps.value, value, rtol=1e-4, atol=1e-6)
+
+
+def make_minibatch(params):
+    """Return steps of which some are clipped, and some are not."""
+    random = np.random.default_rng(1)
+    observation = random.normal(size=(64, 4)).astype("f4")
+    action = random.integers(2, size=64)
+    log_probs, value = look(params, observation)
+    log_prob = log_probs[np.arange(64), action] + 0.3 * random.normal(size=64)
+    value = value + 0.3 * random.normal(size=64)
+    advantage = random.normal(size=64)
+    return example.Minibatch(
+        observation=observation,
+        action=action,
+        log_prob=log_prob.astype("f4"),
+        value=value.astype("f4"),
+        advantage=advantage.astype("f4"),
+    )
+
+
+def test_the_loss_is_that_of_ppo():
+    params = begin().algorithm.params
+    batch = jax.tree.map(np.asarray, make_minibatch(params))
+    log_probs, value = look(params, batch.observation)
+    ratio = np.exp(log_probs[np.arange(64), batch.action] - batch.log_prob)
+    gain = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
+    policy_loss = -np.minimum(ratio * gain, np.clip(ratio, 0.8, 1.2) * gain)
+    target = batch.value + batch.advantage
+    clipped = batch.value + np.clip(value - batch.value, -0.2, 0.2)
+    value_loss = 0.5 * np.maximum((value - target) ** 2, (clipped - target) ** 2)
+    entropy = -np.sum(np.exp(log_probs) * log_probs, axis=1)
+    expected = np.mean(policy_loss + 0.5 * value_loss - 0.01 * entropy)
+    assert jax.jit(PPO.loss)(params, batch) == pytest.approx(expected, rel=1e-4)
+    assert 0 < np.mean(ratio != np.clip(ratio, 0.8, 1.2)) < 1
+    assert 0 < np.mean(value_loss > 0.5 * (value - target) ** 2) < 1
+
+
+def test_learning_follows_the_gradient_of_the_loss():
+    """One epoch of one minibatch, which has all steps, in whatever order."""
+    state, (_, data) = begin().algorithm, collect()
+    ppo = PPO.set(num_epochs=1, num_minibatches=1)
+
+    @jax.jit
+    def update():
+        steps = ppo.estimate(state.params, data)
+        batch = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+        gradient = jax.grad(ppo.loss)(state.params, batch)
+        updates, _ = ppo.optimizer.update(gradient, state.optimizer_state)
+        return optax.apply_updates(state.params, updates)
+
+    new = jax.jit(ppo.learn)(state, data)
+    assert not is_same(new.params, state.params)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=3e-6), new.params, update()
+    )
+    assert not is_same(new.key, state.key)
+
+
+def test_each_epoch_goes_through_all_steps_in_an_order_of_its_own():
+    for number in (96, 4096):
+        order = np.asarray(example.shuffle(jax.random.key(0), number, 3))
+        assert np.array_equal(np.sort(order), np.tile(np.arange(number), (3, 1)))
+    assert np.mean(order[0] == order[1]) < 0.01
+    assert np.mean(order[0] == np.arange(4096)) < 0.01
+    assert abs(np.corrcoef(order[0], np.arange(4096))[0, 1]) < 4 / np.sqrt(4096)
+
+
+def test_an_evaluation_plays_each_episode_to_its_end():
+    evaluate, state = jax.jit(TIMED.evaluate), begin()
+    metrics = evaluate(state)
+    length = np.asarray(metrics.episode_length)
+    assert length.shape == (16,)
+    assert length.min() >= 8  # Nothing falls sooner.
+    assert 8 < np.sum(length == 15) + np.sum(length < 15) == 16
+    assert np.array_equal(metrics.episode_return, length)
+    assert metrics.step == 0
+    later = evaluate(state.replace(iteration=3))
+    assert later.step == 3 * 24 * 8
+    assert not np.array_equal(later.episode_length, length)
+
+
+# --- What it promises. ---
+
+
+def test_the_network_and_the_environments_have_separate_seeds():
+    one, two = (jax.random.key(seed) for seed in (1, 2))
+    state, network, environments = init(one, one), init(two, one), init(one, two)
+    assert is_same(network.collection, state.collection)
+    assert is_same(network.evaluation_key, state.evaluation_key)
+    assert not is_same(network.algorithm.params, state.algorithm.params)
+    assert not is_same(network.algorithm.key, state.algorithm.key)
+    assert is_same(environments.algorithm, state.algorithm)
+    assert not is_same(environments.evaluation_key, state.evaluation_key)
+    for name in ("key", "observation"):
+        other, same = (getattr(x.collection, name) for x in (environments, state))
+        assert not is_same(other, same)
+
+
+def test_a_run_goes_on_as_if_it_had_not_been_interrupted():
+    state, metrics = go_on(begin(), 2)
+    assert metrics.step.tolist() == [2 * 24 * 8]
+    half, _ = go_on(begin(), 1)
+    assert not is_same(half.algorithm.params, state.algorithm.params)
+    resumed, again = go_on(half, 1)
+    assert is_same(resumed, state)
+    assert is_same(again, metrics)
+
+
+def test_the_initial_evaluation_can_be_skipped():
+    for skip, rows in ((False, 3), (True, 2)):
+        ppo = PPO.set(num_evaluations=2)
+        train = functools.partial(ppo.train, skip_initial_evaluation=skip)
+        _, metrics = jax.eval_shape(train, jax.random.key(0))
+        assert metrics.step.shape == (rows,)
+        assert metrics.episode_return.shape == (rows, 16)
+
+
+def test_a_population_of_seeds_and_learning_rates_is_as_many_runs_alone():
+    seeds, rates = (0, 1, 1), (3e-4, 3e-4, 1e-3)
+
+    @jax.jit
+    @jax.vmap
+    def train(key, learning_rate):
+        ppo = PPO.set(learning_rate=learning_rate)
+        return ppo.train(key, skip_initial_evaluation=True)
+
+    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    states, metrics = train(keys, jnp.array(rates))
+    assert metrics.step.tolist() == [[2 * 24 * 8]] * 3
+    for number, (seed, rate) in enumerate(zip(seeds, rates, strict=True)):
+        alone, _ = go_on(begin(seed), 2, rate)
+        jax.tree.map(
+            lambda x, y, i=number: np.testing.assert_allclose(x, y[i], atol=1e-5),
+            alone.algorithm.params,
+            states.algorithm.params,
+        )
+
+
+@pytest.mark.parametrize("name", ["Catch-bsuite", "Acrobot-v1"])
+def test_other_environments_fit(name):
+    ppo = example.make(name)
+    _, metrics = jax.eval_shape(ppo.train, jax.random.key(0))
+    assert metrics.episode_return.shape == (5, 128)
+
+
+def test_the_command_learns_to_balance_a_pole_and_writes_its_curve(tmp_path):
+    """A random agent balances it for some 20 steps; a crippled one for hardly more."""
+    example.main(example.Config(output=str(tmp_path), evaluations=2, iterations=8))
+    with open(tmp_path / "curve.csv", newline="") as file:
+        header, *points = csv.reader(file)
+    assert header == ["step", "eval_return"]
+    assert [point[0] for point in points] == ["0", "32768", "65536"]
+    assert float(points[0][1]) < 50
+    assert float(points[2][1]) > 100
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("environment", "least"),
+    [("CartPole-v1", 450), ("Catch-bsuite", 0.9), ("Acrobot-v1", -120)],
+)
+def test_the_agent_learns_as_its_docstring_says(environment, least):
+    config = example.Config(environment=environment)
+    assert example.train(config)[-1].eval_return > least

@@ -1,0 +1,17 @@
+"""Check what the examples on Catch have in common: a seed, and a curve that is kept."""
+
+import csv
+import dataclasses
+
+
+def check_that_one_repeats_and_is_written(example, config, folder):
+    """Train twice with one seed, once to files, and once with another seed."""
+    config = dataclasses.replace(config, output=str(folder))
+    curve = example.train(config)
+    assert curve != example.train(dataclasses.replace(config, seed=1))
+    example.main(config)
+    with open(folder / "curve.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["episode", "train_return", "eval_return"]
+    assert [tuple(map(float, row)) for row in rows] == curve
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")

@@ -46,6 +46,7 @@ from common.flags import flag, run
 from flax import linen as nn
 from flax import struct
 from gymnax.environments.environment import Environment
+from jax.flatten_util import ravel_pytree
 from tqdm import tqdm
 
 import rlaxlib
@@ -134,6 +135,24 @@ class Metrics(struct.PyTreeNode):
 # --- The algorithm. ---
 
 
+class Dense(nn.Module):
+    """An affine map of columns, [inputs, N].
+
+    A CPU has its gradients sooner than those of flax's layer, which maps rows. Together
+    with the one vector that `learn` makes of the parameters, a quarter of the time.
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Return columns of features."""
+        init = nn.initializers.lecun_normal(in_axis=1, out_axis=0)
+        kernel = self.param("kernel", init, (self.features, x.shape[0]))
+        bias = self.param("bias", nn.initializers.zeros, (self.features, 1))
+        return kernel @ x + bias
+
+
 class Network(nn.Module):
     """A tower for the policy, another for the value."""
 
@@ -142,15 +161,16 @@ class Network(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the logits, [..., A], and the value, [...], of features."""
+        """Return the logits, [N, A], and the value, [N], of observations, [N, ...]."""
+        x = x.reshape(len(x), -1).T
 
         def tower(outputs):
             y = x
             for _ in range(2):
-                y = nn.swish(nn.Dense(self.hidden_units)(y))
-            return nn.Dense(outputs)(y)
+                y = nn.swish(Dense(self.hidden_units)(y))
+            return Dense(outputs)(y)
 
-        return tower(self.num_actions), tower(1).squeeze(-1)
+        return tower(self.num_actions).T, tower(1)[0]
 
 
 class Ppo(struct.PyTreeNode):
@@ -205,14 +225,14 @@ class Ppo(struct.PyTreeNode):
         init_key, learn_key = jax.random.split(network_key)
         keys = jax.random.split(environment_key, self.hyper.num_envs + 2)
         observation, env_state = self.reset(keys[2:])
-        params = self.network.init(
-            init_key, observation.reshape(self.hyper.num_envs, -1)
-        )
+        params = self.network.init(init_key, observation)
         return State(
             iteration=jnp.int32(0),
             evaluation_key=keys[0],
             collection=CollectionState(keys[1], env_state, observation),
-            algorithm=AlgorithmState(learn_key, params, self.optimizer.init(params)),
+            algorithm=AlgorithmState(
+                learn_key, params, self.optimizer.init(ravel_pytree(params)[0])
+            ),
         )
 
     def iterate(self, state: State) -> State:
@@ -230,7 +250,7 @@ class Ppo(struct.PyTreeNode):
 
         def step(carry, keys):
             env_state, observation = carry
-            logits, _ = self.predict(params, observation)
+            logits, _ = self.network.apply(params, observation)
             action = rlaxlib.softmax().sample(keys[0], logits)
             next_observation, env_state, reward, terminated, truncated, info = jax.vmap(
                 self.env.step, (0, 0, 0, None)
@@ -260,24 +280,29 @@ class Ppo(struct.PyTreeNode):
         key, shuffle_key = jax.random.split(state.key)
         order = shuffle(shuffle_key, len(steps.action), self.hyper.num_epochs)
 
-        def update(carry, rows):
-            params, optimizer_state = carry
-            minibatch = jax.tree.map(lambda x: x[rows], steps)
-            gradient = jax.grad(self.loss)(params, minibatch)
-            updates, optimizer_state = self.optimizer.update(gradient, optimizer_state)
-            return (optax.apply_updates(params, updates), optimizer_state), None
+        # Parameters in one vector: the optimizer has one array to update, not twelve.
+        vector, unravel = ravel_pytree(state.params)
 
-        (params, optimizer_state), _ = jax.lax.scan(
+        def update(carry, rows):
+            vector, optimizer_state = carry
+            minibatch = jax.tree.map(lambda x: x[rows], steps)
+            gradient = jax.grad(lambda x: self.loss(unravel(x), minibatch))(vector)
+            updates, optimizer_state = self.optimizer.update(gradient, optimizer_state)
+            return (optax.apply_updates(vector, updates), optimizer_state), None
+
+        (vector, optimizer_state), _ = jax.lax.scan(
             update,
-            (state.params, state.optimizer_state),
+            (vector, state.optimizer_state),
             order.reshape(self.hyper.num_epochs * self.hyper.num_minibatches, -1),
         )
-        return AlgorithmState(key, params, optimizer_state)
+        return AlgorithmState(key, unravel(vector), optimizer_state)
 
     def estimate(self, params: Params, trajectory: Trajectory) -> Minibatch:
         """Find out how much better each action was than the value of its state."""
         observations = jnp.stack([trajectory.observation, trajectory.next_observation])
-        _, (value, next_value) = self.predict(params, observations)
+        shape = observations.shape[:3]
+        rows = observations.reshape(-1, *observations.shape[3:])
+        value, next_value = self.network.apply(params, rows)[1].reshape(shape)
         advantage = jax.vmap(self.advantage, in_axes=1, out_axes=1)(
             value, next_value, trajectory
         )
@@ -303,7 +328,7 @@ class Ppo(struct.PyTreeNode):
     def loss(self, params: Params, batch: Minibatch) -> jax.Array:
         """Return the loss of a minibatch."""
         hyper, policy = self.hyper, rlaxlib.softmax()
-        logits, value = self.predict(params, batch.observation)
+        logits, value = self.network.apply(params, batch.observation)
         policy_loss, _ = rlaxlib.ppo_clip_loss(
             log_prob_t=policy.logprob(batch.action, logits),
             old_log_prob_t=batch.log_prob,
@@ -327,7 +352,7 @@ class Ppo(struct.PyTreeNode):
         def step(carry):
             key, env_state, observation, running, total, length = carry
             keys = jax.random.split(key, self.hyper.eval_episodes + 2)
-            logits, _ = self.predict(state.algorithm.params, observation)
+            logits, _ = self.network.apply(state.algorithm.params, observation)
             action = rlaxlib.softmax().sample(keys[1], logits)
             observation, env_state, reward, terminated, _ = step_env(
                 keys[2:], env_state, action, self.env_params
@@ -354,14 +379,6 @@ class Ppo(struct.PyTreeNode):
     def reset(self, keys: jax.Array) -> tuple[jax.Array, Any]:
         """Begin an episode with each key, in an environment of its own."""
         return jax.vmap(self.env.reset, (0, None))(keys, self.env_params)
-
-    def predict(
-        self, params: Params, observation: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return the logits, [..., A], and the value, [...], of observations."""
-        ndim = len(self.env.observation_space(self.env_params).shape)
-        batch = observation.shape[: observation.ndim - ndim]
-        return self.network.apply(params, observation.reshape(*batch, -1))
 
     @property
     def network(self) -> Network:

@@ -27,7 +27,7 @@ PPO = example.make(
     eval_episodes=16,
 )
 TIMED = PPO.replace(env_params=PPO.env_params.replace(max_steps_in_episode=15))
-init, predict = jax.jit(PPO.init), jax.jit(PPO.predict)
+init, apply = jax.jit(PPO.init), jax.jit(PPO.network.apply)
 
 
 @functools.cache
@@ -51,9 +51,11 @@ def collect():
 
 def look(params, observation):
     """Return log-probabilities and values, as the network has them."""
-    logits, value = map(np.float64, predict(params, observation))
+    logits, value = map(np.float64, apply(params, observation.reshape(-1, 4)))
     logits -= logits.max(axis=-1, keepdims=True)
-    return logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True)), value
+    log_probs = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
+    batch = observation.shape[:-1]
+    return log_probs.reshape(*batch, 2), value.reshape(batch)
 
 
 def is_same(one, other):
@@ -177,7 +179,8 @@ def test_learning_follows_the_gradient_of_the_loss():
         steps = ppo.estimate(state.params, data)
         batch = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
         gradient = jax.grad(ppo.loss)(state.params, batch)
-        updates, _ = ppo.optimizer.update(gradient, state.optimizer_state)
+        adam = optax.adam(3e-4)
+        updates, _ = adam.update(gradient, adam.init(state.params))
         return optax.apply_updates(state.params, updates)
 
     new = jax.jit(ppo.learn)(state, data)
@@ -186,6 +189,24 @@ def test_learning_follows_the_gradient_of_the_loss():
         lambda x, y: np.testing.assert_allclose(x, y, atol=3e-6), new.params, update()
     )
     assert not is_same(new.key, state.key)
+
+
+def test_the_network_has_a_tower_for_the_policy_and_another_for_the_values():
+    params = begin().algorithm.params
+    random = np.random.default_rng(0)
+    layers = [
+        {name: random.normal(size=x.shape) for name, x in layer.items()}
+        for layer in params["params"].values()
+    ]
+    params = {"params": dict(zip(params["params"], layers, strict=True))}
+    observation = random.normal(size=(5, 4))
+    for tower, output in zip((layers[:3], layers[3:]), apply(params, observation)):
+        x = observation.T
+        for number, layer in enumerate(tower):
+            x = layer["kernel"] @ x + layer["bias"]
+            x = x / (1 + np.exp(-x)) if number < 2 else x
+        expected = x.T.reshape(output.shape)
+        np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_each_epoch_goes_through_all_steps_in_an_order_of_its_own():

@@ -20,15 +20,6 @@ import rlaxlib
 ROWS = contract.collect()
 
 
-def quick(test):
-    """Save a third of the time of a test that many rows take.
-
-    Their programs are compiled with all optimizations by the tests of variants, which
-    measure what is covered, too.
-    """
-    return pytest.mark.no_cover(pytest.mark.usefixtures("unoptimized")(test))
-
-
 # --- The table is complete. ---
 
 
@@ -49,7 +40,6 @@ def test_no_two_rows_are_the_same():
 # --- What the functions compute. ---
 
 
-@quick
 @each_row("defined")
 def test_equals_its_definition(row):
     with contract.x64(True):
@@ -71,7 +61,6 @@ def test_equals_rlax_in_value(row, rlax):
         contract.assert_close(ours(**inputs), theirs(**inputs), SINGLE, tolerance)
 
 
-@quick
 @each_row("compared", "differentiable")
 def test_equals_rlax_in_gradient(row, rlax):
     inputs = peer_inputs(row, seed=0)
@@ -140,33 +129,30 @@ def test_devices_give_what_one_device_gives(row):
 # --- How the functions behave under JAX. ---
 
 
+GIVEN = [(re.sub(r"\W", "_", row.id), row) for row in ROWS if row.given]
+
+
 class TestVariants(chex.TestCase):
     @chex.variants(
-        with_jit=True,
-        without_jit=True,
-        with_device=True,
-        without_device=True,
-        with_pmap=True,
+        without_jit=True, with_device=True, without_device=True, with_pmap=True
     )
-    @parameterized.named_parameters(
-        (re.sub(r"\W", "_", row.id), row) for row in ROWS if row.given
-    )
+    @parameterized.named_parameters(GIVEN)
     def test_is_the_same_in_every_variant(self, row):
-        inputs = row.inputs()
-        if row.key is not None:
-            inputs[row.key] = jax.random.key_data(inputs[row.key])
-        function = row.call()
-        outputs = self.variant(lambda x: jax.tree.leaves(function(**x)))(inputs)
-        tolerance = SINGLE * row.scale(inputs)
-        expected = row.define(inputs) if row.defined else function(**inputs)
-        contract.assert_close(outputs, expected, SINGLE, tolerance)
+        holds(row, self.variant)
+
+
+@pytest.mark.optimized
+class TestCompiled(chex.TestCase):
+    @chex.variants(with_jit=True)
+    @parameterized.named_parameters(GIVEN)
+    def test_is_the_same_in_every_variant(self, row):
+        holds(row, self.variant)
 
 
 def test_there_are_devices_to_map_over():
     assert jax.device_count() >= 4
 
 
-@pytest.mark.no_cover
 @each_row("given")
 def test_vmap_equals_a_loop_over_the_batch(row):
     batch = [row.inputs(seed) for seed in range(3)]
@@ -179,7 +165,6 @@ def test_vmap_equals_a_loop_over_the_batch(row):
         contract.assert_close(one, function(**inputs), SINGLE, tolerance)
 
 
-@quick
 @each_row("differentiable", "defined")
 def test_gradient_is_the_slope_of_the_definition(row):
     along_all = contract.direction(row.inputs(), row.moving, seed=1)
@@ -206,7 +191,6 @@ def test_gradient_is_the_slope_of_the_definition(row):
                 )
 
 
-@quick
 @each_row("twice_differentiable")
 def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
     with contract.x64(True):
@@ -244,7 +228,6 @@ def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
         np.testing.assert_allclose(found, expected, 1e-6, tolerance)
 
 
-@quick
 @each_row("stops")
 @pytest.mark.parametrize("traced", [False, True])
 def test_gradient_of_targets_stops_if_and_only_if_the_flag_says_so(row, traced):
@@ -299,7 +282,6 @@ def test_dtype_follows_the_arguments(row, dtype, x64):
             assert output.dtype == (jnp.float32 if wide else dtype)
 
 
-@quick
 @each_row("floats", "deterministic")
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_half_precision_rounds_once(row, dtype):
@@ -313,7 +295,6 @@ def test_half_precision_rounds_once(row, dtype):
     contract.assert_close(outputs, row.define(inputs), relative, absolute)
 
 
-@quick
 @each_row("mixes")
 def test_mixed_precision_gives_the_higher(row):
     inputs = row.inputs()
@@ -330,7 +311,6 @@ def test_mixed_precision_gives_the_higher(row):
             contract.assert_close(outputs, row.define(mixed), SINGLE, tolerance)
 
 
-@quick
 @each_row()
 def test_no_step_on_the_way_is_nan(row):
     inputs = row.inputs()
@@ -394,6 +374,18 @@ def test_refuses_what_is_no_array(row):
 
 
 # --- What the tests share. ---
+
+
+def holds(row, variant):
+    """Assert that a function computes in a variant what it should."""
+    inputs = row.inputs()
+    if row.key is not None:
+        inputs[row.key] = jax.random.key_data(inputs[row.key])
+    function = row.call()
+    outputs = variant(lambda x: jax.tree.leaves(function(**x)))(inputs)
+    tolerance = SINGLE * row.scale(inputs)
+    expected = row.define(inputs) if row.defined else function(**inputs)
+    contract.assert_close(outputs, expected, SINGLE, tolerance)
 
 
 def to_x64(arguments):

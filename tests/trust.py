@@ -59,8 +59,7 @@ def tests() -> dict[str, list[Row]]:
             for mark in getattr(test, "pytestmark", ()):
                 if mark.args[:1] == ("row",) and name not in OF_THE_TABLE:
                     found[name] = list(mark.args[1])
-    # A class of chex has a method for each row and variant.
-    methods = {name.rpartition("__")[0] for name in dir(test_contract.TestVariants)}
+    methods = {name.rpartition("__")[0] for name in _in_variants()}
     found[VARIANTS] = [
         row
         for row in contract.collect()
@@ -71,8 +70,14 @@ def tests() -> dict[str, list[Row]]:
 
 def variants() -> list[str]:
     """Return the ways in which each function is called: compiled, mapped and so on."""
-    methods = [name for name in dir(test_contract.TestVariants) if VARIANTS in name]
-    return sorted({name.rpartition("__")[2].replace("_", " ") for name in methods})
+    found = {name.rpartition("__")[2].replace("_", " ") for name in _in_variants()}
+    return sorted(found)
+
+
+def _in_variants() -> list[str]:
+    """Return the names of the methods, one for each row and variant."""
+    classes = test_contract.TestVariants, test_contract.TestCompiled
+    return [name for each in classes for name in dir(each) if VARIANTS in name]
 
 
 def in_order(rows: Iterable[Row]) -> list[str]:

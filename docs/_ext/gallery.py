@@ -1,15 +1,15 @@
 """The gallery of examples: each with its curve, what it shows, and its source.
 
-It is made from the docstrings of `examples/`. What they return is
-what `examples/README.md` has from `examples/measure.py`, which drew the curves too. A
-curve of which that table tells must be there.
+It is made from the docstrings of `examples/`. What they return is what
+`examples/README.md` has from `examples/measure.py`, which drew the curves too. A curve
+of which that table tells must be there.
 """
 
 import ast
 import re
 from pathlib import Path
 
-from library import linked, table
+from library import collapsed, linked, table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = ("measure",)  # Not agents.
@@ -51,18 +51,22 @@ def example(name: str, rows: list[list[str]]) -> str:
     if rows:
         parts += [_curve(name), _returns(rows)]
     parts += [_paragraph(text) for text in paragraphs]
-    parts.append(
-        f"<details><summary>examples/{name}.py</summary>\n\n"
-        f"```{{literalinclude}} ../examples/{name}.py\n:language: python\n```\n\n"
-        "</details>"
-    )
+    shown = collapsed(f"examples/{name}.py", _source(name))
+    parts.append(f"````{{only}} html\n{shown}````")
     return "\n\n".join(parts)
 
 
 def gallery() -> str:
-    """Return all examples, one after the other."""
+    """Return all examples, one after the other; on paper, their sources at the end."""
     rows = measured()
-    return "\n\n".join(example(name, rows.get(name, [])) for name in names())
+    examples = "\n\n".join(example(name, rows.get(name, [])) for name in names())
+    sources = (f"**examples/{name}.py**\n\n{_source(name)}" for name in names())
+    at_the_end = "\n\n".join(sources)
+    return f"{examples}\n\n````{{only}} latex\n{at_the_end}\n````"
+
+
+def _source(name: str) -> str:
+    return f"```{{literalinclude}} ../examples/{name}.py\n:language: python\n```"
 
 
 def _curve(name: str) -> str:

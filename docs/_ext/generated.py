@@ -27,6 +27,8 @@ DIRECTIVES: dict[str, Callable[[], str]] = {
     "new-options": library.new_options,
 }
 
+LINE, LONGEST = 50, 60  # Signs: for which there is room on paper, that count of a cell.
+
 
 class Generated(SphinxDirective):
     """A directive that stands for Markdown."""
@@ -67,10 +69,35 @@ class Unfolded(SphinxPostTransform):
                 html.replace_self(nodes.paragraph("", "", strong))
 
 
+class Fitted(SphinxPostTransform):
+    """Make the columns of a table on paper as wide as what stands in them."""
+
+    default_priority = 400
+    builders = ("latex",)
+
+    def run(self) -> None:
+        """Share the width among columns, if their words leave no room on a line."""
+        for table in self.document.findall(nodes.table):
+            if "colwidths-given" in table["classes"]:
+                continue
+            rows = [
+                [min(len(cell.astext()), LONGEST) for cell in row.children]
+                for row in table.findall(nodes.row)
+            ]
+            widths = [max(column) + 2 for column in zip(*rows, strict=True)]
+            if sum(widths) > LINE:
+                table["classes"].append("colwidths-given")
+                for column, width in zip(
+                    table.findall(nodes.colspec), widths, strict=True
+                ):
+                    column["colwidth"] = width
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register all of it."""
     app.add_role("ours", ours)
     for name in DIRECTIVES:
         app.add_directive(name, Generated)
     app.add_post_transform(Unfolded)
+    app.add_post_transform(Fitted)
     return {"parallel_read_safe": True}

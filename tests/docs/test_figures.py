@@ -11,6 +11,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.optimized
+
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 LIGHT, DARK = "#ffffff", "#131416"  # Pages that a figure must be legible on.
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")

@@ -11,7 +11,6 @@ import ppo_pure_jax as example
 import pytest
 
 # Most of the time goes into compiling, and the mathematics alone is tested.
-pytestmark = pytest.mark.usefixtures("unoptimized")
 
 # --- What the tests share. ---
 
@@ -200,7 +199,8 @@ def test_the_network_has_a_tower_for_the_policy_and_another_for_the_values():
     ]
     params = {"params": dict(zip(params["params"], layers, strict=True))}
     observation = random.normal(size=(5, 4))
-    for tower, output in zip((layers[:3], layers[3:]), apply(params, observation)):
+    towers = layers[:3], layers[3:]
+    for tower, output in zip(towers, apply(params, observation), strict=True):
         x = observation.T
         for number, layer in enumerate(tower):
             x = layer["kernel"] @ x + layer["bias"]

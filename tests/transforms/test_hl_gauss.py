@@ -9,6 +9,8 @@ import pytest
 
 import rlaxlib
 
+pytestmark = pytest.mark.optimized  # As digits are.
+
 RANGES = [(-10.0, 10.0, 51), (-1 / 3, 2 / 7, 11)]
 each_range = pytest.mark.parametrize(("low", "high", "count"), RANGES)
 SIGMAS = (1e-3, 0.1, 0.75, 3.9, 4.1, 50.0)  # In widths of a bin.

@@ -12,6 +12,8 @@ import pytest
 
 import rlaxlib
 
+pytestmark = pytest.mark.optimized  # As digits are.
+
 inf = jnp.inf
 
 # --- The functions once more, and their slopes, in a hundred digits. ---

@@ -1,0 +1,31 @@
+"""Print flags with which XLA compiles soon rather than well.
+
+Most tests hold for any compilation that is right, and compile far more than they run:
+with these flags they take half the time. The tests marked `optimized` do without.
+"""
+
+import jax
+
+SOON = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+
+
+def flags() -> list[str]:
+    """Return the flags that this XLA has: one that it lacks would end the process."""
+    return [f"--{name}={value}" for name, value in SOON.items() if _has(name, value)]
+
+
+def _has(name: str, value: bool | int) -> bool:
+    """Return whether XLA has an option."""
+    try:
+        jax.jit(lambda x: x, compiler_options={name: value})(0)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    print(*flags())

@@ -84,6 +84,7 @@ def plot(name: str, runs: list[Run]) -> None:
         low, high = returns.min(axis=0), returns.max(axis=0)
         axes.fill_between(x, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
     axes.set(xlabel=runs[0].x_name, ylabel="average return", title=name)
+    axes.locator_params(axis="x", nbins=5)  # As many numbers as there is room for.
     if len(runs[0].curves) > 1:
         axes.legend()
     CURVES.mkdir(exist_ok=True)

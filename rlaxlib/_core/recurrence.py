@@ -22,10 +22,11 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import streams
+from rlaxlib._core import derivatives, streams
 
 _SHORT = 16  # Windows up to here are faster step by step than by doubling.
 
@@ -238,6 +239,41 @@ def backward_window(
     rounds = jnp.asarray(powers), jnp.asarray(starts), jnp.asarray(parts)
     (_, y), _ = jax.lax.scan(double, (run, y), rounds)
     return y
+
+
+def window_ends(values: Array, length: int) -> Array:
+    """Return the value at the far end of each step's window.
+
+    Args:
+        values: Value after each step, shape `[T]`.
+        length: Number of steps in a window, from 1 to `T`.
+
+    Returns:
+        The values after the windows' last steps, or after all steps where a window
+        would reach beyond, shape `[T]`.
+    """
+    # Three ways, of which each is the fastest somewhere. Here, to compile.
+    if length > _SHORT:
+        return jax.lax.pad(values, values[-1], [(1 - length, length - 1, 0)])
+    return _short_window_ends(values, length)
+
+
+def _short_window_ends_jvp(
+    length: int, primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Array, Array]:
+    # To differentiate: backwards, picking would be scattering.
+    def ends(x: Array) -> Array:
+        return jnp.pad(x[length - 1 :], (0, length - 1), mode="edge")
+
+    return ends(*primals), ends(*tangents)
+
+
+@derivatives.derived(_short_window_ends_jvp, nondiff_argnums=(1,))
+def _short_window_ends(values: Array, length: int) -> Array:
+    # To run: XLA computes what is picked from once, but what is padded at each use.
+    last = values.shape[0] - 1
+    ends = np.minimum(np.arange(last + 1, dtype=np.int32) + length - 1, last)
+    return values.at[ends].get(mode="promise_in_bounds")
 
 
 class _Run(NamedTuple):

@@ -133,5 +133,6 @@ def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
 
 @pytest.mark.slow
 def test_the_agent_catches_the_ball_only_if_its_lag_is_corrected():
-    assert example.train(example.Config())[-1].eval_return >= 0.9
-    assert run(example.Config(), correct=False)[-1].train_return < 0.5
+    config = example.Config(seed=1)
+    assert example.train(config)[-1].eval_return >= 0.9
+    assert run(config, correct=False)[-1].train_return < 0.5

@@ -6,7 +6,6 @@ import sys
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 from benchmarks import ppo
 
@@ -39,7 +38,6 @@ def test_a_process_compiles_and_runs_as_it_is_told_to(monkeypatch, capsys):
 
 
 def test_our_run_has_as_many_steps_evaluations_and_episodes_as_theirs():
-    pytest.importorskip("gymnax")
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         shape = jax.eval_shape(ppo._ours(), 0).shape
     assert shape == (5, 128)

@@ -548,5 +548,6 @@ def _error(
     (prediction, r_t, discount_t, v_t), narrow = dtypes.widen(
         prediction, r_t, discount_t, v_t
     )
-    target = r_t + discount_t * v_t
-    return narrow(gradients.error(target, prediction, stop))
+    # In this order, large values do not round a small reward away.
+    change = gradients.error(discount_t * v_t, prediction, stop)
+    return narrow(gradients.stop_if(stop, r_t) + change)

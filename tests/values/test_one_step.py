@@ -58,11 +58,16 @@ def test_an_action_that_is_not_legal_is_never_best():
     close(rlaxlib.q_learning(Q_TM1, 0, 0.0, 1.0, q_t), 1.0)
 
 
-def test_a_small_error_of_large_values_keeps_its_digits_in_half_precision():
-    large = jnp.asarray(1000.0, jnp.bfloat16)
-    error = rlaxlib.td_learning(large, jnp.bfloat16(0.5), jnp.bfloat16(1.0), large)
-    assert error.dtype == jnp.bfloat16
-    assert error == 0.5
+@pytest.mark.parametrize(
+    ("dtype", "reward"), [(jnp.bfloat16, 0.5), (jnp.float16, 1e-3), (jnp.float32, 1e-3)]
+)
+def test_large_values_do_not_round_a_small_reward_away(dtype, reward):
+    r_t, discount_t = jnp.asarray(reward, dtype), jnp.ones((), dtype)
+    large = jnp.asarray(1000.0, dtype)
+    error = rlaxlib.td_learning(large, r_t, discount_t, large)
+    assert error.dtype == dtype
+    assert error == r_t
+    assert rlaxlib.q_learning(large[None], 0, r_t, discount_t, large[None]) == r_t
 
 
 @pytest.mark.parametrize("a_tm1", [-1, 3, 10])

@@ -548,6 +548,4 @@ def _error(
     (prediction, r_t, discount_t, v_t), narrow = dtypes.widen(
         prediction, r_t, discount_t, v_t
     )
-    # In this order, large values do not round a small reward away.
-    change = gradients.error(discount_t * v_t, prediction, stop)
-    return narrow(gradients.stop_if(stop, r_t) + change)
+    return narrow(gradients.error(discount_t * v_t, prediction, stop, r_t))

@@ -129,6 +129,11 @@ def test_where_an_atom_meets_another_its_slope_is_that_to_the_right():
 
 def test_what_is_not_a_number_is_not_hidden():
     assert np.isnan(project(floats(jnp.nan), floats(1.0), ATOMS)).any()
+    assert np.isnan(project(ATOMS, floats(jnp.nan, 0, 0, 0, 0), ATOMS)).any()
+    with pytest.raises(rlaxlib.ArgumentError, match="but is nan"):
+        project(ATOMS, LOGITS, ATOMS.at[2].set(jnp.nan))
+    traced = jax.jit(project)(ATOMS, LOGITS, ATOMS.at[2].set(jnp.nan))
+    assert np.isnan(traced).any()
     loss = rlaxlib.categorical_td_learning(ATOMS, LOGITS, jnp.nan, 0.9, ATOMS, LOGITS)
     assert np.isnan(loss)
 

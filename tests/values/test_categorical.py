@@ -156,10 +156,13 @@ def test_the_program_holds_nothing_for_each_pair_of_atoms():
 # --- What they refuse. ---
 
 
-def test_atoms_out_of_order_are_refused():
+def test_atoms_out_of_order_are_refused_and_so_are_none():
     down = ATOMS[::-1]
     with pytest.raises(rlaxlib.ArgumentError, match="`z_q` must never decrease"):
         project(ATOMS, LOGITS, down)
+    for nothing in ((floats(), floats(), ATOMS), (ATOMS, LOGITS, floats())):
+        with pytest.raises(rlaxlib.ArgumentError, match="not empty"):
+            project(*nothing)
     for of, extra in (("td", ()), ("q", (0,)), ("double_q", (0,))):
         learn = getattr(rlaxlib, f"categorical_{of}_learning")
         logits, last = (LOGITS, ()) if of == "td" else (LOGITS[None], ())

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from experience import close
 
@@ -80,15 +79,3 @@ def test_an_action_that_does_not_exist_is_refused_or_gives_nan(a_tm1):
 def test_the_numbers_of_actions_must_agree():
     with pytest.raises(rlaxlib.ArgumentError, match=r"^q_learning: `q_t`.* A = 3"):
         rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.9, jnp.ones(5))
-
-
-def test_a_target_held_constant_costs_no_derivative():
-    def loss(q_t, stop):
-        return rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.9, q_t, stop) ** 2
-
-    free, stopped = (
-        jax.jit(jax.grad(loss), static_argnums=1).lower(Q_T, stop).as_text()
-        for stop in (False, True)
-    )
-    np.testing.assert_array_equal(jax.grad(loss)(Q_T, True), 0.0)
-    assert len(stopped) < len(free)

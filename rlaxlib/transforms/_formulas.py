@@ -35,15 +35,13 @@ def _logit_change(change: Array, y: Array, x: Array) -> Array:
 @derivatives.derived_by(_logit_change)
 def logit(x: Array) -> Array:
     """Return log(x / (1 - x))."""
-    # Of the smaller of x and 1 - x, which has all its digits, as has 1 - 2x.
-    smaller = jnp.minimum(x, 1 - x)
-    excess = jnp.minimum((1 - 2 * smaller) / smaller, _largest(x))
-    odds = 1 + excess
-    # What rounding took off the odds comes back, at half the price of a log1p. With a
-    # sign that no compiler knows, none can undo it.
-    sign = jnp.where(x < 0.5, -1.0, 1.0).astype(x.dtype)
-    lost = (sign * excess - (sign * odds - sign)) / odds
-    return jnp.where(smaller == 0, sign * jnp.inf, sign * jnp.log(odds) + lost)
+    rest = 1 - x
+    odds = x / rest
+    # Near 1/2 the odds are near 1, and what rounding took off them counts. It comes
+    # back, at half the price of a log1p, from what is left when they divide.
+    excess = jnp.minimum(odds, _largest(x)) - 1
+    lost = ((2 * x - 1) - excess * rest) / jnp.maximum(x, 0.25)
+    return jnp.log(odds) + jnp.where(jnp.abs(x - 0.5) < 0.25, lost, jnp.zeros_like(x))
 
 
 def _signed_logp1_change(change: Array, y: Array, x: Array) -> Array:
@@ -125,8 +123,9 @@ def _half_exponential(x: Array) -> Array:
 
 def _sinh_change(change: Array, y: Array, x: Array) -> Array:
     del y
-    grown = _half_exponential(x) + 1
-    return change * (0.5 * grown * grown + 0.5 / (grown * grown))
+    # As the square of half the exponential, which overflows only at the end.
+    half = jnp.exp(0.5 * jnp.abs(x))
+    return change * ((0.5 * half) * half + 0.5 / (half * half))
 
 
 @derivatives.derived_by(_sinh_change)
@@ -143,10 +142,10 @@ def sinh(x: Array) -> Array:
 
 def _arcsinh_change(change: Array, y: Array, x: Array) -> Array:
     del y
-    # Nothing is squared that may be large.
+    # Nothing is squared that is so large that 1 is nothing beside its square.
     size = jnp.abs(x)
-    larger, smaller = jnp.maximum(size, 1), jnp.minimum(size, 1)
-    return change / (larger * jnp.sqrt(1 + jnp.square(smaller / larger)))
+    root = jnp.sqrt(1 + jnp.square(jnp.minimum(size, 1e9)))
+    return change / jnp.maximum(size, root)
 
 
 @derivatives.derived_by(_arcsinh_change)
@@ -223,9 +222,10 @@ def _log_horizon_change(change: Array, y: Array, x: Array) -> Array:
 @derivatives.derived_by(_log_horizon_change)
 def log_horizon(x: Array) -> Array:
     """Return the logarithm of the horizon that a discount gives."""
-    # Of log(1 + z), with z at least 0, which has all its digits everywhere.
-    grown = jnp.log1p(jnp.where(x < 0, -x, x / (1 - x)))
-    return jnp.sign(x) * grown
+    # What rounding takes off 1 - x comes back, at half the price of a log1p.
+    rest = jnp.minimum(1 - x, _largest(x))
+    lost = ((1 - rest) - x) / jnp.maximum(rest, float(jnp.finfo(x.dtype).tiny))
+    return -(jnp.log(rest) + lost)
 
 
 def _discount_of_log_horizon_change(change: Array, y: Array, x: Array) -> Array:

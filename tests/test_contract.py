@@ -342,12 +342,28 @@ def test_refuses_a_wrong_length(row):
     for name in set(row.sized) - set(row.any_length):
         x = inputs[name]
         spare = 2 if name in row.spare else 1
-        longer = jnp.concatenate([x, *[x[:1]] * spare])
-        with contract.refused(row, name) as error:
-            row.call()(**inputs | {name: longer})
-        assert f"{longer.dtype}{list(longer.shape)}" in str(error.value)
-        shapes = re.findall(r"\[.*?\]", str(error.value))
-        assert len(shapes) > 1, "Both the shape it has and the one it must have."
+        wrong = [jnp.concatenate([x, *[x[:1]] * spare])]
+        if len(x) > 1 and name not in row.spreads:
+            wrong.append(x[:1])  # It must not broadcast.
+        for each in wrong:
+            with contract.refused(row, name) as error:
+                row.call()(**inputs | {name: each})
+            assert f"{each.dtype}{list(each.shape)}" in str(error.value)
+            shapes = re.findall(r"\[.*?\]", str(error.value))
+            assert len(shapes) > 1, "Both the shape it has and the one it must have."
+
+
+@each_row("picks", "differentiable")
+def test_an_index_out_of_range_is_refused_or_gives_nan(row):
+    inputs = row.inputs()
+    function = jax.jit(row.call())
+    for name in row.picks:
+        for index in (-1, -100, 1000):
+            wrong = inputs | {name: jnp.full_like(inputs[name], index)}
+            with contract.refused(row, name) as error:
+                row.call()(**wrong)
+            assert f"`{name}` must be one of" in str(error.value)
+            assert np.isnan(jax.tree.leaves(function(**wrong))[0]).any()
 
 
 @each_row()

@@ -273,6 +273,29 @@ def test_gradient_of_targets_stops_if_and_only_if_the_flag_says_so(row, traced):
 
 
 @each_row("stops")
+def test_a_target_held_constant_costs_no_derivative(row):
+    asked = []
+
+    def backward(_, slope):
+        asked.append(slope.shape)
+        return (slope,)
+
+    watched = jax.custom_vjp(lambda x: x)
+    watched.defvjp(lambda x: (x, None), backward)
+    inputs = row.inputs()
+    moved = {name: inputs[name] for name in row.targets}
+
+    def total(moved, flag):
+        targets = {name: watched(x) for name, x in moved.items()}
+        return contract.weigh(row.call(**row.setting(flag))(**inputs | targets), 0)
+
+    jax.eval_shape(lambda x: jax.grad(total)(x, True), moved)
+    assert asked == []
+    jax.eval_shape(lambda x: jax.grad(total)(x, False), moved)
+    assert len(asked) == len(moved)
+
+
+@each_row("stops")
 def test_a_flag_changes_no_value(row):
     inputs = row.inputs()
     tolerance = SINGLE * row.scale(inputs)

@@ -126,6 +126,28 @@ def test_gradients_see_cuts_and_nothing_of_masked_rows(row):
 
 
 @each_row("multistep")
+def test_nothing_of_a_masked_row_shows_however_the_program_is_compiled(row):
+    # Compiled, zero times NaN may be 0. Mapped, or step by step, it is NaN.
+    truncated, mask = read(("..x...", "110111"))
+    rows = stream_rows(row)
+    bad, tolerance = poison(rows, ~mask), SINGLE * row.scale(rows)
+    expected = contract.define_stream(row, rows, truncated, mask)
+
+    def evaluate(rows):
+        gradient, outputs = row_gradient(with_masks(row), rows, truncated, mask)
+        for each in gradient.values():
+            np.testing.assert_array_equal(jnp.isfinite(each), True)
+        return outputs
+
+    mapped = jax.vmap(lambda rows: with_masks(row)(rows, truncated, mask))
+    batch = jax.tree.map(lambda x: x[None], bad)
+    outputs = jax.tree.map(lambda x: x[0], jax.jit(mapped)(batch))
+    contract.assert_close(outputs, expected, SINGLE, tolerance)
+    with jax.disable_jit():
+        contract.assert_close(evaluate(bad), expected, SINGLE, tolerance)
+
+
+@each_row("multistep")
 def test_nothing_from_after_a_cut_reaches_what_is_before_it(row):
     truncated, every = read(("..x...", "111111"))
     before = np.arange(contract.STEPS) < 3

@@ -56,6 +56,13 @@ def test_log_loss_of_a_small_probability_is_not_rounded_to_zero():
     assert not jnp.signbit(rlaxlib.log_loss(1.0, 1.0))
 
 
+def test_log_loss_of_the_smallest_probability_of_half_precision_has_its_limit():
+    p, t = jnp.array(6e-8, jnp.float16), jnp.array(1.0, jnp.float16)
+    value, slope = jax.value_and_grad(rlaxlib.log_loss)(p, t)
+    assert value == jnp.float16(16.64)
+    assert slope == -inf  # Which is -1 / p, beyond what half precision holds.
+
+
 @pytest.mark.parametrize(
     ("p", "t", "value", "slope"),
     [(0.0, 0.0, 1, -1), (1.0, 1.0, 1, 1), (0.0, 1.0, 0, 1), (1.0, 0.0, 0, -1)],

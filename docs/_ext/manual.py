@@ -1,6 +1,8 @@
 """Write what the manual has from the code: pages of topics, papers, and names.
 
-    .. topic-page:: returns    All that a topic has, by chapters, with tables on top.
+    .. topic-page:: values one_step
+                               All that a topic has, by chapters, with tables on top;
+                               chapters that are named come first.
     .. papers::                Every paper, and what is made from it.
     .. names::                 Our names, and those by which others know them.
 
@@ -42,11 +44,16 @@ class TopicPage(Written):
     """Write all of a topic."""
 
     required_arguments = 1
+    optional_arguments = 100
 
     def write(self):
         """Yield the parts: what it is, the tables, and then name by name."""
-        (topic,) = self.arguments
+        topic, *first = self.arguments
         module, chapters = catalog.TOPICS[topic], catalog.chapters(topic)
+        for name in reversed(first):
+            chapter = getattr(module, f"_{name}")
+            chapters.remove(chapter)
+            chapters.insert(0, chapter)
         yield f".. automodule:: {module.__name__}"
         for chapter in chapters:
             rows = [
@@ -188,6 +195,30 @@ def link_names(app, doctree):
             link += literal
 
 
+def let_names_break(app, page, template, context, doctree):
+    """Let a name go on, after a `_` say, on a new line: on a phone, or in a table.
+
+    The style sheet knows a place where only a phone may do so by its class.
+    """
+
+    def mark(text, places):
+        ends = r"(?<=[_.(,])(?=\w)|(?<=[a-z])(?=[A-Z])"
+        names = r'(?<=<span class="pre">)[^<]+'
+        return re.sub(names, lambda name: re.sub(ends, places(name[0]), name[0]), text)
+
+    def in_table(name):
+        return "<wbr>" if len(name) > 20 else '<wbr class="phone">'
+
+    def in_text(name):
+        return '<wbr class="phone">' if len(name) > 20 else ""
+
+    if "body" in context:
+        parts = re.split(r"(<td\b.*?</td>)", context["body"], flags=re.DOTALL)
+        parts[::2] = [mark(part, in_text) for part in parts[::2]]
+        parts[1::2] = [mark(part, in_table) for part in parts[1::2]]
+        context["body"] = "".join(parts)
+
+
 # --- What must not be. ---
 
 
@@ -210,6 +241,7 @@ def setup(app):
     app.connect("doctree-read", give_both_addresses)
     app.connect("doctree-read", link_names)
     app.connect("missing-reference", find)
+    app.connect("html-page-context", let_names_break)
     app.connect("build-finished", look_for_the_network)
     app.add_css_file("manual.css")
     app.add_js_file("names.js", loading_method="defer")

@@ -28,18 +28,23 @@ def stop_if(condition: ArrayLike, x: Array) -> Array:
     return jnp.where(condition, jax.lax.stop_gradient(x), x)
 
 
-def error(target: Array, prediction: Array, stop: ArrayLike) -> Array:
+def error(
+    target: Array, prediction: Array, stop: ArrayLike, reward: Array | None = None
+) -> Array:
     """Return how far a prediction is from its target, constant or not.
 
     Args:
         target: The target, of any shape.
         prediction: The prediction, of the same shape.
         stop: Whether to hold the target constant under differentiation.
+        reward: A part of the target that was left out of it, of the same shape. Added
+            last, it is not rounded away where values are large.
 
     Returns:
         The target less the prediction.
     """
-    return stop_if(stop, target) - prediction
+    difference = stop_if(stop, target) - prediction
+    return difference if reward is None else stop_if(stop, reward) + difference
 
 
 def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:

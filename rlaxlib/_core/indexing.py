@@ -1,7 +1,9 @@
 """Pick entries by index, in one way for the whole library."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.lax import GatherDimensionNumbers, GatherScatterMode
 
 
 def pick(values: Array, indices: Array, *, known: bool = False) -> Array:
@@ -17,10 +19,16 @@ def pick(values: Array, indices: Array, *, known: bool = False) -> Array:
         The entries, `[...]`. Where an index is negative or too large it is NaN: to take
         another entry in its place would hide a mistake.
     """
-    mode = "promise_in_bounds" if known else "fill"
-    if not known:
-        indices = jnp.where(indices < 0, values.shape[-1], indices)
-    return jnp.take_along_axis(values, indices[..., None], axis=-1, mode=mode)[..., 0]
+    last = values.ndim - 1
+    batch = tuple(range(last))
+    numbers = GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(last,),
+        start_index_map=(last,),
+        operand_batching_dims=batch,
+        start_indices_batching_dims=batch,
+    )
+    return _gather(values, indices, numbers, (1,) * values.ndim, known)
 
 
 def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
@@ -34,5 +42,27 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
     Returns:
         The slice, without that axis. As for `pick`, it is NaN where there is none.
     """
-    beyond = jnp.where(index < 0, values.shape[axis], index)
-    return jnp.take(values, beyond, axis=axis, mode="fill")
+    numbers = GatherDimensionNumbers(
+        offset_dims=tuple(range(values.ndim - 1)),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+    )
+    sizes = (*values.shape[:axis], 1, *values.shape[axis + 1 :])
+    return _gather(values, index, numbers, sizes)
+
+
+def _gather(
+    values: Array,
+    indices: Array,
+    numbers: GatherDimensionNumbers,
+    sizes: tuple[int, ...],
+    known: bool = False,
+) -> Array:
+    # NumPy's indexing would take negative indices from the end, and trace for longer.
+    mode = GatherScatterMode.FILL_OR_DROP
+    if known:
+        mode = GatherScatterMode.PROMISE_IN_BOUNDS
+    if indices.dtype.itemsize < 4:  # Too small to hold the number of entries, perhaps.
+        indices = indices.astype(jnp.int32)
+    indices = jax.lax.expand_dims(indices, (indices.ndim,))
+    return jax.lax.gather(values, indices, numbers, sizes, mode=mode)

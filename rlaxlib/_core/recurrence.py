@@ -92,12 +92,21 @@ def corrected_errors(
     Returns:
         Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`, 0 where a step is no decision.
     """
-    masks = {"truncated_t": truncated_t, "sample_mask": sample_mask}
-    return backward(_error_terms, 0.0, trace, discount_t, weighted, **masks)
+    given = weighted, discount_t, trace
+    weighted, discount_t, trace = streams.clean(sample_mask, *given)
+    factor = discount_t * trace
+    # What is no decision hands on what follows. So no mask need enter the loop; nor is
+    # the last decision an end: behind it stands the 0 that the stream ends with.
+    end = truncated_t
+    if sample_mask is not None:
+        factor = jnp.where(sample_mask, factor, jnp.ones_like(factor))
+        end = None if end is None else streams.ends(end, sample_mask)
+    errors = _compiled(_error_terms, 0.0, (factor, weighted), end, None)
+    return streams.decisions(errors, sample_mask)
 
 
-def _error_terms(trace: Array, discount: Array, weighted: Array) -> tuple[Array, Array]:
-    return weighted, discount * trace
+def _error_terms(factor: Array, weighted: Array) -> tuple[Array, Array]:
+    return weighted, factor
 
 
 def _solve(
@@ -135,9 +144,7 @@ def _loop(
         elements, end, mask = row
         offset, factor = _terms(terms, elements, end, mask)
         y = offset + factor * (later if end is None else _unless(end, later))
-        if mask is None:
-            return y, y
-        return jnp.where(mask, y, later), _unless(~mask, y)
+        return y, y
 
     # From the last row, so that the carry varies over the same devices as the rows.
     offset, factor = terms(*(each[-1] for each in sequences))
@@ -146,7 +153,7 @@ def _loop(
     # more to write and to read than there is to compute.
     step = cast(Any, jax.checkpoint)(step, prevent_cse=False)
     _, solution = jax.lax.scan(step, final, (sequences, end, mask), reverse=True)
-    return solution
+    return solution if mask is None else _unless(~mask, solution)
 
 
 def _parallel(
@@ -158,9 +165,6 @@ def _parallel(
 ) -> Array:
     """Solve the recurrence in rounds, each of which joins neighbouring runs."""
     offset, factor = _terms(terms, sequences, end, mask)
-    if mask is not None:
-        offset = _unless(~mask, offset)
-        factor = jnp.where(mask, factor, jnp.ones_like(factor))
     steps = _Run(offset, factor, end)
     runs: _Run = jax.lax.associative_scan(_join, steps, reverse=True)
     solution = runs.apply(jnp.broadcast_to(final, offset.shape))
@@ -173,12 +177,18 @@ def _terms(
     end: Array | None,
     mask: Array | None,
 ) -> tuple[Array, Array]:
-    """Compute offset and factor, with no trace at an end, and of decisions only."""
+    """Compute offset and factor, with no trace at an end.
+
+    A step that is no decision hands on what follows, whatever stands in it.
+    """
     if mask is not None:
         elements = tuple(_unless(~mask, each) for each in elements)
     if end is not None:
         elements = (_unless(end, elements[0]), *elements[1:])
-    return terms(*elements)
+    offset, factor = terms(*elements)
+    if mask is None:
+        return offset, factor
+    return _unless(~mask, offset), jnp.where(mask, factor, jnp.ones_like(factor))
 
 
 def backward_window(

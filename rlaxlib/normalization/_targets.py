@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -9,6 +10,8 @@ from rlaxlib._core import devices
 from rlaxlib._core.devices import AxisName
 
 _FEW = 4  # For so many outputs it is faster to look through all targets for each.
+_STRIDE = 11  # Prime, so that no regular order of outputs is out of step with it.
+_MANY = 4096  # From so many targets on, each eleventh may know all outputs.
 
 
 def describe(
@@ -35,15 +38,13 @@ def describe(
     """
     size = shift.size
     indices = indices.astype(jnp.int32)
-    indices = jnp.where(indices < 0, size, indices)
     groups = _Few(indices, size) if size <= _FEW else _Many(indices, size)
     x = groups.spread(targets)
     # Less one of the targets, or a rounded mean of them, squares lose no digits.
     if whole and size == 1:
         known, amid = indices.ravel()[:1] == 0, targets.ravel()[:1]
     else:
-        count, total = groups.sums(jnp.ones_like(x), x)
-        known, amid = count > 0, total / jnp.maximum(count, 1)
+        known, amid = groups.means(x)
     amid = devices.maximum(jnp.where(known, amid, -jnp.inf), axis_name)
     amid = jnp.where(amid > -jnp.inf, amid, shift)
     error = x - groups.of_each(amid)
@@ -64,15 +65,29 @@ class _Many(NamedTuple):
         """Return numbers in a shape in which all that follows takes them."""
         return x
 
+    def means(self, x: Array) -> tuple[Array, Array]:
+        """Return the mean of each output, or of some of its numbers, if it has any."""
+        some = _Many(self.indices.ravel()[::_STRIDE], self.size)
+        if x.size < _MANY:
+            return _means(self, x)
+        known, means = _means(some, x.ravel()[::_STRIDE])
+        return jax.lax.cond(
+            jnp.all(known), lambda: (known, means), lambda: _means(self, x)
+        )
+
     def of_each(self, table: Array) -> Array:
-        """Return what each number's output has in a table, or 0."""
-        return table.at[self.indices].get(mode="fill", fill_value=0)
+        """Return what each number's output has in a table; if it has none, anything."""
+        table = table.at[self.indices]
+        return table.get(mode="clip", wrap_negative_indices=False)
 
     def sums(self, *numbers: Array) -> Array:
         """Return the sums of each output, one row for each set of numbers."""
-        x = jnp.stack(numbers, axis=-1)
-        zeros = jnp.zeros((self.size, len(numbers)), x.dtype)
-        return zeros.at[self.indices].add(x, mode="drop").T
+        # XLA adds 4 in a row at once, and 3 one by one.
+        rest = [jnp.zeros_like(numbers[0])] * (-len(numbers) % 2)
+        x = jnp.stack([*numbers, *rest], axis=-1)
+        sums = jnp.zeros((self.size, x.shape[-1]), x.dtype)
+        sums = sums.at[self.indices].add(x, mode="drop", wrap_negative_indices=False)
+        return sums.T[: len(numbers)]
 
 
 class _Few(NamedTuple):
@@ -83,6 +98,9 @@ class _Few(NamedTuple):
 
     def spread(self, x: Array) -> Array:
         return x[None]
+
+    def means(self, x: Array) -> tuple[Array, Array]:
+        return _means(self, x)
 
     def of_each(self, table: Array) -> Array:
         return table.reshape(self.size, *(1,) * self.indices.ndim)
@@ -96,3 +114,9 @@ class _Few(NamedTuple):
     def _own(self) -> Array:
         outputs = self.of_each(jnp.arange(self.size, dtype=jnp.int32))
         return self.indices[None] == outputs
+
+
+def _means(groups: _Few | _Many, x: Array) -> tuple[Array, Array]:
+    """Return which outputs have numbers, and their means."""
+    count, total = groups.sums(jnp.ones_like(x), x)
+    return count > 0, total / jnp.maximum(count, 1)

@@ -204,7 +204,8 @@ def clipped_surrogate_pg_loss(
 
     The minimum takes away what could be gained by moving a ratio further than
     :math:`\epsilon`, and nothing else: where a step made things worse, the gradient to
-    undo it remains.
+    undo it remains. Nothing is said of a step without advantage, even where its ratio
+    has overflowed: its loss is 0, and so is its gradient.
 
     Args:
         prob_ratios_t: Ratios :math:`\rho_t` of the probability of each action taken

@@ -497,8 +497,10 @@ def _estimates(
     """Compute all that V-trace tells of a step."""
     errors = _errors(step, rho, c)
     later = streams.at_following(errors, step.truncated_t, step.sample_mask)
-    q_estimate = step.r_t + step.discount_t * (step.v_t + step.lambda_ * later)
-    advantage = pg_rho * (q_estimate - step.v_tm1)
+    ahead = step.discount_t * (step.v_t + step.lambda_ * later)
+    # In this order, large values do not round a small reward away.
+    advantage = pg_rho * (step.r_t + (ahead - step.v_tm1))
+    q_estimate = step.r_t + ahead
     return VTraceOutput(
         _detach(step, errors, stop),
         *(

@@ -90,7 +90,8 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         f(x)_k = \max\left( 0,\; 1 - \frac{|x - b_k|}{w} \right), \qquad
         f^{-1}(p) = \sum_k p_k b_k, \qquad b_k = b_0 + k w
 
-    Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins.
+    Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins. A
+    number beyond them becomes the outermost; `out_of_range` tells which do.
 
     Args:
         min_value: The first bin :math:`b_0`.
@@ -186,6 +187,9 @@ def muzero_pair(
     What is read back from a distribution is the mean of squashed numbers, stretched:
     where returns vary, that is not their mean. `unbiased_transform_pair` gives it.
 
+    A number that squashed lies beyond the bins becomes the outermost; `out_of_range`
+    tells which do.
+
     Args:
         min_value: The first bin :math:`b_0`, in the space of squashed numbers.
         max_value: The last bin, more than `min_value`.
@@ -228,7 +232,8 @@ def unbiased_transform_pair(
     The bins are as dense as those of `muzero_pair`. But it is the bins that are
     stretched, not the mean, so that what is read back from a distribution of returns is
     their mean. Its functions are `transform_to_2hot_nonlinear` and
-    `transform_from_2hot_nonlinear` with these bins.
+    `transform_from_2hot_nonlinear` with these bins. A number beyond them becomes the
+    outermost; `out_of_range` tells which do.
 
     Args:
         min_value: The first bin :math:`b'_0`, in the space of squashed numbers.

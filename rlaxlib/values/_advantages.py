@@ -89,9 +89,10 @@ def advantage_learning(
     q_tm1, target_q_tm1, r_t, discount_t, target_q_t, scale = inputs
     checks.indices(a_tm1=(a_tm1, q_tm1.size))
     checks.within("[0, 1]", action_gap_scale=scale)
-    target = r_t + discount_t * jnp.max(target_q_t) - scale * _gap(target_q_tm1, a_tm1)
+    gap = _gap(target_q_tm1, a_tm1)
+    target, reward = discount_t * jnp.max(target_q_t), r_t - scale * gap
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients))
+    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients, reward))
 
 
 def persistent_advantage_learning(
@@ -172,9 +173,9 @@ def persistent_advantage_learning(
     after = _gap(target_q_t, a_tm1)
     after = jnp.where(discount_t == 0, jnp.zeros_like(after), after)
     gap = jnp.minimum(_gap(target_q_tm1, a_tm1), after)
-    target = r_t + discount_t * jnp.max(target_q_t) - scale * gap
+    target, reward = discount_t * jnp.max(target_q_t), r_t - scale * gap
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients))
+    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients, reward))
 
 
 def _gap(q: Array, a: Array) -> Array:

@@ -335,7 +335,7 @@ def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     high = z_q.at[above].get(mode="promise_in_bounds")
     outside = (z_p < low) | (z_p > high)
     # Between equal atoms there is nothing to share: what meets them goes to the lower.
-    gap = jnp.where(low < high, high - low, jnp.ones_like(low))
+    gap = jnp.where(low == high, jnp.ones_like(low), high - low)
     share = (jnp.where(outside, low, z_p) - low) / gap
     share = jnp.where(z_p > high, jnp.ones_like(share), share)
     shares = jnp.stack([probs * (1 - share), probs * share], axis=-1)

@@ -127,7 +127,7 @@ def transformed_q_lambda(
         tx_pair,
         r_t,
         discount_t,
-        jnp.max(q_t, axis=-1),
+        jnp.max(streams.decisions(q_t, sample_mask), axis=-1),
         lambda_,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

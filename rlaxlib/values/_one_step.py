@@ -548,5 +548,4 @@ def _error(
     (prediction, r_t, discount_t, v_t), narrow = dtypes.widen(
         prediction, r_t, discount_t, v_t
     )
-    target = r_t + discount_t * v_t
-    return narrow(gradients.error(target, prediction, stop))
+    return narrow(gradients.error(discount_t * v_t, prediction, stop, r_t))

@@ -216,9 +216,9 @@ def soft_q_learning(
     (q_tm1, r_t, discount_t, q_t, temperature), narrow = dtypes.widen(
         q_tm1, r_t, discount_t, q_t, temperature
     )
-    target = r_t + discount_t * _soften(q_t, temperature).value
+    target = discount_t * _soften(q_t, temperature).value
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients))
+    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients, r_t))
 
 
 def munchausen_q_learning(
@@ -314,9 +314,10 @@ def munchausen_q_learning(
     after = _soften(target_q_t, temperature)
     # In this order a small difference of large values is not rounded away.
     log_prob = arrays.batched_index(target_q_tm1, a_tm1) - before.best - before.excess
-    target = r_t + alpha * jnp.maximum(log_prob, least) + discount_t * after.value
+    reward = r_t + alpha * jnp.maximum(log_prob, least)
+    target = discount_t * after.value
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients))
+    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients, reward))
 
 
 class _Soft(NamedTuple):

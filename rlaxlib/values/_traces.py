@@ -281,7 +281,7 @@ def q_lambda(
         arrays.batched_index(q_tm1, a_tm1),
         r_t,
         discount_t,
-        jnp.max(q_t, axis=-1),
+        jnp.max(streams.decisions(q_t, sample_mask), axis=-1),
         lambda_,
         stop_target_gradients,
         truncated_t=truncated_t,

@@ -172,8 +172,10 @@ def test_logits_of_minus_infinity_are_masked_logits(row):
 def test_what_only_one_policy_rules_out():
     one, other = jnp.array([0.0, -jnp.inf]), jnp.array([0.0, 0.0])
     divergence = rlaxlib.categorical_kl_divergence
-    close(divergence(one, other), np.log(2))
-    assert divergence(other, one) == jnp.inf
+    for p, q, expected in ((one, other, np.log(2)), (other, one, jnp.inf)):
+        value, gradients = jax.value_and_grad(divergence, argnums=(0, 1))(p, q)
+        close(value, expected)
+        assert all(jnp.all(jnp.isfinite(each)) for each in gradients)
     ratios = rlaxlib.categorical_importance_sampling_ratios
     assert ratios(one, other, 1) == 0
     assert ratios(other, one, 1) == jnp.inf
@@ -212,6 +214,13 @@ def test_a_label_of_zero_has_a_finite_gradient():
     labels, logits = jnp.array([1.0, 0.0]), jnp.array([1.0, 2.0])
     gradient = jax.grad(rlaxlib.categorical_cross_entropy)(labels, logits)
     close(gradient, -jax.nn.log_softmax(logits))
+
+
+@pytest.mark.parametrize("labels", [[2.0, 0.0], [0.5, 0.0], [0.0, 0.0], [-1.0, 1.0]])
+def test_labels_are_taken_as_they_are(labels):
+    logits = jnp.array([1.0, 2.0])
+    loss = rlaxlib.categorical_cross_entropy(jnp.array(labels), logits)
+    close(loss, -np.dot(labels, jax.nn.log_softmax(logits)))
 
 
 def test_a_small_temperature_is_greedy_and_does_not_overflow():

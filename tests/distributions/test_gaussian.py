@@ -84,14 +84,16 @@ def test_a_density_is_finite_up_to_the_bounds_and_beyond(spec, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sigma_max", [0.0, 2.0])
-def test_samples_have_finite_densities(dtype, sigma_max):
+@pytest.mark.parametrize("spec", [None, Spec(jnp.zeros(1), jnp.ones(1))], ids=str)
+def test_samples_have_finite_densities(dtype, sigma_max, spec):
     policy = rlaxlib.squashed_gaussian(sigma_max=sigma_max)
     mu, sigma = jnp.full(1, 5.0, dtype), jnp.full(1, 5.0, dtype)
-    actions = jax.vmap(lambda key: policy.sample(key, mu, sigma, None))(
+    actions = jax.vmap(lambda key: policy.sample(key, mu, sigma, spec))(
         jax.random.split(KEY, 5000)
     )
+    assert actions.dtype == dtype  # Whatever the dtype of the bounds.
     assert jnp.all(jnp.abs(actions) <= 1)
-    log_density = jax.vmap(lambda a: policy.logprob(a, mu, sigma, None))(actions)
+    log_density = jax.vmap(lambda a: policy.logprob(a, mu, sigma, spec))(actions)
     assert jnp.all(jnp.isfinite(log_density))
 
 

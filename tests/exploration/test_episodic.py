@@ -129,6 +129,9 @@ def test_of_more_embeddings_than_there_is_room_for_the_last_remain(start):
         _, state = ask(embedding[None], NEIGHBORS, 1.0, state)
     np.testing.assert_array_equal(at_once.memory, state.memory)
     assert at_once.next_memory_index == state.next_memory_index
+    # No row is written twice: which write is the last would be up to the device.
+    program = jax.make_jaxpr(lambda x: ask(x, NEIGHBORS, 1.0, state))(embeddings)
+    assert "unique_indices=True" in str(program)
 
 
 def test_similarity_is_limited_only_from_many_neighbours_on():

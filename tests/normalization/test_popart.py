@@ -91,6 +91,20 @@ def test_many_targets_are_as_many_steps_and_no_more(outputs, mean):
         np.testing.assert_allclose(state.scale, np.sqrt(follower.variance), rtol=4e-5)
 
 
+@pytest.mark.parametrize("first", [0, 1])  # Row 0 is one of those looked at first.
+def test_an_output_of_which_little_is_seen_keeps_its_digits(first):
+    targets, indices = draw(6, 9000, mean=1e5)
+    rare = np.arange(first, 9000, 11 * 9)
+    indices = np.where(indices == 5, 0, indices)
+    indices[rare] = 5
+    targets[rare] -= np.float32(9e4)
+    state, follower = start(6), Follower(6)
+    state = rlaxlib.art(state, targets, indices, 1.0, **BOUNDS)
+    follower.update(targets, indices, 1.0)
+    np.testing.assert_allclose(state.shift, follower.mean, rtol=1e-6)
+    np.testing.assert_allclose(state.scale, np.sqrt(follower.variance), rtol=4e-5)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("outputs", [1, 2, 4, 5, 57])
 def test_few_outputs_and_many_follow_the_same_definition(outputs, masked):

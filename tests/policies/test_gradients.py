@@ -57,6 +57,14 @@ def test_without_room_to_move_the_surrogate_gains_nothing():
     np.testing.assert_array_equal(gradient, [-0.25, 0.0, 0.0, 0.25])
 
 
+@pytest.mark.parametrize("ratio", [0.8, 1.2])
+def test_at_the_edge_of_the_surrogate_the_gradient_is_whole(ratio):
+    slope = jax.grad(rlaxlib.clipped_surrogate_pg_loss)
+    for advantage in (1.0, -1.0):
+        found = slope(jnp.array([ratio]), jnp.array([advantage]), 0.2)
+        np.testing.assert_array_equal(found, [-advantage])
+
+
 def test_baseline_held_constant_lets_action_values_learn():
     gradient = jax.grad(rlaxlib.qpg_loss, argnums=(0, 1))
     stopped, free = gradient(LOGITS, Q, True), gradient(LOGITS, Q, False)
@@ -105,8 +113,12 @@ def test_an_impossible_action_without_advantage_is_no_loss():
 
 
 def test_an_infinite_ratio_without_advantage_is_no_loss():
-    loss = rlaxlib.clipped_surrogate_pg_loss(jnp.array([jnp.inf]), jnp.zeros(1), 0.2)
+    ratios, advantages = jnp.array([jnp.inf]), jnp.zeros(1)
+    loss, gradient = jax.value_and_grad(rlaxlib.clipped_surrogate_pg_loss)(
+        ratios, advantages, 0.2
+    )
     assert loss == 0
+    np.testing.assert_array_equal(gradient, 0.0)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])

@@ -53,10 +53,11 @@ def test_samples_may_be_on_any_axis(axis):
 
 
 def test_without_constraints_there_is_no_penalty():
-    loss, outputs = rlaxlib.mpo_loss(LOG_PROBS, Q, TEMPERATURE, [])
-    close(loss, outputs.policy_loss + outputs.temperature_loss)
-    np.testing.assert_array_equal(outputs.kl_loss, np.zeros(5))
-    np.testing.assert_array_equal(outputs.alpha_loss, np.zeros(5))
+    for learn, shape in ((rlaxlib.mpo_loss, (5,)), (rlaxlib.vmpo_loss, (4, 5))):
+        loss, outputs = learn(LOG_PROBS, Q, TEMPERATURE, [])
+        close(loss, outputs.policy_loss + outputs.temperature_loss)
+        np.testing.assert_array_equal(outputs.kl_loss, np.zeros(shape))
+        np.testing.assert_array_equal(outputs.alpha_loss, np.zeros(shape))
     none = rlaxlib.compute_parametric_kl_penalty_and_dual_loss([], identity)
     assert none == (0.0, 0.0)
     half = [none[0] + jnp.ones(2, dtype) for dtype in (jnp.bfloat16, jnp.float32)]

@@ -127,11 +127,15 @@ def test_an_importance_weight_of_zero_leaves_no_weight_and_no_nan():
 
 @pytest.mark.parametrize("temperature", [1e-6, 1e-3, 1.0, 1e3])
 def test_weights_are_right_at_any_temperature(temperature):
-    counts = np.asarray(COUNTS)
-    scaled = np.asarray(ADVANTAGES, np.float64) / np.float32(temperature)
-    expected = np.exp(np.where(counts, scaled - scaled[counts].max(), -np.inf))
-    _, weights, _ = e_step(ADVANTAGES, RESTARTING, None, temperature, fraction=1.0)
-    np.testing.assert_allclose(weights, expected / expected.sum(), 1e-4, 1e-7)
+    # All are below 0, as which steps that do not count must not take part.
+    advantages = ADVANTAGES - 8
+    scaled = np.asarray(advantages, np.float64) / np.float32(temperature)
+    ranked = np.sort(scaled[np.asarray(COUNTS)])[::-1]
+    for fraction in (0.5, 1.0):
+        chosen = COUNTS & (scaled >= ranked[int(fraction * ranked.size) - 1])
+        expected = np.exp(np.where(chosen, scaled - ranked[0], -np.inf))
+        _, weights, _ = e_step(advantages, RESTARTING, None, temperature, fraction)
+        np.testing.assert_allclose(weights, expected / expected.sum(), 1e-4, 1e-7)
 
 
 def test_an_advantage_that_is_no_number_shows():

@@ -30,6 +30,22 @@ def test_the_advantage_at_a_cut_rests_on_the_true_next_value():
     close(output.errors[1], 44.0)
 
 
+@pytest.mark.parametrize("stop", [False, True])
+def test_large_values_do_not_round_a_small_reward_away(stop):
+    large, small, one = jnp.full(1, 1000.0), jnp.full(1, 1e-3), jnp.ones(1)
+    stream = (large, large, small, one, one)
+    for function in (rlaxlib.vtrace, rlaxlib.leaky_vtrace):
+        errors = function(*stream, stop_target_gradients=stop)
+        np.testing.assert_array_equal(errors, small)
+    for function in (
+        rlaxlib.vtrace_td_error_and_advantage,
+        rlaxlib.leaky_vtrace_td_error_and_advantage,
+    ):
+        output = function(*stream, stop_target_gradients=stop)
+        np.testing.assert_array_equal(output.errors, small)
+        np.testing.assert_array_equal(output.pg_advantage, small)
+
+
 def test_an_infinite_ratio_is_clipped_and_spoils_nothing():
     inputs = pick(make_stream(), *STEPS, "rho_tm1")
     inputs["rho_tm1"] = inputs["rho_tm1"].at[3].set(jnp.inf)

@@ -22,6 +22,12 @@ def test_without_a_weight_it_is_q_learning(function):
 
 
 @each_function
+def test_large_values_do_not_round_a_small_reward_away(function):
+    large = jnp.array([1000.0])
+    assert function(large, large, 0, 1e-3, 1.0, large, 0.5) == np.float32(1e-3)
+
+
+@each_function
 def test_the_best_action_is_not_devalued(function):
     actual = function(Q_TM1, Q_TM1, 0, 0.5, 0.9, Q_T, 0.7)
     close(actual, rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.9, Q_T))

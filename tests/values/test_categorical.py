@@ -129,6 +129,11 @@ def test_where_an_atom_meets_another_its_slope_is_that_to_the_right():
 
 def test_what_is_not_a_number_is_not_hidden():
     assert np.isnan(project(floats(jnp.nan), floats(1.0), ATOMS)).any()
+    assert np.isnan(project(ATOMS, floats(jnp.nan, 0, 0, 0, 0), ATOMS)).any()
+    with pytest.raises(rlaxlib.ArgumentError, match="but is nan"):
+        project(ATOMS, LOGITS, ATOMS.at[2].set(jnp.nan))
+    traced = jax.jit(project)(ATOMS, LOGITS, ATOMS.at[2].set(jnp.nan))
+    assert np.isnan(traced).any()
     loss = rlaxlib.categorical_td_learning(ATOMS, LOGITS, jnp.nan, 0.9, ATOMS, LOGITS)
     assert np.isnan(loss)
 
@@ -151,10 +156,13 @@ def test_the_program_holds_nothing_for_each_pair_of_atoms():
 # --- What they refuse. ---
 
 
-def test_atoms_out_of_order_are_refused():
+def test_atoms_out_of_order_are_refused_and_so_are_none():
     down = ATOMS[::-1]
     with pytest.raises(rlaxlib.ArgumentError, match="`z_q` must never decrease"):
         project(ATOMS, LOGITS, down)
+    for nothing in ((floats(), floats(), ATOMS), (ATOMS, LOGITS, floats())):
+        with pytest.raises(rlaxlib.ArgumentError, match="not empty"):
+            project(*nothing)
     for of, extra in (("td", ()), ("q", (0,)), ("double_q", (0,))):
         learn = getattr(rlaxlib, f"categorical_{of}_learning")
         logits, last = (LOGITS, ()) if of == "td" else (LOGITS[None], ())

@@ -17,6 +17,12 @@ munchausen = rlaxlib.munchausen_q_learning
 # --- What the functions compute. ---
 
 
+def test_large_values_do_not_round_a_small_reward_away():
+    large = jnp.array([1000.0])  # Of one action: it has no entropy, and no gap.
+    assert rlaxlib.soft_q_learning(large, 0, 1e-3, 1.0, large, 0.5) == np.float32(1e-3)
+    assert munchausen(large, large, 0, 1e-3, 1.0, large) == np.float32(1e-3)
+
+
 def test_a_soft_value_is_what_the_softmax_policy_earns_with_its_entropy():
     policy = rlaxlib.softmax(0.7)
     earned = jnp.sum(policy.probs(Q_T) * Q_T) + 0.7 * policy.entropy(Q_T)

@@ -248,9 +248,10 @@ def clip_gradient(
 
     Args:
         x: Floating-point array of any shape `[...]`, or any pytree of them.
-        gradient_min: Smallest value of an element of the gradient, shape `[]`.
+        gradient_min: Smallest value of an element of the gradient, shape `[]`; or one
+            for each element of `x`, shape `[...]`.
         gradient_max: Largest value of an element of the gradient, at least
-            `gradient_min`, shape `[]`.
+            `gradient_min`, shape `[]`; or one for each element of `x`, shape `[...]`.
 
     Returns:
         What was given.
@@ -268,13 +269,14 @@ def clip_gradient(
         Volodymyr Mnih and others, *Human-Level Control through Deep Reinforcement
         Learning*, 2015. https://doi.org/10.1038/nature14236
     """
-    low, high = checks.arrays(
-        gradient_min=(gradient_min, "float[]"), gradient_max=(gradient_max, "float[]")
-    )
-    checks.ordered(gradient_min=low, gradient_max=high)
 
     def clip(leaf: ArrayLike) -> Array:
-        (array,) = checks.arrays(x=(leaf, "float[...]"))
+        array, low, high = checks.arrays(
+            x=(leaf, "float[...]"),
+            gradient_min=(gradient_min, "float[] or [...]"),
+            gradient_max=(gradient_max, "float[] or [...]"),
+        )
+        checks.ordered(gradient_min=low, gradient_max=high)
         bounds = (jnp.full_like(array, bound) for bound in (low, high))
         return gradients.clip_cotangent(array, *bounds)
 

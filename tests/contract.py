@@ -27,6 +27,8 @@ import rlaxlib
 Arguments = dict[str, Any]
 
 STEPS, ACTIONS = 6, 4
+INDICES = ("a_t", "a_tm1", "action", "actions", "indices", "sample", "start_indices")
+SPREADS = ("alpha", "mask", "pred", "source")  # One entry may stand for all.
 SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
 FLAGS = ("stop_target_gradients", "use_stop_gradient")
 
@@ -138,6 +140,18 @@ class Row:
         drawn = self.make(np.random.default_rng(0))
         names = tuple(name for name, value in drawn.items() if np.ndim(value))
         return names if len(names) > 1 or self.multistep else ()
+
+    @property
+    def spreads(self) -> tuple[str, ...]:
+        """Names of the arguments of which one entry may stand for all."""
+        return tuple(name for name in self.sized if name.rpartition(".")[2] in SPREADS)
+
+    @property
+    def picks(self) -> tuple[str, ...]:
+        """Names of the arguments that say which entry of another array is meant."""
+        drawn = self.make(np.random.default_rng(0))
+        ints = [name for name, x in drawn.items() if np.asarray(x).dtype.kind == "i"]
+        return tuple(name for name in ints if name in INDICES)
 
     @property
     def stops(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from absl.testing import parameterized
 from contract import SINGLE, each_row
+from jax.sharding import NamedSharding, PartitionSpec
 
 import rlaxlib
 
@@ -163,6 +164,30 @@ def test_vmap_equals_a_loop_over_the_batch(row):
         tolerance = SINGLE * row.scale(inputs)
         one = jax.tree.map(operator.itemgetter(i), outputs)
         contract.assert_close(one, function(**inputs), SINGLE, tolerance)
+
+
+@each_row("given")
+def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
+    # JAX sees as it traces whether what differs between devices meets what does not.
+    inputs = row.inputs()
+    if row.key is not None:
+        inputs[row.key] = jax.random.key_data(inputs[row.key])
+    devices = jax.device_count()
+    batch = {name: jnp.stack([x] * devices) for name, x in inputs.items()}
+    names = [name for name in row.moving if row.differentiable]
+
+    def one(batch):
+        def total(moved):
+            function = row.call(**row.setting(row.flags[-1]))
+            outputs = function(**batch | moved)
+            return contract.weigh(outputs, 0), outputs
+
+        return jax.grad(total, has_aux=True)({name: batch[name] for name in names})
+
+    mesh, spec = jax.make_mesh((devices,), ("batch",)), PartitionSpec("batch")
+    there = jax.shard_map(jax.vmap(one), mesh=mesh, in_specs=spec, out_specs=spec)
+    batch = jax.device_put(batch, NamedSharding(mesh, spec))
+    jax.eval_shape(jax.jit(there), batch)
 
 
 @each_row("differentiable", "defined")
@@ -365,12 +390,28 @@ def test_refuses_a_wrong_length(row):
     for name in set(row.sized) - set(row.any_length):
         x = inputs[name]
         spare = 2 if name in row.spare else 1
-        longer = jnp.concatenate([x, *[x[:1]] * spare])
-        with contract.refused(row, name) as error:
-            row.call()(**inputs | {name: longer})
-        assert f"{longer.dtype}{list(longer.shape)}" in str(error.value)
-        shapes = re.findall(r"\[.*?\]", str(error.value))
-        assert len(shapes) > 1, "Both the shape it has and the one it must have."
+        wrong = [jnp.concatenate([x, *[x[:1]] * spare])]
+        if len(x) > 1 and name not in row.spreads:
+            wrong.append(x[:1])  # It must not broadcast.
+        for each in wrong:
+            with contract.refused(row, name) as error:
+                row.call()(**inputs | {name: each})
+            assert f"{each.dtype}{list(each.shape)}" in str(error.value)
+            shapes = re.findall(r"\[.*?\]", str(error.value))
+            assert len(shapes) > 1, "Both the shape it has and the one it must have."
+
+
+@each_row("picks", "differentiable")
+def test_an_index_out_of_range_is_refused_or_gives_nan(row):
+    inputs = row.inputs()
+    function = jax.jit(row.call())
+    for name in row.picks:
+        for index in (-1, -100, 1000):
+            wrong = inputs | {name: jnp.full_like(inputs[name], index)}
+            with contract.refused(row, name) as error:
+                row.call()(**wrong)
+            assert f"`{name}` must be one of" in str(error.value)
+            assert np.isnan(jax.tree.leaves(function(**wrong))[0]).any()
 
 
 @each_row()

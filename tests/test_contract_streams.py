@@ -212,6 +212,15 @@ def test_an_accelerator_gives_what_a_cpu_gives(row, monkeypatch):
 
 
 @each_row("multistep")
+def test_an_eager_call_compiles_nothing_the_second_time(row, caplog):
+    inputs = row.inputs()
+    row.call()(**inputs)
+    with jax.log_compiles():
+        row.call()(**inputs)
+    assert "Compiling" not in caplog.text
+
+
+@each_row("multistep")
 def test_refuses_masks_of_a_wrong_length_or_dtype(row):
     inputs = row.inputs()
     for name in ("truncated_t", "sample_mask"):

@@ -116,6 +116,18 @@ def test_clip_gradient_takes_bounds_that_are_learnt():
     assert jax.grad(loss, argnums=1)(3.0, 1.0) == 0
 
 
+def test_clip_gradient_takes_a_bound_for_each_element():
+    def loss(x, low, high):
+        return jnp.sum(5 * rlaxlib.clip_gradient(x, low, high) ** 2)
+
+    x, bounds = jnp.array([2.0, -2.0, 2.0]), jnp.array([1.0, 3.0, jnp.inf])
+    found = jax.grad(loss)(x, -bounds, bounds)
+    np.testing.assert_array_equal(found, [1.0, -3.0, 20.0])
+    np.testing.assert_array_equal(jax.grad(loss)(x, -bounds, 2.0), [2.0, -3.0, 2.0])
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`gradient_max` is float32\[2\]"):
+        loss(x, -bounds, bounds[:2])
+
+
 def test_clip_gradient_passes_in_forward_mode():
     def loss(x):
         return 5 * rlaxlib.clip_gradient(x, -1.0, 1.0) ** 2

@@ -1,7 +1,7 @@
 """Find the points that are nearest to others, as a memory of states needs it."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -118,7 +118,9 @@ def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
         Squared distances times -1, the nearest first, and indices, both of shape
         `[Q, count]`. Of points at the same distance, the first comes first.
     """
-    return cast(tuple[Array, Array], _nearest(data, points, count))
+    held = (jax.lax.stop_gradient(each) for each in (data, points))
+    negated, indices = _compiled(*held, count)
+    return _follow(data, points, indices, negated), indices
 
 
 def _search(data: Array, points: Array, count: int) -> tuple[Array, Array]:
@@ -210,18 +212,19 @@ _nearest_by: Callable[..., tuple[Array, Array]] = jax.jit(
 )
 
 
-def _nearest_jvp(
-    count: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]
-) -> Any:
+def _follow_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> Any:
     """Differentiate the distances of those that are nearest, and of no others."""
-    data, points = primals
-    negated, indices = nearest(data, points, count)
+    data, points, indices, negated = primals
     finite = jnp.isfinite(negated)[..., None]
     offset = jnp.where(finite, points[:, None] - _take(data, indices), 0)
     change = tangents[1][:, None] - _take(tangents[0], indices)
-    slope = -2 * jnp.sum(offset * change, axis=-1)
-    no_change = np.zeros(indices.shape, jax.dtypes.float0)
-    return (negated, indices), (slope, no_change)
+    return _follow(*primals), -2 * jnp.sum(offset * change, axis=-1)
 
 
-_nearest = derivatives.derived(_nearest_jvp, nondiff_argnums=(2,))(_compiled)
+# The indices come in and do not go out: what goes out has a tangent, and under
+# `jax.shard_map` that of an integer fails.
+@derivatives.derived(_follow_jvp)
+def _follow(data: Array, points: Array, indices: Array, negated: Array) -> Array:
+    """Return the negated distances as they are, with the slope that they have."""
+    del data, points, indices
+    return negated

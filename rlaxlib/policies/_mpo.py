@@ -127,8 +127,9 @@ def mpo_loss(
             and an `MpoOutputs` of what they are made of.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a bound is
-            negative, or if the projection does not give positive numbers.
+        ArgumentError: If an argument has the wrong shape or dtype, if there are no
+            samples, if a bound is negative, or if the projection does not give positive
+            numbers.
 
     Example:
         >>> log_probs, q_values = jnp.log(jnp.array([0.5, 0.5])), jnp.array([1.0, 1.0])
@@ -214,8 +215,9 @@ def mpo_compute_weights_and_temperature_loss(
             have a gradient: hold them constant where they weigh log-probabilities.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if the bound is
-            negative, or if the projection does not give a positive number.
+        ArgumentError: If an argument has the wrong shape or dtype, if there are no
+            samples, if the bound is negative, or if the projection does not give a
+            positive number.
 
     Example:
         >>> loss, weights, num_samples = (
@@ -245,7 +247,10 @@ def mpo_compute_weights_and_temperature_loss(
 def _check_axis(q_values: Array, sample_axis: int) -> int:
     """Return the axis of the samples, counted from the first."""
     checks.at_least(-q_values.ndim, q_values.ndim - 1, sample_axis=sample_axis)
-    return sample_axis % q_values.ndim
+    axis = sample_axis % q_values.ndim
+    if not q_values.shape[axis]:
+        checks.refuse(f"`sample_q_values` has no samples on its axis {axis}")
+    return axis
 
 
 def e_step(

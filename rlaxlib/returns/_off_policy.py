@@ -73,7 +73,8 @@ def general_off_policy_returns_from_action_values(
         Returns :math:`G_0, \dots, G_{T-1}`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If an argument has the wrong shape or dtype, or if an action
+            whose value is known is none of the A.
 
     Example:
         >>> q_t, pi_t = jnp.array([[2.0, 4.0], [6.0, 8.0]]), jnp.full((2, 2), 0.5)
@@ -105,6 +106,7 @@ def general_off_policy_returns_from_action_values(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
+    checks.indices(a_t=(a_t, q_t.shape[-1]))
     (q_t, r_t, discount_t, c_t, pi_t), narrow = dtypes.widen(
         *streams.clean(sample_mask, q_t, r_t, discount_t, c_t, pi_t)
     )
@@ -365,7 +367,8 @@ def tree_backup(
         Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If an argument has the wrong shape or dtype, or if an action
+            whose value is known is none of the A.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -400,6 +403,8 @@ def tree_backup(
     )
     inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
     q_tm1, q_t, r_t, discount_t, pi_t, lambda_ = inputs
+    size = q_t.shape[-1]
+    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     targets = general_off_policy_returns_from_action_values(
         q_t,
         a_t,

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -389,7 +390,7 @@ def _mean(expectiles: Array, tau: Array, number: int) -> Array:
 
         # The nearest first, so that where all are equally good none is moved.
         steps = sorted(range(-_TRIALS, _TRIALS + 1), key=abs)
-        offsets = jnp.array(steps, tau.dtype) / _TRIALS
+        offsets = jnp.array(np.array(steps) / _TRIALS, tau.dtype)
         # So that what the loop carries varies over the same devices as what it finds.
         middle = jnp.zeros_like(expectiles[0] + tau[0]) + 0.5
         rounds = 7 if jnp.finfo(tau.dtype).bits <= 32 else 16

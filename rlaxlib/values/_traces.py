@@ -154,7 +154,8 @@ def sarsa_lambda(
         Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If an argument has the wrong shape or dtype, or if an action
+            whose value is known is none of the A.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -182,6 +183,8 @@ def sarsa_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
+    size = q_t.shape[-1]
+    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     return td_lambda(
         arrays.batched_index(q_tm1, a_tm1),
         r_t,
@@ -243,7 +246,8 @@ def q_lambda(
         Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If an argument has the wrong shape or dtype, or if an action
+            whose value is known is none of the A.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -272,6 +276,7 @@ def q_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
+    checks.indices(a_tm1=(a_tm1, q_tm1.shape[-1]))
     return td_lambda(
         arrays.batched_index(q_tm1, a_tm1),
         r_t,
@@ -346,8 +351,8 @@ def retrace(
         Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `eps` is
-            negative.
+        ArgumentError: If an argument has the wrong shape or dtype, if `eps` is
+            negative, or if an action whose value is known is none of the A.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -381,6 +386,8 @@ def retrace(
     checks.within("[0, inf)", eps=eps)
     inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
     q_tm1, q_t, r_t, discount_t, pi_t, mu_t, lambda_, eps = inputs
+    size = q_t.shape[-1]
+    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     targets = returns.general_off_policy_returns_from_action_values(
         q_t,
         a_t,

@@ -191,6 +191,12 @@ def test_an_action_ruled_out_is_no_loss_without_weight():
             r"^mpo_loss: `sample_axis` must be at most 1, but is 2",
         ),
         (
+            lambda: rlaxlib.mpo_compute_weights_and_temperature_loss(
+                Q[:, :0], TEMPERATURE, identity, sample_axis=-1
+            ),
+            r"`sample_q_values` has no samples on its axis 1",
+        ),
+        (
             lambda: rlaxlib.mpo_loss(
                 LOG_PROBS, Q, LagrangePenalty(0.0, 0.1), [], identity
             ),

@@ -68,7 +68,7 @@ class EmaState(NamedTuple):
 
     @property
     def nu(self) -> Any:
-        """The same of the squares: rounded as they are, no way to get a variance."""
+        """The same of the squares, rounded as they are: no way to get a variance."""
         return jax.tree.map(self._undo_squares, self.mean, self.variance)
 
     def _undo(self, mean: Array) -> Array:

@@ -69,7 +69,8 @@ def gallery() -> str:
 def _on_paper(name: str) -> str:
     """Return the heading of a source: a section of its own would be one of HTML too."""
     title = f"examples/{name}.py".replace("_", r"\_")
-    return _raw(rf"\subsection{{\sphinxcode{{{title}}}}}\label{{source:{name}}}")
+    heading = rf"\subsection{{\sphinxcode{{{title}}}}}\label{{source:{name}}}"
+    return _raw(rf"\paperroom{{14}}{heading}")
 
 
 def _raw(latex: str) -> str:

@@ -123,7 +123,7 @@ class Together(OnPaper):
         for node in self.document.findall(nodes.rubric):
             after = node.next_node(descend=False, siblings=True)
             if not isinstance(after, CODE):
-                yield node, 7 if isinstance(after, nodes.table) else 5
+                yield node, 10 if isinstance(after, nodes.table) else 5
         for node in self.document.findall(nodes.section):
             if any(isinstance(part, nodes.image) for part in node[:4]):
                 yield node, 21

@@ -53,6 +53,7 @@ def example(name: str, rows: list[list[str]]) -> str:
     parts += [_paragraph(text) for text in paragraphs]
     shown = collapsed(f"examples/{name}.py", _source(name))
     parts.append(f"````{{only}} html\n{shown}````")
+    parts.append(_raw(rf"Its source is on page~\pageref{{source:{name}}}."))
     return "\n\n".join(parts)
 
 
@@ -60,9 +61,20 @@ def gallery() -> str:
     """Return all examples, one after the other; on paper, their sources at the end."""
     rows = measured()
     examples = "\n\n".join(example(name, rows.get(name, [])) for name in names())
-    sources = (f"**examples/{name}.py**\n\n{_source(name)}" for name in names())
-    at_the_end = "\n\n".join(sources)
+    sources = (f"{_on_paper(name)}\n\n{_source(name)}" for name in names())
+    at_the_end = "\n\n".join([_raw(r"\section{Sources}"), *sources])
     return f"{examples}\n\n````{{only}} latex\n{at_the_end}\n````"
+
+
+def _on_paper(name: str) -> str:
+    """Return the heading of a source: a section of its own would be one of HTML too."""
+    title = f"examples/{name}.py".replace("_", r"\_")
+    heading = rf"\subsection{{\sphinxcode{{{title}}}}}\label{{source:{name}}}"
+    return _raw(rf"\paperroom{{14}}{heading}")
+
+
+def _raw(latex: str) -> str:
+    return f"```{{raw}} latex\n{latex}\n```"
 
 
 def _source(name: str) -> str:

@@ -21,7 +21,7 @@ from sphinx.util import logging
 VERSION = "0.19.1"  # As `npm pack katex@VERSION` gives it: script, style and fonts.
 SCRIPT = Path(__file__).with_name("katex.min.js")
 SET = "katex.renderToString(dukpy.tex, {displayMode: dukpy.display, strict: 'error'})"
-WIDEST = 60  # Signs that a line on paper has room for.
+WIDEST = 47  # Signs that a line on paper has room for.
 
 logger = logging.getLogger(__name__)
 
@@ -71,13 +71,16 @@ class OneBelowAnother(SphinxPostTransform):
     builders = ("latex",)
 
     def run(self):
-        """Put blank lines between them, which is how they are told apart."""
+        """Gather them in the middle; Sphinx would align blocks at their right."""
         for node in self.document.findall(nodes.math_block):
-            signs = re.sub(
-                r"\\(left|right|operatorname|text)|[{}_^\s]", "", node.astext()
-            )
-            if len(re.sub(r"\\[a-zA-Z]+", "x", signs)) > WIDEST:
-                node[:] = [nodes.Text("\n\n".join(equations(node.astext())))]
+            tex = node.astext()
+            signs = re.sub(r"\\(left|right|operatorname|text)|[{}_^\s]", "", tex)
+            wide = len(re.sub(r"\\[a-zA-Z]+", "x", signs)) > WIDEST
+            found = equations(tex)
+            if len(found) > 1 and (wide or re.search(r"\n\s*\n", tex.strip())):
+                lines = "\\\\[1ex]\n".join(found)
+                gathered = rf"\begin{{gathered}}{lines}\end{{gathered}}"
+                node[:] = [nodes.Text(gathered)]
 
 
 def _is_open(tex):

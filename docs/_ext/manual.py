@@ -75,6 +75,7 @@ class Papers(Written):
     def write(self):
         """Yield a list for each year, and at the end one for what has none."""
         papers = catalog.papers()
+        yield _latex(r"\setcounter{secnumdepth}{-1}", 0)
         dated = sorted(papers, key=lambda paper: (not paper.year, paper))
         for year, of_year in itertools.groupby(dated, key=lambda paper: paper.year):
             yield _heading(year or "Documentation")
@@ -82,6 +83,7 @@ class Papers(Written):
                 links = ", ".join(map(_link, dict.fromkeys(papers[paper])))
                 title = re.sub(r"\\\*", "*", paper.title)
                 yield f"- `{title} <{paper.url}>`__, {paper.authors}: {links}"
+        yield _latex(r"\setcounter{secnumdepth}{2}", 1)
 
 
 class Names(Written):
@@ -113,6 +115,12 @@ class Names(Written):
 def _link(name):
     """Return a link to a public name."""
     return f":py:obj:`{name} <{catalog.NAMES[name]}>`"
+
+
+def _latex(command, depth):
+    """Return a command for paper, and how deep the contents go from here on."""
+    contents = rf"\addtocontents{{toc}}{{\protect\setcounter{{tocdepth}}{{{depth}}}}}"
+    return f".. raw:: latex\n\n   {contents}{command}"
 
 
 def _heading(text):

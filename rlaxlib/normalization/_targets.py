@@ -1,6 +1,6 @@
 """Tell how targets are distributed that belong to different outputs of a layer."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -71,14 +71,15 @@ class _Many(NamedTuple):
         if x.size < _MANY:
             return _means(self, x)
         known, means = _means(some, x.ravel()[::_STRIDE])
-        return jax.lax.cond(
+        found = jax.lax.cond(
             jnp.all(known), lambda: (known, means), lambda: _means(self, x)
         )
+        return cast(tuple[Array, Array], found)
 
     def of_each(self, table: Array) -> Array:
         """Return what each number's output has in a table; if it has none, anything."""
-        table = table.at[self.indices]
-        return table.get(mode="clip", wrap_negative_indices=False)
+        own = table.at[self.indices].get(mode="clip", wrap_negative_indices=False)
+        return cast(Array, own)
 
     def sums(self, *numbers: Array) -> Array:
         """Return the sums of each output, one row for each set of numbers."""

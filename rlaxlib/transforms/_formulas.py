@@ -224,7 +224,7 @@ def log_horizon(x: Array) -> Array:
     """Return the logarithm of the horizon that a discount gives."""
     # What rounding takes off 1 - x comes back, at half the price of a log1p.
     rest = jnp.minimum(1 - x, _largest(x))
-    lost = ((1 - rest) - x) / jnp.maximum(rest, float(jnp.finfo(x.dtype).tiny))
+    lost = ((1 - rest) - x) / jnp.maximum(rest, cast(float, jnp.finfo(x.dtype).tiny))
     return -(jnp.log(rest) + lost)
 
 

@@ -71,15 +71,17 @@ class _Many(NamedTuple):
         if x.size < _MANY:
             return _means(self, x)
         known, means = _means(some, x.ravel()[::_STRIDE])
-        found = jax.lax.cond(
-            jnp.all(known), lambda: (known, means), lambda: _means(self, x)
+        return cast(
+            tuple[Array, Array],
+            jax.lax.cond(
+                jnp.all(known), lambda: (known, means), lambda: _means(self, x)
+            ),
         )
-        return cast(tuple[Array, Array], found)
 
     def of_each(self, table: Array) -> Array:
         """Return what each number's output has in a table; if it has none, anything."""
-        own = table.at[self.indices].get(mode="clip", wrap_negative_indices=False)
-        return cast(Array, own)
+        own = table.at[self.indices]
+        return own.get(mode="clip", wrap_negative_indices=False)
 
     def sums(self, *numbers: Array) -> Array:
         """Return the sums of each output, one row for each set of numbers."""

@@ -85,7 +85,7 @@ def corrected_errors(
         weighted: One-step errors :math:`d_t`, each times its importance weight,
             shape `[T]`.
         discount_t: Discounts :math:`\gamma`, shape `[T]`.
-        trace: Trace :math:`c`, shape `[T]`.
+        trace: Trace :math:`c`, shape `[T]` or `[]`.
         truncated_t: As for `backward`.
         sample_mask: As for `backward`.
 
@@ -101,12 +101,13 @@ def corrected_errors(
     if sample_mask is not None:
         factor = jnp.where(sample_mask, factor, jnp.ones_like(factor))
         end = None if end is None else streams.ends(end, sample_mask)
-    errors = _compiled(_error_terms, 0.0, (factor, weighted), end, None)
+    errors = _compiled(known, 0.0, (factor, weighted), end, None)
     return streams.decisions(errors, sample_mask)
 
 
-def _error_terms(factor: Array, weighted: Array) -> tuple[Array, Array]:
-    return weighted, factor
+def known(factor: Array, offset: Array) -> tuple[Array, Array]:
+    """Take the factor for the trace, and the offset for a sequence: `terms` done."""
+    return offset, factor
 
 
 def _solve(

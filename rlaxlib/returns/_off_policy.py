@@ -9,12 +9,22 @@ results the times `0` to `T - 1`. What was done after the last state is not know
 its action and the weight of it are never used.
 """
 
+from typing import Any, cast
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, dtypes, gradients, recurrence, streams
+from rlaxlib._core import (
+    checks,
+    derivatives,
+    dtypes,
+    gradients,
+    recurrence,
+    streams,
+)
 
 __all__ = [
     "general_off_policy_returns_from_action_values",
@@ -198,17 +208,7 @@ def general_off_policy_returns_from_q_and_v(
         r_t, discount_t, v_t, q_t, c_t
     )
     q_t, c_t = (_without_last(each, r_t.size) for each in (q_t, c_t))
-    returns = recurrence.backward(
-        _off_policy_terms,
-        0.0,
-        c_t,
-        r_t,
-        discount_t,
-        v_t,
-        q_t,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
-    )
+    returns = _returns(c_t, r_t, discount_t, v_t, q_t, truncated_t, sample_mask)
     return gradients.stop_if(stop_target_gradients, narrow(returns))
 
 
@@ -423,6 +423,45 @@ def tree_backup(
 def _without_last(x: Array, size: int) -> Array:
     """Return `x` with `size` entries, the last of which is 0."""
     return jnp.pad(x[: size - 1], (0, 1))
+
+
+def _returns_jvp(
+    primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
+    # To differentiate: of two sequences, not of five, which takes down to an eighth.
+    return cast(tuple[Array, Array], jax.jvp(_returns_of_two, primals, tangents))
+
+
+@derivatives.derived(_returns_jvp)
+def _returns(
+    c: Array,
+    r: Array,
+    discount: Array,
+    v: Array,
+    q: Array,
+    truncated: Array | None,
+    mask: Array | None,
+) -> Array:
+    masks = {"truncated_t": truncated, "sample_mask": mask}
+    return recurrence.backward(_off_policy_terms, 0.0, c, r, discount, v, q, **masks)
+
+
+def _returns_of_two(
+    c: Array,
+    r: Array,
+    discount: Array,
+    v: Array,
+    q: Array,
+    truncated: Array | None,
+    mask: Array | None,
+) -> Array:
+    """Return the same, of offsets and factors that are computed beforehand."""
+    c, r, discount, v, q = streams.clean(mask, c, r, discount, v, q)
+    end = streams.ends(truncated, mask)
+    c = c if end is None else jnp.where(end, jnp.zeros_like(c), c)
+    offset, factor = _off_policy_terms(c, r, discount, v, q)
+    masks = {"truncated_t": truncated, "sample_mask": mask}
+    return recurrence.backward(recurrence.known, 0.0, factor, offset, **masks)
 
 
 # --- What each estimate puts into the recurrence: its offset and its factor. ---

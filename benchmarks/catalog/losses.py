@@ -1,24 +1,23 @@
 """Losses: what is measured."""
 
-from benchmarks.catalog.shared import row
+from benchmarks.catalog.shared import elementwise
 from benchmarks.inputs import binary, normal, unit
 
 CASES = (
-    row("l2_loss", predictions=normal("A"), targets=normal("A")),
-    row("huber_loss", settings={"delta": 1.0}, x=normal("A")),
-    row("likelihood", predictions=unit("A"), targets=binary("A")),
-    row("log_loss", predictions=unit("A"), targets=binary("A")),
-    row(
+    *elementwise("l2_loss", inputs={"predictions": normal, "targets": normal}),
+    *elementwise("huber_loss", settings={"delta": 1.0}, inputs={"x": normal}),
+    *elementwise("likelihood", inputs={"predictions": unit, "targets": binary}),
+    *elementwise("log_loss", inputs={"predictions": unit, "targets": binary}),
+    *elementwise(
         "expectile_loss",
         settings={"expectile": 0.8},
-        predictions=normal("A"),
-        targets=normal("A"),
+        inputs={"predictions": normal, "targets": normal},
     ),
-    row(
+    *elementwise(
         "clip_gradient",
         settings={"gradient_min": -0.5, "gradient_max": 0.5},
         positional=True,
-        x=normal("A"),
+        inputs={"x": normal},
     ),
-    row("scale_gradient", settings={"scale": 0.5}, x=normal("A")),
+    *elementwise("scale_gradient", settings={"scale": 0.5}, inputs={"x": normal}),
 )

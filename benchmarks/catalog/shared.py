@@ -1,6 +1,6 @@
 """What the rows of all topics are made of."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks import steps
@@ -9,6 +9,7 @@ from benchmarks.inputs import Input, Size, discount, normal
 
 ACTIONS = 18
 ONE_STEP = (Size(batch=4096, actions=ACTIONS),)
+NUMBERS = (Size(batch=65536),)
 STREAMS = (
     Size(batch=256, steps=20, actions=ACTIONS),
     Size(batch=256, steps=128, actions=ACTIONS),
@@ -46,3 +47,12 @@ def row(
         positional=positional,
         peer=peer,
     )
+
+
+def elementwise(
+    name: str, /, *, inputs: Mapping[str, Callable[[str], Input]], **options: Any
+) -> tuple[Case, Case]:
+    """Return two cases of a function of each number: of many, and of many vectors."""
+    numbers = {each: draw("") for each, draw in inputs.items()}
+    vectors = {each: draw("A") for each, draw in inputs.items()}
+    return row(name, NUMBERS, **options, **numbers), row(name, **options, **vectors)

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from benchmarks.case import Case
-from benchmarks.catalog.shared import row
+from benchmarks.catalog.shared import elementwise, row
 from benchmarks.inputs import Size, normal, probs, unit
 
 _PRIVATE = "rlax._src.transforms"
@@ -31,16 +31,16 @@ def _bins(count: int) -> Iterator[Case]:
 
 
 CASES = (
-    row("sigmoid", x=normal("A")),
-    row("logit", x=unit("A")),
-    row("signed_logp1", x=normal("A")),
-    row("signed_expm1", x=normal("A")),
-    row("signed_hyperbolic", x=normal("A")),
-    row("signed_parabolic", x=normal("A")),
-    row("hyperbolic_sin", peer=_PRIVATE, x=normal("A")),
-    row("hyperbolic_arcsin", peer=_PRIVATE, x=normal("A")),
-    row("power", settings={"p": 0.3}, label="p=0.3", x=normal("A")),
-    row("power", settings={"p": 0.5}, label="p=0.5", x=normal("A")),
+    *elementwise("sigmoid", inputs={"x": normal}),
+    *elementwise("logit", inputs={"x": unit}),
+    *elementwise("signed_logp1", inputs={"x": normal}),
+    *elementwise("signed_expm1", inputs={"x": normal}),
+    *elementwise("signed_hyperbolic", inputs={"x": normal}),
+    *elementwise("signed_parabolic", inputs={"x": normal}),
+    *elementwise("hyperbolic_sin", peer=_PRIVATE, inputs={"x": normal}),
+    *elementwise("hyperbolic_arcsin", peer=_PRIVATE, inputs={"x": normal}),
+    *elementwise("power", settings={"p": 0.3}, label="p=0.3", inputs={"x": normal}),
+    *elementwise("power", settings={"p": 0.5}, label="p=0.5", inputs={"x": normal}),
     *_bins(51),
     *_bins(601),
 )

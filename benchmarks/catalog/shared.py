@@ -50,9 +50,18 @@ def row(
 
 
 def elementwise(
-    name: str, /, *, inputs: Mapping[str, Callable[[str], Input]], **options: Any
+    name: str,
+    /,
+    *,
+    inputs: Mapping[str, Callable[[str], Input]],
+    label: str = "",
+    **options: Any,
 ) -> tuple[Case, Case]:
     """Return two cases of a function of each number: of many, and of many vectors."""
     numbers = {each: draw("") for each, draw in inputs.items()}
     vectors = {each: draw("A") for each, draw in inputs.items()}
-    return row(name, NUMBERS, **options, **numbers), row(name, **options, **vectors)
+    of_vectors = f"{label}, vectors" if label else "vectors"
+    return (
+        row(name, NUMBERS, label=label, **options, **numbers),
+        row(name, label=of_vectors, **options, **vectors),
+    )

@@ -49,13 +49,13 @@ def with_masks(row):
 
 
 def poison(rows, where):
-    """Put NaN into all floats of some rows."""
-    return {
-        name: jnp.where(where.reshape(-1, *[1] * (x.ndim - 1)), jnp.nan, x)
-        if contract.is_float(x) and x.ndim
-        else x
-        for name, x in rows.items()
-    }
+    """Put NaN into all floats of some rows, and what is no action into all integers."""
+
+    def spoiled(x):
+        bad = jnp.nan if contract.is_float(x) else -1
+        return jnp.where(where.reshape(-1, *[1] * (x.ndim - 1)), bad, x)
+
+    return {name: spoiled(x) if x.ndim else x for name, x in rows.items()}
 
 
 def row_gradient(function, rows, truncated, mask, until=contract.STEPS):

@@ -116,6 +116,7 @@ def general_off_policy_returns_from_action_values(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
+    a_t = streams.decisions(a_t, sample_mask)
     checks.indices(a_t=(a_t, q_t.shape[-1]))
     (q_t, r_t, discount_t, c_t, pi_t), narrow = dtypes.widen(
         *streams.clean(sample_mask, q_t, r_t, discount_t, c_t, pi_t)
@@ -404,6 +405,7 @@ def tree_backup(
     inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
     q_tm1, q_t, r_t, discount_t, pi_t, lambda_ = inputs
     size = q_t.shape[-1]
+    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
     checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     targets = general_off_policy_returns_from_action_values(
         q_t,

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, dtypes, sums
+from rlaxlib._core import checks, dtypes, streams, sums
 from rlaxlib.values._traces import q_lambda
 
 __all__ = [
@@ -213,6 +213,7 @@ def pixel_control_loss(
     _, height, width, _ = pictures.shape
     cells = f"float[T+1, {height // cell_size}, {width // cell_size}, A]"
     checks.arrays(action_values=(action_values, cells))
+    actions = streams.decisions(actions, sample_mask)
     checks.indices(actions=(actions, q.shape[-1]))
     (pictures, q, discount_t), narrow = dtypes.widen(pictures, q, discount_t)
     rewards = _cell_means(pictures[1:] - pictures[:-1], cell_size)

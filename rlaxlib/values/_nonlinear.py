@@ -119,6 +119,7 @@ def transformed_q_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
+    a_tm1 = streams.decisions(a_tm1, sample_mask)
     checks.indices(a_tm1=(a_tm1, q_tm1.shape[-1]))
     (q_tm1, r_t, discount_t, q_t, lambda_), narrow = dtypes.widen(
         q_tm1, r_t, discount_t, q_t, lambda_
@@ -242,6 +243,7 @@ def transformed_retrace(
     inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
     q_tm1, q_t, r_t, discount_t, pi_t, mu_t, lambda_, eps = inputs
     size = q_t.shape[-1]
+    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
     checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     targets = transformed_general_off_policy_returns_from_action_values(
         tx_pair,
@@ -347,6 +349,7 @@ def transformed_n_step_q_learning(
     checks.at_least(1, n=n)
     (q_tm1, target_q_t, r_t, discount_t), narrow = dtypes.widen(*inputs)
     size = q_tm1.shape[-1]
+    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
     checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     targets = transformed_n_step_returns(
         tx_pair,

@@ -277,6 +277,7 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
+    a_t = streams.decisions(a_t, sample_mask)
     checks.indices(a_t=(a_t, q_t.shape[-1]))
     (q_t, r_t, discount_t, c_t, pi_t), narrow = dtypes.widen(
         *streams.clean(sample_mask, q_t, r_t, discount_t, c_t, pi_t)

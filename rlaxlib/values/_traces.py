@@ -184,6 +184,7 @@ def sarsa_lambda(
         )
     )
     size = q_t.shape[-1]
+    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
     checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     return td_lambda(
         arrays.batched_index(q_tm1, a_tm1),
@@ -276,6 +277,7 @@ def q_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
+    a_tm1 = streams.decisions(a_tm1, sample_mask)
     checks.indices(a_tm1=(a_tm1, q_tm1.shape[-1]))
     return td_lambda(
         arrays.batched_index(q_tm1, a_tm1),
@@ -387,6 +389,7 @@ def retrace(
     inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
     q_tm1, q_t, r_t, discount_t, pi_t, mu_t, lambda_, eps = inputs
     size = q_t.shape[-1]
+    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
     checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     targets = returns.general_off_policy_returns_from_action_values(
         q_t,

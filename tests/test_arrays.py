@@ -74,6 +74,13 @@ def test_an_index_out_of_range_marks_nothing_and_picks_nan():
     np.testing.assert_array_equal(picked, [np.nan, 1.0, np.nan])
 
 
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.uint8, jnp.int16, jnp.uint32])
+def test_indices_of_any_dtype_pick_one_entry_of_many(dtype):
+    values, indices = jnp.arange(600.0).reshape(2, 300), jnp.array([3, 100], dtype)
+    picked = jax.jit(rlaxlib.batched_index)(values, indices)
+    np.testing.assert_array_equal(picked, [3.0, 400.0])
+
+
 @pytest.mark.parametrize("dtype", [jnp.int8, jnp.int32, jnp.bfloat16, jnp.float32])
 def test_indices_of_any_dtype_mark_one_class_of_many(dtype):
     hot = rlaxlib.one_hot(jnp.asarray([0, 100], dtype), 600)

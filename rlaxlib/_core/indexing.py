@@ -1,7 +1,6 @@
 """Pick entries by index, in one way for the whole library."""
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.lax import GatherDimensionNumbers, GatherScatterMode
 
@@ -62,7 +61,5 @@ def _gather(
     mode = GatherScatterMode.FILL_OR_DROP
     if known:
         mode = GatherScatterMode.PROMISE_IN_BOUNDS
-    if indices.dtype.itemsize < 4:  # Too small to hold the number of entries, perhaps.
-        indices = indices.astype(jnp.int32)
     indices = jax.lax.expand_dims(indices, (indices.ndim,))
     return jax.lax.gather(values, indices, numbers, sizes, mode=mode)

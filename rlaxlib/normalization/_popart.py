@@ -519,7 +519,7 @@ def _move(
 def _variance(shift: Array, scale: Array, second_moment: Array) -> Array:
     """Return the variance, the bounds of the scale left aside."""
     variance, square = second_moment - jnp.square(shift), jnp.square(scale)
-    rounding = 4 * cast(float, jnp.finfo(variance.dtype).eps) * second_moment
+    rounding = 4 * float(cast(Any, jnp.finfo(variance.dtype).eps)) * second_moment
     same = jnp.abs(variance - square) <= rounding
     return jnp.where(same, square, jnp.maximum(variance, 0))
 

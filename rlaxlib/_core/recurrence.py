@@ -45,10 +45,11 @@ def backward(
 
     On a CPU this is a loop, and :math:`b_t` and :math:`a_t` are computed inside it: a
     return then reads its inputs once and writes its output once. Computing all of them
-    beforehand takes twice the time, since each travels to memory and back. A GPU or TPU
-    pays for every step of a loop, so there it is an associative scan: a step maps
-    :math:`y` to :math:`b + a y`, two neighbouring runs of steps join into one, and
-    :math:`T` steps take a number of rounds logarithmic in :math:`T`.
+    beforehand takes up to twice the time, since each travels to memory and back; but
+    where sequences are many, a derivative by them takes less. A GPU or TPU pays for
+    every step of a loop, so there it is an associative scan: a step maps :math:`y` to
+    :math:`b + a y`, two neighbouring runs of steps join into one, and :math:`T` steps
+    take a number of rounds logarithmic in :math:`T`.
 
     Args:
         terms: Function of one element of the trace and of each sequence, giving
@@ -106,7 +107,7 @@ def corrected_errors(
 
 
 def known(factor: Array, offset: Array) -> tuple[Array, Array]:
-    """Take the factor for the trace, and the offset for a sequence: `terms` done."""
+    """Return terms that were computed beforehand, the factor in place of the trace."""
     return offset, factor
 
 

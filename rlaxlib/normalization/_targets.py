@@ -11,7 +11,7 @@ from rlaxlib._core.devices import AxisName
 
 _FEW = 4  # For so many outputs it is faster to look through all targets for each.
 _STRIDE = 11  # Prime, so that no regular order of outputs is out of step with it.
-_MANY = 4096  # From so many targets on, each eleventh may know all outputs.
+_ENOUGH = 4096  # From so many targets on, each eleventh may know all outputs.
 
 
 def describe(
@@ -67,9 +67,9 @@ class _Many(NamedTuple):
 
     def means(self, x: Array) -> tuple[Array, Array]:
         """Return the mean of each output, or of some of its numbers, if it has any."""
-        some = _Many(self.indices.ravel()[::_STRIDE], self.size)
-        if x.size < _MANY:
+        if x.size < _ENOUGH:
             return _means(self, x)
+        some = _Many(self.indices.ravel()[::_STRIDE], self.size)
         known, means = _means(some, x.ravel()[::_STRIDE])
         return cast(
             tuple[Array, Array],

@@ -9,6 +9,7 @@ results the times `0` to `T - 1`. What was done after the last state is not know
 its action and the weight of it are never used.
 """
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import jax
@@ -209,7 +210,8 @@ def general_off_policy_returns_from_q_and_v(
         r_t, discount_t, v_t, q_t, c_t
     )
     q_t, c_t = (_without_last(each, r_t.size) for each in (q_t, c_t))
-    returns = _returns(c_t, r_t, discount_t, v_t, q_t, truncated_t, sample_mask)
+    masks = {"truncated_t": truncated_t, "sample_mask": sample_mask}
+    returns = _returns((c_t, r_t, discount_t, v_t, q_t), masks)
     return gradients.stop_if(stop_target_gradients, narrow(returns))
 
 
@@ -435,34 +437,18 @@ def _returns_jvp(
 
 
 @derivatives.derived(_returns_jvp)
-def _returns(
-    c: Array,
-    r: Array,
-    discount: Array,
-    v: Array,
-    q: Array,
-    truncated: Array | None,
-    mask: Array | None,
-) -> Array:
-    masks = {"truncated_t": truncated, "sample_mask": mask}
-    return recurrence.backward(_off_policy_terms, 0.0, c, r, discount, v, q, **masks)
+def _returns(sequences: tuple[Array, ...], masks: Mapping[str, Array | None]) -> Array:
+    return recurrence.backward(_off_policy_terms, 0.0, *sequences, **masks)
 
 
 def _returns_of_two(
-    c: Array,
-    r: Array,
-    discount: Array,
-    v: Array,
-    q: Array,
-    truncated: Array | None,
-    mask: Array | None,
+    sequences: tuple[Array, ...], masks: Mapping[str, Array | None]
 ) -> Array:
     """Return the same, of offsets and factors that are computed beforehand."""
-    c, r, discount, v, q = streams.clean(mask, c, r, discount, v, q)
-    end = streams.ends(truncated, mask)
+    c, *others = streams.clean(masks["sample_mask"], *sequences)
+    end = streams.ends(**masks)
     c = c if end is None else jnp.where(end, jnp.zeros_like(c), c)
-    offset, factor = _off_policy_terms(c, r, discount, v, q)
-    masks = {"truncated_t": truncated, "sample_mask": mask}
+    offset, factor = _off_policy_terms(c, *others)
     return recurrence.backward(recurrence.known, 0.0, factor, offset, **masks)
 
 

@@ -1,8 +1,10 @@
-r"""Handle arrays: pick, mark, mask and average, on one device or many.
+"""Handle arrays: pick, mark, mask and average, on one device or many.
 
 Nothing in here is reinforcement learning, and everything in it is done by hand, and
 wrongly, in most agents. Masks are true where an entry counts.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,11 +30,11 @@ __all__ = [
 
 
 class AllSum:
-    r"""Sum over the entries of an array, and over devices.
+    """Sum over the entries of an array, and over devices.
 
     .. math::
 
-        \operatorname{AllSum}(x) = \sum_{\text{devices}} \sum_i x_i
+        AllSum(x) = ∑_devices ∑_i x_i
 
     A loss that divides by a number of samples must count them on all devices. Made with
     the name of the axis that the devices form, an `AllSum` does; made without, it sums
@@ -79,12 +81,11 @@ class AllSum:
 def batched_index(
     values: ArrayLike, indices: ArrayLike, keepdims: bool = False
 ) -> Array:
-    r"""Pick one entry from the last axis of `values` for each index.
+    """Pick one entry from the last axis of `values` for each index.
 
     .. math::
 
-        y_{i} = x_{i, k_{i}} \quad \text{for each position } i
-        \text{ of the leading axes}
+        y_i = x_{i,k_i}   for each position i of the leading axes
 
     So the values of the actions taken are picked from those of all actions.
 
@@ -122,11 +123,11 @@ def batched_index(
 def one_hot(
     indices: ArrayLike, num_classes: int, dtype: DTypeLike = jnp.float32
 ) -> Array:
-    r"""Mark each index by a one among zeros.
+    """Mark each index by a one among zeros.
 
     .. math::
 
-        y_{i, k} = \mathbb 1[k = x_i]
+        y_{i,k} = 1[k = x_i]
 
     Args:
         indices: Positions of the ones, whole numbers, shape `[...]`. One outside
@@ -162,11 +163,11 @@ def one_hot(
 
 
 def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
-    r"""Append axes of size 1 to `source`, so that it broadcasts from the left.
+    """Append axes of size 1 to `source`, so that it broadcasts from the left.
 
     .. math::
 
-        y_{i_1 \dots i_m 0 \dots 0} = x_{i_1 \dots i_m}
+        y_{i_1 … i_m 0 … 0} = x_{i_1 … i_m}
 
     NumPy lines up the last axes of two arrays. A mask or a weight for each step goes
     with the first axes of what it masks: this makes them line up.
@@ -201,11 +202,12 @@ def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
 def replace_masked(
     data: ArrayLike, replacement: ArrayLike | None, mask: ArrayLike
 ) -> Array:
-    r"""Replace entries of an array where a mask is true.
+    """Replace entries of an array where a mask is true.
 
     .. math::
 
-        y_i = \begin{cases} z_i & \text{if } m_i \\ x_i & \text{otherwise} \end{cases}
+        y_i = { z_i   if m_i
+              { x_i   otherwise
 
     Args:
         data: Array, some of whose entries are to be replaced, shape `[...]`.
@@ -250,11 +252,11 @@ def masked_mean(
     axis_name: AxisName | None = None,
     denominator: ArrayLike | None = None,
 ) -> Array:
-    r"""Average the entries that a mask lets through.
+    """Average the entries that a mask lets through.
 
     .. math::
 
-        \bar x = \frac{\sum_i m_i x_i}{\sum_i m_i}
+        x̄ = (∑_i m_i x_i) / ∑_i m_i
 
     An average over a padded batch must leave the padding out of both sums: dividing by
     the number of all entries makes the loss depend on how much padding there is. Where
@@ -308,13 +310,11 @@ def standardize(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Shift and scale numbers to a mean of 0 and a standard deviation of 1.
+    """Shift and scale numbers to a mean of 0 and a standard deviation of 1.
 
     .. math::
 
-        y_i = \frac{x_i - \mu}{\sigma}, \qquad
-        \mu = \frac{1}{n} \sum_i x_i, \qquad
-        \sigma^2 = \frac{1}{n} \sum_i (x_i - \mu)^2
+        y_i = (x_i - μ) / σ,   μ = (1/n) ∑_i x_i,   σ² = (1/n) ∑_i (x_i - μ)²
 
     Over the entries that the mask lets through, of all axes. Equal numbers have no
     scale: they become zeros, with a gradient of 0, as does a single one.

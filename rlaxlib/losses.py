@@ -1,9 +1,11 @@
-r"""Penalise a prediction for being off, one element at a time.
+"""Penalise a prediction for being off, one element at a time.
 
 These functions take arrays of any shape and return one loss for each element. To get a
 number to differentiate, average them, with a mask if some elements do not count: see
 `masked_mean`.
 """
+
+from __future__ import annotations
 
 from typing import TypeVar, cast
 
@@ -28,11 +30,11 @@ ArrayTree = TypeVar("ArrayTree")
 
 
 def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
-    r"""Penalise by half the squared error.
+    """Penalise by half the squared error.
 
     .. math::
 
-        L = \tfrac12 (x - y)^2
+        L = ½ (x - y)²
 
     The half makes the gradient the error itself. Without targets, it is the error that
     is given; or the parameters are, to be kept small.
@@ -65,21 +67,19 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
 
 
 def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
-    r"""Penalise small errors by their square, and large ones by their size.
+    """Penalise small errors by their square, and large ones by their size.
 
     .. math::
 
-        L = \begin{cases}
-            \tfrac12 x^2                          & \text{if } |x| \le \delta, \\
-            \delta \left( |x| - \tfrac12 \delta \right) & \text{otherwise.}
-            \end{cases}
+        L = { ½ x²            if |x| ≤ δ
+            { δ (|x| - ½ δ)   otherwise
 
-    The gradient is the error, clipped to :math:`[-\delta, \delta]`: a single large
-    error cannot upset the rest. `l2_loss` of `clip_gradient` has the same gradient.
+    The gradient is the error, clipped to :math:`[-δ, δ]`: a single large error cannot
+    upset the rest. `l2_loss` of `clip_gradient` has the same gradient.
 
     Args:
         x: Errors, shape `[...]`.
-        delta: Size :math:`\delta` of the error where the square ends, more than 0,
+        delta: Size :math:`δ` of the error where the square ends, more than 0,
             shape `[]`.
 
     Returns:
@@ -107,11 +107,11 @@ def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
 
 
 def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
-    r"""Return the likelihood of targets under predicted probabilities.
+    """Return the likelihood of targets under predicted probabilities.
 
     .. math::
 
-        \ell = p^{\,t} (1 - p)^{1 - t}
+        ℓ = p^t (1 - p)^{1-t}
 
     Args:
         predictions: Probabilities :math:`p`, each in [0, 1], shape `[...]`.
@@ -140,11 +140,11 @@ def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
 
 
 def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
-    r"""Penalise predicted probabilities by the negative log of the likelihood.
+    """Penalise predicted probabilities by the negative log of the likelihood.
 
     .. math::
 
-        L = -t \log p - (1 - t) \log(1 - p)
+        L = -t log p - (1 - t) log(1 - p)
 
     A prediction that is certain and right has no loss, and a finite gradient. One that
     is certain and wrong has an infinite loss: from a network take logits, and
@@ -182,21 +182,20 @@ def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
 def expectile_loss(
     predictions: ArrayLike, targets: ArrayLike, expectile: ArrayLike
 ) -> Array:
-    r"""Penalise by the squared error, too low and too high not alike.
+    """Penalise by the squared error, too low and too high not alike.
 
     .. math::
 
-        L = \left| \tau - \mathbb 1[y < x] \right| (y - x)^2
+        L = |τ - 1[y < x]| (y - x)²
 
-    A prediction below the target weighs :math:`\tau`, one above it
-    :math:`1 - \tau`. So the prediction that does best is the :math:`\tau`-expectile of
-    the targets: their mean at 0.5, and towards 1 something like their maximum, as
-    implicit Q-learning wants it.
+    A prediction below the target weighs :math:`τ`, one above it :math:`1 - τ`. So the
+    prediction that does best is the :math:`τ`-expectile of the targets: their mean at
+    0.5, and towards 1 something like their maximum, as implicit Q-learning wants it.
 
     Args:
         predictions: Predictions :math:`x`, shape `[...]`.
         targets: Targets :math:`y`, of the same shape, shape `[...]`.
-        expectile: Which expectile :math:`\tau` to predict, in [0, 1], shape `[]`.
+        expectile: Which expectile :math:`τ` to predict, in [0, 1], shape `[]`.
 
     Returns:
         Losses, shape `[...]`.
@@ -234,13 +233,11 @@ def expectile_loss(
 def clip_gradient(
     x: ArrayTree, gradient_min: ArrayLike, gradient_max: ArrayLike
 ) -> ArrayTree:
-    r"""Return `x` as it is, and clip its gradient on the way back.
+    """Return `x` as it is, and clip its gradient on the way back.
 
     .. math::
 
-        y = x, \qquad
-        \frac{\partial L}{\partial x_i} = \min\left( \max\left(
-        \frac{\partial L}{\partial y_i},\, g_{\min} \right),\, g_{\max} \right)
+        y = x,   ∂L / ∂x_i = min(max(∂L / ∂y_i, g_min), g_max)
 
     Clipping the gradient of an error to [-1, 1] is how DQN kept its steps small. It is
     a rule for gradients, so in forward mode, where there is none, derivatives pass
@@ -284,11 +281,11 @@ def clip_gradient(
 
 
 def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
-    r"""Return `x` as it is, and scale its derivative.
+    """Return `x` as it is, and scale its derivative.
 
     .. math::
 
-        y = x, \qquad \frac{\partial y}{\partial x} = c
+        y = x,   ∂y / ∂x = c
 
     A half at the start of each step that a model unrolls keeps MuZero's gradients as
     large as those of a single step; the inverse of the number of heads keeps a trunk
@@ -296,9 +293,9 @@ def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
     With -1 it turns the gradient round, so that what comes before unlearns what serves
     the loss.
 
-    The value is that of `x`, to the last digit. The common way to write it,
-    `c * x + (1 - c) * stop_gradient(x)`, rounds it, and has no value where `x` is
-    infinite and :math:`c` is 0.
+    The value is that of `x`, to the last digit. The common way to write it, `c * x + (1
+    - c) * stop_gradient(x)`, rounds it, and has no value where `x` is infinite and
+    :math:`c` is 0.
 
     Args:
         x: Floating-point array of any shape `[...]`, or any pytree of them.

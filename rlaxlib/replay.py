@@ -1,10 +1,12 @@
-r"""Choose what to learn from once more, and how much to trust it.
+"""Choose what to learn from once more, and how much to trust it.
 
 A replay buffer stores; these functions say what to take out of it: with which
 probabilities, which entries, at which weights, and for which goals.
 
 What is replayed is data: no result of these functions carries a gradient.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -33,24 +35,23 @@ def prioritized_probabilities(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Say how likely each entry of a buffer is to be drawn, by its priority.
+    """Say how likely each entry of a buffer is to be drawn, by its priority.
 
     .. math::
 
-        P_i = \frac{p_i^\alpha}{\sum_j p_j^\alpha}
+        P_i = p_i^α / ∑_j p_j^α
 
     The priority is how wrong the last prediction was, and a little more, so that
-    nothing is forgotten: :math:`p_i = |\delta_i| + \epsilon`, with an
-    :math:`\epsilon` of 0.01, as the authors have told. The exponent comes after that:
-    some implementations add :math:`\epsilon` to :math:`|\delta_i|^\alpha`, which is
-    another distribution. With an exponent of 0 all entries are as likely; 0.6 is the
-    paper's choice for priorities of this kind.
+    nothing is forgotten: :math:`p_i = |δ_i| + ε`, with an :math:`ε` of 0.01, as the
+    authors have told. The exponent comes after that: some implementations add :math:`ε`
+    to :math:`|δ_i|^α`, which is another distribution. With an exponent of 0 all entries
+    are as likely; 0.6 is the paper's choice for priorities of this kind.
 
     Args:
         priorities: Priority :math:`p_i` of each entry, not negative, shape `[N]`. One
             of 0 is never drawn, unless all are 0 or the exponent is: then all entries
             are as likely.
-        exponent: How much priorities matter, :math:`\alpha \ge 0`, shape `[]`.
+        exponent: How much priorities matter, :math:`α ≥ 0`, shape `[]`.
         mask: False where there is no entry: a buffer that is not full, shape `[N]`; or
             None if there is one everywhere.
         axis_name: Name of the axis, or axes, that devices form, where the buffer is
@@ -93,12 +94,11 @@ def rank_probabilities(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Say how likely each entry of a buffer is to be drawn, by its rank.
+    """Say how likely each entry of a buffer is to be drawn, by its rank.
 
     .. math::
 
-        P_i = \frac{k_i^{-\alpha}}{\sum_j k_j^{-\alpha}}, \qquad
-        k_i = \text{rank of } p_i \text{, 1 for the largest}
+        P_i = k_i^{-α} / ∑_j k_j^{-α},   k_i = rank of p_i, 1 for the largest
 
     Priorities that are much larger than others, such as errors of rewards that are not
     clipped, have no more weight than their rank gives them: the distribution has the
@@ -108,8 +108,8 @@ def rank_probabilities(
     Args:
         priorities: Priority :math:`p_i` of each entry, of any sign, shape `[N]`. Of
             equal ones the earlier ranks higher.
-        exponent: How much ranks matter, :math:`\alpha \ge 0`, shape `[]`: 0.7 is the
-            paper's choice.
+        exponent: How much ranks matter, :math:`α ≥ 0`, shape `[]`: 0.7 is the paper's
+            choice.
         mask: False where there is no entry, shape `[N]`; or None if there is one
             everywhere. Such places have no rank.
 
@@ -154,17 +154,16 @@ def importance_sampling_weights(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Weigh what was drawn more often than others less.
+    """Weigh what was drawn more often than others less.
 
     .. math::
 
-        w_i = \frac{(N P_i)^{-\beta}}{\max_j \, (N P_j)^{-\beta}}
-            = \left( \frac{\min_j P_j}{P_i} \right)^\beta
+        w_i = (N P_i)^{-β} / (max_j (N P_j)^{-β}) = ((min_j P_j) / P_i)^β
 
-    Updates by entries that a priority chose are biased towards them; these weights
-    take the bias out, all of it with an exponent of 1. The largest is 1, so that no
-    step becomes longer than without them, and :math:`N`, the number of entries, cancels
-    out. The paper raises the exponent from 0.4 to 1 in the course of learning.
+    Updates by entries that a priority chose are biased towards them; these weights take
+    the bias out, all of it with an exponent of 1. The largest is 1, so that no step
+    becomes longer than without them, and :math:`N`, the number of entries, cancels out.
+    The paper raises the exponent from 0.4 to 1 in the course of learning.
 
     Implementations differ in what :math:`j` runs over, and the paper does not say. With
     `"batch"` it is the batch, as the authors have confirmed that they do: the size of a
@@ -175,8 +174,7 @@ def importance_sampling_weights(
     Args:
         probabilities: Probability :math:`P_i` of each entry of the batch, or for
             `"max"` perhaps of the whole buffer, shape `[N]`. They need not add up to 1.
-        exponent: How much of the bias to take out, :math:`\beta`, from 0 to 1,
-            shape `[]`.
+        exponent: How much of the bias to take out, :math:`β`, from 0 to 1, shape `[]`.
         normalize_by: `"batch"` for the largest weight among those given, `"max"` for
             the largest in the buffer.
         min_probability: Smallest probability in the buffer that is not 0, of the same
@@ -240,20 +238,20 @@ def importance_sampling_weights(
 def sequence_priority(
     td_errors: ArrayLike, mask: ArrayLike | None = None, eta: ArrayLike = 0.9
 ) -> Array:
-    r"""Give a sequence one priority for all its steps.
+    """Give a sequence one priority for all its steps.
 
     .. math::
 
-        p = \eta \max_t |\delta_t| + (1 - \eta) \frac{1}{T} \sum_t |\delta_t|
+        p = η max_t |δ_t| + (1 - η) (1/T) ∑_t |δ_t|
 
     A mean alone would even out the errors of long sequences, and priorities would
     hardly differ. Steps of the burn-in and padding belong in neither of the two:
     `burn_in_mask` masks the first.
 
     Args:
-        td_errors: TD errors :math:`\delta_t`, shape `[T]`.
+        td_errors: TD errors :math:`δ_t`, shape `[T]`.
         mask: True where a step counts, shape `[T]`; or None to count all.
-        eta: Weight :math:`\eta` of the largest, from 0 to 1, shape `[]`.
+        eta: Weight :math:`η` of the largest, from 0 to 1, shape `[]`.
 
     Returns:
         The priority, shape `[]`; 0 where no step counts.
@@ -287,11 +285,11 @@ def sequence_priority(
 
 
 def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
-    r"""Mask the first steps of a sequence, which only warm up a recurrent state.
+    """Mask the first steps of a sequence, which only warm up a recurrent state.
 
     .. math::
 
-        m_t = \mathbb 1[t \ge b]
+        m_t = 1[t ≥ b]
 
     The state that was stored with a sequence came from older parameters. Unrolled over
     the first steps it recovers; the losses and priorities of these do not count. Use
@@ -299,7 +297,7 @@ def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
 
     Args:
         num_steps: Length :math:`T` of the sequence, at least 1.
-        burn_in: How many steps do not count, :math:`b \ge 0`, shape `[]`.
+        burn_in: How many steps do not count, :math:`b ≥ 0`, shape `[]`.
 
     Returns:
         False for the first steps and true for the others, shape `[num_steps]`.
@@ -326,17 +324,16 @@ def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
 def stratified_sample(
     key: ArrayLike, probabilities: ArrayLike, num_samples: int
 ) -> Array:
-    r"""Draw entries, one from each of as many equal parts of the distribution.
+    """Draw entries, one from each of as many equal parts of the distribution.
 
     .. math::
 
-        i_k = \min \Big\{ i : \sum_{j \le i} P_j > \frac{k + u_k}{K} \Big\}, \qquad
-        u_k \sim U[0, 1)
+        i_k = min {i : ∑_{j ≤ i} P_j > (k + u_k) / K},   u_k ~ U[0, 1)
 
     Entries are drawn with replacement, each as often in expectation as if the draws
-    were independent; but a batch is balanced: one draw is from the first
-    :math:`1/K` of the probability, one from the second, and so on. So does prioritized
-    replay draw its batches.
+    were independent; but a batch is balanced: one draw is from the first :math:`1/K` of
+    the probability, one from the second, and so on. So does prioritized replay draw its
+    batches.
 
     In single precision a number between 0 and 1 has 24 bits. Where a buffer has many
     millions of entries, their probabilities are not much larger than the last of these:
@@ -379,12 +376,12 @@ def stratified_sample(
 def systematic_resample(
     key: ArrayLike, weights: ArrayLike, num_samples: int | None = None
 ) -> Array:
-    r"""Replace weighted particles by copies, as evenly as can be.
+    """Replace weighted particles by copies, as evenly as can be.
 
     .. math::
 
-        i_k = \min \Big\{ i : \sum_{j \le i} W_j > \frac{k + u}{K} \Big\}, \qquad
-        u \sim U[0, 1), \qquad W_j = \frac{w_j}{\sum_l w_l}
+        i_k = min {i : ∑_{j ≤ i} W_j > (k + u) / K},   u ~ U[0, 1),
+        W_j = w_j / ∑_l w_l
 
     One random number places a comb of :math:`K` teeth over the distribution. A particle
     gets :math:`K W_i` copies, rounded down or up, and that many in expectation; so
@@ -434,16 +431,14 @@ def hindsight_indices(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Choose for each step a goal that its own episode reached.
+    """Choose for each step a goal that its own episode reached.
 
     .. math::
 
-        g_t = \operatorname{achieved}_{i_t}, \qquad
-        i_t \sim \begin{cases}
-            U\{t, \dots, e_t\} & \text{future} \\
-            U\{b_t, \dots, e_t\} & \text{episode} \\
-            e_t & \text{final}
-        \end{cases}
+        g_t = achieved_{i_t},
+        i_t ~ { U{t, …, e_t}     future
+              { U{b_t, …, e_t}   episode
+              { e_t              final
 
     Here :math:`b_t` and :math:`e_t` are the first and last step of the episode that
     step :math:`t` belongs to: no goal ever comes from another one. Both ways of ending

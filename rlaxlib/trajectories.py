@@ -1,9 +1,11 @@
-r"""Cut, mark and embed stretches of experience.
+"""Cut, mark and embed stretches of experience.
 
 What happens to experience between the environment and the network: windows are cut out
 of long streams, breaks in them are marked, and what an agent saw, did and got becomes
 one vector.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -35,11 +37,11 @@ def extract_subsequences(
     subsequence_len: int = 1,
     max_valid_start_idx: int | None = None,
 ) -> Array:
-    r"""Cut windows out of streams, each from a start of its own.
+    """Cut windows out of streams, each from a start of its own.
 
     .. math::
 
-        y_{l, b, n} = x_{s_{b, n} + l,\, b}, \qquad 0 \le l < L
+        y_{l,b,n} = x_{s_{b,n}+l,b},   0 ≤ l < L
 
     Windows may overlap. `sample_start_indices` draws starts for them, with
     `max_valid_start_idx` at most :math:`T - L`.
@@ -47,10 +49,10 @@ def extract_subsequences(
     Args:
         trajectories: Streams :math:`x`, time first, shape `[T, B, ...]`; or one stream,
             without the axis `B`.
-        start_indices: Where windows start, :math:`s`, each in [0, T - L], shape
-            `[B, N]`; or, in one stream, shape `[N]`. A traced start beyond that gives a
-            window of NaN (or of the most extreme integer, where the streams are of
-            integers): it is never moved to another place.
+        start_indices: Where windows start, :math:`s`, each in [0, T - L],
+            shape `[B, N]`; or, in one stream, shape `[N]`. A traced start beyond that
+            gives a window of NaN (or of the most extreme integer, where the streams are
+            of integers): it is never moved to another place.
         subsequence_len: Length :math:`L` of a window, from 1 to T.
         max_valid_start_idx: Largest start allowed, at most T - L; or None for T - L.
 
@@ -107,20 +109,19 @@ def sample_start_indices(
     num_start_indices: int,
     max_valid_start_idx: int,
 ) -> Array:
-    r"""Draw starts of windows, no two of a stream the same.
+    """Draw starts of windows, no two of a stream the same.
 
     .. math::
 
-        s_{b, 1}, \dots, s_{b, N} \sim \operatorname{Uniform}\{0, \dots, s_{\max}\}
-        \quad \text{without replacement, for each stream } b
+        s_{b,1}, …, s_{b,N} ~ Uniform{0, …, s_max}   without replacement
 
     Args:
         rng_key: Random key, shape `[]`.
         batch_size: Number :math:`B` of streams; or None for one.
         num_start_indices: Number :math:`N` of starts in each stream, at most
-            :math:`s_{\max} + 1`.
-        max_valid_start_idx: Largest start :math:`s_{\max}`: the length of a stream
-            less that of a window.
+            :math:`s_max + 1`.
+        max_valid_start_idx: Largest start :math:`s_max`: the length of a stream less
+            that of a window.
 
     Returns:
         Starts, in random order, shape `[B, N]`; or, of one stream, `[N]`.
@@ -154,12 +155,12 @@ def sample_start_indices(
 
 
 def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
-    r"""Mark as last each step that a first one follows.
+    """Mark as last each step that a first one follows.
 
     .. math::
 
-        y_t = \begin{cases} \text{LAST} & \text{if } x_{t+1} = \text{FIRST} \\
-              x_t & \text{otherwise} \end{cases}
+        y_t = { LAST   if x_{t+1} = FIRST
+              { x_t    otherwise
 
     Where an environment crashes or is started anew, the last step of an episode may be
     missing: a step midway is followed by a first one, to which it does not lead. Once
@@ -205,11 +206,11 @@ def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
 def embed_oar(
     features: ArrayLike, action: ArrayLike, reward: ArrayLike, num_actions: int
 ) -> Array:
-    r"""Join an observation with the action and the reward that led to it.
+    """Join an observation with the action and the reward that led to it.
 
     .. math::
 
-        y = (x_1, \dots, x_D,\ \mathbb 1[a = 1], \dots, \mathbb 1[a = A],\ \tanh r)
+        y = (x_1, …, x_D, 1[a = 1], …, 1[a = A], tanh r)
 
     A recurrent network that sees what it did and what came of it can find out what
     task it is in. The hyperbolic tangent keeps large rewards from drowning the rest.

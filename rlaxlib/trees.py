@@ -1,10 +1,12 @@
-r"""Handle trees of arrays: select, map, split, mask and transpose them.
+"""Handle trees of arrays: select, map, split, mask and transpose them.
 
 The parameters of a network, the state of an agent and a batch of experience are trees:
 nested tuples, lists and dictionaries whose leaves are arrays. An array alone is a tree
 too. Trees that go together must have the same structure, and their leaves the same
 shapes: where they have not, the error says which leaf it is.
 """
+
+from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
@@ -36,12 +38,12 @@ Tree = TypeVar("Tree")
 
 
 def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
-    r"""Select one of two trees by a condition.
+    """Select one of two trees by a condition.
 
     .. math::
 
-        y_i = \begin{cases} a_i & \text{if } p \\ b_i & \text{otherwise} \end{cases}
-        \quad \text{for each leaf } i
+        y_i = { a_i   if p
+              { b_i   otherwise,   for each leaf i
 
     What is not selected may be NaN, and gets a gradient of 0. A condition for each row
     of the leaves selects row by row, as it is needed where some of many environments
@@ -75,11 +77,11 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
 
 
 def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
-    r"""Map a function over the leaves of many trees, which are given as a list.
+    """Map a function over the leaves of many trees, which are given as a list.
 
     .. math::
 
-        y_i = f(x^1_i, \dots, x^n_i) \quad \text{for each leaf } i
+        y_i = f(x¹_i, …, x^n_i)   for each leaf i
 
     So the observations of many steps, for example, become one: with `fn` stacking its
     arguments.
@@ -111,11 +113,11 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 
 
 def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
-    r"""Make a random key for each leaf of a tree, and one to go on with.
+    """Make a random key for each leaf of a tree, and one to go on with.
 
     .. math::
 
-        k', k_1, \dots, k_n = \operatorname{split}(k, n + 1)
+        k', k_1, …, k_n = split(k, n + 1)
 
     Args:
         rng_key: Random key :math:`k`, shape `[]`. Do not use it again.
@@ -146,12 +148,11 @@ def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
 def tree_split_leaves(
     tree_like: Tree, axis: int = 0, keepdim: bool = False
 ) -> tuple[Tree, ...]:
-    r"""Split a tree of arrays into a tree for each position along an axis.
+    """Split a tree of arrays into a tree for each position along an axis.
 
     .. math::
 
-        y^k_i = x_i[\dots, k, \dots] \quad \text{for each leaf } i
-        \text{ and position } k
+        y^k_i = x_i[…, k, …]   for each leaf i and position k
 
     A batch becomes one tree for each of its examples. Leaves that are NumPy arrays are
     not copied, and stay NumPy arrays: what comes back are views of them.
@@ -192,12 +193,12 @@ def tree_split_leaves(
 def tree_replace_masked(
     tree_data: Tree, tree_replacement: Tree | None, mask: ArrayLike
 ) -> Tree:
-    r"""Replace entries of the leaves of a tree where a mask is true.
+    """Replace entries of the leaves of a tree where a mask is true.
 
     .. math::
 
-        y_i = \begin{cases} z_i & \text{if } m \\ x_i & \text{otherwise} \end{cases}
-        \quad \text{for each leaf } i
+        y_i = { z_i   if m
+              { x_i   otherwise,   for each leaf i
 
     It is `replace_masked` for each leaf, as to put the first state of an episode where
     one begins.
@@ -236,11 +237,11 @@ def tree_replace_masked(
 
 
 def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any]:
-    r"""Turn a function of arrays into one of trees.
+    """Turn a function of arrays into one of trees.
 
     .. math::
 
-        F(x, y)_i = f(x_i, y_i) \quad \text{for each leaf } i
+        F(x, y)_i = f(x_i, y_i)   for each leaf i
 
     It is `jax.tree.map` with the function fixed, and with those arguments fixed too
     that are the same for all leaves.
@@ -269,11 +270,11 @@ def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any
 
 
 def transpose_last_axis_to_first(tree: Tree) -> Tree:
-    r"""Move the last axis of each leaf to the front.
+    """Move the last axis of each leaf to the front.
 
     .. math::
 
-        y_{k\, i_1 \dots i_m} = x_{i_1 \dots i_m\, k} \quad \text{for each leaf } x
+        y_{k i_1 … i_m} = x_{i_1 … i_m k}   for each leaf x
 
     Args:
         tree: Tree of arrays that have an axis.
@@ -298,11 +299,11 @@ def transpose_last_axis_to_first(tree: Tree) -> Tree:
 
 
 def transpose_first_axis_to_last(tree: Tree) -> Tree:
-    r"""Move the first axis of each leaf to the back.
+    """Move the first axis of each leaf to the back.
 
     .. math::
 
-        y_{i_1 \dots i_m\, k} = x_{k\, i_1 \dots i_m} \quad \text{for each leaf } x
+        y_{i_1 … i_m k} = x_{k i_1 … i_m}   for each leaf x
 
     Args:
         tree: Tree of arrays that have an axis.
@@ -329,21 +330,20 @@ def transpose_first_axis_to_last(tree: Tree) -> Tree:
 def conditional_update(
     new_tensors: Tree, old_tensors: Tree, is_time: ArrayLike
 ) -> Tree:
-    r"""Return the new parameters where it is time for them, else the old.
+    """Return the new parameters where it is time for them, else the old.
 
     .. math::
 
-        \bar\theta \leftarrow
-        \begin{cases} \theta & \text{if it is time} \\ \bar\theta & \text{otherwise}
-        \end{cases}
+        θ̄ ← { θ    if it is time
+             { θ̄   otherwise
 
     It is `tree_select` in another order, as it is written where a target network is
     kept.
 
     Args:
-        new_tensors: Tree :math:`\theta` of arrays, such as the parameters learned.
-        old_tensors: Tree :math:`\bar\theta` of arrays, of the same structure and
-            shapes, such as those of the target network.
+        new_tensors: Tree :math:`θ` of arrays, such as the parameters learned.
+        old_tensors: Tree :math:`θ̄` of arrays, of the same structure and shapes, such
+            as those of the target network.
         is_time: True, or 1, to take the new. Its axes are the first ones of every leaf,
             shape `[...]`: none for one condition on all.
 
@@ -370,21 +370,20 @@ def conditional_update(
 def periodic_update(
     new_tensors: Tree, old_tensors: Tree, steps: ArrayLike, update_period: ArrayLike
 ) -> Tree:
-    r"""Return the new parameters once in a number of steps, else the old.
+    """Return the new parameters once in a number of steps, else the old.
 
     .. math::
 
-        \bar\theta \leftarrow
-        \begin{cases} \theta & \text{if } t \bmod n = 0 \\
-        \bar\theta & \text{otherwise} \end{cases}
+        θ̄ ← { θ    if t mod n = 0
+             { θ̄   otherwise
 
     So a target network stands still for a while, and the values that are learned have
     something firm to rest on. DQN renews it every 10,000 steps. Step 0 is a time to.
 
     Args:
-        new_tensors: Tree :math:`\theta` of arrays, such as the parameters learned.
-        old_tensors: Tree :math:`\bar\theta` of arrays, of the same structure and
-            shapes, such as those of the target network.
+        new_tensors: Tree :math:`θ` of arrays, such as the parameters learned.
+        old_tensors: Tree :math:`θ̄` of arrays, of the same structure and shapes, such
+            as those of the target network.
         steps: Number :math:`t` of steps taken, shape `[]`.
         update_period: Number :math:`n` of steps from one update to the next, at least
             1, shape `[]`.

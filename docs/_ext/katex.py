@@ -14,9 +14,12 @@ import re
 from pathlib import Path
 
 import dukpy
+import equations
 from docutils import nodes
+from sphinx.directives.patches import MathDirective
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxRole
 
 VERSION = "0.19.1"  # As `npm pack katex@VERSION` gives it: script, style and fonts.
 SCRIPT = Path(__file__).with_name("katex.min.js")
@@ -42,26 +45,34 @@ def typeset(tex, display):
 
 def visit_math(writer, node):
     """Write an equation that stands in a line."""
-    _write(writer, node, [node.astext()], display=False)
+    writer.body.append(f'<span class="math">{_html(node, node.astext())}</span>')
+    raise nodes.SkipNode
 
 
 def visit_displayed(writer, node):
-    """Write equations that have lines of their own, side by side if there is room."""
-    _write(writer, node, equations(node.astext()), display=True)
+    """Write equations that have lines of their own."""
+    for row in rows(node.astext()):
+        html = "".join(_html(node, tex, display=True) for tex in row)
+        writer.body.append(f'<div class="math-display">{html}</div>')
+    raise nodes.SkipNode
 
 
-def equations(tex):
-    r"""List the equations of a block: a blank line, or `\qquad`, stands between two."""
-    found = []
-    for part in re.split(r"\n\s*\n", tex.strip()):
-        pieces = [""]
-        for piece in part.split(r"\qquad"):
-            if _is_open(pieces[-1]) or r"\\" in pieces[-1]:
-                pieces[-1] += rf"\qquad{piece}"
-            else:
-                pieces.append(piece)
-        found += [_align(piece.strip()) for piece in pieces if piece.strip()]
-    return found
+def rows(tex):
+    r"""List the rows of a block, in which equations stand side by side if they fit.
+
+    A blank line stands between rows, and `\qquad` between equations.
+    """
+    return [_pieces(part) for part in re.split(r"\n\s*\n", tex.strip())]
+
+
+def _pieces(row):
+    pieces = [""]
+    for piece in row.split(r"\qquad"):
+        if _is_open(pieces[-1]) or r"\\" in pieces[-1]:
+            pieces[-1] += rf"\qquad{piece}"
+        else:
+            pieces.append(piece)
+    return [_align(piece.strip()) for piece in pieces if piece.strip()]
 
 
 class OneBelowAnother(SphinxPostTransform):
@@ -73,14 +84,18 @@ class OneBelowAnother(SphinxPostTransform):
     def run(self):
         """Gather them in the middle; Sphinx would align blocks at their right."""
         for node in self.document.findall(nodes.math_block):
-            tex = node.astext()
-            signs = re.sub(r"\\(left|right|operatorname|text)|[{}_^\s]", "", tex)
-            wide = len(re.sub(r"\\[a-zA-Z]+", "x", signs)) > WIDEST
-            found = equations(tex)
-            if len(found) > 1 and (wide or re.search(r"\n\s*\n", tex.strip())):
-                lines = "\\\\[1ex]\n".join(found)
-                gathered = rf"\begin{{gathered}}{lines}\end{{gathered}}"
-                node[:] = [nodes.Text(gathered)]
+            lines = [line for row in rows(node.astext()) for line in _on_paper(row)]
+            if len(lines) > 1:
+                gathered = "\\\\[1ex]\n".join(lines)
+                node[:] = [nodes.Text(rf"\begin{{gathered}}{gathered}\end{{gathered}}")]
+
+
+def _on_paper(row):
+    """Return a row as one line, or its equations as lines if they are too wide."""
+    tex = r" \qquad ".join(row)
+    signs = re.sub(r"\\(left|right|operatorname\*?|text|[, ])|[{}_^\s]", "", tex)
+    wide = len(re.sub(r"\\[a-zA-Z]+", "x", signs)) > WIDEST
+    return row if wide else [tex]
 
 
 def _is_open(tex):
@@ -96,20 +111,41 @@ def _align(tex):
     return rf"\begin{{aligned}}{tex}\end{{aligned}}" if has_lines else tex
 
 
-def _write(writer, node, equations, *, display):
-    tag, kind = ("div", "math-display") if display else ("span", "math")
-    writer.body.append(f'<{tag} class="{kind}">')
-    for tex in equations:
+def _html(node, tex, *, display=False):
+    try:
+        return typeset(tex, display)
+    except dukpy.JSRuntimeError as error:
+        logger.warning("Not an equation: %s: %s", tex, error, location=node)
+        return ""
+
+
+class Block(MathDirective):
+    """The directive `math`, which holds plain text."""
+
+    def run(self):
+        """Return the equations."""
         try:
-            writer.body.append(typeset(tex, display))
-        except dukpy.JSRuntimeError as error:
-            logger.warning("Not an equation: %s: %s", tex, error, location=node)
-    writer.body.append(f"</{tag}>")
-    raise nodes.SkipNode
+            self.content = [equations.to_tex("\n".join(self.content))]
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        return super().run()
+
+
+class Inline(SphinxRole):
+    """The role `math`, which holds plain text."""
+
+    def run(self):
+        """Return the equation."""
+        try:
+            return [nodes.math(self.rawtext, equations.to_inline_tex(self.text))], []
+        except ValueError as error:
+            return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
 
 
 def setup(app):
-    """Tell Sphinx."""
+    """Tell Sphinx: of plain text in docstrings, of LaTeX in Markdown, and of KaTeX."""
+    app.add_directive("math", Block, override=True)
+    app.add_role("math", Inline(), override=True)
     app.add_html_math_renderer("katex", (visit_math, None), (visit_displayed, None))
     app.add_css_file("katex/katex.min.css")
     app.add_post_transform(OneBelowAnother)

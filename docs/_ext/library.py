@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import catalog
+import equations
 
 import rlaxlib
 
@@ -90,7 +91,10 @@ def new_options() -> str:
 
 def _first_line(name: str) -> str:
     # RST of a docstring in Markdown: mathematics is the only role there.
-    summary = re.sub(r":math:`([^`]*)`", r"$\1$", catalog.summary(name))
+    def latex(role: re.Match[str]) -> str:
+        return f"${equations.to_inline_tex(role[1])}$"
+
+    summary = re.sub(r":math:`([^`]*)`", latex, catalog.summary(name))
     return summary.replace("|", r"\|")
 
 

@@ -23,6 +23,8 @@ Values are another matter: a number out of its range is found where it is concre
 passes where it is traced.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 import re

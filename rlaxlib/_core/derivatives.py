@@ -1,5 +1,7 @@
 """Give a function a derivative of its own, where that of its steps is slow or wrong."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 

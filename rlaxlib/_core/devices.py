@@ -1,5 +1,7 @@
 """Reduce over devices, where the entries of an array are spread over an axis."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import cast
 

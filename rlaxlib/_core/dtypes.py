@@ -6,6 +6,8 @@ a thousand ones, discounted by 0.99, add up to 64 in bfloat16. So every function
 its arguments at the door, and rounds once, at the end.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

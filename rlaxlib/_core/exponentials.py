@@ -1,5 +1,7 @@
 """Exponentials, to the last digit where they are near 1."""
 
+from __future__ import annotations
+
 import math
 
 import jax.numpy as jnp
@@ -7,14 +9,14 @@ from jax import Array
 
 
 def excess(x: Array) -> Array:
-    r"""Return :math:`e^x - 1 - x`, by its series where `x` is small."""
+    """Return :math:`e^x - 1 - x`, by its series where `x` is small."""
     small = jnp.abs(x) < 1
     series = small_excess(jnp.where(small, x, jnp.zeros_like(x)))
     return jnp.where(small, series, jnp.exp(x) - 1 - x)
 
 
 def small_excess(x: Array) -> Array:
-    r"""Return :math:`e^x - 1 - x` by its series, for `x` between -1 and 1."""
+    """Return :math:`e^x - 1 - x` by its series, for `x` between -1 and 1."""
     terms = 10 if jnp.finfo(x.dtype).bits <= 32 else 16
     series = jnp.full_like(x, 1 / math.factorial(terms + 1))
     for n in range(terms, 1, -1):

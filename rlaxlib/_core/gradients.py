@@ -1,5 +1,7 @@
 """Switch gradients off where an algorithm treats a quantity as a constant."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import jax
@@ -48,7 +50,7 @@ def error(
 
 
 def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
-    r"""Return a difference whose target is constant, where only it is known.
+    """Return a difference whose target is constant, where only it is known.
 
     The target is the difference plus the prediction. To add them up and take them
     apart again would round the difference to the precision of the prediction; here the

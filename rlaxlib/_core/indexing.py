@@ -1,5 +1,7 @@
 """Pick entries by index, in one way for the whole library."""
 
+from __future__ import annotations
+
 import jax
 from jax import Array
 from jax.lax import GatherDimensionNumbers, GatherScatterMode

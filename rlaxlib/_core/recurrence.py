@@ -1,11 +1,11 @@
-r"""Solve the linear recurrence beneath every multistep estimate, backwards in time.
+"""Solve the linear recurrence beneath every multistep estimate, backwards in time.
 
 A return looks back from the end of a trajectory: what step :math:`t` was worth follows
 from what step :math:`t + 1` was worth,
 
 .. math::
 
-    y_t = b_t + a_t\, y_{t+1}.
+    y_t = b_t + a_t y_{t+1}.
 
 Lambda returns, generalised advantages, importance-corrected errors, Retrace and V-trace
 differ only in what they put for :math:`b` and :math:`a`. They all call this module, so
@@ -15,6 +15,8 @@ In all of them a trace says how much of what follows counts: :math:`a_t` is a mu
 of it. Where a stream is cut the trace is 0, and so the estimate rests on what is known
 at the cut alone.
 """
+
+from __future__ import annotations
 
 import functools
 from collections.abc import Callable
@@ -41,7 +43,7 @@ def backward(
     truncated_t: Array | None = None,
     sample_mask: Array | None = None,
 ) -> Array:
-    r"""Solve :math:`y_t = b_t + a_t\, y_{t+1}` for all steps, from :math:`y_T`.
+    """Solve :math:`y_t = b_t + a_t y_{t+1}` for all steps, from :math:`y_T`.
 
     On a CPU this is a loop, and :math:`b_t` and :math:`a_t` are computed inside it: a
     return then reads its inputs once and writes its output once. Computing all of them
@@ -64,8 +66,7 @@ def backward(
             over those that are not; the last that is ends the stream.
 
     Returns:
-        Solution :math:`y_0, \dots, y_{T-1}`, shape `[T]`, 0 where a step is no
-        decision.
+        Solution :math:`y_0, …, y_{T-1}`, shape `[T]`, 0 where a step is no decision.
     """
     end = streams.ends(truncated_t, sample_mask)
     trace = jnp.broadcast_to(trace, sequences[0].shape)
@@ -80,18 +81,18 @@ def corrected_errors(
     truncated_t: Array | None = None,
     sample_mask: Array | None = None,
 ) -> Array:
-    r"""Sum up the one-step errors that follow: :math:`e_t = d_t + \gamma c\, e_{t+1}`.
+    """Sum up the one-step errors that follow: :math:`e_t = d_t + γ c e_{t+1}`.
 
     Args:
         weighted: One-step errors :math:`d_t`, each times its importance weight,
             shape `[T]`.
-        discount_t: Discounts :math:`\gamma`, shape `[T]`.
+        discount_t: Discounts :math:`γ`, shape `[T]`.
         trace: Trace :math:`c`, shape `[T]` or `[]`.
         truncated_t: As for `backward`.
         sample_mask: As for `backward`.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`, 0 where a step is no decision.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 where a step is no decision.
     """
     given = weighted, discount_t, trace
     weighted, discount_t, trace = streams.clean(sample_mask, *given)
@@ -201,7 +202,7 @@ def backward_window(
     *sequences: Array,
     truncated_t: Array | None = None,
 ) -> Array:
-    r"""Solve the same recurrence over the next `length` steps only, for every step.
+    """Solve the same recurrence over the next `length` steps only, for every step.
 
     The window of step :math:`t` covers step :math:`t` and those after it, `length` in
     all or as many as the sequence has, and starts from a final value of its own. A
@@ -303,7 +304,7 @@ class _Run(NamedTuple):
         reached = y if self.cut is None else _unless(self.cut, y)
         return self.offset + self.factor * reached
 
-    def after(self, far: "_Run") -> "_Run":
+    def after(self, far: _Run) -> _Run:
         """Join this run with the one that it leads to."""
         offset = self.apply(far.offset)
         if self.cut is None or far.cut is None:
@@ -311,7 +312,7 @@ class _Run(NamedTuple):
         factor = self.factor * _unless(self.cut, far.factor)
         return _Run(offset, factor, self.cut | far.cut)
 
-    def ahead(self, steps: ArrayLike, beyond: int, size: int | None = None) -> "_Run":
+    def ahead(self, steps: ArrayLike, beyond: int, size: int | None = None) -> _Run:
         """Return the runs that start `steps` later.
 
         Args:

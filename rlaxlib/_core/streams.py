@@ -12,6 +12,8 @@ A decision is the last before an end if the stream is cut between it and the nex
 decision, or if there is none.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax import Array

@@ -1,5 +1,7 @@
 """Sum over the last axis what it takes many operations to compute."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax import Array

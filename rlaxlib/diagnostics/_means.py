@@ -1,5 +1,7 @@
 """Average what counts."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jax import Array
 

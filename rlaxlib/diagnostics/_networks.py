@@ -1,5 +1,7 @@
 """Tell how much of a network is in use."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -20,12 +22,11 @@ def dormant_fraction(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Tell what fraction of the neurons of a layer has all but fallen silent.
+    """Tell what fraction of the neurons of a layer has all but fallen silent.
 
     .. math::
 
-        \frac{1}{H} \sum_i \mathbb 1 \Big[ s_i \le \tau \Big], \qquad
-        s_i = \frac{\mathbb E_x |h_i(x)|}{\frac{1}{H} \sum_k \mathbb E_x |h_k(x)|}
+        (1/H) ∑_i 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
 
     A network whose neurons fall dormant in the course of learning loses its ability to
     learn more. With a threshold of 0 a neuron must be silent on all inputs; 0.025 and
@@ -36,8 +37,8 @@ def dormant_fraction(
     Args:
         activations: Activations :math:`h_i(x)` of the H neurons of a layer, for a batch
             of inputs, shape `[..., H]`.
-        threshold: Score :math:`\tau`, relative to the mean over the layer, up to which
-            a neuron is dormant, not negative, shape `[]`.
+        threshold: Score :math:`τ`, relative to the mean over the layer, up to which a
+            neuron is dormant, not negative, shape `[]`.
         mask: True where an input counts, shape `[...]`; or None to count all.
         axis_name: Name of the axis, or axes, that devices form, where the inputs are
             spread over them; or None to stay on one device.
@@ -81,28 +82,26 @@ def effective_rank(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Tell how many directions features make use of.
+    """Tell how many directions features make use of.
 
     .. math::
 
-        \operatorname{srank}_\delta(\Phi) = \min \Big\{ k :
-        \frac{\sum_{i \le k} \sigma_i(\Phi)}{\sum_i \sigma_i(\Phi)} \ge 1 - \delta
-        \Big\}
+        srank_δ(Φ) = min {k : (∑_{i ≤ k} σ_i(Φ)) / ∑_i σ_i(Φ) ≥ 1 - δ}
 
-    The singular values :math:`\sigma_i` stand in descending order: the rank is how many
-    it takes to leave out no more than :math:`\delta` of their sum. It falls where
-    values that bootstrap from themselves confuse states. Others call by the same name
-    the exponential of the entropy of the singular values, a number that is not whole
-    (Roy and Vetterli, 2007), or take the squares of these, the explained variance: the
+    The singular values :math:`σ_i` stand in descending order: the rank is how many it
+    takes to leave out no more than :math:`δ` of their sum. It falls where values that
+    bootstrap from themselves confuse states. Others call by the same name the
+    exponential of the entropy of the singular values, a number that is not whole (Roy
+    and Vetterli, 2007), or take the squares of these, the explained variance: the
     numbers do not compare.
 
-    A decomposition takes a time in proportion to :math:`B D \min(B, D)`: some thousand
+    A decomposition takes a time in proportion to :math:`B D min(B, D)`: some thousand
     inputs do.
 
     Args:
-        features: Features :math:`\Phi`, such as the activations of the last layer but
-            one, for B inputs, shape `[B, D]`.
-        delta: What may be left out, :math:`\delta`, from 0 to below 1, shape `[]`.
+        features: Features :math:`Φ`, such as the activations of the last layer but one,
+            for B inputs, shape `[B, D]`.
+        delta: What may be left out, :math:`δ`, from 0 to below 1, shape `[]`.
         mask: True where an input counts, shape `[B]`; or None to count all.
         axis_name: Name of the axis, or axes, that devices form, where the inputs are
             spread over them; or None to stay on one device.

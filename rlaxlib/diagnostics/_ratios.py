@@ -1,4 +1,6 @@
-r"""Tell how far a policy is from the one that acted, by its ratios to it."""
+"""Tell how far a policy is from the one that acted, by its ratios to it."""
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -21,7 +23,7 @@ __all__ = [
 
 
 class ImportanceStatistics(NamedTuple):
-    r"""How far the policy that learns is from the one that acted.
+    """How far the policy that learns is from the one that acted.
 
     All are of the ratios :math:`w_i` of the first to the second, shape `[]` each.
 
@@ -34,12 +36,11 @@ class ImportanceStatistics(NamedTuple):
             the data is under the policy that learns. Its exponential is the ratio of
             the perplexities, the acting policy's to the other's.
         std_log_ratio: Standard deviation of their logarithms.
-        kl: Estimate of the divergence :math:`\operatorname{KL}(\mu \,\|\, \pi)`, as
-            `approximate_kl` makes it, never negative.
-        chi_squared: Estimate of the divergence
-            :math:`\chi^2(\pi \,\|\, \mu) = \mathbb E_\mu[w^2] - 1`, the variance of the
-            ratios. May be negative by chance.
-        effective_sample_size: How many samples of :math:`\pi` they are worth, as
+        kl: Estimate of the divergence :math:`KL(μ ‖ π)`, as `approximate_kl` makes it,
+            never negative.
+        chi_squared: Estimate of the divergence :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the
+            variance of the ratios. May be negative by chance.
+        effective_sample_size: How many samples of :math:`π` they are worth, as
             `effective_sample_size` tells.
         effective_fraction: The same, as a fraction of the samples there are.
     """
@@ -61,27 +62,23 @@ def approximate_kl(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Estimate how far a policy is from the one that acted, from its actions.
+    """Estimate how far a policy is from the one that acted, from its actions.
 
     .. math::
 
-        \operatorname{KL}(\mu \,\|\, \pi) \approx \frac{1}{n} \sum_i k(l_i), \qquad
-        l_i = \log \frac{\pi(a_i)}{\mu(a_i)}, \qquad a_i \sim \mu
-
-    .. math::
-
-        k_1 = -l, \qquad k_2 = \tfrac{1}{2} l^2, \qquad k_3 = e^l - 1 - l
+        KL(μ ‖ π) ≈ (1/n) ∑_i k(l_i),   l_i = log (π(a_i) / μ(a_i)),   a_i ~ μ
+        k_1 = -l,   k_2 = ½ l²,   k_3 = e^l - 1 - l
 
     The first and third are right in expectation; the third is never negative, and
     varies least where the policies are close. The second is biased, though little where
     they are close, and does not grow beyond bounds where they are not. Early stopping
     should go by the third: the first may be negative by chance.
 
-    As the actions do not depend on the policy :math:`\pi` that learns, the gradients of
-    the first and third are, in expectation, that of the divergence. If it is
-    :math:`\pi` itself that acts, as where a language model is held close to a
-    reference, none of them has the right gradient: what is differentiated leaves out
-    that other actions would be drawn.
+    As the actions do not depend on the policy :math:`π` that learns, the gradients of
+    the first and third are, in expectation, that of the divergence. If it is :math:`π`
+    itself that acts, as where a language model is held close to a reference, none of
+    them has the right gradient: what is differentiated leaves out that other actions
+    would be drawn.
 
     Args:
         log_ratios: Log-ratios :math:`l_i`, of the policy that learns to the one that
@@ -134,18 +131,17 @@ def clip_fraction(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Tell what fraction of the ratios is clipped.
+    """Tell what fraction of the ratios is clipped.
 
     .. math::
 
-        \frac{1}{n} \sum_i \mathbb 1 \big[ w_i > 1 + \epsilon_{\text{high}}
-        \text{ or } w_i < 1 - \epsilon \big], \qquad w_i = e^{l_i}
+        (1/n) ∑_i 1[w_i > 1 + ε_high or w_i < 1 - ε],   w_i = e^{l_i}
 
     With advantages, only those count where clipping stops the gradient:
-    :math:`w_i > 1 + \epsilon_{\text{high}}` with an advantage above 0, or
-    :math:`w_i < 1 - \epsilon` with one below 0. Implementations differ: some count all
-    that lie outside (Stable-Baselines3, CleanRL), some those that are clipped (verl).
-    The second is how much of a batch has no effect; the first is never less.
+    :math:`w_i > 1 + ε_high` with an advantage above 0, or :math:`w_i < 1 - ε` with one
+    below 0. Implementations differ: some count all that lie outside (Stable-Baselines3,
+    CleanRL), some those that are clipped (verl). The second is how much of a batch has
+    no effect; the first is never less.
 
     Args:
         log_ratios: Log-ratios :math:`l_i`, of the policy that learns to the one that
@@ -207,13 +203,12 @@ def effective_sample_size(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Tell how many samples weighted ones are worth.
+    """Tell how many samples weighted ones are worth.
 
     .. math::
 
-        \operatorname{ESS} = \frac{\big( \sum_i w_i \big)^2}{\sum_i w_i^2}
-        = \exp \big( 2 \operatorname{logsumexp}_i l_i
-        - \operatorname{logsumexp}_i 2 l_i \big), \qquad w_i = e^{l_i}
+        ESS = (∑_i w_i)² / ∑_i w_i² = exp(2 logsumexp_i l_i - logsumexp_i 2 l_i),
+        w_i = e^{l_i}
 
     From 1, where one weight outweighs all others, to their number, where all are equal.
     The size of the weights does not matter, so that they need not be normalised; clip
@@ -254,17 +249,17 @@ def importance_statistics(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> ImportanceStatistics:
-    r"""Tell how far the policy that learns is from the one that acted.
+    """Tell how far the policy that learns is from the one that acted.
 
     .. math::
 
-        l_i = \log \frac{\pi(a_i)}{\mu(a_i)}, \qquad w_i = e^{l_i}, \qquad a_i \sim \mu
+        l_i = log (π(a_i) / μ(a_i)),   w_i = e^{l_i},   a_i ~ μ
 
     What to look at: a mean ratio far from 1, or an effective fraction far below it,
-    says that the data no longer tell what :math:`\pi` would do; a largest ratio far
-    above the others, that one sample outweighs them. Ratios near 1 all over, with a few
-    far off, mean that the two policies were computed differently, in another precision
-    for example, rather than that one has learned.
+    says that the data no longer tell what :math:`π` would do; a largest ratio far above
+    the others, that one sample outweighs them. Ratios near 1 all over, with a few far
+    off, mean that the two policies were computed differently, in another precision for
+    example, rather than that one has learned.
 
     Some libraries clip log-ratios to ±20 before they take these, which hides what is to
     be seen: here a number that is too large for its dtype is infinite, and the

@@ -1,5 +1,7 @@
 """Tell what is wrong with the data, before anything is learned from them."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import jax
@@ -23,13 +25,11 @@ def check_trajectory(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Say in words what is inconsistent in a stream of experience.
+    """Say in words what is inconsistent in a stream of experience.
 
     .. math::
 
-        r_t \in \mathbb R, \qquad 0 \le \gamma_t \le 1, \qquad
-        \text{truncated}_t \Rightarrow \gamma_t > 0, \qquad
-        \gamma_t = 0 \Rightarrow m_t
+        r_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
 
     The last two in words: an episode either ends or is cut, and the row in which it
     ends is a decision. If a mask hides that row, as one made of 1 less a flag of

@@ -1,5 +1,7 @@
 """Tell how good values are."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -22,19 +24,19 @@ def explained_variance(
     *,
     count_bias: bool = False,
 ) -> Array:
-    r"""Tell how much of the variance of the targets is in the predictions.
+    """Tell how much of the variance of the targets is in the predictions.
 
     .. math::
 
-        1 - \frac{\operatorname{Var}[y - \hat y]}{\operatorname{Var}[y]}
+        1 - Var[y - ŷ] / Var[y]
 
     1 for perfect values, 0 for values that say no more than a constant, negative for
     those that are worse. It does not see a constant bias: with `count_bias` the
     numerator is the mean square of the errors, and the result the coefficient of
-    determination :math:`R^2`; `value_bias` tells the difference.
+    determination :math:`R²`; `value_bias` tells the difference.
 
     Args:
-        predictions: Predictions :math:`\hat y`, such as values, shape `[...]`.
+        predictions: Predictions :math:`ŷ`, such as values, shape `[...]`.
         targets: What they should have been, :math:`y`, such as returns, of the same
             shape, shape `[...]`.
         mask: True where an entry counts, of the same shape, shape `[...]`; or None to
@@ -89,12 +91,12 @@ def value_bias(
     *,
     normalize: bool = False,
 ) -> Array:
-    r"""Tell by how much values are too large on average.
+    """Tell by how much values are too large on average.
 
     .. math::
 
-        \frac{1}{n} \sum_i (q_i - G_i) \qquad \text{or, normalized,} \qquad
-        \frac{\sum_i (q_i - G_i)}{\left| \sum_i G_i \right|}
+        (1/n) ∑_i (q_i - G_i)   or, normalized,
+        (∑_i (q_i - G_i)) / |∑_i G_i|
 
     Values that bootstrap from the largest of several estimates are too large, those
     from the smallest too small. Compare them with the discounted returns of the policy

@@ -1,7 +1,9 @@
-r"""Ask of categorical distributions: a sample, a divergence, a ratio.
+"""Ask of categorical distributions: a sample, a divergence, a ratio.
 
 The actions are the last axis. All axes before it are a batch, and come out again.
 """
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -29,7 +31,7 @@ def categorical_sample(
 
     .. math::
 
-        P(a = i) = \frac{p_i}{\sum_j p_j}
+        P(a = i) = p_i / ∑_j p_j
 
     Args:
         key: Random key, shape `[]`.
@@ -71,11 +73,11 @@ def categorical_sample(
 def categorical_cross_entropy(
     labels: ArrayLike, logits: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Array:
-    r"""Penalise logits for not being what the labels say.
+    """Penalise logits for not being what the labels say.
 
     .. math::
 
-        L = -\sum_i p_i \log q_i, \qquad q = \operatorname{softmax}(\text{logits}).
+        L = -∑_i p_i log q_i,   q = softmax(logits).
 
     Args:
         labels: Target probabilities :math:`p`, taken as they are: they should sum to 1,
@@ -125,13 +127,12 @@ def categorical_kl_divergence(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Measure how far one softmax is from another, from their logits.
+    """Measure how far one softmax is from another, from their logits.
 
     .. math::
 
-        \operatorname{KL}(p \,\|\, q) = \sum_i p_i \log \frac{p_i}{q_i}, \qquad
-        p = \operatorname{softmax}(x / \tau), \quad
-        q = \operatorname{softmax}(y / \tau).
+        KL(p ‖ q) = ∑_i p_i log (p_i / q_i),
+        p = softmax(x/τ),   q = softmax(y/τ).
 
     It is right for policies that hardly differ, too, where the sum as it stands is all
     rounding errors, and never negative.
@@ -140,7 +141,7 @@ def categorical_kl_divergence(
         p_logits: Logits :math:`x` of the first distribution, which the expectation is
             over, shape `[..., A]`.
         q_logits: Logits :math:`y` of the second, shape `[..., A]`.
-        temperature: Temperature :math:`\tau` of both, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
         mask: True where an action is legal, for all rows alike, shape `[A]`; or for
             each, shape `[..., A]`; or None if all are.
 
@@ -182,15 +183,15 @@ def categorical_importance_sampling_ratios(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare how likely two policies were to take an action.
+    """Compare how likely two policies were to take an action.
 
     .. math::
 
-        \rho_t = \frac{\pi_t(a_t)}{\mu_t(a_t)}
+        ρ_t = π_t(a_t) / μ_t(a_t)
 
     Args:
-        pi_logits_t: Logits of the target policy :math:`\pi`, shape `[..., A]`.
-        mu_logits_t: Logits of the behaviour policy :math:`\mu`, shape `[..., A]`.
+        pi_logits_t: Logits of the target policy :math:`π`, shape `[..., A]`.
+        mu_logits_t: Logits of the behaviour policy :math:`μ`, shape `[..., A]`.
         a_t: Actions taken, each in [0, A), shape `[...]`.
         mask: True where an action is legal, for all rows alike, shape `[A]`; or for
             each, shape `[..., A]`; or None if all are.

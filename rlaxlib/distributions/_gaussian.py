@@ -1,4 +1,6 @@
-r"""Gaussians with independent dimensions, the last axis."""
+"""Gaussians with independent dimensions, the last axis."""
+
+from __future__ import annotations
 
 import dataclasses
 
@@ -16,14 +18,12 @@ __all__ = ["gaussian_diagonal", "multivariate_normal_kl_divergence"]
 def multivariate_normal_kl_divergence(
     mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
 ) -> Array:
-    r"""Measure how far one Gaussian is from another, with independent dimensions.
+    """Measure how far one Gaussian is from another, with independent dimensions.
 
     .. math::
 
-        \operatorname{KL}(p_0 \,\|\, p_1) = \sum_i \left[
-            \log \frac{\sigma_{1,i}}{\sigma_{0,i}}
-            + \frac{\sigma_{0,i}^2 + (\mu_{0,i} - \mu_{1,i})^2}{2 \sigma_{1,i}^2}
-            - \frac12 \right]
+        KL(p_0 ‖ p_1) = ∑_i [log (σ_{1,i} / σ_{0,i})
+            + (σ_{0,i}² + (μ_{0,i} - μ_{1,i})²) / (2 σ_{1,i}²) - ½]
 
     It is right for Gaussians that hardly differ, too, and never negative.
 
@@ -64,12 +64,11 @@ def multivariate_normal_kl_divergence(
 
 
 def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
-    r"""Make a Gaussian with independent dimensions.
+    """Make a Gaussian with independent dimensions.
 
     .. math::
 
-        p(x) = \prod_i \frac{1}{\sqrt{2 \pi}\, \sigma_i}
-               \exp\left( -\frac{(x_i - \mu_i)^2}{2 \sigma_i^2} \right)
+        p(x) = ∏_i (1 / (√(2 π) σ_i)) exp(-(x_i - μ_i)² / (2 σ_i²))
 
     Its functions are `sample(key, mu, sigma)`, `prob(sample, mu, sigma)`,
     `logprob(sample, mu, sigma)`, `entropy(mu, sigma)`,

@@ -1,4 +1,6 @@
-r"""Greedy policies: the best action, or now and then any."""
+"""Greedy policies: the best action, or now and then any."""
+
+from __future__ import annotations
 
 import dataclasses
 
@@ -15,12 +17,11 @@ __all__ = ["epsilon_greedy", "greedy"]
 
 
 def greedy() -> DiscreteDistribution:
-    r"""Make a distribution over the best actions.
+    """Make a distribution over the best actions.
 
     .. math::
 
-        \pi(a) = \frac{\mathbb 1[a \in B]}{|B|}, \qquad
-        B = \arg\max_a x_a
+        π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
 
     Of several that are best, each is as likely. Its functions are
     `sample(key, preferences)`, `probs(preferences)`, `logprob(sample, preferences)` and
@@ -50,19 +51,18 @@ def greedy() -> DiscreteDistribution:
 
 
 def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
-    r"""Make a distribution over the best actions, and with a small probability any.
+    """Make a distribution over the best actions, and with a small probability any.
 
     .. math::
 
-        \pi(a) = (1 - \epsilon) \frac{\mathbb 1[a \in B]}{|B|} + \frac{\epsilon}{A},
-        \qquad B = \arg\max_a x_a
+        π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
 
     Its functions are those of `greedy`, each with `epsilon` as one more argument, for
     one that changes over time.
 
     Args:
-        epsilon: Probability :math:`\epsilon` of choosing among all legal actions alike,
-            in [0, 1], shape `[]`; or None to give it at each call.
+        epsilon: Probability :math:`ε` of choosing among all legal actions alike, in [0,
+            1], shape `[]`; or None to give it at each call.
 
     Returns:
         A `DiscreteDistribution`, without a divergence.

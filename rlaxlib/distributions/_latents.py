@@ -1,8 +1,10 @@
-r"""Keep the discrete states of a world model alive, and learn to predict them.
+"""Keep the discrete states of a world model alive, and learn to predict them.
 
 The state of a world model is a number of categorical variables, each with A classes,
 the last axis. The posterior has seen the observation, the prior has not.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -43,25 +45,24 @@ class BalancedKlOutputs(NamedTuple):
 def unimix_logits(
     logits: ArrayLike, mix: ArrayLike = 0.01, *, mask: ArrayLike | None = None
 ) -> Array:
-    r"""Mix some of the uniform distribution into a softmax, and return its logits.
+    """Mix some of the uniform distribution into a softmax, and return its logits.
 
     .. math::
 
-        \ell_i = \log\left( (1 - \epsilon)\, p_i + \frac{\epsilon}{A} \right), \qquad
-        p = \operatorname{softmax}(\text{logits})
+        ℓ_i = log((1 - ε) p_i + ε / A),   p = softmax(logits)
 
     No class is left without probability, so no divergence from this distribution is
     infinite, and none is without gradient. The logits that come out are logarithms of
     probabilities, and fit wherever logits go: a softmax of them is the mixture. They
-    are found from logarithms, so that they are right with any :math:`\epsilon`, 0
-    included, where they are those of the softmax itself, however small.
+    are found from logarithms, so that they are right with any :math:`ε`, 0 included,
+    where they are those of the softmax itself, however small.
 
     Args:
         logits: Logits, shape `[..., A]`. One of minus infinity is a class of no
             probability, which gets its share of the uniform distribution like any
             other.
-        mix: Share :math:`\epsilon` of the uniform distribution, in [0, 1]; DreamerV3's
-            is 0.01, shape `[]`.
+        mix: Share :math:`ε` of the uniform distribution, in [0, 1]; DreamerV3's is
+            0.01, shape `[]`.
         mask: True where a class is possible, for all rows alike, shape `[A]`; or for
             each, shape `[..., A]`; or None if all are. The uniform distribution is over
             those.
@@ -109,13 +110,11 @@ def unimix_logits(
 def straight_through_sample(
     key: ArrayLike, logits: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Array:
-    r"""Draw classes, one-hot, with the gradient of their probabilities.
+    """Draw classes, one-hot, with the gradient of their probabilities.
 
     .. math::
 
-        z = e_i, \quad i \sim p = \operatorname{softmax}(\text{logits}), \qquad
-        \frac{\partial z}{\partial \text{logits}}
-            := \frac{\partial p}{\partial \text{logits}}
+        z = e_i,   i ~ p = softmax(logits),   ∂z / ∂logits := ∂p / ∂logits
 
     A draw has no gradient. To take that of the probabilities in its place is biased
     unless what follows is linear, and has little variance. The value is one-hot to the
@@ -170,14 +169,11 @@ def balanced_kl(
     *,
     mask: ArrayLike | None = None,
 ) -> tuple[Array, BalancedKlOutputs]:
-    r"""Draw prior and posterior of a world model together, the prior faster.
+    """Draw prior and posterior of a world model together, the prior faster.
 
     .. math::
 
-        L = \beta_{\text{dyn}} \max\left( f,\; \sum_g
-            \operatorname{KL}( \bar q_g \,\|\, p_g ) \right)
-          + \beta_{\text{rep}} \max\left( f,\; \sum_g
-            \operatorname{KL}( q_g \,\|\, \bar p_g ) \right)
+        L = β_dyn max(f, ∑_g KL(q̄_g ‖ p_g)) + β_rep max(f, ∑_g KL(q_g ‖ p̄_g))
 
     A bar holds constant: the first term teaches the prior :math:`p` to predict the
     posterior :math:`q`, the second the posterior to be predictable. Were both to learn
@@ -191,20 +187,19 @@ def balanced_kl(
     steps that are predicted well make up for others.
 
     *Which numbers.* DreamerV3 has weights of 1 and 0.1, with one free nat; its first
-    version of 2023 had 0.5 and 0.1. DreamerV2 has :math:`\alpha = 0.8` and
-    :math:`1 - \alpha`, with no free nats; the loss then has the value of the
-    divergence, its weights adding up to 1. DreamerV3 takes the logits of both from
-    `unimix_logits`.
+    version of 2023 had 0.5 and 0.1. DreamerV2 has :math:`α = 0.8` and :math:`1 - α`,
+    with no free nats; the loss then has the value of the divergence, its weights adding
+    up to 1. DreamerV3 takes the logits of both from `unimix_logits`.
 
     Args:
         posterior_logits: Logits of the posterior :math:`q_g`, of G variables,
             shape `[G, A]`.
         prior_logits: Logits of the prior :math:`p_g`, shape `[G, A]`.
         free_nats: Bound :math:`f`, at least 0, shape `[]`.
-        dynamics_weight: Weight :math:`\beta_{\text{dyn}}` of the term that teaches the
-            prior, at least 0, shape `[]`.
-        representation_weight: Weight :math:`\beta_{\text{rep}}` of the term that
-            teaches the posterior, at least 0, shape `[]`.
+        dynamics_weight: Weight :math:`β_dyn` of the term that teaches the prior, at
+            least 0, shape `[]`.
+        representation_weight: Weight :math:`β_rep` of the term that teaches the
+            posterior, at least 0, shape `[]`.
         mask: True where a class is possible, for all variables alike, shape `[A]`; or
             for each, shape `[G, A]`; or None if all are.
 

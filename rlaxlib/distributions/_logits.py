@@ -1,9 +1,11 @@
-r"""The softmax, to the last digit, with actions that are not legal.
+"""The softmax, to the last digit, with actions that are not legal.
 
 An action whose logit is minus infinity is one that cannot be taken, as is one that a
 mask leaves out. Where none is left there is no distribution, and all that is asked of
 it is 0: so a row of padding adds nothing to a sum, and no NaN to a gradient.
 """
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 

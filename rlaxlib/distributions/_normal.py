@@ -3,6 +3,8 @@
 A standard deviation has the shape of its mean, or one that broadcasts to it.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

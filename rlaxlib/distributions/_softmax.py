@@ -1,4 +1,6 @@
-r"""The softmax: probabilities that grow with the exponential of a preference."""
+"""The softmax: probabilities that grow with the exponential of a preference."""
+
+from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
@@ -18,11 +20,11 @@ __all__ = ["clipped_entropy_softmax", "softmax"]
 
 
 def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
-    r"""Make a softmax distribution.
+    """Make a softmax distribution.
 
     .. math::
 
-        \pi(a) = \frac{\exp(x_a / \tau)}{\sum_b \exp(x_b / \tau)}
+        π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
 
     Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
     `entropy(logits)` and `kl(p_logits, q_logits)`, with logits of shape `[..., A]`. All
@@ -30,7 +32,7 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
     marks an action that is not legal. Where none is, all that is asked is 0.
 
     Args:
-        temperature: Temperature :math:`\tau`, more than 0: small ones are greedy, large
+        temperature: Temperature :math:`τ`, more than 0: small ones are greedy, large
             ones uniform, shape `[]`.
 
     Returns:
@@ -64,19 +66,19 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
 def clipped_entropy_softmax(
     temperature: ArrayLike = 1.0, entropy_clip: ArrayLike = 1.0
 ) -> DiscreteDistribution:
-    r"""Make a softmax distribution whose entropy counts only up to a share of the most.
+    """Make a softmax distribution whose entropy counts only up to a share of the most.
 
     .. math::
 
-        \pi(a) = \frac{\exp(x_a / \tau)}{\sum_b \exp(x_b / \tau)}, \qquad
-        H = \min\left( -\sum_a \pi(a) \log \pi(a),\; \kappa \log A \right)
+        π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ),
+        H = min(-∑_a π(a) log π(a), κ log A)
 
     An entropy bonus with this entropy stops pushing where a policy is undecided enough.
     Its functions are those of `softmax`.
 
     Args:
-        temperature: Temperature :math:`\tau`, more than 0, shape `[]`.
-        entropy_clip: Share :math:`\kappa` of the largest entropy, that of the uniform
+        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        entropy_clip: Share :math:`κ` of the largest entropy, that of the uniform
             distribution over the legal actions, at least 0; 1 clips nothing,
             shape `[]`.
 

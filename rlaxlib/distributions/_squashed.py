@@ -1,4 +1,6 @@
-r"""The squashed Gaussian: a policy over actions that have bounds."""
+"""The squashed Gaussian: a policy over actions that have bounds."""
+
+from __future__ import annotations
 
 import dataclasses
 import math
@@ -23,25 +25,18 @@ __all__ = [
 def squashed_gaussian(
     sigma_min: ArrayLike = -4.0, sigma_max: ArrayLike = 0.0
 ) -> ContinuousDistribution:
-    r"""Make a Gaussian squashed into the range of the actions by a tanh.
+    """Make a Gaussian squashed into the range of the actions by a tanh.
 
     .. math::
 
-        a = l + (h - l)\, \frac{\tanh(u) + 1}{2}, \qquad
-        u \sim \mathcal N\left( m, s^2 \right),
+        a = l + (h - l) (tanh(u) + 1) / 2,   u ~ Normal(m, s²),
+        m = tanh(μ),   log s = σ_min + (σ_max - σ_min) (tanh(σ) + 1) / 2,
 
-    .. math::
-
-        m = \tanh(\mu), \qquad
-        \log s = \sigma_{min}
-                 + (\sigma_{max} - \sigma_{min})\, \frac{\tanh(\sigma) + 1}{2},
-
-    where :math:`\mu` and :math:`\sigma` are what a network puts out, any real numbers,
-    and :math:`l` and :math:`h` bound the action. Its functions are
-    `sample(key, mu, sigma, action_spec)`, `prob(sample, mu, sigma, action_spec)`,
-    `logprob(sample, mu, sigma, action_spec)`, `entropy(mu, sigma)`,
-    `kl_to_standard_normal(mu, sigma)` and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with
-    vectors of shape `[..., D]`.
+    where :math:`μ` and :math:`σ` are what a network puts out, any real numbers, and
+    :math:`l` and :math:`h` bound the action. Its functions are `sample(key, mu, sigma,
+    action_spec)`, `prob(sample, mu, sigma, action_spec)`, `logprob(sample, mu, sigma,
+    action_spec)`, `entropy(mu, sigma)`, `kl_to_standard_normal(mu, sigma)` and
+    `kl(mu_0, sigma_0, mu_1, sigma_1)`, with vectors of shape `[..., D]`.
 
     Both activations have bounds. The mean stays within [-1, 1], where the tanh that
     follows is steep: a mean far outside would saturate it, and stop learning. (The
@@ -96,23 +91,21 @@ def squashed_gaussian(
 
 
 def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -> Array:
-    r"""Return the log-density of an action, from what it was before the tanh.
+    """Return the log-density of an action, from what it was before the tanh.
 
     .. math::
 
-        \log \pi(a) = \log \mathcal N\left( u; \mu, \sigma^2 \right)
-            - \sum_i \log \left( 1 - \tanh^2 u_i \right), \qquad a = \tanh u
+        log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
 
-    Soft actor-critic draws :math:`u = \mu + \sigma \epsilon`, acts by its tanh, and
-    needs this with its gradient. Keep :math:`u`: from the action alone, of which
+    Soft actor-critic draws :math:`u = μ + σ ε`, acts by its tanh, and needs this with
+    its gradient. Keep :math:`u`: from the action alone, of which
     `tanh_normal_log_prob_of_action` makes what it can, it does not come back once the
     tanh has rounded to 1.
 
-    :math:`\log(1 - \tanh^2 u)` is computed as
-    :math:`2 (\log 2 - u - \operatorname{softplus}(-2u))`. As it is written it would be
-    minus infinity from :math:`u = 9` on, in single precision; to add a small number
-    inside the logarithm, as many do, bounds it, but takes its gradient away, which
-    should be close to -2 or 2 there.
+    :math:`log(1 - tanh² u)` is computed as :math:`2 (log 2 - u - softplus(-2u))`. As it
+    is written it would be minus infinity from :math:`u = 9` on, in single precision; to
+    add a small number inside the logarithm, as many do, bounds it, but takes its
+    gradient away, which should be close to -2 or 2 there.
 
     For an action scaled to a range other than [-1, 1], subtract the sum of the
     logarithms of the scales. `squashed_gaussian` has bounds of its own on mean and
@@ -120,8 +113,8 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
 
     Args:
         pre_tanh: What the action is the tanh of, :math:`u`, shape `[D]`.
-        mu: Mean :math:`\mu` of the Gaussian, shape `[D]`.
-        sigma: Its standard deviation :math:`\sigma`, more than 0, shape `[D]`.
+        mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
+        sigma: Its standard deviation :math:`σ`, more than 0, shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.
@@ -155,12 +148,11 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
 def tanh_normal_log_prob_of_action(
     action: ArrayLike, mu: ArrayLike, sigma: ArrayLike
 ) -> Array:
-    r"""Return the log-density of an action that is the tanh of a Gaussian.
+    """Return the log-density of an action that is the tanh of a Gaussian.
 
     .. math::
 
-        \log \pi(a) = \log \mathcal N\left( \tanh^{-1} a; \mu, \sigma^2 \right)
-            - \sum_i \log \left( 1 - a_i^2 \right)
+        log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
 
     It is for actions of which nothing else is known, such as those in a data set. Of
     one that the policy has just drawn, `tanh_normal_log_prob` knows more.
@@ -168,8 +160,8 @@ def tanh_normal_log_prob_of_action(
     Args:
         action: Action :math:`a`, each entry in [-1, 1], shape `[D]`. One at a bound, or
             beyond it, is taken to be the next one within, and has no gradient.
-        mu: Mean :math:`\mu` of the Gaussian, shape `[D]`.
-        sigma: Its standard deviation :math:`\sigma`, more than 0, shape `[D]`.
+        mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
+        sigma: Its standard deviation :math:`σ`, more than 0, shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.

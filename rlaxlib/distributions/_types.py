@@ -1,5 +1,7 @@
 """What a distribution is: a tuple of functions, which take its parameters."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,4 +1,6 @@
-r"""Reward an agent for states that it has not yet seen in this episode."""
+"""Reward an agent for states that it has not yet seen in this episode."""
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -44,21 +46,21 @@ def episodic_memory_intrinsic_rewards(
     max_similarity: ArrayLike = 8.0,
     max_memory_size: int = 30_000,
 ) -> tuple[Array, IntrinsicRewardState]:
-    r"""Reward states that are unlike those of the same episode (Never Give Up).
+    """Reward states that are unlike those of the same episode (Never Give Up).
 
     .. math::
 
-        r = \begin{cases} \beta / s & \text{if } s \le s_{\max}, \\
-            0 & \text{otherwise,} \end{cases}
-        \qquad s = \sqrt{\sum_{k=1}^K \frac{\epsilon}{\rho_k + \epsilon}} + c,
-        \qquad \rho_k = \max\left( \frac{d_k^2}{d_m^2 + c} - \xi,\, 0 \right)
+        r = { β/s   if s ≤ s_max
+            { 0     otherwise
+        s = √(∑_{k=1}^K ε / (ρ_k + ε)) + c,
+        ρ_k = max(d_k² / (d_m² + c) - ξ, 0)
 
     with the distances :math:`d_k` of an embedding to its nearest neighbours in memory,
-    and the mean :math:`d_m^2` of all their squares so far, those of this call included.
+    and the mean :math:`d_m²` of all their squares so far, those of this call included.
     The root counts, softly, how often a state was seen: a neighbour closer than
-    :math:`\sqrt \xi` average distances is the same state, and adds 1. So the reward is
-    about :math:`\beta / \sqrt K` where nothing is new, and about
-    :math:`\beta / (\sqrt{K \epsilon} + c)` where everything is.
+    :math:`√ξ` average distances is the same state, and adds 1. So the reward is about
+    :math:`β/√K` where nothing is new, and about :math:`β/(√(K ε) + c)` where everything
+    is.
 
     All embeddings of a call are compared with the memory as it was, then all are
     remembered, the oldest being overwritten. Reset the state, to None or to an empty
@@ -66,28 +68,28 @@ def episodic_memory_intrinsic_rewards(
     over all episodes, clipped to [1, 5].
 
     Rows of memory that are not finite are empty: they are no neighbours, and do not
-    count. Without neighbours the reward is :math:`\beta / c`, which is large. So, as in
-    rlax, a state of None begins with `num_neighbors` embeddings at the origin, which
-    the first ones replace: there, they make a new state worth what it is later.
+    count. Without neighbours the reward is :math:`β/c`, which is large. So, as in rlax,
+    a state of None begins with `num_neighbors` embeddings at the origin, which the
+    first ones replace: there, they make a new state worth what it is later.
 
     Args:
         embeddings: Embeddings of the new states, shape `[M, D]`. One that is not finite
             gets a reward of NaN, and is neither counted nor remembered.
         num_neighbors: Number :math:`K` of neighbours to look at, at least 1 and at most
             `max_memory_size`. A Python integer, so under `jax.jit` it is to be static.
-        reward_scale: Scale :math:`\beta` of the rewards, shape `[]`; or one for each
+        reward_scale: Scale :math:`β` of the rewards, shape `[]`; or one for each
             embedding, shape `[M]`.
         intrinsic_reward_state: What this returned for the states before; or None at the
             start.
         constant: Constant :math:`c` that keeps divisors away from 0, at least 0,
             shape `[]`.
-        epsilon: Constant :math:`\epsilon` of the kernel, more than 0: the smaller, the
-            more a new state is worth beside a known one, shape `[]`.
-        cluster_distance: Distance :math:`\xi`, squared and relative to the mean, within
+        epsilon: Constant :math:`ε` of the kernel, more than 0: the smaller, the more a
+            new state is worth beside a known one, shape `[]`.
+        cluster_distance: Distance :math:`ξ`, squared and relative to the mean, within
             which two states are the same, at least 0, shape `[]`.
-        max_similarity: Similarity :math:`s_{\max}` beyond which there is no reward,
-            more than 0. No similarity is larger than :math:`\sqrt K + c`, so the
-            default, which is NGU's, matters from 64 neighbours on, shape `[]`.
+        max_similarity: Similarity :math:`s_max` beyond which there is no reward, more
+            than 0. No similarity is larger than :math:`√K + c`, so the default, which
+            is NGU's, matters from 64 neighbours on, shape `[]`.
         max_memory_size: How many embeddings to remember, the number of rows of the
             memory.
 

@@ -1,5 +1,7 @@
 """Find the points that are nearest to others, as a memory of states needs it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -41,12 +43,11 @@ def knn_query(
     num_neighbors: int,
     metric: Metric | None = None,
 ) -> KNNQueryResult:
-    r"""Find the points of a set that are nearest to each of some queries.
+    """Find the points of a set that are nearest to each of some queries.
 
     .. math::
 
-        i_{q, k} = \text{the index of the } k \text{-th smallest among }
-        \lVert y_q - x_1 \rVert^2, \dots, \lVert y_q - x_N \rVert^2
+        i_{q,k} = index of the kth smallest of ‖y_q - x_1‖², …, ‖y_q - x_N‖²
 
     The search is exact, whatever the points are: many queries of much data go through a
     matrix product, which finds candidates and proves that no other point is nearer,
@@ -65,8 +66,8 @@ def knn_query(
             are.
 
     Returns:
-        A `KNNQueryResult`, with :math:`K` neighbours, or :math:`N` if that is less.
-        Its distances are *squared* and *negative*, as the name in rlax has it, and in
+        A `KNNQueryResult`, with :math:`K` neighbours, or :math:`N` if that is less. Its
+        distances are *squared* and *negative*, as the name in rlax has it, and in
         single precision at least, since squares of half-precision numbers overflow.
 
     Raises:
@@ -148,14 +149,14 @@ def _search_all(data: Array, points: Array, count: int) -> tuple[Array, Array]:
 def _search_candidates(
     data: Array, points: Array, count: int, candidates: int
 ) -> tuple[Array, tuple[Array, Array]]:
-    r"""Choose among few, and say whether it is sure that no other is nearer.
+    """Choose among few, and say whether it is sure that no other is nearer.
 
-    The product :math:`|x|^2 - 2 x y` is the distance less :math:`|y|^2`, which is
-    the same for all; but for points that are close together and far from 0 it is all
-    rounding errors. With the bound :math:`\gamma (|x|^2 + |y|^2)` on these it becomes a
-    lower bound of the distance. The candidates are the points with the lowest; if the
-    last neighbour is no farther than the lower bound of the last candidate, it is no
-    farther than any point that was left out.
+    The product :math:`|x|² - 2 x y` is the distance less :math:`|y|²`, which is the
+    same for all; but for points that are close together and far from 0 it is all
+    rounding errors. With the bound :math:`γ (|x|² + |y|²)` on these it becomes a lower
+    bound of the distance. The candidates are the points with the lowest; if the last
+    neighbour is no farther than the lower bound of the last candidate, it is no farther
+    than any point that was left out.
     """
     bound = data.shape[-1] * float(np.finfo(data.dtype).eps)
     size = jnp.sum(jnp.square(data), axis=-1)

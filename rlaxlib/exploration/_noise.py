@@ -1,8 +1,10 @@
-r"""Add noise to what an agent would do, so that it tries something else as well.
+"""Add noise to what an agent would do, so that it tries something else as well.
 
 Each function takes one action or prior, or any number of them: leading axes are a
 batch, and all of it comes from one key.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -21,24 +23,23 @@ __all__ = [
 
 
 def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> Array:
-    r"""Add Gaussian noise to a continuous action.
+    """Add Gaussian noise to a continuous action.
 
     .. math::
 
-        a' = a + \sigma \epsilon, \qquad \epsilon \sim \mathcal N(0, 1)
+        a' = a + σ ε,   ε ~ Normal(0, 1)
 
     The noise of each dimension and each step is independent of all others; it is in
     units of the action, and may carry it beyond its bounds: clip it. TD3 found
-    :math:`\sigma` of a tenth of the largest action to do as well as noise with a
-    memory, `add_ornstein_uhlenbeck_noise`.
+    :math:`σ` of a tenth of the largest action to do as well as noise with a memory,
+    `add_ornstein_uhlenbeck_noise`.
 
     Args:
         key: Random key, shape `[]`.
         action: Action :math:`a`, or a batch of them: one number, shape `[]`; or
             vectors, shape `[..., A]`.
-        stddev: Standard deviation :math:`\sigma`, at least 0: one for all, shape `[]`;
-            or for each dimension, shape `[A]`; or for each of each row,
-            shape `[..., A]`.
+        stddev: Standard deviation :math:`σ`, at least 0: one for all, shape `[]`; or
+            for each dimension, shape `[A]`; or for each of each row, shape `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -77,16 +78,15 @@ def add_ornstein_uhlenbeck_noise(
     damping: ArrayLike,
     stddev: ArrayLike,
 ) -> Array:
-    r"""Add noise with a memory to a continuous action (Ornstein-Uhlenbeck).
+    """Add noise with a memory to a continuous action (Ornstein-Uhlenbeck).
 
     .. math::
 
-        a'_t = a_t + n_t, \qquad n_t = (1 - \theta)\, n_{t-1} + \sigma \epsilon_t,
-        \qquad \epsilon_t \sim \mathcal N(0, 1)
+        a'_t = a_t + n_t,   n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
     The noise is needed again at the next step, and this returns the action alone. With
     the same key, `ornstein_uhlenbeck_noise` returns the noise, to add and to carry;
-    there it is told what to choose for :math:`\theta` and :math:`\sigma`.
+    there it is told what to choose for :math:`θ` and :math:`σ`.
 
     Args:
         key: Random key, shape `[]`.
@@ -94,11 +94,11 @@ def add_ornstein_uhlenbeck_noise(
             vectors, shape `[..., A]`.
         noise_tm1: Noise :math:`n_{t-1}` of the step before, 0 at the start of an
             episode: one number, if the action is one, else vectors, shape `[..., A]`.
-        damping: What part :math:`\theta` of the noise is forgotten at each step, in
-            [0, 2], shape `[]`.
-        stddev: Standard deviation :math:`\sigma` of what is added at each step, at
-            least 0: one for all, shape `[]`; or for each dimension, shape `[A]`; or for
-            each of each row, shape `[..., A]`.
+        damping: What part :math:`θ` of the noise is forgotten at each step, in [0, 2],
+            shape `[]`.
+        stddev: Standard deviation :math:`σ` of what is added at each step, at least 0:
+            one for all, shape `[]`; or for each dimension, shape `[A]`; or for each of
+            each row, shape `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -139,29 +139,27 @@ def add_ornstein_uhlenbeck_noise(
 def ornstein_uhlenbeck_noise(
     key: ArrayLike, noise_tm1: ArrayLike, damping: ArrayLike, stddev: ArrayLike
 ) -> Array:
-    r"""Continue noise that has a memory, to add to an action and to carry on.
+    """Continue noise that has a memory, to add to an action and to carry on.
 
     .. math::
 
-        n_t = (1 - \theta)\, n_{t-1} + \sigma \epsilon_t,
-        \qquad \epsilon_t \sim \mathcal N(0, 1)
+        n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
     Such noise pushes in one direction for a while, which moves a body with inertia
-    farther than noise that is new at each step. It remembers about :math:`1 / \theta`
-    steps: with :math:`\theta = 1` nothing, with :math:`\theta = 0` everything, a random
-    walk. After many steps its standard deviation is
-    :math:`\sigma / \sqrt{\theta (2 - \theta)}`, more than :math:`\sigma`. DDPG took
-    :math:`\theta = 0.15` and :math:`\sigma = 0.2`, for actions in [-1, 1].
+    farther than noise that is new at each step. It remembers about :math:`1/θ` steps:
+    with :math:`θ = 1` nothing, with :math:`θ = 0` everything, a random walk. After many
+    steps its standard deviation is :math:`σ/√(θ (2 - θ))`, more than :math:`σ`. DDPG
+    took :math:`θ = 0.15` and :math:`σ = 0.2`, for actions in [-1, 1].
 
     Args:
         key: Random key, shape `[]`.
         noise_tm1: Noise :math:`n_{t-1}` of the step before, 0 at the start of an
             episode: one number, shape `[]`; or vectors, shape `[..., A]`.
-        damping: What part :math:`\theta` of the noise is forgotten at each step, in
-            [0, 2]: beyond 1 it changes its sign from step to step, shape `[]`.
-        stddev: Standard deviation :math:`\sigma` of what is added at each step, at
-            least 0: one for all, shape `[]`; or for each dimension, shape `[A]`; or for
-            each of each row, shape `[..., A]`.
+        damping: What part :math:`θ` of the noise is forgotten at each step, in [0, 2]:
+            beyond 1 it changes its sign from step to step, shape `[]`.
+        stddev: Standard deviation :math:`σ` of what is added at each step, at least 0:
+            one for all, shape `[]`; or for each dimension, shape `[A]`; or for each of
+            each row, shape `[..., A]`.
 
     Returns:
         Noise :math:`n_t`, of the shape of `noise_tm1`.
@@ -205,16 +203,15 @@ def add_dirichlet_noise(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Mix the prior of a search with Dirichlet noise, as AlphaZero does at the root.
+    """Mix the prior of a search with Dirichlet noise, as AlphaZero does at the root.
 
     .. math::
 
-        P'(a) = (1 - f)\, P(a) + f\, \eta_a, \qquad
-        \eta \sim \operatorname{Dir}(\alpha, \dots, \alpha)
+        P'(a) = (1 - f) P(a) + f η_a,   η ~ Dir(α, …, α)
 
-    The smaller :math:`\alpha`, the fewer the actions that share the noise: about 10
-    over the number of legal ones is a good choice. AlphaZero took 0.3 for chess, 0.15
-    for shogi and 0.03 for Go, MuZero 0.25 for Atari, all with :math:`f = 0.25`.
+    The smaller :math:`α`, the fewer the actions that share the noise: about 10 over the
+    number of legal ones is a good choice. AlphaZero took 0.3 for chess, 0.15 for shogi
+    and 0.03 for Go, MuZero 0.25 for Atari, all with :math:`f = 0.25`.
 
     Noise is for legal actions. One whose prior is exactly 0 is taken to be ruled out,
     and remains so; where a legal action may have a prior of 0, as in half precision,
@@ -223,8 +220,8 @@ def add_dirichlet_noise(
     Args:
         key: Random key, shape `[]`.
         prior: Probabilities :math:`P` of the actions, shape `[..., A]`.
-        dirichlet_alpha: Concentration :math:`\alpha` of the noise, more than 0: one for
-            all actions, shape `[]`; or for each, shape `[A]`.
+        dirichlet_alpha: Concentration :math:`α` of the noise, more than 0: one for all
+            actions, shape `[]`; or for each, shape `[A]`.
         dirichlet_fraction: Fraction :math:`f` that is noise, in [0, 1], shape `[]`.
         mask: True where an action is legal, for all rows alike, shape `[A]`; or for
             each, shape `[..., A]`; or None if all whose prior is not 0 are.

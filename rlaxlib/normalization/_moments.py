@@ -5,6 +5,8 @@ mean is large: at 10,000 deviations from zero, single precision gives 0. So ever
 here is centred: a difference is taken first, and squared then.
 """
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import jax
@@ -56,10 +58,10 @@ def scale(variance: Array, min_scale: Array) -> Array:
 def mixed_variance(
     variance: Array, new: Array, difference: Array, weight: Array, kept: Array
 ) -> Array:
-    r"""Return the variance of a mixture of two distributions.
+    """Return the variance of a mixture of two distributions.
 
-    With a weight :math:`a` and a difference :math:`\delta` of their means, it is
-    :math:`(1 - a) \sigma^2 + a \sigma_{\text{new}}^2 + a (1 - a) \delta^2`.
+    With a weight :math:`a` and a difference :math:`δ` of their means, it is :math:`(1 -
+    a) σ² + a σ_new² + a (1 - a) δ²`.
 
     Args:
         variance: Variance of the first, of any shape.

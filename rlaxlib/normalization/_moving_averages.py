@@ -1,4 +1,6 @@
-r"""Follow the mean and the variance of numbers that change as an agent learns."""
+"""Follow the mean and the variance of numbers that change as an agent learns."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -45,8 +47,8 @@ class EmaState(NamedTuple):
         variance: Variance of each leaf, a tree of numbers, each of shape `[]`.
         weight: Sum of the weights of all updates, shape `[]`; after n of them it is
             :math:`1 - d^n`.
-        mean_rest: What rounding took off the means, a tree of numbers, each of shape
-            `[]`.
+        mean_rest: What rounding took off the means, a tree of numbers, each of
+            shape `[]`.
         weight_rest: What rounding took off the weight, shape `[]`.
     """
 
@@ -88,30 +90,27 @@ def create_ema(
     Callable[[Any], EmaState],
     Callable[..., tuple[EmaMoments, EmaState]],
 ]:
-    r"""Make moving averages of mean and variance, for each leaf of a tree.
+    """Make moving averages of mean and variance, for each leaf of a tree.
 
     .. math::
 
-        \mu_n = \frac{1}{w_n} \sum_{i=1}^{n} (1 - d)\, d^{\,n-i}\, \bar x_i, \qquad
-        \sigma_n^2 = \frac{1}{w_n} \sum_{i=1}^{n} (1 - d)\, d^{\,n-i}\,
-        \overline{(x_i - \mu_n)^2}, \qquad w_n = 1 - d^n,
+        μ_n = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} x̄_i,
+        σ_n² = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} mean((x_i - μ_n)²),
+        w_n = 1 - d^n,
 
     where a bar stands for the mean over the entries of a leaf. That is what is
     computed, and not how: from one update to the next,
 
     .. math::
 
-        a = \frac{1 - d}{w_n}, \qquad
-        \delta = \bar x_n - \mu_{n-1}, \qquad
-        \mu_n = \mu_{n-1} + a\, \delta, \qquad
-        \sigma_n^2 = (1 - a) \left( \sigma_{n-1}^2 + a\, \delta^2 \right)
-                     + a\, \overline{(x_n - \bar x_n)^2},
+        a = (1 - d) / w_n,   δ = x̄_n - μ_{n-1},   μ_n = μ_{n-1} + a δ,
+        σ_n² = (1 - a) (σ_{n-1}² + a δ²) + a mean((x_n - x̄_n)²),
 
     which keeps its digits however far the mean is from 0. Dividing by :math:`w_n` takes
     off the bias towards a start at 0, so that the moments are right from the first
     update on.
 
-    A decay of :math:`d` remembers about :math:`1 / (1 - d)` updates, whatever number of
+    A decay of :math:`d` remembers about :math:`1/(1 - d)` updates, whatever number of
     entries each of them has.
 
     Args:

@@ -1,4 +1,6 @@
-r"""Scale returns by their range, as far as it is not one of outliers."""
+"""Scale returns by their range, as far as it is not one of outliers."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -39,18 +41,18 @@ def percentile_scale(
     min_scale: ArrayLike = 1.0,
     axis_name: AxisName | None = None,
 ) -> tuple[Callable[[Any], EmaState], Callable[..., tuple[Array, EmaState]]]:
-    r"""Make a scale that follows the range of returns, and makes no small ones large.
+    """Make a scale that follows the range of returns, and makes no small ones large.
 
     .. math::
 
-        S_n = \max\left( S_\text{min},\; \frac{1}{1 - d^n} \sum_{i=1}^{n}
-            (1 - d)\, d^{\,n-i} \left( P_{95}(G_i) - P_5(G_i) \right) \right)
+        S_n = max(S_min, (1 / (1 - d^n)) ∑_{i=1}^n (1 - d) d^{n-i} Δ_i),
+        Δ_i = P_{95}(G_i) - P_5(G_i)
 
     where the percentiles are those of the returns of one update, interpolated linearly
     as NumPy does. DreamerV3 divides advantages by it: so the bonus for entropy weighs
     the same whatever the rewards are. Outliers leave it as it is; and where returns are
     all small, because rewards are sparse, they are not blown up, for the scale is at
-    least :math:`S_\text{min} = 1`.
+    least :math:`S_min = 1`.
 
     Implementations differ at the start: the averages begin at 0 here as in DreamerV3,
     and dividing by :math:`1 - d^n` takes off the bias towards it, an option of that
@@ -62,7 +64,7 @@ def percentile_scale(
         decay: Decay :math:`d` of the weights, in [0, 1), shape `[]`.
         low: The lower percentile, in [0, 100], shape `[]`.
         high: The higher percentile, in [0, 100], at least `low`, shape `[]`.
-        min_scale: Smallest scale :math:`S_\text{min}`, more than 0, shape `[]`.
+        min_scale: Smallest scale :math:`S_min`, more than 0, shape `[]`.
         axis_name: Name of the axis, or axes, that devices form, to take in the returns
             on all of them; or None to stay on one device.
 

@@ -1,4 +1,4 @@
-r"""Learn values of any size at a size of about 1, and do not unlearn them (PopArt).
+"""Learn values of any size at a size of about 1, and do not unlearn them (PopArt).
 
 Targets are normalised by a shift and a scale that follow them: adaptively rescaling
 targets, ART. Whenever these move, the layer that predicts is changed such that what it
@@ -7,6 +7,8 @@ says, not normalised, stays what it was: preserving outputs precisely, POP.
 Every output of the layer, one for each task or reward, has a shift and a scale of its
 own. An index says which output a number belongs to.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
@@ -63,14 +65,14 @@ class PopArtOutput(NamedTuple):
 
 
 def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -> Array:
-    r"""Shift and scale numbers to the size at which a layer learns.
+    """Shift and scale numbers to the size at which a layer learns.
 
     .. math::
 
-        y_i = \frac{x_i - \mu_{k_i}}{\sigma_{k_i}}
+        y_i = (x_i - μ_{k_i}) / σ_{k_i}
 
     Args:
-        state: Shift :math:`\mu` and scale :math:`\sigma` of each of N outputs.
+        state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         unnormalized: Numbers :math:`x`, such as the targets of a loss, shape `[...]`.
         indices: Output :math:`k_i` that each belongs to, in [0, N), shape `[]`, one for
             all; or of the shape of `unnormalized`, shape `[...]`. A traced index beyond
@@ -106,14 +108,14 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
 
 
 def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -> Array:
-    r"""Turn what a layer says into the values that it stands for.
+    """Turn what a layer says into the values that it stands for.
 
     .. math::
 
-        x_i = \sigma_{k_i} y_i + \mu_{k_i}
+        x_i = σ_{k_i} y_i + μ_{k_i}
 
     Args:
-        state: Shift :math:`\mu` and scale :math:`\sigma` of each of N outputs.
+        state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         normalized: Normalised numbers :math:`y`, shape `[...]`.
         indices: Output :math:`k_i` that each belongs to, in [0, N), shape `[]`, one for
             all; or of the shape of `normalized`, shape `[...]`. A traced index beyond
@@ -151,17 +153,17 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
 def unnormalize_linear(
     state: PopArtState, inputs: ArrayLike, indices: ArrayLike
 ) -> PopArtOutput:
-    r"""Pick one output of a layer, and turn it into the value that it stands for.
+    """Pick one output of a layer, and turn it into the value that it stands for.
 
     .. math::
 
-        y_i = h_{i, k_i}, \qquad x_i = \sigma_{k_i} y_i + \mu_{k_i}
+        y_i = h_{i,k_i},   x_i = σ_{k_i} y_i + μ_{k_i}
 
     A multi-task agent predicts a value for every task, and uses that of the task it is
     at. Losses take the normalised one; whatever bootstraps takes the other.
 
     Args:
-        state: Shift :math:`\mu` and scale :math:`\sigma` of each of N outputs.
+        state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         inputs: All outputs of the layer, :math:`h`, shape `[..., N]`.
         indices: Output :math:`k_i` to pick, in [0, N), shape `[...]`. A traced index
             beyond that gives NaN.
@@ -208,33 +210,28 @@ def art(
     *,
     mask: ArrayLike | None = None,
 ) -> PopArtState:
-    r"""Move the shift and the scale of each output towards those of its targets.
+    """Move the shift and the scale of each output towards those of its targets.
 
     .. math::
 
-        \mu' = (1 - \beta_n)\, \mu + \beta_n\, \overline{x}, \qquad
-        \nu' = (1 - \beta_n)\, \nu + \beta_n\, \overline{x^2}, \qquad
-        \sigma' = \sqrt{\nu' - \mu'^2}, \qquad
-        \beta_n = 1 - (1 - \beta)^n,
+        μ' = (1 - β_n) μ + β_n x̄,   ν' = (1 - β_n) ν + β_n mean(x²),
+        σ' = √(ν' - μ'²),   β_n = 1 - (1 - β)^n,
 
-    where the bars stand for the mean over the n targets of the output, and
-    :math:`\sigma'` is kept within bounds. That is where n successive steps of size
-    :math:`\beta` towards their mean lead: the step size is that of one target, and no
-    number of targets makes it too large. With :math:`\beta_n` as a step size, it is the
-    update of the paper.
+    where the bars stand for the mean over the n targets of the output, and :math:`σ'`
+    is kept within bounds. That is where n successive steps of size :math:`β` towards
+    their mean lead: the step size is that of one target, and no number of targets makes
+    it too large. With :math:`β_n` as a step size, it is the update of the paper.
 
     The difference of two large squares has no digits left. It is, for a variance
-    :math:`\sigma^2 = \nu - \mu^2`, the same as
+    :math:`σ² = ν - μ²`, the same as
 
     .. math::
 
-        \sigma'^2 = (1 - \beta_n)\, \sigma^2
-                    + \beta_n\, \overline{(x - \overline{x})^2}
-                    + \beta_n (1 - \beta_n) \left( \overline{x} - \mu \right)^2,
+        σ'² = (1 - β_n) σ² + β_n mean((x - x̄)²) + β_n (1 - β_n) (x̄ - μ)²,
 
     and so it is computed. The variance to start from is the square of the scale, which
-    has all its digits; unless it is another than :math:`\nu - \mu^2` by more than
-    rounding explains, because the scale was kept within bounds: then it is the latter.
+    has all its digits; unless it is another than :math:`ν - μ²` by more than rounding
+    explains, because the scale was kept within bounds: then it is the latter.
 
     A shift that is 100,000 times the scale, in single precision, no longer follows
     steps of less than a hundredth of the scale. Where targets are like that, take a
@@ -246,7 +243,7 @@ def art(
         targets: Targets :math:`x`, not normalised, shape `[...]`.
         indices: Output that each belongs to, in [0, N), shape `[...]`. A traced index
             beyond that belongs to none, and its target does not count.
-        step_size: Step size :math:`\beta` of one target, in [0, 1], shape `[]`.
+        step_size: Step size :math:`β` of one target, in [0, 1], shape `[]`.
         scale_lb: Smallest scale, more than 0, shape `[]`.
         scale_ub: Largest scale, at least `scale_lb`, shape `[]`.
         axis_name: Name of the axis, or axes, that devices form, to take in the targets
@@ -291,16 +288,15 @@ def art(
 
 
 def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
-    r"""Change a layer such that what its outputs stand for stays what it was.
+    """Change a layer such that what its outputs stand for stays what it was.
 
     .. math::
 
-        W' = W \operatorname{diag}(\sigma / \sigma'), \qquad
-        b' = \frac{\sigma b + \mu - \mu'}{\sigma'}
+        W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
 
-    Then :math:`\sigma' (W'^\top h + b') + \mu' = \sigma (W^\top h + b) + \mu`, for
-    any input :math:`h`. A layer without a bias cannot make up for a change of the
-    shift: its values are those of before, plus that change.
+    Then :math:`σ' (W'ᵀ h + b') + μ' = σ (Wᵀ h + b) + μ`, for any input :math:`h`. A
+    layer without a bias cannot make up for a change of the shift: its values are those
+    of before, plus that change.
 
     The parameters that are returned take the place of those given, everywhere: in what
     the next step of training starts from, and in the networks that act. If the
@@ -311,8 +307,8 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         params: Parameters of the layer, any tree that holds weights called `w` or
             `kernel`, their last axis being the N outputs, and beside them perhaps a
             bias called `b` or `bias`. Whatever else it holds is returned as it is.
-        old: Shift :math:`\mu` and scale :math:`\sigma` that the parameters are for.
-        new: Shift :math:`\mu'` and scale :math:`\sigma'` to make them for.
+        old: Shift :math:`μ` and scale :math:`σ` that the parameters are for.
+        new: Shift :math:`μ'` and scale :math:`σ'` to make them for.
 
     Returns:
         The new parameters, a tree of the same structure and dtypes. Keep them in single
@@ -346,12 +342,11 @@ def popart(
     *,
     dtype: DTypeLike = jnp.float32,
 ) -> tuple[Callable[[], PopArtState], Callable[..., tuple[Any, PopArtState]]]:
-    r"""Make the two functions that PopArt takes: a start, and a step.
+    """Make the two functions that PopArt takes: a start, and a step.
 
     .. math::
 
-        (\mu', \sigma') = \operatorname{ART}(\mu, \sigma, x, k), \qquad
-        (W', b') = \operatorname{POP}(W, b, \mu, \sigma, \mu', \sigma')
+        (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
 
     In a step of training: update first, with new targets; then compute the loss with
     the parameters and the state that this returns, on targets that are normalised by

@@ -1,4 +1,6 @@
-r"""Scale rewards, or temporal-difference errors, by how large returns are."""
+"""Scale rewards, or temporal-difference errors, by how large returns are."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -53,12 +55,11 @@ def reward_scale(
     Callable[[Any], RewardScaleState],
     Callable[..., tuple[Array, RewardScaleState]],
 ]:
-    r"""Make a scale for rewards: the deviation of discounted sums of past ones.
+    """Make a scale for rewards: the deviation of discounted sums of past ones.
 
     .. math::
 
-        R_t = r_t + \gamma_{t-1} R_{t-1}, \qquad
-        \sigma_n = \sqrt{\operatorname{Var}(R_1, \dots, R_n) + \epsilon}
+        R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε)
 
     where an episode starts from :math:`R = 0`. Divide rewards by it, and take no mean
     off: that would change what is best to do. So value functions have targets of about
@@ -75,7 +76,7 @@ def reward_scale(
     after the step, at both kinds of ends.
 
     Args:
-        epsilon: What is added to the variance, :math:`\epsilon \ge 0`, shape `[]`.
+        epsilon: What is added to the variance, :math:`ε ≥ 0`, shape `[]`.
         axis_name: Name of the axis, or axes, that devices or streams form, to take in
             the sums of all of them; or None for one stream alone.
 
@@ -171,20 +172,19 @@ def return_based_scale(
     Callable[[Any], ReturnScaleState],
     Callable[..., tuple[Array, ReturnScaleState]],
 ]:
-    r"""Make a scale for temporal-difference errors, out of rewards and returns.
+    """Make a scale for temporal-difference errors, out of rewards and returns.
 
     .. math::
 
-        \sigma^2 = \operatorname{Var}[R] + \operatorname{Var}[\gamma]\,
-            \mathbb E\left[ G^2 \right], \qquad \bar\delta = \frac{\delta}{\sigma}
+        σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
 
-    over all rewards R, discounts :math:`\gamma` and returns G so far. Once values are
-    right, that is about how large errors are that no network can do away with; and it
-    rests on what the environment does, not on what a network says of it. Dividing the
-    errors by it makes losses of about the same size, across tasks and discounts, while
-    values stay as they are. The discounts vary because they are 0 where an episode
-    ends. It is the mean square of the returns that counts, not their variance: an end
-    that comes unforeseen costs all of a return.
+    over all rewards R, discounts :math:`γ` and returns G so far. Once values are right,
+    that is about how large errors are that no network can do away with; and it rests on
+    what the environment does, not on what a network says of it. Dividing the errors by
+    it makes losses of about the same size, across tasks and discounts, while values
+    stay as they are. The discounts vary because they are 0 where an episode ends. It is
+    the mean square of the returns that counts, not their variance: an end that comes
+    unforeseen costs all of a return.
 
     The moments are of all numbers so far, which makes the scale almost constant after
     a while. A running mean of squares that follows recent ones only, as some

@@ -1,4 +1,6 @@
-r"""Know the mean and the variance of all numbers so far, each of which counts alike."""
+"""Know the mean and the variance of all numbers so far, each of which counts alike."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable
@@ -63,7 +65,7 @@ class RunningMomentsState(NamedTuple):
         """Return mean and variance; before the first entry, 0 and 0."""
         return RunningMoments(self.mean, self.variance)
 
-    def merge(self, other: "RunningMomentsState") -> "RunningMomentsState":
+    def merge(self, other: RunningMomentsState) -> RunningMomentsState:
         """Return what is known of the entries of two states together.
 
         Args:
@@ -99,11 +101,11 @@ class RunningMomentsState(NamedTuple):
         clip: ArrayLike | None = None,
         min_scale: ArrayLike = 1e-6,
     ) -> Any:
-        r"""Shift and scale entries to a mean of 0 and a standard deviation of 1.
+        """Shift and scale entries to a mean of 0 and a standard deviation of 1.
 
         .. math::
 
-            y = \frac{x - \mu}{\max(\sigma, \sigma_\text{min})}
+            y = (x - μ) / max(σ, σ_min)
 
         An element that has been the same in all entries has no scale: nothing is
         divided there.
@@ -151,21 +153,19 @@ def running_moments(
     Callable[[Any], RunningMomentsState],
     Callable[..., tuple[RunningMoments, RunningMomentsState]],
 ]:
-    r"""Make the mean and the variance of all entries so far, such as observations.
+    """Make the mean and the variance of all entries so far, such as observations.
 
     .. math::
 
-        \mu = \frac{1}{n} \sum_{i=1}^{n} x_i, \qquad
-        \sigma^2 = \frac{1}{n} \sum_{i=1}^{n} (x_i - \mu)^2
+        μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
 
-    That is what is computed, and not how: a batch of m entries with mean
-    :math:`\bar x` and variance :math:`s^2` is merged with the n before it,
+    That is what is computed, and not how: a batch of m entries with mean :math:`x̄` and
+    variance :math:`s²` is merged with the n before it,
 
     .. math::
 
-        \delta = \bar x - \mu, \qquad
-        \mu' = \mu + \frac{m}{n + m}\, \delta, \qquad
-        \sigma'^2 = \frac{n \sigma^2 + m s^2}{n + m} + \frac{n m}{(n + m)^2}\, \delta^2,
+        δ = x̄ - μ,   μ' = μ + (m / (n + m)) δ,
+        σ'² = (n σ² + m s²) / (n + m) + ((n m) / (n + m)²) δ²,
 
     so that neither the order of the entries matters, nor how they come in batches, nor
     how far their mean is from 0. Entries of long ago count as much as those of now:
@@ -173,8 +173,8 @@ def running_moments(
 
     Implementations in the wild start from one imagined ten-thousandth of an entry of
     variance 1, which the first batches are mixed with (Gym, Stable-Baselines3,
-    PureJaxRL), or count in single precision, and so no further than to
-    :math:`2^{24}`. This does neither.
+    PureJaxRL), or count in single precision, and so no further than to :math:`2²⁴`.
+    This does neither.
 
     Args:
         axis_name: Name of the axis, or axes, that devices form, to take in the entries

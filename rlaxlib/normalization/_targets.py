@@ -1,5 +1,7 @@
 """Tell how targets are distributed that belong to different outputs of a layer."""
 
+from __future__ import annotations
+
 from typing import NamedTuple, cast
 
 import jax

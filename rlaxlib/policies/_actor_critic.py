@@ -1,4 +1,4 @@
-r"""Learn off-policy from critics: soft actor-critic, for actions of any kind, and TD3.
+"""Learn off-policy from critics: soft actor-critic, for actions of any kind, and TD3.
 
 Functions here take one step; `jax.vmap` makes the batch. The values of an action by N
 critics are one array, `[N]`, the ensemble its only axis, so that no minimum can be
@@ -8,6 +8,8 @@ alone, `[1]`.
 A critic is trained on a target, say by `l2_loss`. A policy is trained through the
 critics, whose parameters are to be held constant meanwhile.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -38,17 +40,16 @@ def soft_actor_critic_target(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Return what soft actor-critic's critics learn to predict.
+    """Return what soft actor-critic's critics learn to predict.
 
     .. math::
 
-        y = r_t + \gamma_t \left( \min_i q_i(s_t, a_t)
-            - \alpha \log \pi(a_t \mid s_t) \right), \qquad
-        a_t \sim \pi(\cdot \mid s_t)
+        y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
+        a_t ~ π(· | s_t)
 
     The action is drawn anew from the current policy, not taken from the experience. The
     entropy of the last state of an episode counts no more than its value does. With
-    :math:`\alpha = 0` this is `clipped_double_q_target`.
+    :math:`α = 0` this is `clipped_double_q_target`.
 
     Args:
         r_t: Reward, shape `[]`.
@@ -56,7 +57,7 @@ def soft_actor_critic_target(
         q_t: Values :math:`q_i` of the next action by each of N target critics,
             shape `[N]`.
         log_prob_t: Log-density of the next action, shape `[]`.
-        temperature: Temperature :math:`\alpha`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
 
@@ -101,11 +102,11 @@ def clipped_double_q_target(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Return what TD3's critics learn to predict.
+    """Return what TD3's critics learn to predict.
 
     .. math::
 
-        y = r_t + \gamma_t \min_i q_i(s_t, a_t)
+        y = r_t + γ_t min_i q_i(s_t, a_t)
 
     A policy finds the actions that a critic values too highly. Another critic seldom
     errs in the same place, so the lower of two does not; and values that are too low
@@ -152,24 +153,22 @@ def smoothed_target_action(
     minimum: ArrayLike,
     maximum: ArrayLike,
 ) -> Array:
-    r"""Blur the action of a target policy, to be valued by target critics (TD3).
+    """Blur the action of a target policy, to be valued by target critics (TD3).
 
     .. math::
 
-        a' = \operatorname{clip}\left( a
-            + \operatorname{clip}(\sigma \epsilon, -c, c),\; l, h \right),
-        \qquad \epsilon \sim \mathcal N(0, 1)
+        a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
 
     A deterministic policy sits on whatever narrow peak a critic has. The mean value of
     actions nearby has no such peaks: similar actions should have similar values.
 
-    The noise is in units of the action. TD3 took :math:`\sigma = 0.2` and
-    :math:`c = 0.5` for actions in [-1, 1]; for others, scale both by half their range.
+    The noise is in units of the action. TD3 took :math:`σ = 0.2` and :math:`c = 0.5`
+    for actions in [-1, 1]; for others, scale both by half their range.
 
     Args:
         key: Random key, shape `[]`. Each step of a batch needs its own.
         action: Action :math:`a` of the target policy, shape `[D]`.
-        stddev: Standard deviation :math:`\sigma` of the noise, at least 0: one for all,
+        stddev: Standard deviation :math:`σ` of the noise, at least 0: one for all,
             shape `[]`; or for each dimension, shape `[D]`.
         clip: Largest size :math:`c` of the noise, at least 0: one for all, shape `[]`;
             or for each dimension, shape `[D]`.
@@ -217,23 +216,22 @@ def smoothed_target_action(
 def soft_policy_loss(
     log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike
 ) -> Array:
-    r"""Make actions valuable, and the policy undecided (soft actor-critic).
+    """Make actions valuable, and the policy undecided (soft actor-critic).
 
     .. math::
 
-        L = \alpha \log \pi(a_\theta) - \min_i q_i(a_\theta), \qquad
-        a_\theta = f_\theta(\epsilon)
+        L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
 
     The action is one that the policy draws as a function of its parameters, such as
-    :math:`\tanh(\mu + \sigma \epsilon)`, and carries their gradient into both terms:
-    into the values, through what the critics make of it, and into the log-density, of
-    which `tanh_normal_log_prob` keeps the gradient right. The temperature is constant
-    here: what it learns from is `temperature_loss`.
+    :math:`tanh(μ + σ ε)`, and carries their gradient into both terms: into the values,
+    through what the critics make of it, and into the log-density, of which
+    `tanh_normal_log_prob` keeps the gradient right. The temperature is constant here:
+    what it learns from is `temperature_loss`.
 
     Args:
         log_prob: Log-density of the action, shape `[]`.
         q: Values :math:`q_i` of the action by each of N critics, shape `[N]`.
-        temperature: Temperature :math:`\alpha`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
 
     Returns:
         Loss, shape `[]`.
@@ -263,28 +261,27 @@ def soft_policy_loss(
 def temperature_loss(
     log_temperature: ArrayLike, log_prob: ArrayLike, target_entropy: ArrayLike
 ) -> Array:
-    r"""Learn the temperature at which a policy has the entropy one wants.
+    """Learn the temperature at which a policy has the entropy one wants.
 
     .. math::
 
-        L = -\alpha \left( \log \pi(a) + \bar{\mathcal H} \right), \qquad
-        \alpha = \exp(\texttt{log\_temperature})
+        L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
 
-    Minimised, the temperature rises while the entropy, the mean of
-    :math:`-\log \pi(a)`, is less than :math:`\bar{\mathcal H}`, and falls while it is
-    more. The policy is constant here. The paper takes :math:`\bar{\mathcal H} = -D` for
-    actions of D dimensions in [-1, 1]; where they are scaled to another range, and
-    their densities with them, add the logarithms of the scales.
+    Minimised, the temperature rises while the entropy, the mean of :math:`-log π(a)`,
+    is less than :math:`H̄`, and falls while it is more. The policy is constant here.
+    The paper takes :math:`H̄ = -D` for actions of D dimensions in [-1, 1]; where they
+    are scaled to another range, and their densities with them, add the logarithms of
+    the scales.
 
-    Stable-Baselines3, Dopamine and TorchRL put :math:`\log \alpha` in place of
-    :math:`\alpha`. The sign and the point of rest are the same; the gradient by
-    :math:`\log \alpha` is then not :math:`\alpha` times as large. This is the paper's.
+    Stable-Baselines3, Dopamine and TorchRL put :math:`log α` in place of :math:`α`. The
+    sign and the point of rest are the same; the gradient by :math:`log α` is then not
+    :math:`α` times as large. This is the paper's.
 
     Args:
         log_temperature: Logarithm of the temperature, the parameter to learn,
             shape `[]`.
         log_prob: Log-density of an action that the policy drew, shape `[]`.
-        target_entropy: Entropy :math:`\bar{\mathcal H}` to aim at, in nats, shape `[]`.
+        target_entropy: Entropy :math:`H̄` to aim at, in nats, shape `[]`.
 
     Returns:
         Loss, shape `[]`.
@@ -319,23 +316,22 @@ def discrete_soft_value(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Value a state by its actions and by how undecided the policy is there.
+    """Value a state by its actions and by how undecided the policy is there.
 
     .. math::
 
-        v = \sum_a \pi(a) \left( \min_i q_i(a) - \alpha \log \pi(a) \right), \qquad
-        \pi = \operatorname{softmax}(\text{logits})
+        v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
     It is the exact mean over all actions of what `soft_actor_critic_target` has for
     one; as the value `v_t` of the next state, `qv_learning` makes an error of it. It is
     largest, and the `soft_value` of the action values, where the policy is the softmax
-    of :math:`q / \alpha`.
+    of :math:`q/α`.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
         q: Action values, shape `[A]`; or by each of N critics, :math:`q_i`,
             shape `[N, A]`.
-        temperature: Temperature :math:`\alpha`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
         mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
@@ -372,23 +368,22 @@ def discrete_soft_policy_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Make valuable actions likely, and the policy undecided, for all actions at once.
+    """Make valuable actions likely, and the policy undecided, for all actions at once.
 
     .. math::
 
-        L = \sum_a \pi(a) \left( \alpha \log \pi(a) - \min_i q_i(a) \right), \qquad
-        \pi = \operatorname{softmax}(\text{logits})
+        L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
     It is `discrete_soft_value` with a minus sign, of which the action values and the
-    temperature are constant. Up to a constant it is :math:`\alpha` times the divergence
-    of the policy from the softmax of :math:`q / \alpha`. The sum over actions needs no
-    sample, and so no gradient through one.
+    temperature are constant. Up to a constant it is :math:`α` times the divergence of
+    the policy from the softmax of :math:`q/α`. The sum over actions needs no sample,
+    and so no gradient through one.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
         q: Action values, shape `[A]`; or by each of N critics, :math:`q_i`,
             shape `[N, A]`.
-        temperature: Temperature :math:`\alpha`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
         mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
@@ -426,24 +421,23 @@ def discrete_temperature_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Learn the temperature at which a discrete policy has the entropy one wants.
+    """Learn the temperature at which a discrete policy has the entropy one wants.
 
     .. math::
 
-        L = -\alpha \sum_a \pi(a) \left( \log \pi(a) + \bar{\mathcal H} \right)
-          = \alpha \left( \mathcal H(\pi) - \bar{\mathcal H} \right), \qquad
-        \alpha = \exp(\texttt{log\_temperature})
+        L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
+        α = exp(`log_temperature`)
 
     It is the exact mean over all actions of `temperature_loss`, which says more. No
-    policy has more entropy than :math:`\log A`, A being the number of legal actions;
-    the paper aims at 0.98 of it. Where it may be out of reach the temperature grows
-    without end.
+    policy has more entropy than :math:`log A`, A being the number of legal actions; the
+    paper aims at 0.98 of it. Where it may be out of reach the temperature grows without
+    end.
 
     Args:
         log_temperature: Logarithm of the temperature, the parameter to learn,
             shape `[]`.
         logits: Logits of the policy, which is constant here, shape `[A]`.
-        target_entropy: Entropy :math:`\bar{\mathcal H}` to aim at, in nats, shape `[]`.
+        target_entropy: Entropy :math:`H̄` to aim at, in nats, shape `[]`.
         mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:

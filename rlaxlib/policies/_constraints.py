@@ -1,9 +1,11 @@
-r"""Keep a policy close to what it was: constraints, and their dual variables.
+"""Keep a policy close to what it was: constraints, and their dual variables.
 
-A constraint :math:`\operatorname{KL} \le \epsilon` enters a loss as a penalty
-:math:`\alpha \operatorname{KL}`. Its multiplier :math:`\alpha`, the dual variable, is
-learned too: it rises while the constraint is broken, and falls while it is kept.
+A constraint :math:`KL ≤ ε` enters a loss as a penalty :math:`α KL`. Its multiplier
+:math:`α`, the dual variable, is learned too: it rises while the constraint is broken,
+and falls while it is kept.
 """
+
+from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
@@ -35,16 +37,16 @@ def softplus(x: Array) -> Array:
 
 
 class LagrangePenalty(NamedTuple):
-    r"""A constraint's bound, and the dual variable that enforces it.
+    """A constraint's bound, and the dual variable that enforces it.
 
     Through `jax.jit`, `jax.grad` and the like, `alpha` and `epsilon` are arrays, and
     `per_dimension` stays the Python bool that it is.
 
     Attributes:
-        alpha: Dual variable :math:`\alpha`, before it is projected onto the positive
+        alpha: Dual variable :math:`α`, before it is projected onto the positive
             numbers: a parameter to learn. For the constraint of the E-step it is the
-            temperature :math:`\eta`.
-        epsilon: Bound :math:`\epsilon` on the divergence, at least 0.
+            temperature :math:`η`.
+        epsilon: Bound :math:`ε` on the divergence, at least 0.
         per_dimension: Whether each dimension of the actions has a constraint of its
             own, each with the bound `epsilon`. Divergences then have one more axis, the
             last.
@@ -70,22 +72,20 @@ def kl_constraint_loss(
     projection_operator: Projection,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array, Array]:
-    r"""Penalise a divergence for exceeding its bound, and learn how strongly.
+    """Penalise a divergence for exceeding its bound, and learn how strongly.
 
     .. math::
 
-        L_{\text{KL}} = \alpha \operatorname{KL}, \qquad
-        L_\alpha = \alpha \left( \epsilon - \operatorname{KL} \right), \qquad
-        \alpha = \operatorname{project}(\texttt{penalty.alpha})
+        L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
 
-    The first is for the policy, with :math:`\alpha` held constant, the second for
-    :math:`\alpha`, with the divergence held constant. Minimised together, the policy
-    moves closer while :math:`\alpha` is large; and :math:`\alpha` grows while the
-    divergence is above its bound, and shrinks below it.
+    The first is for the policy, with :math:`α` held constant, the second for :math:`α`,
+    with the divergence held constant. Minimised together, the policy moves closer while
+    :math:`α` is large; and :math:`α` grows while the divergence is above its bound, and
+    shrinks below it.
 
     Args:
-        kl: Divergences :math:`\operatorname{KL}`, shape `[...]`; with one more axis for
-            the dimensions if `penalty.per_dimension`.
+        kl: Divergences :math:`KL`, shape `[...]`; with one more axis for the dimensions
+            if `penalty.per_dimension`.
         penalty: The bound, and the dual variable: one number, or one for each
             divergence, or one for each dimension.
         projection_operator: What makes the dual variable positive, such as
@@ -124,20 +124,19 @@ def compute_parametric_kl_penalty_and_dual_loss(
     projection_operator: Projection,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array]:
-    r"""Penalise several divergences at once, and learn how strongly.
+    """Penalise several divergences at once, and learn how strongly.
 
     .. math::
 
-        L_{\text{KL}} = \sum_k \alpha_k \operatorname{KL}_k, \qquad
-        L_\alpha = \sum_k \alpha_k \left( \epsilon_k - \operatorname{KL}_k \right)
+        L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
 
     These are the M-step's constraints on how far the policy may move; `mpo_loss` tells
     which divergences to take, and why there may be several.
 
     Args:
-        kl_constraints: Pairs of divergences :math:`\operatorname{KL}_k` and their
-            penalties. All divergences have the same shape, but for the further axis of
-            those that are per dimension. There may be none.
+        kl_constraints: Pairs of divergences :math:`KL_k` and their penalties. All
+            divergences have the same shape, but for the further axis of those that are
+            per dimension. There may be none.
         projection_operator: What makes the dual variables positive, such as
             `jax.nn.softplus`.
         use_stop_gradient: Whether to hold the dual variables constant in the first

@@ -1,10 +1,12 @@
-r"""Turn advantages and action values into losses whose gradient improves a policy.
+"""Turn advantages and action values into losses whose gradient improves a policy.
 
 The value of such a loss means little; its gradient is what counts. All of them are to
 be minimised, and average over the steps they are given.
 
 Functions here take one trajectory. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -36,12 +38,11 @@ def policy_gradient_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Make actions more likely, the better they turned out (REINFORCE).
+    """Make actions more likely, the better they turned out (REINFORCE).
 
     .. math::
 
-        L = -\frac{1}{T} \sum_t w_t\, \hat A_t \log \pi(a_t),
-        \qquad \pi = \operatorname{softmax}(\text{logits}_t).
+        L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t).
 
     The actions are integers, and carry no gradient. For other distributions than the
     softmax, whose actions may, see `score_function_loss`.
@@ -49,7 +50,7 @@ def policy_gradient_loss(
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         a_t: Actions taken, each in [0, A), shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         w_t: Weight of each step; 0 leaves it out of the sum, though not out of the
             count :math:`T`, shape `[T]`.
         use_stop_gradient: Whether to hold the advantages constant under
@@ -94,23 +95,23 @@ def score_function_loss(
     w_t: ArrayLike,
     use_stop_gradient: bool = True,
 ) -> Array:
-    r"""Make actions more likely, the better they turned out, for any distribution.
+    """Make actions more likely, the better they turned out, for any distribution.
 
     .. math::
 
-        L = -\frac{1}{T} \sum_t w_t\, \hat A_t \log \pi(a_t)
+        L = -(1/T) ∑_t w_t Â_t log π(a_t)
 
     Its gradient is an estimate of that of the expected return only if the actions are
     constants. An action sampled inside the function that is differentiated, say
-    :math:`a = \mu + \sigma \epsilon`, carries a gradient of its own: then
-    :math:`\nabla \log \pi(a)` has a second part, through :math:`a`, which is no part of
-    the score and does not vanish on average; for a Gaussian it cancels the gradient of
-    the mean altogether. Give :math:`\log \pi` of `jax.lax.stop_gradient(a)`.
+    :math:`a = μ + σ ε`, carries a gradient of its own: then :math:`∇log π(a)` has a
+    second part, through :math:`a`, which is no part of the score and does not vanish on
+    average; for a Gaussian it cancels the gradient of the mean altogether. Give
+    :math:`log π` of `jax.lax.stop_gradient(a)`.
 
     Args:
         log_prob_t: Log-probabilities, or log-densities, of the actions taken,
-            :math:`\log \pi(a_t)`, shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
+            :math:`log π(a_t)`, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         w_t: Weight of each step; 0 leaves it out of the sum, though not out of the
             count :math:`T`, shape `[T]`.
         use_stop_gradient: Whether to hold the advantages constant under
@@ -147,12 +148,11 @@ def score_function_loss(
 def entropy_loss(
     logits_t: ArrayLike, w_t: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Array:
-    r"""Reward a policy for being undecided.
+    """Reward a policy for being undecided.
 
     .. math::
 
-        L = \frac{1}{T} \sum_t w_t \sum_a \pi_t(a) \log \pi_t(a),
-        \qquad \pi_t = \operatorname{softmax}(\text{logits}_t).
+        L = (1/T) ∑_t w_t ∑_a π_t(a) log π_t(a),   π_t = softmax(logits_t).
 
     That is the entropy with a minus sign: minimised, with a small coefficient, beside
     a policy gradient, it keeps the policy from settling too soon.
@@ -195,22 +195,21 @@ def clipped_surrogate_pg_loss(
     epsilon: ArrayLike,
     use_stop_gradient: bool = True,
 ) -> Array:
-    r"""Improve a policy on old experience, but not far from the old policy (PPO).
+    """Improve a policy on old experience, but not far from the old policy (PPO).
 
     .. math::
 
-        L = -\frac{1}{T} \sum_t \min\left( \rho_t \hat A_t,\;
-            \operatorname{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon)\, \hat A_t \right)
+        L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
 
     The minimum takes away what could be gained by moving a ratio further than
-    :math:`\epsilon`, and nothing else: where a step made things worse, the gradient to
-    undo it remains. Nothing is said of a step without advantage, even where its ratio
-    has overflowed: its loss is 0, and so is its gradient.
+    :math:`ε`, and nothing else: where a step made things worse, the gradient to undo it
+    remains. Nothing is said of a step without advantage, even where its ratio has
+    overflowed: its loss is 0, and so is its gradient.
 
     Args:
-        prob_ratios_t: Ratios :math:`\rho_t` of the probability of each action taken
-            under the policy to that under the one that took it, shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
+        prob_ratios_t: Ratios :math:`ρ_t` of the probability of each action taken under
+            the policy to that under the one that took it, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         epsilon: How far a ratio may gain, at least 0, shape `[]`.
         use_stop_gradient: Whether to hold the advantages constant under
             differentiation.
@@ -251,12 +250,11 @@ def qpg_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Follow the policy gradient of all actions at once (QPG).
+    """Follow the policy gradient of all actions at once (QPG).
 
     .. math::
 
-        L = -\frac{1}{T} \sum_t \sum_a \pi_t(a)
-            \left( q_t(a) - \sum_b \pi_t(b)\, q_t(b) \right)
+        L = -(1/T) ∑_t ∑_a π_t(a) (q_t(a) - ∑_b π_t(b) q_t(b))
 
     The sum over actions has no variance from the choice of one. The baseline, the inner
     sum, is always constant under differentiation: were it not, it would cancel the
@@ -266,7 +264,7 @@ def qpg_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to hold the action values constant under
-            differentiation. If not, they get the gradient :math:`-\pi_t / T`.
+            differentiation. If not, they get the gradient :math:`-π_t/T`.
         mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -304,12 +302,11 @@ def rm_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Follow the policy gradient of the actions better than average (RMPG).
+    """Follow the policy gradient of the actions better than average (RMPG).
 
     .. math::
 
-        L = -\frac{1}{T} \sum_t \sum_a \pi_t(a)
-            \left[ q_t(a) - \sum_b \pi_t(b)\, q_t(b) \right]^+
+        L = -(1/T) ∑_t ∑_a π_t(a) [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
 
     As regret matching does, it plays what one regrets not having played, and lets what
     was worse than average alone.
@@ -355,12 +352,11 @@ def rpg_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Lower the sum of all regrets (RPG).
+    """Lower the sum of all regrets (RPG).
 
     .. math::
 
-        L = \frac{1}{T} \sum_t \sum_a
-            \left[ q_t(a) - \sum_b \pi_t(b)\, q_t(b) \right]^+
+        L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
 
     The policy is in the baseline: raising it lowers every regret.
 
@@ -407,12 +403,11 @@ def dpg_loss(
     dqda_clipping: ArrayLike | None = None,
     use_stop_gradient: bool = True,
 ) -> Array:
-    r"""Move an action up the slope of its value (deterministic policy gradient).
+    """Move an action up the slope of its value (deterministic policy gradient).
 
     .. math::
 
-        L_i = \tfrac12 \left( \left( a_i + g_i \right) - a_i \right)^2,
-        \qquad g = \nabla_a q(a),
+        L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a),
 
     with the target in the inner brackets constant under differentiation, so that the
     gradient with respect to the action is :math:`-g`, exactly.

@@ -1,10 +1,12 @@
-r"""Find a better policy than the one at hand, from the values of actions.
+"""Find a better policy than the one at hand, from the values of actions.
 
 The policy learns it by `categorical_cross_entropy` or `categorical_kl_divergence`, or
 where actions are sampled, by `sampled_policy_distillation_loss`.
 
 Functions here take one state; `jax.vmap` makes the batch.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -33,18 +35,16 @@ def cmpo_policy_targets(
     mask: ArrayLike | None = None,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Raise the probability of actions by their advantage, within bounds (CMPO).
+    """Raise the probability of actions by their advantage, within bounds (CMPO).
 
     .. math::
 
-        \pi_{\text{CMPO}}(a) = \frac{1}{z}\, \pi_{\text{prior}}(a)
-            \exp\left( \operatorname{clip}(q(a) - v,\, -c,\, c) \right), \qquad
-        z = \sum_a \pi_{\text{prior}}(a)
-            \exp\left( \operatorname{clip}(q(a) - v,\, -c,\, c) \right)
+        π_CMPO(a) = (1/z) π_prior(a) exp(clip(q(a) - v, -c, c)),
+        z = ∑_a π_prior(a) exp(clip(q(a) - v, -c, c))
 
-    However wrong the values are, the target is no farther than
-    :math:`\tanh(c / 2)` from the prior in total variation. With :math:`c = 0` it is the
-    prior, and with no bound that of MPO at a temperature of 1.
+    However wrong the values are, the target is no farther than :math:`tanh(c/2)` from
+    the prior in total variation. With :math:`c = 0` it is the prior, and with no bound
+    that of MPO at a temperature of 1.
 
     The bound means advantages of size 1. Muesli divides them by the square root of a
     moving average of their squares: give :math:`q` and :math:`v` divided by it. Its
@@ -102,13 +102,12 @@ def cmpo_sample_weights(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Weigh actions that are sampled from a prior by their advantage (sampled CMPO).
+    """Weigh actions that are sampled from a prior by their advantage (sampled CMPO).
 
     .. math::
 
-        w_i = \frac{e_i}{\tilde z_i}, \qquad
-        e_i = \exp\left( \operatorname{clip}(q_i - v,\, -c,\, c) \right), \qquad
-        \tilde z_i = \frac{1}{N} \left( z_{\text{init}} + \sum_{j \ne i} e_j \right)
+        w_i = e_i / z̃_i,   e_i = exp(clip(q_i - v, -c, c)),
+        z̃_i = (1/N) (z_init + ∑_{j ≠ i} e_j)
 
     A weight estimates the ratio of `cmpo_policy_targets` to the prior, for an action
     that is sampled from the prior. Divided by the mean of all, the weight of a single
@@ -124,8 +123,8 @@ def cmpo_sample_weights(
             replacement, shape `[N]`.
         v: Value :math:`v` of the prior, shape `[]`.
         clip: Bound :math:`c`, at least 0, shape `[]`.
-        z_init: First guess :math:`z_{\text{init}}` of the normaliser, more than 0,
-            shape `[]`. It is 1 where all advantages are 0.
+        z_init: First guess :math:`z_init` of the normaliser, more than 0, shape `[]`.
+            It is 1 where all advantages are 0.
         stop_target_gradients: Whether to hold the weights constant under
             differentiation.
 
@@ -176,28 +175,25 @@ def completed_q_values(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Give the actions that a search has not visited a value.
+    """Give the actions that a search has not visited a value.
 
     .. math::
 
-        \bar q(a) = \begin{cases}
-            q(a)            & \text{if } N(a) > 0, \\
-            v_{\text{mix}}  & \text{otherwise,}
-            \end{cases} \qquad
-        v_{\text{mix}} = \frac{1}{1 + \sum_b N(b)} \left( v + \sum_b N(b)\,
-            \frac{\sum_{N(a) > 0} \pi(a)\, q(a)}{\sum_{N(a) > 0} \pi(a)} \right)
+        q̄(a) = { q(a)    if N(a) > 0
+                { v_mix   otherwise
+        v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
+        m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
 
     An action without a value gets that of the policy, so that nothing is gained or lost
     by it: a value of 0, or the lowest there is, would make the policy forget what the
-    search had no time for. :math:`v_{\text{mix}}` mixes the network's value of the
-    state with the values that the search found; it is :math:`v` where nothing has been
-    visited.
+    search had no time for. :math:`v_mix` mixes the network's value of the state with
+    the values that the search found; it is :math:`v` where nothing has been visited.
 
     mctx's function of a similar name returns the transformed values that
     `gumbel_policy_targets` adds to the logits.
 
     Args:
-        logits: Logits of the policy :math:`\pi`, shape `[A]`.
+        logits: Logits of the policy :math:`π`, shape `[A]`.
         q: Action values from the search, shape `[A]`. Whatever stands where an action
             has not been visited, it does not matter.
         visits: Number :math:`N` of visits of each action, at least 0, shape `[A]`.
@@ -206,8 +202,8 @@ def completed_q_values(
             others do not count.
 
     Returns:
-        Completed action values :math:`\bar q`, shape `[A]`; :math:`v_{\text{mix}}`
-            where an action is not legal.
+        Completed action values :math:`q̄`, shape `[A]`; :math:`v_mix` where an action
+            is not legal.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a number of
@@ -247,21 +243,19 @@ def gumbel_policy_targets(
     mask: ArrayLike | None = None,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Improve a policy by the values that a search found (Gumbel MuZero).
+    """Improve a policy by the values that a search found (Gumbel MuZero).
 
     .. math::
 
-        \pi' = \operatorname{softmax}\left( \text{logits} + \sigma(\bar q) \right),
-        \qquad \sigma(x) = \left( c_{\text{visit}} + \max_b N(b) \right)
-            c_{\text{scale}}\, x
+        π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
 
-    :math:`\bar q` are the `completed_q_values`. The policy that comes out is never
-    worse by these values than the one before, however few actions were visited; shares
-    of visits, which AlphaZero learns, may be. The more the search visits, the more its
+    :math:`q̄` are the `completed_q_values`. The policy that comes out is never worse by
+    these values than the one before, however few actions were visited; shares of
+    visits, which AlphaZero learns, may be. The more the search visits, the more its
     values count.
 
-    The paper's :math:`\sigma` takes values in [0, 1]. Its :math:`c_{\text{scale}}` is 1
-    on board games and 0.1 on Atari. mctx's default is 0.1, with `rescale_values`.
+    The paper's :math:`σ` takes values in [0, 1]. Its :math:`c_scale` is 1 on board
+    games and 0.1 on Atari. mctx's default is 0.1, with `rescale_values`.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
@@ -269,10 +263,9 @@ def gumbel_policy_targets(
             has not been visited, it does not matter.
         visits: Number :math:`N` of visits of each action, at least 0, shape `[A]`.
         v: Value of the state, from the network, shape `[]`.
-        c_visit: What is added to the most visits, :math:`c_{\text{visit}}`, at least 0,
+        c_visit: What is added to the most visits, :math:`c_visit`, at least 0,
             shape `[]`.
-        c_scale: How much values count, :math:`c_{\text{scale}}`, at least 0,
-            shape `[]`.
+        c_scale: How much values count, :math:`c_scale`, at least 0, shape `[]`.
         rescale_values: Whether to stretch the completed values of the legal actions to
             [0, 1] first, the lowest to 0 and the highest to 1, unless they are less
             than 1e-8 apart.
@@ -281,7 +274,7 @@ def gumbel_policy_targets(
             differentiation.
 
     Returns:
-        Probabilities of the target :math:`\pi'`, shape `[A]`; all 0 where no action is
+        Probabilities of the target :math:`π'`, shape `[A]`; all 0 where no action is
             legal.
 
     Raises:

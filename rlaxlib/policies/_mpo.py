@@ -1,4 +1,4 @@
-r"""Improve a policy in two steps, with actions of the old one that are weighed anew.
+"""Improve a policy in two steps, with actions of the old one that are weighed anew.
 
 The E-step finds out how likely a better policy would make each sampled action. The
 M-step teaches that to the policy, which is kept from moving far.
@@ -6,6 +6,8 @@ M-step teaches that to the policy, which is kept from moving far.
 Functions here take any number of states at once, one on each position of the leading
 axes. All losses are to be minimised, and averaged over the states.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -56,26 +58,23 @@ def mpo_loss(
     sample_axis: int = 0,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, MpoOutputs]:
-    r"""Improve a policy with sampled actions and their values (MPO).
+    """Improve a policy with sampled actions and their values (MPO).
 
     .. math::
 
-        L = -\sum_i w_i \log \pi_\theta(a_i)
-            + \eta \left( \epsilon_\eta + \log \frac{1}{S} \sum_i e^{q_i / \eta} \right)
-            + \sum_k \left[ \alpha_k \operatorname{KL}_k
-            + \alpha_k \left( \epsilon_k - \operatorname{KL}_k \right) \right],
-        \qquad w_i = \frac{e^{q_i / \eta}}{\sum_j e^{q_j / \eta}}
+        L = -∑_i w_i log π_θ(a_i) + η (ε_η + log (1/S) ∑_i e^{q_i/η})
+            + ∑_k [α_k KL_k + α_k (ε_k - KL_k)],
+        w_i = e^{q_i/η} / ∑_j e^{q_j/η}
 
     Each term has its own parameters, and holds those of the others constant: the first
-    and third are for the policy, the second for the temperature :math:`\eta`, the last
-    for the dual variables :math:`\alpha_k`.
+    and third are for the policy, the second for the temperature :math:`η`, the last for
+    the dual variables :math:`α_k`.
 
-    *Which policy is which.* There are two: the policy :math:`\pi_\theta` that learns,
-    and a target policy :math:`\pi_{\text{old}}`, a copy of it from some updates ago.
-    The actions :math:`a_i` are sampled from the target policy, and
-    `sample_log_probs` are their log-probabilities under the policy that learns. The
-    divergence is :math:`\operatorname{KL}(\pi_{\text{old}} \,\|\, \pi_\theta)`, the
-    target policy first::
+    *Which policy is which.* There are two: the policy :math:`π_θ` that learns, and a
+    target policy :math:`π_old`, a copy of it from some updates ago. The actions
+    :math:`a_i` are sampled from the target policy, and `sample_log_probs` are their
+    log-probabilities under the policy that learns. The divergence is
+    :math:`KL(π_old ‖ π_θ)`, the target policy first::
 
         kl = categorical_kl_divergence(target_logits, logits)
 
@@ -85,34 +84,33 @@ def mpo_loss(
 
     *Why there are several constraints.* A Gaussian policy should find better means
     fast, and lose its width slowly, lest it stop exploring. So its divergence comes in
-    two, of the mean and of the covariance, with a much smaller bound on the second,
-    say 0.01 and 0.0001. For each, the target policy lends what is not looked at: the
-    divergence is from :math:`N(\mu_{\text{old}}, \Sigma_{\text{old}})` to
-    :math:`N(\mu_\theta, \Sigma_{\text{old}})`, and to
-    :math:`N(\mu_{\text{old}}, \Sigma_\theta)`. The log-probabilities of the samples may
-    be taken apart in the same way: then give the sum of both. A categorical policy has
-    one divergence, and one constraint. `gaussian_mpo_loss` and `categorical_mpo_loss`
-    do all this by themselves.
+    two, of the mean and of the covariance, with a much smaller bound on the second, say
+    0.01 and 0.0001. For each, the target policy lends what is not looked at: the
+    divergence is from :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and to
+    :math:`N(μ_old, Σ_θ)`. The log-probabilities of the samples may be taken apart in
+    the same way: then give the sum of both. A categorical policy has one divergence,
+    and one constraint. `gaussian_mpo_loss` and `categorical_mpo_loss` do all this by
+    themselves.
 
-    *How the dual variables stay positive.* `projection_operator` maps the parameters
-    in `alpha` to the numbers :math:`\eta` and :math:`\alpha_k`. The default clips them
-    from below, at a bound where their gradient vanishes: put the parameters
-    themselves back above it after each update, since one that has stepped over it does
-    not return. `jax.nn.softplus` needs no such care.
+    *How the dual variables stay positive.* `projection_operator` maps the parameters in
+    `alpha` to the numbers :math:`η` and :math:`α_k`. The default clips them from below,
+    at a bound where their gradient vanishes: put the parameters themselves back above
+    it after each update, since one that has stepped over it does not return.
+    `jax.nn.softplus` needs no such care.
 
     Args:
-        sample_log_probs: Log-probabilities :math:`\log \pi_\theta(a_i)` of the sampled
-            actions, the samples on axis `sample_axis`, shape `[...]`.
+        sample_log_probs: Log-probabilities :math:`log π_θ(a_i)` of the sampled actions,
+            the samples on axis `sample_axis`, shape `[...]`.
         sample_q_values: Values :math:`q_i` of these actions, of the same shape,
             shape `[...]`. The temperature's loss has a gradient in them: hold them
             constant if they depend on parameters that learn.
-        temperature_constraint: Bound :math:`\epsilon_\eta` on how far the weights may
-            be from even ones, in nats, say 0.1; and the parameter of the temperature,
-            one number.
-        kl_constraints: Pairs of divergences :math:`\operatorname{KL}_k`, of the shape
-            of the samples without `sample_axis`, and of their penalties; or none. A
-            penalty that is per dimension goes with divergences that have one more axis,
-            the last, and bounds each by itself.
+        temperature_constraint: Bound :math:`ε_η` on how far the weights may be from
+            even ones, in nats, say 0.1; and the parameter of the temperature, one
+            number.
+        kl_constraints: Pairs of divergences :math:`KL_k`, of the shape of the samples
+            without `sample_axis`, and of their penalties; or none. A penalty that is
+            per dimension goes with divergences that have one more axis, the last, and
+            bounds each by itself.
         projection_operator: What makes the dual variables positive.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
@@ -186,24 +184,23 @@ def mpo_compute_weights_and_temperature_loss(
     projection_operator: Projection,
     sample_axis: int = 0,
 ) -> tuple[Array, Array, int]:
-    r"""Weigh sampled actions by their values, and learn how sharply (MPO's E-step).
+    """Weigh sampled actions by their values, and learn how sharply (MPO's E-step).
 
     .. math::
 
-        w_i = \frac{e^{q_i / \eta}}{\sum_j e^{q_j / \eta}}, \qquad
-        L_\eta = \eta \left( \epsilon + \log \frac{1}{S} \sum_i e^{q_i / \eta} \right)
+        w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
 
-    Among all policies that are no further than :math:`\epsilon` from the one the
-    actions were sampled from, the one with these weights has the highest value, once
-    the temperature :math:`\eta` minimises :math:`L_\eta`. A high temperature leaves the
-    weights even, a low one puts all weight on the best action.
+    Among all policies that are no further than :math:`ε` from the one the actions were
+    sampled from, the one with these weights has the highest value, once the temperature
+    :math:`η` minimises :math:`L_η`. A high temperature leaves the weights even, a low
+    one puts all weight on the best action.
 
     Args:
         sample_q_values: Values :math:`q_i` of actions sampled from the target policy,
             the samples on axis `sample_axis`, shape `[...]`. An infinite one counts as
             the largest number there is.
-        temperature_constraint: Bound :math:`\epsilon` on how far the weights may be
-            from even ones, in nats; and the parameter of the temperature, one number.
+        temperature_constraint: Bound :math:`ε` on how far the weights may be from even
+            ones, in nats; and the parameter of the temperature, one number.
         projection_operator: What makes the temperature positive, such as
             `jax.nn.softplus`.
         sample_axis: Axis of the samples; those before and after it are of states.

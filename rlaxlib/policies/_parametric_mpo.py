@@ -1,4 +1,4 @@
-r"""Improve a policy of a known form by MPO: a Gaussian, or one over discrete actions.
+"""Improve a policy of a known form by MPO: a Gaussian, or one over discrete actions.
 
 Functions here are `mpo_loss` with everything that it leaves to its user: which
 divergences to bound, which parameters each holds constant, and what to watch. They take
@@ -6,6 +6,8 @@ one state; `jax.vmap` makes the batch. All that they return is linear in the sta
 that the mean over a batch, of the loss and of its gradient, is the loss of the batch,
 on one device or many. The dual variables are shared by all states, `in_axes=None`.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -30,19 +32,18 @@ __all__ = [
 
 
 class MpoWeightOutputs(NamedTuple):
-    r"""How MPO weighs actions: its E-step, to watch while a policy learns.
+    """How MPO weighs actions: its E-step, to watch while a policy learns.
 
     All but the loss are constant under differentiation.
 
     Attributes:
         loss: Loss of the temperature, shape `[]`.
-        temperature: Temperature :math:`\eta`, shape `[]`.
+        temperature: Temperature :math:`η`, shape `[]`.
         weights: Weights of the actions, which add up to 1: N sampled ones, shape `[N]`;
             or all, the policy to learn from, shape `[A]`.
         kl: Divergence of the weighted actions from those of the target policy, in nats,
-            shape `[]`. From samples it is estimated, and never more than
-            :math:`\log N`: a larger bound cannot be reached, and lets the temperature
-            fall to 0.
+            shape `[]`. From samples it is estimated, and never more than :math:`log N`:
+            a larger bound cannot be reached, and lets the temperature fall to 0.
         relative_kl: The same over its bound. Its mean over states goes to 1 as the
             temperature learns; until then, weights are too even below 1, and too uneven
             above. Shape `[]`.
@@ -59,14 +60,14 @@ class MpoWeightOutputs(NamedTuple):
 
 
 class MpoConstraintOutputs(NamedTuple):
-    r"""How a divergence keeps to its bound in MPO's M-step, to watch.
+    """How a divergence keeps to its bound in MPO's M-step, to watch.
 
     All but the losses are constant under differentiation.
 
     Attributes:
         kl_loss: Penalty on the divergence, shape `[]`.
         alpha_loss: Loss of the dual variable, shape `[]`.
-        alpha: Dual variable :math:`\alpha`, of the shape of its parameter.
+        alpha: Dual variable :math:`α`, of the shape of its parameter.
         kl: Divergence of the policy from the target policy, in nats, shape `[]`; or of
             each dimension, shape `[D]`.
         relative_kl: The same over its bound, of the same shape. Where its mean over
@@ -153,49 +154,35 @@ def gaussian_mpo_loss(
     minimum: ArrayLike = -1.0,
     maximum: ArrayLike = 1.0,
 ) -> tuple[Array, GaussianMpoOutputs]:
-    r"""Improve a Gaussian policy with sampled actions and their values (MPO).
+    """Improve a Gaussian policy with sampled actions and their values (MPO).
 
     .. math::
 
-        L = -\sum_i w_i \left[
-            \log \mathcal N(a_i; \mu, \sigma_{\text{old}})
-            + \log \mathcal N(a_i; \mu_{\text{old}}, \sigma) \right]
-            + L_\eta + L_\mu + L_\sigma, \qquad
-        w_i = \frac{e^{q_i / \eta}}{\sum_j e^{q_j / \eta}}
+        L = -∑_i w_i [log Normal(a_i; μ, σ_old) + log Normal(a_i; μ_old, σ)]
+            + L_η + L_μ + L_σ,
+        w_i = e^{q_i/η} / ∑_j e^{q_j/η}
+        L_η = η (ε_η + log (1/N) ∑_i e^{q_i/η}),
+        L_μ = α_μ KL_μ + α_μ (ε_μ - KL_μ),   L_σ = α_σ KL_σ + α_σ (ε_σ - KL_σ)
 
     .. math::
 
-        L_\eta = \eta \left( \epsilon_\eta
-            + \log \frac{1}{N} \sum_i e^{q_i / \eta} \right), \qquad
-        L_\mu = \alpha_\mu \operatorname{KL}_\mu
-            + \alpha_\mu \left( \epsilon_\mu - \operatorname{KL}_\mu \right), \qquad
-        L_\sigma = \alpha_\sigma \operatorname{KL}_\sigma
-            + \alpha_\sigma \left( \epsilon_\sigma - \operatorname{KL}_\sigma \right)
-
-    .. math::
-
-        \operatorname{KL}_\mu = \operatorname{KL}\left(
-            \mathcal N(\mu_{\text{old}}, \sigma_{\text{old}}) \,\|\,
-            \mathcal N(\mu, \sigma_{\text{old}}) \right), \qquad
-        \operatorname{KL}_\sigma = \operatorname{KL}\left(
-            \mathcal N(\mu_{\text{old}}, \sigma_{\text{old}}) \,\|\,
-            \mathcal N(\mu_{\text{old}}, \sigma) \right)
+        KL_μ = KL(Normal(μ_old, σ_old) ‖ Normal(μ, σ_old)),
+        KL_σ = KL(Normal(μ_old, σ_old) ‖ Normal(μ_old, σ))
 
     *Who learns from what.* The actions are drawn from the target policy, a copy of the
     policy from some updates ago. It lends the mean what it lacks to be a policy, its
     standard deviation, and the standard deviation its mean: so each learns by itself,
     under its own bound, and the policy cannot narrow because its mean is about to move.
     In each of the three :math:`L`, the first term is for the policy or the temperature;
-    the second, of :math:`L_\mu` and :math:`L_\sigma`, for the dual variable, and each
-    holds constant what the other is for. The target policy, the actions, their values
-    and weights are constant throughout.
+    the second, of :math:`L_μ` and :math:`L_σ`, for the dual variable, and each holds
+    constant what the other is for. The target policy, the actions, their values and
+    weights are constant throughout.
 
-    *Where dual variables come from.* `projection_operator` makes
-    :math:`\eta, \alpha_\mu, \alpha_\sigma` of the parameters in the constraints. The
-    default is :math:`\log(1 + e^x) + 10^{-8}`: to start at :math:`y`, start the
-    parameter at :math:`\log(e^y - 1)`. Its slope fades far below 0, so keep parameters
-    above -18, where it is the floor that counts, after each update. Give them a higher
-    learning rate than the policy's, 0.01 in Acme.
+    *Where dual variables come from.* `projection_operator` makes :math:`η, α_μ, α_σ` of
+    the parameters in the constraints. The default is :math:`log(1 + e^x) + 10⁻⁸`: to
+    start at :math:`y`, start the parameter at :math:`log(e^y - 1)`. Its slope fades far
+    below 0, so keep parameters above -18, where it is the floor that counts, after each
+    update. Give them a higher learning rate than the policy's, 0.01 in Acme.
 
     *One bound for all dimensions, or one for each.* With `per_dimension` in the
     constraint, each dimension has the bound by itself, and its own dual variable if the
@@ -205,29 +192,27 @@ def gaussian_mpo_loss(
 
     *Bounds on actions.* A Gaussian does not know that the actions are clipped before
     they are taken, and its mean may stray beyond. `bounds_constraint` weighs the
-    actions once more, by :math:`-\lVert a_i - \operatorname{clip}(a_i) \rVert_2` in
-    place of the value, with a temperature of its own. Both weights are added up, as in
-    multi-objective MPO, so that the policy learns twice as fast, too. A comment in Acme
-    calls this cost quadratic; it is linear, there and here.
+    actions once more, by :math:`-‖a_i - clip(a_i)‖_2` in place of the value, with a
+    temperature of its own. Both weights are added up, as in multi-objective MPO, so
+    that the policy learns twice as fast, too. A comment in Acme calls this cost
+    quadratic; it is linear, there and here.
 
     Args:
-        mu: Mean :math:`\mu` of the policy, shape `[D]`.
-        sigma: Standard deviation :math:`\sigma` of the policy, more than 0,
-            shape `[D]`.
+        mu: Mean :math:`μ` of the policy, shape `[D]`.
+        sigma: Standard deviation :math:`σ` of the policy, more than 0, shape `[D]`.
         target_mu: Mean of the target policy, shape `[D]`.
         target_sigma: Standard deviation of the target policy, more than 0, shape `[D]`.
         sample_actions: Actions :math:`a_i` drawn from the target policy, N of them,
             before they are clipped, shape `[N, D]`.
         sample_q_values: Values :math:`q_i` of these actions, shape `[N]`.
-        temperature_constraint: Bound :math:`\epsilon_\eta` on how far the weights may
-            be from even ones, in nats, say 0.1; and the parameter of the temperature,
-            one number.
-        mean_constraint: Bound :math:`\epsilon_\mu` on the divergence by the mean, in
-            nats, say 0.01; and the parameter of its dual variable, one number, or one
-            for each dimension if `per_dimension`.
-        stddev_constraint: The same for the standard deviation,
-            :math:`\epsilon_\sigma`, a much smaller bound, say 0.0001: what is lost of
-            it is no longer explored.
+        temperature_constraint: Bound :math:`ε_η` on how far the weights may be from
+            even ones, in nats, say 0.1; and the parameter of the temperature, one
+            number.
+        mean_constraint: Bound :math:`ε_μ` on the divergence by the mean, in nats, say
+            0.01; and the parameter of its dual variable, one number, or one for each
+            dimension if `per_dimension`.
+        stddev_constraint: The same for the standard deviation, :math:`ε_σ`, a much
+            smaller bound, say 0.0001: what is lost of it is no longer explored.
         projection_operator: What makes the dual variables positive.
         bounds_constraint: Bound on how far the weights by distance may be from even
             ones, in nats, say 0.001; and the parameter of their temperature. Or None to
@@ -354,43 +339,35 @@ def categorical_mpo_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> tuple[Array, CategoricalMpoOutputs]:
-    r"""Improve a policy over discrete actions, by the values of all of them (MPO).
+    """Improve a policy over discrete actions, by the values of all of them (MPO).
 
     .. math::
 
-        L = -\sum_a w_a \log \pi(a) + \eta \left( \epsilon_\eta
-            + \log \sum_a \pi_{\text{old}}(a)\, e^{q_a / \eta} \right)
-            + \alpha \operatorname{KL}
-            + \alpha \left( \epsilon - \operatorname{KL} \right)
+        L = -∑_a w_a log π(a) + η (ε_η + log ∑_a π_old(a) e^{q_a/η})
+            + α KL + α (ε - KL)
+        w_a = (π_old(a) e^{q_a/η}) / ∑_b π_old(b) e^{q_b/η},
+        KL = KL(π_old ‖ π),   π = softmax(logits)
 
-    .. math::
-
-        w_a = \frac{\pi_{\text{old}}(a)\, e^{q_a / \eta}}
-            {\sum_b \pi_{\text{old}}(b)\, e^{q_b / \eta}}, \qquad
-        \operatorname{KL} = \operatorname{KL}(\pi_{\text{old}} \,\|\, \pi), \qquad
-        \pi = \operatorname{softmax}(\text{logits})
-
-    It is what `mpo_loss` is on average, over actions that :math:`\pi_{\text{old}}`
-    samples, as their number grows. As all actions are there, none needs to be sampled;
-    but each then counts as often as the target policy would take it. To give all the
-    same weight, as a mean over the actions does, is right for samples only.
+    It is what `mpo_loss` is on average, over actions that :math:`π_old` samples, as
+    their number grows. As all actions are there, none needs to be sampled; but each
+    then counts as often as the target policy would take it. To give all the same
+    weight, as a mean over the actions does, is right for samples only.
 
     The first and third term are for the policy, the second is for the temperature
-    :math:`\eta`, the last for the dual variable :math:`\alpha`; each holds constant
-    what the others are for. The target policy, a copy of the policy from some updates
-    ago, and the values are constant throughout. `gaussian_mpo_loss` says how dual
-    variables stay positive.
+    :math:`η`, the last for the dual variable :math:`α`; each holds constant what the
+    others are for. The target policy, a copy of the policy from some updates ago, and
+    the values are constant throughout. `gaussian_mpo_loss` says how dual variables stay
+    positive.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
-        target_logits: Logits of the target policy :math:`\pi_{\text{old}}`,
-            shape `[A]`.
+        target_logits: Logits of the target policy :math:`π_old`, shape `[A]`.
         q_values: Values :math:`q_a` of all actions, shape `[A]`.
-        temperature_constraint: Bound :math:`\epsilon_\eta` on how far the weights may
-            be from the target policy, in nats, say 0.1; and the parameter of the
-            temperature, one number.
-        policy_constraint: Bound :math:`\epsilon` on how far the policy may be, in nats,
-            say 0.01; and the parameter of its dual variable, one number.
+        temperature_constraint: Bound :math:`ε_η` on how far the weights may be from the
+            target policy, in nats, say 0.1; and the parameter of the temperature, one
+            number.
+        policy_constraint: Bound :math:`ε` on how far the policy may be, in nats, say
+            0.01; and the parameter of its dual variable, one number.
         projection_operator: What makes the dual variables positive.
         mask: True where an action is legal, shape `[A]`; or None if all are.
 

@@ -1,8 +1,10 @@
-r"""Improve a policy on experience that an earlier one gathered, penalised if it strays.
+"""Improve a policy on experience that an earlier one gathered, penalised if it strays.
 
 These are what one may take in place of PPO's clip, `ppo_clip_loss`. They too take
 log-probabilities and return one loss a step, and beside it what one should watch.
 """
+
+from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
@@ -33,29 +35,27 @@ def ppo_penalty_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
-    r"""Improve a policy on old experience, and pay for its divergence (PPO-penalty).
+    """Improve a policy on old experience, and pay for its divergence (PPO-penalty).
 
     .. math::
 
-        L_t = -\rho_t \hat A_t
-            + \beta \operatorname{KL}(\pi_{\text{old}} \,\|\, \pi)_t, \qquad
-        \rho_t = \frac{\pi(a_t)}{\pi_{\text{old}}(a_t)}
+        L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
 
     The divergence is of the new policy **from the old**, whose actions these are. Give
     it where it can be computed, as `categorical_kl_divergence` and
     `multivariate_normal_kl_divergence` do, the old policy first. Else it is estimated
-    from the actions taken, by :math:`\rho_t - 1 - \log \rho_t`, which is right on
-    average, never negative, and 0 with no slope where the policies agree.
-    `adaptive_kl_coefficient` finds a :math:`\beta`.
+    from the actions taken, by :math:`ρ_t - 1 - log ρ_t`, which is right on average,
+    never negative, and 0 with no slope where the policies agree.
+    `adaptive_kl_coefficient` finds a :math:`β`.
 
     Args:
         log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
             policy that learns, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         kl_t: Divergences, shape `[T]`; or None to estimate them.
-        coefficient: Weight :math:`\beta` of the divergence, at least 0, shape `[]`.
-        log_ratio_bound: Largest size of :math:`\log \rho_t`, more than 0: beyond it the
+        coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
+        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
             ratio is constant, so that it never overflows, shape `[]`.
         use_stop_gradient: Whether to hold the advantages and the old log-probabilities
             constant under differentiation.
@@ -120,15 +120,13 @@ def adaptive_kl_coefficient(
     factor: ArrayLike = 2.0,
     axis_name: AxisName | None = None,
 ) -> Array:
-    r"""Raise the price of a divergence that is too large, and lower it if too small.
+    """Raise the price of a divergence that is too large, and lower it if too small.
 
     .. math::
 
-        \beta' = \begin{cases}
-            2 \beta           & \text{if } \operatorname{KL} > 1.5\, d, \\
-            \tfrac12 \beta    & \text{if } \operatorname{KL} < d / 1.5, \\
-            \beta             & \text{otherwise.}
-            \end{cases}
+        β' = { 2 β   if KL > 1.5 d
+             { ½ β   if KL < d/1.5
+             { β     otherwise
 
     Do so once after each policy update, that is, after all its epochs, with the mean
     divergence over the whole batch; then take the new coefficient for the next. What
@@ -137,7 +135,7 @@ def adaptive_kl_coefficient(
     paper's.
 
     Args:
-        coefficient: Coefficient :math:`\beta`, at least 0, shape `[]`.
+        coefficient: Coefficient :math:`β`, at least 0, shape `[]`.
         kl: Mean divergence of the policy from that before the update, shape `[]`. If it
             is not a number, the coefficient stays as it is.
         target: Divergence :math:`d` to aim at, more than 0, shape `[]`.
@@ -196,18 +194,17 @@ def simple_policy_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
-    r"""Draw each ratio to the bound that PPO clips it at (simple policy optimisation).
+    """Draw each ratio to the bound that PPO clips it at (simple policy optimisation).
 
     .. math::
 
-        L_t = -\left[ \rho_t \hat A_t
-            - \frac{|\hat A_t|}{2 \epsilon} \left( \rho_t - 1 \right)^2 \right], \qquad
-        \rho_t = \frac{\pi(a_t)}{\pi_{\text{old}}(a_t)}
+        L_t = -[ρ_t Â_t - (|Â_t| / (2 ε)) (ρ_t - 1)²],
+        ρ_t = π(a_t) / π_old(a_t)
 
-    The loss of a step is lowest at :math:`\rho_t = 1 + \epsilon` if its advantage is
-    positive, and at :math:`1 - \epsilon` if it is negative. PPO has no gradient beyond
-    these, and other steps of a batch carry ratios far across; here the gradient turns,
-    and brings them back.
+    The loss of a step is lowest at :math:`ρ_t = 1 + ε` if its advantage is positive,
+    and at :math:`1 - ε` if it is negative. PPO has no gradient beyond these, and other
+    steps of a batch carry ratios far across; here the gradient turns, and brings them
+    back.
 
     Sequential Monte Carlo policy optimisation, which goes by the same three letters, is
     something else.
@@ -216,9 +213,9 @@ def simple_policy_loss(
         log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
             policy that learns, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         epsilon: How far from 1 a ratio is best, more than 0, shape `[]`.
-        log_ratio_bound: Largest size of :math:`\log \rho_t`, more than 0: beyond it the
+        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
             ratio is constant, so that it never overflows, shape `[]`.
         use_stop_gradient: Whether to hold the advantages and the old log-probabilities
             constant under differentiation.
@@ -277,23 +274,17 @@ def discovered_policy_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
-    r"""Improve a policy by a loss that was discovered, not designed.
+    """Improve a policy by a loss that was discovered, not designed.
 
     .. math::
 
-        L_t = -\left( \rho_t \hat A_t - f(\rho_t, \hat A_t) \right), \qquad
-        f = \begin{cases}
-            \left[ (\rho_t - 1) \hat A_t
-                - \alpha \tanh \frac{(\rho_t - 1) \hat A_t}{\alpha} \right]^+
-                & \text{if } \hat A_t \ge 0, \\
-            \left[ \hat A_t \log \rho_t
-                - \beta \tanh \frac{\hat A_t \log \rho_t}{\beta} \right]^+
-                & \text{otherwise.}
-            \end{cases}
+        L_t = -(ρ_t Â_t - f(ρ_t, Â_t)),
+        f = { [(ρ_t - 1) Â_t - α tanh((ρ_t - 1) Â_t/α)]⁺   if Â_t ≥ 0
+            { [Â_t log ρ_t - β tanh(Â_t log ρ_t/β)]⁺       otherwise
 
     The drift :math:`f` does what PPO's clip does, but smoothly, and more the larger the
     advantage. The paper meta-learned a network in its place, and found this formula in
-    what the network did. :math:`\alpha` and :math:`\beta` are for advantages that are
+    what the network did. :math:`α` and :math:`β` are for advantages that are
     standardised. Direct preference optimisation, which goes by the same three letters,
     is something else.
 
@@ -301,11 +292,11 @@ def discovered_policy_loss(
         log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
             policy that learns, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
-        alpha: How much :math:`\alpha` may be gained freely where the advantage is not
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        alpha: How much :math:`α` may be gained freely where the advantage is not
             negative, more than 0, shape `[]`.
-        beta: The same where it is negative, :math:`\beta`, more than 0, shape `[]`.
-        log_ratio_bound: Largest size of :math:`\log \rho_t`, more than 0: beyond it the
+        beta: The same where it is negative, :math:`β`, more than 0, shape `[]`.
+        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
             ratio is constant, so that it never overflows, shape `[]`.
         use_stop_gradient: Whether to hold the advantages and the old log-probabilities
             constant under differentiation.

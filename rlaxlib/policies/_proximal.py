@@ -1,4 +1,4 @@
-r"""Improve a policy on experience that an earlier one gathered, up to a bound.
+"""Improve a policy on experience that an earlier one gathered, up to a bound.
 
 These functions take log-probabilities, not ratios, and return one loss a step, to be
 averaged, with a mask if some steps do not count: see `masked_mean`. Beside it comes
@@ -6,6 +6,8 @@ what one should watch. `clipped_surrogate_pg_loss` is the plain form, of rlax.
 
 Advantages are taken as they are. PPO standardises them over a batch: see `standardize`.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -28,10 +30,10 @@ __all__ = [
 
 
 class PpoOutputs(NamedTuple):
-    r"""How far a policy is from an earlier one, and where that was held against it.
+    """How far a policy is from an earlier one, and where that was held against it.
 
     Attributes:
-        ratio: Ratio :math:`\rho_t` of the probability of each action taken under the
+        ratio: Ratio :math:`ρ_t` of the probability of each action taken under the
             policy to that under the earlier one, shape `[T]`.
         clipped: True where the clip is active, that is, takes the gradient away: the
             ratio is outside its bounds on the side that its advantage favours,
@@ -44,9 +46,9 @@ class PpoOutputs(NamedTuple):
         bounded: True where the logarithm of the ratio was beyond its bound, and so has
             no gradient, shape `[T]`.
         approximate_kl: What each step adds to an estimate of the divergence of the
-            policy from the earlier one, :math:`\rho_t - 1 - \log \rho_t`, at least 0.
-            Its mean over the actions of the earlier policy is
-            :math:`\operatorname{KL}(\pi_{\text{old}} \,\|\, \pi)`, shape `[T]`.
+            policy from the earlier one, :math:`ρ_t - 1 - log ρ_t`, at least 0. Its mean
+            over the actions of the earlier policy is :math:`KL(π_old ‖ π)`,
+            shape `[T]`.
     """
 
     ratio: Array
@@ -97,36 +99,34 @@ def ppo_clip_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, PpoOutputs]:
-    r"""Improve a policy on old experience, but not far from the old policy (PPO).
+    """Improve a policy on old experience, but not far from the old policy (PPO).
 
     .. math::
 
-        L_t = -\min\left( \rho_t \hat A_t,\;
-            \operatorname{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon_{\text{high}})\,
-            \hat A_t \right), \qquad
-        \rho_t = \frac{\pi(a_t)}{\pi_{\text{old}}(a_t)}
+        L_t = -min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
+        ρ_t = π(a_t) / π_old(a_t)
 
     The minimum takes away what could be gained by moving a ratio further than its
     bound, and nothing else: where a step made things worse, the gradient to undo it
-    remains. A higher :math:`\epsilon_{\text{high}}`, such as 0.28, leaves unlikely
-    actions more room to become likely, and the policy its entropy (DAPO).
+    remains. A higher :math:`ε_high`, such as 0.28, leaves unlikely actions more room to
+    become likely, and the policy its entropy (DAPO).
 
     A ratio may grow without bound where the advantage is negative. The dual clip
-    :math:`c` ends that: there the loss is at most :math:`-c \hat A_t`. The paper takes
-    3; the :math:`\delta` of INTELLECT-2 and TRL is the same.
+    :math:`c` ends that: there the loss is at most :math:`-c Â_t`. The paper takes 3;
+    the :math:`δ` of INTELLECT-2 and TRL is the same.
 
     Args:
         log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
             policy that learns, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         epsilon: How far below 1 a ratio may gain, and how far above if there is no
             `epsilon_high`; at least 0, shape `[]`.
         epsilon_high: How far above 1 a ratio may gain, at least 0, shape `[]`; or None
             for `epsilon`.
         dual_clip: Largest ratio :math:`c` that counts where the advantage is negative,
             more than 1, shape `[]`; or None if all do.
-        log_ratio_bound: Largest size of :math:`\log \rho_t`, more than 0: beyond it the
+        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
             ratio is constant, so that it never overflows, shape `[]`.
         use_stop_gradient: Whether to hold the advantages and the old log-probabilities
             constant under differentiation.
@@ -196,15 +196,13 @@ def decoupled_ppo_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, DecoupledPpoOutputs]:
-    r"""Stay near a recent policy, on experience from an older one (decoupled PPO).
+    """Stay near a recent policy, on experience from an older one (decoupled PPO).
 
     .. math::
 
-        L_t = -\frac{\pi_{\text{prox}}(a_t)}{\pi_{\text{old}}(a_t)}
-            \min\left( \rho_t \hat A_t,\;
-            \operatorname{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon_{\text{high}})\,
-            \hat A_t \right), \qquad
-        \rho_t = \frac{\pi(a_t)}{\pi_{\text{prox}}(a_t)}
+        L_t = -(π_prox(a_t) / π_old(a_t))
+            min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
+        ρ_t = π(a_t) / π_prox(a_t)
 
     In PPO one old policy does two things: it took the actions, for which the ratio
     makes up, and it is what the policy must stay close to. Here another does the
@@ -218,7 +216,7 @@ def decoupled_ppo_loss(
             policy that learns, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
         proximal_log_prob_t: The same under the policy to stay close to, shape `[T]`.
-        adv_t: Advantages :math:`\hat A_t` of those actions, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         epsilon: How far below 1 a ratio may gain, and how far above if there is no
             `epsilon_high`; at least 0, shape `[]`.
         epsilon_high: How far above 1 a ratio may gain, at least 0, shape `[]`; or None
@@ -296,18 +294,17 @@ def clipped_value_loss(
     stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, ClippedValueOutputs]:
-    r"""Penalise values for their errors, but let none gain by moving far (PPO).
+    """Penalise values for their errors, but let none gain by moving far (PPO).
 
     .. math::
 
-        L_t = \max\left( \ell(v_t - y_t),\; \ell\left( v_t^{\text{old}}
-            + \operatorname{clip}(v_t - v_t^{\text{old}}, -\epsilon, \epsilon)
-            - y_t \right) \right), \qquad \ell(x) = \tfrac12 x^2
+        L_t = max(ℓ(v_t - y_t), ℓ(v_t^old + clip(v_t - v_t^old, -ε, ε) - y_t)),
+        ℓ(x) = ½ x²
 
-    A value has no gradient once it has moved by :math:`\epsilon` towards its target;
-    one that moved away from it has. Mind that :math:`\epsilon` is in units of the
-    values, so that what is right depends on the scale of the rewards; and that in a
-    large comparison the clip did not help, or did harm.
+    A value has no gradient once it has moved by :math:`ε` towards its target; one that
+    moved away from it has. Mind that :math:`ε` is in units of the values, so that what
+    is right depends on the scale of the rewards; and that in a large comparison the
+    clip did not help, or did harm.
 
     Stable-Baselines3 leaves out the maximum, and takes the clipped error alone. A value
     that has moved away from its target then has no gradient to come back. Most others,
@@ -315,12 +312,12 @@ def clipped_value_loss(
 
     Args:
         v: Values :math:`v_t` that are learned, shape `[T]`.
-        old_v: Values :math:`v_t^{\text{old}}` from when the experience was gathered,
-            not computed anew, shape `[T]`.
+        old_v: Values :math:`v_t^old` from when the experience was gathered, not
+            computed anew, shape `[T]`.
         target: Targets :math:`y_t`, shape `[T]`.
         epsilon: How far a value may move and gain, in units of the values, at least 0,
             shape `[]`.
-        huber: Where :math:`\ell` turns from the square to the size of the error, as in
+        huber: Where :math:`ℓ` turns from the square to the size of the error, as in
             `huber_loss`, more than 0, shape `[]`; or None for the square alone.
         stop_target_gradients: Whether to hold the targets and the old values constant
             under differentiation.

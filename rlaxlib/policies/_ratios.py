@@ -1,5 +1,7 @@
 """Compare a policy with an earlier one, by the actions that the earlier one took."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -10,17 +12,17 @@ from rlaxlib._core import exponentials, gradients, streams
 
 
 class RatioOutputs(NamedTuple):
-    r"""How far a policy is from an earlier one, to watch while it learns.
+    """How far a policy is from an earlier one, to watch while it learns.
 
     Attributes:
-        ratio: Ratio :math:`\rho_t` of the probability of each action taken under the
+        ratio: Ratio :math:`ρ_t` of the probability of each action taken under the
             policy to that under the earlier one, shape `[T]`.
         bounded: True where the logarithm of the ratio was beyond its bound, and so has
             no gradient, shape `[T]`.
         approximate_kl: What each step adds to an estimate of the divergence of the
-            policy from the earlier one, :math:`\rho_t - 1 - \log \rho_t`, at least 0.
-            Its mean over the actions of the earlier policy is
-            :math:`\operatorname{KL}(\pi_{\text{old}} \,\|\, \pi)`, shape `[T]`.
+            policy from the earlier one, :math:`ρ_t - 1 - log ρ_t`, at least 0. Its mean
+            over the actions of the earlier policy is :math:`KL(π_old ‖ π)`,
+            shape `[T]`.
     """
 
     ratio: Array

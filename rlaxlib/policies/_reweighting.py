@@ -1,5 +1,7 @@
 """Weigh samples by how good they turned out: the E-step of MPO and V-MPO."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -25,11 +27,11 @@ def reweigh(
     total: Callable[[Array], Array],
     prior: Array | None = None,
 ) -> tuple[Array, Array]:
-    r"""Raise the weights of samples that are good, and average what they gain.
+    """Raise the weights of samples that are good, and average what they gain.
 
     Args:
         values: How good each sample is, not infinite, of any shape.
-        temperature: Temperature :math:`\eta`, shape `[]`.
+        temperature: Temperature :math:`η`, shape `[]`.
         largest: The largest of the values that count, a constant, of a shape that goes
             with theirs.
         count: Number of samples that count.
@@ -38,9 +40,9 @@ def reweigh(
             the values; or None if each weighs 1.
 
     Returns:
-        A tuple of two: the weights :math:`w \propto p \exp(x / \eta)`, which add up to
-        1, or are 0 if no sample has a weight before; and the soft maximum
-        :math:`\eta \log \operatorname{mean}(p \exp(x / \eta))`, or 0.
+        A tuple of two: the weights :math:`w ∝ p exp(x/η)`, which add up to 1, or are 0
+        if no sample has a weight before; and the soft maximum
+        :math:`η log mean(p exp(x/η))`, or 0.
     """
     never = _NEVER * jax.lax.stop_gradient(temperature)
     raised = jnp.exp(jnp.maximum(values - largest, never) / temperature)

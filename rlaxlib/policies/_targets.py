@@ -1,9 +1,11 @@
-r"""Teach a policy what actions to take, by examples that are weighed.
+"""Teach a policy what actions to take, by examples that are weighed.
 
 A policy is an object with `sample`, `log_prob` and `batch_shape`, as distrax, or
 TensorFlow Probability on JAX, make it. These functions take the whole batch of states
 that the object is for.
 """
+
+from __future__ import annotations
 
 import dataclasses
 from typing import Any, Protocol, cast
@@ -56,7 +58,7 @@ class PolicyTarget:
     actions: Array
     weights: Array
 
-    def replace(self, **changes: Any) -> "PolicyTarget":
+    def replace(self, **changes: Any) -> PolicyTarget:
         """Return a copy, with some of its arrays replaced.
 
         Args:
@@ -74,11 +76,11 @@ def constant_policy_targets(
     num_samples: int,
     weights_scale: ArrayLike = 1.0,
 ) -> PolicyTarget:
-    r"""Sample actions to learn from, all of the same weight.
+    """Sample actions to learn from, all of the same weight.
 
     .. math::
 
-        a_i \sim p, \qquad w_i = c, \qquad i = 1 \dots N
+        a_i ~ p,   w_i = c,   i = 1 … N
 
     Learned by `sampled_policy_distillation_loss`, they pull a policy towards `p`: if
     `p` is uniform, towards trying everything.
@@ -120,11 +122,11 @@ def zero_policy_targets(
     *,
     weights_scale: ArrayLike = 0.0,
 ) -> PolicyTarget:
-    r"""Sample actions of no weight, from which nothing is learned.
+    """Sample actions of no weight, from which nothing is learned.
 
     .. math::
 
-        a_i \sim p, \qquad w_i = 0, \qquad i = 1 \dots N
+        a_i ~ p,   w_i = 0,   i = 1 … N
 
     They keep the place of other targets, of the same shape, where there are none: on
     the steps of a model's rollout that lie beyond the end of an episode, say.
@@ -163,19 +165,19 @@ def sampled_policy_distillation_loss(
     policy_targets: PolicyTarget,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Make the actions of a target more likely, each by its weight.
+    """Make the actions of a target more likely, each by its weight.
 
     .. math::
 
-        L = -\frac{1}{N} \sum_i w_i \log \pi(a_i)
+        L = -(1/N) ∑_i w_i log π(a_i)
 
     It is averaged over the states, too. If the actions are sampled from a policy
-    :math:`p`, and the weights are ratios :math:`q(a_i) / p(a_i)`, this is the
-    cross-entropy of :math:`\pi` to the target :math:`q`, in expectation. Muesli's
-    target is :math:`q(a) \propto p(a) \exp(\operatorname{clip}(\hat A(a), -1, 1))`.
+    :math:`p`, and the weights are ratios :math:`q(a_i)/p(a_i)`, this is the
+    cross-entropy of :math:`π` to the target :math:`q`, in expectation. Muesli's target
+    is :math:`q(a) ∝ p(a) exp(clip(Â(a), -1, 1))`.
 
     Args:
-        distribution: The policy :math:`\pi` that learns, with `log_prob` and
+        distribution: The policy :math:`π` that learns, with `log_prob` and
             `batch_shape`.
         policy_targets: Actions :math:`a_i`, and their weights :math:`w_i` of the shape
             of their log-probabilities.

@@ -1,10 +1,12 @@
-r"""Improve a policy by the better half of what it did.
+"""Improve a policy by the better half of what it did.
 
 V-MPO is MPO for one action a state, the one that was taken, and for advantages in place
 of action values: its weights are over the steps of a batch, not over the actions of a
 state. So these functions take the whole batch at once, of any number of axes; where
 devices share it, `axis_name` has them work as one.
 """
+
+from __future__ import annotations
 
 from fractions import Fraction
 
@@ -43,47 +45,44 @@ def vmpo_loss(
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, MpoOutputs]:
-    r"""Improve a policy by the better part of the steps it took (V-MPO).
+    """Improve a policy by the better part of the steps it took (V-MPO).
 
     .. math::
 
-        L_t = -N \psi_t \log \pi_\theta(a_t) + \eta \left( \epsilon_\eta
-            + \log \frac{1}{K} \sum_{i \in D} e^{\hat A_i / \eta} \right)
-            + \sum_k \left[ \alpha_k \operatorname{KL}_{k,t}
-            + \alpha_k \left( \epsilon_k - \operatorname{KL}_{k,t} \right) \right],
-        \qquad \psi_t = \frac{e^{\hat A_t / \eta}}{\sum_{i \in D} e^{\hat A_i / \eta}}
+        L_t = -N ψ_t log π_θ(a_t) + η (ε_η + log (1/K) ∑_{i ∈ D} e^{Â_i/η})
+            + ∑_k [α_k KL_{k,t} + α_k (ε_k - KL_{k,t})],
+        ψ_t = e^{Â_t/η} / ∑_{i ∈ D} e^{Â_i/η}
 
     Here :math:`D` are the :math:`K` steps of highest advantage, half of all :math:`N`
-    unless told otherwise; the others have no weight :math:`\psi_t`. The mean over the
+    unless told otherwise; the others have no weight :math:`ψ_t`. The mean over the
     steps of the batch is the paper's loss.
 
-    The steps were taken by a target policy :math:`\pi_{\text{old}}`, a copy of the
-    policy :math:`\pi_\theta` that learns from some updates ago. `sample_log_probs` are
-    under the policy that learns, and the divergences are
-    :math:`\operatorname{KL}(\pi_{\text{old}} \,\|\, \pi_\theta)`. `mpo_loss` says more
-    on both policies, why a divergence may be 0, why there may be several, and how the
-    dual variables stay positive.
+    The steps were taken by a target policy :math:`π_old`, a copy of the policy
+    :math:`π_θ` that learns from some updates ago. `sample_log_probs` are under the
+    policy that learns, and the divergences are :math:`KL(π_old ‖ π_θ)`. `mpo_loss` says
+    more on both policies, why a divergence may be 0, why there may be several, and how
+    the dual variables stay positive.
 
     Args:
-        sample_log_probs: Log-probabilities :math:`\log \pi_\theta(a_t)` of the actions
-            taken, shape `[...]`.
-        advantages: Advantages :math:`\hat A_t` of these actions, of the same shape,
+        sample_log_probs: Log-probabilities :math:`log π_θ(a_t)` of the actions taken,
+            shape `[...]`.
+        advantages: Advantages :math:`Â_t` of these actions, of the same shape,
             shape `[...]`. The temperature's loss has a gradient in them: hold them
             constant if they depend on parameters that learn.
-        temperature_constraint: Bound :math:`\epsilon_\eta` on how far the weights may
-            be from even ones, in nats, say 0.01; and the parameter of the temperature,
-            one number.
-        kl_constraints: Pairs of divergences :math:`\operatorname{KL}_{k,t}`, of the
-            shape of the advantages, and of their penalties; or none. A penalty that is
-            per dimension goes with divergences that have one more axis, the last, and
-            bounds each by itself.
+        temperature_constraint: Bound :math:`ε_η` on how far the weights may be from
+            even ones, in nats, say 0.01; and the parameter of the temperature, one
+            number.
+        kl_constraints: Pairs of divergences :math:`KL_{k,t}`, of the shape of the
+            advantages, and of their penalties; or none. A penalty that is per dimension
+            goes with divergences that have one more axis, the last, and bounds each by
+            itself.
         projection_operator: What makes the dual variables positive.
         restarting_weights: 1 where a step counts, and 0 where it is the first of an
             episode, whose reward no action of the agent brought, shape `[...]`; or None
             if all count. A step that does not has no part in the policy's and the
             temperature's loss, whatever its advantage is; its divergences stay.
-        importance_weights: What each step counts in the weights, at least 0, shape
-            `[...]`; or None if all count the same.
+        importance_weights: What each step counts in the weights, at least 0,
+            shape `[...]`; or None if all count the same.
         top_k_fraction: Part of the steps that count to learn from, in (0, 1]. Their
             number is rounded down; at least one is taken. Of equal advantages, the
             first in the batch come first.
@@ -93,9 +92,9 @@ def vmpo_loss(
         alpha_loss_weight: Weight of the last term, shape `[]`.
         axis_name: Name of the axis, or axes, that devices form, if each has a part of
             the batch; or None.
-        use_stop_gradient: Whether to hold the weights :math:`\psi_t`, and the
-            importance weights, constant. What the last two terms hold constant they
-            always do: else they would cancel.
+        use_stop_gradient: Whether to hold the weights :math:`ψ_t`, and the importance
+            weights, constant. What the last two terms hold constant they always do:
+            else they would cancel.
 
     Returns:
         A tuple of two: the losses of the steps, shape `[...]`, and an `MpoOutputs` of
@@ -170,28 +169,26 @@ def vmpo_compute_weights_and_temperature_loss(
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array, Array]:
-    r"""Weigh steps by their advantages, and learn how sharply (V-MPO's E-step).
+    """Weigh steps by their advantages, and learn how sharply (V-MPO's E-step).
 
     .. math::
 
-        \psi_t = \frac{\rho_t\, e^{\hat A_t / \eta}}
-            {\sum_{i \in D} \rho_i\, e^{\hat A_i / \eta}}, \qquad
-        L_\eta = \eta \left( \epsilon
-            + \log \frac{1}{K} \sum_{i \in D} \rho_i\, e^{\hat A_i / \eta} \right)
+        ψ_t = (ρ_t e^{Â_t/η}) / ∑_{i ∈ D} ρ_i e^{Â_i/η},
+        L_η = η (ε + log (1/K) ∑_{i ∈ D} ρ_i e^{Â_i/η})
 
     Here :math:`D` are the :math:`K` steps of highest advantage among those that count,
-    and :math:`\rho_t` are the importance weights. A high temperature :math:`\eta`
-    leaves the weights even, a low one puts all weight on the best step.
+    and :math:`ρ_t` are the importance weights. A high temperature :math:`η` leaves the
+    weights even, a low one puts all weight on the best step.
 
     Args:
-        advantages: Advantages :math:`\hat A_t`, shape `[...]`. An infinite one counts
-            as the largest number there is.
+        advantages: Advantages :math:`Â_t`, shape `[...]`. An infinite one counts as the
+            largest number there is.
         restarting_weights: 1 where a step counts, and 0 where it does not, whatever its
             advantage is, of the same shape, shape `[...]`.
-        importance_weights: Importance weights :math:`\rho_t`, at least 0, of the same
+        importance_weights: Importance weights :math:`ρ_t`, at least 0, of the same
             shape, shape `[...]`.
-        temperature_constraint: Bound :math:`\epsilon` on how far the weights may be
-            from even ones, in nats; and the parameter of the temperature, one number.
+        temperature_constraint: Bound :math:`ε` on how far the weights may be from even
+            ones, in nats; and the parameter of the temperature, one number.
         projection_operator: What makes the temperature positive, such as
             `jax.nn.softplus`.
         top_k_fraction: Part of the steps that count to give weight to, in (0, 1]. Their
@@ -263,15 +260,12 @@ def get_top_k_weights(
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
 ) -> Array:
-    r"""Mark the steps of highest advantage.
+    """Mark the steps of highest advantage.
 
     .. math::
 
-        y_t = \begin{cases}
-            1 & \text{if } \hat A_t \text{ is among the } \lfloor f N \rfloor
-                \text{ highest of the } N \text{ steps that count,} \\
-            0 & \text{otherwise.}
-            \end{cases}
+        y_t = { 1   if Â_t is among the ⌊f N⌋ highest of the N steps that count
+              { 0   otherwise
 
     V-MPO learns from these steps alone: with half of them it does so faster, and more
     reliably, than with all.

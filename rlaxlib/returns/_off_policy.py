@@ -1,13 +1,15 @@
-r"""Estimate returns under one policy from experience gathered with another.
+"""Estimate returns under one policy from experience gathered with another.
 
-A behaviour policy :math:`\mu` chose the actions, a target policy :math:`\pi` is to be
-valued. What follows an action counts only as far as :math:`\pi` might have chosen it
-too; how far, is what the methods differ in.
+A behaviour policy :math:`μ` chose the actions, a target policy :math:`π` is to be
+valued. What follows an action counts only as far as :math:`π` might have chosen it too;
+how far, is what the methods differ in.
 
 The clock is that of the other returns: arrays named `*_t` hold the times `1` to `T`,
 results the times `0` to `T - 1`. What was done after the last state is not known, so
 its action and the weight of it are never used.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -47,28 +49,27 @@ def general_off_policy_returns_from_action_values(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Correct returns for off-policy actions, from the values of all actions.
+    """Correct returns for off-policy actions, from the values of all actions.
 
     .. math::
 
-        G_t = r_{t+1} + \gamma_{t+1} \left[ \sum_a \pi_{t+1}(a)\, q_{t+1}(a)
-              + c_{t+1} \left( G_{t+1} - q_{t+1}(a_{t+1}) \right) \right],
-        \qquad c_T = 0.
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
+            + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
+        c_T = 0.
 
     The trace :math:`c` decides which algorithm this is:
 
-    - :math:`\pi(a) / \mu(a)`, importance sampling: no bias, large variance;
-    - :math:`\lambda`, Q(λ) of Harutyunyan and others: for policies that are close;
-    - :math:`\lambda \pi(a)`, tree backup: :math:`\mu` need not be known;
-    - :math:`\lambda \min(1, \pi(a) / \mu(a))`, Retrace: the usual choice.
+    - :math:`π(a)/μ(a)`, importance sampling: no bias, large variance;
+    - :math:`λ`, Q(λ) of Harutyunyan and others: for policies that are close;
+    - :math:`λ π(a)`, tree backup: :math:`μ` need not be known;
+    - :math:`λ min(1, π(a)/μ(a))`, Retrace: the usual choice.
 
     Args:
-        q_t: Action values :math:`q_1, \dots, q_T`, shape `[T, A]`.
-        a_t: Actions taken :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        c_t: Traces :math:`c_1, \dots, c_T`, each at least 0, shape `[T]`.
+        q_t: Action values :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_t: Actions taken :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        c_t: Traces :math:`c_1, …, c_T`, each at least 0, shape `[T]`.
         pi_t: Probabilities of the actions under the target policy, shape `[T, A]`.
         stop_target_gradients: Whether to hold the returns constant under
             differentiation.
@@ -81,7 +82,7 @@ def general_off_policy_returns_from_action_values(
             others is as if the row were not there.
 
     Returns:
-        Returns :math:`G_0, \dots, G_{T-1}`, shape `[T]`.
+        Returns :math:`G_0, …, G_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -146,27 +147,25 @@ def general_off_policy_returns_from_q_and_v(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Correct returns for off-policy actions, from the values of those taken.
+    """Correct returns for off-policy actions, from the values of those taken.
 
     .. math::
 
-        G_t = r_{t+1} + \gamma_{t+1} \left[ v_{t+1}
-              + c_{t+1} \left( G_{t+1} - q_{t+1} \right) \right],
-        \qquad c_T = 0.
+        G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],
+        c_T = 0.
 
     As `general_off_policy_returns_from_action_values`, which says what to choose for
     the trace :math:`c`, but without a sum over actions: so also for continuous ones,
     where :math:`v` is estimated from samples or by a network of its own.
 
     Args:
-        q_t: Values of the actions taken :math:`q_1, \dots, q_{T-1}`, shape `[T-1]`; or
-            one more, which is not used, shape `[T]`.
-        v_t: Values of the states under the target policy :math:`v_1, \dots, v_T`,
+        q_t: Values of the actions taken :math:`q_1, …, q_{T-1}`, shape `[T-1]`; or one
+            more, which is not used, shape `[T]`.
+        v_t: Values of the states under the target policy :math:`v_1, …, v_T`,
             shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        c_t: Traces :math:`c_1, \dots, c_{T-1}`, each at least 0, shape `[T-1]`; or one
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        c_t: Traces :math:`c_1, …, c_{T-1}`, each at least 0, shape `[T-1]`; or one
             more, which is not used, shape `[T]`.
         stop_target_gradients: Whether to hold the returns constant under
             differentiation.
@@ -178,7 +177,7 @@ def general_off_policy_returns_from_q_and_v(
             others is as if the row were not there.
 
     Returns:
-        Returns :math:`G_0, \dots, G_{T-1}`, shape `[T]`.
+        Returns :math:`G_0, …, G_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -227,28 +226,26 @@ def importance_corrected_td_errors(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Correct multistep errors by the importance ratio of each decision.
+    """Correct multistep errors by the importance ratio of each decision.
 
     .. math::
 
-        e_t = \rho_t \left( \delta_t + \gamma_{t+1} \lambda_{t+1} e_{t+1} \right),
-        \qquad e_T = 0,
-        \qquad \delta_t = r_{t+1} + \gamma_{t+1} v_{t+1} - v_t.
+        e_t = ρ_t (δ_t + γ_{t+1} λ_{t+1} e_{t+1}),   e_T = 0,
+        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t.
 
-    With all :math:`\rho` equal to 1 these are the advantages of
+    With all :math:`ρ` equal to 1 these are the advantages of
     `truncated_generalized_advantage_estimation`. The ratios are used as they are: where
     their products grow large, clip them, or use `vtrace`.
 
     Args:
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        rho_tm1: Importance ratios :math:`\rho_0, \dots, \rho_{T-1}`, the probability of
-            each action under the target policy over that under the behaviour policy,
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
+            action under the target policy over that under the behaviour policy,
             shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
-        values: State values at all times, :math:`v_0, \dots, v_T`, shape `[T+1]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        values: State values at all times, :math:`v_0, …, v_T`, shape `[T+1]`.
         stop_target_gradients: Whether to hold constant under differentiation what the
             values are held against, :math:`e_t + v_t`.
         v_t: Values of the true next observations, shape `[T]`; or None if they are
@@ -261,7 +258,7 @@ def importance_corrected_td_errors(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -324,39 +321,33 @@ def tree_backup(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare action values with returns that need no behaviour policy (tree backup).
+    """Compare action values with returns that need no behaviour policy (tree backup).
 
     .. math::
 
-        e_t = G_t - q_t(a_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ \sum_a \pi_{t+1}(a)\, q_{t+1}(a)
-              + c_{t+1} \left( G_{t+1} - q_{t+1}(a_{t+1}) \right) \right],
-
-    .. math::
-
-        c_t = \lambda_t\, \pi_t(a_t), \qquad c_T = 0.
+        e_t = G_t - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
+            + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
+        c_t = λ_t π_t(a_t),   c_T = 0.
 
     At every state the actions not taken keep their values, and what the one taken led
-    to counts as much as :math:`\pi` would have chosen it. So the targets are safe
+    to counts as much as :math:`π` would have chosen it. So the targets are safe
     whatever chose the actions, known or not. The price is a short memory: near the
     target policy, too, traces shrink by its probabilities, where those of `retrace` do
     not.
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, \dots, q_{T-1}`,
+        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
             shape `[T, A]`.
-        q_t: Action values in the true next states, :math:`q_1, \dots, q_T`,
-            shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, \dots, a_{T-1}`, each in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
+        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         pi_t: Probabilities of all actions in the next states under the target policy,
             shape `[T, A]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`. 0 is expected Sarsa, 1 the
-            full tree.
+            :math:`λ_1, …, λ_T`, shape `[T]`. 0 is expected Sarsa, 1 the full tree.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
         truncated_t: True where the stream was cut after this step although the episode
@@ -367,7 +358,7 @@ def tree_backup(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action

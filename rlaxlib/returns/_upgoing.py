@@ -1,5 +1,7 @@
 """Estimate returns that follow a trajectory as long as it does well (UPGO)."""
 
+from __future__ import annotations
+
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -19,17 +21,15 @@ def upgo_returns(
     sample_mask: ArrayLike | None = None,
     stop_target_gradients: bool = False,
 ) -> Array:
-    r"""Follow a trajectory as long as it does no worse than expected (UPGO).
+    """Follow a trajectory as long as it does no worse than expected (UPGO).
 
     .. math::
 
-        G_t = r_{t+1} + \gamma_{t+1} \begin{cases}
-            G_{t+1}  & \text{if } r_{t+2} + \gamma_{t+2} v_{t+2}' \ge v_{t+1}, \\
-            v_{t+1}' & \text{otherwise,}
-            \end{cases}
-        \qquad G_{T-1} = r_T + \gamma_T v_T',
+        G_t = r_{t+1} + γ_{t+1} { G_{t+1}    if r_{t+2} + γ_{t+2} v'_{t+2} ≥ v_{t+1}
+                                { v'_{t+1}   otherwise
+        G_{T-1} = r_T + γ_T v'_T,
 
-    where :math:`v_t` is the value of a state as it was acted in, and :math:`v_t'` as it
+    where :math:`v_t` is the value of a state as it was acted in, and :math:`v'_t` as it
     was arrived at: the two are one unless the environment was reset in between.
 
     Where the next action did worse than the value of its state, the value stands for
@@ -38,17 +38,17 @@ def upgo_returns(
     `lambda_returns` with a λ of 1 where the next error is not negative, and of 0 where
     it is.
 
-    In AlphaStar the advantage is :math:`\rho_t (G_t - v_t)`, with :math:`\rho_t` the
+    In AlphaStar the advantage is :math:`ρ_t (G_t - v_t)`, with :math:`ρ_t` the
     importance ratio of the action, clipped at 1, and there is no discount. Some
     implementations have none at all; here each step has its own.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, \dots, v_{T-1}`, shape `[T]`.
+        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, before any reset,
-            :math:`v_1', \dots, v_T'`, shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1], and 0
-            where the episode terminated, shape `[T]`.
+            :math:`v'_1, …, v'_T`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], and 0 where the
+            episode terminated, shape `[T]`.
         truncated_t: True where the stream was cut after this step although the episode
             had not ended, shape `[T]`; or None if it was cut nowhere. The return then
             bootstraps from `v_t` of this row, the value of the true next observation.
@@ -59,7 +59,7 @@ def upgo_returns(
             differentiation.
 
     Returns:
-        Returns :math:`G_0, \dots, G_{T-1}`, shape `[T]`.
+        Returns :math:`G_0, …, G_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.

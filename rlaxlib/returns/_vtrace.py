@@ -1,4 +1,4 @@
-r"""Estimate values and advantages off-policy with clipped importance ratios: V-trace.
+"""Estimate values and advantages off-policy with clipped importance ratios: V-trace.
 
 IMPALA's actors run behind its learner, so their actions come from an older policy. Each
 importance ratio is used twice: one clip decides which policy's values are learnt, the
@@ -9,6 +9,8 @@ The clock: `*_tm1` holds the times `0` to `T - 1`, `*_t` the times `1` to `T`. W
 stream was neither cut nor reset, `v_t[:-1]` equals `v_tm1[1:]`; where they differ,
 these functions read `v_t`, the value of what really came next.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -54,34 +56,28 @@ def vtrace(
     *,
     truncated_t: ArrayLike | None = None,
 ) -> Array:
-    r"""Correct multistep errors with clipped importance ratios (V-trace).
+    """Correct multistep errors with clipped importance ratios (V-trace).
 
     .. math::
 
-        e_t = \bar\rho_t\, \delta_t + \gamma_{t+1} c_t\, e_{t+1}, \qquad e_T = 0,
-
-    .. math::
-
-        \delta_t = r_{t+1} + \gamma_{t+1} v_{t+1} - v_t, \qquad
-        \bar\rho_t = \min(\bar\rho, \rho_t), \qquad
-        c_t = \lambda_{t+1} \min(1, \rho_t).
+        e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
+        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
+        c_t = λ_{t+1} min(1, ρ_t).
 
     The targets of the values are :math:`e_t + v_t`. On-policy, where all ratios are 1,
     the errors are the advantages of `generalized_advantage_estimation`.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, \dots, v_{T-1}`, shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, \dots, v_T`,
-            shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        rho_tm1: Importance ratios :math:`\rho_0, \dots, \rho_{T-1}`, the probability of
-            each action under the target policy over that under the behaviour policy,
+        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
+        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
+            action under the target policy over that under the behaviour policy,
             shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`\bar\rho` for the errors, at least 0,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
             shape `[]`. The smaller, the closer to the behaviour policy is the policy
             whose values are learnt.
         stop_target_gradients: Whether to hold constant under differentiation what the
@@ -95,7 +91,7 @@ def vtrace(
             observation.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a threshold is
@@ -146,37 +142,32 @@ def leaky_vtrace(
     *,
     truncated_t: ArrayLike | None = None,
 ) -> Array:
-    r"""Correct multistep errors with partly clipped importance ratios.
+    """Correct multistep errors with partly clipped importance ratios.
 
     .. math::
 
-        e_t = \bar\rho_t\, \delta_t + \gamma_{t+1} c_t\, e_{t+1}, \qquad e_T = 0,
-
-    .. math::
-
-        \delta_t = r_{t+1} + \gamma_{t+1} v_{t+1} - v_t, \qquad
-        \bar\rho_t = (1 - \alpha) \rho_t + \alpha \min(\bar\rho, \rho_t),
+        e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
+        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
+        ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
 
     and :math:`c_t` is λ times the same with a threshold of 1.
 
-    At :math:`\alpha = 1` this is V-trace, at 0 importance sampling. Clipping lowers the
+    At :math:`α = 1` this is V-trace, at 0 importance sampling. Clipping lowers the
     variance, and makes the values those of another policy: α trades one for the other,
     and the paper learns it by meta-gradients.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, \dots, v_{T-1}`, shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, \dots, v_T`,
-            shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        rho_tm1: Importance ratios :math:`\rho_0, \dots, \rho_{T-1}`, the probability of
-            each action under the target policy over that under the behaviour policy,
+        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
+        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
+            action under the target policy over that under the behaviour policy,
             shape `[T]`.
         alpha_: Share α of the clipped ratios in [0, 1], shape `[]`. It may be learnt.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`\bar\rho` for the errors, at least 0,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
             shape `[]`. The smaller, the closer to the behaviour policy is the policy
             whose values are learnt.
         stop_target_gradients: Whether to hold constant under differentiation what the
@@ -190,7 +181,7 @@ def leaky_vtrace(
             observation.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if a threshold is
@@ -247,43 +238,37 @@ def vtrace_td_error_and_advantage(
     *,
     truncated_t: ArrayLike | None = None,
 ) -> VTraceOutput:
-    r"""Estimate errors, advantages and action values with V-trace.
+    """Estimate errors, advantages and action values with V-trace.
 
     .. math::
 
-        e_t = \bar\rho_t\, \delta_t + \gamma_{t+1} c_t\, e_{t+1}, \qquad e_T = 0,
+        e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
+        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
+        c_t = λ_{t+1} min(1, ρ_t).
 
     .. math::
 
-        \delta_t = r_{t+1} + \gamma_{t+1} v_{t+1} - v_t, \qquad
-        \bar\rho_t = \min(\bar\rho, \rho_t), \qquad
-        c_t = \lambda_{t+1} \min(1, \rho_t).
-
-    .. math::
-
-        q_t = r_{t+1} + \gamma_{t+1} \left( v_{t+1} + \lambda_{t+1} e_{t+1} \right),
-        \qquad \hat A_t = \bar\rho^{pg}_t \left( q_t - v_t \right).
+        q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
+        Â_t = ρ̄^pg_t (q_t - v_t).
 
     The estimate of the action's value takes the corrected value of the next state; the
-    advantage is what :math:`\nabla \log \pi` is to be weighted with.
+    advantage is what :math:`∇log π` is to be weighted with.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, \dots, v_{T-1}`, shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, \dots, v_T`,
-            shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        rho_tm1: Importance ratios :math:`\rho_0, \dots, \rho_{T-1}`, the probability of
-            each action under the target policy over that under the behaviour policy,
+        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
+        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
+            action under the target policy over that under the behaviour policy,
             shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`\bar\rho` for the errors, at least 0,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
             shape `[]`. The smaller, the closer to the behaviour policy is the policy
             whose values are learnt.
-        clip_pg_rho_threshold: Largest ratio :math:`\bar\rho^{pg}` for the advantages,
-            at least 0, shape `[]`.
+        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` for the advantages, at least
+            0, shape `[]`.
         stop_target_gradients: Whether to hold constant under differentiation what the
             values are held against, :math:`e_t + v_t`, and with it the advantages and
             the estimated action values.
@@ -296,8 +281,8 @@ def vtrace_td_error_and_advantage(
             observation.
 
     Returns:
-        A `VTraceOutput`: the errors :math:`e_t`, the advantages :math:`\hat A_t` and
-        the estimated action values :math:`q_t`, each of shape `[T]`.
+        A `VTraceOutput`: the errors :math:`e_t`, the advantages :math:`Â_t` and the
+        estimated action values :math:`q_t`, each of shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a threshold is
@@ -353,44 +338,39 @@ def leaky_vtrace_td_error_and_advantage(
     *,
     truncated_t: ArrayLike | None = None,
 ) -> VTraceOutput:
-    r"""Estimate errors, advantages and action values with leaky V-trace.
+    """Estimate errors, advantages and action values with leaky V-trace.
 
     .. math::
 
-        e_t = \bar\rho_t\, \delta_t + \gamma_{t+1} c_t\, e_{t+1}, \qquad e_T = 0,
-
-    .. math::
-
-        \delta_t = r_{t+1} + \gamma_{t+1} v_{t+1} - v_t, \qquad
-        \bar\rho_t = (1 - \alpha) \rho_t + \alpha \min(\bar\rho, \rho_t),
+        e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
+        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
+        ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
 
     and :math:`c_t` is λ times the same with a threshold of 1.
 
     .. math::
 
-        q_t = r_{t+1} + \gamma_{t+1} \left( v_{t+1} + \lambda_{t+1} e_{t+1} \right),
-        \qquad \hat A_t = \bar\rho^{pg}_t \left( q_t - v_t \right).
+        q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
+        Â_t = ρ̄^pg_t (q_t - v_t).
 
     The clip of the advantages leaks in the same way.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, \dots, v_{T-1}`, shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, \dots, v_T`,
-            shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        rho_tm1: Importance ratios :math:`\rho_0, \dots, \rho_{T-1}`, the probability of
-            each action under the target policy over that under the behaviour policy,
+        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
+        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
+            action under the target policy over that under the behaviour policy,
             shape `[T]`.
         alpha: Share α of the clipped ratios in [0, 1], shape `[]`. It may be learnt.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`\bar\rho` for the errors, at least 0,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
             shape `[]`. The smaller, the closer to the behaviour policy is the policy
             whose values are learnt.
-        clip_pg_rho_threshold: Largest ratio :math:`\bar\rho^{pg}` for the advantages,
-            at least 0, shape `[]`.
+        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` for the advantages, at least
+            0, shape `[]`.
         stop_target_gradients: Whether to hold constant under differentiation what the
             values are held against, :math:`e_t + v_t`, and with it the advantages and
             the estimated action values.
@@ -403,8 +383,8 @@ def leaky_vtrace_td_error_and_advantage(
             observation.
 
     Returns:
-        A `VTraceOutput`: the errors :math:`e_t`, the advantages :math:`\hat A_t` and
-        the estimated action values :math:`q_t`, each of shape `[T]`.
+        A `VTraceOutput`: the errors :math:`e_t`, the advantages :math:`Â_t` and the
+        estimated action values :math:`q_t`, each of shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if a threshold is

@@ -5,6 +5,8 @@ derive step by step would lose what the functions are written to keep, for the s
 has no slope, and what does not cancel or overflow in a function would there.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-r"""Write a number as a Gaussian over bins, and read it back as the mean.
+"""Write a number as a Gaussian over bins, and read it back as the mean.
 
 Two-hot gives a number to the two bins that it lies between, and says nothing of how
 near the others are. Here a Gaussian around the number is cut up by the edges of the
@@ -7,6 +7,8 @@ bins: neighbours get their share, which is what made large networks learn values
 The bins are intervals, and reach from the first edge to the last. So a range has one
 bin more in two-hot, whose bins are points, the outermost at its ends.
 """
+
+from __future__ import annotations
 
 import math
 from typing import Any, cast
@@ -35,25 +37,22 @@ def transform_to_hl_gauss(
     num_bins: int,
     sigma: ArrayLike | None = None,
 ) -> Array:
-    r"""Share the probability of a number among bins, as a Gaussian does (HL-Gauss).
+    """Share the probability of a number among bins, as a Gaussian does (HL-Gauss).
 
     .. math::
 
-        p_k = \frac{\Phi\left( \frac{e_{k+1} - x}{\sigma} \right)
-                    - \Phi\left( \frac{e_k - x}{\sigma} \right)}
-                   {\Phi\left( \frac{e_K - x}{\sigma} \right)
-                    - \Phi\left( \frac{e_0 - x}{\sigma} \right)}, \qquad
-        e_k = e_0 + k w, \qquad w = \frac{e_K - e_0}{K},
+        p_k = (Φ(z_{k+1}) - Φ(z_k)) / (Φ(z_K) - Φ(z_0)),   z_k = (e_k - x) / σ,
+        e_k = e_0 + k w,   w = (e_K - e_0) / K,
 
-    with :math:`\Phi` the cumulative distribution function of the standard normal
-    distribution. With the :math:`\sigma` of 0.75 widths, most of the probability lies
-    on six bins. Much less, and only the bin that the number is in has any, wherever in
-    it the number is; much more, and all numbers look alike.
+    with :math:`Φ` the cumulative distribution function of the standard normal
+    distribution. With the :math:`σ` of 0.75 widths, most of the probability lies on six
+    bins. Much less, and only the bin that the number is in has any, wherever in it the
+    number is; much more, and all numbers look alike.
 
     The Gaussian is cut off at the ends, and what is left of it scaled up. So the mean
     of the probabilities, which `transform_from_hl_gauss` reads back, is the number only
-    where the ends are far: from :math:`4 \sigma` on it is so within 0.0002 widths, but
-    of a number at an end it is 0.7 widths inside. Let the range reach further than the
+    where the ends are far: from :math:`4 σ` on it is so within 0.0002 widths, but of a
+    number at an end it is 0.7 widths inside. Let the range reach further than the
     numbers do.
 
     A number beyond the range becomes its end, with a slope of 0. Taken as it is, as
@@ -64,8 +63,8 @@ def transform_to_hl_gauss(
         min_value: The first edge :math:`e_0`, shape `[]`.
         max_value: The last edge :math:`e_K`, more than `min_value`, shape `[]`.
         num_bins: Number of bins :math:`K`, at least 2.
-        sigma: Standard deviation :math:`\sigma` of the Gaussian, in the unit of the
-            numbers, more than 0, shape `[]`; or None for 0.75 widths of a bin.
+        sigma: Standard deviation :math:`σ` of the Gaussian, in the unit of the numbers,
+            more than 0, shape `[]`; or None for 0.75 widths of a bin.
 
     Returns:
         Probabilities, shape `[..., num_bins]`.
@@ -113,12 +112,11 @@ def transform_to_hl_gauss(
 def transform_from_hl_gauss(
     probs: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
 ) -> Array:
-    r"""Return the mean of a distribution over bins, as if all lay in their middles.
+    """Return the mean of a distribution over bins, as if all lay in their middles.
 
     .. math::
 
-        x = \sum_k p_k \left( e_0 + \left( k + \tfrac12 \right) w \right), \qquad
-        w = \frac{e_K - e_0}{K}
+        x = ∑_k p_k (e_0 + (k + ½) w),   w = (e_K - e_0) / K
 
     This reads back what `transform_to_hl_gauss` wrote, and what a network predicts.
 

@@ -1,9 +1,11 @@
-r"""Pair transforms with their inverses, and chain the pairs.
+"""Pair transforms with their inverses, and chain the pairs.
 
 A value function may be learnt in another space than that of returns: `apply` leads
 there, `apply_inv` back. Two kinds of pairs are made here: those that squash, and those
 that turn a number into a distribution over bins.
 """
+
+from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
@@ -49,11 +51,11 @@ class TxPair(NamedTuple):
 
 
 def compose_tx(*tx_list: TxPair) -> TxPair:
-    r"""Chain pairs into one.
+    """Chain pairs into one.
 
     .. math::
 
-        f(x) = f_n(\dots f_1(x)), \qquad f^{-1}(y) = f_1^{-1}(\dots f_n^{-1}(y))
+        f(x) = f_n(… f_1(x)),   f⁻¹(y) = f_1⁻¹(… f_n⁻¹(y))
 
     In half precision, the result alone is rounded, and nothing on the way.
 
@@ -83,12 +85,12 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
 
 
 def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
-    r"""Make a pair of numbers and distributions over bins, which lie evenly.
+    """Make a pair of numbers and distributions over bins, which lie evenly.
 
     .. math::
 
-        f(x)_k = \max\left( 0,\; 1 - \frac{|x - b_k|}{w} \right), \qquad
-        f^{-1}(p) = \sum_k p_k b_k, \qquad b_k = b_0 + k w
+        f(x)_k = max(0, 1 - |x - b_k| / w),   f⁻¹(p) = ∑_k p_k b_k,
+        b_k = b_0 + k w
 
     Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins. A
     number beyond them becomes the outermost; `out_of_range` tells which do.
@@ -124,19 +126,16 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
 def hl_gauss_pair(
     min_value: float, max_value: float, num_bins: int, sigma: float | None = None
 ) -> TxPair:
-    r"""Make a pair of numbers and Gaussians over bins (HL-Gauss).
+    """Make a pair of numbers and Gaussians over bins (HL-Gauss).
 
     .. math::
 
-        f(x)_k \propto \Phi\left( \frac{e_{k+1} - x}{\sigma} \right)
-            - \Phi\left( \frac{e_k - x}{\sigma} \right), \qquad
-        f^{-1}(p) = \sum_k p_k\, \frac{e_k + e_{k+1}}{2}, \qquad
-        e_k = e_0 + k w
+        f(x)_k ∝ Φ((e_{k+1} - x) / σ) - Φ((e_k - x) / σ),
+        f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w
 
     Its functions are `transform_to_hl_gauss` and `transform_from_hl_gauss` with these
     bins. To squash numbers before, chain it: `compose_tx(SYMLOG_PAIR,
-    hl_gauss_pair(...))` has a range and a :math:`\sigma` in the space of squashed
-    numbers.
+    hl_gauss_pair(...))` has a range and a :math:`σ` in the space of squashed numbers.
 
     As in the paper, the range ends where the outermost bins end, while those of
     `twohot_pair` have their middles there.
@@ -145,8 +144,8 @@ def hl_gauss_pair(
         min_value: The first edge :math:`e_0`.
         max_value: The last edge, more than `min_value`.
         num_bins: Number of bins, at least 2.
-        sigma: Standard deviation :math:`\sigma`, more than 0, in the unit of the
-            numbers; or None for the 0.75 widths of a bin that the paper recommends.
+        sigma: Standard deviation :math:`σ`, more than 0, in the unit of the numbers; or
+            None for the 0.75 widths of a bin that the paper recommends.
 
     Returns:
         A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
@@ -177,12 +176,11 @@ def hl_gauss_pair(
 def muzero_pair(
     min_value: float, max_value: float, num_bins: int, tx: TxPair
 ) -> TxPair:
-    r"""Make a pair that squashes numbers, and then spreads them over bins (MuZero).
+    """Make a pair that squashes numbers, and then spreads them over bins (MuZero).
 
     .. math::
 
-        f(x)_k = \max\left( 0,\; 1 - \frac{|h(x) - b_k|}{w} \right), \qquad
-        f^{-1}(p) = h^{-1} \left( \sum_k p_k b_k \right)
+        f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
 
     What is read back from a distribution is the mean of squashed numbers, stretched:
     where returns vary, that is not their mean. `unbiased_transform_pair` gives it.
@@ -222,12 +220,12 @@ def muzero_pair(
 def unbiased_transform_pair(
     min_value: float, max_value: float, num_bins: int, tx: TxPair
 ) -> TxPair:
-    r"""Make a pair of numbers and distributions over bins that are stretched.
+    """Make a pair of numbers and distributions over bins that are stretched.
 
     .. math::
 
-        f^{-1}(p) = \sum_k p_k b_k, \qquad
-        b_k = h^{-1} \left( b'_0 + k\, \frac{b'_{K-1} - b'_0}{K - 1} \right)
+        f⁻¹(p) = ∑_k p_k b_k,
+        b_k = h⁻¹(b'_0 + k (b'_{K-1} - b'_0) / (K - 1))
 
     The bins are as dense as those of `muzero_pair`. But it is the bins that are
     stretched, not the mean, so that what is read back from a distribution of returns is
@@ -268,11 +266,11 @@ def unbiased_transform_pair(
 
 
 def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
-    r"""Tell which numbers lie beyond the bins of a pair.
+    """Tell which numbers lie beyond the bins of a pair.
 
     .. math::
 
-        \neg \left( b_0 \le h(x) \le b_{K-1} \right),
+        ¬(b_0 ≤ h(x) ≤ b_{K-1}),
 
     where :math:`h` is what squashes before there are bins, if anything does, and
     :math:`b_0` and :math:`b_{K-1}` are the ends of their range. To such a number its
@@ -471,5 +469,5 @@ HYPERBOLIC_SIN_PAIR = TxPair(_squashing.hyperbolic_arcsin, _squashing.hyperbolic
 """`hyperbolic_arcsin`, and `hyperbolic_sin` back."""
 
 DISCOUNT_TRANSFORM_PAIR = TxPair(_discount.apply, _discount.apply_inv)
-r"""The logarithm of the horizon that a discount :math:`\gamma` gives,
-:math:`-\log(1 - \gamma)`, and back."""
+"""The logarithm of the horizon that a discount :math:`γ` gives,
+:math:`-log(1 - γ)`, and back."""

@@ -1,4 +1,4 @@
-r"""Squash numbers monotonically, and stretch them back, one element at a time.
+"""Squash numbers monotonically, and stretch them back, one element at a time.
 
 Returns may be of any size, and networks learn best what is near 1. A squashing function
 keeps small numbers as they are, more or less, and makes large ones small; its inverse
@@ -7,6 +7,8 @@ brings back what the network then predicts.
 All functions here are odd, but for `sigmoid` and its inverse. They keep their digits
 however close to 0 their argument is, and so do their slopes, at 0 included.
 """
+
+from __future__ import annotations
 
 from typing import Any, cast
 
@@ -34,7 +36,7 @@ __all__ = [
 
 
 def identity(x: ArrayLike) -> Array:
-    r"""Return numbers as they are.
+    """Return numbers as they are.
 
     .. math::
 
@@ -65,11 +67,11 @@ def identity(x: ArrayLike) -> Array:
 
 
 def sigmoid(x: ArrayLike) -> Array:
-    r"""Squash any number into (0, 1).
+    """Squash any number into (0, 1).
 
     .. math::
 
-        f(x) = \frac{1}{1 + e^{-x}}
+        f(x) = 1 / (1 + e^{-x})
 
     Args:
         x: Numbers, shape `[...]`.
@@ -94,11 +96,11 @@ def sigmoid(x: ArrayLike) -> Array:
 
 
 def logit(x: ArrayLike) -> Array:
-    r"""Stretch (0, 1) to all numbers: the inverse of `sigmoid`.
+    """Stretch (0, 1) to all numbers: the inverse of `sigmoid`.
 
     .. math::
 
-        f(x) = \log \frac{x}{1 - x}
+        f(x) = log (x / (1 - x))
 
     Args:
         x: Numbers in [0, 1], shape `[...]`.
@@ -124,11 +126,11 @@ def logit(x: ArrayLike) -> Array:
 
 
 def signed_logp1(x: ArrayLike) -> Array:
-    r"""Squash numbers by a logarithm, on either side of 0 (symlog).
+    """Squash numbers by a logarithm, on either side of 0 (symlog).
 
     .. math::
 
-        f(x) = \operatorname{sign}(x) \log(|x| + 1)
+        f(x) = sign(x) log(|x| + 1)
 
     Of the functions that squash, this squashes the most. Its slope at 0 is 1.
 
@@ -155,11 +157,11 @@ def signed_logp1(x: ArrayLike) -> Array:
 
 
 def signed_expm1(x: ArrayLike) -> Array:
-    r"""Stretch numbers by an exponential: the inverse of `signed_logp1` (symexp).
+    """Stretch numbers by an exponential: the inverse of `signed_logp1` (symexp).
 
     .. math::
 
-        f(x) = \operatorname{sign}(x) \left( e^{|x|} - 1 \right)
+        f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
         x: Numbers, shape `[...]`. In single precision, those beyond 88 become infinite.
@@ -184,11 +186,11 @@ def signed_expm1(x: ArrayLike) -> Array:
 
 
 def symlog(x: ArrayLike) -> Array:
-    r"""Squash numbers by a logarithm, under the name that DreamerV3 gives it.
+    """Squash numbers by a logarithm, under the name that DreamerV3 gives it.
 
     .. math::
 
-        f(x) = \operatorname{sign}(x) \log(|x| + 1)
+        f(x) = sign(x) log(|x| + 1)
 
     The same as `signed_logp1`. Some libraries learn the mean of a distribution of
     squashed numbers, others that of a distribution over stretched bins, and DreamerV3
@@ -217,11 +219,11 @@ def symlog(x: ArrayLike) -> Array:
 
 
 def symexp(x: ArrayLike) -> Array:
-    r"""Stretch numbers by an exponential: the inverse of `symlog`.
+    """Stretch numbers by an exponential: the inverse of `symlog`.
 
     .. math::
 
-        f(x) = \operatorname{sign}(x) \left( e^{|x|} - 1 \right)
+        f(x) = sign(x) (e^{|x|} - 1)
 
     The same as `signed_expm1`.
 
@@ -248,18 +250,18 @@ def symexp(x: ArrayLike) -> Array:
 
 
 def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
-    r"""Squash numbers by a square root, on either side of 0.
+    """Squash numbers by a square root, on either side of 0.
 
     .. math::
 
-        f(x) = \operatorname{sign}(x) \left( \sqrt{|x| + 1} - 1 \right) + \epsilon x
+        f(x) = sign(x) (√(|x| + 1) - 1) + ε x
 
     This is what R2D2 and MuZero learn values by. The linear part keeps the inverse from
-    growing too steep: its slope is never more than :math:`1 / \epsilon`.
+    growing too steep: its slope is never more than :math:`1/ε`.
 
     Args:
         x: Numbers, shape `[...]`.
-        eps: Slope :math:`\epsilon` of the linear part, at least 0, shape `[]`.
+        eps: Slope :math:`ε` of the linear part, at least 0, shape `[]`.
 
     Returns:
         Numbers, shape `[...]`.
@@ -283,22 +285,21 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
 
 def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
-    r"""Stretch numbers by a square: the inverse of `signed_hyperbolic`.
+    """Stretch numbers by a square: the inverse of `signed_hyperbolic`.
 
     .. math::
 
-        f(x) = \operatorname{sign}(x)\, w (w + 2), \qquad
-        w = \frac{2 |x|}{1 + 2 \epsilon
-            + \sqrt{(1 + 2 \epsilon)^2 + 4 \epsilon |x|}}
+        f(x) = sign(x) w (w + 2),
+        w = (2 |x|) / (1 + 2 ε + √((1 + 2 ε)² + 4 ε |x|))
 
     The root :math:`w` is written so that nothing cancels. As Pohlen and others give it,
-    it is the difference of two numbers of about :math:`1 / 2 \epsilon`, which has no
-    digits left where :math:`x` is small.
+    it is the difference of two numbers of about :math:`1/(2 ε)`, which has no digits
+    left where :math:`x` is small.
 
     Args:
         x: Numbers, shape `[...]`.
-        eps: Slope :math:`\epsilon` of the linear part of `signed_hyperbolic`, at
-            least 0, shape `[]`.
+        eps: Slope :math:`ε` of the linear part of `signed_hyperbolic`, at least 0,
+            shape `[]`.
 
     Returns:
         Numbers, shape `[...]`.
@@ -322,11 +323,11 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
 
 def hyperbolic_sin(x: ArrayLike) -> Array:
-    r"""Stretch numbers by the hyperbolic sine: the inverse of `hyperbolic_arcsin`.
+    """Stretch numbers by the hyperbolic sine: the inverse of `hyperbolic_arcsin`.
 
     .. math::
 
-        f(x) = \sinh x = \frac{e^x - e^{-x}}{2}
+        f(x) = sinh x = (e^x - e^{-x}) / 2
 
     Args:
         x: Numbers, shape `[...]`. In single precision, those beyond 89 become infinite.
@@ -352,11 +353,11 @@ def hyperbolic_sin(x: ArrayLike) -> Array:
 
 
 def hyperbolic_arcsin(x: ArrayLike) -> Array:
-    r"""Squash numbers by the inverse of the hyperbolic sine.
+    """Squash numbers by the inverse of the hyperbolic sine.
 
     .. math::
 
-        f(x) = \operatorname{arsinh} x = \log \left( x + \sqrt{x^2 + 1} \right)
+        f(x) = arsinh x = log (x + √(x² + 1))
 
     Like `signed_logp1` for large numbers, and smooth at 0, where its slope is 1.
 
@@ -384,15 +385,14 @@ def hyperbolic_arcsin(x: ArrayLike) -> Array:
 
 
 def power(x: ArrayLike, p: ArrayLike) -> Array:
-    r"""Squash or stretch numbers by a power, on either side of 0.
+    """Squash or stretch numbers by a power, on either side of 0.
 
     .. math::
 
-        f(x) = \operatorname{sign}(x)\,
-               \frac{\left( |x| / q + 1 \right)^p - 1}{q}, \qquad q = \sqrt p
+        f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
 
-    Powers below 1 squash, powers above 1 stretch: that of :math:`1 / p` is the inverse
-    of that of :math:`p`. The slope at 0 is 1.
+    Powers below 1 squash, powers above 1 stretch: that of :math:`1/p` is the inverse of
+    that of :math:`p`. The slope at 0 is 1.
 
     Args:
         x: Numbers, shape `[...]`.

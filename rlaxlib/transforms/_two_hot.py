@@ -1,10 +1,12 @@
-r"""Write a number as a distribution over bins, and read it back as the mean.
+"""Write a number as a distribution over bins, and read it back as the mean.
 
 A network that predicts a distribution over fixed numbers, the bins, learns by
 cross-entropy, whose gradients do not grow with the size of what is predicted. What is
 to be learnt becomes two-hot: its probability is shared among the two bins that it lies
 between, such that their mean is the number.
 """
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -28,12 +30,12 @@ __all__ = [
 def transform_to_2hot(
     scalar: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
 ) -> Array:
-    r"""Share the probability of a number among two bins, which lie evenly.
+    """Share the probability of a number among two bins, which lie evenly.
 
     .. math::
 
-        p_k = \max\left( 0,\; 1 - \frac{|x - b_k|}{w} \right), \qquad
-        b_k = b_0 + k w, \qquad w = \frac{b_{K-1} - b_0}{K - 1}
+        p_k = max(0, 1 - |x - b_k| / w),   b_k = b_0 + k w,
+        w = (b_{K-1} - b_0) / (K - 1)
 
     A number beyond the bins becomes the outermost, with a slope of 0: let the bins
     reach far enough. On a bin, the slope is that of its right side; on the last, that
@@ -82,11 +84,11 @@ def transform_to_2hot(
 def transform_from_2hot(
     probs: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
 ) -> Array:
-    r"""Return the mean of a distribution over bins, which lie evenly.
+    """Return the mean of a distribution over bins, which lie evenly.
 
     .. math::
 
-        x = \sum_k p_k b_k, \qquad b_k = b_0 + k\, \frac{b_{K-1} - b_0}{K - 1}
+        x = ∑_k p_k b_k,   b_k = b_0 + k (b_{K-1} - b_0) / (K - 1)
 
     This reads back what `transform_to_2hot` wrote, and as well what a network predicts,
     whose probabilities may lie on all bins.
@@ -127,13 +129,12 @@ def transform_from_2hot(
 
 
 def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
-    r"""Share the probability of a number among two bins, which lie anywhere.
+    """Share the probability of a number among two bins, which lie anywhere.
 
     .. math::
 
-        p_k = \frac{b_{k+1} - x}{b_{k+1} - b_k}, \qquad
-        p_{k+1} = \frac{x - b_k}{b_{k+1} - b_k}, \qquad
-        \text{where } b_k \le x < b_{k+1}
+        p_k = (b_{k+1} - x) / (b_{k+1} - b_k),
+        p_{k+1} = (x - b_k) / (b_{k+1} - b_k),   where b_k ≤ x < b_{k+1}
 
     Bins that lie the denser, the nearer they are to 0, keep small numbers apart and
     reach far, with no squashing function between the number and the mean. A number
@@ -173,11 +174,11 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
 
 
 def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
-    r"""Return the mean of a distribution over bins, which lie anywhere.
+    """Return the mean of a distribution over bins, which lie anywhere.
 
     .. math::
 
-        x = \sum_k p_k b_k
+        x = ∑_k p_k b_k
 
     This reads back what `transform_to_2hot_nonlinear` wrote, and what a network
     predicts.

@@ -1,4 +1,4 @@
-r"""Widen the gap between the best action and the others.
+"""Widen the gap between the best action and the others.
 
 Where two actions are nearly as good, small errors of their values decide which one is
 taken. Operators that devalue an action by its own advantage keep the best policy what
@@ -7,6 +7,8 @@ it is, and make the others' values smaller.
 All functions here return an error, the target less the prediction. They take one
 transition. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
@@ -29,34 +31,33 @@ def advantage_learning(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Devalue an action by how much worse than the best it is (advantage learning).
+    """Devalue an action by how much worse than the best it is (advantage learning).
 
     .. math::
 
-        \delta = r_t + \gamma_t \max_a \bar q_t(a)
-            - \alpha \left[ \max_a \bar q_{t-1}(a) - \bar q_{t-1}(a_{t-1}) \right]
+        δ = r_t + γ_t max_a q̄_t(a) - α [max_a q̄_{t-1}(a) - q̄_{t-1}(a_{t-1})]
             - q_{t-1}(a_{t-1})
 
     The gap is that of the target network in the state acted in. In the limit the gaps
-    between actions are :math:`1 / (1 - \alpha)` times what they are in Q-learning, and
-    the best action's value is the same.
+    between actions are :math:`1/(1 - α)` times what they are in Q-learning, and the
+    best action's value is the same.
 
     Args:
         q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`\bar q_{t-1}` of the target network in the
-            same state, shape `[A]`.
+        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
+            state, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Action values :math:`\bar q_t` of the target network in the next
-            state, minus infinity where an action is not legal, shape `[A]`.
-        action_gap_scale: Weight :math:`\alpha` of the gap in [0, 1]; 0 is Q-learning,
+        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
+            minus infinity where an action is not legal, shape `[A]`.
+        action_gap_scale: Weight :math:`α` of the gap in [0, 1]; 0 is Q-learning,
             shape `[]`.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if
@@ -106,18 +107,17 @@ def persistent_advantage_learning(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Devalue an action by its gap in this state or the next, whichever is smaller.
+    """Devalue an action by its gap in this state or the next, whichever is smaller.
 
     .. math::
 
-        \delta = r_t + \gamma_t \max_a \bar q_t(a)
-            - \alpha \min\left( g_{t-1}, g_t \right) - q_{t-1}(a_{t-1}),
-        \qquad g_k = \max_a \bar q_k(a) - \bar q_k(a_{t-1})
+        δ = r_t + γ_t max_a q̄_t(a) - α min(g_{t-1}, g_t) - q_{t-1}(a_{t-1}),
+        g_k = max_a q̄_k(a) - q̄_k(a_{t-1})
 
     Both gaps are those of the action taken: an action is spared as far as it would be
     worth repeating, so that policies switch between actions less often. Where the
     episode ended no state follows, and there is no gap: :math:`g_t = 0` where
-    :math:`\gamma_t = 0`.
+    :math:`γ_t = 0`.
 
     The gap in the next state is not discounted, as in the paper's experiments;
     `persistent_q_learning`, which has that branch alone, discounts it. To look in the
@@ -126,20 +126,20 @@ def persistent_advantage_learning(
 
     Args:
         q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`\bar q_{t-1}` of the target network in the
-            same state, shape `[A]`.
+        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
+            state, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Action values :math:`\bar q_t` of the target network in the next
-            state, minus infinity where an action is not legal, shape `[A]`.
-        action_gap_scale: Weight :math:`\alpha` of the gap in [0, 1]; 0 is Q-learning,
+        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
+            minus infinity where an action is not legal, shape `[A]`.
+        action_gap_scale: Weight :math:`α` of the gap in [0, 1]; 0 is Q-learning,
             shape `[]`.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if

@@ -1,4 +1,4 @@
-r"""Control what an agent observes, as a task beside its own.
+"""Control what an agent observes, as a task beside its own.
 
 A network that must also predict how to change what it sees, or how to change its own
 features, learns to represent what an agent can control, before it ever meets a reward.
@@ -7,6 +7,8 @@ of all of them are learnt off-policy from what the agent does anyway.
 
 Functions here take one trajectory. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -27,21 +29,20 @@ _CUMULANTS = ("feature", "absolute_change", "increase", "decrease", "potential")
 
 
 def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
-    r"""Reward the change of what is seen, cell by cell.
+    """Reward the change of what is seen, cell by cell.
 
     .. math::
 
-        r_{t, i, j} = \frac{1}{K^2 C} \sum_{(y, x, c) \in \text{cell } (i, j)}
-                      \left| o_{t, y, x, c} - o_{t-1, y, x, c} \right|
+        r_{t,i,j} = (1 / (K² C)) ∑_{(y,x,c) ∈ cell (i,j)} |o_{t,y,x,c} - o_{t-1,y,x,c}|
 
     Args:
-        observations: Pictures :math:`o_0, \dots, o_T` of `H` rows, `W` columns and `C`
+        observations: Pictures :math:`o_0, …, o_T` of `H` rows, `W` columns and `C`
             channels, as numbers in [0, 1], shape `[T+1, H, W, C]`.
         cell_size: Rows and columns :math:`K` of a cell, at least 1. It must divide `H`
             and `W`: crop the pictures to fit.
 
     Returns:
-        Rewards :math:`r_1, \dots, r_T`, shape `[T, H / cell_size, W / cell_size]`.
+        Rewards :math:`r_1, …, r_T`, shape `[T, H / cell_size, W / cell_size]`.
 
     Raises:
         ArgumentError: If `observations` has the wrong shape or dtype, or if `cell_size`
@@ -69,31 +70,29 @@ def feature_control_rewards(
     cumulant_type: str = "absolute_change",
     discount: ArrayLike | None = None,
 ) -> Array:
-    r"""Reward what features are, or how they change, one by one.
+    """Reward what features are, or how they change, one by one.
 
     .. math::
 
-        r_t = \begin{cases}
-            \phi_t                               & \text{`feature`}, \\
-            \left| \phi_t - \phi_{t-1} \right|   & \text{`absolute\_change`}, \\
-            \phi_t - \phi_{t-1}                  & \text{`increase`}, \\
-            \phi_{t-1} - \phi_t                  & \text{`decrease`}, \\
-            \gamma_t\, \phi_t - \phi_{t-1}       & \text{`potential`}.
-            \end{cases}
+        r_t = { φ_t                 `feature`
+              { |φ_t - φ_{t-1}|     `absolute_change`
+              { φ_t - φ_{t-1}       `increase`
+              { φ_{t-1} - φ_t       `decrease`
+              { γ_t φ_t - φ_{t-1}   `potential`
 
-    Rewards of the last kind add up, discounted by the same :math:`\gamma`, to what the
+    Rewards of the last kind add up, discounted by the same :math:`γ`, to what the
     feature is in the end less what it was: as a bonus they change no optimal policy.
 
     Args:
-        features: Features :math:`\phi_0, \dots, \phi_T`, shape `[T+1, D]`.
+        features: Features :math:`φ_0, …, φ_T`, shape `[T+1, D]`.
         cumulant_type: Kind of reward: `"feature"`, `"absolute_change"`, `"increase"`,
             `"decrease"` or `"potential"`.
-        discount: Discount :math:`\gamma` in [0, 1], shape `[]`; or one for each step,
-            :math:`\gamma_1, \dots, \gamma_T`, shape `[T]`; or None, unless rewards are
-            potentials, which need it.
+        discount: Discount :math:`γ` in [0, 1], shape `[]`; or one for each step,
+            :math:`γ_1, …, γ_T`, shape `[T]`; or None, unless rewards are potentials,
+            which need it.
 
     Returns:
-        Rewards :math:`r_1, \dots, r_T`, shape `[T, D]`.
+        Rewards :math:`r_1, …, r_T`, shape `[T, D]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if there is no such
@@ -150,28 +149,26 @@ def pixel_control_loss(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Learn how to change what is seen, cell by cell, off-policy.
+    """Learn how to change what is seen, cell by cell, off-policy.
 
     .. math::
 
-        L_{t, i, j} = \tfrac12 \left( G_{t, i, j} - q_{t, i, j}(a_t) \right)^2, \qquad
-        G_{t, i, j} = r_{t+1, i, j} + \gamma_{t+1} G_{t+1, i, j},
+        L_{t,i,j} = ½ (G_{t,i,j} - q_{t,i,j}(a_t))²,
+        G_{t,i,j} = r_{t+1,i,j} + γ_{t+1} G_{t+1,i,j},
 
     with rewards :math:`r` as of `pixel_control_rewards`, and with the last return being
-    :math:`G_T = \max_a q_T(a)`. The returns are held constant under differentiation. As
+    :math:`G_T = max_a q_T(a)`. The returns are held constant under differentiation. As
     rewards of cells that touch are much alike, a network may well predict the values by
     a transposed convolution. A discount of 0.9 is usual.
 
     Args:
-        observations: Pictures :math:`o_0, \dots, o_T` of `H` rows, `W` columns and `C`
+        observations: Pictures :math:`o_0, …, o_T` of `H` rows, `W` columns and `C`
             channels, as numbers in [0, 1], shape `[T+1, H, W, C]`.
-        actions: Actions taken, :math:`a_0, \dots, a_{T-1}`, each in [0, A),
-            shape `[T]`.
-        action_values: Action values :math:`q_0, \dots, q_T` of every cell, where `I` is
-            `H` over `cell_size`, and `J` is `W` over it, shape `[T+1, I, J, A]`.
-        discount_factor: Discount :math:`\gamma` in [0, 1], shape `[]`; or one for each
-            step, :math:`\gamma_1, \dots, \gamma_T`, 0 where an episode ended,
-            shape `[T]`.
+        actions: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
+        action_values: Action values :math:`q_0, …, q_T` of every cell, where `I` is `H`
+            over `cell_size`, and `J` is `W` over it, shape `[T+1, I, J, A]`.
+        discount_factor: Discount :math:`γ` in [0, 1], shape `[]`; or one for each step,
+            :math:`γ_1, …, γ_T`, 0 where an episode ended, shape `[T]`.
         cell_size: Rows and columns of a cell, at least 1. It must divide `H` and `W`.
         truncated_t: True where the stream was cut after this step although the episode
             had not ended, shape `[T]`; or None if it was cut nowhere. The return there
@@ -182,7 +179,7 @@ def pixel_control_loss(
             0, and that of the others is as if the row were not there.
 
     Returns:
-        Losses :math:`L_0, \dots, L_{T-1}`, shape `[T, I, J]`.
+        Losses :math:`L_0, …, L_{T-1}`, shape `[T, I, J]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `cell_size` is

@@ -1,12 +1,13 @@
-r"""Predict the distribution of returns over fixed values, its atoms.
+"""Predict the distribution of returns over fixed values, its atoms.
 
-Logits :math:`x_k` make a return of :math:`z_k` as likely as
-:math:`p_k = \operatorname{softmax}(x)_k`. What a step later says of the return lies
-between the atoms, and is projected on them; the logits learn from it by cross-entropy,
-as in classification.
+Logits :math:`x_k` make a return of :math:`z_k` as likely as :math:`p_k = softmax(x)_k`.
+What a step later says of the return lies between the atoms, and is projected on them;
+the logits learn from it by cross-entropy, as in classification.
 
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -25,16 +26,14 @@ __all__ = [
 
 
 def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> Array:
-    r"""Move the probabilities of a distribution to other atoms.
+    """Move the probabilities of a distribution to other atoms.
 
     .. math::
 
-        q_i = \sum_j p_j\, h_i(z_j), \qquad
-        h_i(z) = \begin{cases}
-            \dfrac{z - z'_{i-1}}{z'_i - z'_{i-1}} & \text{if } z'_{i-1} < z \le z'_i, \\
-            \dfrac{z'_{i+1} - z}{z'_{i+1} - z'_i} & \text{if } z'_i \le z < z'_{i+1}, \\
-            0 & \text{otherwise,}
-            \end{cases}
+        q_i = ∑_j p_j h_i(z_j),
+        h_i(z) = { (z - z'_{i-1}) / (z'_i - z'_{i-1})   if z'_{i-1} < z ≤ z'_i
+                 { (z'_{i+1} - z) / (z'_{i+1} - z'_i)   if z'_i ≤ z < z'_{i+1}
+                 { 0                                    otherwise
 
     for atoms :math:`z` with probabilities :math:`p`, and new atoms :math:`z'`. The two
     new atoms around an old one share its probability, the nearer getting more, so that
@@ -46,7 +45,7 @@ def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> 
     No probability is lost, whatever the atoms: of equal new ones, one or the other
     takes it. Where an old atom meets a new one there are two slopes, and the derivative
     is that to the right, at the last that to the left. The time is in
-    :math:`O(M \log K)`.
+    :math:`O(M log K)`.
 
     Args:
         z_p: Atoms :math:`z` of the distribution, in any order, shape `[M]`.
@@ -92,15 +91,14 @@ def categorical_td_learning(
     v_logits_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Hold the distribution of a state's return against the next state's.
+    """Hold the distribution of a state's return against the next state's.
 
     .. math::
 
-        L = -\sum_k q_k \log \operatorname{softmax}(x)_k, \qquad
-        q = \Pi_z(r_t + \gamma_t z',\, \operatorname{softmax}(x')),
+        L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
-    where :math:`\Pi_z` projects on the atoms :math:`z`: see `categorical_l2_project`.
-    The critic of D4PG learns like this, from the next action of its policy.
+    where :math:`Π_z` projects on the atoms :math:`z`: see `categorical_l2_project`. The
+    critic of D4PG learns like this, from the next action of its policy.
 
     Args:
         v_atoms_tm1: Atoms :math:`z` of the state's return, in ascending order,
@@ -160,18 +158,15 @@ def categorical_q_learning(
     q_logits_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Hold the distribution of an action's return against the best next one's (C51).
+    """Hold the distribution of an action's return against the best next one's (C51).
 
     .. math::
 
-        L = -\sum_k q_k \log \operatorname{softmax}(x(a_{t-1}))_k, \qquad
-        q = \Pi_z(r_t + \gamma_t z',\, \operatorname{softmax}(x'(a^*))),
+        L = -∑_k q_k log softmax(x(a_{t-1}))_k,
+        q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
+        a^* = argmax_a ∑_k softmax(x'(a))_k z'_k,
 
-    .. math::
-
-        a^* = \operatorname{argmax}_a \sum_k \operatorname{softmax}(x'(a))_k\, z'_k,
-
-    where :math:`\Pi_z` projects on the atoms :math:`z`: see `categorical_l2_project`.
+    where :math:`Π_z` projects on the atoms :math:`z`: see `categorical_l2_project`.
 
     Args:
         q_atoms_tm1: Atoms :math:`z` of the actions' returns, in ascending order,
@@ -237,19 +232,16 @@ def categorical_double_q_learning(
     q_t_selector: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Do as `categorical_q_learning`, but let other values choose the next action.
+    """Do as `categorical_q_learning`, but let other values choose the next action.
 
     .. math::
 
-        L = -\sum_k q_k \log \operatorname{softmax}(x(a_{t-1}))_k, \qquad
-        q = \Pi_z(r_t + \gamma_t z',\, \operatorname{softmax}(x'(a^*))),
+        L = -∑_k q_k log softmax(x(a_{t-1}))_k,
+        q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
+        a^* = argmax_a s_t(a),
 
-    .. math::
-
-        a^* = \operatorname{argmax}_a s_t(a),
-
-    where :math:`\Pi_z` projects on the atoms :math:`z`: see `categorical_l2_project`.
-    To choose with the online network and to evaluate with the target network keeps the
+    where :math:`Π_z` projects on the atoms :math:`z`: see `categorical_l2_project`. To
+    choose with the online network and to evaluate with the target network keeps the
     errors of the two apart, as in `double_q_learning`. Rainbow learns like this.
 
     Args:

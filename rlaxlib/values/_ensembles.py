@@ -1,4 +1,4 @@
-r"""Make one value of the values that several critics give.
+"""Make one value of the values that several critics give.
 
 A maximum over noisy values is too large, and what is learnt from it more so each time.
 Critics that learn apart from each other are wrong in different ways: the least of what
@@ -7,6 +7,8 @@ they say holds the error down.
 Functions here take the critics' values of one action. Use `jax.vmap` for a batch, over
 every axis but that of the critics.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +23,12 @@ _KINDS = ("min", "mean", "soft_min")
 
 
 def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) -> Array:
-    r"""Reduce the values of several critics to one.
+    """Reduce the values of several critics to one.
 
     .. math::
 
-        v_{min} = \min_i q_i, \qquad
-        v_{mean} = \frac{1}{N} \sum_i q_i, \qquad
-        v_{soft\_min} = w \min_i q_i + (1 - w) \max_i q_i
+        v_min = min_i q_i,   v_mean = (1/N) ∑_i q_i,
+        v_soft_min = w min_i q_i + (1 - w) max_i q_i
 
     The minimum is that of clipped double Q-learning (TD3, SAC), and, with many critics,
     of SAC-N: the more there are, the more careful it is. REDQ learns its policy from
@@ -82,11 +83,11 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
 
 
 def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
-    r"""Take the least value of a few critics, drawn at random from all (REDQ).
+    """Take the least value of a few critics, drawn at random from all (REDQ).
 
     .. math::
 
-        v = \min_{i \in M} q_i, \qquad M \subseteq \{1, \dots, N\}, \quad |M| = m,
+        v = min_{i ∈ M} q_i,   M ⊆ {1, …, N},   |M| = m,
 
     where all subsets of :math:`m` critics are equally likely. How careful the value is
     depends on :math:`m`, and how steady on :math:`N`: the paper has 2 and 10.

@@ -1,9 +1,9 @@
-r"""Predict the expectiles of returns, of which the mean is one.
+"""Predict the expectiles of returns, of which the mean is one.
 
-As a quantile does best where errors up and down cost their size, :math:`\tau` and
-:math:`1 - \tau` times, an expectile does where they cost their square. The expectile at
-:math:`\tau = \tfrac12` is the mean, so have it among those predicted: to act, nothing
-else is needed.
+As a quantile does best where errors up and down cost their size, :math:`τ` and
+:math:`1 - τ` times, an expectile does where they cost their square. The expectile at
+:math:`τ = ½` is the mean, so have it among those predicted: to act, nothing else is
+needed.
 
 Expectiles are no samples: those of a distribution are drawn in towards its mean. Taken
 for samples again and again, step by step, they lose its width. What has them as its
@@ -11,6 +11,8 @@ expectiles is to be found first: `impute_expectile_samples`.
 
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -41,21 +43,19 @@ def expectile_regression_loss(
     dist_target: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Pull predictions towards the expectiles of samples (expectile regression).
+    """Pull predictions towards the expectiles of samples (expectile regression).
 
     .. math::
 
-        L = \sum_i \frac{1}{K} \sum_j \left| \tau_i - \mathbb 1[y_j < x_i] \right|
-            (y_j - x_i)^2
+        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| (y_j - x_i)²
 
-    What does best are the expectiles :math:`x_i` of the samples at :math:`\tau_i`. To
-    have those of a return, give samples of it, not other expectiles: see
+    What does best are the expectiles :math:`x_i` of the samples at :math:`τ_i`. To have
+    those of a return, give samples of it, not other expectiles: see
     `impute_expectile_samples`.
 
     Args:
         dist_src: Predictions :math:`x`, shape `[N]`.
-        tau_src: Which expectile each is to be, :math:`\tau`, each in [0, 1],
-            shape `[N]`.
+        tau_src: Which expectile each is to be, :math:`τ`, each in [0, 1], shape `[N]`.
         dist_target: Samples :math:`y`, shape `[K]`.
         stop_target_gradients: Whether to hold the samples constant under
             differentiation.
@@ -103,18 +103,12 @@ def expectile_q_learning(
     dist_q_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Hold an action's expectiles against the best next action's samples.
+    """Hold an action's expectiles against the best next action's samples.
 
     .. math::
 
-        L = \sum_i \frac{1}{K} \sum_j
-            \left| \tau_i - \mathbb 1[y_j < x_i(a_{t-1})] \right|
-            (y_j - x_i(a_{t-1}))^2,
-
-    .. math::
-
-        y_j = r_t + \gamma_t\, x'_j(a^*), \qquad
-        a^* = \operatorname{argmax}_a \frac{1}{M} \sum_m s_m(a).
+        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
+        y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a (1/M) ∑_m s_m(a).
 
     Given expectiles in place of samples, it is the naive form of expectile regression,
     whose distributions get narrower with every step back from a reward. To learn with
@@ -122,7 +116,7 @@ def expectile_q_learning(
 
     Args:
         dist_q_tm1: Expectiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Which expectiles they are, :math:`\tau`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Which expectiles they are, :math:`τ`, each in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
@@ -175,25 +169,23 @@ def expectile_q_learning(
 def impute_expectile_samples(
     expectiles: ArrayLike, tau: ArrayLike, num_samples: int | None = None
 ) -> Array:
-    r"""Find samples that have the given expectiles.
+    """Find samples that have the given expectiles.
 
     .. math::
 
-        \sum_i \left| \tau_k - \mathbb 1[z_i < e_k] \right| (z_i - e_k) = 0
-        \quad \text{for all } k
+        ∑_i |τ_k - 1[z_i < e_k]| (z_i - e_k) = 0   for all k
 
     is to hold of the samples :math:`z`, of equal weight. With their mean :math:`m` and
-    :math:`P(x) = \sum_i (x - z_i)^+`, their distribution function summed up, that is
+    :math:`P(x) = ∑_i (x - z_i)⁺`, their distribution function summed up, that is
 
     .. math::
 
-        (1 - 2 \tau_k)\, P(e_k) = n\, \tau_k\, (m - e_k).
+        (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k).
 
     So where the mean is known, :math:`P` is at each expectile. It is convex, and those
     convex functions whose slopes are whole numbers are those of samples: they are the
     steps of its convex conjugate, :math:`z_i = P^*(i) - P^*(i - 1)`. No root has to be
-    found but the mean; and not even that if :math:`\tfrac12` is among the
-    :math:`\tau_k`.
+    found but the mean; and not even that if :math:`½` is among the :math:`τ_k`.
 
     If there are `num_samples` samples with these expectiles, samples are found that
     reproduce them, up to rounding. That there are samples, if not that many, does not
@@ -208,7 +200,7 @@ def impute_expectile_samples(
 
     Args:
         expectiles: Expectiles :math:`e`, shape `[N]`.
-        tau: Which they are, :math:`\tau`, each in [0, 1], in any order, shape `[N]`.
+        tau: Which they are, :math:`τ`, each in [0, 1], in any order, shape `[N]`.
         num_samples: Number :math:`n` of samples, at least 1; or None for `N`.
 
     Returns:
@@ -254,29 +246,23 @@ def imputed_expectile_q_learning(
     *,
     num_samples: int | None = None,
 ) -> Array:
-    r"""Hold an action's expectiles against the best next action's (ER-DQN).
+    """Hold an action's expectiles against the best next action's (ER-DQN).
 
     .. math::
 
-        L = \sum_i \frac{1}{n} \sum_j
-            \left| \tau_i - \mathbb 1[y_j < x_i(a_{t-1})] \right|
-            (y_j - x_i(a_{t-1}))^2,
-
-    .. math::
-
-        y_j = r_t + \gamma_t\, z_j, \qquad
-        a^* = \operatorname{argmax}_a s_{1/2}(a),
+        L = ∑_i (1/n) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
+        y_j = r_t + γ_t z_j,   a^* = argmax_a s_{1/2}(a),
 
     where the samples :math:`z` are those whose expectiles are :math:`x'(a^*)`: see
     `impute_expectile_samples`, which also says what it costs. The best action is that
-    of the largest mean, which is the expectile at :math:`\tau = \tfrac12`. Have it
-    among those predicted: else it is taken between those next to it. To give the online
-    network's expectiles to choose by makes this double Q-learning.
+    of the largest mean, which is the expectile at :math:`τ = ½`. Have it among those
+    predicted: else it is taken between those next to it. To give the online network's
+    expectiles to choose by makes this double Q-learning.
 
     Args:
         dist_q_tm1: Expectiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Which expectiles they are, and those of the next state,
-            :math:`\tau`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Which expectiles they are, and those of the next state, :math:`τ`,
+            each in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
@@ -425,7 +411,7 @@ def _misfit(mean: Array, expectiles: Array, tau: Array, number: int) -> Array:
 
 
 def _conjugate(mean: Array, expectiles: Array, tau: Array, number: int) -> Array:
-    r"""Return the conjugate :math:`P^*(0), \dots, P^*(n)`, given the mean.
+    """Return the conjugate :math:`P^*(0), …, P^*(n)`, given the mean.
 
     All that is known of :math:`P` are its values at the expectiles. Between them it is
     taken to be straight. Beyond them it goes on with a slope that is a whole number,

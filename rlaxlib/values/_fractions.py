@@ -1,13 +1,15 @@
-r"""Choose at which fractions to know a distribution of returns, and how to weigh them.
+"""Choose at which fractions to know a distribution of returns, and how to weigh them.
 
-A fraction :math:`\tau` of a distribution is the probability of what lies below its
-quantile :math:`F^{-1}(\tau)`. Random fractions, put through a network with the state,
-give samples of the return (IQN). Moved by some :math:`\beta` before that, they give
-those of an agent that fears risk or seeks it: the mean of :math:`F^{-1}(\beta(\tau))`
-is a distorted expectation.
+A fraction :math:`τ` of a distribution is the probability of what lies below its
+quantile :math:`F⁻¹(τ)`. Random fractions, put through a network with the state, give
+samples of the return (IQN). Moved by some :math:`β` before that, they give those of an
+agent that fears risk or seeks it: the mean of :math:`F⁻¹(β(τ))` is a distorted
+expectation.
 
 Functions here take the fractions of one state. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -33,15 +35,15 @@ _GRID = 2.0**12  # A multiple of 1 / 4096 less than 4096 fits into single precis
 
 
 def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
-    r"""Return the fractions in the middle of equal parts, those of QR-DQN.
+    """Return the fractions in the middle of equal parts, those of QR-DQN.
 
     .. math::
 
-        \hat\tau_i = \frac{2 i - 1}{2 n}, \qquad i = 1, \dots, n
+        τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
 
     As samples of equal weight, their quantiles come closest to the distribution, in the
-    Wasserstein distance. Some implementations take the ends of the parts,
-    :math:`i / n`, whose quantiles are all too large, the last one without bound.
+    Wasserstein distance. Some implementations take the ends of the parts, :math:`i/n`,
+    whose quantiles are all too large, the last one without bound.
 
     Args:
         n: Number of fractions, at least 1. A Python integer.
@@ -69,11 +71,11 @@ def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
 def sample_quantile_fractions(
     key: ArrayLike, n: int, dtype: DTypeLike = jnp.float32
 ) -> Array:
-    r"""Draw fractions at random, those of IQN.
+    """Draw fractions at random, those of IQN.
 
     .. math::
 
-        \tau_i \sim U[0, 1), \qquad i = 1, \dots, n, \text{ each by itself}
+        τ_i ~ U[0, 1),   i = 1, …, n, each by itself
 
     Args:
         key: Random key, shape `[]`.
@@ -103,17 +105,17 @@ def sample_quantile_fractions(
 
 
 def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
-    r"""Write fractions in cosines, for a network to read (IQN).
+    """Write fractions in cosines, for a network to read (IQN).
 
     .. math::
 
-        \phi_i(\tau) = \cos(\pi i \tau), \qquad i = 0, \dots, D - 1
+        φ_i(τ) = cos(π i τ),   i = 0, …, D - 1
 
     The first feature is 1, as in the paper; several implementations begin at
     :math:`i = 1`, which makes little difference in front of a layer with a bias.
 
     Args:
-        fractions: Fractions :math:`\tau`, each in [0, 1], shape `[N]`.
+        fractions: Fractions :math:`τ`, each in [0, 1], shape `[N]`.
         dim: Number of features :math:`D`, from 1 to 4096; 64 in the paper. A Python
             integer.
 
@@ -149,18 +151,18 @@ def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
 
 
 def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
-    r"""Move fractions into the worst share of the returns (CVaR).
+    """Move fractions into the worst share of the returns (CVaR).
 
     .. math::
 
-        \beta(\tau) = \eta\, \tau
+        β(τ) = η τ
 
     The mean of the quantiles there is the conditional value at risk: what the worst
-    share :math:`\eta` of the returns is worth on average.
+    share :math:`η` of the returns is worth on average.
 
     Args:
-        fractions: Fractions :math:`\tau`, each in [0, 1], shape `[N]`.
-        level: Share :math:`\eta` in [0, 1]; 1 fears nothing, shape `[]`.
+        fractions: Fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        level: Share :math:`η` in [0, 1]; 1 fears nothing, shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -190,19 +192,19 @@ def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
 
 def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
-    r"""Shift fractions as if the returns were Gaussian (Wang's transform).
+    """Shift fractions as if the returns were Gaussian (Wang's transform).
 
     .. math::
 
-        \beta(\tau) = \Phi\left( \Phi^{-1}(\tau) + \eta \right),
+        β(τ) = Φ(Φ⁻¹(τ) + η),
 
-    with :math:`\Phi` the standard normal distribution function. A Gaussian return moves
-    by :math:`\eta` standard deviations. No return is left out of account, however
-    unlikely, which distinguishes this from `cvar_fractions`.
+    with :math:`Φ` the standard normal distribution function. A Gaussian return moves by
+    :math:`η` standard deviations. No return is left out of account, however unlikely,
+    which distinguishes this from `cvar_fractions`.
 
     Args:
-        fractions: Fractions :math:`\tau`, each in [0, 1], shape `[N]`.
-        level: Shift :math:`\eta`: negative fears risk, positive seeks it, shape `[]`.
+        fractions: Fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        level: Shift :math:`η`: negative fears risk, positive seeks it, shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -235,20 +237,19 @@ def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
 
 def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
-    r"""Weigh fractions as people do: the best and the worst more than what is between.
+    """Weigh fractions as people do: the best and the worst more than what is between.
 
     .. math::
 
-        \beta(\tau) = \frac{\tau^\eta}
-            {\left( \tau^\eta + (1 - \tau)^\eta \right)^{1 / \eta}}
+        β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
 
-    The probability weighting of cumulative prospect theory. With :math:`\eta` of 0.71
-    it is close to what human subjects do; 1 leaves fractions where they are. Below
-    about 0.28 it no longer ascends everywhere.
+    The probability weighting of cumulative prospect theory. With :math:`η` of 0.71 it
+    is close to what human subjects do; 1 leaves fractions where they are. Below about
+    0.28 it no longer ascends everywhere.
 
     Args:
-        fractions: Fractions :math:`\tau`, each in [0, 1], shape `[N]`.
-        level: Exponent :math:`\eta`, more than 0, shape `[]`.
+        fractions: Fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        level: Exponent :math:`η`, more than 0, shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -283,23 +284,20 @@ def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
 
 def power_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
-    r"""Push fractions towards the worst or the best by a power.
+    """Push fractions towards the worst or the best by a power.
 
     .. math::
 
-        \beta(\tau) = \begin{cases}
-            \tau^{1 / (1 + |\eta|)}           & \text{if } \eta \ge 0, \\
-            1 - (1 - \tau)^{1 / (1 + |\eta|)} & \text{otherwise.}
-            \end{cases}
+        β(τ) = { τ^{1/(1+|η|)}             if η ≥ 0
+               { 1 - (1 - τ)^{1/(1+|η|)}   otherwise
 
-    The two cases mirror each other. One implementation has an exponent of
-    :math:`1 - \eta` in the second, by operators that bind otherwise than meant, and so
-    seeks risk where it should fear it.
+    The two cases mirror each other. One implementation has an exponent of :math:`1 - η`
+    in the second, by operators that bind otherwise than meant, and so seeks risk where
+    it should fear it.
 
     Args:
-        fractions: Fractions :math:`\tau`, each in [0, 1], shape `[N]`.
-        level: Strength :math:`\eta`: negative fears risk, positive seeks it,
-            shape `[]`.
+        fractions: Fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        level: Strength :math:`η`: negative fears risk, positive seeks it, shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -339,31 +337,30 @@ def quantile_fraction_loss(
     quantiles_at_fractions: ArrayLike,
     quantiles_at_midpoints: ArrayLike,
 ) -> Array:
-    r"""Move fractions to where the quantiles tell most (FQF).
+    """Move fractions to where the quantiles tell most (FQF).
 
     .. math::
 
-        L = \sum_{i=1}^{N-1} \tau_i \left[ 2 F^{-1}(\tau_i)
-            - F^{-1}(\hat\tau_i) - F^{-1}(\hat\tau_{i-1}) \right], \qquad
-        \hat\tau_i = \frac{\tau_i + \tau_{i+1}}{2},
+        L = ∑_{i=1}^{N-1} τ_i [2 F⁻¹(τ_i) - F⁻¹(τ̂_i) - F⁻¹(τ̂_{i-1})],
+        τ̂_i = (τ_i + τ_{i+1}) / 2,
 
     with the quantiles constant under differentiation. So its gradient by the fractions
     is that of the Wasserstein distance between the distribution and the steps
-    :math:`F^{-1}(\hat\tau_i)` over :math:`[\tau_i, \tau_{i+1})`; its value has no
-    meaning. A quantile function that ascends is assumed, as in the paper. Some
-    implementations turn a difference around where predicted quantiles cross, which
-    moves fractions away from there; this does not.
+    :math:`F⁻¹(τ̂_i)` over :math:`[τ_i, τ_{i+1})`; its value has no meaning. A quantile
+    function that ascends is assumed, as in the paper. Some implementations turn a
+    difference around where predicted quantiles cross, which moves fractions away from
+    there; this does not.
 
     The fractions must reach their network only: give the quantile network's parameters
     no gradient through them. The paper adds a small bonus on the entropy of
-    :math:`\tau_{i+1} - \tau_i`.
+    :math:`τ_{i+1} - τ_i`.
 
     Args:
-        fractions: Fractions :math:`0 = \tau_0 \le \dots \le \tau_N = 1`, shape `[N+1]`.
+        fractions: Fractions :math:`0 = τ_0 ≤ … ≤ τ_N = 1`, shape `[N+1]`.
         quantiles_at_fractions: Quantiles at the inner fractions,
-            :math:`F^{-1}(\tau_1), \dots, F^{-1}(\tau_{N-1})`, shape `[N-1]`.
+            :math:`F⁻¹(τ_1), …, F⁻¹(τ_{N-1})`, shape `[N-1]`.
         quantiles_at_midpoints: Quantiles in the middle between fractions,
-            :math:`F^{-1}(\hat\tau_0), \dots, F^{-1}(\hat\tau_{N-1})`, shape `[N]`.
+            :math:`F⁻¹(τ̂_0), …, F⁻¹(τ̂_{N-1})`, shape `[N]`.
 
     Returns:
         Loss, shape `[]`.

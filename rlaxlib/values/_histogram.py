@@ -1,4 +1,4 @@
-r"""Learn a value as a class: which bins a return falls into, by cross-entropy.
+"""Learn a value as a class: which bins a return falls into, by cross-entropy.
 
 A network that predicts a number by its squared error learns from the size of what it
 predicts; one that predicts a distribution over bins does not, and its mean makes as
@@ -6,6 +6,8 @@ good a value. A pair of `rlaxlib.transforms` says what the bins are, and how a n
 becomes a distribution over them: both of the target and of what is read back, so that
 the two cannot differ.
 """
+
+from __future__ import annotations
 
 from jax import Array
 from jax.typing import ArrayLike
@@ -23,15 +25,15 @@ def categorical_regression_loss(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Pull logits over bins towards a number, by cross-entropy (two-hot, HL-Gauss).
+    """Pull logits over bins towards a number, by cross-entropy (two-hot, HL-Gauss).
 
     .. math::
 
-        L = -\sum_k f(y)_k \log \operatorname{softmax}(x)_k
+        L = -∑_k f(y)_k log softmax(x)_k
 
     The value that the logits stand for is the inverse of their probabilities,
-    :math:`f^{-1}(\operatorname{softmax}(x))`, by `apply_inv` of the same pair. It is
-    the mean of what was learnt if the pair is of `twohot_pair`, `hl_gauss_pair` or
+    :math:`f⁻¹(softmax(x))`, by `apply_inv` of the same pair. It is the mean of what was
+    learnt if the pair is of `twohot_pair`, `hl_gauss_pair` or
     `unbiased_transform_pair`, and a squashed mean, stretched, if it is of
     `muzero_pair`.
 

@@ -1,12 +1,12 @@
-r"""Learn values in another space than that of returns, in which they are smaller.
+"""Learn values in another space than that of returns, in which they are smaller.
 
-A transform :math:`h` squashes values, and its inverse :math:`h^{-1}` stretches them.
-What the network predicts is stretched, a return is estimated from it and from rewards
-as they are, and the return is squashed: a fixed point of
+A transform :math:`h` squashes values, and its inverse :math:`h⁻¹` stretches them. What
+the network predicts is stretched, a return is estimated from it and from rewards as
+they are, and the return is squashed: a fixed point of
 
 .. math::
 
-    Q = h\left( \mathbb E \left[ r + \gamma\, h^{-1}(Q') \right] \right).
+    Q = h(E[r + γ h⁻¹(Q')]).
 
 So rewards need no clipping, and errors are of the same size in all games. Where returns
 are random, the fixed point is not the squashed mean return, but close to it where
@@ -16,6 +16,8 @@ Functions here take one trajectory, and the clock of `rlaxlib.returns`: arrays n
 `*_t` hold the times `1` to `T`, those named `*_tm1`, and results, the times `0` to
 `T - 1`. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
@@ -51,14 +53,13 @@ def transformed_q_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare transformed action values with λ-returns of the best actions (Q(λ)).
+    """Compare transformed action values with λ-returns of the best actions (Q(λ)).
 
     .. math::
 
-        e_t = h(G_t) - q_t(a_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ (1 - \lambda_{t+1})\, v_{t+1}
-              + \lambda_{t+1} G_{t+1} \right],
-        \qquad v_t = h^{-1} \left( \max_a q_t(a) \right),
+        e_t = h(G_t) - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) v_{t+1} + λ_{t+1} G_{t+1}],
+        v_t = h⁻¹(max_a q_t(a)),
 
     with the last return being :math:`G_T = v_T`. One λ for all steps is Peng's Q(λ);
     with λ set to 0 where :math:`a_{t+1}` is not the best action, it is Watkins's: see
@@ -66,16 +67,15 @@ def transformed_q_lambda(
 
     Args:
         q_tm1: Transformed action values in the states acted in,
-            :math:`q_0, \dots, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, \dots, a_{T-1}`, each in [0, A),
+            :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
             shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        q_t: Transformed action values in the true next states,
-            :math:`q_1, \dots, q_T`, shape `[T, A]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
+            shape `[T, A]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
         tx_pair: Pair of the transform :math:`h` and its inverse, such as
@@ -88,7 +88,7 @@ def transformed_q_lambda(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, of transformed values, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, of transformed values, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -155,37 +155,32 @@ def transformed_retrace(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare transformed action values with off-policy returns (Retrace).
+    """Compare transformed action values with off-policy returns (Retrace).
 
     .. math::
 
-        e_t = h(G_t) - q_t(a_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ \sum_a \pi_{t+1}(a)\, h^{-1}(q_{t+1}(a))
-              + c_{t+1} \left( G_{t+1} - h^{-1}(q_{t+1}(a_{t+1})) \right) \right],
-
-    .. math::
-
-        c_t = \lambda \min\left( 1, \frac{\pi_t(a_t)}{\mu_t + \epsilon} \right),
-        \qquad c_T = 0.
+        e_t = h(G_t) - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
+            + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],
+        c_t = λ min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
 
     Without a transform this is `retrace`, which says more about the trace.
 
     Args:
         q_tm1: Transformed action values in the states acted in,
-            :math:`q_0, \dots, q_{T-1}`, shape `[T, A]`.
-        q_t: Transformed action values in the true next states,
-            :math:`q_1, \dots, q_T`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, \dots, a_{T-1}`, each in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
+            :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
+            shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         pi_t: Probabilities of all actions in the next states under the target policy,
             shape `[T, A]`.
         mu_t: Probabilities of the actions `a_t` under the behaviour policy,
             shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         eps: What is added to `mu_t` so as not to divide by 0, at least 0, shape `[]`.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
@@ -199,7 +194,7 @@ def transformed_retrace(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, of transformed values, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, of transformed values, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `eps` is
@@ -275,13 +270,13 @@ def transformed_n_step_q_learning(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare transformed action values with returns of `n` steps (R2D2).
+    """Compare transformed action values with returns of `n` steps (R2D2).
 
     .. math::
 
-        e_t = h \left( G_t^{(n)} \right) - q_t(a_t), \qquad
-        G_t^{(k)} = r_{t+1} + \gamma_{t+1} G_{t+1}^{(k-1)}, \qquad
-        G_t^{(0)} = h^{-1}(q'_t(a_t)).
+        e_t = h(G_t^{(n)}) - q_t(a_t),
+        G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},
+        G_t^{(0)} = h⁻¹(q'_t(a_t)).
 
     Which actions the targets bootstrap from is up to the agent: the best by
     `target_q_t` itself make it Q-learning, the best by the online network double
@@ -289,16 +284,15 @@ def transformed_n_step_q_learning(
 
     Args:
         q_tm1: Transformed action values in the states acted in,
-            :math:`q_0, \dots, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, \dots, a_{T-1}`, each in [0, A),
+            :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
             shape `[T]`.
         target_q_t: Transformed action values in the true next states by the target
-            network, :math:`q'_1, \dots, q'_T`, shape `[T, A]`.
-        a_t: Actions to bootstrap from, :math:`a_1, \dots, a_T`, each in [0, A),
+            network, :math:`q'_1, …, q'_T`, shape `[T, A]`.
+        a_t: Actions to bootstrap from, :math:`a_1, …, a_T`, each in [0, A),
             shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         n: Number of steps before bootstrapping, a Python integer of at least 1.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
@@ -312,7 +306,7 @@ def transformed_n_step_q_learning(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, of transformed values, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, of transformed values, shape `[T]`.
 
     Raises:
         ArgumentError: If an array argument has the wrong shape or dtype, if an action

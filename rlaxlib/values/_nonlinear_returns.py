@@ -1,13 +1,15 @@
-r"""Estimate returns from values in another space, in which they are smaller.
+"""Estimate returns from values in another space, in which they are smaller.
 
-A transform :math:`h` squashes values, and its inverse :math:`h^{-1}` stretches them.
-What a network predicts is stretched, a return is estimated from it and from rewards as
-they are, and the return is squashed, to be learnt.
+A transform :math:`h` squashes values, and its inverse :math:`h⁻¹` stretches them. What
+a network predicts is stretched, a return is estimated from it and from rewards as they
+are, and the return is squashed, to be learnt.
 
 Functions here take one trajectory, and the clock of `rlaxlib.returns`: arrays named
 `*_t` hold the times `1` to `T`, results the times `0` to `T - 1`. Use `jax.vmap` for a
 batch.
 """
+
+from __future__ import annotations
 
 from jax import Array
 from jax.typing import ArrayLike
@@ -34,24 +36,22 @@ def transformed_lambda_returns(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Estimate λ-returns from transformed values, and transform them.
+    """Estimate λ-returns from transformed values, and transform them.
 
     .. math::
 
-        h(G_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ (1 - \lambda_{t+1})\, h^{-1}(v_{t+1})
-              + \lambda_{t+1} G_{t+1} \right],
-        \qquad G_T = h^{-1}(v_T).
+        h(G_t),
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1}) + λ_{t+1} G_{t+1}],
+        G_T = h⁻¹(v_T).
 
     Args:
         tx_pair: Pair of the transform :math:`h` and its inverse, such as
             `SIGNED_HYPERBOLIC_PAIR`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        v_t: Transformed values :math:`v_1, \dots, v_T`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         stop_target_gradients: Whether to hold the returns constant under
             differentiation.
         truncated_t: True where the stream was cut after this step although the episode
@@ -62,7 +62,7 @@ def transformed_lambda_returns(
             others is as if the row were not there.
 
     Returns:
-        Transformed returns :math:`h(G_0), \dots, h(G_{T-1})`, shape `[T]`.
+        Transformed returns :math:`h(G_0), …, h(G_{T-1})`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -114,15 +114,15 @@ def transformed_n_step_returns(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Estimate returns of `n` steps from transformed values, and transform them.
+    """Estimate returns of `n` steps from transformed values, and transform them.
 
     The return of step `t` is :math:`h(G_t^{(n)})`, where
 
     .. math::
 
-        G_t^{(k)} = r_{t+1} + \gamma_{t+1} \left[ (1 - \lambda_{t+1})\, h^{-1}(v_{t+1})
-                    + \lambda_{t+1} G_{t+1}^{(k-1)} \right],
-        \qquad G_t^{(0)} = h^{-1}(v_t).
+        G_t^{(k)} = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1})
+            + λ_{t+1} G_{t+1}^{(k-1)}],
+        G_t^{(0)} = h⁻¹(v_t).
 
     Near the end, a return takes the steps that are left: see
     `n_step_bootstrapped_returns`.
@@ -130,14 +130,12 @@ def transformed_n_step_returns(
     Args:
         tx_pair: Pair of the transform :math:`h` and its inverse, such as
             `SIGNED_HYPERBOLIC_PAIR`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        v_t: Transformed values to bootstrap from, :math:`v_1, \dots, v_T`,
-            shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        v_t: Transformed values to bootstrap from, :math:`v_1, …, v_T`, shape `[T]`.
         n: Number of steps before bootstrapping, a Python integer of at least 1.
         lambda_t: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         stop_target_gradients: Whether to hold the returns constant under
             differentiation.
         truncated_t: True where the stream was cut after this step although the episode
@@ -148,7 +146,7 @@ def transformed_n_step_returns(
             others is as if the row were not there.
 
     Returns:
-        Transformed returns :math:`h(G_0^{(n)}), \dots, h(G_{T-1}^{(n)})`, shape `[T]`.
+        Transformed returns :math:`h(G_0^{(n)}), …, h(G_{T-1}^{(n)})`, shape `[T]`.
 
     Raises:
         ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
@@ -211,13 +209,13 @@ def transformed_general_off_policy_returns_from_action_values(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Correct returns for off-policy actions, from and to transformed values.
+    """Correct returns for off-policy actions, from and to transformed values.
 
     .. math::
 
-        h(G_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ \sum_a \pi_{t+1}(a)\, h^{-1}(q_{t+1}(a))
-              + c_{t+1} \left( G_{t+1} - h^{-1}(q_{t+1}(a_{t+1})) \right) \right],
+        h(G_t),
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
+            + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],
 
     with :math:`c_T = 0`. The trace :math:`c` decides which algorithm this is: see
     `general_off_policy_returns_from_action_values`.
@@ -225,12 +223,11 @@ def transformed_general_off_policy_returns_from_action_values(
     Args:
         tx_pair: Pair of the transform :math:`h` and its inverse, such as
             `SIGNED_HYPERBOLIC_PAIR`.
-        q_t: Transformed action values :math:`q_1, \dots, q_T`, shape `[T, A]`.
-        a_t: Actions taken :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        c_t: Traces :math:`c_1, \dots, c_T`, each at least 0, shape `[T]`.
+        q_t: Transformed action values :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_t: Actions taken :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        c_t: Traces :math:`c_1, …, c_T`, each at least 0, shape `[T]`.
         pi_t: Probabilities of the actions under the target policy, shape `[T, A]`.
         stop_target_gradients: Whether to hold the returns constant under
             differentiation.
@@ -243,7 +240,7 @@ def transformed_general_off_policy_returns_from_action_values(
             others is as if the row were not there.
 
     Returns:
-        Transformed returns :math:`h(G_0), \dots, h(G_{T-1})`, shape `[T]`.
+        Transformed returns :math:`h(G_0), …, h(G_{T-1})`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action

@@ -1,4 +1,4 @@
-r"""Compare a value with what one step later says it should have been.
+"""Compare a value with what one step later says it should have been.
 
 All functions here return an error, the target less the prediction, and leave it to the
 agent what to make of it: half its square, a Huber loss, a priority in a replay buffer.
@@ -9,6 +9,8 @@ it is, has no worth.
 
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
@@ -37,11 +39,11 @@ def td_learning(
     v_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of a state with that of the next (TD(0)).
+    """Compare the value of a state with that of the next (TD(0)).
 
     .. math::
 
-        \delta = r_t + \gamma_t\, v_t - v_{t-1}
+        δ = r_t + γ_t v_t - v_{t-1}
 
     Args:
         v_tm1: Value of the state, shape `[]`.
@@ -52,7 +54,7 @@ def td_learning(
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -81,11 +83,11 @@ def differential_td_learning(
     reward_rate: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of a state with that of the next, where no end comes.
+    """Compare the value of a state with that of the next, where no end comes.
 
     .. math::
 
-        \delta = r_t - \bar r + v_t - v_{t-1}
+        δ = r_t - r̄ + v_t - v_{t-1}
 
     For tasks that go on for ever and are judged by their average reward, with no
     discount. The values are differential ones: how much more than the average follows a
@@ -93,24 +95,23 @@ def differential_td_learning(
 
     .. math::
 
-        \bar r \leftarrow \bar r + \eta \alpha\, \delta,
+        r̄ ← r̄ + η α δ,
 
-    with :math:`\alpha` the step size of the values, and :math:`\eta` that of the rate
-    relative to it. Off-policy, too, with both steps times the importance ratio; to move
-    the rate towards the rewards instead, by :math:`r_t - \bar r`, is right on-policy
-    only.
+    with :math:`α` the step size of the values, and :math:`η` that of the rate relative
+    to it. Off-policy, too, with both steps times the importance ratio; to move the rate
+    towards the rewards instead, by :math:`r_t - r̄`, is right on-policy only.
 
     Args:
         v_tm1: Differential value of the state, shape `[]`.
         r_t: Reward, shape `[]`.
         v_t: Differential value of the next state, shape `[]`.
-        reward_rate: Average reward of a step :math:`\bar r`, as estimated so far,
+        reward_rate: Average reward of a step :math:`r̄`, as estimated so far,
             shape `[]`.
         stop_target_gradients: Whether to hold the target, the rate included, constant
             under differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -145,11 +146,11 @@ def sarsa(
     a_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of an action with that of the next one taken (Sarsa).
+    """Compare the value of an action with that of the next one taken (Sarsa).
 
     .. math::
 
-        \delta = r_t + \gamma_t\, q_t(a_t) - q_{t-1}(a_{t-1})
+        δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -162,7 +163,7 @@ def sarsa(
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -203,11 +204,11 @@ def expected_sarsa(
     probs_a_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of an action with those expected next (expected Sarsa).
+    """Compare the value of an action with those expected next (expected Sarsa).
 
     .. math::
 
-        \delta = r_t + \gamma_t \sum_a \pi_t(a)\, q_t(a) - q_{t-1}(a_{t-1})
+        δ = r_t + γ_t ∑_a π_t(a) q_t(a) - q_{t-1}(a_{t-1})
 
     The average over the next actions has less variance than the one action that Sarsa
     looks at, and lets the policy to be valued be another than the one that acted.
@@ -223,7 +224,7 @@ def expected_sarsa(
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -264,11 +265,11 @@ def q_learning(
     q_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of an action with the best of the next ones (Q-learning).
+    """Compare the value of an action with the best of the next ones (Q-learning).
 
     .. math::
 
-        \delta = r_t + \gamma_t \max_a q_t(a) - q_{t-1}(a_{t-1})
+        δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
 
     Where not every action is legal, give those that are not a value of minus infinity
     in `q_t`.
@@ -284,7 +285,7 @@ def q_learning(
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -320,12 +321,11 @@ def double_q_learning(
     q_t_selector: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Let one network choose the next action and another value it (double Q-learning).
+    """Let one network choose the next action and another value it (double Q-learning).
 
     .. math::
 
-        \delta = r_t + \gamma_t\, q_t\!\left( \arg\max_a q_t^{sel}(a) \right)
-                 - q_{t-1}(a_{t-1})
+        δ = r_t + γ_t q_t(argmax_a q_t^sel(a)) - q_{t-1}(a_{t-1})
 
     The best of noisy values is too large on average; a value that took no part in the
     choice is not. In double DQN the target network values, the online network selects.
@@ -342,7 +342,7 @@ def double_q_learning(
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -384,12 +384,11 @@ def persistent_q_learning(
     action_gap_scale: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Favour repeating the action, to widen the gap between good and bad ones.
+    """Favour repeating the action, to widen the gap between good and bad ones.
 
     .. math::
 
-        \delta = r_t + \gamma_t \left[ (1 - \alpha) \max_a q_t(a)
-                 + \alpha\, q_t(a_{t-1}) \right] - q_{t-1}(a_{t-1})
+        δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
 
     This is the persistent branch alone of the paper's persistent advantage learning,
     whose operator takes the larger of this and the one of advantage learning.
@@ -400,13 +399,13 @@ def persistent_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, shape `[A]`.
-        action_gap_scale: Weight :math:`\alpha` of persisting in [0, 1]; 0 is
-            Q-learning, shape `[]`.
+        action_gap_scale: Weight :math:`α` of persisting in [0, 1]; 0 is Q-learning,
+            shape `[]`.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if
@@ -449,11 +448,11 @@ def qv_learning(
     v_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of an action with that of the next state (QV-learning).
+    """Compare the value of an action with that of the next state (QV-learning).
 
     .. math::
 
-        \delta = r_t + \gamma_t\, v_t - q_{t-1}(a_{t-1})
+        δ = r_t + γ_t v_t - q_{t-1}(a_{t-1})
 
     The state values are learnt beside the action values, by `td_learning`.
 
@@ -467,7 +466,7 @@ def qv_learning(
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -501,11 +500,11 @@ def qv_max(
     q_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of a state with the best of the next actions (QVMAX).
+    """Compare the value of a state with the best of the next actions (QVMAX).
 
     .. math::
 
-        \delta = r_t + \gamma_t \max_a q_t(a) - v_{t-1}
+        δ = r_t + γ_t max_a q_t(a) - v_{t-1}
 
     The action values are learnt beside the state values, by `qv_learning`.
 
@@ -518,7 +517,7 @@ def qv_max(
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.

@@ -1,15 +1,17 @@
-r"""Predict the quantiles of returns, and not only their mean.
+"""Predict the quantiles of returns, and not only their mean.
 
-The quantiles :math:`x_1, \dots, x_N` of an action's return stand for its distribution:
-below :math:`x_i` lies a share of :math:`\tau_i`. QR-DQN learns those of the midpoints
-:math:`\tau_i = (2i - 1) / 2N`, which as samples of equal weight come closest to it; IQN
-those of random :math:`\tau_i`.
+The quantiles :math:`x_1, …, x_N` of an action's return stand for its distribution:
+below :math:`x_i` lies a share of :math:`τ_i`. QR-DQN learns those of the midpoints
+:math:`τ_i = (2 i - 1)/(2 N)`, which as samples of equal weight come closest to it; IQN
+those of random :math:`τ_i`.
 
 All functions here return a loss to be minimised, the sum over the predicted quantiles
 of the mean over the target's samples.
 
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import functools
 from collections.abc import Callable
@@ -38,44 +40,37 @@ def quantile_regression_loss(
     *,
     normalize_huber: bool = False,
 ) -> Array:
-    r"""Pull predictions towards the quantiles of samples (quantile regression).
+    """Pull predictions towards the quantiles of samples (quantile regression).
 
     .. math::
 
-        L = \sum_i \frac{1}{K} \sum_j \left| \tau_i - \mathbb 1[y_j < x_i] \right|
-            \rho_\kappa(y_j - x_i),
+        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| ρ_κ(y_j - x_i),
+        ρ_0(u) = |u|,
+        ρ_κ(u) = { ½ u²            if |u| ≤ κ
+                 { κ (|u| - ½ κ)   otherwise
 
-    .. math::
-
-        \rho_0(u) = |u|, \qquad
-        \rho_\kappa(u) = \begin{cases}
-            \tfrac12 u^2                            & \text{if } |u| \le \kappa, \\
-            \kappa \left( |u| - \tfrac12 \kappa \right) & \text{otherwise.}
-            \end{cases}
-
-    With :math:`\kappa = 0` this is the plain quantile loss, and what does best are the
-    quantiles. With :math:`\kappa > 0`, 1 in QR-DQN, errors smaller than that count by
-    their squares: the gradient is smooth, and what does best lies between quantiles and
+    With :math:`κ = 0` this is the plain quantile loss, and what does best are the
+    quantiles. With :math:`κ > 0`, 1 in QR-DQN, errors smaller than that count by their
+    squares: the gradient is smooth, and what does best lies between quantiles and
     expectiles.
 
-    Papers and libraries do not agree on whether to divide :math:`\rho_\kappa` by
-    :math:`\kappa`. Equation 10 of QR-DQN does not, and neither does this function as it
-    stands: so the loss vanishes as :math:`\kappa` does, and is not the plain one in the
-    limit. Equation 3 of IQN does, as does `normalize_huber` here: then errors larger
-    than :math:`\kappa` pull as hard as in the plain loss, which is the limit. With
-    :math:`\kappa = 1` they are the same.
+    Papers and libraries do not agree on whether to divide :math:`ρ_κ` by :math:`κ`.
+    Equation 10 of QR-DQN does not, and neither does this function as it stands: so the
+    loss vanishes as :math:`κ` does, and is not the plain one in the limit. Equation 3
+    of IQN does, as does `normalize_huber` here: then errors larger than :math:`κ` pull
+    as hard as in the plain loss, which is the limit. With :math:`κ = 1` they are the
+    same.
 
     Args:
         dist_src: Predictions :math:`x`, shape `[N]`.
-        tau_src: Which quantile each is to be, :math:`\tau`, each in [0, 1],
-            shape `[N]`.
+        tau_src: Which quantile each is to be, :math:`τ`, each in [0, 1], shape `[N]`.
         dist_target: Samples :math:`y`, such as the quantiles of another distribution,
             shape `[K]`.
-        huber_param: Size :math:`\kappa` of the error where the square ends, at least 0,
+        huber_param: Size :math:`κ` of the error where the square ends, at least 0,
             shape `[]`; 0 for no square.
         stop_target_gradients: Whether to hold the samples constant under
             differentiation.
-        normalize_huber: Whether to divide the loss by a :math:`\kappa` that is not 0.
+        normalize_huber: Whether to divide the loss by a :math:`κ` that is not 0.
 
     Returns:
         Loss, shape `[]`.
@@ -133,26 +128,20 @@ def quantile_q_learning(
     *,
     normalize_huber: bool = False,
 ) -> Array:
-    r"""Hold an action's quantiles against the best next action's (QR-DQN, IQN).
+    """Hold an action's quantiles against the best next action's (QR-DQN, IQN).
 
     .. math::
 
-        L = \sum_i \frac{1}{K} \sum_j
-            \left| \tau_i - \mathbb 1[y_j < x_i(a_{t-1})] \right|
-            \rho_\kappa(y_j - x_i(a_{t-1})),
+        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| ρ_κ(y_j - x_i(a_{t-1})),
+        y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a (1/M) ∑_m s_m(a),
 
-    .. math::
-
-        y_j = r_t + \gamma_t\, x'_j(a^*), \qquad
-        a^* = \operatorname{argmax}_a \frac{1}{M} \sum_m s_m(a),
-
-    with :math:`\rho_\kappa` as in `quantile_regression_loss`. The best action is that
-    of the largest mean. To give the online network's quantiles to choose by makes this
-    double Q-learning; IQN chooses by samples of its own.
+    with :math:`ρ_κ` as in `quantile_regression_loss`. The best action is that of the
+    largest mean. To give the online network's quantiles to choose by makes this double
+    Q-learning; IQN chooses by samples of its own.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Which quantiles they are, :math:`\tau`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Which quantiles they are, :math:`τ`, each in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
@@ -160,11 +149,11 @@ def quantile_q_learning(
             to choose the action by, shape `[M, A]`.
         dist_q_t: Samples :math:`x'` of each action's return in the next state, such as
             the quantiles of a target network, shape `[K, A]`.
-        huber_param: Size :math:`\kappa` of the error where the square ends, at least 0,
+        huber_param: Size :math:`κ` of the error where the square ends, at least 0,
             shape `[]`; 0 for no square.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
-        normalize_huber: Whether to divide the loss by a :math:`\kappa` that is not 0.
+        normalize_huber: Whether to divide the loss by a :math:`κ` that is not 0.
 
     Returns:
         Loss, shape `[]`.
@@ -227,32 +216,31 @@ def quantile_expected_sarsa(
     *,
     normalize_huber: bool = False,
 ) -> Array:
-    r"""Hold an action's quantiles against those of all next actions of a policy.
+    """Hold an action's quantiles against those of all next actions of a policy.
 
     .. math::
 
-        L = \sum_a \pi_t(a) \sum_i \frac{1}{K} \sum_j
-            \left| \tau_i - \mathbb 1[y_{ja} < x_i(a_{t-1})] \right|
-            \rho_\kappa(y_{ja} - x_i(a_{t-1})), \qquad
-        y_{ja} = r_t + \gamma_t\, x'_j(a),
+        L = ∑_a π_t(a) ∑_i (1/K) ∑_j |τ_i - 1[y_{j,a} < x_i(a_{t-1})]|
+            ρ_κ(y_{j,a} - x_i(a_{t-1})),
+        y_{j,a} = r_t + γ_t x'_j(a),
 
-    with :math:`\rho_\kappa` as in `quantile_regression_loss`. The target is the mixture
-    of all actions' returns, each as likely as the policy makes it.
+    with :math:`ρ_κ` as in `quantile_regression_loss`. The target is the mixture of all
+    actions' returns, each as likely as the policy makes it.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Which quantiles they are, :math:`\tau`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Which quantiles they are, :math:`τ`, each in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         dist_q_t: Samples :math:`x'` of each action's return in the next state, such as
             the quantiles of a target network, shape `[K, A]`.
-        probs_a_t: Probabilities :math:`\pi_t` of all actions there, shape `[A]`.
-        huber_param: Size :math:`\kappa` of the error where the square ends, at least 0,
+        probs_a_t: Probabilities :math:`π_t` of all actions there, shape `[A]`.
+        huber_param: Size :math:`κ` of the error where the square ends, at least 0,
             shape `[]`; 0 for no square.
         stop_target_gradients: Whether to hold the target, the probabilities included,
             constant under differentiation.
-        normalize_huber: Whether to divide the loss by a :math:`\kappa` that is not 0.
+        normalize_huber: Whether to divide the loss by a :math:`κ` that is not 0.
 
     Returns:
         Loss, shape `[]`.

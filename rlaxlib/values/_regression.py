@@ -1,15 +1,16 @@
-r"""Hold every prediction of a statistic against every sample of what it is about.
+"""Hold every prediction of a statistic against every sample of what it is about.
 
 Quantiles and expectiles are both what does best where errors up and errors down do not
 weigh the same:
 
 .. math::
 
-    L = \sum_i \frac{1}{K} \sum_j \left| \tau_i - \mathbb 1[y_j < x_i] \right|
-        \rho(y_j - x_i).
+    L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
 
-They differ in the penalty :math:`\rho`.
+They differ in the penalty :math:`ρ`.
 """
+
+from __future__ import annotations
 
 import functools
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def asymmetric_loss(
     tau_src: Array,
     dist_target: Array,
 ) -> Array:
-    r"""Add up what the predictions cost, on average over the samples.
+    """Add up what the predictions cost, on average over the samples.
 
     There are as many pairs as predictions times samples. They never stand in memory at
     once, and neither does anything of them that a derivative would need.
@@ -39,7 +40,7 @@ def asymmetric_loss(
         penalty: What an error costs, the same both ways.
         parameter: Given to `penalty`, shape `[]`.
         dist_src: Predictions :math:`x`, shape `[N]`.
-        tau_src: Which statistic each is to be, :math:`\tau`, shape `[N]`.
+        tau_src: Which statistic each is to be, :math:`τ`, shape `[N]`.
         dist_target: Samples :math:`y`, shape `[K]`.
 
     Returns:

@@ -1,7 +1,9 @@
-r"""Make of samples of returns, or quantiles, what agents learn from and act by.
+"""Make of samples of returns, or quantiles, what agents learn from and act by.
 
 Functions here take the samples of one action. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
@@ -18,22 +20,22 @@ __all__ = [
 
 
 def conditional_value_at_risk(quantiles: ArrayLike, level: ArrayLike) -> Array:
-    r"""Average the worst share of a distribution of returns (CVaR).
+    """Average the worst share of a distribution of returns (CVaR).
 
     .. math::
 
-        C = \frac{1}{\eta} \int_0^\eta F^{-1}(\tau)\, d\tau,
+        C = (1/η) ∫_0^η F⁻¹(τ) dτ,
 
-    where :math:`F^{-1}` steps through the quantiles, each standing for a share of
-    :math:`1 / N`. The last one within :math:`\eta` counts as far as it reaches in, so
-    that this is continuous in :math:`\eta`: 1 gives the mean, and up to :math:`1 / N`
-    it gives the least. It is about the low tail, since returns are to be large; for a
+    where :math:`F⁻¹` steps through the quantiles, each standing for a share of
+    :math:`1/N`. The last one within :math:`η` counts as far as it reaches in, so that
+    this is continuous in :math:`η`: 1 gives the mean, and up to :math:`1/N` it gives
+    the least. It is about the low tail, since returns are to be large; for a
     distribution of costs, negate it.
 
     Args:
         quantiles: Quantiles at the midpoints of equal shares, or samples of equal
             weight, in any order, shape `[N]`.
-        level: Share :math:`\eta` in (0, 1], shape `[]`.
+        level: Share :math:`η` in (0, 1], shape `[]`.
 
     Returns:
         Conditional value at risk :math:`C`, shape `[]`.
@@ -62,12 +64,11 @@ def conditional_value_at_risk(quantiles: ArrayLike, level: ArrayLike) -> Array:
 
 
 def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
-    r"""Pool the quantiles of several critics, and drop the largest (TQC).
+    """Pool the quantiles of several critics, and drop the largest (TQC).
 
     .. math::
 
-        z_{(1)} \le z_{(2)} \le \dots \le z_{(C N)}
-        \quad \text{of which the first } C N - C d
+        z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
 
     The largest of what several critics say is where they are most wrong; how many to
     drop, :math:`d` for each critic, holds overestimation down finely: the paper drops 0
@@ -75,7 +76,7 @@ def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
     quantiles and another none.
 
     They are samples of the return from the next state on, so that the targets are
-    :math:`r + \gamma (z - \alpha \log \pi)`. Hold every critic against all of them, by
+    :math:`r + γ (z - α log π)`. Hold every critic against all of them, by
     `quantile_regression_loss` with a Huber parameter of 1. To average that loss over
     the predictions, as the authors do, in place of adding it up, scales it only.
 
@@ -112,13 +113,12 @@ def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
 def energy_distance_loss(
     samples: ArrayLike, targets: ArrayLike, stop_target_gradients: bool = True
 ) -> Array:
-    r"""Pull samples of one distribution towards another, by their energy distance.
+    """Pull samples of one distribution towards another, by their energy distance.
 
     .. math::
 
-        L = \frac{2}{N K} \sum_{i, j} |x_i - y_j|
-            - \frac{1}{N^2} \sum_{i, i'} |x_i - x_{i'}|
-            - \frac{1}{K^2} \sum_{j, j'} |y_j - y_{j'}|
+        L = (2 / (N K)) ∑_{i,j} |x_i - y_j| - (1/N²) ∑_{i,i'} |x_i - x_{i'}|
+            - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
 
     Samples are drawn to those of the target, and pushed apart from each other. It is
     the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`, which has no width

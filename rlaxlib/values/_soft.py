@@ -1,17 +1,19 @@
-r"""Values of a softmax policy: a maximum that counts all actions, the best ones most.
+"""Values of a softmax policy: a maximum that counts all actions, the best ones most.
 
-Where a policy is paid for its entropy at a temperature :math:`\tau`, the best one is
-the softmax of its action values over :math:`\tau`, and what it earns, its pay included,
-is their soft value
+Where a policy is paid for its entropy at a temperature :math:`τ`, the best one is the
+softmax of its action values over :math:`τ`, and what it earns, its pay included, is
+their soft value
 
 .. math::
 
-    v = \tau \log \sum_a \exp(q(a) / \tau).
+    v = τ log ∑_a exp(q(a)/τ).
 
 An action whose value is minus infinity is one that cannot be taken.
 
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -35,22 +37,21 @@ __all__ = [
 def soft_value(
     q: ArrayLike, temperature: ArrayLike, mask: ArrayLike | None = None
 ) -> Array:
-    r"""Value a state by the softmax policy over its action values, and its entropy.
+    """Value a state by the softmax policy over its action values, and its entropy.
 
     .. math::
 
-        v = \tau \log \sum_a \exp(q(a) / \tau)
-          = \sum_a \pi(a) \left[ q(a) - \tau \log \pi(a) \right],
-        \qquad \pi(a) \propto \exp(q(a) / \tau)
+        v = τ log ∑_a exp(q(a)/τ) = ∑_a π(a) [q(a) - τ log π(a)],
+        π(a) ∝ exp(q(a)/τ)
 
     Its derivative by the action values is the policy. It lies between the best value,
-    which it tends to as :math:`\tau` does to 0, and :math:`\tau \log A` above it. A
-    policy that pays for its divergence from the uniform one, in place of being paid for
-    its entropy, earns :math:`\tau \log A` less: see `mellowmax`.
+    which it tends to as :math:`τ` does to 0, and :math:`τ log A` above it. A policy
+    that pays for its divergence from the uniform one, in place of being paid for its
+    entropy, earns :math:`τ log A` less: see `mellowmax`.
 
     Args:
         q: Action values, minus infinity where an action is not legal, shape `[A]`.
-        temperature: Temperature :math:`\tau`, more than 0, in the unit of the values,
+        temperature: Temperature :math:`τ`, more than 0, in the unit of the values,
             shape `[]`.
         mask: True where an action is legal, shape `[A]`; or None if all are.
 
@@ -84,25 +85,25 @@ def soft_value(
 
 
 def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> Array:
-    r"""Take a maximum that is smooth, and never spreads values apart (mellowmax).
+    """Take a maximum that is smooth, and never spreads values apart (mellowmax).
 
     .. math::
 
-        m = \frac{1}{\omega} \log\left( \frac{1}{A} \sum_a \exp(\omega\, q(a)) \right)
+        m = (1/ω) log((1/A) ∑_a exp(ω q(a)))
 
-    With :math:`\omega` tending to infinity this is the largest value, with 0 the mean,
-    with minus infinity the smallest. Two sets of values that differ by no more than
-    :math:`\epsilon` anywhere have mellowmaxes that differ by no more than that, which
-    is not so of the average of values under their softmax policy: so value iteration
-    with this operator has one fixed point.
+    With :math:`ω` tending to infinity this is the largest value, with 0 the mean, with
+    minus infinity the smallest. Two sets of values that differ by no more than
+    :math:`ε` anywhere have mellowmaxes that differ by no more than that, which is not
+    so of the average of values under their softmax policy: so value iteration with this
+    operator has one fixed point.
 
-    It is `soft_value` at the temperature :math:`1 / \omega`, less
-    :math:`\log(A) / \omega`, where `A` counts the legal actions.
+    It is `soft_value` at the temperature :math:`1/ω`, less :math:`log(A)/ω`, where `A`
+    counts the legal actions.
 
     Args:
         q: Action values, minus infinity where an action is not legal, shape `[A]`.
-        omega: How sharp the maximum is, :math:`\omega`, finite, in the inverse unit of
-            the values, shape `[]`.
+        omega: How sharp the maximum is, :math:`ω`, finite, in the inverse unit of the
+            values, shape `[]`.
         mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
@@ -160,15 +161,14 @@ def soft_q_learning(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Compare the value of an action with the soft value of the next ones.
+    """Compare the value of an action with the soft value of the next ones.
 
     .. math::
 
-        \delta = r_t + \gamma_t\, \tau \log \sum_a \exp(q_t(a) / \tau)
-                 - q_{t-1}(a_{t-1})
+        δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
 
     The action values are those of a policy paid for its entropy, and that policy is
-    their softmax over :math:`\tau`. With :math:`\tau` going to 0 this is `q_learning`.
+    their softmax over :math:`τ`. With :math:`τ` going to 0 this is `q_learning`.
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -177,13 +177,13 @@ def soft_q_learning(
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, of the target network if there is one,
             minus infinity where an action is not legal, shape `[A]`.
-        temperature: Temperature :math:`\tau`, more than 0, in the unit of the values,
+        temperature: Temperature :math:`τ`, more than 0, in the unit of the values,
             shape `[]`.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `temperature` is
@@ -234,46 +234,42 @@ def munchausen_q_learning(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    r"""Pay an action for what the policy itself thinks of it (Munchausen Q-learning).
+    """Pay an action for what the policy itself thinks of it (Munchausen Q-learning).
 
     .. math::
 
-        \delta = r_t
-            + \alpha \max\left( l_0,\; \tau \log \bar\pi_{t-1}(a_{t-1}) \right)
-            + \gamma_t \sum_a \bar\pi_t(a)
-              \left[ \bar q_t(a) - \tau \log \bar\pi_t(a) \right] - q_{t-1}(a_{t-1}),
+        δ = r_t + α max(l_0, τ log π̄_{t-1}(a_{t-1}))
+            + γ_t ∑_a π̄_t(a) [q̄_t(a) - τ log π̄_t(a)] - q_{t-1}(a_{t-1}),
 
-    where both policies are the softmax of the target network's values over
-    :math:`\tau`, :math:`\bar\pi \propto \exp(\bar q / \tau)`, so that the sum over
-    actions is their `soft_value`. The bonus holds the policy near its last one, and
-    widens the gap between good and bad actions. With :math:`\alpha = 0` this is
-    `soft_q_learning`; with :math:`\tau` tending to 0, and no bound, it is
-    `advantage_learning`.
+    where both policies are the softmax of the target network's values over :math:`τ`,
+    :math:`π̄ ∝ exp(q̄/τ)`, so that the sum over actions is their `soft_value`. The
+    bonus holds the policy near its last one, and widens the gap between good and bad
+    actions. With :math:`α = 0` this is `soft_q_learning`; with :math:`τ` tending to 0,
+    and no bound, it is `advantage_learning`.
 
-    The bound :math:`l_0` is on the logarithm times :math:`\tau`, as in the paper, and
-    not on the logarithm; the logarithm is never more than 0, so it takes no other. Some
+    The bound :math:`l_0` is on the logarithm times :math:`τ`, as in the paper, and not
+    on the logarithm; the logarithm is never more than 0, so it takes no other. Some
     implementations clip at 1 above, or do not clip: they use another bonus.
 
     Args:
         q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`\bar q_{t-1}` of the target network in the
-            same state, shape `[A]`.
+        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
+            state, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Action values :math:`\bar q_t` of the target network in the next
-            state, minus infinity where an action is not legal, shape `[A]`.
-        entropy_temperature: Temperature :math:`\tau`, more than 0, in the unit of the
+        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
+            minus infinity where an action is not legal, shape `[A]`.
+        entropy_temperature: Temperature :math:`τ`, more than 0, in the unit of the
             values, shape `[]`.
-        munchausen_coefficient: Weight :math:`\alpha` of the bonus in [0, 1],
-            shape `[]`.
+        munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
         clip_value_min: Smallest bonus :math:`l_0`, at most 0, in the unit of the
             values, shape `[]`; minus infinity for no bound.
         stop_target_gradients: Whether to hold the target constant under
             differentiation.
 
     Returns:
-        Error :math:`\delta`, shape `[]`.
+        Error :math:`δ`, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if

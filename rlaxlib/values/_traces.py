@@ -1,4 +1,4 @@
-r"""Compare values with what many steps later say they should have been.
+"""Compare values with what many steps later say they should have been.
 
 All functions here return an error for each step, the target less the prediction. The
 targets are those of `rlaxlib.returns`: what stands in `lambda_returns` for the value of
@@ -10,6 +10,8 @@ The clock: `*_tm1` holds the times `0` to `T - 1`, at which the actions were cho
 
 Functions here take one trajectory. Use `jax.vmap` for a batch.
 """
+
+from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
@@ -38,24 +40,21 @@ def td_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare state values with λ-returns (TD(λ)).
+    """Compare state values with λ-returns (TD(λ)).
 
     .. math::
 
-        e_t = G_t - v_t, \qquad
-        G_t = r_{t+1} + \gamma_{t+1}
-              \left[ (1 - \lambda_{t+1})\, v_{t+1} + \lambda_{t+1} G_{t+1} \right],
-        \qquad G_T = v_T.
+        e_t = G_t - v_t,
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) v_{t+1} + λ_{t+1} G_{t+1}],
+        G_T = v_T.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, \dots, v_{T-1}`, shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, \dots, v_T`,
-            shape `[T]`.
+        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
         truncated_t: True where the stream was cut after this step although the episode
@@ -66,7 +65,7 @@ def td_lambda(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -118,29 +117,26 @@ def sarsa_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare action values with λ-returns of the actions taken (Sarsa(λ)).
+    """Compare action values with λ-returns of the actions taken (Sarsa(λ)).
 
     .. math::
 
-        e_t = G_t - q_t(a_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ (1 - \lambda_{t+1})\, q_{t+1}(a_{t+1})
-              + \lambda_{t+1} G_{t+1} \right],
+        e_t = G_t - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) q_{t+1}(a_{t+1}) + λ_{t+1} G_{t+1}],
 
     with the last return being :math:`G_T = q_T(a_T)`.
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, \dots, q_{T-1}`,
+        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
             shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, \dots, a_{T-1}`, each in [0, A),
+        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
             shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        q_t: Action values in the true next states, :math:`q_1, \dots, q_T`,
-            shape `[T, A]`.
-        a_t: Actions taken there, :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_t: Actions taken there, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
         truncated_t: True where the stream was cut after this step although the episode
@@ -151,7 +147,7 @@ def sarsa_lambda(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -210,30 +206,27 @@ def q_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare action values with λ-returns of the best actions (Q(λ)).
+    """Compare action values with λ-returns of the best actions (Q(λ)).
 
     .. math::
 
-        e_t = G_t - q_t(a_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ (1 - \lambda_{t+1}) \max_a q_{t+1}(a)
-              + \lambda_{t+1} G_{t+1} \right],
+        e_t = G_t - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) max_a q_{t+1}(a) + λ_{t+1} G_{t+1}],
 
-    with the last return being :math:`G_T = \max_a q_T(a)`. One λ for all steps is
-    Peng's Q(λ), which does not mind that some actions explored. Setting λ to 0 where
+    with the last return being :math:`G_T = max_a q_T(a)`. One λ for all steps is Peng's
+    Q(λ), which does not mind that some actions explored. Setting λ to 0 where
     :math:`a_{t+1}` is not the best action is Watkins's, which does.
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, \dots, q_{T-1}`,
+        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
             shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, \dots, a_{T-1}`, each in [0, A),
+        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
             shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
-        q_t: Action values in the true next states, :math:`q_1, \dots, q_T`,
-            shape `[T, A]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
         truncated_t: True where the stream was cut after this step although the episode
@@ -244,7 +237,7 @@ def q_lambda(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if an action
@@ -307,38 +300,32 @@ def retrace(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare action values with returns corrected for off-policy actions (Retrace).
+    """Compare action values with returns corrected for off-policy actions (Retrace).
 
     .. math::
 
-        e_t = G_t - q_t(a_t), \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ \sum_a \pi_{t+1}(a)\, q_{t+1}(a)
-              + c_{t+1} \left( G_{t+1} - q_{t+1}(a_{t+1}) \right) \right],
+        e_t = G_t - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
+            + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
+        c_t = λ min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
 
-    .. math::
-
-        c_t = \lambda \min\left( 1, \frac{\pi_t(a_t)}{\mu_t + \epsilon} \right),
-        \qquad c_T = 0.
-
-    The trace lasts as long as :math:`\pi` would have acted alike, and never grows: the
+    The trace lasts as long as :math:`π` would have acted alike, and never grows: the
     targets are safe for any behaviour policy, and make full use of one that is close.
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, \dots, q_{T-1}`,
+        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
             shape `[T, A]`.
-        q_t: Action values in the true next states, :math:`q_1, \dots, q_T`,
-            shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, \dots, a_{T-1}`, each in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, \dots, a_T`, each in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
+        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         pi_t: Probabilities of all actions in the next states under the target policy,
             shape `[T, A]`.
         mu_t: Probabilities of the actions `a_t` under the behaviour policy,
             shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`\lambda_1, \dots, \lambda_T`, shape `[T]`.
+            :math:`λ_1, …, λ_T`, shape `[T]`.
         eps: What is added to `mu_t` so as not to divide by 0, at least 0, shape `[]`.
         stop_target_gradients: Whether to hold the targets constant under
             differentiation.
@@ -350,7 +337,7 @@ def retrace(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `eps` is
@@ -419,33 +406,28 @@ def retrace_continuous(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    r"""Compare action values with Retrace returns, where actions are continuous.
+    """Compare action values with Retrace returns, where actions are continuous.
 
     .. math::
 
-        e_t = G_t - q_t, \qquad
-        G_t = r_{t+1} + \gamma_{t+1} \left[ v_{t+1}
-              + c_{t+1} \left( G_{t+1} - q_{t+1} \right) \right],
-
-    .. math::
-
-        c_t = \lambda_t \min(1, e^{\log \rho_t}), \qquad c_T = 0.
+        e_t = G_t - q_t,
+        G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],
+        c_t = λ_t min(1, exp(log ρ_t)),   c_T = 0.
 
     As `retrace`, but with the values of the actions taken only, and with the values of
     the states in place of the sum over actions.
 
     Args:
-        q_tm1: Values of the actions taken, :math:`q_0, \dots, q_{T-1}`, shape `[T]`.
-        q_t: Values of the actions taken next, :math:`q_1, \dots, q_{T-1}`,
-            shape `[T-1]`; or one more, which is not used, shape `[T]`.
+        q_tm1: Values of the actions taken, :math:`q_0, …, q_{T-1}`, shape `[T]`.
+        q_t: Values of the actions taken next, :math:`q_1, …, q_{T-1}`, shape `[T-1]`;
+            or one more, which is not used, shape `[T]`.
         v_t: Values of the true next states under the target policy,
-            :math:`v_1, \dots, v_T`, shape `[T]`.
-        r_t: Rewards :math:`r_1, \dots, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`\gamma_1, \dots, \gamma_T`, each in [0, 1],
-            shape `[T]`.
+            :math:`v_1, …, v_T`, shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         log_rhos: Logarithms of the importance ratios of the actions taken next,
-            :math:`\log \rho_1, \dots, \log \rho_{T-1}`, shape `[T-1]`; or one more,
-            which is not used, shape `[T]`.
+            :math:`log ρ_1, …, log ρ_{T-1}`, shape `[T-1]`; or one more, which is not
+            used, shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each ratio,
             shape `[T-1]`; or one more, which is not used, shape `[T]`.
         stop_target_gradients: Whether to hold the targets constant under
@@ -458,7 +440,7 @@ def retrace_continuous(
             others is as if the row were not there.
 
     Returns:
-        Errors :math:`e_0, \dots, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.

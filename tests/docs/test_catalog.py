@@ -21,7 +21,6 @@ RECORDS = [
     if issubclass(getattr(rlaxlib, name), tuple)
     or dataclasses.is_dataclass(getattr(rlaxlib, name))
 ]
-LONGEST = 4  # Lines of an equation, which a terminal shows as it is written.
 
 
 # --- Names. ---
@@ -97,17 +96,3 @@ def test_reference_in_another_form_is_found():
         catalog.Paper("1988", "A and B", "C: D", "https://e.org"),
         "section 2",
     )
-
-
-# --- Equations. ---
-
-
-@pytest.mark.parametrize("name", catalog.NAMES)
-def test_equation_can_be_read_in_a_terminal(name):
-    block = r"^ *\.\. math::\n\n((?: +.*\n)+)"
-    for tex in re.findall(block, catalog.docstring(name), re.M):
-        assert max(map(len, tex.splitlines())) <= 88
-        # Cases have a line each, as they have in print.
-        short = re.sub(r"\\begin\{cases\}.*?\\end\{cases\}", "cases", tex, flags=re.S)
-        for equation in short.split(r"\qquad"):
-            assert len(equation.strip().splitlines()) <= LONGEST

@@ -1,0 +1,102 @@
+"""Hold how equations of docstrings are read: plain text, of which LaTeX is made."""
+
+import re
+from pathlib import Path
+
+import catalog
+import equations
+import pytest
+
+import rlaxlib
+
+SOURCES = sorted(Path(rlaxlib.__file__).parent.rglob("*.py"))
+BLOCK = r"^( *)\.\. math::\n\n((?:\1 +.*\n|\n)+)"
+INLINE = r":math:`([^`]*)`"
+
+
+def squeezed(tex):
+    """Leave out the spaces that TeX does not show."""
+    return re.sub(r"(?<![a-zA-Z\\]) | (?![a-zA-Z])", "", tex.replace("\n", " "))
+
+
+@pytest.mark.parametrize(
+    ("text", "tex"),
+    [
+        ("x_t + y_{t+1}", r"x_{t}+y_{t+1}"),
+        ("x_old", r"x_{\text{old}}"),
+        ("x_soft_min", r"x_{\text{soft\_min}}"),
+        ("d^n + x² - f⁻¹(y)", r"d^{n}+x^{2}-f^{-1}(y)"),
+        ("Wᵀ h", r"W^{\top}\,h"),
+        ("√K + √(x + 1)", r"\sqrt{K}+\sqrt{x+1}"),
+        ("x̄_i + Â + ẑ' + ρ̃", r"\bar{x}_{i}+\hat{A}+\hat{z}'+\tilde{\rho}"),
+        ("λ Λ φ", r"\lambda \Lambda \phi"),
+        ("a/b", "a/b"),
+        ("a / b", r"\frac{a}{b}"),
+        ("-a b / c", r"-a\,\frac{b}{c}"),
+        ("(a + b) / (c d)", r"\frac{a+b}{c d}"),
+        ("f(a) / g_t(b)", r"\frac{f(a)}{g_{t}(b)}"),
+        ("p_i / ∑_j p_j q + 1", r"\frac{p_{i}}{\sum_{j}p_{j}\,q}+1"),
+        ("(1/n) ∑_i x", r"\frac{1}{n}\sum_{i}x"),
+        ("log (a / b)", r"\log \frac{a}{b}"),
+        ("log(a / b)", r"\log \left(\frac{a}{b}\right)"),
+        ("f(a/b)", "f(a/b)"),
+        ("(a / b)²", r"\left(\frac{a}{b}\right)^{2}"),
+        ("(a b/c) d", r"(a b/c)\,d"),
+        ("max_a [∑_i x]", r"\max_{a}\left[\sum_{i}x \right]"),
+        ("argmax_a q(a)", r"\operatorname*{argmax}_{a}q(a)"),
+        ("KL(p ‖ q) + ‖x - y‖", r"\operatorname{KL}(p \,\|\,q)+\| x-y \|"),
+        ("|x - |y||", "|x-| y | |"),
+        ("π(a | s)", r"\pi(a \mid s)"),
+        ("1[x ≤ y] + E_a[x] + E + 1", r"\mathbb{1}[x \le y]+\mathbb{E}_{a}[x]+E+1"),
+        ("U[0, 1)", "U[0,1)"),
+        ("softmax(logits)", r"\operatorname{softmax}(\text{logits})"),
+        ("x for each i", r"x\ \text{for}\ \text{each}\ i"),
+        ("∂L / ∂logits", r"\frac{\partial L}{\partial \text{logits}}"),
+        ("{x : x > 0}", r"\{ x:x>0 \}"),
+        ("exp(`log_x`)", r"\exp(\texttt{log\_x})"),
+        ("1.5 d, 10⁻⁸", r"1.5 d,10^{-8}"),
+    ],
+)
+def test_text_becomes_latex(text, tex):
+    assert squeezed(equations.to_tex(text)) == squeezed(tex)
+    if " / " not in text:
+        assert squeezed(equations.to_inline_tex(text)) == squeezed(tex)
+
+
+def test_lines_are_equations_and_may_go_on_indented():
+    text = "  a = b,   c = d\n  e = f\n    + g\n"
+    assert equations.to_tex(text).split("\n\n") == [
+        r"a = b , \qquad c = d",
+        "e = f + g",
+    ]
+
+
+def test_braces_open_cases():
+    text = "y = { x    if x > 0\n    { -x   otherwise,   x in each leaf\nz = 1"
+    cases, after = equations.to_tex(text).split("\n\n")
+    assert squeezed(cases) == squeezed(
+        r"y=\begin{cases} x & \text{if}\ x>0 \\[0.3em] -x & \text{otherwise}, "
+        r"\end{cases} \qquad x\ \text{in}\ \text{each}\ \text{leaf}"
+    )
+    assert after == "z = 1"
+
+
+@pytest.mark.parametrize("text", ["f(x", "x)", "|x", r"\frac{x}{y}", "x # y", "$x$"])
+def test_what_has_no_meaning_is_an_error(text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        equations.to_tex(text)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_all_equations_of_a_file_become_latex(path):
+    source = path.read_text(encoding="utf-8")
+    blocks = [found[1] for found in re.findall(BLOCK, source, re.M)]
+    assert len(blocks) == source.count(".. math::")
+    for text in blocks:
+        assert equations.to_tex(text)
+    assert all(map(equations.to_inline_tex, re.findall(INLINE, source)))
+
+
+@pytest.mark.parametrize("name", catalog.NAMES)
+def test_docstring_can_be_read_in_a_terminal(name):
+    assert "\\" not in catalog.docstring(name).replace(r"\*", "*")

@@ -8,6 +8,8 @@ Functions here take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -480,8 +482,11 @@ def _regrets(pi: Array, q: Array) -> Array:
 def _clip_norm(x: Array, maximum: Array) -> Array:
     """Shorten a vector to a Euclidean norm, however large or small its entries."""
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x)))
-    scale = jnp.where((largest > 0) & jnp.isfinite(largest), largest, 1.0)
-    scaled = x / scale  # With entries of at most 1, the squares cannot overflow.
+    # Next to 1, squares do not overflow; and no scale is so large that XLA, which
+    # divides by a scalar with its reciprocal, takes that for 0.
+    most = 0.25 / float(cast(Any, jnp.finfo(x.dtype).tiny))
+    scale = jnp.where(largest > 0, jnp.minimum(largest, most), 1.0)
+    scaled = x / scale
     square = jnp.sum(jnp.square(scaled))
     norm = jnp.sqrt(jnp.where(square > 0, square, 1.0))
     long = (square > 0) & (norm > maximum / scale)

@@ -142,6 +142,17 @@ def test_a_slope_of_any_size_is_shortened_to_length(dtype, size):
     np.testing.assert_allclose(length, clipping, rtol=2e-3)
 
 
+@pytest.mark.parametrize("clipping", [0.0, 1e-30, 1e-12, 1.0, 1e10, 1e37, np.inf])
+@pytest.mark.parametrize("size", [5e37, 1e25, 1.0, 1e-15, 1e-29])
+@pytest.mark.parametrize("jit", [jax.jit, lambda function: function])
+def test_a_slope_keeps_its_direction(jit, size, clipping):
+    dqda_t = size * np.array([3.0, -1.0, 0.5])
+    loss = jit(lambda a: rlaxlib.dpg_loss(a, jnp.float32(dqda_t), clipping))
+    shortened = -jax.jacobian(loss)(jnp.zeros(3)).sum(0)
+    definition = dqda_t * min(1.0, clipping / np.linalg.norm(dqda_t))
+    np.testing.assert_allclose(shortened, definition, rtol=1e-6)
+
+
 def test_no_slope_is_clipped_to_none():
     for clipping in (0.0, 1.0, jnp.inf):
         loss = rlaxlib.dpg_loss(jnp.ones(2), jnp.zeros(2), clipping)

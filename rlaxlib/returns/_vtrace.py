@@ -252,7 +252,8 @@ def vtrace_td_error_and_advantage(
         Â_t = ρ̄^pg_t (q_t - v_t).
 
     The estimate of the action's value takes the corrected value of the next state; the
-    advantage is what :math:`∇log π` is to be weighted with.
+    advantage is what :math:`∇log π` is to be weighted with. With both thresholds at 1,
+    as they are by default, it is the error.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
@@ -301,6 +302,7 @@ def vtrace_td_error_and_advantage(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
+    are_one = _are_one(clip_rho_threshold, clip_pg_rho_threshold)
     *inputs, sample_mask, truncated_t = checks.arrays(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
@@ -319,7 +321,7 @@ def vtrace_td_error_and_advantage(
     v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho, clip_pg_rho = inputs
     step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
     rho, c = _clip(rho_tm1, clip_rho), _clip(rho_tm1, 1.0)
-    pg_rho = _clip(rho_tm1, clip_pg_rho)
+    pg_rho = None if are_one else _clip(rho_tm1, clip_pg_rho)
     return narrow(_estimates(step, rho, c, pg_rho, stop_target_gradients))
 
 
@@ -353,7 +355,8 @@ def leaky_vtrace_td_error_and_advantage(
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
         Â_t = ρ̄^pg_t (q_t - v_t).
 
-    The clip of the advantages leaks in the same way.
+    The clip of the advantages leaks in the same way. With both thresholds at 1, as they
+    are by default, the advantage is the error.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
@@ -406,6 +409,7 @@ def leaky_vtrace_td_error_and_advantage(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
+    are_one = _are_one(clip_rho_threshold, clip_pg_rho_threshold)
     *inputs, sample_mask, truncated_t = checks.arrays(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
@@ -426,7 +430,7 @@ def leaky_vtrace_td_error_and_advantage(
     v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho, clip_pg_rho = inputs
     step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
     rho, c = _clip(rho_tm1, clip_rho, alpha), _clip(rho_tm1, 1.0, alpha)
-    pg_rho = _clip(rho_tm1, clip_pg_rho, alpha)
+    pg_rho = None if are_one else _clip(rho_tm1, clip_pg_rho, alpha)
     return narrow(_estimates(step, rho, c, pg_rho, stop_target_gradients))
 
 
@@ -440,6 +444,11 @@ class _Step(NamedTuple):
     lambda_: Array
     truncated_t: Array | None
     sample_mask: Array | None
+
+
+def _are_one(*thresholds: ArrayLike) -> bool:
+    """Tell whether thresholds are known to be 1 when the program is built."""
+    return all(isinstance(each, float | int) and each == 1 for each in thresholds)
 
 
 def _clip(rho: Array, threshold: ArrayLike, alpha: Array | None = None) -> Array:
@@ -472,14 +481,19 @@ def _detach(step: _Step, errors: Array, stop: ArrayLike) -> Array:
 
 
 def _estimates(
-    step: _Step, rho: Array, c: Array, pg_rho: Array, stop: ArrayLike
+    step: _Step, rho: Array, c: Array, pg_rho: Array | None, stop: ArrayLike
 ) -> VTraceOutput:
-    """Compute all that V-trace tells of a step."""
+    """Compute all that V-trace tells of a step.
+
+    If all is clipped as the trace is, the ratios of advantages are None.
+    """
     errors = _errors(step, rho, c)
     later = streams.at_following(errors, step.truncated_t, step.sample_mask)
     ahead = step.discount_t * (step.v_t + step.lambda_ * later)
-    # In this order, large values do not round a small reward away.
-    advantage = pg_rho * (step.r_t + (ahead - step.v_tm1))
+    if pg_rho is None:
+        advantage = errors
+    else:  # In this order, large values do not round a small reward away.
+        advantage = pg_rho * (step.r_t + (ahead - step.v_tm1))
     q_estimate = step.r_t + ahead
     return VTraceOutput(
         _detach(step, errors, stop),

@@ -95,6 +95,36 @@ def test_errors_are_those_of_vtrace_alone():
     np.testing.assert_array_equal(output.errors, rlaxlib.vtrace(**inputs))
 
 
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("alpha", [None, 0.7])
+def test_thresholds_may_be_numbers_or_arrays(alpha, stop):
+    inputs = pick(make_stream(), *STEPS, "rho_tm1")
+    steps = jnp.arange(8)
+    marks = {"truncated_t": steps == 3, "sample_mask": steps != 5}
+
+    def outputs(inputs, *thresholds):
+        settings = (0.9, *thresholds) if alpha is None else (alpha, 0.9, *thresholds)
+        estimate = (
+            rlaxlib.vtrace_td_error_and_advantage
+            if alpha is None
+            else rlaxlib.leaky_vtrace_td_error_and_advantage
+        )
+        return estimate(
+            *inputs.values(), *settings, stop_target_gradients=stop, **marks
+        )
+
+    weights = np.random.default_rng(0).normal(size=(3, *inputs["r_t"].shape))
+
+    def total(inputs, *thresholds):
+        each = zip(weights, outputs(inputs, *thresholds), strict=True)
+        return sum(jnp.sum(jnp.float32(weight) * x) for weight, x in each)
+
+    numbers, arrays = (1.0, 1), (jnp.float32(1.0), jnp.float32(1.0))
+    jax.tree.map(close, outputs(inputs, *numbers), outputs(inputs, *arrays))
+    gradients = (jax.grad(total)(inputs, *each) for each in (numbers, arrays))
+    jax.tree.map(close, *gradients)
+
+
 def test_leaky_vtrace_lies_between_vtrace_and_importance_sampling():
     stream = make_stream()
     inputs = pick(stream, *STEPS, "rho_tm1") | {"lambda_": 0.9}

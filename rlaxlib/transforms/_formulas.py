@@ -40,9 +40,10 @@ def logit(x: Array) -> Array:
     rest = 1 - x
     odds = x / rest
     # Near 1/2 the odds are near 1, and what rounding took off them counts. It comes
-    # back, at half the price of a log1p, from what is left when they divide.
-    excess = jnp.minimum(odds, _largest(x)) - 1
-    lost = ((2 * x - 1) - excess * rest) / jnp.maximum(x, 0.25)
+    # back, at half the price of a log1p, from what is left when they divide; 4 (1 - x)
+    # is as good as the 1 / x that it belongs to.
+    excess = jnp.minimum(odds, 3) - 1
+    lost = ((2 * x - 1) - excess * rest) * (4 * rest)
     return jnp.log(odds) + jnp.where(jnp.abs(x - 0.5) < 0.25, lost, jnp.zeros_like(x))
 
 

@@ -456,11 +456,11 @@ def dpg_loss(
 
 def _score(log_prob: Array, advantage: Array, weight: Array, stop: ArrayLike) -> Array:
     """Average the weighted log-probabilities, with a minus sign."""
-    gain = weight * gradients.stop_if(stop, advantage)
+    advantage = gradients.stop_if(stop, advantage)
     # An impossible action that nothing is said of is no loss: 0 times infinity is 0.
-    silent = (gain == 0) & jnp.isneginf(log_prob)
+    silent = ((weight == 0) | (advantage == 0)) & jnp.isneginf(log_prob)
     log_prob = jnp.where(silent, jnp.zeros_like(log_prob), log_prob)
-    return -jnp.mean(gain * log_prob)
+    return -jnp.mean(weight * (advantage * log_prob))
 
 
 def _policy(logits: Array, q: Array, mask: Array | None) -> tuple[Array, Array]:

@@ -49,8 +49,7 @@ def describe(
         known, amid = groups.means(x)
     amid = devices.maximum(jnp.where(known, amid, -jnp.inf), axis_name)
     amid = jnp.where(amid > -jnp.inf, amid, shift)
-    error = x - groups.of_each(amid)
-    sums = groups.sums(jnp.ones_like(error), error, jnp.square(error))
+    sums = groups.sums_of_powers(x - groups.of_each(amid), 2)
     count, *totals = devices.total(sums, axis_name)
     mean, square = (each / jnp.maximum(count, 1) for each in totals)
     variance = jnp.maximum(square - jnp.square(mean), 0)
@@ -85,14 +84,15 @@ class _Many(NamedTuple):
         own = table.at[self.indices]
         return own.get(mode="clip", wrap_negative_indices=False)
 
-    def sums(self, *numbers: Array) -> Array:
-        """Return the sums of each output, one row for each set of numbers."""
+    def sums_of_powers(self, x: Array, degree: int) -> Array:
+        """Return the sums of each output, one row for each power from 0 on."""
+        powers = [jnp.ones_like(x), x, jnp.square(x)][: degree + 1]
         # XLA adds 4 in a row at once, and 3 one by one.
-        rest = [jnp.zeros_like(numbers[0])] * (-len(numbers) % 2)
-        x = jnp.stack([*numbers, *rest], axis=-1)
-        sums = jnp.zeros((self.size, x.shape[-1]), x.dtype)
-        sums = sums.at[self.indices].add(x, mode="drop", wrap_negative_indices=False)
-        return sums.T[: len(numbers)]
+        rest = [jnp.zeros_like(x)] * (-len(powers) % 2)
+        rows = jnp.stack([*powers, *rest], axis=-1)
+        sums = jnp.zeros((self.size, rows.shape[-1]), x.dtype)
+        sums = sums.at[self.indices].add(rows, mode="drop", wrap_negative_indices=False)
+        return sums.T[: len(powers)]
 
 
 class _Few(NamedTuple):
@@ -102,26 +102,30 @@ class _Few(NamedTuple):
     size: int
 
     def spread(self, x: Array) -> Array:
-        return x[None]
+        return x.reshape(1, -1)
 
     def means(self, x: Array) -> tuple[Array, Array]:
         return _means(self, x)
 
     def of_each(self, table: Array) -> Array:
-        return table.reshape(self.size, *(1,) * self.indices.ndim)
+        return table[:, None]
 
-    def sums(self, *numbers: Array) -> Array:
-        own = self._own
-        x = jnp.stack([jnp.where(own, each, jnp.zeros_like(each)) for each in numbers])
-        return jnp.sum(x, axis=tuple(range(2, x.ndim)))
-
-    @property
-    def _own(self) -> Array:
+    def sums_of_powers(self, x: Array, degree: int) -> Array:
         outputs = self.of_each(jnp.arange(self.size, dtype=jnp.int32))
-        return self.indices[None] == outputs
+        own = self.spread(self.indices) == outputs
+        ones = own.astype(x.dtype)
+        x = jnp.where(own, x, jnp.zeros_like(x))
+        # Products, since XLA computes what is multiplied once, and in vectors.
+        factors = [(ones, ones), (ones, x), (x, x)][: degree + 1]
+        return jnp.stack([_dot(*pair) for pair in factors])
+
+
+def _dot(a: Array, b: Array) -> Array:
+    """Return the sum of products along the last axis, in full precision."""
+    return jnp.einsum("...n,...n->...", a, b, precision=jax.lax.Precision.HIGHEST)
 
 
 def _means(groups: _Few | _Many, x: Array) -> tuple[Array, Array]:
     """Return which outputs have numbers, and their means."""
-    count, total = groups.sums(jnp.ones_like(x), x)
+    count, total = groups.sums_of_powers(x, 1)
     return count > 0, total / jnp.maximum(count, 1)

@@ -490,10 +490,9 @@ def _estimates(
     errors = _errors(step, rho, c)
     later = streams.at_following(errors, step.truncated_t, step.sample_mask)
     ahead = step.discount_t * (step.v_t + step.lambda_ * later)
-    if pg_rho is None:
-        advantage = errors
-    else:  # In this order, large values do not round a small reward away.
-        advantage = pg_rho * (step.r_t + (ahead - step.v_tm1))
+    # In this order, large values do not round a small reward away.
+    difference = step.r_t + (ahead - step.v_tm1)
+    advantage = errors if pg_rho is None else pg_rho * difference
     q_estimate = step.r_t + ahead
     return VTraceOutput(
         _detach(step, errors, stop),

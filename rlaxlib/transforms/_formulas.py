@@ -217,6 +217,48 @@ def power(x: Array, p: Array) -> Array:
     return _unless_tiny(x, jnp.sign(x) * jnp.where(exponent < 1, small, large))
 
 
+@derivatives.derived_by(_power_change, _power_change_by_p)
+def power_below_one(x: Array, p: Array) -> Array:
+    """Return the same where p is below 1, by one logarithm and one exponential."""
+    info = cast(Any, jnp.finfo(x.dtype))
+    size, q = jnp.minimum(jnp.abs(x), _largest(x)), jnp.sqrt(p)
+    # The base is 2**e m, in a unit in which it does not overflow, and m is near 1.
+    large = size > 2.0 ** (info.maxexp // 2)
+    unit = jnp.where(large, 2.0 ** -(info.maxexp // 2), 1.0).astype(x.dtype)
+    scaled = size * unit / q
+    base = scaled + unit
+    lost = jnp.where(large, 0, scaled - (base - unit)) / base
+    m, e = _parts_of(base, info)
+    e = jnp.where(large, e + info.maxexp // 2, e)
+    # Of p e, which has more digits than a number holds, a whole part n is taken off, so
+    # that what is left for the exponential is small, and positive: nothing cancels.
+    rough = jax.lax.reduce_precision(p, info.nexp, info.nmant // 2)
+    n = jnp.maximum(jnp.floor(rough * e - 0.5), 0)
+    rest = ((rough * e - n) + (p - rough) * e) * math.log(2) + p * (jnp.log(m) + lost)
+    factor = _power_of_two(n, info)
+    y = (factor * jnp.expm1(rest) + (factor - 1)) / q
+    return jnp.where(jnp.isinf(x), x, _unless_tiny(x, jnp.sign(x) * y))
+
+
+def _parts_of(x: Array, info: Any) -> tuple[Array, Array]:
+    """Return m, between the roots of 1/2 and 2, and e, of a positive 2**e m."""
+    whole = _bits(x)
+    e = (whole - _bits(jnp.asarray(math.sqrt(0.5), x.dtype))) >> info.nmant
+    m = jax.lax.bitcast_convert_type(whole - (e << info.nmant), x.dtype)
+    return m, e.astype(x.dtype)
+
+
+def _power_of_two(n: Array, info: Any) -> Array:
+    """Return 2**n, if that is a number of full precision."""
+    bits = (n.astype(_bits(n).dtype) + (info.maxexp - 1)) << info.nmant
+    return jax.lax.bitcast_convert_type(bits, n.dtype)
+
+
+def _bits(x: Array) -> Array:
+    """Return the bits of numbers, as integers."""
+    return jax.lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
+
+
 def _log_horizon_change(change: Array, y: Array, x: Array) -> Array:
     del y
     return change / (1 - x)

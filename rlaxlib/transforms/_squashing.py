@@ -421,4 +421,6 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
         return narrow(_formulas.square(x))
     if known == 0.5:
         return narrow(_formulas.square_root(x))
+    if known is not None and known < 1:
+        return narrow(_formulas.power_below_one(x, exponent))
     return narrow(_formulas.power(x, exponent))

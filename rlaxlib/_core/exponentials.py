@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
 
 import jax.numpy as jnp
 from jax import Array
@@ -15,9 +16,11 @@ def excess(x: Array) -> Array:
     return jnp.where(small, series, jnp.exp(x) - 1 - x)
 
 
-def small_excess(x: Array) -> Array:
-    """Return :math:`e^x - 1 - x` by its series, for `x` between -1 and 1."""
-    terms = 10 if jnp.finfo(x.dtype).bits <= 32 else 16
+def small_excess(x: Array, most: float = 1.0) -> Array:
+    """Return :math:`e^x - 1 - x` by its series, for `x` of a size up to `most`."""
+    terms, eps = 1, float(cast(Any, jnp.finfo(x.dtype).eps))
+    while 2 * most**terms / math.factorial(terms + 2) > eps / 8:
+        terms += 1
     series = jnp.full_like(x, 1 / math.factorial(terms + 1))
     for n in range(terms, 1, -1):
         series = 1 / math.factorial(n) + series * x

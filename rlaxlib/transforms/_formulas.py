@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import derivatives
+from rlaxlib._core import derivatives, exponentials
 
 
 def _sigmoid_change(change: Array, y: Array, x: Array) -> Array:
@@ -217,7 +217,13 @@ def power(x: Array, p: Array) -> Array:
     return _unless_tiny(x, jnp.sign(x) * jnp.where(exponent < 1, small, large))
 
 
-@derivatives.derived_by(_power_change, _power_change_by_p)
+def _power_below_one_change(change: Array, y: Array, x: Array, p: Array) -> Array:
+    q = jnp.sqrt(p)  # The value knows the power: the slope is that over its base.
+    grown = q * jnp.abs(jnp.where(jnp.isinf(x), jnp.zeros_like(y), y)) + 1
+    return change * (grown / (jnp.abs(x) + q) * q)
+
+
+@derivatives.derived_by(_power_below_one_change, _power_change_by_p)
 def power_below_one(x: Array, p: Array) -> Array:
     """Return the same where p is below 1, by one logarithm and one exponential."""
     info = cast(Any, jnp.finfo(x.dtype))
@@ -236,7 +242,9 @@ def power_below_one(x: Array, p: Array) -> Array:
     n = jnp.maximum(jnp.floor(rough * e - 0.5), 0)
     rest = ((rough * e - n) + (p - rough) * e) * math.log(2) + p * (jnp.log(m) + lost)
     factor = _power_of_two(n, info)
-    y = (factor * jnp.expm1(rest) + (factor - 1)) / q
+    # By its series, the exponential has more digits than from XLA, and sooner.
+    grown = rest + exponentials.small_excess(rest, most=2 * math.log(2))
+    y = (factor * grown + (factor - 1)) / q
     return jnp.where(jnp.isinf(x), x, _unless_tiny(x, jnp.sign(x) * y))
 
 

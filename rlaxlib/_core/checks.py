@@ -280,6 +280,11 @@ def indices(**arguments: tuple[Any, int]) -> None:
         _refuse((known < 0) | (known >= size), known, rule)
 
 
+def are_one(*arguments: Any) -> bool:
+    """Tell whether arguments are numbers of Python, and 1."""
+    return all(isinstance(each, float | int) and each == 1 for each in arguments)
+
+
 def refuse(problem: str) -> NoReturn:
     """Raise an error that says what no other check looks for.
 

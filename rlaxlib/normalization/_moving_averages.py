@@ -98,7 +98,7 @@ def create_ema(
         σ_n² = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} mean((x_i - μ_n)²),
         w_n = 1 - d^n,
 
-    where a bar stands for the mean over the entries of a leaf. That is what is
+    where the bar and the means are over the entries of a leaf. That is what is
     computed, and not how: from one update to the next,
 
     .. math::

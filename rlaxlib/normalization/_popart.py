@@ -217,8 +217,8 @@ def art(
         μ' = (1 - β_n) μ + β_n x̄,   ν' = (1 - β_n) ν + β_n mean(x²),
         σ' = √(ν' - μ'²),   β_n = 1 - (1 - β)^n,
 
-    where the bars stand for the mean over the n targets of the output, and :math:`σ'`
-    is kept within bounds. That is where n successive steps of size :math:`β` towards
+    where the bar and the means are over the n targets of the output, and :math:`σ'` is
+    kept within bounds. That is where n successive steps of size :math:`β` towards
     their mean lead: the step size is that of one target, and no number of targets makes
     it too large. With :math:`β_n` as a step size, it is the update of the paper.
 

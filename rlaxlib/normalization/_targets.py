@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, sums
 from rlaxlib._core.devices import AxisName
 
 _FEW = 4  # For so many outputs it is faster to look through all targets for each.
@@ -49,8 +49,8 @@ def describe(
         known, amid = groups.means(x)
     amid = devices.maximum(jnp.where(known, amid, -jnp.inf), axis_name)
     amid = jnp.where(amid > -jnp.inf, amid, shift)
-    sums = groups.sums_of_powers(x - groups.of_each(amid), 2)
-    count, *totals = devices.total(sums, axis_name)
+    powers = groups.sums_of_powers(x - groups.of_each(amid), 2)
+    count, *totals = devices.total(powers, axis_name)
     mean, square = (each / jnp.maximum(count, 1) for each in totals)
     variance = jnp.maximum(square - jnp.square(mean), 0)
     return count, (amid - shift) + mean, variance
@@ -90,9 +90,9 @@ class _Many(NamedTuple):
         # XLA adds 4 in a row at once, and 3 one by one.
         rest = [jnp.zeros_like(x)] * (-len(powers) % 2)
         rows = jnp.stack([*powers, *rest], axis=-1)
-        sums = jnp.zeros((self.size, rows.shape[-1]), x.dtype)
-        sums = sums.at[self.indices].add(rows, mode="drop", wrap_negative_indices=False)
-        return sums.T[: len(powers)]
+        total = jnp.zeros((self.size, rows.shape[-1]), x.dtype).at[self.indices]
+        total = total.add(rows, mode="drop", wrap_negative_indices=False)
+        return total.T[: len(powers)]
 
 
 class _Few(NamedTuple):
@@ -115,14 +115,8 @@ class _Few(NamedTuple):
         own = self.spread(self.indices) == outputs
         ones = own.astype(x.dtype)
         x = jnp.where(own, x, jnp.zeros_like(x))
-        # Products, since XLA computes what is multiplied once, and in vectors.
         factors = [(ones, ones), (ones, x), (x, x)][: degree + 1]
-        return jnp.stack([_dot(*pair) for pair in factors])
-
-
-def _dot(a: Array, b: Array) -> Array:
-    """Return the sum of products along the last axis, in full precision."""
-    return jnp.einsum("...n,...n->...", a, b, precision=jax.lax.Precision.HIGHEST)
+        return jnp.stack([sums.of_products(*pair) for pair in factors])
 
 
 def _means(groups: _Few | _Many, x: Array) -> tuple[Array, Array]:

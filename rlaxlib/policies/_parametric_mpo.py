@@ -163,9 +163,6 @@ def gaussian_mpo_loss(
         w_i = e^{q_i/η} / ∑_j e^{q_j/η}
         L_η = η (ε_η + log (1/N) ∑_i e^{q_i/η}),
         L_μ = α_μ KL_μ + α_μ (ε_μ - KL_μ),   L_σ = α_σ KL_σ + α_σ (ε_σ - KL_σ)
-
-    .. math::
-
         KL_μ = KL(Normal(μ_old, σ_old) ‖ Normal(μ, σ_old)),
         KL_σ = KL(Normal(μ_old, σ_old) ‖ Normal(μ_old, σ))
 

@@ -245,9 +245,6 @@ def vtrace_td_error_and_advantage(
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
         c_t = λ_{t+1} min(1, ρ_t).
-
-    .. math::
-
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
         Â_t = ρ̄^pg_t (q_t - v_t).
 
@@ -302,7 +299,7 @@ def vtrace_td_error_and_advantage(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    are_one = _are_one(clip_rho_threshold, clip_pg_rho_threshold)
+    are_one = checks.are_one(clip_rho_threshold, clip_pg_rho_threshold)
     *inputs, sample_mask, truncated_t = checks.arrays(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
@@ -409,7 +406,7 @@ def leaky_vtrace_td_error_and_advantage(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    are_one = _are_one(clip_rho_threshold, clip_pg_rho_threshold)
+    are_one = checks.are_one(clip_rho_threshold, clip_pg_rho_threshold)
     *inputs, sample_mask, truncated_t = checks.arrays(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
@@ -444,11 +441,6 @@ class _Step(NamedTuple):
     lambda_: Array
     truncated_t: Array | None
     sample_mask: Array | None
-
-
-def _are_one(*thresholds: ArrayLike) -> bool:
-    """Tell whether thresholds are known to be 1 when the program is built."""
-    return all(isinstance(each, float | int) and each == 1 for each in thresholds)
 
 
 def _clip(rho: Array, threshold: ArrayLike, alpha: Array | None = None) -> Array:
@@ -490,9 +482,10 @@ def _estimates(
     errors = _errors(step, rho, c)
     later = streams.at_following(errors, step.truncated_t, step.sample_mask)
     ahead = step.discount_t * (step.v_t + step.lambda_ * later)
-    # In this order, large values do not round a small reward away.
-    difference = step.r_t + (ahead - step.v_tm1)
-    advantage = errors if pg_rho is None else pg_rho * difference
+    advantage = errors
+    if pg_rho is not None:
+        # In this order, large values do not round a small reward away.
+        advantage = pg_rho * (step.r_t + (ahead - step.v_tm1))
     q_estimate = step.r_t + ahead
     return VTraceOutput(
         _detach(step, errors, stop),

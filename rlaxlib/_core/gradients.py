@@ -54,7 +54,7 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
 
     The target is the difference plus the prediction. To add them up and take them
     apart again would round the difference to the precision of the prediction; here the
-    value stays as it is, to the last digit.
+    value stays as it is, to the last digit, and the prediction is not even read.
 
     Args:
         difference: A target less its prediction, of any shape.
@@ -65,12 +65,21 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
         The difference. If the target is constant, its derivative is that of the
         negated prediction.
     """
-    constant = jax.lax.stop_gradient(difference) + (
-        jax.lax.stop_gradient(prediction) - prediction
-    )
     if isinstance(stop, bool | np.bool_):
-        return constant if stop else difference
-    return jnp.where(stop, constant, difference)
+        return _to_constant(difference, prediction) if stop else difference
+    return jnp.where(stop, _to_constant(difference, prediction), difference)
+
+
+def _minus(change: Array, y: Array, difference: Array, prediction: Array) -> Array:
+    del y, difference, prediction
+    return -change
+
+
+@derivatives.derived_by(None, _minus)
+def _to_constant(difference: Array, prediction: Array) -> Array:
+    """Return a difference to a target that is constant."""
+    del prediction
+    return difference
 
 
 def clip_cotangent(x: Array, low: Array, high: Array) -> Array:

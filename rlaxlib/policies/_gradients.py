@@ -8,8 +8,6 @@ Functions here take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -17,7 +15,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib import distributions
 from rlaxlib._core import checks, dtypes, gradients
-from rlaxlib.policies import _ratios
+from rlaxlib.policies import _lengths, _ratios
 
 __all__ = [
     "clipped_surrogate_pg_loss",
@@ -449,7 +447,7 @@ def dpg_loss(
     checks.within("[0, inf]", dqda_clipping=dqda_clipping)
     (a_t, dqda_t, dqda_clipping), narrow = dtypes.widen(a_t, dqda_t, dqda_clipping)
     if dqda_clipping is not None:
-        dqda_t = _clip_norm(dqda_t, dqda_clipping)
+        dqda_t = _lengths.shorten(dqda_t, dqda_clipping)
     error = gradients.correction(dqda_t, a_t, use_stop_gradient)
     return narrow(0.5 * jnp.square(error))
 
@@ -477,18 +475,3 @@ def _expected(pi: Array, q: Array) -> Array:
 def _regrets(pi: Array, q: Array) -> Array:
     """Return how much better than the policy each action is, if it is better."""
     return jax.nn.relu(q - _expected(pi, q))
-
-
-def _clip_norm(x: Array, maximum: Array) -> Array:
-    """Shorten a vector to a Euclidean norm, however large or small its entries."""
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x)))
-    # Next to 1, squares do not overflow; and no scale is so large that XLA, which
-    # divides by a scalar with its reciprocal, takes that for 0.
-    most = 0.25 / float(cast(Any, jnp.finfo(x.dtype).tiny))
-    scale = jnp.where(largest > 0, jnp.minimum(largest, most), 1.0)
-    scaled = x / scale
-    square = jnp.sum(jnp.square(scaled))
-    norm = jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    long = (square > 0) & (norm > maximum / scale)
-    factor = jnp.where(long, maximum, 1.0) / jnp.where(long, norm, 1.0)
-    return jnp.where(long, scaled * factor, x)

@@ -100,10 +100,7 @@ def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
     x, delta = checks.arrays(x=(x, "float[...]"), delta=(delta, "float[]"))
     checks.within("(0, inf)", delta=delta)
     (x, delta), narrow = dtypes.widen(x, delta)
-    # Apart from the linear part, so that an infinite error has a finite gradient.
-    clipped = jnp.where(jnp.abs(x) <= delta, x, jnp.sign(x) * delta)
-    beyond = jnp.where(jnp.abs(x) <= delta, jnp.zeros_like(x), jnp.abs(x) - delta)
-    return narrow(0.5 * jnp.square(clipped) + delta * beyond)
+    return narrow(_huber(x, delta))
 
 
 def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
@@ -329,6 +326,24 @@ def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
         return _scaled(array, scale)
 
     return cast(ArrayTree, jax.tree.map(scaled, x))
+
+
+def _huber_change(change: Array, y: Array, x: Array, delta: Array) -> Array:
+    del y
+    return change * jnp.where(jnp.abs(x) <= delta, x, jnp.sign(x) * delta)
+
+
+def _huber_change_by_delta(change: Array, y: Array, x: Array, delta: Array) -> Array:
+    del y
+    return change * jax.nn.relu(jnp.abs(x) - delta)
+
+
+@derivatives.derived_by(_huber_change, _huber_change_by_delta)
+def _huber(x: Array, delta: Array) -> Array:
+    """Return a square near 0, and a straight line beyond."""
+    size = jnp.abs(x)
+    near = jnp.minimum(size, delta)
+    return 0.5 * jnp.square(near) + delta * (size - near)
 
 
 def _power(base: Array, exponent: Array) -> Array:

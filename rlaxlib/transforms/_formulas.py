@@ -73,7 +73,7 @@ def _log_of_ratio(s: Array) -> Array:
 
 def _signed_logp1_change(change: Array, y: Array, x: Array) -> Array:
     del y
-    return change / (1 + jnp.abs(x))
+    return change * (1 / (1 + jnp.abs(x)))
 
 
 @derivatives.derived_by(_signed_logp1_change)
@@ -95,7 +95,7 @@ def signed_expm1(x: Array) -> Array:
 
 def _hyperbolic_change(change: Array, y: Array, x: Array, eps: Array) -> Array:
     del y
-    return 0.5 * change / jnp.sqrt(1 + jnp.abs(x)) + eps * change
+    return change * (0.5 / _root(1 + jnp.abs(x)) + eps)
 
 
 def _hyperbolic_change_by_eps(change: Array, y: Array, x: Array, eps: Array) -> Array:
@@ -106,26 +106,20 @@ def _hyperbolic_change_by_eps(change: Array, y: Array, x: Array, eps: Array) -> 
 @derivatives.derived_by(_hyperbolic_change, _hyperbolic_change_by_eps)
 def signed_hyperbolic(x: Array, eps: Array) -> Array:
     """Return sign(x) (sqrt(|x| + 1) - 1) + eps x."""
-    size = jnp.abs(x)
-    root = jnp.sqrt(size + 1) - 1
-    # What a root below 1 loses when 1 is added, a step of Newton's method brings back,
-    # in half the time of the division that would not lose it.
-    low = jnp.minimum(root, 1)
-    lost = (jnp.minimum(size, 3) - low * (low + 2)) * (0.5 - 0.5 * low)
-    return jnp.sign(x) * (root + lost) + eps * x
+    return x * (1 / (_root(jnp.abs(x) + 1) + 1) + eps)  # In which nothing cancels.
 
 
 def _parabolic_parts(x: Array, eps: Array) -> tuple[Array, Array, Array]:
     """Return the size, and the two numbers to whose sum it is held for the root."""
-    # Bounded, so that infinity is not divided by infinity.
-    size = jnp.minimum(jnp.abs(x), _largest(x))
-    half = 0.5 + eps
-    return size, half, jnp.sqrt(jnp.square(half) + eps * size)
+    size, half = jnp.abs(x), 0.5 + eps
+    return size, half, _root(jnp.square(half) + eps * size)
 
 
 def _parabolic_change(change: Array, y: Array, x: Array, eps: Array) -> Array:
     del y
     size, half, root = _parabolic_parts(x, eps)
+    # Bounded, so that infinity is not divided by infinity.
+    size = jnp.minimum(size, _largest(x))
     return change * ((size + (half + root)) / ((half + root) * root))
 
 
@@ -169,10 +163,10 @@ def sinh(x: Array) -> Array:
 
 def _arcsinh_change(change: Array, y: Array, x: Array) -> Array:
     del y
-    # Nothing is squared that is so large that 1 is nothing beside its square.
-    size = jnp.abs(x)
-    root = jnp.sqrt(1 + jnp.square(jnp.minimum(size, 1e9)))
-    return change / jnp.maximum(size, root)
+    # Nothing is squared whose square would overflow: 1 is nothing beside it.
+    size, large = jnp.abs(x), 1e18
+    near = change * jax.lax.rsqrt(1 + jnp.square(jnp.minimum(size, large)))
+    return jnp.where(size < large, near, change / jnp.maximum(size, large))
 
 
 @derivatives.derived_by(_arcsinh_change)
@@ -195,19 +189,13 @@ def square(x: Array) -> Array:
 
 def _square_root_change(change: Array, y: Array, x: Array) -> Array:
     del y
-    return change / _root(x)
+    return (2**-0.25 * change) * jax.lax.rsqrt(jnp.abs(x) + math.sqrt(0.5))
 
 
 @derivatives.derived_by(_square_root_change)
 def square_root(x: Array) -> Array:
     """Return the power of 1/2, in which nothing cancels."""
-    return x * (2 / (_root(x) + 1))
-
-
-def _root(x: Array) -> Array:
-    """Return the root of the size over q, plus 1, where q is that of 1/2."""
-    size = jnp.minimum(jnp.abs(x), _largest(x))
-    return 2**0.25 * jnp.sqrt(size + math.sqrt(0.5))
+    return x * (2 / (2**0.25 * _root(jnp.abs(x) + math.sqrt(0.5)) + 1))
 
 
 def _power_change(change: Array, y: Array, x: Array, p: Array) -> Array:
@@ -314,6 +302,12 @@ def _discount_of_log_horizon_change(change: Array, y: Array, x: Array) -> Array:
 def discount_of_log_horizon(x: Array) -> Array:
     """Return the discount that gives a horizon of this logarithm."""
     return 0 - jnp.expm1(-x)
+
+
+def _root(x: Array) -> Array:
+    """Return the root of a positive number: by its inverse it takes half the time."""
+    x = jnp.minimum(x, _largest(x))  # Infinity by its inverse is no number.
+    return x * jax.lax.rsqrt(x)
 
 
 def _unless_tiny(x: Array, y: Array) -> Array:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -108,22 +109,29 @@ def rows(
     for direction in by_library[OURS]:
         beside = {name: each[direction] for name, each in by_library.items()}
         compiled = timing.compile_all(beside, effort)
-        runs = {
-            name: functools.partial(each.run, *beside[name].arguments)
-            for name, each in compiled.items()
-        }
-        seconds = timing.side_by_side(runs, effort)
+        rounds = [
+            {
+                name: functools.partial(each.run, *beside[name].arguments)
+                for name, each in zip(compiled, turn, strict=True)
+            }
+            for turn in zip(*compiled.values(), strict=True)
+        ]
+        seconds = timing.side_by_side(rounds, effort)
         costs = {
             name: Cost(
-                Quartiles.of(seconds[name]), each.trace, each.compile, each.memory
+                Quartiles.of(seconds[name]),
+                statistics.median(each.trace for each in turns),
+                statistics.median(each.compile for each in turns),
+                turns[0].memory,
             )
-            for name, each in compiled.items()
+            for name, turns in compiled.items()
         }
         row = Row(topic, case.title, size.label(case.axes), direction, costs)
-        if THEIRS not in runs:
+        if THEIRS not in beside:
             yield row
             continue
-        prints = {programs.fingerprint(each.run) for each in compiled.values()}
+        prints = {programs.fingerprint(turns[0].run) for turns in compiled.values()}
+        runs = rounds[0]
         ratios = np.divide(seconds[OURS], seconds[THEIRS])
         yield dataclasses.replace(
             row,

@@ -5,9 +5,12 @@ again and the first. A sample is as many calls as take a millisecond or two, sin
 clock and a scheduler are too coarse for one. What is compared are the two samples of
 each pair, taken within milliseconds of one another; the medians of two libraries
 measured one after the other say more about the minutes in which they were measured.
+And there are pairs from each time that the programs are compiled: one of 20
+microseconds may take 30 when it is compiled again.
 """
 
 import gc
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +25,7 @@ class Effort(NamedTuple):
     """How much time to spend on a measurement.
 
     Attributes:
-        pairs: Samples of each program.
+        pairs: Samples of each program, shared out among its compilations.
         sample: Seconds that a sample takes at least.
         compilations: How often each program is traced and compiled at most.
         patience: Seconds spent on compiling, after which no further round begins.
@@ -56,7 +59,9 @@ class Compiled(NamedTuple):
     memory: int | None
 
 
-def compile_all(programs: Mapping[str, Program], effort: Effort) -> dict[str, Compiled]:
+def compile_all(
+    programs: Mapping[str, Program], effort: Effort
+) -> dict[str, list[Compiled]]:
     """Trace and compile programs in turns, each time from nothing.
 
     Args:
@@ -64,12 +69,11 @@ def compile_all(programs: Mapping[str, Program], effort: Effort) -> dict[str, Co
         effort: How often to do it.
 
     Returns:
-        The compiled programs with the median times, under the same names.
+        Each program as often as it was compiled, under the same names.
     """
     for program in programs.values():  # What JAX imports at first use is nobody's cost.
         jax.eval_shape(program.function, *program.arguments)
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
-    runs: dict[str, Any] = {}
+    compiled: dict[str, list[Compiled]] = {name: [] for name in programs}
     begin = time.perf_counter()
     for turn in range(effort.compilations):
         if turn and time.perf_counter() - begin > effort.patience:
@@ -79,40 +83,40 @@ def compile_all(programs: Mapping[str, Program], effort: Effort) -> dict[str, Co
             start = time.perf_counter()
             lowered = programs[name].lower()
             traced = time.perf_counter()
-            runs[name] = lowered.compile()
-            times[name].append((traced - start, time.perf_counter() - traced))
-    compiled: dict[str, Compiled] = {}
-    for name, run in runs.items():
-        trace, compilation = np.median(times[name], axis=0)
-        compiled[name] = Compiled(run, float(trace), float(compilation), _memory(run))
+            run = lowered.compile()
+            seconds = traced - start, time.perf_counter() - traced
+            compiled[name].append(Compiled(run, *seconds, _memory(run)))
     return compiled
 
 
 def side_by_side(
-    runs: Mapping[str, Callable[[], Any]], effort: Effort
+    rounds: Sequence[Mapping[str, Callable[[], Any]]], effort: Effort
 ) -> dict[str, list[float]]:
     """Time functions in turns.
 
     Args:
-        runs: Functions without arguments, each of which returns arrays.
+        rounds: One round after the other, functions without arguments, each of which
+            returns arrays. Rounds hold the same functions, compiled anew: short ones
+            are faster or slower from one compilation to the next.
         effort: How many samples to take, and how long ones.
 
     Returns:
         Seconds a call of each function, one for each sample. The samples of two
         functions that stand at the same place make a pair.
     """
-    for run in runs.values():
-        jax.block_until_ready(run())
-    calls = _calls(runs, effort.sample)
-    samples: dict[str, list[float]] = {name: [] for name in runs}
-    gc.collect()
-    gc.disable()
-    try:
-        for turn in range(effort.pairs):
-            for name in _turn(runs, turn):
-                samples[name].append(_sample(runs[name], calls) / calls)
-    finally:
-        gc.enable()
+    samples: dict[str, list[float]] = {name: [] for name in rounds[0]}
+    for runs in rounds:
+        for run in runs.values():
+            jax.block_until_ready(run())
+        calls = _calls(runs, effort.sample)
+        gc.collect()
+        gc.disable()
+        try:
+            for turn in range(math.ceil(effort.pairs / len(rounds))):
+                for name in _turn(runs, turn):
+                    samples[name].append(_sample(runs[name], calls) / calls)
+        finally:
+            gc.enable()
     return samples
 
 

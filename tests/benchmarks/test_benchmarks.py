@@ -186,14 +186,31 @@ def test_functions_without_a_gradient_have_a_forward_pass_only():
 def test_samples_are_taken_in_turns():
     order = []
     runs = {name: functools.partial(order.append, name) for name in "ab"}
-    seconds = timing.side_by_side(runs, timing.Effort(pairs=3, sample=0.0))
+    seconds = timing.side_by_side([runs], timing.Effort(pairs=3, sample=0.0))
     assert order[-6:] == ["a", "b", "b", "a", "a", "b"]
     assert {name: len(each) for name, each in seconds.items()} == {"a": 3, "b": 3}
 
 
+def test_each_compilation_has_its_share_of_the_samples():
+    order = []
+    rounds = [{"a": functools.partial(order.append, n)} for n in range(3)]
+    seconds = timing.side_by_side(rounds, timing.Effort(pairs=6, sample=0.0))
+    assert len(seconds["a"]) == 6
+    assert order == sorted(order)
+    assert len({order.count(n) for n in range(3)}) == 1
+
+
+def test_a_program_is_compiled_as_often_as_asked():
+    program = programs.Program(jax.jit(lambda x: x + 1), (jnp.ones(3),))
+    effort = timing.Effort(compilations=2, patience=60.0)
+    compiled = timing.compile_all({"a": program}, effort)
+    assert [float(each.run(jnp.ones(3))[0]) for each in compiled["a"]] == [2.0, 2.0]
+
+
 def test_a_sample_has_as_many_calls_as_fill_it():
     calls = []
-    timing.side_by_side({"a": lambda: calls.append(1)}, timing.Effort(2, sample=1e-3))
+    rounds = [{"a": lambda: calls.append(1)}]
+    timing.side_by_side(rounds, timing.Effort(2, sample=1e-3))
     assert len(calls) > 100
 
 

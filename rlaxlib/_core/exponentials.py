@@ -1,4 +1,4 @@
-"""Exponentials, to the last digit where they are near 1."""
+"""Exponentials and what is made of them, to the last digit."""
 
 from __future__ import annotations
 
@@ -25,3 +25,9 @@ def small_excess(x: Array, most: float = 1.0) -> Array:
     for n in range(terms, 1, -1):
         series = 1 / math.factorial(n) + series * x
     return jnp.square(x) * series
+
+
+def sigmoid_slope(x: Array) -> Array:
+    """Return the derivative of the logistic function, however flat it is."""
+    small = jnp.exp(-jnp.abs(x))
+    return small / jnp.square(1 + small)

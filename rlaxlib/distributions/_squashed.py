@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, derivatives, dtypes
+from rlaxlib._core import checks, derivatives, dtypes, exponentials
 from rlaxlib.distributions import _normal
 from rlaxlib.distributions._types import ContinuousDistribution
 
@@ -228,8 +228,7 @@ class _SquashedGaussian:
         (mu, sigma), narrow = dtypes.widen(mu, sigma)
         low, high = _bounds(action_spec, mu)
         u = _normal.draw(key, *self._activate(mu, sigma))
-        action = low + (high - low) * jax.nn.sigmoid(2 * u)  # That is (tanh u + 1) / 2.
-        return narrow(jnp.clip(action, low, high))
+        return narrow(_squash(u, low, high))
 
     def prob(
         self,
@@ -387,6 +386,32 @@ class _SquashedGaussian:
         low, high = (x.astype(sigma.dtype) for x in (self.sigma_min, self.sigma_max))
         log_sigma = low + 0.5 * (high - low) * (jnp.tanh(sigma) + 1)
         return jnp.tanh(mu), jnp.broadcast_to(log_sigma, mu.shape)
+
+
+def _squash_change(change: Array, y: Array, u: Array, low: Array, high: Array) -> Array:
+    del y
+    return change * (2 * (high - low) * exponentials.sigmoid_slope(2 * u))
+
+
+def _squash_change_by_low(
+    change: Array, y: Array, u: Array, low: Array, high: Array
+) -> Array:
+    del y, low, high
+    return change * jax.nn.sigmoid(-2 * u)
+
+
+def _squash_change_by_high(
+    change: Array, y: Array, u: Array, low: Array, high: Array
+) -> Array:
+    del y, low, high
+    return change * jax.nn.sigmoid(2 * u)
+
+
+@derivatives.derived_by(_squash_change, _squash_change_by_low, _squash_change_by_high)
+def _squash(u: Array, low: Array, high: Array) -> Array:
+    """Return the action of a number, within bounds."""
+    share = jax.nn.sigmoid(2 * u)  # That is (tanh u + 1) / 2.
+    return jnp.clip(low + (high - low) * share, low, high)
 
 
 def _log_density(

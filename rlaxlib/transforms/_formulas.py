@@ -19,8 +19,7 @@ from rlaxlib._core import derivatives, exponentials
 
 def _sigmoid_change(change: Array, y: Array, x: Array) -> Array:
     del y
-    small = jnp.exp(-jnp.abs(x))
-    return change * (small / jnp.square(1 + small))
+    return change * exponentials.sigmoid_slope(x)
 
 
 @derivatives.derived_by(_sigmoid_change)

@@ -12,6 +12,7 @@ from experience import close
 from scipy import integrate, stats
 
 import rlaxlib
+from rlaxlib.distributions import _squashed
 
 KEY = jax.random.key(0)
 MU, SIGMA = jnp.array([0.3, -1.2]), jnp.array([0.5, 2.0])
@@ -95,6 +96,15 @@ def test_samples_have_finite_densities(dtype, sigma_max, spec):
     assert jnp.all(jnp.abs(actions) <= 1)
     log_density = jax.vmap(lambda a: policy.logprob(a, mu, sigma, spec))(actions)
     assert jnp.all(jnp.isfinite(log_density))
+
+
+def test_the_slope_of_an_action_keeps_its_digits_near_the_bounds():
+    u, low, high = np.array([-30.0, -9.0, -1.0, 0.0, 0.5, 10.0, 40.0]), -2.0, 3.0
+    ask = jax.vmap(jax.grad(_squashed._squash, argnums=(0, 1, 2)), (0, None, None))
+    slope, by_low, by_high = ask(jnp.asarray(u, jnp.float32), low, high)
+    np.testing.assert_allclose(slope, (high - low) / 2 / np.cosh(u) ** 2, rtol=1e-6)
+    np.testing.assert_allclose(by_low, 1 / (1 + np.exp(2 * u)), rtol=1e-6)
+    np.testing.assert_allclose(by_high, 1 / (1 + np.exp(-2 * u)), rtol=1e-6)
 
 
 def test_entropy_is_that_before_squashing_and_bounds_that_of_the_action():

@@ -34,6 +34,12 @@ def test_huber_is_finite_in_gradient_for_infinite_errors():
     np.testing.assert_array_equal(curvature, [1, 1, 1, 0, 0])
 
 
+def test_huber_grows_with_its_delta_where_it_is_a_line():
+    x, delta = jnp.array([0.5, -2.0, 3.0, -7.0]), 2.0
+    by_delta = jax.vmap(jax.grad(rlaxlib.huber_loss, argnums=1), (0, None))(x, delta)
+    np.testing.assert_array_equal(by_delta, [0.0, 0.0, 1.0, 5.0])
+
+
 @pytest.mark.parametrize(
     ("p", "t", "value", "slope"),
     [

@@ -60,25 +60,25 @@ def _inverse_root(x: Array) -> Array:
     return _root_of_ratio(x, jnp.ones_like(x, shape=()), math.inf)
 
 
-def _root_of_ratio(x: Array, length: Array, most: float) -> Array:
-    """Return the root of a length over that of `x`, but not more than `most`."""
+def _root_of_ratio(x: Array, length: Array, ceiling: float) -> Array:
+    """Return the root of a length over that of `x`, but not more than a ceiling."""
     root = jnp.sqrt(length)
-    cpu = functools.partial(_by_units_if_needed, most=most)
+    cpu = functools.partial(_by_units_if_needed, ceiling=ceiling)
     # To ask costs an accelerator more than to compute.
-    default = functools.partial(_by_units, most=most)
+    default = functools.partial(_by_units, ceiling=ceiling)
     return cast(Array, jax.lax.platform_dependent(x, root, cpu=cpu, default=default))
 
 
-def _plainly(x: Array, root: Array, most: float) -> Array:
+def _plainly(x: Array, root: Array, ceiling: float) -> Array:
     """Return a root over that of the length of `x`, or -1 if a square is lost."""
     info = cast(Any, jnp.finfo(x.dtype))
     square = jnp.sum(jnp.square(x))
     # Where the sum is small, what underflows in it counts.
     sound = (square >= float(info.tiny / info.eps**2)) & (square <= float(info.max))
-    return jnp.where(sound, jnp.minimum(_over(root, square), most), -1.0)
+    return jnp.where(sound, jnp.minimum(_over(root, square), ceiling), -1.0)
 
 
-def _by_units(x: Array, root: Array, most: float) -> Array:
+def _by_units(x: Array, root: Array, ceiling: float) -> Array:
     """Return the same, in units in which no square that counts is lost."""
     power = 2.0 ** (cast(Any, jnp.finfo(x.dtype)).maxexp * 5 // 8)
     largest = jnp.max(jnp.abs(x), initial=0)
@@ -86,18 +86,20 @@ def _by_units(x: Array, root: Array, most: float) -> Array:
     unit = jnp.where(largest < 1 / math.sqrt(power), 1 / power, unit).astype(x.dtype)
     square = jnp.sum(jnp.square(x / unit))
     ratio = _over(root, jnp.where(square > 0, square, 1.0)) / jnp.sqrt(unit)
-    return jnp.where(square > 0, jnp.minimum(ratio, most), most)
+    return jnp.where(square > 0, jnp.minimum(ratio, ceiling), ceiling)
 
 
-def _by_units_if_needed(x: Array, root: Array, most: float) -> Array:
+def _by_units_if_needed(x: Array, root: Array, ceiling: float) -> Array:
     """Return the same, by units only if a square of a vector of the batch is lost."""
 
     # A loop of one round or none, and not a branch: of a batch, a branch runs both. Its
     # round must depend on its state, or else XLA runs it before it asks.
     def again(ratio: Array) -> Array:
-        return _by_units(jnp.where(ratio < 0, x, jnp.zeros_like(x)), root, most)
+        return _by_units(jnp.where(ratio < 0, x, jnp.zeros_like(x)), root, ceiling)
 
-    return jax.lax.while_loop(lambda ratio: ratio < 0, again, _plainly(x, root, most))
+    return jax.lax.while_loop(
+        lambda ratio: ratio < 0, again, _plainly(x, root, ceiling)
+    )
 
 
 def _over(root: Array, square: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, derivatives, dtypes
+from rlaxlib._core import checks, derivatives, dtypes, loops
 
 __all__ = ["KNNQueryResult", "knn_query"]
 
@@ -131,13 +132,8 @@ def _search(data: Array, points: Array, count: int) -> tuple[Array, Array]:
         return _search_all(data, points, count)
     found = _search_candidates(data, points, count, candidates)
 
-    # A loop of one round or none, and not a branch: of a batch, a branch runs both. Its
-    # round must depend on its state, or else XLA runs it before it asks.
-    def search(state: Any) -> tuple[Array, tuple[Array, Array]]:
-        asked = jnp.where(state[0], jnp.zeros_like(points), points)
-        return jnp.ones_like(state[0]), _search_all(data, asked, count)
-
-    return jax.lax.while_loop(lambda state: ~state[0], search, found)[1]
+    search_all = functools.partial(_search_all, data, count=count)
+    return loops.again_unless(*found, search_all, points)
 
 
 def _search_all(data: Array, points: Array, count: int) -> tuple[Array, Array]:

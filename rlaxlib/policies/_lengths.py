@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import derivatives
+from rlaxlib._core import derivatives, loops
 
 
 def _shorten_change(
@@ -69,17 +69,8 @@ def _root_of_ratio(x: Array, length: Array, ceiling: float) -> Array:
     return cast(Array, jax.lax.platform_dependent(x, root, cpu=cpu, default=default))
 
 
-def _plainly(x: Array, root: Array, ceiling: float) -> Array:
-    """Return a root over that of the length of `x`, or -1 if a square is lost."""
-    info = cast(Any, jnp.finfo(x.dtype))
-    square = jnp.sum(jnp.square(x))
-    # Where the sum is small, what underflows in it counts.
-    sound = (square >= float(info.tiny / info.eps**2)) & (square <= float(info.max))
-    return jnp.where(sound, jnp.minimum(_over(root, square), ceiling), -1.0)
-
-
 def _by_units(x: Array, root: Array, ceiling: float) -> Array:
-    """Return the same, in units in which no square that counts is lost."""
+    """Return it in units in which no square that counts is lost."""
     power = 2.0 ** (cast(Any, jnp.finfo(x.dtype)).maxexp * 5 // 8)
     largest = jnp.max(jnp.abs(x), initial=0)
     unit = jnp.where(largest > math.sqrt(power), power, 1.0)
@@ -91,15 +82,13 @@ def _by_units(x: Array, root: Array, ceiling: float) -> Array:
 
 def _by_units_if_needed(x: Array, root: Array, ceiling: float) -> Array:
     """Return the same, by units only if a square of a vector of the batch is lost."""
-
-    # A loop of one round or none, and not a branch: of a batch, a branch runs both. Its
-    # round must depend on its state, or else XLA runs it before it asks.
-    def again(ratio: Array) -> Array:
-        return _by_units(jnp.where(ratio < 0, x, jnp.zeros_like(x)), root, ceiling)
-
-    return jax.lax.while_loop(
-        lambda ratio: ratio < 0, again, _plainly(x, root, ceiling)
-    )
+    info = cast(Any, jnp.finfo(x.dtype))
+    square = jnp.sum(jnp.square(x))
+    # Where the sum is small, what underflows in it counts.
+    sound = (square >= float(info.tiny / info.eps**2)) & (square <= float(info.max))
+    ratio = jnp.minimum(_over(root, square), ceiling)
+    by_units = functools.partial(_by_units, root=root, ceiling=ceiling)
+    return loops.again_unless(sound, ratio, by_units, x)
 
 
 def _over(root: Array, square: Array) -> Array:

@@ -23,6 +23,11 @@ def over_last(x: Array) -> Array:
     return jnp.dot(x, jnp.ones_like(x, shape=x.shape[-1:]), precision=_EXACT)
 
 
+def mean_over_last(x: Array) -> Array:
+    """Return the mean over the last axis, `[..., D]` to `[...]`, by such a sum."""
+    return over_last(x) / x.shape[-1]
+
+
 def of_products(a: Array, b: Array) -> Array:
     """Return the sums of products along the last axis, computed in vectors as well.
 

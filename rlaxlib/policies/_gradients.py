@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib._core import checks, dtypes, gradients, sums
 from rlaxlib.policies import _lengths, _ratios
 
 __all__ = [
@@ -240,7 +240,7 @@ def clipped_surrogate_pg_loss(
     (ratio, adv_t, epsilon), narrow = dtypes.widen(prob_ratios_t, adv_t, epsilon)
     adv_t = gradients.stop_if(use_stop_gradient, adv_t)
     objective = _ratios.clipped_objective(ratio, adv_t, 1 - epsilon, 1 + epsilon)
-    return narrow(-jnp.mean(objective))
+    return narrow(-sums.mean_over_last(objective))
 
 
 def qpg_loss(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -103,8 +102,7 @@ def transform_to_hl_gauss(
     position = (x - anchor) * (1 / width) + offset
     below, above = 0 - origin, num_bins - origin
     position = _two_hot.rounded_within(position, below, above)
-    bins = jax.lax.broadcasted_iota(x.dtype, (*x.shape, num_bins), x.ndim)
-    distance = bins + (0.5 - origin) - position[..., None]
+    distance = _two_hot.places(x, num_bins) + (0.5 - origin) - position[..., None]
     ends = position - below, above - position
     return narrow(_share(distance, ends, _steepness(sigma, width, x.dtype)))
 

@@ -325,10 +325,16 @@ def _place(num_bins: int, index: Array, lower: Array, upper: Array) -> Array:
     Returns:
         The rows, `[..., num_bins]`.
     """
-    shape = (*index.shape, num_bins)
-    bins = jax.lax.broadcasted_iota(index.dtype, shape, index.ndim)
+    bins = places(index, num_bins)
     index, lower, upper = (each[..., None] for each in (index, lower, upper))
     return jnp.where(bins == index, lower, jnp.where(bins == index + 1, upper, 0))
+
+
+def places(x: Array, num_bins: int) -> Array:
+    """Return 0, 1, 2 and so on for each number, as floats, `[..., num_bins]`."""
+    # Integers first: of XLA's own, of 64 bits, not every CPU makes floats in vectors.
+    shape = (*x.shape, num_bins)
+    return jax.lax.broadcasted_iota(jnp.int32, shape, x.ndim).astype(x.dtype)
 
 
 def mean(probs: Array, bins: Array) -> Array:

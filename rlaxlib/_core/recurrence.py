@@ -96,6 +96,11 @@ def corrected_errors(
     """
     given = weighted, discount_t, trace
     weighted, discount_t, trace = streams.clean(sample_mask, *given)
+    if trace.ndim == 0 and sample_mask is None:
+        # One number is no array to read: a product inside the loop costs less than a
+        # pass over the discounts before it.
+        sequences = weighted, discount_t
+        return backward(_discounted, 0.0, trace, *sequences, truncated_t=truncated_t)
     factor = discount_t * trace
     # What is no decision hands on what follows. So no mask need enter the loop; nor is
     # the last decision an end: behind it stands the 0 that the stream ends with.
@@ -110,6 +115,11 @@ def corrected_errors(
 def known(factor: Array, offset: Array) -> tuple[Array, Array]:
     """Return terms that were computed beforehand, the factor in place of the trace."""
     return offset, factor
+
+
+def _discounted(trace: Array, offset: Array, discount: Array) -> tuple[Array, Array]:
+    """Return terms whose factor is a discount times the trace."""
+    return offset, discount * trace
 
 
 def _solve(

@@ -27,7 +27,7 @@ test: .venv/with-test,reference  ## Run the tests, and measure what they cover.
 examples: .venv/with-test  ## Train the agents of all examples, and hold them to their claims.
 	$(BIN)/python -m pytest -m slow tests/examples
 
-bench: .venv/with-reference  ## Time every function beside rlax; about ten minutes.
+bench: .venv/with-reference  ## Time every function beside rlax; about half an hour.
 	$(BIN)/python -m benchmarks
 
 check: .venv/with-dev  ## Check style, format and types.

@@ -24,7 +24,8 @@ def again_unless(
         x: What the result is of.
 
     Returns:
-        The result. Of a batch, all are computed again if one is not right.
+        The result. Of a batch, those that are right stay as they are; if one is not,
+        the time is that of computing all.
     """
 
     # A loop of one round or none, and not a branch: of a batch, a branch runs both. Its

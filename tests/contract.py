@@ -2,8 +2,8 @@
 
 A row says how a function is called, what it computes in NumPy, and where it may differ
 from its peers. `rows/` holds the rows, one file a topic, each below its definition;
-`test_contract.py` holds the tests, each of which runs on every row that it fits. So a
-new function is tested in all these ways by one row.
+`test_contract.py` and its neighbours hold the tests, each of which runs on every row
+that it fits. So a new function is tested in all these ways by one row.
 """
 
 import contextlib

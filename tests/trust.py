@@ -14,6 +14,7 @@ from pathlib import Path
 import contract
 import test_contract
 import test_contract_streams
+import test_contract_under_jax
 from contract import Row
 
 import rlaxlib
@@ -54,7 +55,7 @@ EXCEPTIONS: dict[str, Callable[[Row], Iterable[str]]] = {
 def tests() -> dict[str, list[Row]]:
     """Return the tests of the contract, each with the rows that it runs on."""
     found: dict[str, list[Row]] = {}
-    for module in (test_contract, test_contract_streams):
+    for module in (test_contract, test_contract_under_jax, test_contract_streams):
         for name, test in vars(module).items():
             for mark in getattr(test, "pytestmark", ()):
                 if mark.args[:1] == ("row",) and name not in OF_THE_TABLE:
@@ -76,7 +77,8 @@ def variants() -> list[str]:
 
 def _in_variants() -> list[str]:
     """Return the names of the methods, one for each row and variant."""
-    classes = test_contract.TestVariants, test_contract.TestCompiled
+    module = test_contract_under_jax
+    classes = module.TestVariants, module.TestCompiled
     return [name for each in classes for name in dir(each) if VARIANTS in name]
 
 

@@ -1,0 +1,255 @@
+"""Hold every public function to how it must behave under JAX.
+
+Nothing runs here that other tests do not run too: what they cover is measured there.
+Measuring it here again would take a quarter more time.
+"""
+
+import operator
+import re
+
+import chex
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from contract import SINGLE, each_row
+from jax.sharding import NamedSharding, PartitionSpec
+
+pytestmark = pytest.mark.no_cover
+
+GIVEN = [(re.sub(r"\W", "_", row.id), row) for row in contract.collect() if row.given]
+
+
+class TestVariants(chex.TestCase):
+    @chex.variants(
+        without_jit=True, with_device=True, without_device=True, with_pmap=True
+    )
+    @parameterized.named_parameters(GIVEN)
+    def test_is_the_same_in_every_variant(self, row):
+        holds(row, self.variant)
+
+
+@pytest.mark.optimized
+class TestCompiled(chex.TestCase):
+    @chex.variants(with_jit=True)
+    @parameterized.named_parameters(GIVEN)
+    def test_is_the_same_in_every_variant(self, row):
+        holds(row, self.variant)
+
+
+def test_there_are_devices_to_map_over():
+    assert jax.device_count() >= 4
+
+
+@each_row("given")
+def test_vmap_equals_a_loop_over_the_batch(row):
+    batch = [row.inputs(seed) for seed in range(3)]
+    stacked = jax.tree.map(lambda *each: jnp.stack(each), *batch)
+    function = jax.jit(row.call())
+    outputs = jax.jit(jax.vmap(lambda x: function(**x)))(stacked)
+    for i, inputs in enumerate(batch):
+        tolerance = SINGLE * row.scale(inputs)
+        one = jax.tree.map(operator.itemgetter(i), outputs)
+        contract.assert_close(one, function(**inputs), SINGLE, tolerance)
+
+
+@each_row("given")
+def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
+    # JAX sees as it traces whether what differs between devices meets what does not.
+    inputs = row.inputs()
+    if row.key is not None:
+        inputs[row.key] = jax.random.key_data(inputs[row.key])
+    devices = jax.device_count()
+    batch = {name: jnp.stack([x] * devices) for name, x in inputs.items()}
+    names = [name for name in row.moving if row.differentiable]
+
+    def one(batch):
+        def total(moved):
+            function = row.call(**row.setting(row.flags[-1]))
+            outputs = function(**batch | moved)
+            return contract.weigh(outputs, 0), outputs
+
+        return jax.grad(total, has_aux=True)({name: batch[name] for name in names})
+
+    mesh, spec = jax.make_mesh((devices,), ("batch",)), PartitionSpec("batch")
+    there = jax.shard_map(jax.vmap(one), mesh=mesh, in_specs=spec, out_specs=spec)
+    batch = jax.device_put(batch, NamedSharding(mesh, spec))
+    jax.eval_shape(jax.jit(there), batch)
+
+
+@each_row("twice_differentiable")
+def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
+    with contract.x64(True):
+        inputs = row.inputs(dtype=np.float64)
+        moved = {name: inputs[name] for name in row.moving}
+        fixed = {name: inputs[name] for name in inputs if name not in moved}
+        function = row.call(**row.setting(False if row.stops else None))
+        along = to_x64(contract.direction(inputs, row.moving, seed=1))
+        towards = to_x64(contract.direction(inputs, row.moving, seed=2))
+
+        def total(x):
+            return contract.weigh(function(**x, **fixed), 0)
+
+        def forward(x):
+            return jax.jvp(total, (x,), (along,))[1]
+
+        def backward(x):
+            return inner(jax.grad(total)(x), along)
+
+        def derivatives(x):
+            return (
+                total(x),
+                forward(x),
+                backward(x),
+                inner(jax.grad(backward)(x), towards),
+            )
+
+        derivatives = jax.jit(derivatives)
+        _, forwards, backwards, found = derivatives(moved)
+        tolerance = 1e-7 * row.scale(inputs)
+        expected = contract.slope(lambda x: derivatives(x)[0], moved, along)
+        np.testing.assert_allclose(forwards, expected, 1e-6, tolerance)
+        np.testing.assert_allclose(backwards, expected, 1e-6, tolerance)
+        expected = contract.slope(lambda x: derivatives(x)[1], moved, towards)
+        np.testing.assert_allclose(found, expected, 1e-6, tolerance)
+
+
+@each_row("stops")
+@pytest.mark.parametrize("traced", [False, True])
+def test_gradient_of_targets_stops_if_and_only_if_the_flag_says_so(row, traced):
+    inputs = row.inputs()
+    moved = {name: inputs[name] for name in row.moving}
+    fixed = {name: inputs[name] for name in inputs if name not in moved}
+
+    def total(moved, flag):
+        return contract.weigh(row.call(**row.setting(flag))(**moved, **fixed), 0)
+
+    found = jax.jit(jax.grad(total), static_argnums=() if traced else 1)
+    on, off = found(moved, True), found(moved, False)
+    for name in moved:
+        assert np.isfinite(on[name]).all()
+        if name in row.targets:
+            assert not np.any(on[name]), name
+            assert np.any(off[name]), name
+
+
+@each_row("stops")
+def test_a_target_held_constant_costs_no_derivative(row):
+    asked = []
+
+    def backward(_, slope):
+        asked.append(slope.shape)
+        return (slope,)
+
+    watched = jax.custom_vjp(lambda x: x)
+    watched.defvjp(lambda x: (x, None), backward)
+    inputs = row.inputs()
+    moved = {name: inputs[name] for name in row.targets}
+
+    def total(moved, flag):
+        targets = {name: watched(x) for name, x in moved.items()}
+        return contract.weigh(row.call(**row.setting(flag))(**inputs | targets), 0)
+
+    jax.eval_shape(lambda x: jax.grad(total)(x, True), moved)
+    assert asked == []
+    jax.eval_shape(lambda x: jax.grad(total)(x, False), moved)
+    assert len(asked) == len(moved)
+
+
+@each_row("stops")
+def test_a_flag_changes_no_value(row):
+    inputs = row.inputs()
+    tolerance = SINGLE * row.scale(inputs)
+
+    def call(flag):
+        return row.call(**row.setting(flag))(**inputs)
+
+    off, on, traced = jax.jit(lambda flag: (call(False), call(True), call(flag)))(True)
+    for actual in (on, traced):
+        contract.assert_close(actual, off, SINGLE, tolerance)
+
+
+@each_row("floats")
+@pytest.mark.parametrize(
+    ("dtype", "x64"),
+    [
+        (jnp.float16, False),
+        (jnp.bfloat16, False),
+        (jnp.float32, False),
+        (jnp.float32, True),
+        (jnp.float64, True),
+    ],
+    ids=["float16", "bfloat16", "float32", "float32 beside float64", "float64"],
+)
+def test_dtype_follows_the_arguments(row, dtype, x64):
+    with contract.x64(x64):
+        inputs = row.inputs(dtype=dtype)
+        outputs = jax.tree.leaves(jax.eval_shape(row.call(), **inputs))
+    for position, output in enumerate(outputs):
+        if jnp.issubdtype(output.dtype, jnp.floating):
+            wide = position in row.single_precision and jnp.finfo(dtype).bits < 32
+            assert output.dtype == (jnp.float32 if wide else dtype)
+
+
+@each_row("floats", "deterministic")
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_rounds_once(row, dtype):
+    # Compiled, a CPU computes half precision in single: only step by step it shows.
+    inputs = row.inputs(dtype=dtype)
+    outputs = jax.tree.leaves(row.call()(**inputs))
+    # The definition sees the rounded arguments; one more rounding is due at the end,
+    # by at most half an eps.
+    relative = 0.51 * float(jnp.finfo(dtype).eps)
+    absolute = SINGLE * row.scale(inputs)
+    contract.assert_close(outputs, row.define(inputs), relative, absolute)
+
+
+@each_row("mixes")
+def test_mixed_precision_gives_the_higher(row):
+    inputs = row.inputs()
+    mixes = [inputs | {name: inputs[name].astype(jnp.bfloat16)} for name in row.floats]
+    function = row.call()
+    with jax.numpy_dtype_promotion("standard"):
+        found = jax.jit(lambda mixes: [function(**each) for each in mixes])(mixes)
+    for name, mixed, outputs in zip(row.floats, mixes, found, strict=True):
+        for output in jax.tree.leaves(outputs):
+            if jnp.issubdtype(output.dtype, jnp.floating):
+                assert output.dtype == jnp.float32, name
+        if row.deterministic:
+            tolerance = SINGLE * row.scale(mixed)
+            contract.assert_close(outputs, row.define(mixed), SINGLE, tolerance)
+
+
+@each_row()
+def test_no_step_on_the_way_is_nan(row):
+    inputs = row.inputs()
+    function = row.call(**row.setting(row.flags[-1]))
+    with jax.debug_nans(True):
+        function(**inputs)
+        if row.differentiable:
+            contract.gradient(row, function, inputs)
+
+
+# --- What the tests share. ---
+
+
+def holds(row, variant):
+    """Assert that a function computes in a variant what it should."""
+    inputs = row.inputs()
+    if row.key is not None:
+        inputs[row.key] = jax.random.key_data(inputs[row.key])
+    function = row.call()
+    outputs = variant(lambda x: jax.tree.leaves(function(**x)))(inputs)
+    tolerance = SINGLE * row.scale(inputs)
+    expected = row.define(inputs) if row.defined else function(**inputs)
+    contract.assert_close(outputs, expected, SINGLE, tolerance)
+
+
+def to_x64(arguments):
+    return {name: jnp.asarray(x, jnp.float64) for name, x in arguments.items()}
+
+
+def inner(x, y):
+    return sum(jnp.sum(x[name] * y[name]) for name in y)

@@ -20,9 +20,9 @@ demo: .venv/with-examples  ## Train an agent on bsuite's Catch, before your eyes
 	$(BIN)/python examples/online_q_learning.py
 
 test: .venv/with-test,reference  ## Run the tests, and measure what they cover.
-	$(TESTS) -m "optimized and not slow"
+	$(TESTS) -m "optimized and not slow" --cov --cov-report= --cov-fail-under=0
 	XLA_FLAGS="$$($(BIN)/python tests/compiler.py)" \
-		$(TESTS) -m "not optimized and not slow" --cov
+		$(TESTS) -m "not optimized and not slow" --cov --cov-append
 
 examples: .venv/with-test  ## Train the agents of all examples, and hold them to their claims.
 	$(BIN)/python -m pytest -m slow tests/examples

@@ -169,6 +169,9 @@ def _loop(
     return solution if mask is None else _unless(~mask, solution)
 
 
+# A derivative names the rounds once more, and a compiler computes them once. Were the
+# results of each handed on to it, a loop beside them would have to hand on as many.
+@functools.partial(cast(Any, jax.checkpoint), prevent_cse=False, static_argnums=0)
 def _parallel(
     terms: Terms,
     final: ArrayLike,

@@ -6,6 +6,7 @@ import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from contract import SINGLE, each_row
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -182,7 +183,8 @@ def test_masks_that_say_nothing_change_nothing(row):
     plain = row.call(**row.setting(False))
     masked = functools.partial(plain, truncated_t=nowhere, sample_mask=~nowhere)
     tolerance = SINGLE * row.scale(inputs)
-    contract.assert_close(masked(**inputs), plain(**inputs), SINGLE, tolerance)
+    found, expected = jax.jit(lambda x: (masked(**x), plain(**x)))(inputs)
+    contract.assert_close(found, expected, SINGLE, tolerance)
     ours, theirs = (
         contract.gradient(row, masked, inputs),
         contract.gradient(row, plain, inputs),
@@ -190,6 +192,7 @@ def test_masks_that_say_nothing_change_nothing(row):
     contract.assert_close(ours, theirs, SINGLE, tolerance)
 
 
+@pytest.mark.no_cover
 @each_row("multistep")
 def test_an_accelerator_gives_what_a_cpu_gives(row, monkeypatch):
     """A CPU walks through time, all other devices join runs of steps in parallel."""
@@ -229,6 +232,7 @@ def test_refuses_masks_of_a_wrong_length_or_dtype(row):
                 row.call()(**inputs, **{name: bad})
 
 
+@pytest.mark.no_cover
 @each_row("multistep")
 def test_each_device_may_have_a_part_of_the_batch(row):
     streams = [row.inputs(seed) for seed in range(jax.device_count())]

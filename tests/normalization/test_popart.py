@@ -111,7 +111,8 @@ def test_few_outputs_and_many_follow_the_same_definition(outputs, masked):
     targets, indices = draw(outputs, (8, 5))
     mask = np.random.default_rng(1).uniform(size=(8, 5)) < 0.7 if masked else None
     state = start(outputs)._replace(second_moment=jnp.full(outputs, 4.0))
-    actual = rlaxlib.art(state, targets, indices, 0.1, **BOUNDS, mask=mask)
+    art = jax.jit(functools.partial(rlaxlib.art, **BOUNDS))
+    actual = art(state, targets, indices, 0.1, mask=mask)
     expected = rows.art(
         *map(np.float64, state), targets, indices, 0.1, **BOUNDS, mask=mask
     )
@@ -354,7 +355,7 @@ def test_devices_take_in_the_targets_of_all(outputs, masked):
 
     _, update_alone = rlaxlib.popart(outputs, 0.5, **BOUNDS)
     params, state = make_params(outputs), start(outputs)
-    expected = update_alone(params, state, targets, indices, mask=mask)
+    expected = jax.jit(update_alone)(params, state, targets, indices, mask=mask)
     actual = together(params, state, targets, indices, mask)
     contract.assert_close(actual, expected, 1e-6, 1e-4)
 

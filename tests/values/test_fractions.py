@@ -137,14 +137,13 @@ def test_fearing_and_seeking_risk_mirror_each_other(move):
 
 @each_risk
 def test_a_distortion_ascends_from_0_and_has_finite_slopes(move, level):
-    moved, slope = jax.vmap(jax.value_and_grad(lambda tau: move(tau[None], level)[0]))(
-        FRACTIONS
-    )
+    each = jax.vmap(jax.value_and_grad(lambda tau: move(tau[None], level)[0]))
+    moved, slope = jax.jit(each)(FRACTIONS)
     assert moved[0] == 0
     assert moved[-1] == (level if move is rlaxlib.cvar_fractions else 1)
     assert jnp.all(moved[1:] > moved[:-1])
     assert jnp.all(jnp.isfinite(slope))
-    by_level = jax.jacfwd(move, 1)(FRACTIONS, level)
+    by_level = jax.jit(jax.jacfwd(move, 1))(FRACTIONS, level)
     assert jnp.all(jnp.isfinite(by_level))
 
 

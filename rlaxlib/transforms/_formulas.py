@@ -143,9 +143,9 @@ def _half_exponential(x: Array) -> Array:
 
 def _sinh_change(change: Array, y: Array, x: Array) -> Array:
     del y
-    # As the square of half the exponential, which overflows only at the end.
-    half = jnp.exp(0.5 * jnp.abs(x))
-    return change * ((0.5 * half) * half + 0.5 / (half * half))
+    # As squares of half the exponentials, which overflow only at the end.
+    rising, falling = jnp.exp(0.5 * x), jnp.exp(-0.5 * x)
+    return change * ((0.5 * rising) * rising + (0.5 * falling) * falling)
 
 
 @derivatives.derived_by(_sinh_change)

@@ -3,7 +3,6 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-IN_DEV := docs examples reference test test,reference
 TESTS := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8
 
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
@@ -56,7 +55,8 @@ figures: .venv/with-examples  ## Draw the figures of the documentation.
 clean:  ## Remove all that the other commands made.
 	rm -rf .venv build dist docs/_build *.egg-info
 
-# The extra `dev` brings what every command asks for, so that none installs anything more.
+# The extra `dev` holds these, so that no command installs anything after it.
+IN_DEV := docs examples reference test test,reference
 .venv/with-%: pyproject.toml requirements.txt | .venv/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@ $(and $(filter dev,$*),$(addprefix .venv/with-,$(IN_DEV)))

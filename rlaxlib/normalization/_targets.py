@@ -115,8 +115,8 @@ class _Few(NamedTuple):
         own = self.spread(self.indices) == outputs
         ones = own.astype(x.dtype)
         x = jnp.where(own, x, jnp.zeros_like(x))
-        factors = [(ones, ones), (ones, x), (x, x)][: degree + 1]
-        return jnp.stack([sums.of_products(*pair) for pair in factors])
+        powers = [sums.over_last(ones), sums.over_last(x), sums.of_products(x, x)]
+        return jnp.stack(powers[: degree + 1])
 
 
 def _means(groups: _Few | _Many, x: Array) -> tuple[Array, Array]:

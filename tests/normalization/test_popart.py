@@ -27,6 +27,9 @@ def draw(outputs, shape, seed=0, mean=0.0):
     return targets, rng.integers(outputs, size=shape, dtype=np.int32)
 
 
+art = jax.jit(functools.partial(rlaxlib.art, **BOUNDS))
+
+
 def make_params(outputs, seed=0):
     rng = np.random.default_rng(seed)
     return {
@@ -84,7 +87,7 @@ def test_many_targets_are_as_many_steps_and_no_more(outputs, mean):
     state, follower = start(outputs), Follower(outputs)
     for step_size in (0.01, 0.001):
         targets, indices = draw(outputs, 3000 * outputs, mean=mean)
-        state = rlaxlib.art(state, targets, indices, step_size, **BOUNDS)
+        state = art(state, targets, indices, step_size)
         follower.update(targets, indices, step_size)
         # Which is what a sum of 3000 numbers in single precision is good for.
         np.testing.assert_allclose(state.shift, follower.mean, rtol=1e-6, atol=1e-5)
@@ -111,7 +114,6 @@ def test_few_outputs_and_many_follow_the_same_definition(outputs, masked):
     targets, indices = draw(outputs, (8, 5))
     mask = np.random.default_rng(1).uniform(size=(8, 5)) < 0.7 if masked else None
     state = start(outputs)._replace(second_moment=jnp.full(outputs, 4.0))
-    art = jax.jit(functools.partial(rlaxlib.art, **BOUNDS))
     actual = art(state, targets, indices, 0.1, mask=mask)
     expected = rows.art(
         *map(np.float64, state), targets, indices, 0.1, **BOUNDS, mask=mask

@@ -162,7 +162,9 @@ def test_devices_give_what_one_device_gives(stop, fraction, ties):
         return jnp.mean(each(inputs))
 
     one, other = (
-        jax.value_and_grad(mean, argnums=(0, 1))(inputs, 0.7, axis_name)
+        jax.jit(jax.value_and_grad(mean, (0, 1)), static_argnums=2)(
+            inputs, 0.7, axis_name
+        )
         for axis_name in (None, "devices")
     )
     jax.tree.map(close, one, other)

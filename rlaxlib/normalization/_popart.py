@@ -452,9 +452,8 @@ def _own(shift: Array, scale: Array, indices: Array) -> tuple[Array, Array, Arra
     known = (indices >= 0) & (indices < shift.size)
     if shift.size == 1:  # To look is slower than to know.
         return shift[0], scale[0], known
-    indices = jnp.where(known, indices, 0)
-    mode = "promise_in_bounds"
-    return shift.at[indices].get(mode=mode), scale.at[indices].get(mode=mode), known
+    shift, scale = (indexing.pick(x, indices, known=True) for x in (shift, scale))
+    return shift, scale, known
 
 
 def _check_settings(

@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, sums
+from rlaxlib._core import checks, devices, dtypes
 from rlaxlib._core.devices import AxisName
 from rlaxlib.normalization import _moments
 
@@ -263,10 +263,10 @@ def _move(
     amid = jnp.where(fraction < 1, jax.lax.stop_gradient(mean), sample)
     if mask is not None:
         x = arrays.replace_masked(x, jnp.broadcast_to(amid, x.shape), ~mask)
-    gap, error = (amid - mean) - rest, (x - amid).ravel()
+    gap, error = (amid - mean) - rest, x - amid
     moved, square = (
         devices.total(each, axis_name) / number
-        for each in (sums.over_last(error), sums.of_products(error, error))
+        for each in (jnp.sum(error), jnp.sum(jnp.square(error)))
     )
     new = jnp.maximum(square - jnp.square(moved), 0)
     mean, rest = _moments.add(mean, rest + fraction * moved, fraction * gap)

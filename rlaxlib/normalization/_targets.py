@@ -115,7 +115,7 @@ class _Few(NamedTuple):
         own = self.spread(self.indices) == outputs
         ones = own.astype(x.dtype)
         x = jnp.where(own, x, jnp.zeros_like(x))
-        powers = [sums.over_last(ones), sums.over_last(x), sums.of_products(x, x)]
+        powers = [jnp.sum(ones, -1), jnp.sum(x, -1), sums.of_products(x, x)]
         return jnp.stack(powers[: degree + 1])
 
 

@@ -28,17 +28,4 @@ def mean_over_last(x: Array) -> Array:
     return over_last(x) / x.shape[-1]
 
 
-def of_products(a: Array, b: Array) -> Array:
-    """Return the sums of products along the last axis, computed in vectors as well.
-
-    Args:
-        a: First factors, `[..., D]`.
-        b: Second factors, of the same shape.
-
-    Returns:
-        Sums, `[...]`.
-    """
-    return jnp.einsum("...d,...d->...", a, b, precision=_EXACT)
-
-
 _EXACT = jax.lax.Precision.HIGHEST

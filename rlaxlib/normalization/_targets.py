@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, sums
+from rlaxlib._core import devices
 from rlaxlib._core.devices import AxisName
 
 _FEW = 4  # For so many outputs it is faster to look through all targets for each.
@@ -115,7 +115,7 @@ class _Few(NamedTuple):
         own = self.spread(self.indices) == outputs
         ones = own.astype(x.dtype)
         x = jnp.where(own, x, jnp.zeros_like(x))
-        powers = [jnp.sum(ones, -1), jnp.sum(x, -1), sums.of_products(x, x)]
+        powers = [jnp.sum(ones, -1), jnp.sum(x, -1), jnp.sum(jnp.square(x), -1)]
         return jnp.stack(powers[: degree + 1])
 
 

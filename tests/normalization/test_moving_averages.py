@@ -54,6 +54,15 @@ def test_the_variance_keeps_its_digits_far_from_zero(mean, decay):
     np.testing.assert_allclose(said.variance, expected[1], rtol=1e-5)
 
 
+def test_the_moments_of_long_streams_keep_their_digits_when_mapped():
+    init_state, update_moments = rlaxlib.create_ema()
+    x = draw(0.0, steps=8, size=100_000)
+    each = jax.jit(jax.vmap(lambda x: update_moments(x, init_state(x))[0]))
+    said, exact = each(x), x.astype(np.float64)
+    np.testing.assert_allclose(said.mean, exact.mean(axis=1), rtol=0, atol=3e-7)
+    np.testing.assert_allclose(said.variance, exact.var(axis=1), rtol=7e-7)
+
+
 def test_a_mean_of_a_million_follows_steps_of_a_thousandth():
     batches = draw(1e6, steps=5000, size=1, dtype=np.float64)
     batches = np.float32(batches + 1e-3 * np.arange(5000)[:, None])

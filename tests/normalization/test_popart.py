@@ -94,6 +94,15 @@ def test_many_targets_are_as_many_steps_and_no_more(outputs, mean):
         np.testing.assert_allclose(state.scale, np.sqrt(follower.variance), rtol=4e-5)
 
 
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_a_million_targets_leave_the_scale_its_digits(outputs):
+    targets, indices = draw(outputs, 1_000_000, mean=1e4)
+    state, follower = art(start(outputs), targets, indices, 1.0), Follower(outputs)
+    follower.update(targets, indices, 1.0)
+    np.testing.assert_allclose(state.shift, follower.mean, rtol=1.2e-7)
+    np.testing.assert_allclose(state.scale, np.sqrt(follower.variance), rtol=1e-6)
+
+
 @pytest.mark.parametrize("first", [0, 1])  # Row 0 is one of those looked at first.
 def test_an_output_of_which_little_is_seen_keeps_its_digits(first):
     targets, indices = draw(6, 9000, mean=1e5)

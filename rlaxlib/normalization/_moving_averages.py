@@ -185,12 +185,11 @@ def create_ema(
         """
         checks.same_structure(state=state.mean, tree=tree)
         (mask,) = checks.arrays(mask=(mask, "bool[...] or None"))
-        count = _count(mask, pmean_axis_name)
-        weight, weight_rest, fraction = _weigh(state, rate, count)
+        weight, weight_rest, fraction = _weigh(state, rate, mask, pmean_axis_name)
         columns = (tree, state.mean, state.mean_rest, state.variance)
         rows = zip(*(cast(Any, jax.tree.leaves(each)) for each in columns), strict=True)
         moved = [
-            _move(leaf, mean, rest, variance, fraction, mask, count, pmean_axis_name)
+            _move(leaf, mean, rest, variance, fraction, mask, pmean_axis_name)
             for leaf, mean, rest, variance in rows
         ]
         structure = cast(Any, jax.tree.structure(tree))
@@ -217,19 +216,16 @@ def _zero(leaf: ArrayLike) -> Array:
     return jnp.sum(_moments.zeros(x))
 
 
-def _count(mask: Array | None, axis_name: AxisName | None) -> Array | int:
-    """Return how many entries of a mask count; without one, all leaves as one."""
-    if mask is None:
-        return devices.number(axis_name)
-    return devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
-
-
 def _weigh(
-    state: EmaState, rate: ArrayLike, count: Array | int
+    state: EmaState,
+    rate: ArrayLike,
+    mask: Array | None,
+    axis_name: AxisName | None,
 ) -> tuple[Array, Array, Array]:
     """Return the next weight, what it rounds off, and what fraction of it is new."""
     rate = jnp.asarray(rate, state.weight.dtype)
-    if isinstance(count, Array):
+    if mask is not None:
+        count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
         rate = jnp.where(count > 0, rate, jnp.zeros_like(rate))
     new = rate * state.decay_product
     weight, rest = _moments.add(state.weight, state.weight_rest, new)
@@ -243,32 +239,30 @@ def _move(
     variance: Array,
     fraction: Array,
     mask: Array | None,
-    count: Array | int,
     axis_name: AxisName | None,
 ) -> tuple[Array, Array, Array]:
     """Move the average of one leaf, in its two parts, and the variance."""
     (x,) = checks.arrays(tree=(_moments.numbers(leaf), "float[...]"))
     checks.at_least(1, **{"tree.size": x.size})
     x, fraction = x.astype(mean.dtype), fraction.astype(mean.dtype)
-    number = jnp.maximum(count, 1).astype(x.dtype)
     if mask is None:
-        number, sample = number * x.size, x.ravel()[0]
+        sample = x.ravel()[0]
     else:
         checks.leads(mask=mask, tree=x)
-        number = number * (x.size // mask.size)
         sample = jnp.max(arrays.replace_masked(x, jnp.full_like(x, -jnp.inf), ~mask))
+        x = arrays.replace_masked(x, None, ~mask)
+
+    def average(y: Array) -> Array:
+        return arrays.masked_mean(y, mask, axis_name=axis_name)
+
     # Less the mean, or in a first update less one of the numbers, squares lose no
     # digits.
     sample = devices.maximum(jax.lax.stop_gradient(sample), axis_name)
     amid = jnp.where(fraction < 1, jax.lax.stop_gradient(mean), sample)
-    if mask is not None:
-        x = arrays.replace_masked(x, jnp.broadcast_to(amid, x.shape), ~mask)
-    gap, error = (amid - mean) - rest, x - amid
-    moved, square = (
-        devices.total(each, axis_name) / number
-        for each in (jnp.sum(error), jnp.sum(jnp.square(error)))
-    )
-    new = jnp.maximum(square - jnp.square(moved), 0)
+    gap = (amid - mean) - rest
+    error = x - amid
+    moved = average(error)
+    new = jnp.maximum(average(jnp.square(error)) - jnp.square(moved), 0)
     mean, rest = _moments.add(mean, rest + fraction * moved, fraction * gap)
     variance = _moments.mixed_variance(
         variance, new, gap + moved, fraction, 1 - fraction

@@ -113,10 +113,9 @@ class _Few(NamedTuple):
     def sums_of_powers(self, x: Array, degree: int) -> Array:
         outputs = self.of_each(jnp.arange(self.size, dtype=jnp.int32))
         own = self.spread(self.indices) == outputs
-        ones = own.astype(x.dtype)
         x = jnp.where(own, x, jnp.zeros_like(x))
-        powers = [jnp.sum(ones, -1), jnp.sum(x, -1), jnp.sum(jnp.square(x), -1)]
-        return jnp.stack(powers[: degree + 1])
+        powers = [own.astype(x.dtype), x, jnp.square(x)][: degree + 1]
+        return jnp.stack([jnp.sum(each, axis=-1) for each in powers])
 
 
 def _means(groups: _Few | _Many, x: Array) -> tuple[Array, Array]:

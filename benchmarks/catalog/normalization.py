@@ -83,6 +83,19 @@ def _moments(library: Any) -> Callable[..., Any]:
     return function
 
 
+def _moments_in_a_loop(library: Any) -> Callable[..., Any]:
+    init_state, update_moments = library.create_ema(0.99)
+
+    def step(state: Any, numbers: Array) -> Any:
+        moments, state = update_moments(numbers, state)
+        return state, (moments.mean, moments.variance)
+
+    def one(numbers: Array) -> Any:
+        return jax.lax.scan(step, init_state(numbers[0]), numbers)[1]
+
+    return jax.vmap(one)
+
+
 def _running(library: Any) -> Callable[..., Any]:
     init_state, update_moments = library.running_moments()
 
@@ -159,6 +172,13 @@ CASES = (
         sizes=(Size(batch=256, steps=20), Size(batch=256, steps=128)),
         inputs={"numbers": normal("T")},
         step=_moments,
+    ),
+    Case(
+        name="create_ema",
+        label="ten updates of each stream",
+        sizes=(Size(batch=256, steps=20), Size(batch=256, steps=128)),
+        inputs={"numbers": normal("10 T")},
+        step=_moments_in_a_loop,
     ),
     *(
         Case(

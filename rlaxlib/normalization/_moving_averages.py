@@ -246,7 +246,9 @@ def _move(
     checks.at_least(1, **{"tree.size": x.size})
     x, fraction = x.astype(mean.dtype), fraction.astype(mean.dtype)
     if mask is None:
-        sample = x.ravel()[0]
+        # A maximum is taken once. A number alone, XLA looks up again for each of those
+        # it is taken off, one by one instead of in vectors.
+        sample = jnp.max(x.ravel()[:8])
     else:
         checks.leads(mask=mask, tree=x)
         sample = jnp.max(arrays.replace_masked(x, jnp.full_like(x, -jnp.inf), ~mask))

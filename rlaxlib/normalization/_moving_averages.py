@@ -246,9 +246,10 @@ def _move(
     checks.at_least(1, **{"tree.size": x.size})
     x, fraction = x.astype(mean.dtype), fraction.astype(mean.dtype)
     if mask is None:
-        # A maximum is taken once. A number alone, XLA looks up again for each of those
-        # it is taken off, one by one instead of in vectors.
-        sample = jnp.max(x.ravel()[:8])
+        # A sum is taken once. A number alone, XLA looks up again for each of those
+        # that it is taken off, one by one instead of in vectors.
+        two = x.ravel()[:2]
+        sample = jnp.sum(two / two.size)
     else:
         checks.leads(mask=mask, tree=x)
         sample = jnp.max(arrays.replace_masked(x, jnp.full_like(x, -jnp.inf), ~mask))
@@ -257,8 +258,8 @@ def _move(
     def average(y: Array) -> Array:
         return arrays.masked_mean(y, mask, axis_name=axis_name)
 
-    # Less the mean, or in a first update less one of the numbers, squares lose no
-    # digits.
+    # Less the mean, or in a first update less something amid the numbers, squares
+    # lose no digits.
     sample = devices.maximum(jax.lax.stop_gradient(sample), axis_name)
     amid = jnp.where(fraction < 1, jax.lax.stop_gradient(mean), sample)
     gap = (amid - mean) - rest

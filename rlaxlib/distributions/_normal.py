@@ -29,7 +29,7 @@ def log_density(x: Array, mu: Array, sigma: Array) -> Array:
 
 def entropy(mu: Array, sigma: Array) -> Array:
     """Return the entropy."""
-    logs = jnp.sum(jnp.log(_over(sigma, mu)), axis=-1)
+    logs: Array = jnp.sum(_log(_over(sigma, mu)), axis=-1)
     return logs + 0.5 * mu.shape[-1] * math.log(2 * math.pi * math.e)
 
 
@@ -51,6 +51,19 @@ def _over(parameter: Array, x: Array) -> Array:
 
 
 # --- Of each dimension, with derivatives written out: simpler than those of steps. ---
+
+
+def _log_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (x,), (change,) = primals, tangents
+    # That is `change / x`. A loop of nothing else, over 16 to 33 dimensions, LLVM
+    # unrolls into single numbers, which takes up to twice the time.
+    return _log(x), change * jnp.sign(x) / jnp.abs(x)
+
+
+@derivatives.derived(_log_jvp)
+def _log(x: Array) -> Array:
+    """Return the logarithm."""
+    return jnp.log(x)
 
 
 def _log_exp_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:

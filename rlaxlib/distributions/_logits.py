@@ -114,6 +114,7 @@ def log_prob(action: Array, logits: Logits) -> Array:
     classes = jax.lax.broadcasted_iota(jnp.int32, logits.shifted.shape, last)
     taken = classes == action.astype(jnp.int32)[..., None]
     others = jnp.sum(jnp.exp(jnp.where(taken, -jnp.inf, logits.shifted)), axis=-1)
+    # Where the weight less 1 would cancel, another action's is 1, and nothing is lost.
     log_probs = picked - jnp.log1p(_floor(others + (jnp.exp(picked) - 1), 0.0))
     never = picked == -jnp.inf
     log_probs = jnp.where(never, -jnp.inf, log_probs)

@@ -57,7 +57,7 @@ def _log_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (x,), (change,) = primals, tangents
     # That is `change / x`. A loop of nothing else, over 16 to 33 dimensions, LLVM
     # unrolls into single numbers, which takes up to twice the time.
-    return _log(x), change * jnp.sign(x) / jnp.abs(x)
+    return _log(x), jnp.where(x < 0, -change, change) / jnp.abs(x)
 
 
 @derivatives.derived(_log_jvp)

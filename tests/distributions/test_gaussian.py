@@ -201,10 +201,10 @@ def test_slope_of_a_squashed_divergence_however_close(size):
     np.testing.assert_allclose(found[1], by_sigma, **tolerance)
 
 
-def test_slope_of_an_entropy_grows_without_bound_towards_no_deviation():
-    sigma = np.array([0.0, 1e-30, 0.5, 1e30], np.float32)
-    slope = jax.jit(jax.grad(lambda sigma: GAUSSIAN.entropy(jnp.zeros(4), sigma)))
-    close(slope(sigma), [np.inf, 1e30, 2, 1e-30])
+def test_slope_of_an_entropy_is_one_over_the_deviation_down_to_none_and_beyond():
+    sigma = np.array([-0.5, 0.0, 1e-30, 0.5, 1e30], np.float32)
+    slope = jax.jit(jax.grad(lambda sigma: GAUSSIAN.entropy(jnp.zeros(5), sigma)))
+    close(slope(sigma), [-2, np.inf, 1e30, 2, 1e-30])
 
 
 # --- How the functions behave. ---

@@ -70,7 +70,35 @@ def backward(
     """
     end = streams.ends(truncated_t, sample_mask)
     trace = jnp.broadcast_to(trace, sequences[0].shape)
-    return _compiled(terms, final, (trace, *sequences), end, sample_mask)
+    return solve(terms, final, (trace, *sequences), end, sample_mask)
+
+
+def backward_known(
+    final: ArrayLike,
+    factor: Array,
+    offset: Array,
+    end: Array | None,
+    sample_mask: Array | None,
+) -> Array:
+    """Solve the same recurrence, of terms that were computed beforehand.
+
+    Args:
+        final: As for `backward`.
+        factor: Factors :math:`a_t`, shape `[T]`; whatever they are where no step is a
+            decision.
+        offset: Offsets :math:`b_t`, shape `[T]`, 0 where a step is no decision.
+        end: Whether nothing that follows a step matters, bool `[T]`. The last decision
+            need be no end: `final` is what follows it.
+        sample_mask: As for `backward`.
+
+    Returns:
+        Solution, as from `backward`.
+    """
+    # What is no decision hands on what follows, so that no mask need enter the loop.
+    if sample_mask is not None:
+        factor = jnp.where(sample_mask, factor, jnp.ones_like(factor))
+    solution = solve(_known, final, (factor, offset), end, None)
+    return streams.decisions(solution, sample_mask)
 
 
 def corrected_errors(
@@ -101,18 +129,14 @@ def corrected_errors(
         # pass over the discounts before it.
         sequences = weighted, discount_t
         return backward(_discounted, 0.0, trace, *sequences, truncated_t=truncated_t)
-    factor = discount_t * trace
-    # What is no decision hands on what follows. So no mask need enter the loop; nor is
-    # the last decision an end: behind it stands the 0 that the stream ends with.
+    # The last decision is no end: behind it stands the 0 that the stream ends with.
     end = truncated_t
-    if sample_mask is not None:
-        factor = jnp.where(sample_mask, factor, jnp.ones_like(factor))
-        end = None if end is None else streams.ends(end, sample_mask)
-    errors = _compiled(known, 0.0, (factor, weighted), end, None)
-    return streams.decisions(errors, sample_mask)
+    if end is not None and sample_mask is not None:
+        end = streams.ends(end, sample_mask)
+    return backward_known(0.0, discount_t * trace, weighted, end, sample_mask)
 
 
-def known(factor: Array, offset: Array) -> tuple[Array, Array]:
+def _known(factor: Array, offset: Array) -> tuple[Array, Array]:
     """Return terms that were computed beforehand, the factor in place of the trace."""
     return offset, factor
 
@@ -139,7 +163,7 @@ def _solve(
 
 
 # Compiled as one, so that a call outside of jit, too, traces and compiles only once.
-_compiled: Callable[..., Array] = jax.jit(_solve, static_argnums=0, inline=True)
+solve: Callable[..., Array] = jax.jit(_solve, static_argnums=0, inline=True)
 
 
 def _loop(

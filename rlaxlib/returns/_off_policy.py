@@ -205,12 +205,10 @@ def general_off_policy_returns_from_q_and_v(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    (r_t, discount_t, v_t, q_t, c_t), narrow = dtypes.widen(
-        r_t, discount_t, v_t, q_t, c_t
-    )
-    q_t, c_t = (_without_last(each, r_t.size) for each in (q_t, c_t))
-    masks = {"truncated_t": truncated_t, "sample_mask": sample_mask}
-    returns = _returns((c_t, r_t, discount_t, v_t, q_t), masks)
+    size = r_t.size - 1
+    inputs = r_t, discount_t, v_t, q_t[:size], c_t[:size]
+    (r_t, discount_t, v_t, q_t, c_t), narrow = dtypes.widen(*inputs)
+    returns = _returns(r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask)
     return gradients.stop_if(stop_target_gradients, narrow(returns))
 
 
@@ -415,32 +413,58 @@ def tree_backup(
     return narrow(streams.decisions(errors, sample_mask))
 
 
-def _without_last(x: Array, size: int) -> Array:
-    """Return `x` with `size` entries, the last of which is 0."""
-    return jnp.pad(x[: size - 1], (0, 1))
+def _returns(
+    r: Array,
+    discount: Array,
+    v: Array,
+    q: Array,
+    c: Array,
+    truncated_t: Array | None,
+    sample_mask: Array | None,
+) -> Array:
+    """Return the corrected returns, of `q` and `c` that are one shorter than the rest.
+
+    The last one bootstraps from its value alone, so the recurrence begins with it:
+    sooner than with a row of zeros put behind `q` and `c`.
+    """
+    end, mask = streams.ends(truncated_t, sample_mask), sample_mask
+    if mask is not None:
+        r, discount, v = streams.clean(mask, r, discount, v)
+    final = r[-1:] + discount[-1:] * v[-1:]
+    if not q.size:
+        return final
+    masks = {"end": end, "sample_mask": mask}
+    before = {name: None if x is None else x[:-1] for name, x in masks.items()}
+    sequences = c, r[:-1], discount[:-1], v[:-1], q
+    return jnp.append(_earlier_returns(final[0], sequences, before), final)
 
 
-def _returns_jvp(
+def _earlier_returns_jvp(
     primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
     # To differentiate: of two sequences, not of five, which takes down to an eighth.
-    return cast(tuple[Array, Array], jax.jvp(_returns_of_two, primals, tangents))
+    both = jax.jvp(_earlier_returns_of_two, primals, tangents)
+    return cast(tuple[Array, Array], both)
 
 
-@derivatives.derived(_returns_jvp)
-def _returns(sequences: tuple[Array, ...], masks: Mapping[str, Array | None]) -> Array:
-    return recurrence.backward(_off_policy_terms, 0.0, *sequences, **masks)
+@derivatives.derived(_earlier_returns_jvp)
+def _earlier_returns(
+    final: Array, sequences: tuple[Array, ...], masks: Mapping[str, Array | None]
+) -> Array:
+    """Return the returns that the last one, `final`, follows."""
+    end, mask = masks["end"], masks["sample_mask"]
+    return recurrence.solve(_off_policy_terms, final, sequences, end, mask)
 
 
-def _returns_of_two(
-    sequences: tuple[Array, ...], masks: Mapping[str, Array | None]
+def _earlier_returns_of_two(
+    final: Array, sequences: tuple[Array, ...], masks: Mapping[str, Array | None]
 ) -> Array:
     """Return the same, of offsets and factors that are computed beforehand."""
-    c, *others = streams.clean(masks["sample_mask"], *sequences)
-    end = streams.ends(**masks)
+    end, mask = masks["end"], masks["sample_mask"]
+    c, *others = streams.clean(mask, *sequences)
     c = c if end is None else jnp.where(end, jnp.zeros_like(c), c)
     offset, factor = _off_policy_terms(c, *others)
-    return recurrence.backward(recurrence.known, 0.0, factor, offset, **masks)
+    return recurrence.backward_known(final, factor, offset, end, mask)
 
 
 # --- What each estimate puts into the recurrence: its offset and its factor. ---

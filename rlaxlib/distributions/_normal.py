@@ -14,6 +14,8 @@ from jax import Array
 
 from rlaxlib._core import derivatives, exponentials, sums
 
+_SHORTEST = sums.Shortest(run=17, differentiated=None)
+
 
 def draw(key: Array, mu: Array, sigma: Array) -> Array:
     """Draw a vector, differentiable with respect to its mean and deviation."""
@@ -35,14 +37,8 @@ def entropy(mu: Array, sigma: Array) -> Array:
 
 def divergence(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
     """Return the divergence of one Gaussian from another."""
-    return sums.over_last(_kl(mu_0, _over(sigma_0, mu_0), mu_1, _over(sigma_1, mu_0)))
-
-
-def divergence_of_logs(
-    mu_0: Array, log_sigma_0: Array, mu_1: Array, log_sigma_1: Array
-) -> Array:
-    """Return the same, from the logarithms of the deviations."""
-    return sums.over_last(_kl_of_logs(mu_0, log_sigma_0, mu_1, log_sigma_1))
+    given = mu_0, _over(sigma_0, mu_0), mu_1, _over(sigma_1, mu_0)
+    return sums.over_last_of(_kl, _SHORTEST, *given)
 
 
 def _over(parameter: Array, x: Array) -> Array:
@@ -113,11 +109,11 @@ def _kl_of_logs_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     z, grown = (mu_0 - mu_1) * over_sigma, exponentials.excess(double) + double
     change = z * over_sigma * (tangents[0] - tangents[2])
     change += grown * (tangents[1] - tangents[3]) - jnp.square(z) * tangents[3]
-    return _kl_of_logs(*primals), change
+    return kl_of_logs(*primals), change
 
 
 @derivatives.derived(_kl_of_logs_jvp)
-def _kl_of_logs(mu_0: Array, log_0: Array, mu_1: Array, log_1: Array) -> Array:
-    """Return a divergence, from the logarithms of deviations."""
+def kl_of_logs(mu_0: Array, log_0: Array, mu_1: Array, log_1: Array) -> Array:
+    """Return the divergence in one dimension, from the logarithms of deviations."""
     z = (mu_0 - mu_1) * jnp.exp(-log_1)
     return 0.5 * (exponentials.excess(2 * (log_0 - log_1)) + jnp.square(z))

@@ -146,6 +146,46 @@ def test_one_deviation_stands_for_all_dimensions_and_rows():
         )
 
 
+@pytest.mark.parametrize("of", [GAUSSIAN, SQUASHED], ids=["gaussian", "squashed"])
+@pytest.mark.parametrize("size", [4, 5, 12, 15, 17, 31])
+def test_a_divergence_is_the_sum_of_those_of_all_dimensions(of, size):
+    rng = np.random.default_rng(0)
+    mu_0, mu_1 = rng.normal(size=(2, 3, size)).astype(np.float32)
+    sigma_0, sigma_1 = rng.uniform(0.5, 2, (2, 3, size)).astype(np.float32)
+
+    def divergences(mu_0, sigma_0, mu_1, sigma_1):
+        standard = of.kl_to_standard_normal(mu_0, sigma_0)
+        return of.kl(mu_0, sigma_0, mu_1, sigma_1), standard
+
+    def sums(*parameters):
+        return [jnp.sum(each) for each in divergences(*parameters)]
+
+    @jax.jit
+    def everything(*parameters):
+        return divergences(*parameters), jax.jacrev(sums, range(4))(*parameters)
+
+    given = mu_0, sigma_0, mu_1, sigma_1
+    found, slopes = everything(*given)
+    apart, expected_slopes = everything(*(x[..., None] for x in given))
+    for actual, expected in zip(found, apart, strict=True):
+        assert actual.shape == (3,)
+        close(actual, np.sum(np.float64(expected), axis=-1), rtol=1e-6)
+    contract.assert_close(
+        slopes, jax.tree.map(lambda x: x[..., 0], expected_slopes), 1e-6, 1e-6
+    )
+
+
+@pytest.mark.parametrize("size", [5, 17])
+def test_a_divergence_depends_on_no_deviation_but_those_given(size):
+    policy = rlaxlib.squashed_gaussian(-4.0, 400.0)  # Of which most overflow.
+    given = jnp.zeros(size), jnp.full(size, -3.0)
+    value, slope = jax.value_and_grad(policy.kl_to_standard_normal, 1)(*given)
+    log_sigma = -4 + 202 * (np.tanh(-3.0) + 1)
+    close(value, size * (0.5 * np.expm1(2 * log_sigma) - log_sigma))
+    one = np.expm1(2 * log_sigma) * 202 * (1 - np.tanh(-3.0) ** 2)
+    close(slope, np.full(size, one), rtol=1e-4)
+
+
 # --- Digits that count. ---
 
 

@@ -108,11 +108,11 @@ def log_prob(action: Array, logits: Logits) -> Array:
         Log-probabilities, `[...]`: minus infinity where an action is not legal, and 0
         where none is.
     """
-    picked = indexing.pick(logits.raw, action) - logits.largest[..., 0]
-    picked = _scaled(picked, logits.temperature)
     last = logits.shifted.ndim - 1
     classes = jax.lax.broadcasted_iota(jnp.int32, logits.shifted.shape, last)
     taken = classes == action.astype(jnp.int32)[..., None]
+    picked = _pick(logits.raw, action, taken) - logits.largest[..., 0]
+    picked = _scaled(picked, logits.temperature)
     others = jnp.sum(jnp.exp(jnp.where(taken, -jnp.inf, logits.shifted)), axis=-1)
     # Where the weight less 1 would cancel, another action's is 1, and nothing is lost.
     log_probs = picked - jnp.log1p(_floor(others + (jnp.exp(picked) - 1), 0.0))
@@ -139,6 +139,20 @@ def _floor_jvp(
 def _floor(x: Array, least: float) -> Array:
     """Return the larger of the two, with the derivative of the first."""
     return jnp.maximum(x, least)
+
+
+def _pick_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    # Backwards a pick would scatter. All logits have a slope here, so this is sooner.
+    change, taken = tangents[0], primals[2]
+    change = jnp.sum(jnp.where(taken, change, jnp.zeros_like(change)), axis=-1)
+    return _pick(*primals), change
+
+
+@derivatives.derived(_pick_jvp)
+def _pick(logits: Array, action: Array, taken: Array) -> Array:
+    """Return the logit of an action, which is also told by a mask."""
+    del taken
+    return indexing.pick(logits, action)
 
 
 def _scaled_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:

@@ -11,7 +11,6 @@ its action and the weight of it are never used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import jax
@@ -427,16 +426,15 @@ def _returns(
     The last one bootstraps from its value alone, so the recurrence begins with it:
     sooner than with a row of zeros put behind `q` and `c`.
     """
-    end, mask = streams.ends(truncated_t, sample_mask), sample_mask
-    if mask is not None:
-        r, discount, v = streams.clean(mask, r, discount, v)
+    r, discount, v = streams.clean(sample_mask, r, discount, v)
     final = r[-1:] + discount[-1:] * v[-1:]
     if not q.size:
         return final
-    masks = {"end": end, "sample_mask": mask}
-    before = {name: None if x is None else x[:-1] for name, x in masks.items()}
+    masks = streams.ends(truncated_t, sample_mask), sample_mask
+    end, mask = (None if each is None else each[:-1] for each in masks)
+    q, c = streams.clean(mask, q, c)
     sequences = c, r[:-1], discount[:-1], v[:-1], q
-    return jnp.append(_earlier_returns(final[0], sequences, before), final)
+    return jnp.append(_earlier_returns(final[0], sequences, end, mask), final)
 
 
 def _earlier_returns_jvp(
@@ -449,19 +447,17 @@ def _earlier_returns_jvp(
 
 @derivatives.derived(_earlier_returns_jvp)
 def _earlier_returns(
-    final: Array, sequences: tuple[Array, ...], masks: Mapping[str, Array | None]
+    final: Array, sequences: tuple[Array, ...], end: Array | None, mask: Array | None
 ) -> Array:
     """Return the returns that the last one, `final`, follows."""
-    end, mask = masks["end"], masks["sample_mask"]
     return recurrence.solve(_off_policy_terms, final, sequences, end, mask)
 
 
 def _earlier_returns_of_two(
-    final: Array, sequences: tuple[Array, ...], masks: Mapping[str, Array | None]
+    final: Array, sequences: tuple[Array, ...], end: Array | None, mask: Array | None
 ) -> Array:
     """Return the same, of offsets and factors that are computed beforehand."""
-    end, mask = masks["end"], masks["sample_mask"]
-    c, *others = streams.clean(mask, *sequences)
+    c, *others = sequences
     c = c if end is None else jnp.where(end, jnp.zeros_like(c), c)
     offset, factor = _off_policy_terms(c, *others)
     return recurrence.backward_known(final, factor, offset, end, mask)

@@ -236,21 +236,18 @@ class _Change(NamedTuple):
     Attributes:
         p: The first, prepared.
         q: The second, prepared.
-        log: What the logarithms of probabilities grow by, 0 where either rules an
-            action out, shape `[..., A]`.
-        close: Whether they grow so little that a series tells by how much probabilities
-            do, shape `[..., A]`.
-        excess: What probabilities grow by beyond `p` times `log`, where that is close,
-            shape `[..., A]`.
-        gained: What probabilities grow by, shape `[..., A]`.
+        mean: What `p` expects logits less the largest to grow by, shape `[..., 1]`.
+        log: What each grows by beyond that, where both allow it, shape `[..., A]`.
+        close: Whether that is close to 0, shape `[..., A]`.
+        excess: `exp(log) - 1 - log` where it is, 0 elsewhere, shape `[..., A]`.
     """
 
     p: Logits
     q: Logits
+    mean: Array
     log: Array
     close: Array
     excess: Array
-    gained: Array
 
 
 def _compare(
@@ -262,21 +259,23 @@ def _compare(
     both, zeros = p.legal & q.legal, jnp.zeros_like(p.weights)
     # Not of the difference, which is no number where both rule an action out.
     log = jnp.where(both, q_logits, zeros) - jnp.where(both, p_logits, zeros)
-    log /= temperature
-    log -= (q.largest - p.largest) / temperature + (q.log_total - p.log_total)
+    log = (log - (q.largest - p.largest)) / temperature
     log = jnp.where(both, log, zeros)
+    mean = sums.over_last(p.probs * log)[..., None]
+    log -= mean
     close = both & (jnp.abs(log) < 0.5)
-    excess = p.probs * exponentials.small_excess(jnp.where(close, log, zeros))
-    gained = jnp.where(close, excess + p.probs * log, q.probs - p.probs)
-    return _Change(p, q, log, close, excess, gained)
+    excess = exponentials.small_excess(jnp.where(close, log, zeros), most=0.5)
+    return _Change(p, q, mean, log, close, excess)
 
 
 def _divergence_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    p_logits, q_logits, temperature, mask = primals
     divergence: Array = _divergence(*primals)
-    p, q, log, _, _, gained = _compare(p_logits, q_logits, temperature, mask)
-    known = jnp.where(jnp.isinf(divergence), 0.0, divergence)[..., None]
-    by_p = -p.probs * (log + known)
+    p, q, _, log, close, excess = _compare(*primals)
+    by_p = -p.probs * log
+    # Probabilities grow by the factor exp(log - divergence).
+    known = divergence[..., None]
+    gained = p.probs * ((excess + log) * jnp.exp(-known) + jnp.expm1(-known))
+    gained = jnp.where(close, gained, q.probs - p.probs)
     by_q = jnp.where(q.legal & ~p.none[..., None], gained, 0.0)
     change = jnp.zeros_like(by_p)
     if not isinstance(tangents[0], SymbolicZero):
@@ -285,7 +284,7 @@ def _divergence_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
         change += by_q * tangents[1]
     if not isinstance(tangents[2], SymbolicZero):
         change -= (by_p * p.finite + by_q * q.finite) * tangents[2]
-    return divergence, sums.over_last(change) / temperature
+    return divergence, sums.over_last(change) / primals[2]
 
 
 # Its derivative, written out, is simpler than that of each step.
@@ -293,14 +292,19 @@ def _divergence_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 def _divergence(
     p_logits: Array, q_logits: Array, temperature: Array, mask: Array | None
 ) -> Array:
-    """Return the divergence of one softmax from another, of prepared arguments."""
-    p, q, log, close, excess, gained = _compare(p_logits, q_logits, temperature, mask)
-    # With d = log q - log p, the sum of p (exp d - 1 - d): no term is negative, and
-    # where p and q are close, each keeps its digits.
-    terms = jnp.where(close, excess, gained - p.probs * log)
+    """Return the divergence of one softmax from another, of prepared arguments.
+
+    With d, what the logits grow by, less its mean under p, that is log E_p[exp d], and
+    E_p[exp d] is 1 + E_p[exp d - 1 - d]: no term is negative, and where p and q are
+    close, each keeps its digits. What rounding does to the mean matters to the square.
+    """
+    p, q, mean, log, close, excess = _compare(p_logits, q_logits, temperature, mask)
+    # The largest exponent that follows, if it is positive, is taken out of them all.
+    taken = jnp.maximum(-mean - p.log_total, 0.0)
+    weights = jnp.exp(-taken) * p.probs
+    far = jnp.exp(q.shifted - mean - p.log_total - taken) - weights * (1 + log)
+    terms = jnp.where(close, weights * excess, far)
     terms = jnp.where(p.legal & ~q.legal, jnp.inf, terms)
-    # What p gains in all is 0; the square of what it is by rounding matters to the
-    # smallest divergences.
-    rounding = sums.over_last(gained)
-    divergence = sums.over_last(terms) - 0.5 * jnp.square(rounding)
+    taken = taken[..., 0]
+    divergence = taken + jnp.log1p(jnp.expm1(-taken) + sums.over_last(terms))
     return jnp.where(p.none, 0.0, divergence)

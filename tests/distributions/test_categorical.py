@@ -188,18 +188,25 @@ def test_what_only_one_policy_rules_out():
 # --- Digits that count. ---
 
 
-@pytest.mark.parametrize("size", [1e-6, 1e-4, 1e-2, 1.0, 10.0])
+@pytest.mark.parametrize("size", [1e-6, 1e-4, 1e-2, 1.0, 10.0, 100.0, 300.0])
 def test_divergence_of_policies_however_close(size):
     rng = np.random.default_rng(0)
     p = np.float32(rng.normal(size=(200, 8)))
     q = np.float32(p + size * rng.normal(size=(200, 8)))
-    actual = rlaxlib.categorical_kl_divergence(jnp.asarray(p), jnp.asarray(q))
+    ask = jax.vmap(jax.value_and_grad(rlaxlib.categorical_kl_divergence, (0, 1)))
+    actual, gradients = ask(jnp.asarray(p), jnp.asarray(q))
     p, q = p.astype(np.longdouble), q.astype(np.longdouble)
     p, q = (x - np.log(np.sum(np.exp(x), axis=-1, keepdims=True)) for x in (p, q))
     # Since probabilities sum to 1, and with digits to spare where p is close to q.
     expected = np.sum(np.exp(p) * (np.expm1(q - p) - (q - p)), axis=-1)
     np.testing.assert_allclose(actual, expected.astype(float), rtol=1e-6)
     assert jnp.all(actual >= 0)
+
+    by_p = -np.exp(p) * (q - p + expected[:, None])
+    by_q = np.exp(p) * np.expm1(q - p)
+    for gradient, definition in zip(gradients, (by_p, by_q), strict=True):
+        error = np.max(np.abs(np.asarray(gradient) - definition), axis=-1)
+        assert np.all(error <= 2e-6 * np.max(np.abs(definition), axis=-1))
 
 
 def test_a_sure_action_leaves_others_their_digits():

@@ -14,7 +14,7 @@ from jax import Array
 
 from rlaxlib._core import derivatives, exponentials, sums
 
-_SHORTEST = sums.Shortest(run=17, differentiated=None)
+_SHORTEST = sums.Shortest(run=9, differentiated=None)
 
 
 def draw(key: Array, mu: Array, sigma: Array) -> Array:
@@ -49,11 +49,18 @@ def _over(parameter: Array, x: Array) -> Array:
 # --- Of each dimension, with derivatives written out: simpler than those of steps. ---
 
 
+def _quotient(x: Array, y: Array) -> Array:
+    """Return `x / y`, in a way that a CPU computes in vectors.
+
+    A loop of little but a quotient, over 16 to 33 dimensions, LLVM unrolls into single
+    numbers, which takes up to twice the time.
+    """
+    return jnp.where(y < 0, -x, x) / jnp.abs(y)
+
+
 def _log_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (x,), (change,) = primals, tangents
-    # That is `change / x`. A loop of nothing else, over 16 to 33 dimensions, LLVM
-    # unrolls into single numbers, which takes up to twice the time.
-    return _log(x), jnp.where(x < 0, -change, change) / jnp.abs(x)
+    return _log(x), _quotient(change, x)
 
 
 @derivatives.derived(_log_jvp)
@@ -83,7 +90,7 @@ def _kl_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     z, change = (mu_0 - mu_1) * over_sigma, (sigma_0 - sigma_1) * over_sigma
     grown = change * (change + 2)
     by_1 = z * (tangents[0] - tangents[2]) - (grown + jnp.square(z)) * tangents[3]
-    return _kl(*primals), over_sigma * by_1 + grown / sigma_0 * tangents[1]
+    return _kl(*primals), over_sigma * by_1 + _quotient(grown, sigma_0) * tangents[1]
 
 
 @derivatives.derived(_kl_jvp)
@@ -106,7 +113,7 @@ def _kl(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
 def _kl_of_logs_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     mu_0, log_0, mu_1, log_1 = primals
     over_sigma, double = jnp.exp(-log_1), 2 * (log_0 - log_1)
-    z, grown = (mu_0 - mu_1) * over_sigma, exponentials.excess(double) + double
+    z, grown = (mu_0 - mu_1) * over_sigma, exponentials.less_one(double)
     change = z * over_sigma * (tangents[0] - tangents[2])
     change += grown * (tangents[1] - tangents[3]) - jnp.square(z) * tangents[3]
     return kl_of_logs(*primals), change

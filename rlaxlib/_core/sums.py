@@ -13,7 +13,7 @@ from jax import Array
 from rlaxlib._core import derivatives
 
 _EXACT = jax.lax.Precision.HIGHEST
-_VECTOR = 8  # Numbers of single precision that most processors take at once.
+VECTOR = 8  # Numbers of single precision that most processors take at once.
 
 
 def over_last(x: Array) -> Array:
@@ -81,7 +81,7 @@ def over_last_of(
     """
     size = arguments[0].shape[-1]
     # Of several vectors and one number more, that one is sooner computed alone.
-    single = size > 2 * _VECTOR and size % _VECTOR == 1
+    single = size > 2 * VECTOR and size % VECTOR == 1
     return _total(terms, None if single else shortest.run, *arguments)
 
 
@@ -91,11 +91,11 @@ def _total(
     """Return that sum, differentiable step by step."""
     size = arguments[0].shape[-1]
     longer = shortest is not None and size >= shortest
-    padding = -size % _VECTOR if longer else 0
+    padding = -size % VECTOR if longer else 0
     if padding == 0:
         return over_last(terms(*arguments))
     # A single one would be taken off the loop again, as its last step.
-    padding += _VECTOR if padding == 1 else 0
+    padding += VECTOR if padding == 1 else 0
     summands = terms(*(_pad(each, padding) for each in arguments))
     given = jnp.arange(size + padding) < size
     return over_last(jnp.where(given, summands, jnp.zeros_like(summands)))

@@ -11,10 +11,38 @@ from experience import close
 
 import rlaxlib
 
+
+class AmongMany:
+    """A policy over some actions, with eight behind them that are never legal."""
+
+    def __init__(self, policy):
+        self.policy = policy
+
+    def sample(self, *arguments, mask=None):
+        return self._ask("sample", *arguments, mask=mask)
+
+    def probs(self, logits, *, mask=None):
+        return self._ask("probs", logits, mask=mask)[..., : logits.shape[-1]]
+
+    def logprob(self, *arguments, mask=None):
+        return self._ask("logprob", *arguments, mask=mask)
+
+    def entropy(self, *arguments, mask=None):
+        return self._ask("entropy", *arguments, mask=mask)
+
+    def _ask(self, name, *arguments, mask):
+        *others, logits = arguments
+        behind = [(0, 0)] * (logits.ndim - 1) + [(0, 8)]
+        logits = jnp.pad(logits, behind, constant_values=-jnp.inf)
+        mask = None if mask is None else jnp.pad(mask, behind[-mask.ndim :])
+        return getattr(self.policy, name)(*others, logits, mask=mask)
+
+
 KEY = jax.random.key(0)
 SOFTMAX = rlaxlib.softmax(0.7)
 POLICIES = {
     "softmax": SOFTMAX,
+    "softmax_among_many": AmongMany(SOFTMAX),
     "clipped": rlaxlib.clipped_entropy_softmax(0.7, 0.9),
     "greedy": rlaxlib.greedy(),
     "epsilon_greedy": rlaxlib.epsilon_greedy(0.3),
@@ -209,12 +237,34 @@ def test_divergence_of_policies_however_close(size):
         assert np.all(error <= 2e-6 * np.max(np.abs(definition), axis=-1))
 
 
-def test_a_sure_action_leaves_others_their_digits():
-    logits = jnp.array([20.0, 0.0, 0.0])
-    others = 2 * np.exp(-20.0)
-    close(SOFTMAX.logprob(0, 0.7 * logits), -others, rtol=1e-5, atol=0)
-    loss = rlaxlib.categorical_cross_entropy(jnp.array([1.0, 0, 0]), logits)
+@pytest.mark.parametrize("number", [2, 11])
+def test_a_sure_action_leaves_others_their_digits(number):
+    logits = jnp.zeros(1 + number).at[0].set(20.0)
+    others = number * np.exp(-20.0)
+    log_prob = functools.partial(SOFTMAX.logprob, 0)
+    close(log_prob(0.7 * logits), -others, rtol=1e-5, atol=0)
+    with_slope, _ = jax.value_and_grad(log_prob)(0.7 * logits)
+    close(with_slope, -others, rtol=1e-5, atol=0)
+    labels = jnp.zeros(1 + number).at[0].set(1.0)
+    loss = rlaxlib.categorical_cross_entropy(labels, logits)
     close(loss, others, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("number", [3, 12])
+def test_the_slope_of_a_log_probability(number):
+    logits = jnp.linspace(-1.0, 2.0, number).at[1].set(-jnp.inf)
+
+    def log_prob(logits, temperature):
+        return rlaxlib.softmax(temperature).logprob(2, logits)
+
+    by_logits, by_temperature = jax.grad(log_prob, (0, 1))(logits, 0.7)
+    probs = np.asarray(rlaxlib.softmax(0.7).probs(logits))
+    close(by_logits, 0.7**-1 * (np.eye(number)[2] - probs))
+    mean = np.sum(probs * np.where(probs > 0, logits, 0.0))
+    close(by_temperature, (mean - logits[2]) / 0.7**2)
+
+    impossible = rlaxlib.softmax(0.7).logprob
+    np.testing.assert_array_equal(jax.grad(impossible, 1)(1, logits), 0.0)
 
 
 def test_a_label_of_zero_has_a_finite_gradient():

@@ -56,7 +56,7 @@ def chosen(probs, sample):
     return np.take_along_axis(probs, sample[..., None], axis=-1)[..., 0]
 
 
-def discrete(name, argument, probs, of, **exceptions):
+def discrete(name, argument, probs, of, number=ACTIONS, case="", only="", **exceptions):
     """Make the rows of a distribution whose probabilities follow from one argument."""
 
     def define_probs(mask=None, **logits):
@@ -69,7 +69,7 @@ def discrete(name, argument, probs, of, **exceptions):
         return entropy(probs(logits[argument], mask))
 
     def make(rng):
-        return {argument: rng.normal(size=(BATCH, ACTIONS))}
+        return {argument: rng.normal(size=(BATCH, number))}
 
     def make_sampled(rng):
         drawn = make(rng)
@@ -84,6 +84,8 @@ def discrete(name, argument, probs, of, **exceptions):
         "entropy": (define_entropy, make, {}),
     }
     for function, (definition, draw, extra) in functions.items():
+        if only not in ("", function):
+            continue
         shared = {
             "name": f"{name}.{function}",
             "definition": definition,
@@ -92,9 +94,9 @@ def discrete(name, argument, probs, of, **exceptions):
             **extra,
             **exceptions.get(function, {}),
         }
-        yield Row(make=draw, **shared)
+        yield Row(case=case, make=draw, **shared)
         yield Row(
-            case="mask",
+            case=f"{case}, mask" if case else "mask",
             make=masked(draw, argument),
             peer=NO_MASKS,
             optional=("mask",),
@@ -107,7 +109,7 @@ def masked(make, argument):
 
     def make_masked(rng):
         drawn = make(rng)
-        mask = rng.random((BATCH, ACTIONS)) < 0.5
+        mask = rng.random(drawn[argument].shape) < 0.5
         kept = drawn.get("sample", np.argmax(drawn[argument], axis=-1))
         np.put_along_axis(mask, kept[..., None], True, axis=-1)
         mask[0] = True
@@ -292,6 +294,15 @@ ROWS = [
         "logits",
         lambda logits, mask: softmax(logits, mask, 0.5),
         made("softmax", 0.5),
+    ),
+    *discrete(
+        "softmax",
+        "logits",
+        lambda logits, mask: softmax(logits, mask, 0.5),
+        made("softmax", 0.5),
+        number=3 * ACTIONS,
+        case="many actions",
+        only="logprob",  # It is computed another way.
     ),
     *kl_rows("softmax.kl", of=made("softmax", 0.5)("kl")),
     *discrete(

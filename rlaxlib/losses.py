@@ -330,7 +330,11 @@ def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
 
 def _huber_change(change: Array, y: Array, x: Array, delta: Array) -> Array:
     del y
-    return change * jnp.where(jnp.abs(x) <= delta, x, jnp.sign(x) * delta)
+    size = jnp.abs(x)
+    # Beyond `delta` that is `change * sign * delta`. A shorter loop, over 13 to 18
+    # numbers, LLVM unrolls into single numbers, which takes twice the time.
+    far = change * jnp.sign(x) * jnp.minimum(size, delta)
+    return jnp.where(size <= delta, change * x, far)
 
 
 def _huber_change_by_delta(change: Array, y: Array, x: Array, delta: Array) -> Array:

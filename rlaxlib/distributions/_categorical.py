@@ -224,8 +224,8 @@ def categorical_importance_sampling_ratios(
     checks.indices(a_t=(a_t, pi_logits_t.shape[-1]))
     (pi_logits_t, mu_logits_t), narrow = dtypes.widen(pi_logits_t, mu_logits_t)
     one, mask = jnp.ones_like(pi_logits_t, shape=()), over(mask, pi_logits_t)
-    log_pi = log_prob(a_t, prepare(pi_logits_t, one, mask))
-    log_mu = log_prob(a_t, prepare(mu_logits_t, one, mask))
+    log_pi = log_prob(a_t, prepare(pi_logits_t, one, mask), used=True)
+    log_mu = log_prob(a_t, prepare(mu_logits_t, one, mask), used=True)
     never = log_pi == -jnp.inf  # Whatever the other policy did.
     return narrow(jnp.exp(log_pi - jnp.where(never, 0.0, log_mu)))
 

@@ -93,7 +93,7 @@ def prepare(logits: Array, temperature: Array, mask: Array | None) -> Logits:
     return Logits(logits, temperature, largest, shifted, weights, total)
 
 
-def log_prob(action: Array, logits: Logits) -> Array:
+def log_prob(action: Array, logits: Logits, *, used: bool = False) -> Array:
     """Return the log-probability of an action.
 
     The weight of a likely action would drown those of the others. They are summed
@@ -102,15 +102,17 @@ def log_prob(action: Array, logits: Logits) -> Array:
     Args:
         action: Actions, `[...]`.
         logits: Prepared logits, `[..., A]`.
+        used: Whether its derivative is never asked for alone, without its value.
 
     Returns:
         Log-probabilities, `[...]`: minus infinity where an action is not legal, and 0
         where none is.
     """
-    given = logits.raw, logits.temperature, action
-    # What fits in one vector is sooner differentiated step by step.
-    short = logits.raw.shape[-1] <= sums.VECTOR
-    return _log_prob(*given) if short else _log_prob_of_many(*given)
+    # Step by step, the derivative shares what the value needs, and is slow without it;
+    # but for what fits in one vector.
+    stepwise = used or logits.raw.shape[-1] <= sums.VECTOR
+    found = _log_prob if stepwise else _log_prob_with_slope
+    return found(logits.raw, logits.temperature, action)
 
 
 def over(mask: Array | None, logits: Array) -> Array | None:
@@ -147,9 +149,8 @@ def _normalized(picked: Array, others: Array) -> Array:
     """Return a log-probability from a shifted logit, and the sum of other weights."""
     # Where the weight less 1 would cancel, another action's is 1, and nothing is lost.
     log_probs = picked - jnp.log1p(_floor(others + (jnp.exp(picked) - 1), 0.0))
-    never = picked == -jnp.inf
-    log_probs = jnp.where(never, -jnp.inf, log_probs)
-    return jnp.where(never & (others == 0), 0.0, log_probs)
+    none = (picked == -jnp.inf) & (others == 0)
+    return jnp.where(none, 0.0, log_probs)
 
 
 def _log_prob_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
@@ -158,17 +159,21 @@ def _log_prob_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     # All from one set of weights, which their sum and the slope have in common.
     others = jnp.sum(jnp.where(taken, 0.0, logits.weights), axis=-1)
     log_probs = _normalized(indexing.pick(logits.shifted, action), others)
-    never = indexing.pick(raw, action) == -jnp.inf
-    slope = jnp.where(never[..., None], 0.0, taken.astype(raw.dtype) - logits.probs)
-    change = jnp.zeros_like(slope)
+    change = jnp.zeros_like(raw)
     if not isinstance(tangents[0], SymbolicZero):
-        change += slope * tangents[0]
+        change += tangents[0]
     if not isinstance(tangents[1], SymbolicZero):
-        change -= slope * logits.finite * tangents[1]
-    return log_probs, jnp.sum(change, axis=-1) / temperature
+        change -= _legal_only(logits.shifted) * tangents[1]
+    # Two sums, since XLA multiplies the second backwards where it computes the weights.
+    grown = jnp.sum(jnp.where(taken, change, 0.0), axis=-1)
+    mean = jnp.sum(logits.weights * change, axis=-1)
+    grown -= mean / _floor(logits.total, 1.0)[..., 0]
+    return log_probs, grown / temperature
 
 
-_log_prob_of_many = derivatives.derived(_log_prob_jvp, symbolic_zeros=True)(_log_prob)
+_log_prob_with_slope = derivatives.derived(_log_prob_jvp, symbolic_zeros=True)(
+    _log_prob
+)
 
 
 # --- What is plain but for its derivative, where a weight is 0. ---
@@ -184,6 +189,11 @@ def _floor_jvp(
 def _floor(x: Array, least: float) -> Array:
     """Return the larger of the two, with the derivative of the first."""
     return jnp.maximum(x, least)
+
+
+def _legal_only(shifted: Array) -> Array:
+    """Return shifted logits, 0 where an action is not legal."""
+    return jnp.where(shifted == -jnp.inf, 0.0, shifted)
 
 
 def _pick_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
@@ -207,7 +217,7 @@ def _scaled_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     if not isinstance(tangents[0], SymbolicZero):
         change = tangents[0] / temperature
     if not isinstance(tangents[1], SymbolicZero):
-        change = change - _floor(quotient, NEVER) * (tangents[1] / temperature)
+        change = change - _legal_only(quotient) * (tangents[1] / temperature)
     return quotient, change
 
 

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib import distributions
 from rlaxlib._core import checks, dtypes, gradients, sums
-from rlaxlib.policies import _lengths, _ratios
+from rlaxlib.policies import _lengths, _ratios, _reweighting
 
 __all__ = [
     "clipped_surrogate_pg_loss",
@@ -455,10 +455,7 @@ def dpg_loss(
 def _score(log_prob: Array, advantage: Array, weight: Array, stop: ArrayLike) -> Array:
     """Average the weighted log-probabilities, with a minus sign."""
     advantage = gradients.stop_if(stop, advantage)
-    # An impossible action that nothing is said of is no loss: 0 times infinity is 0.
-    silent = ((weight == 0) | (advantage == 0)) & jnp.isneginf(log_prob)
-    log_prob = jnp.where(silent, jnp.zeros_like(log_prob), log_prob)
-    return -jnp.mean(weight * (advantage * log_prob))
+    return -jnp.mean(_reweighting.weighted(log_prob, weight * advantage))
 
 
 def _policy(logits: Array, q: Array, mask: Array | None) -> tuple[Array, Array]:

@@ -171,7 +171,7 @@ def mpo_loss(
     temperature = _constraints.temperature(constraint, projection_operator)
     temperature_loss, weights = e_step(q_values, temperature, constraint, axis)
     weights = gradients.stop_if(use_stop_gradient, weights)
-    policy_loss = jnp.sum(_reweighting.cross_entropy(-log_probs, weights), axis=axis)
+    policy_loss = jnp.sum(_reweighting.weighted(-log_probs, weights), axis=axis)
     total, losses = _constraints.combine(
         temperature_loss, policy_loss, constraints, projection_operator, scales
     )

@@ -297,7 +297,7 @@ def gaussian_mpo_loss(
         name: str, mu: Array, sigma: Array, constraint: LagrangePenalty
     ) -> tuple[Array, MpoConstraintOutputs]:
         log_probs = distributions.gaussian_diagonal().logprob(actions, mu, sigma)
-        loss = jnp.sum(_reweighting.cross_entropy(-log_probs, weights))
+        loss = jnp.sum(_reweighting.weighted(-log_probs, weights))
         policies = *target, mu, sigma
         if constraint.per_dimension:  # A dimension is a Gaussian of its own.
             policies = [each[:, None] for each in policies]

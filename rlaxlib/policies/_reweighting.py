@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import derivatives
+
 _NEVER = -1e4  # Its exponential is 0 in any precision, and 0 times it is 0 as well.
 
 
@@ -58,10 +60,24 @@ def reweigh(
     return raised * (1 / mass), soft_maximum
 
 
-def cross_entropy(surprises: Array, weights: Array) -> Array:
-    """Return the weighted surprises, or negative log-probabilities, of samples.
+def _weighted_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (log_probs, weights), (change, by_weights) = primals, tangents
+    by_weights = _heard(log_probs, weights) * by_weights
+    return weighted(*primals), weights * change + by_weights
 
-    A sample without weight that the policy rules out is no loss: 0 times infinity is 0.
+
+# Its derivative by the log-probabilities does not depend on them: none is computed.
+@derivatives.derived(_weighted_jvp)
+def weighted(log_probs: Array, weights: Array) -> Array:
+    """Return log-probabilities, or surprises, times what they weigh.
+
+    Nothing is said of a sample without weight, even if the policy rules it out: then 0
+    times infinity is 0.
     """
-    silent = (weights == 0) & jnp.isposinf(surprises)
-    return weights * jnp.where(silent, jnp.zeros_like(surprises), surprises)
+    return weights * _heard(log_probs, weights)
+
+
+def _heard(log_probs: Array, weights: Array) -> Array:
+    """Return log-probabilities, 0 for what is impossible and without weight."""
+    silent = (weights == 0) & jnp.isinf(log_probs)
+    return jnp.where(silent, jnp.zeros_like(log_probs), log_probs)

@@ -152,7 +152,7 @@ def vmpo_loss(
     )
     surprises = jnp.where(chosen, -log_probs, jnp.zeros_like(log_probs))
     steps = log_probs.size * devices.number(axis_name)
-    policy_loss = steps * _reweighting.cross_entropy(surprises, weights)
+    policy_loss = steps * _reweighting.weighted(surprises, weights)
     total, losses = _constraints.combine(
         temperature_loss, policy_loss, constraints, projection_operator, scales
     )

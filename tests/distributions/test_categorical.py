@@ -263,8 +263,24 @@ def test_the_slope_of_a_log_probability(number):
     mean = np.sum(probs * np.where(probs > 0, logits, 0.0))
     close(by_temperature, (mean - logits[2]) / 0.7**2)
 
-    impossible = rlaxlib.softmax(0.7).logprob
-    np.testing.assert_array_equal(jax.grad(impossible, 1)(1, logits), 0.0)
+
+@pytest.mark.parametrize("number", [3, 12])
+def test_the_slope_of_what_is_impossible_is_finite(number):
+    logits = jnp.linspace(-1.0, 2.0, number).at[1].set(-jnp.inf)
+
+    def log_prob(logits, temperature, mask=None):
+        return rlaxlib.softmax(temperature).logprob(1, logits, mask=mask)
+
+    by_logits, by_temperature = jax.grad(log_prob, (0, 1))(logits, 0.7)
+    probs = np.asarray(rlaxlib.softmax(0.7).probs(logits))
+    close(by_logits, 0.7**-1 * (np.eye(number)[1] - probs))
+    close(by_temperature, np.sum(probs * np.where(probs > 0, logits - 2.0, 0)) / 0.7**2)
+
+    for nothing in (jnp.full(number, -jnp.inf), jnp.zeros(number)):
+        mask = jnp.zeros(number, bool)
+        by_logits, by_temperature = jax.grad(log_prob, (0, 1))(nothing, 0.7, mask)
+        np.testing.assert_array_equal(by_logits, 0.0)
+        assert by_temperature == 0
 
 
 def test_a_label_of_zero_has_a_finite_gradient():

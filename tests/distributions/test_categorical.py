@@ -257,7 +257,8 @@ def test_the_slope_of_a_log_probability(number):
     def log_prob(logits, temperature):
         return rlaxlib.softmax(temperature).logprob(2, logits)
 
-    by_logits, by_temperature = jax.grad(log_prob, (0, 1))(logits, 0.7)
+    by_logits = jax.grad(log_prob)(logits, 0.7)
+    by_temperature = jax.grad(log_prob, 1)(logits, 0.7)
     probs = np.asarray(rlaxlib.softmax(0.7).probs(logits))
     close(by_logits, 0.7**-1 * (np.eye(number)[2] - probs))
     mean = np.sum(probs * np.where(probs > 0, logits, 0.0))

@@ -224,8 +224,8 @@ def categorical_importance_sampling_ratios(
     checks.indices(a_t=(a_t, pi_logits_t.shape[-1]))
     (pi_logits_t, mu_logits_t), narrow = dtypes.widen(pi_logits_t, mu_logits_t)
     one, mask = jnp.ones_like(pi_logits_t, shape=()), over(mask, pi_logits_t)
-    log_pi = log_prob(a_t, prepare(pi_logits_t, one, mask), used=True)
-    log_mu = log_prob(a_t, prepare(mu_logits_t, one, mask), used=True)
+    log_pi = log_prob(a_t, pi_logits_t, one, mask, with_value=True)
+    log_mu = log_prob(a_t, mu_logits_t, one, mask, with_value=True)
     never = log_pi == -jnp.inf  # Whatever the other policy did.
     return narrow(jnp.exp(log_pi - jnp.where(never, 0.0, log_mu)))
 
@@ -271,6 +271,7 @@ def _compare(
 def _divergence_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     divergence: Array = _divergence(*primals)
     p, q, _, log, close, excess = _compare(*primals)
+    temperature = primals[2]
     by_p = -p.probs * log
     # Probabilities grow by the factor exp(log - divergence).
     known = divergence[..., None]
@@ -284,7 +285,7 @@ def _divergence_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
         change += by_q * tangents[1]
     if not isinstance(tangents[2], SymbolicZero):
         change -= (by_p * p.finite + by_q * q.finite) * tangents[2]
-    return divergence, sums.over_last(change) / primals[2]
+    return divergence, sums.over_last(change) / temperature
 
 
 # Its derivative, written out, is simpler than that of each step.
@@ -296,7 +297,7 @@ def _divergence(
 
     With d, what the logits grow by, less its mean under p, that is log E_p[exp d], and
     E_p[exp d] is 1 + E_p[exp d - 1 - d]: no term is negative, and where p and q are
-    close, each keeps its digits. What rounding does to the mean matters to the square.
+    close, each keeps its digits. An error of the mean, by rounding, matters squared.
     """
     p, q, mean, log, close, excess = _compare(p_logits, q_logits, temperature, mask)
     # The largest exponent that follows, if it is positive, is taken out of them all.

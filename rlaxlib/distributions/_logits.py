@@ -84,8 +84,7 @@ def prepare(logits: Array, temperature: Array, mask: Array | None) -> Logits:
     Returns:
         The logits, prepared.
     """
-    if mask is not None:
-        logits = jnp.where(mask, logits, -jnp.inf)
+    logits = _masked(logits, mask)
     largest = _largest(jax.lax.stop_gradient(logits))
     shifted = _scaled(logits - largest, temperature)
     weights = jnp.exp(shifted)
@@ -93,7 +92,14 @@ def prepare(logits: Array, temperature: Array, mask: Array | None) -> Logits:
     return Logits(logits, temperature, largest, shifted, weights, total)
 
 
-def log_prob(action: Array, logits: Logits, *, used: bool = False) -> Array:
+def log_prob(
+    action: Array,
+    logits: Array,
+    temperature: Array,
+    mask: Array | None,
+    *,
+    with_value: bool = False,
+) -> Array:
     """Return the log-probability of an action.
 
     The weight of a likely action would drown those of the others. They are summed
@@ -101,8 +107,10 @@ def log_prob(action: Array, logits: Logits, *, used: bool = False) -> Array:
 
     Args:
         action: Actions, `[...]`.
-        logits: Prepared logits, `[..., A]`.
-        used: Whether its derivative is never asked for alone, without its value.
+        logits: Logits, of at least single precision, shape `[..., A]`.
+        temperature: What to divide them by, shape `[]`.
+        mask: Whether an action is legal, of the shape of `logits`; or None if all are.
+        with_value: Whether who differentiates it always needs its value as well.
 
     Returns:
         Log-probabilities, `[...]`: minus infinity where an action is not legal, and 0
@@ -110,14 +118,19 @@ def log_prob(action: Array, logits: Logits, *, used: bool = False) -> Array:
     """
     # Step by step, the derivative shares what the value needs, and is slow without it;
     # but for what fits in one vector.
-    stepwise = used or logits.raw.shape[-1] <= sums.VECTOR
+    stepwise = with_value or logits.shape[-1] <= sums.VECTOR
     found = _log_prob if stepwise else _log_prob_with_slope
-    return found(logits.raw, logits.temperature, action)
+    return found(_masked(logits, mask), temperature, action)
 
 
 def over(mask: Array | None, logits: Array) -> Array | None:
     """Return a mask for each logit from one for each action."""
     return None if mask is None else jnp.broadcast_to(mask, logits.shape)
+
+
+def _masked(logits: Array, mask: Array | None) -> Array:
+    """Return logits, minus infinity where an action is not legal."""
+    return logits if mask is None else jnp.where(mask, logits, -jnp.inf)
 
 
 def _largest(logits: Array) -> Array:

@@ -212,8 +212,8 @@ class _Softmax:
         )
         checks.indices(sample=(sample, logits.shape[-1]))
         logits = jnp.broadcast_to(logits, (*sample.shape, logits.shape[-1]))
-        prepared, narrow = self._prepare(logits, mask)
-        return narrow(log_prob(sample, prepared))
+        (logits, temperature), narrow = dtypes.widen(logits, self.temperature)
+        return narrow(log_prob(sample, logits, temperature, over(mask, logits)))
 
     def entropy(self, logits: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
         """Return the entropy.

@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes
-from rlaxlib.distributions._normal import divergence, draw, entropy, log_density
+from rlaxlib.distributions import _normal
 from rlaxlib.distributions._types import ContinuousDistribution
 
 __all__ = ["gaussian_diagonal", "multivariate_normal_kl_divergence"]
@@ -60,7 +60,7 @@ def multivariate_normal_kl_divergence(
     )
     checks.within("(0, inf)", sigma_0=sigma_0, sigma_1=sigma_1)
     (mu_0, sigma_0, mu_1, sigma_1), narrow = dtypes.widen(mu_0, sigma_0, mu_1, sigma_1)
-    return narrow(divergence(mu_0, sigma_0, mu_1, sigma_1))
+    return narrow(_normal.divergence(mu_0, sigma_0, mu_1, sigma_1))
 
 
 def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
@@ -141,7 +141,7 @@ class _GaussianDiagonal:
         )
         checks.within("(0, inf)", sigma=sigma)
         (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        return narrow(draw(key, mu, sigma))
+        return narrow(_normal.draw(key, mu, sigma))
 
     def prob(
         self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
@@ -169,7 +169,7 @@ class _GaussianDiagonal:
         )
         checks.within("(0, inf)", sigma=sigma)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
-        return narrow(jnp.exp(log_density(sample, mu, sigma)))
+        return narrow(jnp.exp(_normal.log_density(sample, mu, sigma)))
 
     def logprob(
         self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
@@ -197,7 +197,7 @@ class _GaussianDiagonal:
         )
         checks.within("(0, inf)", sigma=sigma)
         (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
-        return narrow(log_density(sample, mu, sigma))
+        return narrow(_normal.log_density(sample, mu, sigma))
 
     def entropy(self, mu: ArrayLike, sigma: ArrayLike | None = None) -> Array:
         """Return the entropy.
@@ -220,7 +220,7 @@ class _GaussianDiagonal:
         )
         checks.within("(0, inf)", sigma=sigma)
         (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        return narrow(entropy(mu, sigma))
+        return narrow(_normal.entropy(mu, sigma))
 
     def kl_to_standard_normal(
         self, mu: ArrayLike, sigma: ArrayLike | None = None
@@ -245,7 +245,7 @@ class _GaussianDiagonal:
         )
         checks.within("(0, inf)", sigma=sigma)
         (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        return narrow(divergence(mu, sigma, jnp.zeros_like(mu), jnp.ones_like(mu)))
+        return narrow(_normal.divergence_from_standard(mu, sigma))
 
     def kl(
         self, mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike

@@ -322,7 +322,8 @@ class _SquashedGaussian:
             mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
         )
         (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        return narrow(_normal.entropy(*self._activate(mu, sigma)))
+        _, logs = _activated(mu, *self._given(mu, sigma))
+        return narrow(_normal.entropy_of_logs(logs))
 
     def kl_to_standard_normal(self, mu: ArrayLike, sigma: ArrayLike) -> Array:
         """Return the divergence of the squashed standard normal distribution.

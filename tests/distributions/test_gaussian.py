@@ -241,10 +241,22 @@ def test_slope_of_a_squashed_divergence_however_close(size):
     np.testing.assert_allclose(found[1], by_sigma, **tolerance)
 
 
-def test_slope_of_an_entropy_is_one_over_the_deviation_down_to_none_and_beyond():
-    sigma = np.array([-0.5, 0.0, 1e-30, 0.5, 1e30], np.float32)
-    slope = jax.jit(jax.grad(lambda sigma: GAUSSIAN.entropy(jnp.zeros(5), sigma)))
-    close(slope(sigma), [-2, np.inf, 1e30, 2, 1e-30])
+@pytest.mark.parametrize("times", [1, 4])  # Short rows are summed in another way.
+def test_slope_of_an_entropy_is_one_over_the_deviation_down_to_none_and_beyond(times):
+    sigma = np.array([-0.5, 0.0, 1e-30, 0.5, 1e30] * times, np.float32)
+    mu = jnp.zeros(sigma.size)
+    slope = jax.jit(jax.grad(lambda sigma: GAUSSIAN.entropy(mu, sigma)))
+    close(slope(sigma), [-2, np.inf, 1e30, 2, 1e-30] * times)
+
+
+@pytest.mark.parametrize("size", [1, 8, 9, 20])
+def test_entropy_of_a_gaussian_over_few_dimensions_and_many(size):
+    sigma = np.float32(np.exp(np.random.default_rng(size).normal(size=size)))
+    entropy = jax.jit(GAUSSIAN.entropy)
+    definition = np.sum(stats.norm(0, np.float64(sigma)).entropy())
+    np.testing.assert_allclose(entropy(jnp.zeros(size), sigma), definition, rtol=1e-5)
+    none = entropy(jnp.zeros(size), -sigma / 4)  # No deviation is negative.
+    assert np.isnan(none)
 
 
 # --- How the functions behave. ---

@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed = _measure(result, libraries, options)
     if re.search(options.select, "import"):
         result.imports = imports.measure(libraries, 1 if options.quick else 5)
-    partly = options.select or options.quick or options.batch or options.steps
+    resized = options.batch or options.steps or options.actions
+    partly = options.select or options.quick or resized
     folder = options.output or (None if partly else TABLES)
     if folder is None:
         print("\nNothing is written: give --output to write the tables.")
@@ -81,6 +82,8 @@ def _chosen(options: argparse.Namespace) -> Iterator[tuple[str, Case, Size]]:
             sizes = [_resized(size, options) for size in case.sizes]
             if options.quick:
                 sizes = sizes[:1]
+            if "A" in case.axes and options.actions:
+                sizes = [s._replace(actions=a) for s in sizes for a in options.actions]
             for size in dict.fromkeys(sizes):
                 yield topic, case, size
 
@@ -110,6 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--batch", type=int, help="number of streams, in place of all")
     parser.add_argument("--steps", type=int, help="length of a stream, in place of all")
+    parser.add_argument(
+        "--actions",
+        type=int,
+        nargs="+",
+        help="numbers of actions, or dimensions of one, in place of all",
+    )
     parser.add_argument("--repetitions", type=int, help="pairs of samples (30)")
     parser.add_argument(
         "--output",

@@ -341,6 +341,18 @@ def test_a_part_of_the_benchmarks_does_not_overwrite_the_tables(monkeypatch, tmp
     assert not list(tmp_path.iterdir())
 
 
+def test_numbers_of_actions_can_be_chosen(monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "TABLES", tmp_path)
+    folder = tmp_path / "chosen"
+    chosen = ["--select", "^(huber_loss|softmax.entropy)$", "--actions", "2", "9"]
+    assert run.main(["--quick", *chosen, "--output", str(folder)]) == 0
+    content = json.loads((folder / f"{machine.slug()}.json").read_text("utf-8"))
+    found = {(row["name"], row["size"]) for row in content["rows"]}
+    entropies = {("softmax.entropy", f"B=8, A={n}") for n in (2, 9)}
+    assert found - entropies == {("huber_loss", "B=8")}
+    assert entropies <= found
+
+
 def test_the_cost_of_an_import_is_measured_where_it_is_asked_for(tmp_path):
     status = run.main(["--quick", "--select", "^import$", "--output", str(tmp_path)])
     assert status == 0

@@ -412,28 +412,35 @@ def _kl(
 
 def _squash_change(change: Array, y: Array, u: Array, low: Array, high: Array) -> Array:
     del y
-    return change * (2 * (high - low) * exponentials.sigmoid_slope(2 * u))
+    slope = exponentials.sigmoid_slope(2 * u)
+    return change * (_over(2 * (high - low), u) * slope)
 
 
 def _squash_change_by_low(
     change: Array, y: Array, u: Array, low: Array, high: Array
 ) -> Array:
     del y, low, high
-    return change * jax.nn.sigmoid(-2 * u)
+    return _over(change, u) * jax.nn.sigmoid(-2 * u)
 
 
 def _squash_change_by_high(
     change: Array, y: Array, u: Array, low: Array, high: Array
 ) -> Array:
     del y, low, high
-    return change * jax.nn.sigmoid(2 * u)
+    return _over(change, u) * jax.nn.sigmoid(2 * u)
 
 
 @derivatives.derived_by(_squash_change, _squash_change_by_low, _squash_change_by_high)
 def _squash(u: Array, low: Array, high: Array) -> Array:
-    """Return the action of a number, within bounds."""
-    share = jax.nn.sigmoid(2 * u)  # That is (tanh u + 1) / 2.
-    return jnp.clip(low + (high - low) * share, low, high)
+    """Return the action of each number, within bounds."""
+    middle = 0.5 * low + 0.5 * high
+    half = jnp.minimum(high - middle, middle - low)
+    # Rounding must not take an action out of its range. The bounds are few, and mostly
+    # constants: to mend the width costs less than to clip the actions.
+    rounded_up = (middle + half > high) | (middle - half < low)
+    eps = float(cast(Any, jnp.finfo(u.dtype).eps))
+    half = jnp.where(rounded_up, half * (1 - eps), half)
+    return _over(middle, u) + _over(half, u) * jnp.tanh(u)
 
 
 def _log_density(
@@ -445,6 +452,7 @@ def _log_density(
     margin: float,
 ) -> Array:
     """Return the log-density of an action, keeping a margin from its bounds."""
+    low, high = _over(low, action), _over(high, action)
     # How far along its range the action is, seen from either end: near a bound one of
     # them is small, and has all its digits.
     below, above = (action - low) / (high - low), (high - action) / (high - low)
@@ -465,9 +473,9 @@ def _margin(action: Array) -> float:
 
 
 def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
-    """Return the bounds of an action, for each entry of another array."""
+    """Return the bounds of an action, of a shape that broadcasts to another array."""
     if action_spec is None:
-        return jnp.full_like(like, -1), jnp.full_like(like, 1)
+        return jnp.full_like(like, -1, shape=()), jnp.full_like(like, 1, shape=())
     ends = (getattr(action_spec, end, None) for end in ("minimum", "maximum"))
     minimum, maximum = (
         None if each is None else jnp.asarray(each, like.dtype) for each in ends
@@ -479,8 +487,14 @@ def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
             "action_spec.maximum": (maximum, "float[] or [1] or [D] or [..., D]"),
         },
     )
+    low, high = jnp.broadcast_arrays(low, high)
     checks.within("(0, inf)", **{"action_spec.maximum - minimum": high - low})
-    return jnp.broadcast_to(low, like.shape), jnp.broadcast_to(high, like.shape)
+    return low, high
+
+
+def _over(bound: Array, x: Array) -> Array:
+    """Return a bound for each entry of another array."""
+    return jnp.broadcast_to(bound, x.shape)
 
 
 def _log_slope_jvp(

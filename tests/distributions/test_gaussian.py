@@ -97,6 +97,40 @@ def test_samples_have_finite_densities(dtype, sigma_max, spec):
     assert jnp.all(jnp.isfinite(log_density))
 
 
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (-1, 1),
+        (0, 1),
+        (100, 100.1),
+        (-3e38, 3e38),
+        # Half their width, or their middle, is rounded away from one of them.
+        (-0.00024081676, 0.03492357),
+        (-0.03492357, 0.00024081676),
+        (0.0008418791, 0.026249401),
+        (-0.026249401, -0.0008418791),
+        (-0.56262445, -0.5599386),
+        (0.5599386, 0.56262445),
+    ],
+)
+def test_actions_reach_their_bounds_but_for_rounding_and_never_leave_them(low, high):
+    low, high = np.float32(low), np.float32(high)
+    u = np.append(np.linspace(-50, 50, 4001), np.linspace(6, 10, 4001))
+    ask = jax.jit(lambda u: _squashed._squash(u, low, high))
+    actions = np.asarray(ask(jnp.asarray(u, jnp.float32)), np.float64)
+    assert np.all((low <= actions) & (actions <= high))
+    low, high = float(low), float(high)
+    right = low + (high - low) * (np.tanh(u) / 2 + 0.5)
+    largest = max(abs(low), abs(high))
+    np.testing.assert_allclose(actions, right, rtol=0, atol=3e-7 * largest)
+
+
+def test_actions_within_bounds_around_0_keep_their_digits_near_0():
+    u = np.array([-1e-2, -3e-10, 1e-20, 2e-5])
+    actions = _squashed._squash(jnp.asarray(u, jnp.float32), -2.0, 2.0)
+    np.testing.assert_allclose(actions, 2 * np.tanh(u), rtol=1e-6)
+
+
 def test_the_slope_of_an_action_keeps_its_digits_near_the_bounds():
     u, low, high = np.array([-30.0, -9.0, -1.0, 0.0, 0.5, 10.0, 40.0]), -2.0, 3.0
     ask = jax.vmap(jax.grad(_squashed._squash, argnums=(0, 1, 2)), (0, None, None))

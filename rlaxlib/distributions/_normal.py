@@ -14,7 +14,7 @@ from jax import Array
 
 from rlaxlib._core import derivatives, exponentials, sums
 
-_SHORTEST = sums.Shortest(run=9, differentiated=None)
+_SHORTEST = sums.Shortest(run=17, differentiated=None)
 
 
 def draw(key: Array, mu: Array, sigma: Array) -> Array:

@@ -351,14 +351,25 @@ def _huber(x: Array, delta: Array) -> Array:
     return 0.5 * jnp.square(near) + delta * (size - near)
 
 
+def _power_change(change: Array, y: Array, base: Array, exponent: Array) -> Array:
+    del y
+    # Of a constant none, and of a base of 0 no power of less than 0 times none.
+    before = jnp.where(exponent == 0, jnp.ones_like(base), exponent - 1)
+    return change * exponent * base**before
+
+
+def _power_change_by_exponent(
+    change: Array, y: Array, base: Array, exponent: Array
+) -> Array:
+    del exponent
+    safe = jnp.where(base == 0, jnp.ones_like(base), base)
+    return change * y * jnp.log(safe)
+
+
+@derivatives.derived_by(_power_change, _power_change_by_exponent)
 def _power(base: Array, exponent: Array) -> Array:
     """Raise to a power, with the right gradient where base and exponent may be 0."""
-    zero = base == 0
-    safe = jnp.where(
-        zero & ((exponent == 0) | (exponent == 1)), jnp.ones_like(base), base
-    )
-    at_zero = jnp.where(exponent == 0, jnp.ones_like(base), base)
-    return jnp.where(zero & (safe == 1), at_zero, safe**exponent)
+    return base**exponent
 
 
 def _scaled_change(change: Array, y: Array, x: Array, scale: Array) -> Array:

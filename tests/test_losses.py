@@ -76,6 +76,7 @@ def test_log_loss_of_the_smallest_probability_of_half_precision_has_its_limit():
 def test_likelihood_at_the_edges(p, t, value, slope):
     assert rlaxlib.likelihood(p, t) == value
     assert jax.grad(rlaxlib.likelihood)(p, t) == slope
+    assert jnp.isfinite(jax.grad(rlaxlib.likelihood, argnums=1)(p, t))
 
 
 def test_log_loss_is_the_negative_log_of_the_likelihood():

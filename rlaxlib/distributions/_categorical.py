@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, derivatives, dtypes, exponentials, sums
-from rlaxlib.distributions._logits import Logits, log_prob, over, prepare
+from rlaxlib.distributions._logits import Logits, draw, log_prob, over, prepare
 
 __all__ = [
     "categorical_cross_entropy",
@@ -67,7 +66,7 @@ def categorical_sample(
     possible = jnp.all((probs >= 0) & jnp.isfinite(probs), axis=-1)
     possible &= jnp.any(probs > 0, axis=-1)
     logits = jnp.log(jnp.where(possible[..., None], probs, 1.0))
-    return jnp.where(possible, jax.random.categorical(key, logits), -1)
+    return jnp.where(possible, draw(key, logits), -1)
 
 
 def categorical_cross_entropy(

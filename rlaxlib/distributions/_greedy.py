@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes, indexing
-from rlaxlib.distributions._logits import over
+from rlaxlib.distributions._logits import draw, over
 from rlaxlib.distributions._types import DiscreteDistribution
 
 __all__ = ["epsilon_greedy", "greedy"]
@@ -130,7 +129,7 @@ class _EpsilonGreedy:
         checks.within("[0, 1]", epsilon=epsilon)
         (preferences, epsilon), _ = dtypes.widen(preferences, epsilon)
         probs = _probs(preferences, epsilon, over(mask, preferences))
-        return jax.random.categorical(key, jnp.log(probs))
+        return draw(key, jnp.log(probs))
 
     def probs(
         self,

@@ -18,6 +18,8 @@ from rlaxlib._core import derivatives, indexing, sums
 
 # In place of minus infinity, where it is multiplied: 0 times it is 0.
 NEVER = -1e30
+# Actions among which a compiler for CPUs draws in vectors, whatever it is drawn by.
+_FEW = 10
 
 
 class Logits(NamedTuple):
@@ -120,6 +122,24 @@ def log_prob(
     stepwise = with_value or logits.shape[-1] <= sums.VECTOR
     found = _log_prob if stepwise else _log_prob_with_slope
     return found(_masked(logits, mask), temperature, action)
+
+
+def draw(key: Array, logits: Array) -> Array:
+    """Draw actions by their logits.
+
+    Among many, XLA would make the noise where it looks for the largest sum, one number
+    at a time. With the largest logit taken off before, it takes half the time or less.
+
+    Args:
+        key: Random key, `[]`.
+        logits: Logits, minus infinity where an action is not legal, `[..., A]`.
+
+    Returns:
+        Actions, `[...]`.
+    """
+    if logits.shape[-1] > _FEW:
+        logits = logits - _largest(logits)
+    return jax.random.categorical(key, logits)
 
 
 def over(mask: Array | None, logits: Array) -> Array | None:

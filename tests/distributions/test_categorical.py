@@ -66,13 +66,28 @@ def test_samples_have_the_probabilities(policy):
     np.testing.assert_allclose(frequencies, probs, atol=0.015)
 
 
-def test_categorical_samples_have_the_probabilities():
-    keys, probs = jax.random.split(KEY, 20000), jnp.array([1.0, 2.0, 3.0, 4.0])
-    samples = jax.vmap(lambda key: rlaxlib.categorical_sample(key, probs, mask=MASK))(
-        keys
+@pytest.mark.parametrize("actions", [4, 12])
+def test_categorical_samples_have_the_probabilities(actions):
+    probs = jnp.arange(1.0, actions + 1)
+    mask = jnp.arange(actions) != 2
+    samples = jax.vmap(lambda key: rlaxlib.categorical_sample(key, probs, mask=mask))(
+        jax.random.split(KEY, 20000)
     )
-    frequencies = np.bincount(samples, minlength=4) / 20000
-    expected = np.where(MASK, probs, 0) / 7
+    frequencies = np.bincount(samples, minlength=actions) / 20000
+    expected = np.where(mask, probs, 0) / np.sum(probs, where=mask)
+    np.testing.assert_allclose(frequencies, expected, atol=0.015)
+
+
+@pytest.mark.parametrize("actions", [4, 12])
+def test_epsilon_greedy_samples_have_the_probabilities(actions):
+    policy, preferences = rlaxlib.epsilon_greedy(0.6), jnp.linspace(1e30, 0.0, actions)
+    mask = jnp.arange(actions) != 0
+    samples = jax.vmap(lambda key: policy.sample(key, preferences, mask=mask))(
+        jax.random.split(KEY, 20000)
+    )
+    frequencies = np.bincount(samples, minlength=actions) / 20000
+    expected = np.where(mask, 0.6 / (actions - 1), 0)
+    expected[1] += 0.4
     np.testing.assert_allclose(frequencies, expected, atol=0.015)
 
 
@@ -81,6 +96,7 @@ def test_categorical_samples_have_the_probabilities():
 )
 def test_where_there_is_nothing_to_draw_from_the_sample_says_so(probs):
     assert rlaxlib.categorical_sample(KEY, jnp.array(probs)) == -1
+    assert rlaxlib.categorical_sample(KEY, jnp.tile(jnp.array(probs), 6)) == -1
     mask = jnp.array([False, False])
     assert rlaxlib.categorical_sample(KEY, jnp.ones(2), mask=mask) == -1
 

@@ -114,4 +114,8 @@ def clipped_objective(
     below = jnp.where(ratio < low, low, ratio)
     if ceiling is not None:
         below = jnp.where(below > ceiling, ceiling, below)
-    return adv * jnp.where(adv >= 0, above, below)
+    gain = adv >= 0
+    # The sign apart changes no number. With less to do for each, LLVM unrolls a loop
+    # over 18 to 23 into single numbers, and takes twice the time.
+    size = jnp.where(gain, adv, -adv) * jnp.where(gain, above, below)
+    return jnp.where(gain, size, -size)

@@ -20,18 +20,18 @@ _SHORTEST = sums.Shortest(run=17, differentiated=None)
 def draw(key: Array, mu: Array, sigma: Array) -> Array:
     """Draw a vector, differentiable with respect to its mean and deviation."""
     noise = jax.random.normal(key, mu.shape, jnp.result_type(mu, sigma))
-    return mu + _over(sigma, mu) * noise
+    return mu + over(sigma, mu) * noise
 
 
 def log_density(x: Array, mu: Array, sigma: Array) -> Array:
     """Return the logarithm of the density at `x`, one for each mean or many."""
-    terms: Array = _log_exp(x, _over(mu, x), _over(_over(sigma, mu), x))
+    terms: Array = _log_exp(x, over(mu, x), over(over(sigma, mu), x))
     return jnp.sum(terms, axis=-1) - 0.5 * mu.shape[-1] * math.log(2 * math.pi)
 
 
 def entropy(mu: Array, sigma: Array) -> Array:
     """Return the entropy."""
-    return entropy_of_logs(_log(_over(sigma, mu)))
+    return entropy_of_logs(_log(over(sigma, mu)))
 
 
 def entropy_of_logs(logs: Array) -> Array:
@@ -42,18 +42,18 @@ def entropy_of_logs(logs: Array) -> Array:
 
 def divergence(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
     """Return the divergence of one Gaussian from another."""
-    given = mu_0, _over(sigma_0, mu_0), mu_1, _over(sigma_1, mu_0)
+    given = mu_0, over(sigma_0, mu_0), mu_1, over(sigma_1, mu_0)
     return sums.over_last_of(_kl, _SHORTEST, *given)
 
 
 def divergence_from_standard(mu: Array, sigma: Array) -> Array:
     """Return the divergence of a Gaussian from the standard normal distribution."""
     zero, one = jnp.zeros_like(mu, shape=()), jnp.ones_like(mu, shape=())
-    return sums.over_last_of(_kl, _SHORTEST, mu, _over(sigma, mu), zero, one)
+    return sums.over_last_of(_kl, _SHORTEST, mu, over(sigma, mu), zero, one)
 
 
-def _over(parameter: Array, x: Array) -> Array:
-    """Return a mean or a deviation for each entry of another array."""
+def over(parameter: Array, x: Array) -> Array:
+    """Return a parameter for each entry of another array."""
     return jnp.broadcast_to(parameter, x.shape)
 
 

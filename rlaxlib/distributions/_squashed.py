@@ -389,7 +389,7 @@ class _SquashedGaussian:
     def _given(self, mu: Array, sigma: Array) -> tuple[Array, Array, Array]:
         """Return what the deviation is made of: one number for each entry, and two."""
         low, high = (x.astype(sigma.dtype) for x in (self.sigma_min, self.sigma_max))
-        return jnp.broadcast_to(sigma, mu.shape), low, high
+        return _normal.over(sigma, mu), low, high
 
 
 def _activated(mu: Array, sigma: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -414,21 +414,21 @@ def _kl(
 def _squash_change(change: Array, y: Array, u: Array, low: Array, high: Array) -> Array:
     del y
     slope = exponentials.sigmoid_slope(2 * u)
-    return change * (_over(2 * (high - low), u) * slope)
+    return change * (_normal.over(2 * (high - low), u) * slope)
 
 
 def _squash_change_by_low(
     change: Array, y: Array, u: Array, low: Array, high: Array
 ) -> Array:
     del y, low, high
-    return _over(change, u) * jax.nn.sigmoid(-2 * u)
+    return _normal.over(change, u) * jax.nn.sigmoid(-2 * u)
 
 
 def _squash_change_by_high(
     change: Array, y: Array, u: Array, low: Array, high: Array
 ) -> Array:
     del y, low, high
-    return _over(change, u) * jax.nn.sigmoid(2 * u)
+    return _normal.over(change, u) * jax.nn.sigmoid(2 * u)
 
 
 @derivatives.derived_by(_squash_change, _squash_change_by_low, _squash_change_by_high)
@@ -441,7 +441,7 @@ def _squash(u: Array, low: Array, high: Array) -> Array:
     rounded_up = (middle + half > high) | (middle - half < low)
     eps = float(cast(Any, jnp.finfo(u.dtype).eps))
     half = jnp.where(rounded_up, half * (1 - eps), half)
-    return _over(middle, u) + _over(half, u) * jnp.tanh(u)
+    return _normal.over(middle, u) + _normal.over(half, u) * jnp.tanh(u)
 
 
 def _log_density(
@@ -453,7 +453,7 @@ def _log_density(
     margin: float,
 ) -> Array:
     """Return the log-density of an action, keeping a margin from its bounds."""
-    low, high = _over(low, action), _over(high, action)
+    low, high = _normal.over(low, action), _normal.over(high, action)
     # How far along its range the action is, seen from either end: near a bound one of
     # them is small, and has all its digits.
     below, above = (action - low) / (high - low), (high - action) / (high - low)
@@ -491,11 +491,6 @@ def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
     low, high = jnp.broadcast_arrays(low, high)
     checks.within("(0, inf)", **{"action_spec.maximum - minimum": high - low})
     return low, high
-
-
-def _over(bound: Array, x: Array) -> Array:
-    """Return a bound for each entry of another array."""
-    return jnp.broadcast_to(bound, x.shape)
 
 
 def _log_slope_jvp(

@@ -353,7 +353,7 @@ def _huber(x: Array, delta: Array) -> Array:
 
 def _power_change(change: Array, y: Array, base: Array, exponent: Array) -> Array:
     del y
-    # Of a constant none, and of a base of 0 no power of less than 0 times none.
+    # With an exponent of 0 the slope is 0, also at a base of 0: its power of -1 is not.
     before = jnp.where(exponent == 0, jnp.ones_like(base), exponent - 1)
     return change * exponent * base**before
 

@@ -18,7 +18,7 @@ from rlaxlib._core import derivatives, indexing, sums
 
 # In place of minus infinity, where it is multiplied: 0 times it is 0.
 NEVER = -1e30
-# Actions among which a compiler for CPUs draws in vectors, whatever it is drawn by.
+# Up to so many actions, `draw` is as fast with the largest logit left on.
 _FEW = 10
 
 

@@ -223,8 +223,8 @@ def expectile_loss(
         predictions, targets, expectile
     )
     error = targets - predictions
-    weight = jnp.where(error < 0, 1 - expectile, expectile)
-    return narrow(weight * jnp.square(error))
+    above = (error < 0).astype(error.dtype)
+    return narrow(_weight(expectile, above) * jnp.square(error))
 
 
 def clip_gradient(
@@ -349,6 +349,20 @@ def _huber(x: Array, delta: Array) -> Array:
     size = jnp.abs(x)
     near = jnp.minimum(size, delta)
     return 0.5 * jnp.square(near) + delta * (size - near)
+
+
+def _weight_change(change: Array, y: Array, expectile: Array, above: Array) -> Array:
+    del y, expectile
+    return jnp.where(above == 1, -change, change)
+
+
+@derivatives.derived_by(_weight_change, None)
+def _weight(expectile: Array, above: Array) -> Array:
+    """Return how much an error weighs, with `above` 1 if the prediction is, else 0.
+
+    Were it one of two numbers, LLVM would unroll a loop over 20 to 27.
+    """
+    return jnp.abs(expectile - above)
 
 
 def _power_change(change: Array, y: Array, base: Array, exponent: Array) -> Array:

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, dtypes, gradients, sums
+from rlaxlib._core import checks, derivatives, dtypes, gradients, sums
 from rlaxlib.policies import _lengths, _ratios, _reweighting
 
 __all__ = [
@@ -449,7 +449,25 @@ def dpg_loss(
     if dqda_clipping is not None:
         dqda_t = _lengths.shorten(dqda_t, dqda_clipping)
     error = gradients.correction(dqda_t, a_t, use_stop_gradient)
-    return narrow(0.5 * jnp.square(error))
+    if dqda_clipping is None:
+        return narrow(_half_square(error))
+    return narrow(0.5 * jnp.square(error))  # There is enough to do for each as it is.
+
+
+def _half_square_change(change: Array, y: Array, x: Array) -> Array:
+    del y
+    return jnp.where(x < 0, -change, change) * jnp.where(x < 0, -x, x)
+
+
+@derivatives.derived_by(_half_square_change)
+def _half_square(x: Array) -> Array:
+    """Return half the square, the sign apart, which changes no number.
+
+    With less to do for each, LLVM unrolls a loop over 25 to 40 into single numbers,
+    which takes up to one and a half times as long.
+    """
+    size = jnp.where(x < 0, -x, x)
+    return 0.5 * size * size
 
 
 def _score(log_prob: Array, advantage: Array, weight: Array, stop: ArrayLike) -> Array:

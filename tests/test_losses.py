@@ -99,6 +99,13 @@ def test_the_prediction_that_does_best_is_the_expectile(tau):
     np.testing.assert_allclose(tau * above, (1 - tau) * below, rtol=0.02)
 
 
+def test_expectile_loss_grows_with_its_expectile_below_the_targets_and_shrinks_above():
+    predictions, targets = jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 2.0, 1.0])
+    for tau in (0.0, 0.3, 1.0):
+        slope = jax.jacrev(rlaxlib.expectile_loss, argnums=2)(predictions, targets, tau)
+        np.testing.assert_array_equal(slope, [4.0, -1.0, 0.0])
+
+
 def test_clip_gradient_takes_trees_and_keywords_and_leaves_values_alone():
     tree = {"a": jnp.array([1.0, -1.0]), "b": (jnp.bfloat16(3.0),)}
     clip = functools.partial(rlaxlib.clip_gradient, gradient_min=-1.0, gradient_max=0.5)

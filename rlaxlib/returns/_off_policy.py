@@ -300,8 +300,7 @@ def importance_corrected_td_errors(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    errors = gradients.correction(errors, v_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
+    return narrow(gradients.correction(errors, v_tm1, stop_target_gradients))
 
 
 def tree_backup(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes, gradients, recurrence, streams
+from rlaxlib._core import checks, derivatives, dtypes, gradients, recurrence, streams
 
 __all__ = [
     "VTraceOutput",
@@ -125,7 +125,8 @@ def vtrace(
     v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho = inputs
     step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
     rho, c = _clip(rho_tm1, clip_rho), _clip(rho_tm1, 1.0)
-    return narrow(_detach(step, _errors(step, rho, c), stop_target_gradients))
+    errors = _errors(step, rho, c)
+    return narrow(gradients.correction(errors, v_tm1, stop_target_gradients))
 
 
 def leaky_vtrace(
@@ -221,7 +222,8 @@ def leaky_vtrace(
     v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho = inputs
     step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
     rho, c = _clip(rho_tm1, clip_rho, alpha_), _clip(rho_tm1, 1.0, alpha_)
-    return narrow(_detach(step, _errors(step, rho, c), stop_target_gradients))
+    errors = _errors(step, rho, c)
+    return narrow(gradients.correction(errors, v_tm1, stop_target_gradients))
 
 
 def vtrace_td_error_and_advantage(
@@ -466,12 +468,6 @@ def _errors(step: _Step, rho: Array, c: Array) -> Array:
     )
 
 
-def _detach(step: _Step, errors: Array, stop: ArrayLike) -> Array:
-    """Hold the targets of the errors constant if the flag says so."""
-    errors = gradients.correction(errors, step.v_tm1, stop)
-    return streams.decisions(errors, step.sample_mask)
-
-
 def _estimates(
     step: _Step, rho: Array, c: Array, pg_rho: Array | None, stop: ArrayLike
 ) -> VTraceOutput:
@@ -479,7 +475,7 @@ def _estimates(
 
     If all is clipped as the trace is, the ratios of advantages are None.
     """
-    errors = _errors(step, rho, c)
+    errors = _in_order(_errors(step, rho, c), step.v_tm1)
     later = streams.at_following(errors, step.truncated_t, step.sample_mask)
     ahead = step.discount_t * (step.v_t + step.lambda_ * later)
     advantage = errors
@@ -488,9 +484,26 @@ def _estimates(
         advantage = pg_rho * (step.r_t + (ahead - step.v_tm1))
     q_estimate = step.r_t + ahead
     return VTraceOutput(
-        _detach(step, errors, stop),
+        gradients.correction(errors, step.v_tm1, stop),
         *(
             streams.decisions(gradients.stop_if(stop, each), step.sample_mask)
             for each in (advantage, q_estimate)
         ),
     )
+
+
+def _in_order_change(change: Array, y: Array, x: Array, beside: Array) -> Array:
+    del y, x, beside
+    return change
+
+
+@derivatives.derived_by(_in_order_change, None)
+def _in_order(x: Array, beside: Array) -> Array:
+    """Return `x` as it is, written anew, in the order of another array.
+
+    The loop over time leaves its results step by step, for all streams at once. To look
+    up the next step's there takes up to six times as long as when they are written anew
+    stream by stream; and XLA does so if another array is read with them. The difference
+    that is added is 0.
+    """
+    return x + (beside - beside)

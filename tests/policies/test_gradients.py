@@ -50,6 +50,13 @@ def test_the_entropy_loss_is_lowest_where_all_actions_are_as_likely():
     assert rlaxlib.entropy_loss(LOGITS, jnp.ones(5)) > uniform
 
 
+def test_each_step_that_is_clipped_gains_from_wider_bounds_what_it_weighs():
+    ratios = jnp.array([0.5, 0.5, 1.0, 1.0, 2.0, 2.0])
+    advantages = jnp.array([3.0, -5.0, 7.0, -11.0, 13.0, -17.0])
+    slope = jax.grad(rlaxlib.clipped_surrogate_pg_loss, argnums=2)
+    close(slope(ratios, advantages, 0.25), -(5.0 + 13.0) / 6)
+
+
 def test_without_room_to_move_the_surrogate_gains_nothing():
     ratios = jnp.array([0.5, 2.0, 0.5, 2.0])
     advantages = jnp.array([1.0, 1.0, -1.0, -1.0])

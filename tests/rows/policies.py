@@ -129,7 +129,8 @@ def make_surrogate(rng):
 
 
 def make_deterministic(rng):
-    return {"a_t": rng.normal(size=3), "dqda_t": 2.0 + rng.uniform(size=3)}
+    slopes = np.array([1.0, -1.0, 1.0]) * (2.0 + rng.uniform(size=3))
+    return {"a_t": rng.normal(size=3), "dqda_t": slopes}
 
 
 ROWS = [

@@ -229,6 +229,13 @@ def test_what_only_one_policy_rules_out():
     assert rlaxlib.categorical_cross_entropy(1 - labels, one) == 0
 
 
+def test_a_divergence_moves_no_policy_that_it_does_not_depend_on():
+    by_q = jax.grad(rlaxlib.categorical_kl_divergence, argnums=1)
+    some, others = jnp.array([0.0, 1.0, 2.0]), jnp.array([1.0, -jnp.inf, 0.0])
+    np.testing.assert_array_equal(by_q(jnp.full(3, -jnp.inf), some), 0.0)
+    assert by_q(some, others)[1] == 0
+
+
 # --- Digits that count. ---
 
 

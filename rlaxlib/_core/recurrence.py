@@ -206,7 +206,7 @@ def _loop(
     # more to write and to read than there is to compute.
     step = cast(Any, jax.checkpoint)(step, prevent_cse=False)
     _, solution = jax.lax.scan(step, final, (sequences, end, mask), reverse=True)
-    return cast(Array, solution)
+    return solution
 
 
 # A derivative names the rounds once more, and a compiler computes them once. Were the

@@ -152,7 +152,7 @@ def one_hot(
         4.1.3, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
     (indices,) = checks.arrays(indices=(indices, "any[...]"))
-    checks.at_least(1, num_classes=num_classes)
+    checks.static_int(1, num_classes=num_classes)
     (indices,), _ = dtypes.widen(indices)
     if indices.dtype.itemsize < 4:  # Too small, perhaps, to number the classes.
         indices = indices.astype(jnp.int32)
@@ -195,7 +195,7 @@ def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
     """
     (source,) = checks.arrays(source=(source, "any[...]"))
     (target,) = checks.arrays(target=(target, "any[...]"))
-    checks.leads(source=source, target=target)
+    checks.leading_axes(source=source, target=target)
     return _broadcast_left(source, target)
 
 
@@ -237,7 +237,7 @@ def replace_masked(
         data=(data, "any[...]"), replacement=(replacement, "any[...] or None")
     )
     (mask,) = checks.arrays(mask=(mask, "any[...]"))
-    checks.leads(mask=mask, data=data)
+    checks.leading_axes(mask=mask, data=data)
     checks.binary(mask=mask)
     replacement = jnp.zeros_like(data) if replacement is None else replacement
     dtype = jnp.result_type(data, replacement)
@@ -370,7 +370,7 @@ def _mask(mask: ArrayLike | None, x: Array) -> Array:
     if mask is None:
         return jnp.ones_like(x, bool)
     (mask,) = checks.arrays(mask=(mask, "bool[...]"))
-    checks.leads(mask=mask, x=x)
+    checks.leading_axes(mask=mask, x=x)
     return jnp.broadcast_to(_broadcast_left(mask, x), x.shape)
 
 
@@ -378,5 +378,5 @@ def _axes(name: str, axis: Any, x: Array) -> tuple[int, ...]:
     """Return the axes that are meant, as numbers from 0 on."""
     axes = range(x.ndim) if axis is None else np.atleast_1d(np.asarray(axis)).tolist()
     for each in axes:
-        checks.at_least(-x.ndim, x.ndim - 1, **{name: each})
+        checks.static_int(-x.ndim, x.ndim - 1, **{name: each})
     return tuple(each % x.ndim for each in axes)

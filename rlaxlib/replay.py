@@ -78,7 +78,7 @@ def prioritized_probabilities(
         mask=(mask, "bool[N] or None"),
     )
     checks.within("[0, inf)", exponent=exponent)
-    priorities = streams.decisions(_constant(priorities), mask)
+    priorities = streams.valid(_constant(priorities), mask)
     checks.within("[0, inf)", priorities=priorities)
     (p, exponent), narrow = dtypes.widen(priorities, _constant(exponent))
     mask = jnp.ones_like(p, bool) if mask is None else mask
@@ -218,10 +218,10 @@ def importance_sampling_weights(
         mask=(mask, "bool[N] or None"),
     )
     if normalize_by not in ("batch", "max"):
-        checks.refuse(f'`normalize_by` must be "batch" or "max", not {normalize_by!r}')
+        checks.fail(f'`normalize_by` must be "batch" or "max", not {normalize_by!r}')
     if normalize_by == "batch" and min_probability is not None:
-        checks.refuse('`min_probability` is for `normalize_by="max"` only')
-    probabilities = streams.decisions(probabilities, mask)
+        checks.fail('`min_probability` is for `normalize_by="max"` only')
+    probabilities = streams.valid(probabilities, mask)
     checks.within("[0, inf)", probabilities=probabilities)
     checks.within("[0, 1]", exponent=exponent)
     checks.within("(0, inf)", min_probability=min_probability)
@@ -316,7 +316,7 @@ def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
         2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     (burn_in,) = checks.arrays(burn_in=(burn_in, "int[]"))
-    checks.at_least(1, num_steps=num_steps)
+    checks.static_int(1, num_steps=num_steps)
     checks.within("[0, inf)", burn_in=burn_in)
     return jnp.arange(num_steps) >= burn_in.astype(int)
 
@@ -366,7 +366,7 @@ def stratified_sample(
     key, probabilities = checks.arrays(
         key=(key, "key[]"), probabilities=(probabilities, "float[N]")
     )
-    checks.at_least(1, num_samples=num_samples)
+    checks.static_int(1, num_samples=num_samples)
     checks.within("[0, inf)", probabilities=probabilities)
     (p,), _ = dtypes.widen(_constant(probabilities))
     offsets = jax.random.uniform(key, (num_samples,), p.dtype)
@@ -417,7 +417,7 @@ def systematic_resample(
     """
     key, weights = checks.arrays(key=(key, "key[]"), weights=(weights, "float[N]"))
     num_samples = weights.size if num_samples is None else num_samples
-    checks.at_least(1, num_samples=num_samples)
+    checks.static_int(1, num_samples=num_samples)
     checks.within("[0, inf)", weights=weights)
     (w,), _ = dtypes.widen(_constant(weights))
     return _invert(w, jax.random.uniform(key, (), w.dtype), num_samples)
@@ -484,7 +484,7 @@ def hindsight_indices(
         sample_mask=(sample_mask, "bool[T] or None"),
     )
     if strategy not in ("future", "episode", "final"):
-        checks.refuse(
+        checks.fail(
             f'`strategy` must be "future", "episode" or "final", not {strategy!r}'
         )
     rows = jnp.arange(discount_t.size)
@@ -503,7 +503,7 @@ def hindsight_indices(
         number = after - 1
     else:
         number = jax.random.randint(key, rows.shape, first, after, rows.dtype)
-    chosen = streams.gather(rows, sample_mask)[number]
+    chosen = streams.compact(rows, sample_mask)[number]
     return jnp.where(mask, chosen, rows)
 
 

@@ -80,12 +80,12 @@ def extract_subsequences(
         start_indices=(start_indices, "int[B, N] or [N]"),
     )
     steps = trajectories.shape[0]
-    checks.at_least(1, steps, subsequence_len=subsequence_len)
+    checks.static_int(1, steps, subsequence_len=subsequence_len)
     last = steps - subsequence_len
     if max_valid_start_idx is not None:
-        checks.at_least(0, max_valid_start_idx=max_valid_start_idx)
+        checks.static_int(0, max_valid_start_idx=max_valid_start_idx)
         if max_valid_start_idx > last:
-            checks.refuse(
+            checks.fail(
                 "`trajectories` is too short. Expected len >= "
                 f"{max_valid_start_idx + subsequence_len}, which is "
                 f"`max_valid_start_idx` + `subsequence_len`, but it is {steps}"
@@ -141,16 +141,16 @@ def sample_start_indices(
         https://openreview.net/forum?id=r1lyTjAqYX
     """
     (rng_key,) = checks.arrays(rng_key=(rng_key, "key[]"))
-    checks.at_least(0, max_valid_start_idx=max_valid_start_idx)
+    checks.static_int(0, max_valid_start_idx=max_valid_start_idx)
     count = max_valid_start_idx + 1
-    checks.at_least(1, count, num_start_indices=num_start_indices)
+    checks.static_int(1, count, num_start_indices=num_start_indices)
 
     def draw(key: Array) -> Array:
         return _compiled(key, count, num_start_indices)
 
     if batch_size is None:
         return draw(rng_key)
-    checks.at_least(1, batch_size=batch_size)
+    checks.static_int(1, batch_size=batch_size)
     return jax.vmap(draw)(jax.random.split(rng_key, batch_size))
 
 
@@ -247,7 +247,7 @@ def embed_oar(
         action=(action, "int[...]"),
         reward=(reward, "float[...]"),
     )
-    checks.at_least(1, num_actions=num_actions)
+    checks.static_int(1, num_actions=num_actions)
     checks.indices(action=(action, num_actions))
     (features, reward), narrow = dtypes.widen(features, reward)
     dtype = jnp.result_type(features, reward)

@@ -444,7 +444,7 @@ def _map(name: str, fn: Callable[[Array], Array], tree: Any, axes: int = 0) -> A
     mapped: list[Array] = []
     for where, leaf in _leaves(name, tree):
         (x,) = checks.arrays(**{where: (leaf, "any[...]")})
-        checks.at_least(axes, **{f"{where}.ndim": x.ndim})
+        checks.static_int(axes, **{f"{where}.ndim": x.ndim})
         mapped.append(fn(x))
     return _like(tree, mapped)
 
@@ -466,7 +466,7 @@ def _select(**arguments: Any) -> Any:
     pairs = zip(_leaves(true, on_true), _leaves(false, on_false), strict=True)
     for (one, leaf), (other, instead) in pairs:
         x, y = checks.arrays(**{one: (leaf, "any[...]"), other: (instead, "any[...]")})
-        checks.leads(**{condition: chosen, one: x})
+        checks.leading_axes(**{condition: chosen, one: x})
         where = arrays.lhs_broadcast(chosen.astype(bool), x)
         selected.append(jnp.where(where, x, y))
     return _like(on_true, selected)
@@ -476,15 +476,15 @@ def _size(tree: Any, axis: int) -> int:
     """Return the size along an axis that all leaves share."""
     leaves = _leaves("tree_like", tree)
     if not leaves:
-        checks.refuse("`tree_like` has no leaves")
+        checks.fail("`tree_like` has no leaves")
     for name, leaf in leaves:
-        checks.at_least(1, **{f"{name}.ndim": np.ndim(leaf)})
-        checks.at_least(-np.ndim(leaf), np.ndim(leaf) - 1, axis=axis)
+        checks.static_int(1, **{f"{name}.ndim": np.ndim(leaf)})
+        checks.static_int(-np.ndim(leaf), np.ndim(leaf) - 1, axis=axis)
     sizes = [(name, np.shape(leaf)[axis]) for name, leaf in leaves]
     first, size = sizes[0]
     for name, other in sizes:
         if other != size:
-            checks.refuse(
+            checks.fail(
                 f"all leaves must have the same size along axis {axis}, but `{first}` "
                 f"has {size} and `{name}` {other}"
             )

@@ -196,7 +196,7 @@ def test_masks_that_say_nothing_change_nothing(row):
 @each_row("multistep")
 def test_an_accelerator_gives_what_a_cpu_gives(row, monkeypatch):
     """A CPU walks through time, all other devices join runs of steps in parallel."""
-    monkeypatch.setattr(recurrence, "solve", recurrence._parallel)
+    monkeypatch.setattr(recurrence, "_solve", recurrence._associative_scan)
     with contract.x64(True):
         rows = stream_rows(row)
         names = tuple(name for name, x in rows.items() if contract.is_float(x))

@@ -1,26 +1,30 @@
-"""Hold the arguments of a function against the shapes that its docstring promises.
+"""Argument checks: shapes, dtypes and ranges, with errors that name the argument.
 
 Every public function opens with one call, one line for each array argument::
 
-    r_t, values, lambda_ = checks.arrays(
+    r_t, values, lambda_, narrow = checks.widened(
         r_t=(r_t, "float[T]"),
         values=(values, "float[T+1]"),
-        lambda_=(lambda_, "float[] or [T]"),
+        lambda_=(lambda_, "float[] or [T] in [0, 1]"),
     )
 
-The call returns the arguments as JAX arrays, in the order given. If one does not fit,
-it raises an `ArgumentError` that names the argument, its shape and the shape it must
-have.
+The call returns JAX arrays in the order of the arguments, half precision raised to
+float32, and `narrow`, which casts a result back. `checks.arrays` does the same without
+changing dtypes.
 
-A spec is a kind (`float`, `int`, `bool`, `key`, or `any`) and one or more shapes. A
-shape lists its axes: a number is a fixed size; a name such as `T` is a size that all
-arguments of the call share, at least 1; `T+1` is one more than that, `T-1` one less;
-`...` stands for any number of further axes, the same for all arguments of the call.
-Where `or None` follows, the argument may be left out.
+A spec has up to four parts:
 
-JAX knows shapes and dtypes while it traces, so compiled code pays nothing for this.
-Values are another matter: a number out of its range is found where it is concrete, and
-passes where it is traced.
+- a kind: `float`, `int`, `bool`, `key` or `any`;
+- one or more shapes, joined by `or`. An axis is a size such as `3`, or a name such as
+  `T`, which has the same size of at least 1 in all arguments of a call. `T+1` is one
+  more than `T`. `...` stands for any number of axes, the same in all arguments;
+- a rule for the values: an interval such as `in [0, A)`, whose bounds are numbers or
+  named axes; `in {0, 1}`; `ascending`; or `increasing`, which excludes equal values;
+- `or None` for an argument that may be None.
+
+Shapes and dtypes are checked in traced programs too. Rules are checked where reading
+the value costs nothing: on Python and NumPy values and on concrete scalars. Traced
+values and arrays on a device pass.
 """
 
 from __future__ import annotations
@@ -30,9 +34,9 @@ import itertools
 import re
 import reprlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
 import jax.numpy as jnp
@@ -40,17 +44,25 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
+from rlaxlib._core import dtypes
+
 Arguments = Mapping[str, tuple[Any, str]]
 Shape = tuple[str, ...]
 Sizes = dict[str, int | tuple[int, ...]]
+Narrow = Callable[[Any], Any]
 
 _KINDS = {
-    "any": jnp.generic,
-    "bool": jnp.bool_,
-    "float": jnp.floating,
-    "int": jnp.integer,
-    "key": jax.dtypes.prng_key,
+    "any": (jnp.generic, "an array"),
+    "bool": (jnp.bool_, "a bool array"),
+    "float": (jnp.floating, "a floating-point array"),
+    "int": (jnp.integer, "an integer array"),
+    "key": (jax.dtypes.prng_key, "a PRNG key such as `jax.random.key(0)`"),
 }
+_SPEC = re.compile(
+    r"(?P<kind>\w+)(?P<shapes>\[.*?\](?: or \[.*?\])*)"
+    r"(?: (?P<rule>in [\[(].+?, .+?[\])]|in \{0, 1\}|ascending|increasing))?"
+    r"(?P<optional> or None)?"
+)
 
 
 class ArgumentError(ValueError, AssertionError):
@@ -69,54 +81,72 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
             spec.
 
     Returns:
-        The arguments as JAX arrays, in the order given. An argument that may be left
-        out, and is, comes back as None; the type, for the sake of the others, does not
-        say so.
+        The arguments as JAX arrays, in the order given. An argument that is None stays
+        None, although the return type does not include it.
 
     Raises:
-        ArgumentError: If a dtype or a shape does not fit.
+        ArgumentError: If a dtype, a shape or a value does not fit.
     """
     sizes: Sizes = {}
-    checked: list[Any] = []
     for name, (value, spec) in arguments.items():
-        if value is None and spec.endswith(" or None"):
-            checked.append(None)
+        if value is None and _parse(spec).optional:
             continue
         found = _fit(value, spec, sizes)
         if found is None:
             raise ArgumentError(_explain(name, arguments, sizes))
         sizes = found
-        checked.append(jnp.asarray(_as_kind(value, spec)))
-    return tuple(checked)
+    for name, (value, spec) in arguments.items():
+        _check_rule(name, value, _parse(spec).rule, sizes)
+    return tuple(_convert(value, spec) for value, spec in arguments.values())
 
 
-def at_least(minimum: int, maximum: int | None = None, /, **arguments: Any) -> None:
-    """Check that each argument is a Python integer, and not below `minimum`.
+def widened(
+    **arguments: tuple[Any, str],
+) -> tuple[*tuple[Array, ...], Narrow]:
+    """Do what `arrays` does, and raise half precision to float32.
+
+    Args:
+        **arguments: As for `arrays`.
+
+    Returns:
+        The arguments as JAX arrays, in the order given; and last a function that casts
+        the floating-point arrays of a result to the dtype that the arguments promote
+        to.
+
+    Raises:
+        ArgumentError: If a dtype, a shape or a value does not fit.
+    """
+    wide, narrow = dtypes.widen(*arrays(**arguments))
+    return *wide, narrow
+
+
+def static_int(minimum: int, maximum: int | None = None, /, **arguments: Any) -> None:
+    """Check that each argument is a Python integer in a range.
 
     Args:
         minimum: The smallest value allowed.
-        maximum: The largest value allowed, if there is one.
+        maximum: The largest value allowed, or None for no bound.
         **arguments: The values, each under its argument's name.
 
     Raises:
-        ArgumentError: If a value is not a Python integer, or out of bounds.
+        ArgumentError: If a value is not a Python integer, or out of range.
     """
     for name, value in arguments.items():
         if isinstance(value, Tracer):
-            problem = "a Python integer, but is traced: mark it with static_argnames"
+            problem = "traced, must be a Python integer: mark it with static_argnames"
         elif isinstance(value, bool) or not isinstance(value, int | np.integer):
-            problem = f"a Python integer, but is {reprlib.repr(value)}"
+            problem = f"{reprlib.repr(value)}, must be a Python integer"
         elif value < minimum:
-            problem = f"at least {minimum}, but is {value}"
+            problem = f"{value}, must be at least {minimum}"
         elif maximum is not None and value > maximum:
-            problem = f"at most {maximum}, but is {value}"
+            problem = f"{value}, must be at most {maximum}"
         else:
             continue
-        refuse(f"`{name}` must be {problem}")
+        fail(f"`{name}` is {problem}")
 
 
 def static(**arguments: Any) -> None:
-    """Check that each argument is known while JAX traces, as a Python number is.
+    """Check that no argument is traced.
 
     Args:
         **arguments: The values, each under its argument's name.
@@ -126,32 +156,32 @@ def static(**arguments: Any) -> None:
     """
     for name, value in arguments.items():
         if isinstance(value, Tracer):
-            problem = "a Python value, but is traced: mark it with static_argnames"
-            refuse(f"`{name}` must be {problem}")
+            problem = "traced, must be a Python value: mark it with static_argnames"
+            fail(f"`{name}` is {problem}")
 
 
-def leads(**arguments: Array) -> None:
-    """Check that the axes of one array are the first ones of another, or of size 1.
+def leading_axes(**arguments: Array) -> None:
+    """Check that the axes of one array are the first axes of another, or of size 1.
 
     Args:
         **arguments: Two arrays, each under its argument's name: the one with fewer axes
             first.
 
     Raises:
-        ArgumentError: If there are more axes, or others.
+        ArgumentError: If the axes differ, or the first array has more.
     """
     (name, short), (whole, long) = arguments.items()
     sizes = zip(short.shape, long.shape, strict=False)
     if short.ndim <= long.ndim and all(a in (1, b) for a, b in sizes):
         return
-    refuse(
-        f"the {name} shape must be that of the first axes of {whole}, or 1, but "
-        f"`{name}` is {_describe(short)}, and `{whole}` is {_describe(long)}"
+    fail(
+        f"`{name}` has shape {short.shape}, must have the first axes of `{whole}`, "
+        f"which has shape {long.shape}, or size 1"
     )
 
 
 def same_structure(**trees: Any) -> None:
-    """Check that pytrees differ in nothing but their leaves.
+    """Check that pytrees have the same structure.
 
     Args:
         **trees: Pytrees, each under its argument's name.
@@ -163,133 +193,81 @@ def same_structure(**trees: Any) -> None:
     for other, tree in others:
         structures = [cast(Any, jax.tree.structure(each)) for each in (first, tree)]
         if structures[0] != structures[1]:
-            refuse(
-                f"`{name}` and `{other}` must share the same tree structure, but are "
+            fail(
+                f"`{name}` and `{other}` must have the same tree structure, but have "
                 f"{structures[0]} and {structures[1]}"
             )
 
 
-def binary(**arguments: Any) -> None:
-    """Check that each argument holds nothing but 0 and 1, where its values are known.
-
-    Args:
-        **arguments: Arrays, each under its argument's name. What is traced passes.
-
-    Raises:
-        ArgumentError: If a value is another.
-    """
-    for name, value in arguments.items():
-        known = _known(value)
-        if known is None:
-            continue
-        _refuse((known != 0) & (known != 1), known, f"`{name}` must hold 0 or 1")
-
-
 def within(interval: str, **arguments: Any) -> None:
-    """Check that each argument lies in an interval, where its values are known.
+    """Check that values that are not arguments of their own lie in an interval.
 
     Args:
-        interval: The interval as one writes it, such as `"[0, 1]"` or `"(0, inf)"`: a
-            bracket includes its end, a parenthesis leaves it out.
-        **arguments: Numbers or arrays, each under its argument's name. What is traced
-            or None passes.
+        interval: The interval, such as `"[0, 1]"` or `"(0, inf)"`.
+        **arguments: Scalars or arrays, each under its name. None passes.
 
     Raises:
-        ArgumentError: If a value lies outside, or is not a number.
+        ArgumentError: If a concrete value is outside, or NaN.
     """
-    low, high = map(float, interval[1:-1].split(","))
     for name, value in arguments.items():
-        known = _known(value)
-        if known is None:
-            continue
-        above = known >= low if interval[0] == "[" else known > low
-        below = known <= high if interval[-1] == "]" else known < high
-        _refuse(~(above & below), known, f"`{name}` must lie in {interval}")
+        _check_rule(name, value, f"in {interval}", {})
 
 
 def ordered(**arguments: Any) -> None:
-    """Check that no argument is larger than the next, where their values are known.
+    """Check that no argument is larger than the next.
 
     Args:
-        **arguments: Numbers or arrays, each under its argument's name.
+        **arguments: Scalars or arrays, each under its argument's name.
 
     Raises:
-        ArgumentError: If they are the wrong way round.
+        ArgumentError: If a concrete value is larger than the next, or NaN.
     """
-    named = {name: _known(value) for name, value in arguments.items()}
-    for (name, low), (other, high) in itertools.pairwise(named.items()):
-        if low is None or high is None:
-            continue
-        rule = f"`{other}` must be at least `{name}`"
-        _refuse(~(low <= high), np.broadcast_to(high, np.shape(low <= high)), rule)
-
-
-def ascending(**arguments: Any) -> None:
-    """Check that no entry of an argument is below the one before, where it is known.
-
-    Args:
-        **arguments: Arrays of one axis, each under its argument's name.
-
-    Raises:
-        ArgumentError: If an entry is below the one before, or not a number.
-    """
-    for name, value in arguments.items():
-        known = _known(value)
-        if known is None:
-            continue
-        before, after = known[:-1], known[1:]
-        rule = f"`{name}` must never decrease: no entry may be below the one before"
-        _refuse(~(before <= after), after, rule)
+    _check_order(np.less_equal, "must be at least", arguments)
 
 
 def increasing(**arguments: Any) -> None:
-    """Check that each number is more than the one before, where all are known.
+    """Check that each argument is less than the next.
 
     Args:
-        **arguments: Numbers or arrays of one axis, each under its argument's name; the
-            numbers of one come before those of the next.
+        **arguments: Scalars or arrays, each under its argument's name.
 
     Raises:
-        ArgumentError: If a number is not more than the one before.
+        ArgumentError: If a concrete value is not less than the next, or NaN.
     """
-    known = [_known(value) for value in arguments.values()]
-    if any(each is None for each in known):
-        return
-    numbers = np.concatenate([np.ravel(each) for each in known])
-    names = " and ".join(f"`{name}`" for name in arguments)
-    rule = f"{names} must increase: each number must be more than the one before"
-    _refuse(~(numbers[:-1] < numbers[1:]), numbers[1:], rule)
+    _check_order(np.less, "must be more than", arguments)
+
+
+# --- To be removed once no function uses them. ---
 
 
 def indices(**arguments: tuple[Any, int]) -> None:
-    """Check that each argument points at one of `size` entries, where it is known.
-
-    Args:
-        **arguments: For each argument, under its name, the pair of its value and the
-            number of entries. What is traced passes: there an index that points
-            nowhere gives NaN.
-
-    Raises:
-        ArgumentError: If an index is negative, or too large.
-    """
+    """Check indices."""
     for name, (value, size) in arguments.items():
-        known = _known(value)
-        if known is None:
-            continue
-        rule = f"`{name}` must be one of {size}, from 0 to {size - 1}"
-        _refuse((known < 0) | (known >= size), known, rule)
+        _check_rule(name, value, f"in [0, {size})", {})
+
+
+def ascending(**arguments: Any) -> None:
+    """Check order."""
+    for name, value in arguments.items():
+        _check_rule(name, value, "ascending", {})
+
+
+def binary(**arguments: Any) -> None:
+    """Check values."""
+    for name, value in arguments.items():
+        _check_rule(name, value, "in {0, 1}", {})
 
 
 def are_one(*arguments: Any) -> bool:
-    """Tell whether arguments are numbers of Python, and 1."""
+    """Return whether all are 1."""
     return all(isinstance(each, float | int) and each == 1 for each in arguments)
 
 
-def refuse(problem: str) -> NoReturn:
-    """Raise an error that says what no other check looks for.
+def fail(problem: str) -> NoReturn:
+    """Raise an error that names the public function that was called.
 
     Args:
-        problem: What is wrong, without a full stop.
+        problem: The argument, what was found and what is needed, without a full stop.
 
     Raises:
         ArgumentError: Always.
@@ -297,49 +275,68 @@ def refuse(problem: str) -> NoReturn:
     raise ArgumentError(f"{_caller()}: {problem}.")
 
 
-def _refuse(wrong: Any, values: Any, rule: str) -> None:
-    """Raise an error that shows the first value that is wrong, if there is one."""
-    if np.any(wrong):
-        first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
-        refuse(f"{rule}, but is {first}")
+class _Spec(NamedTuple):
+    """A spec, parsed: `"float[] or [T] in [0, 1]"` has shapes `((), ("T",))`."""
 
-
-def _known(value: Any) -> Any:
-    """Return the values of an argument, or None if they are not at hand."""
-    if value is None or isinstance(value, Tracer):
-        return None
-    if not getattr(value, "is_fully_addressable", True):  # Parts are on other hosts.
-        return None
-    return np.asarray(jax.device_get(value))
+    kind: str
+    shapes: tuple[Shape, ...]
+    rule: str | None
+    optional: bool
 
 
 @functools.cache
-def _parse(spec: str) -> tuple[str, tuple[Shape, ...]]:
-    """Split `"float[] or [T]"` into its kind and its shapes, `((), ("T",))`."""
-    kind, _ = spec.split("[", maxsplit=1)
-    shapes: list[str] = re.findall(r"\[(.*?)\]", spec)
-    return kind, tuple(tuple(filter(None, axes.split(", "))) for axes in shapes)
+def _parse(spec: str) -> _Spec:
+    """Split a spec into its parts."""
+    match = _SPEC.fullmatch(spec)
+    assert match is not None, spec
+    shapes: list[str] = re.findall(r"\[(.*?)\]", match["shapes"])
+    axes = tuple(tuple(filter(None, each.split(", "))) for each in shapes)
+    return _Spec(match["kind"], axes, match["rule"], match["optional"] is not None)
+
+
+def _convert(value: Any, spec: str) -> Any:
+    """Return `value` as a JAX array, concrete in a traced program if it was."""
+    if value is None or isinstance(value, Array):
+        return value
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(_as_kind(value, spec))
 
 
 def _as_kind(value: Any, spec: str) -> Any:
-    """Return `value`, made a float if it is a Python integer where a float goes."""
-    is_float = _parse(spec)[0] == "float"
+    """Return `value`, as a float if it is a Python integer and the spec says float."""
+    is_float = _parse(spec).kind == "float"
     return float(value) if is_float and type(value) is int else value
 
 
 def _fit(value: Any, spec: str, sizes: Sizes) -> Sizes | None:
     """Return `sizes` with those of `value` added, or None if `value` does not fit."""
-    kind, shapes = _parse(spec)
-    value = _as_kind(value, spec)
-    if not (isinstance(value, bool | int | float) or hasattr(value, "dtype")):
-        return None
-    shape = np.shape(value)
-    if kind == "key" and jnp.result_type(value) == jnp.uint32 and shape:
-        shape = shape[:-1]  # A key of the old kind is a row of words.
-    elif not jnp.issubdtype(jnp.result_type(value), _KINDS[kind]):
+    kind, shapes, _, _ = _parse(spec)
+    shape = _shape(value, kind)
+    if not _has_kind(value, spec) or shape is None:
         return None
     found = (_bind(shape, axes, sizes) for axes in shapes)
     return next((bound for bound in found if bound is not None), None)
+
+
+def _has_kind(value: Any, spec: str) -> bool:
+    """Return whether `value` is an array or a Python scalar of the kind of a spec."""
+    value, kind = _as_kind(value, spec), _parse(spec).kind
+    if not (isinstance(value, bool | int | float) or hasattr(value, "dtype")):
+        return False
+    dtype = jnp.result_type(value)
+    if kind == "key" and dtype == jnp.uint32:
+        return np.ndim(value) > 0
+    return jnp.issubdtype(dtype, _KINDS[kind][0])
+
+
+def _shape(value: Any, kind: str) -> tuple[int, ...] | None:
+    """Return the shape of an argument, or None if it is not an array."""
+    if not isinstance(value, bool | int | float) and not hasattr(value, "dtype"):
+        return None
+    shape = np.shape(value)
+    if kind == "key" and getattr(value, "dtype", None) == jnp.uint32:
+        return shape[:-1]  # The last axis of a legacy key holds the words of one key.
+    return shape
 
 
 def _bind(shape: tuple[int, ...], axes: Shape, sizes: Sizes) -> Sizes | None:
@@ -355,26 +352,119 @@ def _bind(shape: tuple[int, ...], axes: Shape, sizes: Sizes) -> Sizes | None:
     if len(shape) != len(axes):
         return None
     for size, axis in zip(shape, axes, strict=True):
-        name, extra = (*re.split(r"(?=[+-])", axis), "0")[:2]  # `T+1` is `T` and 1.
-        rest = size - int(extra)
-        known = int(name) if name.isdecimal() else bound.setdefault(name, rest)
-        if rest != known or rest < 1:
+        name, extra = _split(axis)
+        expected = (
+            int(name) if name.isdecimal() else bound.setdefault(name, size - extra)
+        )
+        if size - extra != expected or size - extra < 1:
             return None
     return bound
 
 
+def _split(axis: str) -> tuple[str, int]:
+    """Split `"T+1"` into `("T", 1)`."""
+    name, extra = (*re.split(r"(?=[+-])", axis), "0")[:2]
+    return name, int(extra)
+
+
+# --- Rules for values. ---
+
+
+def _check_rule(name: str, value: Any, rule: str | None, sizes: Sizes) -> None:
+    """Raise an error if a concrete value breaks a rule."""
+    x = None if rule is None else _concrete(value)
+    if x is None or rule is None:
+        return
+    if rule == "in {0, 1}":
+        _fail_if((x != 0) & (x != 1), x, f"`{name}`", "must be 0 or 1")
+    elif rule == "ascending":
+        _fail_if(~(x[:-1] <= x[1:]), x[1:], f"`{name}`", "must not decrease")
+    elif rule == "increasing":
+        _fail_if(~(x[:-1] < x[1:]), x[1:], f"`{name}`", "must increase")
+    else:
+        first, last = rule.removeprefix("in ")[1:-1].split(", ")
+        low, high = (cast(float, sizes.get(end, end)) for end in (first, last))
+        above = x >= float(low) if "[" in rule else x > float(low)
+        below = x <= float(high) if "]" in rule else x < float(high)
+        interval = f"in {rule[3]}{low}, {high}{rule[-1]}"
+        _fail_if(~(above & below), x, f"`{name}`", f"must be {interval}")
+
+
+def _check_order(
+    is_right: Callable[[Any, Any], Any], rule: str, arguments: Mapping[str, Any]
+) -> None:
+    """Raise an error if a concrete argument and the next are in the wrong order."""
+    named = {name: _concrete(value) for name, value in arguments.items()}
+    for (name, low), (other, high) in itertools.pairwise(named.items()):
+        if low is not None and high is not None:
+            wrong = ~is_right(low, high)
+            values = np.broadcast_to(high, np.shape(wrong))
+            _fail_if(wrong, values, f"`{other}`", f"{rule} `{name}`")
+
+
+def _concrete(value: Any) -> Any:
+    """Return a concrete value in NumPy, or None for a traced one or a large one."""
+    if value is None or isinstance(value, Tracer):
+        return None
+    if isinstance(value, Array) and (value.ndim or not value.is_fully_addressable):
+        return None  # Reading it would copy it from the device.
+    return np.asarray(value)
+
+
+def _fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
+    """Raise an error that shows the first wrong value, if there is one."""
+    if np.any(wrong):
+        first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
+        fail(f"{name} is {first}, {rule}")
+
+
+# --- Texts of errors. ---
+
+
 def _explain(name: str, arguments: Arguments, sizes: Sizes) -> str:
-    """Say which argument is wrong, what all of them are, and what may help."""
-    value, spec = arguments[name]
-    known = [f"{axis} = {_size(size)}" for axis, size in sizes.items() if size != ()]
-    where = f", where {', '.join(known)}" if known else ""
-    empty = " and not empty" if 0 in getattr(value, "shape", ()) else ""
-    problem = f"`{name}` is {_describe(value)}, but must be {spec}{empty}{where}."
+    """Describe the argument that does not fit, all others, and what may help."""
     table = [
         f"  {other} is {_describe(value)}, must be {spec}"
         for other, (value, spec) in arguments.items()
     ]
+    problem = f"`{name}` {_problem(name, arguments, sizes)}."
     return "\n".join([f"{_caller()}: {problem}", *table, *_hint(arguments)])
+
+
+def _problem(name: str, arguments: Arguments, sizes: Sizes) -> str:
+    """Describe why one argument does not fit."""
+    value, spec = arguments[name]
+    kind, shapes, _, _ = _parse(spec)
+    shape = _shape(value, kind)
+    if not _has_kind(value, spec) or shape is None:
+        return f"is {_describe(value)}, must be {_KINDS[kind][1]}"
+    needed = " or ".join(dict.fromkeys(_needed(axes, sizes) for axes in shapes))
+    empty = " and not empty" if 0 in shape else ""
+    before = itertools.takewhile(lambda other: other != name, arguments)
+    match = [
+        f"`{other}`" for other in before if _names(spec) & _names(arguments[other][1])
+    ]
+    return f"has shape {shape}, must be {needed}{empty}" + (
+        f" to match {', '.join(match)}" if match else ""
+    )
+
+
+def _names(spec: str) -> set[str]:
+    """Return the names of the axes of a spec."""
+    axes = itertools.chain.from_iterable(_parse(spec).shapes)
+    return {name for name, _ in map(_split, axes) if not name.isdecimal()}
+
+
+def _needed(axes: Shape, sizes: Sizes) -> str:
+    """Write a shape as `(4, 3)` where all sizes are known, else as `[T, 3]`."""
+    known: list[int] = []
+    for axis in axes:
+        name, extra = _split(axis)
+        size = int(name) if name.isdecimal() else sizes.get(name)
+        if size is None:
+            return f"[{', '.join(axes)}]"
+        known.extend(size if isinstance(size, tuple) else (size + extra,))
+    return str(tuple(known))
 
 
 def _hint(arguments: Arguments) -> list[str]:
@@ -392,22 +482,17 @@ def _hint(arguments: Arguments) -> list[str]:
 
 def _is_batched(value: Any, spec: str) -> bool:
     """Return whether `value` has one axis more than the largest shape of `spec`."""
-    kind, shapes = _parse(spec)
-    rank = max(len(axes) for axes in shapes)
-    rank += kind == "key" and getattr(value, "dtype", None) == jnp.uint32
-    return hasattr(value, "dtype") and "..." not in spec and value.ndim == rank + 1
+    kind, shapes, _, _ = _parse(spec)
+    if not hasattr(value, "dtype") or any("..." in axes for axes in shapes):
+        return False
+    return len(_shape(value, kind) or ()) == max(map(len, shapes)) + 1
 
 
 def _describe(value: Any) -> str:
     """Write an array as `float32[4, 5]`, and anything else as Python does."""
     if not hasattr(value, "dtype"):
         return reprlib.repr(value)
-    return f"{value.dtype}[{_size(np.shape(value))}]"
-
-
-def _size(size: int | tuple[int, ...]) -> str:
-    """Write the size of one axis, or of several."""
-    return str(size) if isinstance(size, int) else ", ".join(map(str, size))
+    return f"{value.dtype}[{', '.join(map(str, np.shape(value)))}]"
 
 
 def _caller() -> str:
@@ -421,7 +506,7 @@ def _caller() -> str:
 
 
 def _name(frame: FrameType) -> str:
-    """Return what a user calls the function of a frame, "" if it is none of his."""
+    """Return the public name of a frame's function, or "" if it is private."""
     if frame.f_globals is globals():
         return ""
     outermost = frame.f_code.co_qualname.partition(".<locals>")[0]

@@ -1,15 +1,14 @@
-"""Where a stream of experience is cut, and which of its rows are decisions.
+"""Truncation and masks of a stream of experience.
 
-A row of a stream is one step: a decision of the agent and what came of it. Two masks
-tell what the rows alone cannot:
+Row `t` of a stream is one time step. Two masks say what the arrays alone cannot:
 
-- `truncated_t` is true where the stream was cut after the row although the episode had
+- `truncated_t` is true where the stream was cut after the step although the episode had
   not ended: a time limit, an automatic reset, the end of a window.
-- `sample_mask` is false where a row is no decision: padding, a reset row, a token that
-  the environment wrote. An estimate is what it would be if these rows were not there.
+- `sample_mask` is false for time steps to ignore: padding, reset steps, tokens that the
+  policy did not choose. Estimates are the same as if these steps were deleted.
 
-A decision is the last before an end if the stream is cut between it and the next
-decision, or if there is none.
+A valid step is the last of its segment if the stream is truncated between it and the
+next valid step, or if no valid step follows.
 """
 
 from __future__ import annotations
@@ -20,62 +19,75 @@ from jax import Array
 
 
 def ends(truncated_t: Array | None, sample_mask: Array | None) -> Array | None:
-    """Tell which decisions are the last before the stream is cut.
+    """Return which valid steps are the last of their segments.
 
     Args:
-        truncated_t: Whether the stream is cut after each row, bool `[T]`; or None if
-            it is nowhere.
-        sample_mask: Whether each row is a decision, bool `[T]`; or None if all are.
+        truncated_t: True where the stream is cut after a step, `[T]`, or None.
+        sample_mask: False for time steps to ignore, `[T]`, or None.
 
     Returns:
-        A bool for each row, `[T]`, false where the row is no decision; or None if
-        there are no masks, and only the last row is an end. Without `sample_mask`,
-        what is told of the last row is what `truncated_t` says.
+        A bool for each step, `[T]`, false at invalid steps; or None if both masks are
+        None. Without `sample_mask` it is `truncated_t`, also at the last step.
     """
     if sample_mask is None:
         return truncated_t
-    rows = jnp.arange(sample_mask.shape[0])
+    steps = jnp.arange(sample_mask.shape[0])
     if truncated_t is None:
-        return rows == jnp.max(jnp.where(sample_mask, rows, -1))
-    cut = jnp.where(truncated_t, rows, rows.size - 1)
-    return sample_mask & (jax.lax.cummin(cut, reverse=True) < following(sample_mask))
+        return steps == jnp.max(jnp.where(sample_mask, steps, -1))
+    cut = jnp.where(truncated_t, steps, steps.size - 1)
+    return sample_mask & (jax.lax.cummin(cut, reverse=True) < next_valid(sample_mask))
 
 
-def following(sample_mask: Array) -> Array:
-    """Return the index of the next decision after each row, or `T` if there is none."""
+def cut_traces(
+    trace: Array, truncated_t: Array | None, sample_mask: Array | None
+) -> Array:
+    """Return a trace for each step, 0 where a segment ends.
+
+    Args:
+        trace: Trace such as λ, `[T]` or `[]`.
+        truncated_t: As for `ends`.
+        sample_mask: As for `ends`.
+
+    Returns:
+        The trace, `[T]`, or unchanged if both masks are None.
+    """
+    end = ends(truncated_t, sample_mask)
+    return trace if end is None else jnp.where(end, 0, trace)
+
+
+def next_valid(sample_mask: Array) -> Array:
+    """Return the index of the next valid step after each step, or `T`."""
     steps = sample_mask.shape[0]
     here = jnp.where(sample_mask, jnp.arange(steps), steps)
     return jnp.append(jax.lax.cummin(here, reverse=True)[1:], steps)
 
 
-def at_following(
+def at_next_valid(
     x: Array, truncated_t: Array | None, sample_mask: Array | None
 ) -> Array:
-    """Return what `x` holds at the next decision after each, and 0 before an end.
+    """Return `x` at the next valid step after each step, and 0 where a segment ends.
 
     Args:
-        x: Values, one a row, `[T]`.
+        x: Values, `[T]`.
         truncated_t: As for `ends`.
         sample_mask: As for `ends`.
 
     Returns:
-        Values, one a row, `[T]`.
+        Values, `[T]`.
     """
     if sample_mask is None:
         later = jnp.append(x[1:], jnp.zeros_like(x[:1]))
     else:
-        later = x.at[following(sample_mask)].get(mode="fill", fill_value=0)
-    end = ends(truncated_t, sample_mask)
-    return later if end is None else jnp.where(end, jnp.zeros_like(later), later)
+        later = x.at[next_valid(sample_mask)].get(mode="fill", fill_value=0)
+    return cut_traces(later, truncated_t, sample_mask)
 
 
-def decisions(x: Array, sample_mask: Array | None) -> Array:
-    """Return `x` with zeros in the rows that are no decisions, whatever stood there.
+def valid(x: Array, sample_mask: Array | None) -> Array:
+    """Return `x`, and 0 at invalid steps.
 
     Args:
-        x: Values, the first axis being time, `[T, ...]`; or any others that a mask
-            tells of, whose axes are the first ones of theirs.
-        sample_mask: As for `ends`.
+        x: Values, `[T, ...]`; or of more axes, the first of which are the mask's.
+        sample_mask: As for `ends`, of any number of axes.
 
     Returns:
         Values, of the shape of `x`.
@@ -87,37 +99,33 @@ def decisions(x: Array, sample_mask: Array | None) -> Array:
 
 
 def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
-    """Put zeros into the rows that are no decisions, whatever stood there.
+    """Set arguments to 0 at invalid steps.
 
-    A function that computes with its arguments outside the recurrence begins with this:
-    else a NaN in a padded row, though no result shows it, comes back in the gradient.
+    A product with NaN has a NaN gradient even where the result is masked, so functions
+    mask their inputs as well as their outputs.
 
     Args:
         sample_mask: As for `ends`.
-        *arguments: Arrays, the first axis being time, `[T, ...]`; or scalars.
+        *arguments: Arrays, `[T, ...]`; or scalars, which are returned unchanged.
 
     Returns:
         The arguments, in the order given.
     """
-    return tuple(
-        decisions(each, sample_mask) if each.ndim else each for each in arguments
-    )
+    return tuple(valid(each, sample_mask) if each.ndim else each for each in arguments)
 
 
-def gather(x: Array, sample_mask: Array | None) -> Array:
-    """Move the decisions of a stream to its front, and put zeros behind them."""
-    if sample_mask is None:
-        return x
+def compact(x: Array, sample_mask: Array) -> Array:
+    """Move the valid steps of a stream to its front, followed by zeros."""
     return jnp.zeros_like(x).at[_ranks(sample_mask)].set(x, mode="drop")
 
 
-def scatter(x: Array, sample_mask: Array | None) -> Array:
-    """Move the decisions from the front of a stream back to where they were."""
+def restore(x: Array, sample_mask: Array | None) -> Array:
+    """Move the valid steps from the front of a stream back to their places."""
     if sample_mask is None:
         return x
     return x.at[_ranks(sample_mask)].get(mode="fill", fill_value=0)
 
 
 def _ranks(sample_mask: Array) -> Array:
-    """Number the decisions from 0 on, and give `T` to all other rows."""
+    """Number the valid steps from 0, and give `T` to all others."""
     return jnp.where(sample_mask, jnp.cumsum(sample_mask) - 1, sample_mask.shape[0])

@@ -19,5 +19,5 @@ def variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
     """Return the variance of what counts, which is exactly 0 for equal numbers."""
     counts = jnp.ones_like(x, bool) if mask is None else mask
     # Less one of them, large numbers lose no digits, and equal ones are 0.
-    x = streams.decisions(x - devices.largest(x, counts, axis_name), mask)
+    x = streams.valid(x - devices.largest(x, counts, axis_name), mask)
     return mean(jnp.square(x - mean(x, mask, axis_name)), mask, axis_name)

@@ -111,8 +111,8 @@ def approximate_kl(
         log_ratios=(log_ratios, "float[...]"), mask=(mask, "bool[...] or None")
     )
     if kind not in ("k1", "k2", "k3"):
-        checks.refuse(f'`kind` must be "k1", "k2" or "k3", not {kind!r}')
-    (log_ratios,), narrow = dtypes.widen(streams.decisions(log_ratios, mask))
+        checks.fail(f'`kind` must be "k1", "k2" or "k3", not {kind!r}')
+    (log_ratios,), narrow = dtypes.widen(streams.valid(log_ratios, mask))
     if kind == "k1":
         estimates = -log_ratios
     elif kind == "k2":
@@ -240,7 +240,7 @@ def effective_sample_size(
     log_weights, mask = checks.arrays(
         log_weights=(log_weights, "float[N]"), mask=(mask, "bool[N] or None")
     )
-    (log_weights,), narrow = dtypes.widen(streams.decisions(log_weights, mask))
+    (log_weights,), narrow = dtypes.widen(streams.valid(log_weights, mask))
     return narrow(_sample_size(log_weights, mask, axis_name))
 
 
@@ -293,7 +293,7 @@ def importance_statistics(
     log_ratios, mask = checks.arrays(
         log_ratios=(log_ratios, "float[...]"), mask=(mask, "bool[...] or None")
     )
-    constant = jax.lax.stop_gradient(streams.decisions(log_ratios, mask))
+    constant = jax.lax.stop_gradient(streams.valid(log_ratios, mask))
     (x,), narrow = dtypes.widen(constant)
     mask = jnp.ones_like(x, bool) if mask is None else mask
     count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
@@ -324,7 +324,7 @@ def importance_statistics(
 def _sample_size(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
     """Return the effective sample size for log-weights."""
     mask = jnp.ones_like(x, bool) if mask is None else mask
-    weights = streams.decisions(jnp.exp(x - devices.largest(x, mask, axis_name)), mask)
+    weights = streams.valid(jnp.exp(x - devices.largest(x, mask, axis_name)), mask)
     total = devices.total(jnp.sum(weights), axis_name)
     squares = devices.total(jnp.sum(jnp.square(weights)), axis_name)
     return jnp.square(total) / jnp.where(squares > 0, squares, jnp.ones_like(squares))

@@ -127,7 +127,7 @@ def _lost_ends(ended: Array, cut: Array, mask: Array) -> Array:
     rows = jnp.arange(mask.size)
     before = jax.lax.cummax(jnp.where(mask, rows, -1))
     known = jax.lax.cummax(jnp.where((mask & ended) | cut, rows, -1))
-    follows = streams.following(mask) < mask.size
+    follows = streams.next_valid(mask) < mask.size
     return ~mask & ended & (known < before) & follows
 
 
@@ -142,4 +142,4 @@ def _report(problems: list[tuple[Array, str, Array]]) -> None:
         elif jnp.any(wrong):
             told.append(message.format(**place))
     if told:
-        checks.refuse(". ".join(told))
+        checks.fail(". ".join(told))

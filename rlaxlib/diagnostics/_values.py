@@ -70,7 +70,7 @@ def explained_variance(
         targets=(targets, "float[...]"),
         mask=(mask, "bool[...] or None"),
     )
-    predictions, targets = (streams.decisions(x, mask) for x in (predictions, targets))
+    predictions, targets = (streams.valid(x, mask) for x in (predictions, targets))
     (predictions, targets), narrow = dtypes.widen(predictions, targets)
     errors = targets - predictions
     if count_bias:

@@ -130,8 +130,8 @@ def episodic_memory_intrinsic_rewards(
             max_similarity=(max_similarity, "float[]"),
         )
     )
-    checks.at_least(1, max_memory_size=max_memory_size)
-    checks.at_least(1, max_memory_size, num_neighbors=num_neighbors)
+    checks.static_int(1, max_memory_size=max_memory_size)
+    checks.static_int(1, max_memory_size, num_neighbors=num_neighbors)
     checks.within("[0, inf)", constant=constant, cluster_distance=cluster_distance)
     checks.within("(0, inf)", epsilon=epsilon)
     checks.within("(0, inf]", max_similarity=max_similarity)

@@ -89,7 +89,7 @@ def knn_query(
     data, query_points = checks.arrays(
         data=(data, "any[N, D]"), query_points=(query_points, "any[Q, D]")
     )
-    checks.at_least(1, num_neighbors=num_neighbors)
+    checks.static_int(1, num_neighbors=num_neighbors)
     count = min(num_neighbors, len(data))
     if metric is None:
         negated, indices = nearest(*comparable(data, query_points), count)

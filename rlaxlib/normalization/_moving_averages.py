@@ -243,7 +243,7 @@ def _move(
 ) -> tuple[Array, Array, Array]:
     """Move the average of one leaf, in its two parts, and the variance."""
     (x,) = checks.arrays(tree=(_moments.numbers(leaf), "float[...]"))
-    checks.at_least(1, **{"tree.size": x.size})
+    checks.static_int(1, **{"tree.size": x.size})
     x, fraction = x.astype(mean.dtype), fraction.astype(mean.dtype)
     if mask is None:
         # A sum is taken once. A number alone, XLA looks up again for each of those
@@ -251,7 +251,7 @@ def _move(
         two = x.ravel()[:2]
         sample = jnp.sum(two / two.size)
     else:
-        checks.leads(mask=mask, tree=x)
+        checks.leading_axes(mask=mask, tree=x)
         sample = jnp.max(arrays.replace_masked(x, jnp.full_like(x, -jnp.inf), ~mask))
         x = arrays.replace_masked(x, None, ~mask)
 

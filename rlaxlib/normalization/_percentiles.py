@@ -159,7 +159,7 @@ def _rank(
     if mask is None:
         counts = jnp.ones_like(x, bool)
     else:
-        checks.leads(mask=mask, returns=x)
+        checks.leading_axes(mask=mask, returns=x)
         counts = jnp.broadcast_to(arrays.lhs_broadcast(mask, x), x.shape)
     x = jnp.where(counts, jax.lax.stop_gradient(x), jnp.inf).astype(dtype).ravel()
     if x.size == 0:  # There must be something to rank, though it does not count.

@@ -389,7 +389,7 @@ def popart(
         Matteo Hessel and others, *Multi-Task Deep Reinforcement Learning with PopArt*,
         2018. https://arxiv.org/abs/1809.04474
     """
-    checks.at_least(1, num_outputs=num_outputs)
+    checks.static_int(1, num_outputs=num_outputs)
     _check_settings(step_size, scale_lb, scale_ub)
     rate, low, high = checks.arrays(
         step_size=(step_size, "float[] or None"),
@@ -480,7 +480,7 @@ def _move(
     (second_moment,) = checks.arrays(
         second_moment=(state.second_moment, f"float[{shift.size}]")
     )
-    checks.at_least(1, **{"targets.size": targets.size})
+    checks.static_int(1, **{"targets.size": targets.size})
     counted = indices if mask is None else jnp.where(mask, indices, 0)
     checks.indices(indices=(counted, shift.size))
     if mask is not None:
@@ -525,7 +525,7 @@ def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:
     weights = [name for name in named if name[-1] in _BIAS_OF]
     if len(weights) != 1:
         listed = ", ".join(".".join(name) for name in named)
-        checks.refuse(
+        checks.fail(
             "`params` must hold the weights of one layer, called `w` or `kernel`, but "
             f"holds {len(weights)} of these; its leaves are: {listed or 'none'}"
         )

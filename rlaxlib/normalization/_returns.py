@@ -298,7 +298,7 @@ def _past(
 ) -> tuple[Array, Array]:
     """Return discounted sums of past rewards, `[T]`, and what is carried on."""
     if sample_mask is not None:  # A row that is no step passes on what it is given.
-        r_t = streams.decisions(r_t, sample_mask)
+        r_t = streams.valid(r_t, sample_mask)
         discount_t = jnp.where(sample_mask, discount_t, jnp.ones_like(discount_t))
     r_t, discount_t = (
         jax.lax.stop_gradient(x).astype(carried.dtype) for x in (r_t, discount_t)
@@ -307,9 +307,5 @@ def _past(
         discount_t = jnp.where(truncated_t, jnp.zeros_like(discount_t), discount_t)
     kept = jnp.append(jnp.ones_like(discount_t[:1]), discount_t[:-1])
     # The recurrence runs backwards in time, so time is turned round.
-    sums = recurrence.backward(_terms, carried, kept[::-1], r_t[::-1])[::-1]
+    sums = recurrence.backward(r_t[::-1], kept[::-1], carried)[::-1]
     return sums, discount_t[-1] * sums[-1]
-
-
-def _terms(kept: Array, reward: Array) -> tuple[Array, Array]:
-    return reward, kept

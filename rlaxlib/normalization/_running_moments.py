@@ -311,7 +311,7 @@ def _describe(
     rows = [(_entries(leaf, mean), mean) for leaf, mean in _rows(tree, state.mean)]
     leading = [x.shape[: x.ndim - mean.ndim] for x, mean in rows]
     if len(set(leading)) != 1:
-        checks.refuse(
+        checks.fail(
             "the leaves of `tree` must share the axes before those of one entry, but "
             f"these are {leading}"
         )
@@ -332,7 +332,7 @@ def _entries(leaf: Any, mean: Array) -> Array:
     (x,) = checks.arrays(tree=(_moments.numbers(leaf), "float[...]"))
     axes = x.ndim - mean.ndim
     if axes < 0 or x.shape[axes:] != mean.shape:
-        checks.refuse(
+        checks.fail(
             f"the last axes of `tree` must be those of one entry, {list(mean.shape)}, "
             f"but a leaf is {x.dtype}{list(x.shape)}"
         )
@@ -342,9 +342,9 @@ def _entries(leaf: Any, mean: Array) -> Array:
 def _check_mask(mask: Array | None, x: Array, axes: int) -> None:
     if mask is None:
         return
-    checks.leads(mask=mask, tree=x)
+    checks.leading_axes(mask=mask, tree=x)
     if mask.ndim > axes:
-        checks.refuse(
+        checks.fail(
             "`mask` must tell of whole entries, and so have at most as many axes as "
             f"there are before those of one entry, {axes}, but has {mask.ndim}"
         )
@@ -378,7 +378,7 @@ def _moments_of(
     x: Array, like: Array, mask: Array | None, count: Array, axis_name: AxisName | None
 ) -> tuple[Array, ...]:
     """Return mean and variance, each in two parts, of the entries of one leaf."""
-    x = jax.lax.stop_gradient(streams.decisions(x, mask).astype(like.dtype))
+    x = jax.lax.stop_gradient(streams.valid(x, mask).astype(like.dtype))
     count = jnp.maximum(count, 1).astype(like.dtype)
 
     def average(y: Array) -> Array:
@@ -392,9 +392,9 @@ def _moments_of(
         counts = jnp.zeros(x.shape[:1], bool) if mask is None else mask
         counts = jnp.expand_dims(counts, tuple(range(1, x.ndim)))
         shift = devices.largest(x, counts, axis_name, axis=0)
-    error = streams.decisions(x - shift[None], mask)
+    error = streams.valid(x - shift[None], mask)
     moved = average(error)
-    error = streams.decisions(error - moved[None], mask)
+    error = streams.valid(error - moved[None], mask)
     rest, square = average(error), average(jnp.square(error))
     variance = jnp.maximum(square - jnp.square(rest), 0)
     return *_moments.add(shift, rest, moved), variance, jnp.zeros_like(variance)

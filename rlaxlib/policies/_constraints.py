@@ -235,7 +235,7 @@ def check_bound(
     """
     per_dimension = _per_dimension(name, penalty)
     if per_dimension and not example:
-        checks.refuse(f"`{name}.per_dimension` must be False, but is True")
+        checks.fail(f"`{name}.per_dimension` must be False, but is True")
     duals = "[] or [1] or [D]" if per_dimension else "[] or [1]"
     others = {each: (array, "float[D]") for each, array in example.items()}
     *_, alpha, epsilon = _check(name, penalty, duals, **others)

@@ -243,10 +243,10 @@ def mpo_compute_weights_and_temperature_loss(
 
 def _check_axis(q_values: Array, sample_axis: int) -> int:
     """Return the axis of the samples, counted from the first."""
-    checks.at_least(-q_values.ndim, q_values.ndim - 1, sample_axis=sample_axis)
+    checks.static_int(-q_values.ndim, q_values.ndim - 1, sample_axis=sample_axis)
     axis = sample_axis % q_values.ndim
     if not q_values.shape[axis]:
-        checks.refuse(f"`sample_q_values` has no samples on its axis {axis}")
+        checks.fail(f"`sample_q_values` has no samples on its axis {axis}")
     return axis
 
 

@@ -237,7 +237,7 @@ def _sample(
     rng_key, weights_scale = checks.arrays(
         rng_key=(rng_key, "key[]"), weights_scale=(weights_scale, "float[]")
     )
-    checks.at_least(1, num_samples=num_samples)
+    checks.static_int(1, num_samples=num_samples)
     actions = distribution.sample(seed=rng_key, sample_shape=(num_samples,))
     log_probs = jax.eval_shape(jax.vmap(distribution.log_prob), actions)
     dtype = jnp.result_type(weights_scale, log_probs.dtype)

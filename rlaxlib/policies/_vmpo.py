@@ -365,7 +365,7 @@ def _top_k(
     ratio = Fraction(float(fraction)).limit_denominator((2**31 - 1) // steps)
     part, whole = ratio.as_integer_ratio()
     most = part * steps // whole
-    checks.at_least(1, **{f"int(top_k_fraction * {steps})": most})
+    checks.static_int(1, **{f"int(top_k_fraction * {steps})": most})
 
     here = jax.lax.stop_gradient(jnp.where(valid, advantages, -jnp.inf)).reshape(-1)
     position = jnp.arange(here.size, dtype=jnp.int32)

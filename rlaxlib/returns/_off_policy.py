@@ -11,22 +11,12 @@ its action and the weight of it are never used.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import (
-    checks,
-    derivatives,
-    dtypes,
-    gradients,
-    recurrence,
-    streams,
-)
+from rlaxlib._core import checks, gradients, recurrence, streams
 
 __all__ = [
     "general_off_policy_returns_from_action_values",
@@ -107,21 +97,19 @@ def general_off_policy_returns_from_action_values(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
-    q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask = checks.arrays(
-        q_t=(q_t, "float[T, A]"),
-        a_t=(a_t, "int[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        c_t=(c_t, "float[T]"),
-        pi_t=(pi_t, "float[T, A]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
+    q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask, narrow = (
+        checks.widened(
+            q_t=(q_t, "float[T, A]"),
+            a_t=(a_t, "int[T]"),
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            c_t=(c_t, "float[T]"),
+            pi_t=(pi_t, "float[T, A]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
     )
-    a_t = streams.decisions(a_t, sample_mask)
-    checks.indices(a_t=(a_t, q_t.shape[-1]))
-    (q_t, r_t, discount_t, c_t, pi_t), narrow = dtypes.widen(
-        *streams.clean(sample_mask, q_t, r_t, discount_t, c_t, pi_t)
-    )
+    q_t, a_t, pi_t = streams.clean(sample_mask, q_t, a_t, pi_t)
     returns = general_off_policy_returns_from_q_and_v(
         arrays.batched_index(q_t, a_t),
         jnp.sum(pi_t * q_t, axis=-1),
@@ -194,8 +182,8 @@ def general_off_policy_returns_from_q_and_v(
         Efficient Off-Policy Reinforcement Learning*, 2016.
         https://arxiv.org/abs/1606.02647
     """
-    # The rewards first: they say what T is.
-    r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask = checks.arrays(
+    # The rewards first, since they determine T.
+    r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask, narrow = checks.widened(
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
         v_t=(v_t, "float[T]"),
@@ -204,10 +192,19 @@ def general_off_policy_returns_from_q_and_v(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    size = r_t.size - 1
-    inputs = r_t, discount_t, v_t, q_t[:size], c_t[:size]
-    (r_t, discount_t, v_t, q_t, c_t), narrow = dtypes.widen(*inputs)
-    returns = _returns(r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask)
+    q_t, c_t = (jnp.append(each[: r_t.size - 1], 0) for each in (q_t, c_t))
+    r_t, discount_t, v_t, q_t, c_t = streams.clean(
+        sample_mask, r_t, discount_t, v_t, q_t, c_t
+    )
+    q_t = streams.cut_traces(q_t, truncated_t, sample_mask)
+    c_t = streams.cut_traces(c_t, truncated_t, sample_mask)
+    returns = recurrence.backward(
+        r_t + discount_t * (v_t - c_t * q_t),
+        discount_t * c_t,
+        0.0,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
     return gradients.stop_if(stop_target_gradients, narrow(returns))
 
 
@@ -276,9 +273,8 @@ def importance_corrected_td_errors(
         New Q(λ) with Interim Forward View and Monte Carlo Equivalence*, 2014.
         https://proceedings.mlr.press/v32/sutton14.html
     """
-    apart = v_t is not None
-    r_t, discount_t, rho_tm1, lambda_, values, v_t, truncated_t, sample_mask = (
-        checks.arrays(
+    r_t, discount_t, rho_tm1, lambda_, values, v_t, truncated_t, sample_mask, narrow = (
+        checks.widened(
             r_t=(r_t, "float[T]"),
             discount_t=(discount_t, "float[T]"),
             rho_tm1=(rho_tm1, "float[T]"),
@@ -289,14 +285,15 @@ def importance_corrected_td_errors(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    v_tm1, v_t = values[:-1], v_t if apart else values[1:]
-    (r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t), narrow = dtypes.widen(
-        *streams.clean(sample_mask, r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t)
+    v_tm1, v_t = values[:-1], values[1:] if v_t is None else v_t
+    r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t = streams.clean(
+        sample_mask, r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t
     )
-    errors = recurrence.corrected_errors(
-        rho_tm1 * (r_t + (discount_t * v_t - v_tm1)),
-        discount_t,
-        lambda_ * rho_tm1,
+    delta = r_t + (discount_t * v_t - v_tm1)
+    errors = recurrence.backward(
+        rho_tm1 * delta,
+        rho_tm1 * discount_t * lambda_,
+        0.0,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
@@ -379,23 +376,24 @@ def tree_backup(
         Efficient Off-Policy Reinforcement Learning*, 2016.
         https://arxiv.org/abs/1606.02647
     """
-    *inputs, a_tm1, a_t, truncated_t, sample_mask = checks.arrays(
-        q_tm1=(q_tm1, "float[T, A]"),
-        q_t=(q_t, "float[T, A]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        pi_t=(pi_t, "float[T, A]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        a_tm1=(a_tm1, "int[T]"),
-        a_t=(a_t, "int[T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
+    (q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, lambda_, *masks, narrow) = (
+        checks.widened(
+            q_tm1=(q_tm1, "float[T, A]"),
+            q_t=(q_t, "float[T, A]"),
+            a_tm1=(a_tm1, "int[T]"),
+            a_t=(a_t, "int[T]"),
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            pi_t=(pi_t, "float[T, A]"),
+            lambda_=(lambda_, "float[] or [T]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
     )
-    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
-    q_tm1, q_t, r_t, discount_t, pi_t, lambda_ = inputs
-    size = q_t.shape[-1]
-    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
-    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
+    truncated_t, sample_mask = masks
+    q_tm1, q_t, a_tm1, a_t, pi_t, lambda_ = streams.clean(
+        sample_mask, q_tm1, q_t, a_tm1, a_t, pi_t, lambda_
+    )
     targets = general_off_policy_returns_from_action_values(
         q_t,
         a_t,
@@ -408,64 +406,4 @@ def tree_backup(
     )
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
     errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
-
-
-def _returns(
-    r: Array,
-    discount: Array,
-    v: Array,
-    q: Array,
-    c: Array,
-    truncated_t: Array | None,
-    sample_mask: Array | None,
-) -> Array:
-    """Return the corrected returns, of `q` and `c` that are one shorter than the rest.
-
-    The last one bootstraps from its value alone, so the recurrence begins with it:
-    sooner than with a row of zeros put behind `q` and `c`.
-    """
-    r, discount, v = streams.clean(sample_mask, r, discount, v)
-    final = r[-1:] + discount[-1:] * v[-1:]
-    if not q.size:
-        return final
-    masks = streams.ends(truncated_t, sample_mask), sample_mask
-    end, mask = (None if each is None else each[:-1] for each in masks)
-    q, c = streams.clean(mask, q, c)
-    sequences = c, r[:-1], discount[:-1], v[:-1], q
-    return jnp.append(_earlier_returns(final[0], sequences, end, mask), final)
-
-
-def _earlier_returns_jvp(
-    primals: tuple[Any, ...], tangents: tuple[Any, ...]
-) -> tuple[Array, Array]:
-    # To differentiate: of two sequences, not of five, which takes down to an eighth.
-    both = jax.jvp(_earlier_returns_of_two, primals, tangents)
-    return cast(tuple[Array, Array], both)
-
-
-@derivatives.derived(_earlier_returns_jvp)
-def _earlier_returns(
-    final: Array, sequences: tuple[Array, ...], end: Array | None, mask: Array | None
-) -> Array:
-    """Return the returns that the last one, `final`, follows."""
-    return recurrence.solve(_off_policy_terms, final, sequences, end, mask)
-
-
-def _earlier_returns_of_two(
-    final: Array, sequences: tuple[Array, ...], end: Array | None, mask: Array | None
-) -> Array:
-    """Return the same, of offsets and factors that are computed beforehand."""
-    c, *others = sequences
-    c = c if end is None else jnp.where(end, jnp.zeros_like(c), c)
-    offset, factor = _off_policy_terms(c, *others)
-    return recurrence.backward_known(final, factor, offset, end, mask)
-
-
-# --- What each estimate puts into the recurrence: its offset and its factor. ---
-
-
-def _off_policy_terms(
-    c: Array, r: Array, discount: Array, v: Array, q: Array
-) -> tuple[Array, Array]:
-    return r + discount * (v - c * q), discount * c
+    return narrow(streams.valid(errors, sample_mask))

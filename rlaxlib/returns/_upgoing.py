@@ -5,7 +5,7 @@ from __future__ import annotations
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes, streams
+from rlaxlib._core import checks, streams
 from rlaxlib.returns._multistep import lambda_returns
 
 __all__ = ["upgo_returns"]
@@ -78,7 +78,7 @@ def upgo_returns(
         Reinforcement Learning*, Nature 575, 2019.
         https://doi.org/10.1038/s41586-019-1724-z
     """
-    v_tm1, v_t, r_t, discount_t, truncated_t, sample_mask = checks.arrays(
+    v_tm1, v_t, r_t, discount_t, truncated_t, sample_mask, narrow = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
         r_t=(r_t, "float[T]"),
@@ -86,13 +86,12 @@ def upgo_returns(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    (v_tm1, v_t, r_t, discount_t), narrow = dtypes.widen(v_tm1, v_t, r_t, discount_t)
     does_well = (r_t + (discount_t * v_t - v_tm1) >= 0).astype(r_t.dtype)
     returns = lambda_returns(
         r_t,
         discount_t,
         v_t,
-        streams.at_following(does_well, truncated_t, sample_mask),
+        streams.at_next_valid(does_well, truncated_t, sample_mask),
         stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

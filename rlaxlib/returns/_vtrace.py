@@ -12,13 +12,13 @@ these functions read `v_t`, the value of what really came next.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, derivatives, dtypes, gradients, recurrence, streams
+from rlaxlib._core import checks, gradients, recurrence, streams
 
 __all__ = [
     "VTraceOutput",
@@ -109,24 +109,37 @@ def vtrace(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    *inputs, sample_mask, truncated_t = checks.arrays(
+    (
+        v_tm1,
+        v_t,
+        r_t,
+        discount_t,
+        rho_tm1,
+        lambda_,
+        clip_rho_threshold,
+        sample_mask,
+        truncated_t,
+        narrow,
+    ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
         rho_tm1=(rho_tm1, "float[T]"),
         lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[]"),
+        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
     )
-    checks.within("[0, inf]", clip_rho_threshold=clip_rho_threshold)
-    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
-    v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho = inputs
-    step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
-    rho, c = _clip(rho_tm1, clip_rho), _clip(rho_tm1, 1.0)
-    errors = _errors(step, rho, c)
-    return narrow(gradients.correction(errors, v_tm1, stop_target_gradients))
+    stream = _clean_stream(
+        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
+    )
+    rho, c = (
+        jnp.minimum(stream.rho_tm1, clip_rho_threshold),
+        jnp.minimum(stream.rho_tm1, 1),
+    )
+    errors = _errors(stream, rho, c)
+    return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
 
 
 def leaky_vtrace(
@@ -204,26 +217,37 @@ def leaky_vtrace(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    *inputs, sample_mask, truncated_t = checks.arrays(
+    (
+        v_tm1,
+        v_t,
+        r_t,
+        discount_t,
+        rho_tm1,
+        alpha_,
+        lambda_,
+        clip_rho_threshold,
+        sample_mask,
+        truncated_t,
+        narrow,
+    ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
         rho_tm1=(rho_tm1, "float[T]"),
-        alpha_=(alpha_, "float[]"),
+        alpha_=(alpha_, "float[] in [0, 1]"),
         lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[]"),
+        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
     )
-    checks.within("[0, inf]", clip_rho_threshold=clip_rho_threshold)
-    checks.within("[0, 1]", alpha_=alpha_)
-    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
-    v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho = inputs
-    step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
-    rho, c = _clip(rho_tm1, clip_rho, alpha_), _clip(rho_tm1, 1.0, alpha_)
-    errors = _errors(step, rho, c)
-    return narrow(gradients.correction(errors, v_tm1, stop_target_gradients))
+    stream = _clean_stream(
+        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
+    )
+    rho = _leaky_clip(stream.rho_tm1, clip_rho_threshold, alpha_)
+    c = _leaky_clip(stream.rho_tm1, 1.0, alpha_)
+    errors = _errors(stream, rho, c)
+    return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
 
 
 def vtrace_td_error_and_advantage(
@@ -301,27 +325,38 @@ def vtrace_td_error_and_advantage(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    are_one = checks.are_one(clip_rho_threshold, clip_pg_rho_threshold)
-    *inputs, sample_mask, truncated_t = checks.arrays(
+    (
+        v_tm1,
+        v_t,
+        r_t,
+        discount_t,
+        rho_tm1,
+        lambda_,
+        clip_rho_threshold,
+        clip_pg_rho_threshold,
+        sample_mask,
+        truncated_t,
+        narrow,
+    ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
         rho_tm1=(rho_tm1, "float[T]"),
         lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[]"),
-        clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[]"),
+        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
+        clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
     )
-    checks.within("[0, inf]", clip_rho_threshold=clip_rho_threshold)
-    checks.within("[0, inf]", clip_pg_rho_threshold=clip_pg_rho_threshold)
-    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
-    v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho, clip_pg_rho = inputs
-    step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
-    rho, c = _clip(rho_tm1, clip_rho), _clip(rho_tm1, 1.0)
-    pg_rho = None if are_one else _clip(rho_tm1, clip_pg_rho)
-    return narrow(_estimates(step, rho, c, pg_rho, stop_target_gradients))
+    stream = _clean_stream(
+        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
+    )
+    rho, pg_rho, c = (
+        jnp.minimum(stream.rho_tm1, threshold)
+        for threshold in (clip_rho_threshold, clip_pg_rho_threshold, 1.0)
+    )
+    return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
 
 
 def leaky_vtrace_td_error_and_advantage(
@@ -408,102 +443,97 @@ def leaky_vtrace_td_error_and_advantage(
         Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
         Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    are_one = checks.are_one(clip_rho_threshold, clip_pg_rho_threshold)
-    *inputs, sample_mask, truncated_t = checks.arrays(
+    (
+        v_tm1,
+        v_t,
+        r_t,
+        discount_t,
+        rho_tm1,
+        alpha,
+        lambda_,
+        clip_rho_threshold,
+        clip_pg_rho_threshold,
+        sample_mask,
+        truncated_t,
+        narrow,
+    ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
         v_t=(v_t, "float[T]"),
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
         rho_tm1=(rho_tm1, "float[T]"),
-        alpha=(alpha, "float[]"),
+        alpha=(alpha, "float[] in [0, 1]"),
         lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[]"),
-        clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[]"),
+        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
+        clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
     )
-    checks.within("[0, inf]", clip_rho_threshold=clip_rho_threshold)
-    checks.within("[0, inf]", clip_pg_rho_threshold=clip_pg_rho_threshold)
-    checks.within("[0, 1]", alpha=alpha)
-    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
-    v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho, clip_pg_rho = inputs
-    step = _Step(v_tm1, v_t, r_t, discount_t, lambda_, truncated_t, sample_mask)
-    rho, c = _clip(rho_tm1, clip_rho, alpha), _clip(rho_tm1, 1.0, alpha)
-    pg_rho = None if are_one else _clip(rho_tm1, clip_pg_rho, alpha)
-    return narrow(_estimates(step, rho, c, pg_rho, stop_target_gradients))
+    stream = _clean_stream(
+        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
+    )
+    rho, pg_rho, c = (
+        _leaky_clip(stream.rho_tm1, threshold, alpha)
+        for threshold in (clip_rho_threshold, clip_pg_rho_threshold, 1.0)
+    )
+    return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
 
 
-class _Step(NamedTuple):
-    """What happened, and where the stream is cut; the same in all four functions."""
+class _Stream(NamedTuple):
+    """A stream of experience."""
 
     v_tm1: Array
     v_t: Array
     r_t: Array
     discount_t: Array
+    rho_tm1: Array
     lambda_: Array
     truncated_t: Array | None
     sample_mask: Array | None
 
 
-def _clip(rho: Array, threshold: ArrayLike, alpha: Array | None = None) -> Array:
-    """Clip importance ratios at a threshold, wholly or in part."""
-    clipped = jnp.minimum(rho, threshold)
-    if alpha is None:
-        return clipped
-    excess = jnp.where(rho > threshold, rho - threshold, jnp.zeros_like(rho))
-    # None of an infinite excess is nothing.
-    none = (alpha == 1) & jnp.isinf(excess)
-    return clipped + (1 - alpha) * jnp.where(none, jnp.zeros_like(rho), excess)
+def _clean_stream(*fields: Any) -> _Stream:
+    """Return a stream with 0 at invalid steps."""
+    *inputs, truncated_t, sample_mask = fields
+    return _Stream(
+        *streams.clean(sample_mask, *inputs),
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
 
 
-def _errors(step: _Step, rho: Array, c: Array) -> Array:
-    """Solve for the errors, given the clipped ratios and the trace without λ."""
-    delta = step.r_t + (step.discount_t * step.v_t - step.v_tm1)
-    return recurrence.corrected_errors(
+def _leaky_clip(rho: Array, threshold: ArrayLike, alpha: Array) -> Array:
+    """Return (1 - α) ρ + α min(ρ, threshold)."""
+    excess = jnp.where(rho > threshold, rho - threshold, 0)
+    excess = jnp.where((alpha == 1) & jnp.isinf(excess), 0, excess)  # 0 * inf is NaN.
+    return jnp.minimum(rho, threshold) + (1 - alpha) * excess
+
+
+def _errors(stream: _Stream, rho: Array, c: Array) -> Array:
+    """Solve for the errors, given the clipped ratios and the traces without λ."""
+    # In this order, large values do not round a small reward away.
+    delta = stream.r_t + (stream.discount_t * stream.v_t - stream.v_tm1)
+    return recurrence.backward(
         rho * delta,
-        step.discount_t,
-        step.lambda_ * c,
-        truncated_t=step.truncated_t,
-        sample_mask=step.sample_mask,
+        stream.discount_t * stream.lambda_ * c,
+        0.0,
+        truncated_t=stream.truncated_t,
+        sample_mask=stream.sample_mask,
     )
 
 
 def _estimates(
-    step: _Step, rho: Array, c: Array, pg_rho: Array | None, stop: ArrayLike
+    stream: _Stream, rho: Array, pg_rho: Array, c: Array, stop: ArrayLike
 ) -> VTraceOutput:
-    """Compute all that V-trace tells of a step.
-
-    If all is clipped as the trace is, the ratios of advantages are None.
-    """
-    errors = _in_order(_errors(step, rho, c), step.v_tm1)
-    later = streams.at_following(errors, step.truncated_t, step.sample_mask)
-    ahead = step.discount_t * (step.v_t + step.lambda_ * later)
-    advantage = errors
-    if pg_rho is not None:
-        # In this order, large values do not round a small reward away.
-        advantage = pg_rho * (step.r_t + (ahead - step.v_tm1))
-    q_estimate = step.r_t + ahead
+    """Return errors, advantages and action values, given the clipped ratios."""
+    v_tm1, v_t, r_t, discount_t, _, lambda_, truncated_t, sample_mask = stream
+    errors = _errors(stream, rho, c)
+    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
+    bootstrap = discount_t * (v_t + lambda_ * e_t)
+    advantage = pg_rho * (r_t + (bootstrap - v_tm1))
+    q_estimate = r_t + bootstrap
     return VTraceOutput(
-        gradients.correction(errors, step.v_tm1, stop),
-        *(
-            streams.decisions(gradients.stop_if(stop, each), step.sample_mask)
-            for each in (advantage, q_estimate)
-        ),
+        gradients.correction(errors, v_tm1, stop),
+        streams.valid(gradients.stop_if(stop, advantage), sample_mask),
+        streams.valid(gradients.stop_if(stop, q_estimate), sample_mask),
     )
-
-
-def _in_order_change(change: Array, y: Array, x: Array, beside: Array) -> Array:
-    del y, x, beside
-    return change
-
-
-@derivatives.derived_by(_in_order_change, None)
-def _in_order(x: Array, beside: Array) -> Array:
-    """Return `x` as it is, written anew, in the order of another array.
-
-    The loop over time leaves its results step by step, for all streams at once. To look
-    up the next step's there takes up to six times as long as when they are written anew
-    stream by stream; and XLA does so if another array is read with them. The difference
-    that is added is 0.
-    """
-    return x + (beside - beside)

@@ -301,9 +301,7 @@ def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
     (x,) = checks.arrays(x=(x, "float[...]"))
     beyond = _beyond(x, tx_pair)
     if beyond is None:
-        checks.refuse(
-            "`tx_pair` must be a pair with bins, made by a function of rlaxlib"
-        )
+        checks.fail("`tx_pair` must be a pair with bins, made by a function of rlaxlib")
     return beyond
 
 

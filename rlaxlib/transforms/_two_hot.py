@@ -224,14 +224,14 @@ def equal_bins(
 
 def check_range(min_value: ArrayLike, max_value: ArrayLike, num_bins: int) -> None:
     """Check that a first and a last bin have room for the others between them."""
-    checks.at_least(2, num_bins=num_bins)
+    checks.static_int(2, num_bins=num_bins)
     checks.within("(-inf, inf)", min_value=min_value, max_value=max_value)
     checks.increasing(min_value=min_value, max_value=max_value)
 
 
 def check_bins(bins: ArrayLike) -> None:
     """Check that there are bins to lie between."""
-    checks.at_least(2, **{"bins.size": np.size(bins)})
+    checks.static_int(2, **{"bins.size": np.size(bins)})
     checks.within("(-inf, inf)", bins=bins)
     checks.increasing(bins=bins)
 

@@ -121,11 +121,9 @@ def feature_control_rewards(
     )
     if cumulant_type not in _CUMULANTS:
         kinds = ", ".join(map(repr, _CUMULANTS))
-        checks.refuse(
-            f"`cumulant_type` must be one of {kinds}, but is {cumulant_type!r}"
-        )
+        checks.fail(f"`cumulant_type` must be one of {kinds}, but is {cumulant_type!r}")
     if cumulant_type == "potential" and not given:
-        checks.refuse("`discount` must be given for rewards that are potentials")
+        checks.fail("`discount` must be given for rewards that are potentials")
     (features, discount), narrow = dtypes.widen(features, discount)
     before, after = features[:-1], features[1:]
     if cumulant_type == "feature":
@@ -210,7 +208,7 @@ def pixel_control_loss(
     _, height, width, _ = pictures.shape
     cells = f"float[T+1, {height // cell_size}, {width // cell_size}, A]"
     checks.arrays(action_values=(action_values, cells))
-    actions = streams.decisions(actions, sample_mask)
+    actions = streams.valid(actions, sample_mask)
     checks.indices(actions=(actions, q.shape[-1]))
     (pictures, q, discount_t), narrow = dtypes.widen(pictures, q, discount_t)
     rewards = _cell_means(pictures[1:] - pictures[:-1], cell_size)
@@ -233,11 +231,11 @@ def pixel_control_loss(
 
 def _check_cells(cell_size: int, observations: Array) -> None:
     """Check that cells of a size fill the pictures."""
-    checks.at_least(1, cell_size=cell_size)
+    checks.static_int(1, cell_size=cell_size)
     _, height, width, _ = observations.shape
     if height % cell_size or width % cell_size:
         size = f"{height} by {width}"
-        checks.refuse(f"`cell_size` must divide pictures of {size}, but is {cell_size}")
+        checks.fail(f"`cell_size` must divide pictures of {size}, but is {cell_size}")
 
 
 def _cell_means(change: Array, cell_size: int) -> Array:

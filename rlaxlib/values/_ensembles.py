@@ -72,7 +72,7 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
     checks.within("[0, 1]", weight=weight)
     if kind not in _KINDS:
         kinds = ", ".join(map(repr, _KINDS))
-        checks.refuse(f"`kind` must be one of {kinds}, but is {kind!r}")
+        checks.fail(f"`kind` must be one of {kinds}, but is {kind!r}")
     (q, weight), narrow = dtypes.widen(q, weight)
     if kind == "mean":
         return narrow(jnp.mean(q))
@@ -119,7 +119,7 @@ def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
         https://arxiv.org/abs/2101.05982
     """
     key, q = checks.arrays(key=(key, "key[]"), q=(q, "float[N]"))
-    checks.at_least(1, q.size, size=size)
+    checks.static_int(1, q.size, size=size)
     # As many in number as are drawn, and each as likely: no entry need be fetched.
     ranks = jax.random.permutation(key, q.size)
     return jnp.min(q, where=ranks < size, initial=jnp.inf)

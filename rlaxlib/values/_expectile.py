@@ -229,7 +229,7 @@ def impute_expectile_samples(
     )
     checks.within("[0, 1]", tau=tau)
     number = expectiles.size if num_samples is None else num_samples
-    checks.at_least(1, num_samples=number)
+    checks.static_int(1, num_samples=number)
     (expectiles, tau), narrow = dtypes.widen(expectiles, tau)
     return narrow(_impute_compiled(expectiles, tau, number))
 
@@ -309,7 +309,7 @@ def imputed_expectile_q_learning(
     checks.within("[0, 1]", tau_q_tm1=tau_q_tm1)
     checks.indices(a_tm1=(a_tm1, dist_q_tm1.shape[-1]))
     number = tau_q_tm1.size if num_samples is None else num_samples
-    checks.at_least(1, num_samples=number)
+    checks.static_int(1, num_samples=number)
     a_t = jnp.argmax(_means(selector, tau_q_tm1))
     expectiles_t = indexing.pick_slice(dist_q_t, a_t, axis=1)
     target = r_t + discount_t * _impute_compiled(expectiles_t, tau_q_tm1, number)

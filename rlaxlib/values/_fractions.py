@@ -64,7 +64,7 @@ def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
         Reinforcement Learning with Quantile Regression*, 2017.
         https://arxiv.org/abs/1710.10044
     """
-    checks.at_least(1, n=n)
+    checks.static_int(1, n=n)
     return jnp.asarray((np.arange(n) + 0.5) / n, dtype)
 
 
@@ -100,7 +100,7 @@ def sample_quantile_fractions(
         https://arxiv.org/abs/1806.06923
     """
     (key,) = checks.arrays(key=(key, "key[]"))
-    checks.at_least(1, n=n)
+    checks.static_int(1, n=n)
     return jax.random.uniform(key, (n,), dtype)
 
 
@@ -138,7 +138,7 @@ def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
     """
     (fractions,) = checks.arrays(fractions=(fractions, "float[N]"))
     checks.within("[0, 1]", fractions=fractions)
-    checks.at_least(1, int(_GRID), dim=dim)
+    checks.static_int(1, int(_GRID), dim=dim)
     (tau,), narrow = dtypes.widen(fractions)
     # The cosine of a large number has lost the digits that the number has before the
     # point. Nearly all of each goes in whole turns, without rounding; a little stays.

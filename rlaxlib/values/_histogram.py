@@ -80,7 +80,7 @@ def categorical_regression_loss(
     target = gradients.stop_if(stop_target_gradients, target)
     probs = tx_pair.apply(target)
     if probs.shape != logits.shape:
-        checks.refuse(
+        checks.fail(
             f"`tx_pair` must give one probability for each of {logits.size} logits, "
             f"but gives shape {list(probs.shape)}"
         )

@@ -119,7 +119,7 @@ def transformed_q_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    a_tm1 = streams.decisions(a_tm1, sample_mask)
+    a_tm1 = streams.valid(a_tm1, sample_mask)
     checks.indices(a_tm1=(a_tm1, q_tm1.shape[-1]))
     (q_tm1, r_t, discount_t, q_t, lambda_), narrow = dtypes.widen(
         q_tm1, r_t, discount_t, q_t, lambda_
@@ -128,14 +128,14 @@ def transformed_q_lambda(
         tx_pair,
         r_t,
         discount_t,
-        jnp.max(streams.decisions(q_t, sample_mask), axis=-1),
+        jnp.max(streams.valid(q_t, sample_mask), axis=-1),
         lambda_,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
     errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
+    return narrow(streams.valid(errors, sample_mask))
 
 
 def transformed_retrace(
@@ -253,7 +253,7 @@ def transformed_retrace(
     )
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
     errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
+    return narrow(streams.valid(errors, sample_mask))
 
 
 def transformed_n_step_q_learning(
@@ -340,7 +340,7 @@ def transformed_n_step_q_learning(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    checks.at_least(1, n=n)
+    checks.static_int(1, n=n)
     (q_tm1, target_q_t, r_t, discount_t), narrow = dtypes.widen(*inputs)
     size = q_tm1.shape[-1]
     a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
@@ -356,4 +356,4 @@ def transformed_n_step_q_learning(
     )
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
     errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
+    return narrow(streams.valid(errors, sample_mask))

@@ -99,7 +99,7 @@ def transformed_lambda_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return narrow(streams.decisions(tx_pair.apply(targets), sample_mask))
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
 
 
 def transformed_n_step_returns(
@@ -178,7 +178,7 @@ def transformed_n_step_returns(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    checks.at_least(1, n=n)
+    checks.static_int(1, n=n)
     (r_t, discount_t, v_t, lambda_t), narrow = dtypes.widen(
         *streams.clean(sample_mask, r_t, discount_t, v_t, lambda_t)
     )
@@ -193,7 +193,7 @@ def transformed_n_step_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return narrow(streams.decisions(tx_pair.apply(targets), sample_mask))
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
 
 
 def transformed_general_off_policy_returns_from_action_values(
@@ -274,7 +274,7 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    a_t = streams.decisions(a_t, sample_mask)
+    a_t = streams.valid(a_t, sample_mask)
     checks.indices(a_t=(a_t, q_t.shape[-1]))
     (q_t, r_t, discount_t, c_t, pi_t), narrow = dtypes.widen(
         *streams.clean(sample_mask, q_t, r_t, discount_t, c_t, pi_t)
@@ -290,4 +290,4 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return narrow(streams.decisions(tx_pair.apply(targets), sample_mask))
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))

@@ -105,7 +105,7 @@ def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
     """
     (dist_q_t,) = checks.arrays(dist_q_t=(dist_q_t, "float[C, N]"))
     critics, quantiles = dist_q_t.shape
-    checks.at_least(0, quantiles - 1, num_dropped=num_dropped)
+    checks.static_int(0, quantiles - 1, num_dropped=num_dropped)
     kept = critics * (quantiles - num_dropped)
     return jnp.sort(jnp.ravel(dist_q_t))[:kept]
 

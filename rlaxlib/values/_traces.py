@@ -101,7 +101,7 @@ def td_lambda(
         sample_mask=sample_mask,
     )
     errors = gradients.error(targets, v_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
+    return narrow(streams.valid(errors, sample_mask))
 
 
 def sarsa_lambda(
@@ -270,13 +270,13 @@ def q_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    a_tm1 = streams.decisions(a_tm1, sample_mask)
+    a_tm1 = streams.valid(a_tm1, sample_mask)
     checks.indices(a_tm1=(a_tm1, q_tm1.shape[-1]))
     return td_lambda(
         arrays.batched_index(q_tm1, a_tm1),
         r_t,
         discount_t,
-        jnp.max(streams.decisions(q_t, sample_mask), axis=-1),
+        jnp.max(streams.valid(q_t, sample_mask), axis=-1),
         lambda_,
         stop_target_gradients,
         truncated_t=truncated_t,
@@ -390,7 +390,7 @@ def retrace(
     )
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
     errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
+    return narrow(streams.valid(errors, sample_mask))
 
 
 def retrace_continuous(
@@ -473,7 +473,7 @@ def retrace_continuous(
     q_tm1, v_t, r_t, discount_t, q_t, log_rhos, lambda_ = inputs
     used = r_t.size - 1
     lambda_ = lambda_[:used] if lambda_.ndim else lambda_
-    log_rhos = streams.decisions(
+    log_rhos = streams.valid(
         log_rhos[:used], None if sample_mask is None else sample_mask[:used]
     )
     targets = returns.general_off_policy_returns_from_q_and_v(
@@ -486,7 +486,7 @@ def retrace_continuous(
         sample_mask=sample_mask,
     )
     errors = gradients.error(targets, q_tm1, stop_target_gradients)
-    return narrow(streams.decisions(errors, sample_mask))
+    return narrow(streams.valid(errors, sample_mask))
 
 
 def retrace_weights(

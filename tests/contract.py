@@ -78,6 +78,8 @@ class Row:
         rows: Draws arguments that all have `T` rows, by default `make`.
         assemble: Turns such rows into the function's arguments, in NumPy or JAX.
         over_devices: Finds the function that sums over the devices of an axis.
+        invalid: Values out of range, each a mapping from an argument to a Python value
+            that the function must reject, in traced programs too.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Row:
     rows: Callable[[np.random.Generator], Arguments] | None = None
     assemble: Callable[[Arguments, Any], Arguments] = lambda rows, xp: rows
     over_devices: Callable[[Any, str], Callable[..., Any]] | None = None
+    invalid: tuple[Arguments, ...] = ()
 
     @property
     def id(self) -> str:

@@ -27,8 +27,8 @@ test: .venv/with-test,reference  ## Run the tests, and measure what they cover.
 examples: .venv/with-test  ## Train the agents of all examples, and hold them to their claims.
 	$(BIN)/python -m pytest -m slow tests/examples
 
-bench: .venv/with-reference  ## Time every function beside rlax; about half an hour.
-	$(BIN)/python -m benchmarks
+bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
+	$(BIN)/python -m benchmarks --output benchmarks/results.md
 
 check: .venv/with-dev  ## Check style, format and types.
 	$(BIN)/ruff check
@@ -56,7 +56,7 @@ clean:  ## Remove all that the other commands made.
 	rm -rf .venv build dist docs/_build *.egg-info
 
 # The extra `dev` holds these, so that no command installs anything after it.
-IN_DEV := docs examples reference test test,reference
+IN_DEV := docs examples examples,reference reference test test,reference
 .venv/with-%: pyproject.toml requirements.txt | .venv/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@ $(and $(filter dev,$*),$(addprefix .venv/with-,$(IN_DEV)))

@@ -29,11 +29,6 @@ def device() -> str:
     return jax.devices()[0].device_kind
 
 
-def slug() -> str:
-    """Return the kind of the device as part of a file name."""
-    return re.sub(r"[^a-z0-9]+", "-", device().lower()).strip("-")
-
-
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)

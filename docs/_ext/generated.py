@@ -6,7 +6,6 @@ Markdown, which is read as if it stood in the page.
 
 from collections.abc import Callable
 
-import benchmark_tables
 import gallery
 import library
 from docutils import nodes
@@ -16,7 +15,6 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 DIRECTIVES: dict[str, Callable[[], str]] = {
-    "benchmark-tables": benchmark_tables.devices,
     "differences-by-topic": library.differences_by_topic,
     "differences-of-all": library.differences_of_all,
     "gallery": gallery.gallery,

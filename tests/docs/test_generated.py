@@ -1,10 +1,8 @@
-"""Test the sections of pages that are made of examples, and of what was measured."""
+"""Test the sections of pages that are made of examples."""
 
-import json
 import re
 from pathlib import Path
 
-import benchmark_tables
 import gallery
 import pytest
 
@@ -55,35 +53,3 @@ def test_gallery_shows_what_was_measured(monkeypatch, tmp_path):
 def test_curves_of_which_the_readme_tells_are_there():
     for name, rows in gallery.measured().items():
         assert "![" in gallery.example(name, rows)
-
-
-# --- The benchmarks. ---
-
-
-def test_every_device_is_told_of_with_machine_and_date():
-    shown = benchmark_tables.devices()
-    for path in benchmark_tables.TABLES.glob("*.json"):
-        machine = json.loads(path.read_text(encoding="utf-8"))["machine"]
-        assert f"date {machine['date']}" in shown
-        assert machine["processor"] in shown
-
-
-def test_every_row_is_shown_once():
-    found = json.loads(
-        (benchmark_tables.TABLES / "cpu.json").read_text(encoding="utf-8")
-    )
-    shown = benchmark_tables.device("cpu")
-    for row in found["rows"]:
-        mark = f"`{row['name']}` {row['direction']}, {row['size']}|"
-        assert shown.count(mark) == 1
-    slower = [row for row in found["rows"] if row["verdict"] == "slower"]
-    assert shown.count(", slower|") == len(slower)
-
-
-def test_a_ratio_is_averaged_such_that_half_and_double_cancel():
-    rows = [
-        {"ratio": {"median": ratio}, "verdict": verdict}
-        for ratio, verdict in ((0.5, "faster"), (2.0, "slower"))
-    ]
-    summary = benchmark_tables._summary({"returns": [*rows, {"ratio": None}]})
-    assert summary.splitlines()[-1] == "|returns|1|0|1|1.00|"

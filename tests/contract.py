@@ -12,8 +12,10 @@ import functools
 import importlib
 import inspect
 import operator
+import os
 import pathlib
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -259,11 +261,35 @@ def collect() -> list[Row]:
     return [row for module in modules for row in module.ROWS]
 
 
-def each_row(*attributes: str) -> pytest.MarkDecorator:
-    """Run a test on every row of which these attributes are true."""
+def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
+    """Run a test on every row of which these attributes are true.
+
+    Args:
+        *attributes: Names of attributes of `Row`.
+        sample: Whether a third of the rows is enough, unless everything is asked for.
+
+    Returns:
+        A decorator.
+    """
     getters = [operator.attrgetter(name) for name in attributes]
-    rows = [row for row in collect() if all(get(row) for get in getters)]
-    return pytest.mark.parametrize("row", rows, ids=[row.id for row in rows])
+
+    def decorate(test: Any) -> Any:
+        rows = [row for row in collect() if all(get(row) for get in getters)]
+        rows = third(rows, test.__name__) if sample else rows
+        ids = [row.id for row in rows]
+        return pytest.mark.parametrize("row", rows, ids=ids)(test)
+
+    return decorate
+
+
+def third(rows: list[Any], name: str) -> list[Any]:
+    """Return every third row, beginning with one that depends on the test's name.
+
+    With `RLAXLIB_TRUST=1` in the environment, as `make trust` sets it, return all.
+    """
+    if os.environ.get("RLAXLIB_TRUST"):
+        return rows
+    return rows[zlib.crc32(name.encode()) % 3 :: 3]
 
 
 # --- Public functions. ---
@@ -420,7 +446,7 @@ def gradient(
     return jax.jit(jax.grad(total))(moved)
 
 
-def slope(
+def directional_derivative(
     function: Callable[[Arguments], Any], at: Arguments, along: Arguments
 ) -> float:
     """Differentiate a function in NumPy along a direction, by a central difference."""

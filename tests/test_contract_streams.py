@@ -71,18 +71,18 @@ def row_gradient(function, rows, truncated, mask, until=contract.STEPS):
     return jax.grad(total, has_aux=True)(moved)
 
 
-def slope_of_stream(row, rows, truncated, mask, along, until=contract.STEPS):
+def derivative_of_stream(row, rows, truncated, mask, along, until=contract.STEPS):
     at = {name: np.array(x) for name, x in rows.items()}
 
     def total(rows):
         outputs = contract.define_stream(row, rows, truncated, mask)
         return contract.weigh([x[:until] for x in outputs], 0, np)
 
-    return contract.slope(total, at, along)
+    return contract.directional_derivative(total, at, along)
 
 
 @each_row("multistep")
-def test_a_cut_joins_streams_and_a_masked_row_is_as_good_as_deleted(row):
+def test_cuts_join_streams_and_masked_steps_are_as_if_deleted(row):
     with contract.x64(True):
         rows = stream_rows(row)
         function = jax.jit(with_masks(row))
@@ -100,7 +100,7 @@ def test_a_cut_joins_streams_and_a_masked_row_is_as_good_as_deleted(row):
 
 
 @each_row("multistep")
-def test_a_stream_without_decisions_gives_zeros(row):
+def test_a_stream_without_valid_steps_gives_zeros(row):
     nowhere = np.zeros(contract.STEPS, bool)
     rows = poison(stream_rows(row), ~nowhere)
     outputs = jax.jit(with_masks(row))(rows, None, nowhere)
@@ -108,8 +108,8 @@ def test_a_stream_without_decisions_gives_zeros(row):
         np.testing.assert_array_equal(output, nowhere)
 
 
-@each_row("multistep")
-def test_gradients_see_cuts_and_nothing_of_masked_rows(row):
+@each_row("multistep", sample=True)
+def test_gradients_respect_cuts_and_masks(row):
     with contract.x64(True):
         rows = stream_rows(row)
         function = jax.jit(functools.partial(row_gradient, with_masks(row)))
@@ -122,12 +122,12 @@ def test_gradients_see_cuts_and_nothing_of_masked_rows(row):
                 assert np.isfinite(each).all(), (stream, name)
                 assert each.ndim == 0 or not np.any(each[~mask]), (stream, name)
             actual = contract.project(found, along)
-            expected = slope_of_stream(row, rows, truncated, mask, along)
+            expected = derivative_of_stream(row, rows, truncated, mask, along)
             np.testing.assert_allclose(actual, expected, 1e-6, 1e-7, err_msg=stream)
 
 
-@each_row("multistep")
-def test_nothing_of_a_masked_row_shows_however_the_program_is_compiled(row):
+@each_row("multistep", sample=True)
+def test_nan_in_masked_steps_does_not_spread_mapped_or_without_jit(row):
     # Compiled, zero times NaN may be 0. Mapped, or step by step, it is NaN.
     truncated, mask = read(("..x...", "110111"))
     rows = stream_rows(row)
@@ -148,8 +148,8 @@ def test_nothing_of_a_masked_row_shows_however_the_program_is_compiled(row):
         contract.assert_close(evaluate(bad), expected, SINGLE, tolerance)
 
 
-@each_row("multistep")
-def test_nothing_from_after_a_cut_reaches_what_is_before_it(row):
+@each_row("multistep", sample=True)
+def test_nan_after_a_cut_does_not_reach_earlier_steps(row):
     truncated, every = read(("..x...", "111111"))
     before = np.arange(contract.STEPS) < 3
     with contract.x64(True):
@@ -168,7 +168,7 @@ def test_nothing_from_after_a_cut_reaches_what_is_before_it(row):
             expected = contract.define_stream(row, rows, truncated, kept)
             first = [x[:3] for x in jax.tree.leaves(outputs)]
             contract.assert_close(first, [x[:3] for x in expected], 1e-11, 1e-11)
-            slope = slope_of_stream(row, rows, truncated, kept, along, until=3)
+            slope = derivative_of_stream(row, rows, truncated, kept, along, until=3)
             gradient = {
                 name: jnp.where(before, gradient[name].T, 0).T for name in names
             }
@@ -176,8 +176,8 @@ def test_nothing_from_after_a_cut_reaches_what_is_before_it(row):
             np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
 
 
-@each_row("multistep")
-def test_masks_that_say_nothing_change_nothing(row):
+@each_row("multistep", sample=True)
+def test_trivial_masks_change_nothing(row):
     inputs = row.inputs()
     nowhere = np.zeros(contract.STEPS, bool)
     plain = row.call(**row.setting(False))
@@ -193,8 +193,8 @@ def test_masks_that_say_nothing_change_nothing(row):
 
 
 @pytest.mark.no_cover
-@each_row("multistep")
-def test_an_accelerator_gives_what_a_cpu_gives(row, monkeypatch):
+@each_row("multistep", sample=True)
+def test_the_associative_scan_equals_the_definition(row, monkeypatch):
     """A CPU walks through time, all other devices join runs of steps in parallel."""
     monkeypatch.setattr(recurrence, "_solve", recurrence._associative_scan)
     with contract.x64(True):
@@ -209,12 +209,12 @@ def test_an_accelerator_gives_what_a_cpu_gives(row, monkeypatch):
             gradient, outputs = function(poison(rows, ~kept), truncated, mask)
             expected = contract.define_stream(row, rows, cuts, kept)
             contract.assert_close(outputs, expected, 1e-10, 1e-10)
-            slope = slope_of_stream(row, rows, cuts, kept, along)
+            slope = derivative_of_stream(row, rows, cuts, kept, along)
             actual = contract.project(gradient, along)
             np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
 
 
-@each_row("multistep")
+@each_row("multistep", sample=True)
 def test_an_eager_call_compiles_nothing_the_second_time(row, caplog):
     inputs = row.inputs()
     row.call()(**inputs)
@@ -224,7 +224,7 @@ def test_an_eager_call_compiles_nothing_the_second_time(row, caplog):
 
 
 @each_row("multistep")
-def test_refuses_masks_of_a_wrong_length_or_dtype(row):
+def test_rejects_masks_of_a_wrong_length_or_dtype(row):
     inputs = row.inputs()
     for name in ("truncated_t", "sample_mask"):
         for bad in (jnp.ones(7, bool), jnp.ones(6), jnp.ones(6, jnp.int32), True):
@@ -233,8 +233,8 @@ def test_refuses_masks_of_a_wrong_length_or_dtype(row):
 
 
 @pytest.mark.no_cover
-@each_row("multistep")
-def test_each_device_may_have_a_part_of_the_batch(row):
+@each_row("multistep", sample=True)
+def test_a_batch_over_devices_equals_one_on_a_single_device(row):
     streams = [row.inputs(seed) for seed in range(jax.device_count())]
     batch = jax.tree.map(lambda *each: jnp.stack(each), *streams)
     mesh, spec = (

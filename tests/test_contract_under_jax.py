@@ -19,31 +19,37 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 pytestmark = pytest.mark.no_cover
 
-GIVEN = [(re.sub(r"\W", "_", row.id), row) for row in contract.collect() if row.given]
+GIVEN = contract.third(
+    [(re.sub(r"\W", "_", row.id), row) for row in contract.collect() if row.given],
+    "variants",
+)
 
 
 class TestVariants(chex.TestCase):
     @chex.variants(
-        without_jit=True, with_device=True, without_device=True, with_pmap=True
+        with_jit=True,
+        without_jit=True,
+        with_device=True,
+        without_device=True,
+        with_pmap=True,
     )
     @parameterized.named_parameters(GIVEN)
     def test_is_the_same_in_every_variant(self, row):
-        holds(row, self.variant)
-
-
-@pytest.mark.optimized
-class TestCompiled(chex.TestCase):
-    @chex.variants(with_jit=True)
-    @parameterized.named_parameters(GIVEN)
-    def test_is_the_same_in_every_variant(self, row):
-        holds(row, self.variant)
+        inputs = row.inputs()
+        if row.key is not None:
+            inputs[row.key] = jax.random.key_data(inputs[row.key])
+        function = row.call()
+        outputs = self.variant(lambda x: jax.tree.leaves(function(**x)))(inputs)
+        tolerance = SINGLE * row.scale(inputs)
+        expected = row.define(inputs) if row.defined else function(**inputs)
+        contract.assert_close(outputs, expected, SINGLE, tolerance)
 
 
 def test_there_are_devices_to_map_over():
     assert jax.device_count() >= 4
 
 
-@each_row("given")
+@each_row("given", sample=True)
 def test_vmap_equals_a_loop_over_the_batch(row):
     batch = [row.inputs(seed) for seed in range(3)]
     stacked = jax.tree.map(lambda *each: jnp.stack(each), *batch)
@@ -55,7 +61,7 @@ def test_vmap_equals_a_loop_over_the_batch(row):
         contract.assert_close(one, function(**inputs), SINGLE, tolerance)
 
 
-@each_row("given")
+@each_row("given", sample=True)
 def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
     # JAX sees as it traces whether what differs between devices meets what does not.
     inputs = row.inputs()
@@ -79,7 +85,7 @@ def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
     jax.eval_shape(jax.jit(there), batch)
 
 
-@each_row("twice_differentiable")
+@each_row("twice_differentiable", sample=True)
 def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
     with contract.x64(True):
         inputs = row.inputs(dtype=np.float64)
@@ -109,39 +115,52 @@ def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
         derivatives = jax.jit(derivatives)
         _, forwards, backwards, found = derivatives(moved)
         tolerance = 1e-7 * row.scale(inputs)
-        expected = contract.slope(lambda x: derivatives(x)[0], moved, along)
+        expected = contract.directional_derivative(
+            lambda x: derivatives(x)[0], moved, along
+        )
         np.testing.assert_allclose(forwards, expected, 1e-6, tolerance)
         np.testing.assert_allclose(backwards, expected, 1e-6, tolerance)
-        expected = contract.slope(lambda x: derivatives(x)[1], moved, towards)
+        expected = contract.directional_derivative(
+            lambda x: derivatives(x)[1], moved, towards
+        )
         np.testing.assert_allclose(found, expected, 1e-6, tolerance)
 
 
-@each_row("stops")
-@pytest.mark.parametrize("traced", [False, True])
-def test_gradient_of_targets_stops_if_and_only_if_the_flag_says_so(row, traced):
+@each_row("stops", sample=True)
+def test_a_traced_flag_stops_the_gradient_of_targets_and_changes_no_value(row):
     inputs = row.inputs()
     moved = {name: inputs[name] for name in row.moving}
     fixed = {name: inputs[name] for name in inputs if name not in moved}
 
     def total(moved, flag):
-        return contract.weigh(row.call(**row.setting(flag))(**moved, **fixed), 0)
+        outputs = row.call(**row.setting(flag))(**moved, **fixed)
+        return contract.weigh(outputs, 0), outputs
 
-    found = jax.jit(jax.grad(total), static_argnums=() if traced else 1)
-    on, off = found(moved, True), found(moved, False)
-    for name in moved:
-        assert np.isfinite(on[name]).all()
-        if name in row.targets:
-            assert not np.any(on[name]), name
-            assert np.any(off[name]), name
+    @jax.jit
+    def program(moved, flag):
+        found = jax.grad(total, has_aux=True)
+        return found(moved, flag), found(moved, True), found(moved, False)
+
+    for flag in (True, False):
+        traced, on, off = program(moved, flag)
+        contract.assert_close(
+            traced, on if flag else off, SINGLE, SINGLE * row.scale(inputs)
+        )
+        contract.assert_close(on[1], off[1], SINGLE, SINGLE * row.scale(inputs))
+        for name in moved:
+            assert np.isfinite(on[0][name]).all()
+            if name in row.targets:
+                assert not np.any(on[0][name]), name
+                assert np.any(off[0][name]), name
 
 
-@each_row("stops")
-def test_a_target_held_constant_costs_no_derivative(row):
+@each_row("stops", sample=True)
+def test_a_stopped_target_has_no_backward_pass(row):
     asked = []
 
-    def backward(_, slope):
-        asked.append(slope.shape)
-        return (slope,)
+    def backward(_, cotangent):
+        asked.append(cotangent.shape)
+        return (cotangent,)
 
     watched = jax.custom_vjp(lambda x: x)
     watched.defvjp(lambda x: (x, None), backward)
@@ -156,19 +175,6 @@ def test_a_target_held_constant_costs_no_derivative(row):
     assert asked == []
     jax.eval_shape(lambda x: jax.grad(total)(x, False), moved)
     assert len(asked) == len(moved)
-
-
-@each_row("stops")
-def test_a_flag_changes_no_value(row):
-    inputs = row.inputs()
-    tolerance = SINGLE * row.scale(inputs)
-
-    def call(flag):
-        return row.call(**row.setting(flag))(**inputs)
-
-    off, on, traced = jax.jit(lambda flag: (call(False), call(True), call(flag)))(True)
-    for actual in (on, traced):
-        contract.assert_close(actual, off, SINGLE, tolerance)
 
 
 @each_row("floats")
@@ -193,7 +199,7 @@ def test_dtype_follows_the_arguments(row, dtype, x64):
             assert output.dtype == (jnp.float32 if wide else dtype)
 
 
-@each_row("floats", "deterministic")
+@each_row("floats", "deterministic", sample=True)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_half_precision_rounds_once(row, dtype):
     # Compiled, a CPU computes half precision in single: only step by step it shows.
@@ -206,7 +212,7 @@ def test_half_precision_rounds_once(row, dtype):
     contract.assert_close(outputs, row.define(inputs), relative, absolute)
 
 
-@each_row("mixes")
+@each_row("mixes", sample=True)
 def test_mixed_precision_gives_the_higher(row):
     inputs = row.inputs()
     mixes = [inputs | {name: inputs[name].astype(jnp.bfloat16)} for name in row.floats]
@@ -222,8 +228,8 @@ def test_mixed_precision_gives_the_higher(row):
             contract.assert_close(outputs, row.define(mixed), SINGLE, tolerance)
 
 
-@each_row()
-def test_no_step_on_the_way_is_nan(row):
+@each_row(sample=True)
+def test_no_intermediate_value_is_nan(row):
     inputs = row.inputs()
     function = row.call(**row.setting(row.flags[-1]))
     with jax.debug_nans(True):
@@ -233,18 +239,6 @@ def test_no_step_on_the_way_is_nan(row):
 
 
 # --- What the tests share. ---
-
-
-def holds(row, variant):
-    """Assert that a function computes in a variant what it should."""
-    inputs = row.inputs()
-    if row.key is not None:
-        inputs[row.key] = jax.random.key_data(inputs[row.key])
-    function = row.call()
-    outputs = variant(lambda x: jax.tree.leaves(function(**x)))(inputs)
-    tolerance = SINGLE * row.scale(inputs)
-    expected = row.define(inputs) if row.defined else function(**inputs)
-    contract.assert_close(outputs, expected, SINGLE, tolerance)
 
 
 def to_x64(arguments):

@@ -9,7 +9,7 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test examples bench check wheel docs pdf figures clean
+.PHONY: help demo test examples bench check wheel docs figures clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -41,19 +41,11 @@ wheel: .venv/with-dev  ## Build the sdist and the wheel, and look into both.
 docs: .venv/with-docs  ## Build the documentation into docs/_build.
 	$(BIN)/python -m sphinx -EWq --keep-going docs docs/_build
 
-pdf: .venv/with-docs  ## Build the same as one PDF, docs/_build/pdf/rlaxlib.pdf.
-	@for tool in latexmk xelatex rsvg-convert; do command -v $$tool >/dev/null || \
-		{ echo "make pdf needs $$tool: CONTRIBUTING.md names the packages." >&2; exit 1; }; \
-	done
-	$(BIN)/python -m sphinx -EWq --keep-going -b latex docs docs/_build/pdf
-	cd docs/_build/pdf && latexmk -xelatex -interaction=nonstopmode -halt-on-error \
-		rlaxlib.tex >latexmk.log || { tail -n 40 latexmk.log; exit 1; }
-
 figures: .venv/with-examples  ## Draw the figures of the documentation.
 	$(BIN)/python docs/figures/make.py
 
 clean:  ## Remove all that the other commands made.
-	rm -rf .venv build dist docs/_build *.egg-info
+	rm -rf .venv build dist docs/_build docs/api *.egg-info
 
 # The extra `dev` holds these, so that no command installs anything after it.
 IN_DEV := docs examples examples,reference reference test test,reference

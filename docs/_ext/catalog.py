@@ -4,6 +4,7 @@ It needs nothing but the library, so that the tests read it too.
 """
 
 import dataclasses
+import functools
 import inspect
 import re
 import tomllib
@@ -66,12 +67,36 @@ def chapters(topic):
     return [each for each in private if getattr(each, "__all__", [])] or [module]
 
 
-def names(module):
+def names_of(module):
     """List the public names of a module in the order of its file."""
     source = Path(module.__file__).read_text(encoding="utf-8")
     found = re.finditer(r"^(?:def |class |)(\w+)(?= =|[(:])", source, re.M)
     places = {match[1]: match.start() for match in found}
     return sorted(module.__all__, key=lambda name: places.get(name, 0))
+
+
+def names(topic):
+    """List the public names of a topic, chapter by chapter."""
+    return [name for chapter in chapters(topic) for name in names_of(chapter)]
+
+
+def first_line(text):
+    """Return the first paragraph of a docstring on one line, without a full stop."""
+    return " ".join(text.partition("\n\n")[0].split()).rstrip(".")
+
+
+def section(name, title):
+    """Return a section of a docstring, such as `Returns`, on one line."""
+    part = re.search(rf"^{title}:\n((?:    .*\n|\n)*)", docstring(name) + "\n", re.M)
+    return " ".join(part[1].split()) if part else ""
+
+
+def shapes(name):
+    """Return the shapes that a function takes, and what it returns."""
+    takes = dict.fromkeys(re.findall(r"shape (`\[.*?\]`)", section(name, "Args")))
+    returns = section(name, "Returns")
+    sentence = re.split(r"(?<=[\w`])[.:;](?= |$)", returns)[0]
+    return ", ".join(f"`{each}`" for each in takes), sentence
 
 
 def references(name):
@@ -108,22 +133,39 @@ def papers():
 
 
 def aliases():
-    """List the names by which others know ours: where, their name, and ours.
+    """List the names by which others know ours: library, their name, and ours.
 
     Common names stand in `aliases.toml`, those of libraries in the tables of
     `docs/from/`, where the first cell has theirs and the second ours.
     """
-    common = tomllib.loads((DOCS / "_ext" / "aliases.toml").read_text(encoding="utf-8"))
-    found = [("common", alias, ours) for alias, ours in common.items()]
+    found = [("", alias, ours) for alias, ours in _common_names().items()]
     for page in sorted((DOCS / "from").glob("*.md")):
         text = page.read_text(encoding="utf-8")
         library = re.match(r"# From (.+)", text)[1]
-        for theirs, ours in re.findall(r"^\| ?(.+?) ?\| ?(.+?) ?\|", text, re.M):
-            roles = re.findall(r"\{ours\}`([\w.]+)", ours)
-            if roles and re.fullmatch(r"(`[^`]+`(, )?)+", theirs):
-                known = [each.partition(".")[0] for each in roles]
+        for theirs, cell in re.findall(r"^\| ?(.+?) ?\| ?(.+?) ?\|", text, re.M):
+            words = re.findall(r"`(?:rlaxlib\.)?(\w+)", cell)
+            ours = [name for name in dict.fromkeys(words) if name in NAMES]
+            if ours and re.fullmatch(r"(`[^`]+`(, )?)+", theirs):
                 found += [
-                    (library, alias, list(dict.fromkeys(known)))
-                    for alias in re.findall("`([^`]+)`", theirs)
+                    (library, alias, ours) for alias in re.findall("`([^`]+)`", theirs)
                 ]
     return found
+
+
+@functools.cache
+def known_as():
+    """Return the keywords of each name: algorithms, acronyms, and common names."""
+    found = {}
+    for alias, names in _common_names().items():
+        for name in names:
+            found.setdefault(name, []).extend(keywords(alias))
+    return found
+
+
+def keywords(alias):
+    """Split `"advantage actor-critic (A2C, A3C)"` into three keywords."""
+    return [each.strip() for each in re.split(r"[(),]", alias) if each.strip()]
+
+
+def _common_names():
+    return tomllib.loads((DOCS / "_ext" / "aliases.toml").read_text(encoding="utf-8"))

@@ -1,158 +1,210 @@
-"""Write what the manual has from the code: pages of topics, papers, and names.
+"""Write the parts of the manual that come from the code.
 
-    .. topic-page:: values one_step
-                               All that a topic has, by chapters, with tables on top;
-                               chapters that are named come first.
-    .. papers::                Every paper, and what is made from it.
-    .. names::                 Our names, and those by which others know them.
-
-What is written `rlaxlib.vtrace`, or `vtrace`, in the manual becomes a link, and both
-addresses of a name lead to it. At the end, it looks for what a page would have to fetch
-from the network.
+Before a build, `api/` is filled with a page for each topic, which is a table of its
+functions, and a page for each function. Three directives stand for Markdown or
+reStructuredText: `papers`, `names` and `gallery`. Names of the library between single
+backticks become links.
 """
 
+import ast
 import inspect
 import itertools
 import re
+import shutil
 import textwrap
 from pathlib import Path
 
 import catalog
+import equations
 from docutils import nodes
 from sphinx import addnodes
-from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
+from sphinx.directives.patches import MathDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import rlaxlib
 
-logger = logging.getLogger(__name__)
+DOCS = Path(__file__).parents[1]
+EXAMPLES = DOCS.parent / "examples"
+RLAX = set((DOCS / "_ext" / "rlax_names.txt").read_text(encoding="utf-8").split())
 
 
-# --- Pages. ---
+# --- Pages of topics and of functions. ---
 
 
-class Written(SphinxDirective):
-    """A directive that writes reStructuredText, and has it read in its place."""
+def write_pages(app):
+    """Write the pages of all topics and all functions into `api/`."""
+    folder = DOCS / "api"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    error = ".. autoexception:: rlaxlib.ArgumentError"
+    (folder / "errors.rst").write_text(f"Errors\n======\n\n{error}\n")
+    for topic in catalog.TOPICS:
+        (folder / f"{topic}.rst").write_text(topic_page(topic), encoding="utf-8")
+        (folder / topic).mkdir()
+        for name in catalog.names(topic):
+            page = folder / topic / f"{name}.rst"
+            page.write_text(name_page(name), encoding="utf-8")
+
+
+def topic_page(topic):
+    """Return the page of a topic: its docstring, and a table for each chapter."""
+    parts = [_heading(topic, "="), f".. automodule:: rlaxlib.{topic}"]
+    for chapter in catalog.chapters(topic):
+        if chapter is not catalog.TOPICS[topic]:
+            parts.append(_heading(catalog.first_line(inspect.getdoc(chapter)), "-"))
+        rows = [["Name", "", "Takes", "Returns", "rlax"]]
+        rows += [_row(name) for name in catalog.names_of(chapter)]
+        parts.append(_table(rows, ":class: functions", ":header-rows: 1"))
+    pages = "\n".join(f"   {topic}/{name}" for name in catalog.names(topic))
+    parts.append(f".. toctree::\n   :hidden:\n\n{pages}")
+    return "\n\n".join(parts) + "\n"
+
+
+def name_page(name):
+    """Return the page of one function, with index entries that search finds."""
+    thing, address = getattr(rlaxlib, name), catalog.NAMES[name]
+    known_as = catalog.known_as().get(name, [])
+    entries = "".join(f"   ! single: {each}\n" for each in known_as)
+    parts = [f".. index::\n{entries}"] if entries else []
+    parts.append(_heading(name, "="))
+    if inspect.isfunction(thing):
+        parts.append(f".. autofunction:: {address}")
+    elif inspect.isclass(thing):
+        parts.append(f".. autoclass:: {address}\n   :members:")
+    else:
+        text = textwrap.indent(catalog.docstring(name), "   ")
+        module = address.rpartition(".")[0]
+        parts.append(f".. py:data:: {name}\n   :module: {module}\n\n{text}")
+    if known_as:
+        parts.append(f"Keywords: {', '.join(known_as)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(name):
+    """Return the row of a function in the table of its topic."""
+    takes, returns = catalog.shapes(name)
+    in_rlax = "✓" if name in RLAX else ""
+    return [_link(name), catalog.summary(name), takes, returns, in_rlax]
+
+
+# --- Directives. ---
+
+
+class Papers(SphinxDirective):
+    """All papers, year by year, with the functions that cite them."""
 
     def run(self):
-        """Return the nodes of what is written."""
-        text = "\n\n".join(self.write())
+        """Return a list for each year."""
+        papers, parts = catalog.papers(), []
+        dated = sorted(papers, key=lambda paper: (not paper.year, paper))
+        for year, of_year in itertools.groupby(dated, key=lambda paper: paper.year):
+            parts.append(_heading(year or "Documentation", "-"))
+            for paper in of_year:
+                links = ", ".join(map(_link, dict.fromkeys(papers[paper])))
+                title = paper.title.replace(r"\*", "*")
+                parts.append(f"- `{title} <{paper.url}>`__, {paper.authors}: {links}")
+        text = "\n\n".join(parts)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
-class TopicPage(Written):
-    """Write all of a topic."""
+class Names(SphinxDirective):
+    """The names of others, and the functions that they lead to."""
 
-    required_arguments = 1
-    optional_arguments = 100
-
-    def write(self):
-        """Yield the parts: what it is, the tables, and then name by name."""
-        topic, *first = self.arguments
-        module, chapters = catalog.TOPICS[topic], catalog.chapters(topic)
-        for name in reversed(first):
-            chapter = getattr(module, f"_{name}")
-            chapters.remove(chapter)
-            chapters.insert(0, chapter)
-        yield f".. automodule:: {module.__name__}"
-        for chapter in chapters:
-            rows = [
-                [_link(name), catalog.summary(name)] for name in catalog.names(chapter)
-            ]
-            caption = "" if chapter is module else _title(chapter)
-            yield _table(rows, caption, ":class: summary", ":widths: 50 50")
-        for chapter in chapters:
-            if chapter is not module:
-                yield _heading(_title(chapter))
-                yield inspect.getdoc(chapter).partition("\n\n")[2]
-            for name in catalog.names(chapter):
-                yield _entry(name)
-
-
-class Papers(Written):
-    """Write what the library is made from, year by year."""
-
-    def write(self):
-        """Yield a list for each year, and at the end one for what has none."""
-        papers = catalog.papers()
-        yield _latex(r"\setcounter{secnumdepth}{-1}", 0)
-        dated = sorted(papers, key=lambda paper: (not paper.year, paper))
-        for year, of_year in itertools.groupby(dated, key=lambda paper: paper.year):
-            yield _heading(year or "Documentation")
-            for paper in of_year:
-                links = ", ".join(map(_link, dict.fromkeys(papers[paper])))
-                title = re.sub(r"\\\*", "*", paper.title)
-                yield f"- `{title} <{paper.url}>`__, {paper.authors}: {links}"
-        yield _latex(r"\setcounter{secnumdepth}{2}", 1)
-
-
-class Names(Written):
-    """Write a table of names that lead to ours, and a box to search it."""
-
-    def write(self):
-        """Yield the box, which a script makes work, and the table."""
-        yield (
-            ".. raw:: html\n\n"
-            '   <input id="names-search" type="search" autocomplete="off"\n'
-            '    placeholder="GAE, C51, qlearning …" aria-label="Search for a name">'
-        )
-        theirs = [
-            [alias if where == "common" else f"``{alias}``", where, names]
-            for where, alias, names in catalog.aliases()
-        ]
+    def run(self):
+        """Return a table."""
         rows = [
-            [alias, "" if where == "common" else where, ", ".join(map(_link, names))]
-            for alias, where, names in theirs
+            [alias, library, ", ".join(map(_link, names))]
+            for library, alias, names in sorted(
+                catalog.aliases(), key=lambda row: row[1].lower()
+            )
         ]
-        rows += [
-            [_link(name), "rlaxlib", catalog.summary(name)] for name in catalog.NAMES
-        ]
-        rows.sort(key=lambda row: re.sub(r":py:obj:|`", "", row[0]).lower())
-        options = ":class: names", ":header-rows: 1", ":widths: 45 10 45"
-        yield _table([["Name", "Of", "Here"], *rows], "", *options)
+        table = _table([["Name", "Of", "Here"], *rows], ":header-rows: 1")
+        return self.parse_text_to_nodes(table)
+
+
+class Gallery(SphinxDirective):
+    """All examples: docstring, learning curve and source."""
+
+    def run(self):
+        """Return a section for each example."""
+        text = "\n\n".join(example(path) for path in sorted(EXAMPLES.glob("[a-z]*.py")))
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def example(path):
+    """Return the section of an example, in Markdown."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    parts = [f"## {path.stem}", docstring]
+    if (path.parent / "curves" / f"{path.stem}.png").exists():
+        parts.append(f"![Learning curves](../examples/curves/{path.stem}.png)")
+    parts.append(
+        f"````{{dropdown}} examples/{path.name}\n"
+        f"```{{literalinclude}} ../examples/{path.name}\n```\n````"
+    )
+    return "\n\n".join(parts)
 
 
 def _link(name):
-    """Return a link to a public name."""
     return f":py:obj:`{name} <{catalog.NAMES[name]}>`"
 
 
-def _latex(command, depth):
-    """Return a command for paper, and how deep the contents go from here on."""
-    contents = rf"\addtocontents{{toc}}{{\protect\setcounter{{tocdepth}}{{{depth}}}}}"
-    return f".. raw:: latex\n\n   {contents}{command}"
+def _heading(text, line):
+    return f"{text}\n{line * len(text)}"
 
 
-def _heading(text):
-    return f"{text}\n{'-' * len(text)}"
-
-
-def _table(rows, caption, *options):
-    """Return a table whose cells are lines."""
+def _table(rows, *options):
     lines = ["   * - " + "\n     - ".join(cells) for cells in rows]
     indented = [f"   {option}" for option in options]
-    return "\n".join([f".. list-table:: {caption}", *indented, "", *lines])
+    return "\n".join([".. list-table::", *indented, "", *lines])
 
 
-def _title(chapter):
-    """Return the first sentence of a chapter's docstring."""
-    return " ".join(inspect.getdoc(chapter).partition("\n\n")[0].split()).rstrip(".")
+# --- Links. ---
 
 
-def _entry(name):
-    """Return the directive that documents a name."""
-    thing, address = getattr(rlaxlib, name), catalog.NAMES[name]
-    if inspect.isfunction(thing):
-        return f".. autofunction:: {address}"
-    if inspect.isclass(thing):
-        return f".. autoclass:: {address}\n   :members:"
-    text = textwrap.indent(catalog.docstring(name), "   ")
-    module = address.rpartition(".")[0]
-    return f".. py:data:: {name}\n   :module: {module}\n\n{text}"
+def add_short_address(app, doctree):
+    """Let `rlaxlib.vtrace` lead to where `rlaxlib.returns.vtrace` does."""
+    objects = app.env.domains["py"].objects
+    for signature in doctree.findall(addnodes.desc_signature):
+        for full in signature["ids"]:
+            name = full.rpartition(".")[2]
+            if catalog.NAMES.get(name) == full and full in objects:
+                objects[f"rlaxlib.{name}"] = objects[full]._replace(aliased=True)
+
+
+def find(app, env, node, content):
+    """Resolve a public name from the pages of other topics."""
+    name = node.get("reftarget", "").removeprefix("rlaxlib.").partition(".")[0]
+    targets = catalog.NAMES | {"ArgumentError": "rlaxlib.ArgumentError"}
+    if node.get("refdomain") != "py" or name not in targets:
+        return None
+    domain, target = env.domains["py"], targets[name]
+    return domain.resolve_xref(
+        env, node["refdoc"], app.builder, "obj", target, node, content
+    )
+
+
+def link_names(app, doctree):
+    """Make links of public names between backticks in Markdown pages."""
+    if Path(app.env.doc2path(app.env.docname)).suffix != ".md":
+        return
+    for literal in list(doctree.findall(nodes.literal)):
+        text = literal.astext().removeprefix("rlaxlib.")
+        name = re.split(r"[.(]", text)[0] if text.partition(".")[0] else ""
+        name = text.partition(".")[2] if name in catalog.TOPICS else name
+        inside = isinstance(literal.parent, nodes.reference | addnodes.pending_xref)
+        if name in catalog.NAMES and not inside:
+            link = addnodes.pending_xref(
+                refdomain="py",
+                reftype="obj",
+                reftarget=catalog.NAMES[name],
+                refdoc=app.env.docname,
+            )
+            literal.replace_self(link)
+            link += literal
 
 
 def keep_returns_whole(app, what, name, thing, options, lines):
-    """Keep what is returned in one piece: in `A tuple of two: ...` stands no type."""
+    """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
     if "Returns:" in lines:
         start = lines.index("Returns:")
         ends = (i for i in range(start + 1, len(lines)) if lines[i][:1].strip())
@@ -161,96 +213,44 @@ def keep_returns_whole(app, what, name, thing, options, lines):
         lines[start:end] = [f":returns: {first.strip()}", *rest, ""]
 
 
-# --- Links. ---
+# --- Equations. ---
 
 
-def give_both_addresses(app, doctree):
-    """Let `rlaxlib.vtrace` lead to where `rlaxlib.returns.vtrace` does."""
-    objects = app.env.domains["py"].objects
-    for signature in doctree.findall(addnodes.desc_signature):
-        for name in [each.rpartition(".")[2] for each in signature["ids"]]:
-            full, short = catalog.NAMES.get(name), f"rlaxlib.{name}"
-            if full in signature["ids"]:
-                signature["ids"].append(short)
-                objects[short] = objects[full]._replace(node_id=short)
+class Block(MathDirective):
+    """The directive `math`, which holds plain text."""
+
+    def run(self):
+        """Return the equations, one below another."""
+        try:
+            self.content = [equations.to_tex("\n".join(self.content))]
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        return super().run()
 
 
-def find(app, env, node, content):
-    """Find a public name that is not of the topic in which it is named."""
-    name = node.get("reftarget", "").removeprefix("rlaxlib.")
-    if node.get("refdomain") != "py" or name not in catalog.NAMES:
-        return None
-    domain, target = env.domains["py"], catalog.NAMES[name]
-    return domain.resolve_xref(
-        env, node["refdoc"], app.builder, "obj", target, node, content
-    )
+class Inline(SphinxRole):
+    """The role `math`, which holds plain text."""
 
-
-def link_names(app, doctree):
-    """Make links of public names that stand in a Markdown page as code."""
-    if Path(app.env.doc2path(app.env.docname)).suffix != ".md":
-        return
-    for literal in list(doctree.findall(nodes.literal)):
-        name = literal.astext().removeprefix("rlaxlib.").rpartition(".")[2]
-        full = catalog.NAMES.get(name, "")
-        known = {name, f"rlaxlib.{name}", full}
-        inside = isinstance(literal.parent, (nodes.reference, addnodes.pending_xref))
-        if full and literal.astext() in known and not inside:
-            link = addnodes.pending_xref(
-                refdomain="py", reftype="obj", reftarget=full, refdoc=app.env.docname
-            )
-            literal.replace_self(link)
-            link += literal
-
-
-def let_names_break(app, page, template, context, doctree):
-    """Let a name go on, after a `_` say, on a new line: on a phone, or in a table.
-
-    The style sheet knows a place where only a phone may do so by its class.
-    """
-
-    def mark(text, places):
-        ends = r"(?<=[_.(,])(?=\w)|(?<=[a-z])(?=[A-Z])"
-        names = r'(?<=<span class="pre">)[^<]+'
-        return re.sub(names, lambda name: re.sub(ends, places(name[0]), name[0]), text)
-
-    def in_table(name):
-        return "<wbr>" if len(name) > 20 else '<wbr class="phone">'
-
-    def in_text(name):
-        return '<wbr class="phone">' if len(name) > 20 else ""
-
-    if "body" in context:
-        parts = re.split(r"(<td\b.*?</td>)", context["body"], flags=re.DOTALL)
-        parts[::2] = [mark(part, in_text) for part in parts[::2]]
-        parts[1::2] = [mark(part, in_table) for part in parts[1::2]]
-        context["body"] = "".join(parts)
-
-
-# --- What must not be. ---
-
-
-def look_for_the_network(app, exception):
-    """Warn of scripts, styles and pictures that are not among the files."""
-    fetched = r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^>]*>"
-    if exception is None and app.builder.format == "html":
-        for page in Path(app.outdir).rglob("*.html"):
-            for found in re.findall(fetched, page.read_text(encoding="utf-8")):
-                logger.warning("%s needs the network: %s", page.name, found)
+    def run(self):
+        """Return the equation."""
+        try:
+            return [nodes.math(self.rawtext, equations.to_inline_tex(self.text))], []
+        except ValueError as error:
+            return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
 
 
 def setup(app):
-    """Tell Sphinx."""
-    app.add_directive("topic-page", TopicPage)
+    """Register all of it."""
+    app.add_directive("math", Block, override=True)
+    app.add_role("math", Inline(), override=True)
     app.add_directive("papers", Papers)
     app.add_directive("names", Names)
+    app.add_directive("gallery", Gallery)
+    app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
     app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
-    app.connect("doctree-read", give_both_addresses)
+    app.connect("doctree-read", add_short_address)
     app.connect("doctree-read", link_names)
     app.connect("missing-reference", find)
-    app.connect("html-page-context", let_names_break)
-    app.connect("build-finished", look_for_the_network)
     app.add_css_file("manual.css")
-    app.add_js_file("names.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -40,6 +40,7 @@ wheel: .venv/with-dev  ## Build the sdist and the wheel, and look into both.
 
 docs: .venv/with-docs  ## Build the documentation into docs/_build.
 	$(BIN)/python -m sphinx -EWq --keep-going docs docs/_build
+	$(BIN)/python docs/_ext/search.py docs/_build
 
 figures: .venv/with-examples  ## Draw the figures of the documentation.
 	$(BIN)/python docs/figures/make.py

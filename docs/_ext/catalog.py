@@ -146,9 +146,8 @@ def aliases():
             words = re.findall(r"`(?:rlaxlib\.)?(\w+)", cell)
             ours = [name for name in dict.fromkeys(words) if name in NAMES]
             if ours and re.fullmatch(r"(`[^`]+`(, )?)+", theirs):
-                found += [
-                    (library, alias, ours) for alias in re.findall("`([^`]+)`", theirs)
-                ]
+                names = re.findall("`([^`]+)`", theirs)
+                found += [(library, name, ours) for name in names]
     return found
 
 

@@ -37,7 +37,7 @@ def test_each_public_name_has_a_summary():
 
 
 def test_tables_of_topics_have_shapes_and_results():
-    assert catalog.shapes("q_learning")[0] == "`[A]`, `[]`"
+    assert catalog.shapes("q_learning")[0] == "``[A]``, ``[]``"
     for name, thing in vars(rlaxlib).items():
         if inspect.isfunction(thing):
             assert catalog.shapes(name)[1], name

@@ -263,11 +263,12 @@ def mpo_loss(
     kl_loss, alpha_loss = _constraints.total_losses(
         constraints, projection_operator, True, jnp.zeros_like(policy_loss)
     )
+    c_policy, c_temperature, c_kl, c_alpha = scales
     loss = (
-        scales[0] * policy_loss
-        + scales[1] * temperature_loss
-        + scales[2] * kl_loss
-        + scales[3] * alpha_loss
+        c_policy * policy_loss
+        + c_temperature * temperature_loss
+        + c_kl * kl_loss
+        + c_alpha * alpha_loss
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return narrow((loss, MpoOutputs(*terms, w, q_values.shape[axis])))

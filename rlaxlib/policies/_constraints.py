@@ -1,8 +1,8 @@
-"""Keep a policy close to what it was: constraints, and their dual variables.
+"""Lagrangian KL constraints for MPO and V-MPO: penalties and dual-variable losses.
 
-A constraint :math:`KL ≤ ε` enters a loss as a penalty :math:`α KL`. Its multiplier
-:math:`α`, the dual variable, is learned too: it rises while the constraint is broken,
-and falls while it is kept.
+A constraint :math:`KL ≤ ε` enters the loss as the penalty :math:`α KL`. Its dual
+variable :math:`α ≥ 0` is learned: it rises while the divergence exceeds :math:`ε`, and
+falls while it is below.
 """
 
 from __future__ import annotations
@@ -27,29 +27,28 @@ __all__ = [
 Projection = Callable[[Array], Array]
 Tree = TypeVar("Tree")
 
-# In single precision, which is what it is called in: in half, its bound would be 0.
+# Applied in single precision at least: 1e-10 is 0 in float16.
 positive = functools.partial(jnp.clip, min=1e-10)
 
 
 def softplus(x: Array) -> Array:
-    """Return a positive number, smooth in `x`, and never so small as to be 0."""
+    """Return :math:`log(1 + e^x) + 10⁻⁸`, which is positive for any `x`."""
     return jax.nn.softplus(x) + 1e-8
 
 
 class LagrangePenalty(NamedTuple):
-    """A constraint's bound, and the dual variable that enforces it.
+    """A bound on a divergence, and the dual variable that enforces it.
 
-    Through `jax.jit`, `jax.grad` and the like, `alpha` and `epsilon` are arrays, and
-    `per_dimension` stays the Python bool that it is.
+    In JAX transformations `alpha` and `epsilon` are arrays, and `per_dimension` stays a
+    Python bool.
 
     Attributes:
-        alpha: Dual variable :math:`α`, before it is projected onto the positive
-            numbers: a parameter to learn. For the constraint of the E-step it is the
+        alpha: Parameter of the dual variable :math:`α`, before the projection onto the
+            positive numbers. In the E-step's constraint, the dual variable is the
             temperature :math:`η`.
         epsilon: Bound :math:`ε` on the divergence, at least 0.
-        per_dimension: Whether each dimension of the actions has a constraint of its
-            own, each with the bound `epsilon`. Divergences then have one more axis, the
-            last.
+        per_dimension: Whether each action dimension has a constraint of its own, all
+            with the bound `epsilon`. Divergences then have one more axis, the last.
     """
 
     alpha: ArrayLike
@@ -57,7 +56,7 @@ class LagrangePenalty(NamedTuple):
     per_dimension: bool = False
 
 
-# To JAX a named tuple is a tuple, all of whose fields are traced. Not this one.
+# As an ordinary named tuple, `per_dimension` would be traced.
 jax.tree_util.register_dataclass(
     LagrangePenalty, data_fields=("alpha", "epsilon"), meta_fields=("per_dimension",)
 )
@@ -72,35 +71,34 @@ def kl_constraint_loss(
     projection_operator: Projection,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array, Array]:
-    """Penalise a divergence for exceeding its bound, and learn how strongly.
+    """Compute the losses of a KL constraint and of its dual variable (MPO).
 
     .. math::
 
         L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
 
-    The first is for the policy, with :math:`α` held constant, the second for :math:`α`,
-    with the divergence held constant. Minimised together, the policy moves closer while
-    :math:`α` is large; and :math:`α` grows while the divergence is above its bound, and
-    shrinks below it.
+    The first loss trains the policy, with the gradient of :math:`α` stopped. The second
+    trains :math:`α`, with the gradient of the divergence stopped. Minimise both.
 
     Args:
         kl: Divergences :math:`KL`, shape `[...]`; with one more axis for the dimensions
             if `penalty.per_dimension`.
-        penalty: The bound, and the dual variable: one number, or one for each
+        penalty: Bound and dual variable. The dual variable has one value, one for each
             divergence, or one for each dimension.
-        projection_operator: What makes the dual variable positive, such as
+        projection_operator: Function that makes the dual variable positive, such as
             `jax.nn.softplus`.
-        use_stop_gradient: Whether to hold constant what is said above to be constant.
-            If not, the sum of both losses does not depend on the divergence.
+        use_stop_gradient: Whether to stop these gradients. If False, the sum of both
+            losses does not depend on the divergence.
 
     Returns:
-        A tuple of three: the losses of the policy and those of the dual variable, each
-            of shape `[...]`, summed over the dimensions if `penalty.per_dimension`; and
-            the projected dual variable, of the shape that it has in `penalty`.
+        A tuple of three: the losses of the policy and of the dual variable, each of
+            shape `[...]`, summed over the dimensions if `penalty.per_dimension`; and
+            the projected dual variable, of the shape of `penalty.alpha`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if
-            `penalty.epsilon` is negative, or if the projection gives a negative number.
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `penalty.epsilon` is negative, or if the projection returns a negative
+            value.
 
     Example:
         >>> penalty = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -115,8 +113,9 @@ def kl_constraint_loss(
     """
     constraint = check_constraint("kl", kl, "penalty", penalty)
     constraint, narrow = widen(constraint)
-    losses = constrain("penalty", constraint, projection_operator, use_stop_gradient)
-    return narrow(losses)
+    return narrow(
+        losses_of("penalty", *constraint, projection_operator, use_stop_gradient)
+    )
 
 
 def compute_parametric_kl_penalty_and_dual_loss(
@@ -124,33 +123,33 @@ def compute_parametric_kl_penalty_and_dual_loss(
     projection_operator: Projection,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array]:
-    """Penalise several divergences at once, and learn how strongly.
+    """Compute the losses of several KL constraints and their dual variables (MPO).
 
     .. math::
 
         L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
 
-    These are the M-step's constraints on how far the policy may move; `mpo_loss` tells
-    which divergences to take, and why there may be several.
+    These are the constraints of the M-step. `mpo_loss` describes which divergences to
+    use.
 
     Args:
-        kl_constraints: Pairs of divergences :math:`KL_k` and their penalties. All
-            divergences have the same shape, but for the further axis of those that are
-            per dimension. There may be none.
-        projection_operator: What makes the dual variables positive, such as
+        kl_constraints: Pairs of divergences :math:`KL_k` and penalties; may be empty.
+            All divergences have the same shape, except for the additional axis of those
+            per dimension.
+        projection_operator: Function that makes the dual variables positive, such as
             `jax.nn.softplus`.
-        use_stop_gradient: Whether to hold the dual variables constant in the first
-            loss, and the divergences in the second. If not, the sum of the two does not
-            depend on the divergences.
+        use_stop_gradient: Whether to stop the gradient of the dual variables in the
+            first loss, and of the divergences in the second. If False, the sum of both
+            losses does not depend on the divergences.
 
     Returns:
-        A tuple of two: the losses of the policy and those of the dual variables, each
-            of the divergences' shape without the axis of dimensions; of shape `[]` if
-            there are no constraints.
+        A tuple of two: the losses of the policy and of the dual variables, each of the
+            divergences' shape without the axis of dimensions; of shape `[]` if there
+            are no constraints.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a bound is
-            negative, or if the projection gives a negative number.
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
+            is negative, or if the projection returns a negative value.
 
     Example:
         >>> mean = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -166,25 +165,77 @@ def compute_parametric_kl_penalty_and_dual_loss(
         Regularized Policy Iteration*, section 4.2, 2018.
         https://arxiv.org/abs/1812.02256
     """
-    constraints = check_constraints(kl_constraints)
-    constraints, narrow = widen(constraints)
-    none = jnp.asarray(0.0)  # Of a weak type, which gives way to any other.
-    losses = dual_losses(constraints, projection_operator, use_stop_gradient, none)
-    return narrow(losses)
+    constraints, narrow = widen(check_constraints(kl_constraints))
+    zero = jnp.asarray(0.0)  # Weakly typed, so that it adds to any dtype.
+    return narrow(
+        total_losses(constraints, projection_operator, use_stop_gradient, zero)
+    )
 
 
-# --- What MPO and V-MPO share. An error names the function that calls these. ---
+# --- Losses, shared by MPO and V-MPO. ---
+
+
+def losses_of(
+    name: str,
+    kl: Array,
+    penalty: LagrangePenalty,
+    operator: Projection,
+    stop: ArrayLike = True,
+) -> tuple[Array, Array, Array]:
+    """Return both losses of a constraint, and its projected dual variable."""
+    projected = _project(name, penalty, "[0, inf)", operator)
+    alpha = projected.reshape(()) if projected.size == 1 else projected
+    alpha = jnp.broadcast_to(alpha, kl.shape)
+    kl_loss = gradients.stop_if(stop, alpha) * kl
+    alpha_loss = alpha * (penalty.epsilon - gradients.stop_if(stop, kl))
+    if penalty.per_dimension:
+        kl_loss, alpha_loss = jnp.sum(kl_loss, axis=-1), jnp.sum(alpha_loss, axis=-1)
+    return kl_loss, alpha_loss, projected
+
+
+def total_losses(
+    constraints: list[Constraint], operator: Projection, stop: ArrayLike, zero: Array
+) -> tuple[Array, Array]:
+    """Return the sums of both losses over constraints, or `zero` if there are none."""
+    losses = [
+        losses_of(f"kl_constraints[{i}][1]", kl, penalty, operator, stop)
+        for i, (kl, penalty) in enumerate(constraints)
+    ]
+    kl_loss = sum((each[0] for each in losses), zero)
+    alpha_loss = sum((each[1] for each in losses), zero)
+    return kl_loss, alpha_loss
+
+
+def temperature(
+    constraint: LagrangePenalty,
+    operator: Projection,
+    name: str = "temperature_constraint",
+) -> Array:
+    """Return the temperature of an E-step, shape `[]`."""
+    return _project(name, constraint, "(0, inf)", operator).reshape(())
+
+
+def _project(
+    name: str, penalty: LagrangePenalty, interval: str, operator: Projection
+) -> Array:
+    """Return the dual variable of a penalty."""
+    projected = jnp.asarray(operator(jnp.asarray(penalty.alpha)))
+    checks.within(interval, **{f"projection_operator({name}.alpha)": projected})
+    return projected
+
+
+# --- Checks. ---
 
 
 def check_constraints(
     kl_constraints: KlConstraints, **example: Array
 ) -> list[Constraint]:
-    """Check the constraints of an M-step, and return them with arrays in them.
+    """Check the KL constraints of an M-step, and convert them to JAX arrays.
 
     Args:
-        kl_constraints: Pairs of divergences and penalties, as they were given.
-        **example: An array of the shape that divergences must have, under the name that
-            a user knows it by; or nothing, if the first of the divergences says.
+        kl_constraints: Pairs of divergences and penalties, as given by the user.
+        **example: An array of the shape that the divergences must have, under a name
+            for error messages. By default the first divergence.
 
     Returns:
         The pairs.
@@ -208,160 +259,61 @@ def check_constraint(
     penalty: LagrangePenalty,
     **example: Array,
 ) -> Constraint:
-    """Check one constraint, and return it with arrays in it."""
+    """Check one KL constraint, and convert it to JAX arrays."""
     per_dimension = _per_dimension(name, penalty)
     shape = "[..., D]" if per_dimension else "[...]"
     duals = f"[] or [1]{' or [D]' if per_dimension else ''} or {shape}"
     others = {each: (array, "float[...]") for each, array in example.items()}
-    *_, divergence, alpha, epsilon = _check(
-        name, penalty, duals, **others, **{kl_name: (kl, f"float{shape}")}
+    *_, divergence, alpha, epsilon = checks.arrays(
+        **others, **{kl_name: (kl, f"float{shape}")}, **_specs(name, penalty, duals)
     )
     return divergence, LagrangePenalty(alpha, epsilon, per_dimension)
 
 
-def check_bound(
+def check_penalty(
     name: str, penalty: LagrangePenalty, **example: Array
 ) -> LagrangePenalty:
-    """Check the constraint on the policy of one state, and return it with arrays in it.
+    """Check the penalty of a constraint for one state, and convert it to JAX arrays.
 
     Args:
         name: The name of its argument.
-        penalty: The constraint.
-        **example: An array of the shape that divergences per dimension must have, under
-            the name that a user knows it by; or nothing, if they cannot be.
+        penalty: The penalty.
+        **example: If the penalty may be per dimension, an array of the shape of the
+            divergences per dimension, under its name.
 
     Returns:
-        The constraint.
+        The penalty.
     """
     per_dimension = _per_dimension(name, penalty)
     if per_dimension and not example:
-        checks.fail(f"`{name}.per_dimension` must be False, but is True")
+        checks.fail(f"`{name}.per_dimension` is True, must be False")
     duals = "[] or [1] or [D]" if per_dimension else "[] or [1]"
     others = {each: (array, "float[D]") for each, array in example.items()}
-    *_, alpha, epsilon = _check(name, penalty, duals, **others)
+    *_, alpha, epsilon = checks.arrays(**others, **_specs(name, penalty, duals))
     return LagrangePenalty(alpha, epsilon, per_dimension)
 
 
-def check_temperature(
-    constraint: LagrangePenalty, name: str = "temperature_constraint"
-) -> LagrangePenalty:
-    """Check the constraint of an E-step, and return it with arrays in it."""
-    alpha, epsilon = _check(name, constraint, "[] or [1]")
-    return LagrangePenalty(alpha, epsilon)
-
-
 def _per_dimension(name: str, penalty: LagrangePenalty) -> bool:
-    """Return whether a constraint is one for each dimension."""
+    """Return whether a penalty is per dimension, a Python bool."""
     per_dimension = getattr(penalty, "per_dimension", False)
     checks.static(**{f"{name}.per_dimension": per_dimension})
     return bool(per_dimension)
 
 
-def _check(
-    name: str, penalty: LagrangePenalty, duals: str, **others: tuple[ArrayLike, str]
-) -> tuple[Array, ...]:
-    """Check a penalty, beside arrays, and return these and what is in the penalty."""
-    checked = checks.arrays(
-        **others,
-        **{
-            f"{name}.alpha": (getattr(penalty, "alpha", None), f"float{duals}"),
-            f"{name}.epsilon": (getattr(penalty, "epsilon", None), "float[]"),
-        },
-    )
-    checks.within("[0, inf)", **{f"{name}.epsilon": checked[-1]})
-    return checked
-
-
-def _project(
-    name: str, penalty: LagrangePenalty, interval: str, operator: Projection
-) -> Array:
-    """Return a dual variable, projected to where it must lie."""
-    projected = jnp.asarray(operator(jnp.asarray(penalty.alpha)))
-    checks.within(interval, **{f"projection_operator({name}.alpha)": projected})
-    return projected
-
-
-def temperature(
-    constraint: LagrangePenalty,
-    operator: Projection,
-    name: str = "temperature_constraint",
-) -> Array:
-    """Return the temperature of an E-step, shape `[]`."""
-    return _project(name, constraint, "(0, inf)", operator).reshape(())
-
-
-def dual_losses(
-    constraints: list[Constraint], operator: Projection, stop: ArrayLike, none: Array
-) -> tuple[Array, Array]:
-    """Return the losses of an M-step's constraints, for the policy and for the duals.
-
-    Args:
-        constraints: Pairs of divergences and penalties, checked.
-        operator: What makes the dual variables positive.
-        stop: Whether each loss holds constant what the other is for.
-        none: What they are if there are no constraints.
-
-    Returns:
-        Both, of the divergences' shape without dimensions.
-    """
-    losses = [
-        constrain(f"kl_constraints[{i}][1]", each, operator, stop)[:2]
-        for i, each in enumerate(constraints)
-    ]
-    kl_losses, dual_losses = zip(*losses or [(none, none)], strict=True)
-    return functools.reduce(jnp.add, kl_losses), functools.reduce(jnp.add, dual_losses)
-
-
-def constrain(
-    name: str, constraint: Constraint, operator: Projection, stop: ArrayLike
-) -> tuple[Array, Array, Array]:
-    """Return both losses of a constraint, and its projected dual variable."""
-    kl, penalty = constraint
-    projected = _project(name, penalty, "[0, inf)", operator)
-    alpha = projected.reshape(()) if projected.size == 1 else projected
-    alpha = jnp.broadcast_to(alpha, kl.shape)
-    kl_loss = gradients.stop_if(stop, alpha) * kl
-    dual_loss = alpha * (penalty.epsilon - gradients.stop_if(stop, kl))
-    if penalty.per_dimension:
-        kl_loss, dual_loss = jnp.sum(kl_loss, axis=-1), jnp.sum(dual_loss, axis=-1)
-    return kl_loss, dual_loss, projected
-
-
-def combine(
-    temperature_loss: Array,
-    policy_loss: Array,
-    constraints: list[Constraint],
-    operator: Projection,
-    scales: list[Array],
-) -> tuple[Array, tuple[Array, Array, Array, Array]]:
-    """Add the losses of an M-step's constraints to those of policy and temperature.
-
-    Args:
-        temperature_loss: Loss of the temperature.
-        policy_loss: Loss of the policy.
-        constraints: Pairs of divergences and penalties, checked.
-        operator: What makes the dual variables positive.
-        scales: What to multiply the losses by: those of policy, temperature,
-            divergences and duals.
-
-    Returns:
-        A tuple of two: the sum; and the losses of temperature, policy, divergences and
-        duals.
-    """
-    none = jnp.zeros_like(policy_loss)
-    kl_loss, dual_loss = dual_losses(constraints, operator, True, none)
-    by_policy, by_temperature, by_kl, by_dual = scales
-    total = (
-        by_policy * policy_loss
-        + by_temperature * temperature_loss
-        + by_kl * kl_loss
-        + by_dual * dual_loss
-    )
-    return total, (temperature_loss, policy_loss, kl_loss, dual_loss)
+def _specs(
+    name: str, penalty: LagrangePenalty, duals: str
+) -> dict[str, tuple[Any, str]]:
+    """Return the parts of a penalty under their names, with their specs."""
+    alpha = getattr(penalty, "alpha", None)
+    epsilon = getattr(penalty, "epsilon", None)
+    return {
+        f"{name}.alpha": (alpha, f"float{duals}"),
+        f"{name}.epsilon": (epsilon, "float[] in [0, inf)"),
+    }
 
 
 def widen(tree: Tree) -> tuple[Tree, Callable[[Any], Any]]:
-    """Raise the half precision in a pytree to single, and say how to go back."""
+    """Do what `checks.widened` does, for the arrays of a pytree."""
     leaves, structure = cast(Any, jax.tree.flatten(tree))
     wide, narrow = dtypes.widen(*leaves)
     return jax.tree.unflatten(structure, wide), narrow

@@ -1,14 +1,17 @@
-"""Improve a policy in two steps, with actions of the old one that are weighed anew.
+"""Maximum a posteriori policy optimisation (MPO): E-step, M-step, discrete actions.
 
-The E-step finds out how likely a better policy would make each sampled action. The
-M-step teaches that to the policy, which is kept from moving far.
+- `mpo_loss`: both steps, given log-probabilities, values and divergences.
+- `mpo_compute_weights_and_temperature_loss`: the E-step alone.
+- `categorical_mpo_loss`: the whole of MPO for discrete actions.
 
-Functions here take any number of states at once, one on each position of the leading
-axes. All losses are to be minimised, and averaged over the states.
+The first two take any number of states, on the axes beside that of the samples. The
+last takes one state: map it over a batch with `jax.vmap`, with `in_axes=None` for the
+dual variables. Average all losses over the states.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -16,25 +19,39 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from rlaxlib import diagnostics, distributions
 from rlaxlib._core import checks, gradients
-from rlaxlib.policies import _constraints, _reweighting
-from rlaxlib.policies._constraints import KlConstraints, LagrangePenalty, Projection
+from rlaxlib.policies import _constraints
+from rlaxlib.policies._constraints import (
+    KlConstraints,
+    LagrangePenalty,
+    Projection,
+    check_penalty,
+)
 
-__all__ = ["MpoOutputs", "mpo_compute_weights_and_temperature_loss", "mpo_loss"]
+__all__ = [
+    "CategoricalMpoOutputs",
+    "MpoConstraintOutputs",
+    "MpoOutputs",
+    "MpoWeightOutputs",
+    "categorical_mpo_loss",
+    "mpo_compute_weights_and_temperature_loss",
+    "mpo_loss",
+]
 
 
 class MpoOutputs(NamedTuple):
-    """What MPO's and V-MPO's losses are made of.
+    """Terms of the MPO and V-MPO losses.
 
     Attributes:
-        temperature_loss: Loss of the temperature: of each state in MPO, shape `[...]`;
-            of all steps in V-MPO, shape `[]`.
+        temperature_loss: Loss of the temperature: for each state in MPO, shape `[...]`;
+            for the whole batch in V-MPO, shape `[]`.
         policy_loss: Loss of the policy, without its constraints, shape `[...]`.
-        kl_loss: Penalty on how far the policy moves, shape `[...]`.
-        alpha_loss: Loss of the dual variables of those constraints, shape `[...]`.
-        normalized_weights: Weights of the samples, of the shape that samples have.
-        num_samples: Number of samples of each state in MPO; number of steps that have
-            weights, over all devices, in V-MPO.
+        kl_loss: Penalty on the divergences, shape `[...]`.
+        alpha_loss: Loss of the dual variables of the KL constraints, shape `[...]`.
+        normalized_weights: Weights of the samples, of their shape.
+        num_samples: In MPO, number of samples of each state; in V-MPO, number of steps
+            selected, over all devices.
     """
 
     temperature_loss: Array
@@ -43,6 +60,79 @@ class MpoOutputs(NamedTuple):
     alpha_loss: Array
     normalized_weights: Array
     num_samples: Array | int
+
+
+class MpoWeightOutputs(NamedTuple):
+    """E-step diagnostics of MPO: the weights of the actions and their temperature.
+
+    All fields but the loss have their gradients stopped.
+
+    Attributes:
+        loss: Loss of the temperature, shape `[]`.
+        temperature: Temperature :math:`η`, shape `[]`.
+        weights: Weights of the actions, which sum to 1: of the N samples, shape `[N]`;
+            or of all actions, shape `[A]`.
+        kl: KL(weights ‖ target policy) in nats, shape `[]`. Its estimate from samples
+            is at most :math:`log N`. With a larger bound, the temperature falls to 0.
+        relative_kl: `kl` divided by its bound, shape `[]`. As the temperature learns,
+            its mean over states approaches 1.
+        effective_sample_size: Effective number of actions, :math:`1 / ∑_i w_i^2`,
+            shape `[]`.
+    """
+
+    loss: Array
+    temperature: Array
+    weights: Array
+    kl: Array
+    relative_kl: Array
+    effective_sample_size: Array
+
+
+class MpoConstraintOutputs(NamedTuple):
+    """M-step diagnostics of MPO: a KL constraint and its dual variable.
+
+    All fields but the losses have their gradients stopped.
+
+    Attributes:
+        kl_loss: Penalty on the divergence, shape `[]`.
+        alpha_loss: Loss of the dual variable, shape `[]`.
+        alpha: Dual variable :math:`α`, of the shape of its parameter.
+        kl: KL(target policy ‖ policy) in nats, shape `[]`; or of each dimension, shape
+            `[D]`.
+        relative_kl: `kl` divided by its bound, of the same shape. The dual variable
+            rises where its mean over states is above 1.
+    """
+
+    kl_loss: Array
+    alpha_loss: Array
+    alpha: Array
+    kl: Array
+    relative_kl: Array
+
+
+class CategoricalMpoOutputs(NamedTuple):
+    """Terms of the MPO loss for discrete actions, and diagnostics.
+
+    The loss is the sum of `policy_loss` and all losses in `by_value` and `policy`. All
+    other fields have their gradients stopped.
+
+    Attributes:
+        policy_loss: Loss of the policy, without its constraint, shape `[]`.
+        by_value: E-step on the values of the actions.
+        policy: KL constraint on the policy.
+        min_q_value: Lowest value of the legal actions, shape `[]`.
+        max_q_value: Highest value of the legal actions, shape `[]`.
+        entropy: Entropy of the policy in nats, shape `[]`.
+        target_entropy: Entropy of the target policy in nats, shape `[]`.
+    """
+
+    policy_loss: Array
+    by_value: MpoWeightOutputs
+    policy: MpoConstraintOutputs
+    min_q_value: Array
+    max_q_value: Array
+    entropy: Array
+    target_entropy: Array
 
 
 def mpo_loss(
@@ -58,7 +148,7 @@ def mpo_loss(
     sample_axis: int = 0,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, MpoOutputs]:
-    """Improve a policy with sampled actions and their values (MPO).
+    """Compute the MPO loss from sampled actions and their values.
 
     .. math::
 
@@ -66,68 +156,62 @@ def mpo_loss(
             + ∑_k [α_k KL_k + α_k (ε_k - KL_k)],
         w_i = e^{q_i/η} / ∑_j e^{q_j/η}
 
-    Each term has its own parameters, and holds those of the others constant: the first
-    and third are for the policy, the second for the temperature :math:`η`, the last for
-    the dual variables :math:`α_k`.
+    Each term trains its own parameters, with the gradients of the others' stopped: the
+    first and third the policy, the second the temperature :math:`η`, the last the dual
+    variables :math:`α_k`.
 
-    *Which policy is which.* There are two: the policy :math:`π_θ` that learns, and a
-    target policy :math:`π_old`, a copy of it from some updates ago. The actions
-    :math:`a_i` are sampled from the target policy, and `sample_log_probs` are their
-    log-probabilities under the policy that learns. The divergence is
-    :math:`KL(π_old ‖ π_θ)`, the target policy first::
+    *Policies.* :math:`π_θ` is the policy that learns. The target policy
+    :math:`π_old` is a copy of it from some updates ago. The actions :math:`a_i` are
+    sampled from :math:`π_old`, and `sample_log_probs` are their log-probabilities under
+    :math:`π_θ`. The divergence is :math:`KL(π_old ‖ π_θ)`, target policy first::
 
         kl = categorical_kl_divergence(target_logits, logits)
 
-    It is 0, and so is its gradient, just when the target policy has been copied. It
-    holds the policy back from the next update on, until the next copy, some hundred
-    updates later; a target policy copied at every update would never do so.
+    Copy the policy into the target only every few hundred updates. Directly after a
+    copy the divergence and its gradient are 0, so copying at every update would disable
+    the constraint.
 
-    *Why there are several constraints.* A Gaussian policy should find better means
-    fast, and lose its width slowly, lest it stop exploring. So its divergence comes in
-    two, of the mean and of the covariance, with a much smaller bound on the second, say
-    0.01 and 0.0001. For each, the target policy lends what is not looked at: the
-    divergence is from :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and to
-    :math:`N(μ_old, Σ_θ)`. The log-probabilities of the samples may be taken apart in
-    the same way: then give the sum of both. A categorical policy has one divergence,
-    and one constraint. `gaussian_mpo_loss` and `categorical_mpo_loss` do all this by
-    themselves.
+    *Constraints.* A categorical policy has one divergence and one constraint. For a
+    Gaussian policy, split the divergence into that of the mean, from
+    :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and that of the covariance, from
+    :math:`N(μ_old, Σ_old)` to :math:`N(μ_old, Σ_θ)`. A much smaller bound on the second
+    keeps the policy exploring, such as 0.01 and 0.0001. The log-probabilities may be
+    split in the same way: pass the sum of both. `gaussian_mpo_loss` and
+    `categorical_mpo_loss` do all this.
 
-    *How the dual variables stay positive.* `projection_operator` maps the parameters in
-    `alpha` to the numbers :math:`η` and :math:`α_k`. The default clips them from below,
-    at a bound where their gradient vanishes: put the parameters themselves back above
-    it after each update, since one that has stepped over it does not return.
-    `jax.nn.softplus` needs no such care.
+    *Dual variables.* `projection_operator` maps the parameters in `alpha` to
+    :math:`η` and :math:`α_k`. The default clips them at 1e-10, where their gradient
+    vanishes: clip the parameters themselves after each update, since a parameter below
+    the bound no longer learns. `jax.nn.softplus` avoids this.
 
     Args:
         sample_log_probs: Log-probabilities :math:`log π_θ(a_i)` of the sampled actions,
             the samples on axis `sample_axis`, shape `[...]`.
-        sample_q_values: Values :math:`q_i` of these actions, of the same shape,
-            shape `[...]`. The temperature's loss has a gradient in them: hold them
-            constant if they depend on parameters that learn.
-        temperature_constraint: Bound :math:`ε_η` on how far the weights may be from
-            even ones, in nats, say 0.1; and the parameter of the temperature, one
-            number.
-        kl_constraints: Pairs of divergences :math:`KL_k`, of the shape of the samples
-            without `sample_axis`, and of their penalties; or none. A penalty that is
-            per dimension goes with divergences that have one more axis, the last, and
-            bounds each by itself.
-        projection_operator: What makes the dual variables positive.
+        sample_q_values: Values :math:`q_i` of these actions, shape `[...]`. The
+            temperature loss has a gradient with respect to them, which would train the
+            critic to lower its values: pass them through `jax.lax.stop_gradient`.
+        temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
+            as 0.1; and the parameter of the temperature, a scalar.
+        kl_constraints: Pairs of divergences :math:`KL_k` and penalties; may be empty.
+            The divergences have the shape of the samples without `sample_axis`, and one
+            more axis, the last, if the penalty is per dimension.
+        projection_operator: Function that makes the dual variables positive.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
         kl_loss_weight: Weight of the third term, shape `[]`.
         alpha_loss_weight: Weight of the last term, shape `[]`.
-        sample_axis: Axis of the samples; those before and after it are of states.
-        use_stop_gradient: Whether to hold the weights :math:`w_i` constant. What the
-            last two terms hold constant they always do: else they would cancel.
+        sample_axis: Axis of the samples. All other axes are of states.
+        use_stop_gradient: Whether to stop the gradient of the weights :math:`w_i`. In
+            the last two terms gradients are always stopped: they would cancel.
 
     Returns:
         A tuple of two: the losses of the states, shape `[...]` without `sample_axis`,
-            and an `MpoOutputs` of what they are made of.
+            and their terms, an `MpoOutputs`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if there are no
-            samples, if a bound is negative, or if the projection does not give positive
-            numbers.
+            samples, if a concrete bound is negative, if `temperature_constraint` is per
+            dimension, or if the projection does not return positive values.
 
     Example:
         >>> log_probs, q_values = jnp.log(jnp.array([0.5, 0.5])), jnp.array([1.0, 1.0])
@@ -161,21 +245,33 @@ def mpo_loss(
     )
     axis = _check_axis(q_values, sample_axis)
     states = jax.lax.index_in_dim(q_values, 0, axis, keepdims=False)
-    constraint = _constraints.check_temperature(temperature_constraint)
+    constraint = _constraints.check_penalty(
+        "temperature_constraint", temperature_constraint
+    )
     constraints = _constraints.check_constraints(
         kl_constraints, **{"sample_q_values, one sample": states}
     )
-    given = log_probs, q_values, scales, constraint, constraints
-    wide, narrow = _constraints.widen(given)
-    log_probs, q_values, scales, constraint, constraints = wide
-    temperature = _constraints.temperature(constraint, projection_operator)
-    temperature_loss, weights = e_step(q_values, temperature, constraint, axis)
-    weights = gradients.stop_if(use_stop_gradient, weights)
-    policy_loss = jnp.sum(_reweighting.weighted(-log_probs, weights), axis=axis)
-    total, losses = _constraints.combine(
-        temperature_loss, policy_loss, constraints, projection_operator, scales
+    inputs = log_probs, q_values, scales, constraint, constraints
+    inputs, narrow = _constraints.widen(inputs)
+    log_probs, q_values, scales, constraint, constraints = inputs
+    eta = _constraints.temperature(constraint, projection_operator)
+    log_uniform = -math.log(q_values.shape[axis])
+    temperature_loss, w = _e_step(q_values, eta, constraint.epsilon, log_uniform, axis)
+    w = gradients.stop_if(use_stop_gradient, w)
+    log_probs = jnp.where(w == 0, 0, log_probs)  # `0 * -inf` would be NaN.
+    policy_loss = -jnp.sum(w * log_probs, axis=axis)
+    kl_loss, alpha_loss = _constraints.total_losses(
+        constraints, projection_operator, True, jnp.zeros_like(policy_loss)
     )
-    return narrow((total, MpoOutputs(*losses, weights, q_values.shape[axis])))
+    c_policy, c_temperature, c_kl, c_alpha = scales
+    loss = (
+        c_policy * policy_loss
+        + c_temperature * temperature_loss
+        + c_kl * kl_loss
+        + c_alpha * alpha_loss
+    )
+    terms = temperature_loss, policy_loss, kl_loss, alpha_loss
+    return narrow((loss, MpoOutputs(*terms, w, q_values.shape[axis])))
 
 
 def mpo_compute_weights_and_temperature_loss(
@@ -184,37 +280,37 @@ def mpo_compute_weights_and_temperature_loss(
     projection_operator: Projection,
     sample_axis: int = 0,
 ) -> tuple[Array, Array, int]:
-    """Weigh sampled actions by their values, and learn how sharply (MPO's E-step).
+    """Compute the weights and the temperature loss of MPO's E-step.
 
     .. math::
 
         w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
 
-    Among all policies that are no further than :math:`ε` from the one the actions were
-    sampled from, the one with these weights has the highest value, once the temperature
-    :math:`η` minimises :math:`L_η`. A high temperature leaves the weights even, a low
-    one puts all weight on the best action.
+    With the temperature :math:`η` that minimises :math:`L_η`, the weighted samples have
+    the highest mean value of all policies within a divergence of :math:`ε` from the one
+    they were sampled from. A high temperature makes the weights uniform, a low one puts
+    all weight on the best action.
 
     Args:
         sample_q_values: Values :math:`q_i` of actions sampled from the target policy,
-            the samples on axis `sample_axis`, shape `[...]`. An infinite one counts as
-            the largest number there is.
-        temperature_constraint: Bound :math:`ε` on how far the weights may be from even
-            ones, in nats; and the parameter of the temperature, one number.
-        projection_operator: What makes the temperature positive, such as
+            the samples on axis `sample_axis`, shape `[...]`. Infinite values count as
+            the largest finite ones.
+        temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats; and
+            the parameter of the temperature, a scalar.
+        projection_operator: Function that makes the temperature positive, such as
             `jax.nn.softplus`.
-        sample_axis: Axis of the samples; those before and after it are of states.
+        sample_axis: Axis of the samples. All other axes are of states.
 
     Returns:
-        A tuple of three: the losses of the temperature, one for each state, shape
-            `[...]` without `sample_axis`; the weights, which add up to 1 for each
-            state, shape `[...]`; and the number of samples of each state. The weights
-            have a gradient: hold them constant where they weigh log-probabilities.
+        A tuple of three: the temperature losses of the states, shape `[...]` without
+            `sample_axis`; the weights, which sum to 1 for each state, shape `[...]`;
+            and the number of samples of each state. The weights have a gradient: stop
+            it where they multiply log-probabilities.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if there are no
-            samples, if the bound is negative, or if the projection does not give a
-            positive number.
+            samples, if the bound is concrete and negative, if `temperature_constraint`
+            is per dimension, or if the projection does not return a positive value.
 
     Example:
         >>> loss, weights, num_samples = (
@@ -234,11 +330,126 @@ def mpo_compute_weights_and_temperature_loss(
     """
     (q_values,) = checks.arrays(sample_q_values=(sample_q_values, "float[...]"))
     axis = _check_axis(q_values, sample_axis)
-    constraint = _constraints.check_temperature(temperature_constraint)
+    constraint = _constraints.check_penalty(
+        "temperature_constraint", temperature_constraint
+    )
     (q_values, constraint), narrow = _constraints.widen((q_values, constraint))
-    temperature = _constraints.temperature(constraint, projection_operator)
-    loss, weights = e_step(q_values, temperature, constraint, axis)
-    return narrow((loss, weights, q_values.shape[axis]))
+    samples = q_values.shape[axis]
+    eta = _constraints.temperature(constraint, projection_operator)
+    loss, weights = _e_step(q_values, eta, constraint.epsilon, -math.log(samples), axis)
+    return narrow((loss, weights, samples))
+
+
+def categorical_mpo_loss(
+    logits: ArrayLike,
+    target_logits: ArrayLike,
+    q_values: ArrayLike,
+    temperature_constraint: LagrangePenalty,
+    policy_constraint: LagrangePenalty,
+    projection_operator: Projection = _constraints.softplus,
+    *,
+    mask: ArrayLike | None = None,
+) -> tuple[Array, CategoricalMpoOutputs]:
+    """Compute the MPO loss of a policy over discrete actions, from all action values.
+
+    .. math::
+
+        L = -∑_a w_a log π(a) + η (ε_η + log ∑_a π_old(a) e^{q_a/η})
+            + α KL + α (ε - KL)
+        w_a = (π_old(a) e^{q_a/η}) / ∑_b π_old(b) e^{q_b/η},
+        KL = KL(π_old ‖ π),   π = softmax(logits)
+
+    This is the limit of `mpo_loss` for many actions sampled from :math:`π_old`. Each
+    action counts with its probability under the target policy; a plain mean over the
+    actions would be right for samples only.
+
+    The first and third term train the policy, the second the temperature :math:`η`, the
+    last the dual variable :math:`α`, each with the gradients of the others' parameters
+    stopped. The target policy, a copy of the policy from some updates ago, and the
+    values get no gradient. `gaussian_mpo_loss` describes the dual variables.
+
+    Args:
+        logits: Logits of the policy, shape `[A]`.
+        target_logits: Logits of the target policy :math:`π_old`, shape `[A]`.
+        q_values: Values :math:`q_a` of all actions, shape `[A]`.
+        temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ target policy) in
+            nats, such as 0.1; and the parameter of the temperature, a scalar.
+        policy_constraint: Bound :math:`ε` on KL(target policy ‖ policy) in nats, such
+            as 0.01; and the parameter of its dual variable, a scalar.
+        projection_operator: Function that makes the dual variables positive.
+        mask: True where an action is legal, shape `[A]`; or None if all are.
+
+    Returns:
+        A tuple of two: the loss, shape `[]`, and a `CategoricalMpoOutputs`. If no
+            action is legal, all losses are 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
+            is negative, if a constraint is per dimension, or if the projection does not
+            return positive values.
+
+    Example:
+        >>> loss, outputs = rlaxlib.categorical_mpo_loss(
+        ...     logits=jnp.zeros(2),
+        ...     target_logits=jnp.log(jnp.array([0.25, 0.75])),
+        ...     q_values=jnp.array([jnp.log(9.0), 0.0]),
+        ...     temperature_constraint=rlaxlib.LagrangePenalty(1.0, epsilon=0.5),
+        ...     policy_constraint=rlaxlib.LagrangePenalty(4.0, epsilon=0.25),
+        ...     projection_operator=jax.nn.relu,
+        ... )
+        >>> print(outputs.by_value.weights.round(4), f"{outputs.policy_loss:.4f}")
+        [0.75 0.25] 0.6931
+        >>> print(f"{outputs.by_value.loss:.4f} {0.5 + jnp.log(3.0):.4f}")
+        1.5986 1.5986
+
+    References:
+        Abbas Abdolmaleki, Jost Tobias Springenberg, Yuval Tassa, Rémi Munos, Nicolas
+        Heess and Martin Riedmiller, *Maximum a Posteriori Policy Optimisation*, 2018.
+        https://arxiv.org/abs/1806.06920
+
+        Abbas Abdolmaleki, Jost Tobias Springenberg, Jonas Degrave, Steven Bohez, Yuval
+        Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
+        Regularized Policy Iteration*, 2018. https://arxiv.org/abs/1812.02256
+    """
+    logits, target_logits, q_values, mask = checks.arrays(
+        logits=(logits, "float[A]"),
+        target_logits=(target_logits, "float[A]"),
+        q_values=(q_values, "float[A]"),
+        mask=(mask, "bool[A] or None"),
+    )
+    constraints = (
+        check_penalty("temperature_constraint", temperature_constraint),
+        check_penalty("policy_constraint", policy_constraint),
+    )
+    inputs = logits, target_logits, q_values, constraints
+    inputs, narrow = _constraints.widen(inputs)
+    logits, target_logits, q_values, constraints = inputs
+    target_logits, q_values = jax.lax.stop_gradient((target_logits, q_values))
+    legal, log_prior, q_values = _legal(target_logits, q_values, mask)
+    temperature, bound = (
+        each._replace(epsilon=jnp.where(jnp.any(legal), each.epsilon, 0))
+        for each in constraints
+    )
+    operator = projection_operator
+    by_value = weigh(
+        "temperature_constraint", q_values, log_prior, temperature, operator
+    )
+    w = jnp.where(legal, by_value.weights, 0)
+    policy_loss = distributions.categorical_cross_entropy(w, logits, mask=mask)
+    kl = distributions.categorical_kl_divergence(target_logits, logits, mask=mask)
+    policy = constrain("policy_constraint", kl, bound, operator)
+    loss = policy_loss + by_value.loss + policy.kl_loss + policy.alpha_loss
+    entropy = distributions.softmax().entropy
+    outputs = CategoricalMpoOutputs(
+        policy_loss=policy_loss,
+        by_value=by_value._replace(weights=w),
+        policy=policy,
+        min_q_value=jnp.min(q_values),
+        max_q_value=jnp.max(q_values),
+        entropy=entropy(jax.lax.stop_gradient(logits), mask=mask),
+        target_entropy=entropy(target_logits, mask=mask),
+    )
+    return narrow((loss, outputs))
 
 
 def _check_axis(q_values: Array, sample_axis: int) -> int:
@@ -250,18 +461,88 @@ def _check_axis(q_values: Array, sample_axis: int) -> int:
     return axis
 
 
-def e_step(
-    q_values: Array, temperature: Array, constraint: LagrangePenalty, axis: int
+def _legal(
+    target_logits: Array, q_values: Array, mask: Array | None
+) -> tuple[Array, Array, Array]:
+    """Return which actions are legal, their prior log-probabilities, and their values.
+
+    Illegal actions get a log-probability of -inf and the highest legal value. If no
+    action is legal, the prior is uniform and all values are 0.
+    """
+    legal = target_logits != -jnp.inf
+    legal = legal if mask is None else mask & legal
+    some = jnp.any(legal)
+    logits = jnp.where(legal, target_logits, jnp.where(some, -jnp.inf, 0))
+    best = jnp.max(q_values, initial=-jnp.inf, where=legal)
+    q_values = jnp.where(legal, q_values, jnp.where(some, best, 0))
+    return legal, jax.nn.log_softmax(logits), q_values
+
+
+# --- The E-step and the M-step. ---
+
+
+def exponents(values: Array, best: Array, eta: Array) -> Array:
+    """Return :math:`(x - max x) / η`, at least -10¹⁵.
+
+    The weight is 0 there. An infinite exponent would make the gradient by the
+    temperature NaN: `0 * inf`.
+    """
+    lowest = -1e15 * jax.lax.stop_gradient(eta)
+    return jnp.maximum(values - best, lowest) / eta
+
+
+def _e_step(
+    values: Array,
+    eta: Array,
+    epsilon: ArrayLike,
+    log_prior: Array | float,
+    axis: int = 0,
 ) -> tuple[Array, Array]:
-    """Return the losses of the temperature, and the weights of the samples."""
-    q_values = _reweighting.finite(q_values)
-    largest = jax.lax.stop_gradient(jnp.max(q_values, axis=axis, keepdims=True))
-    weights, soft_maximum = _reweighting.reweigh(
-        q_values,
-        temperature,
-        largest,
-        count=q_values.shape[axis],
-        total=lambda x: jnp.sum(x, axis=axis, keepdims=True),
-    )
-    soft_maximum = jnp.squeeze(soft_maximum, axis=axis)
-    return temperature * constraint.epsilon + soft_maximum, weights
+    """Return the temperature loss and the weights: p e^{x/η}, normalised."""
+    values = jnp.nan_to_num(values, nan=jnp.nan)  # Infinities become finite.
+    # Relative to the best value: terms of size x/η cancel in the gradient by η.
+    best = jax.lax.stop_gradient(jnp.max(values, axis=axis, keepdims=True))
+    logits = log_prior + exponents(values, best, eta)
+    soft_maximum = jnp.squeeze(best, axis) + eta * jax.nn.logsumexp(logits, axis=axis)
+    return eta * epsilon + soft_maximum, jax.nn.softmax(logits, axis=axis)
+
+
+def weigh(
+    name: str,
+    values: Array,
+    log_prior: Array,
+    constraint: LagrangePenalty,
+    operator: Projection,
+) -> MpoWeightOutputs:
+    """Do the E-step for one state, and return its diagnostics.
+
+    Args:
+        name: Name of the argument that is the constraint.
+        values: Values of the actions, without gradient, `[N]`.
+        log_prior: Log-probabilities of the actions before the E-step, `[N]`.
+        constraint: The constraint on the weights, checked.
+        operator: Function that makes the temperature positive.
+    """
+    eta = _constraints.temperature(constraint, operator, name)
+    loss, weights = _e_step(values, eta, constraint.epsilon, log_prior)
+    weights, eta = jax.lax.stop_gradient((weights, eta))
+    log_weights = jnp.log(weights)
+    kl = distributions.categorical_kl_divergence(log_weights, log_prior)
+    size = diagnostics.effective_sample_size(log_weights)
+    return MpoWeightOutputs(loss, eta, weights, kl, _relative(kl, constraint), size)
+
+
+def constrain(
+    name: str, kl: Array, constraint: LagrangePenalty, operator: Projection
+) -> MpoConstraintOutputs:
+    """Compute the losses of a KL constraint for one state, and its diagnostics."""
+    kl_loss, alpha_loss, alpha = _constraints.losses_of(name, kl, constraint, operator)
+    alpha, kl = jax.lax.stop_gradient((alpha, kl))
+    relative = _relative(kl, constraint)
+    return MpoConstraintOutputs(kl_loss, alpha_loss, alpha, kl, relative)
+
+
+def _relative(kl: Array, constraint: LagrangePenalty) -> Array:
+    """Return divergences divided by their bound, with the convention 0 / 0 = 0."""
+    epsilon = jax.lax.stop_gradient(jnp.asarray(constraint.epsilon))
+    return kl / jnp.where(kl > 0, epsilon, 1)

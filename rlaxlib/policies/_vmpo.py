@@ -1,14 +1,15 @@
-"""Improve a policy by the better half of what it did.
+"""V-MPO: on-policy maximum a posteriori policy optimisation, from advantages.
 
-V-MPO is MPO for one action a state, the one that was taken, and for advantages in place
-of action values: its weights are over the steps of a batch, not over the actions of a
-state. So these functions take the whole batch at once, of any number of axes; where
-devices share it, `axis_name` has them work as one.
+- `vmpo_loss`: the whole loss, given log-probabilities, advantages and divergences.
+- `vmpo_compute_weights_and_temperature_loss`: the E-step alone.
+- `get_top_k_weights`: the selection of the steps with the highest advantages.
+
+V-MPO has one action a state, so its weights are over the steps of a batch. These
+functions take the whole batch at once, of any number of axes. If it is sharded over
+devices, `axis_name` makes the results those of the whole batch.
 """
 
 from __future__ import annotations
-
-from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +19,14 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, devices, gradients
 from rlaxlib._core.devices import AxisName
-from rlaxlib.policies import _constraints, _reweighting
-from rlaxlib.policies._constraints import KlConstraints, LagrangePenalty, Projection
-from rlaxlib.policies._mpo import MpoOutputs
+from rlaxlib.policies import _constraints
+from rlaxlib.policies._constraints import (
+    KlConstraints,
+    LagrangePenalty,
+    Projection,
+    check_penalty,
+)
+from rlaxlib.policies._mpo import MpoOutputs, exponents
 
 __all__ = [
     "get_top_k_weights",
@@ -45,7 +51,7 @@ def vmpo_loss(
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, MpoOutputs]:
-    """Improve a policy by the better part of the steps it took (V-MPO).
+    """Compute the V-MPO loss of a batch of steps.
 
     .. math::
 
@@ -53,57 +59,53 @@ def vmpo_loss(
             + ∑_k [α_k KL_{k,t} + α_k (ε_k - KL_{k,t})],
         ψ_t = e^{Â_t/η} / ∑_{i ∈ D} e^{Â_i/η}
 
-    Here :math:`D` are the :math:`K` steps of highest advantage, half of all :math:`N`
-    unless told otherwise; the others have no weight :math:`ψ_t`. The mean over the
-    steps of the batch is the paper's loss.
+    :math:`D` are the :math:`K` steps of highest advantage, by default half of all
+    :math:`N`; the weight :math:`ψ_t` of the others is 0. The mean over the batch is the
+    paper's loss.
 
-    The steps were taken by a target policy :math:`π_old`, a copy of the policy
-    :math:`π_θ` that learns from some updates ago. `sample_log_probs` are under the
-    policy that learns, and the divergences are :math:`KL(π_old ‖ π_θ)`. `mpo_loss` says
-    more on both policies, why a divergence may be 0, why there may be several, and how
-    the dual variables stay positive.
+    The actions were taken by a target policy :math:`π_old`, a copy of the learning
+    policy :math:`π_θ` from some updates ago. `sample_log_probs` are under :math:`π_θ`,
+    and the divergences are :math:`KL(π_old ‖ π_θ)`. `mpo_loss` describes the policies,
+    the constraints and the dual variables.
 
     Args:
         sample_log_probs: Log-probabilities :math:`log π_θ(a_t)` of the actions taken,
             shape `[...]`.
-        advantages: Advantages :math:`Â_t` of these actions, of the same shape,
-            shape `[...]`. The temperature's loss has a gradient in them: hold them
-            constant if they depend on parameters that learn.
-        temperature_constraint: Bound :math:`ε_η` on how far the weights may be from
-            even ones, in nats, say 0.01; and the parameter of the temperature, one
-            number.
-        kl_constraints: Pairs of divergences :math:`KL_{k,t}`, of the shape of the
-            advantages, and of their penalties; or none. A penalty that is per dimension
-            goes with divergences that have one more axis, the last, and bounds each by
-            itself.
-        projection_operator: What makes the dual variables positive.
-        restarting_weights: 1 where a step counts, and 0 where it is the first of an
-            episode, whose reward no action of the agent brought, shape `[...]`; or None
-            if all count. A step that does not has no part in the policy's and the
-            temperature's loss, whatever its advantage is; its divergences stay.
-        importance_weights: What each step counts in the weights, at least 0,
-            shape `[...]`; or None if all count the same.
-        top_k_fraction: Part of the steps that count to learn from, in (0, 1]. Their
-            number is rounded down; at least one is taken. Of equal advantages, the
-            first in the batch come first.
+        advantages: Advantages :math:`Â_t` of these actions, shape `[...]`. The
+            temperature loss has a gradient with respect to them, which would train the
+            critic too: pass them through `jax.lax.stop_gradient`.
+        temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
+            as 0.01; and the parameter of the temperature, a scalar.
+        kl_constraints: Pairs of divergences :math:`KL_{k,t}` and penalties; may be
+            empty. The divergences have the shape of the advantages, and one more axis,
+            the last, if the penalty is per dimension.
+        projection_operator: Function that makes the dual variables positive.
+        restarting_weights: 0 for time steps to ignore, such as the first step after a
+            reset, whose reward no action caused, and 1 for all others, shape `[...]`;
+            or None. Ignored steps have no part in the policy and temperature losses.
+            Their divergences still count.
+        importance_weights: Importance weights of the steps, at least 0, shape `[...]`;
+            or None for 1.
+        top_k_fraction: Fraction of the valid steps to learn from, in (0, 1]. Their
+            number is rounded down, and at least 1. Ties go to the first in the batch.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
         kl_loss_weight: Weight of the third term, shape `[]`.
         alpha_loss_weight: Weight of the last term, shape `[]`.
-        axis_name: Name of the axis, or axes, that devices form, if each has a part of
-            the batch; or None.
-        use_stop_gradient: Whether to hold the weights :math:`ψ_t`, and the importance
-            weights, constant. What the last two terms hold constant they always do:
-            else they would cancel.
+        axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
+        use_stop_gradient: Whether to stop the gradients of the weights :math:`ψ_t` and
+            of the importance weights. In the last two terms gradients are always
+            stopped: they would cancel.
 
     Returns:
-        A tuple of two: the losses of the steps, shape `[...]`, and an `MpoOutputs` of
-            what they are made of.
+        A tuple of two: the losses of the steps, shape `[...]`, and their terms, an
+            `MpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a bound or a
-            weight is out of its range, if the projection does not give positive
-            numbers, or if `top_k_fraction` leaves no step.
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
+            is negative, if Python or NumPy weights are out of range, if
+            `temperature_constraint` is per dimension, if the projection does not return
+            positive values, or if `top_k_fraction` selects no step of the batch.
 
     Example:
         >>> loss, outputs = rlaxlib.vmpo_loss(
@@ -125,38 +127,42 @@ def vmpo_loss(
     log_probs, advantages, restarting, importance, *scales = checks.arrays(
         sample_log_probs=(sample_log_probs, "float[...]"),
         advantages=(advantages, "float[...]"),
-        restarting_weights=(restarting_weights, "float[...] or None"),
-        importance_weights=(importance_weights, "float[...] or None"),
+        restarting_weights=(restarting_weights, "float[...] in {0, 1} or None"),
+        importance_weights=(importance_weights, "float[...] in [0, inf) or None"),
         policy_loss_weight=(policy_loss_weight, "float[]"),
         temperature_loss_weight=(temperature_loss_weight, "float[]"),
         kl_loss_weight=(kl_loss_weight, "float[]"),
         alpha_loss_weight=(alpha_loss_weight, "float[]"),
     )
-    checks.binary(restarting_weights=restarting)
-    checks.within("[0, inf)", importance_weights=importance)
-    constraint = _constraints.check_temperature(temperature_constraint)
+    constraint = check_penalty("temperature_constraint", temperature_constraint)
     constraints = _constraints.check_constraints(kl_constraints, advantages=advantages)
+    inputs = log_probs, advantages, importance, scales, constraint, constraints
+    inputs, narrow = _constraints.widen(inputs)
+    log_probs, advantages, importance, scales, constraint, constraints = inputs
+    eta = _constraints.temperature(constraint, projection_operator)
     chosen = _top_k(top_k_fraction, advantages, restarting, axis_name)
-    given = log_probs, advantages, importance, scales, constraint, constraints
-    wide, narrow = _constraints.widen(given)
-    log_probs, advantages, importance, scales, constraint, constraints = wide
-    temperature = _constraints.temperature(constraint, projection_operator)
+    if importance is None:
+        importance = jnp.ones_like(advantages)
+    importance = gradients.stop_if(use_stop_gradient, importance)
     temperature_loss, weights, count = _e_step(
-        advantages,
-        chosen,
-        importance,
-        temperature,
-        constraint,
-        axis_name,
-        use_stop_gradient,
+        advantages, chosen, importance, eta, constraint.epsilon, axis_name
     )
-    surprises = jnp.where(chosen, -log_probs, jnp.zeros_like(log_probs))
+    weights = gradients.stop_if(use_stop_gradient, weights)
     steps = log_probs.size * devices.number(axis_name)
-    policy_loss = steps * _reweighting.weighted(surprises, weights)
-    total, losses = _constraints.combine(
-        temperature_loss, policy_loss, constraints, projection_operator, scales
+    # Steps of weight 0 may have log-probabilities of NaN or -inf.
+    policy_loss = steps * weights * jnp.where(weights == 0, 0, -log_probs)
+    kl_loss, alpha_loss = _constraints.total_losses(
+        constraints, projection_operator, True, jnp.zeros_like(policy_loss)
     )
-    return narrow((total, MpoOutputs(*losses, weights, count)))
+    c_policy, c_temperature, c_kl, c_alpha = scales
+    loss = (
+        c_policy * policy_loss
+        + c_temperature * temperature_loss
+        + c_kl * kl_loss
+        + c_alpha * alpha_loss
+    )
+    terms = temperature_loss, policy_loss, kl_loss, alpha_loss
+    return narrow((loss, MpoOutputs(*terms, weights, count)))
 
 
 def vmpo_compute_weights_and_temperature_loss(
@@ -169,44 +175,42 @@ def vmpo_compute_weights_and_temperature_loss(
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array, Array]:
-    """Weigh steps by their advantages, and learn how sharply (V-MPO's E-step).
+    """Compute the weights and the temperature loss of V-MPO's E-step.
 
     .. math::
 
         ψ_t = (ρ_t e^{Â_t/η}) / ∑_{i ∈ D} ρ_i e^{Â_i/η},
         L_η = η (ε + log (1/K) ∑_{i ∈ D} ρ_i e^{Â_i/η})
 
-    Here :math:`D` are the :math:`K` steps of highest advantage among those that count,
-    and :math:`ρ_t` are the importance weights. A high temperature :math:`η` leaves the
-    weights even, a low one puts all weight on the best step.
+    :math:`D` are the :math:`K` valid steps of highest advantage, and :math:`ρ_t` the
+    importance weights. A high temperature :math:`η` makes the weights uniform, a low
+    one puts all weight on the best step.
 
     Args:
-        advantages: Advantages :math:`Â_t`, shape `[...]`. An infinite one counts as the
-            largest number there is.
-        restarting_weights: 1 where a step counts, and 0 where it does not, whatever its
-            advantage is, of the same shape, shape `[...]`.
-        importance_weights: Importance weights :math:`ρ_t`, at least 0, of the same
-            shape, shape `[...]`.
-        temperature_constraint: Bound :math:`ε` on how far the weights may be from even
-            ones, in nats; and the parameter of the temperature, one number.
-        projection_operator: What makes the temperature positive, such as
+        advantages: Advantages :math:`Â_t`, shape `[...]`. Infinite ones count as the
+            largest finite ones.
+        restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
+        importance_weights: Importance weights :math:`ρ_t`, at least 0, shape `[...]`.
+        temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats; and
+            the parameter of the temperature, a scalar.
+        projection_operator: Function that makes the temperature positive, such as
             `jax.nn.softplus`.
-        top_k_fraction: Part of the steps that count to give weight to, in (0, 1]. Their
-            number is rounded down; at least one is taken.
-        axis_name: Name of the axis, or axes, that devices form, if each has a part of
-            the batch; or None.
-        use_stop_gradient: Whether to hold the weights, and the importance weights,
-            constant.
+        top_k_fraction: Fraction of the valid steps to weigh, in (0, 1]. Their number is
+            rounded down, and at least 1.
+        axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
+        use_stop_gradient: Whether to stop the gradients of the weights and of the
+            importance weights.
 
     Returns:
-        A tuple of three: the loss of the temperature, shape `[]`; the weights, which
-            add up to 1 over the batch, or are 0 if no step counts, shape `[...]`; and
-            the number :math:`K` of steps that they are shared among, shape `[]`.
+        A tuple of three: the temperature loss, shape `[]`; the weights, which sum to 1
+            over the batch, or are 0 if no step is valid, shape `[...]`; and the number
+            :math:`K` of steps selected, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a bound or a
-            weight is out of its range, if the projection does not give a positive
-            number, or if `top_k_fraction` leaves no step.
+        ArgumentError: If an argument has the wrong shape or dtype, if the bound is
+            concrete and negative, if Python or NumPy weights are out of range, if
+            `temperature_constraint` is per dimension, if the projection does not return
+            a positive value, or if `top_k_fraction` selects no step of the batch.
 
     Example:
         >>> loss, weights, num_samples = (
@@ -229,28 +233,20 @@ def vmpo_compute_weights_and_temperature_loss(
     """
     advantages, restarting, importance = checks.arrays(
         advantages=(advantages, "float[...]"),
-        restarting_weights=(restarting_weights, "float[...]"),
-        importance_weights=(importance_weights, "float[...]"),
+        restarting_weights=(restarting_weights, "float[...] in {0, 1}"),
+        importance_weights=(importance_weights, "float[...] in [0, inf)"),
     )
-    checks.binary(restarting_weights=restarting)
-    checks.within("[0, inf)", importance_weights=importance)
-    constraint = _constraints.check_temperature(temperature_constraint)
-    chosen = _top_k(top_k_fraction, advantages, restarting, axis_name)
+    constraint = check_penalty("temperature_constraint", temperature_constraint)
     (advantages, importance, constraint), narrow = _constraints.widen(
         (advantages, importance, constraint)
     )
-    temperature = _constraints.temperature(constraint, projection_operator)
-    return narrow(
-        _e_step(
-            advantages,
-            chosen,
-            importance,
-            temperature,
-            constraint,
-            axis_name,
-            use_stop_gradient,
-        )
+    eta = _constraints.temperature(constraint, projection_operator)
+    chosen = _top_k(top_k_fraction, advantages, restarting, axis_name)
+    importance = gradients.stop_if(use_stop_gradient, importance)
+    loss, weights, count = _e_step(
+        advantages, chosen, importance, eta, constraint.epsilon, axis_name
     )
+    return narrow((loss, gradients.stop_if(use_stop_gradient, weights), count))
 
 
 def get_top_k_weights(
@@ -260,33 +256,29 @@ def get_top_k_weights(
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
 ) -> Array:
-    """Mark the steps of highest advantage.
+    """Select the steps of highest advantage, as V-MPO does.
 
     .. math::
 
-        y_t = { 1   if Â_t is among the ⌊f N⌋ highest of the N steps that count
+        y_t = { 1   if Â_t is among the ⌊f N⌋ highest of the N valid steps
               { 0   otherwise
 
-    V-MPO learns from these steps alone: with half of them it does so faster, and more
-    reliably, than with all.
-
     Args:
-        top_k_fraction: Part :math:`f` of the steps that count to mark, in (0, 1]. Their
-            number is rounded down; at least one is marked.
-        restarting_weights: 1 where a step counts, and 0 where it does not, whatever its
-            advantage is, shape `[...]`.
-        scaled_advantages: Advantages, on any scale, of the same shape, shape `[...]`.
-            Of equal ones, the first in the batch are marked.
-        axis_name: Name of the axis, or axes, that devices form, to choose from the
-            steps of all; or None.
-        use_stop_gradient: Of no effect: a choice has no gradient to stop.
+        top_k_fraction: Fraction :math:`f` of the valid steps to select, in (0, 1]. The
+            number is rounded down, and at least 1.
+        restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
+        scaled_advantages: Advantages, on any scale, shape `[...]`. Ties go to the first
+            in the batch.
+        axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
+        use_stop_gradient: Has no effect, as the selection has no gradient.
 
     Returns:
-        The marks, shape `[...]`.
+        1 for selected steps and 0 for all others, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a weight is
-            neither 0 nor 1, or if `top_k_fraction` leaves no step.
+        ArgumentError: If an argument has the wrong shape or dtype, if Python or NumPy
+            weights are not 0 or 1, or if `top_k_fraction` is out of range or selects no
+            step of the batch.
 
     Example:
         >>> advantages = jnp.array([3.0, 1.0, 2.0, 9.0])
@@ -300,10 +292,9 @@ def get_top_k_weights(
     """
     del use_stop_gradient
     restarting, advantages = checks.arrays(
-        restarting_weights=(restarting_weights, "float[...]"),
+        restarting_weights=(restarting_weights, "float[...] in {0, 1}"),
         scaled_advantages=(scaled_advantages, "float[...]"),
     )
-    checks.binary(restarting_weights=restarting)
     chosen = _top_k(top_k_fraction, advantages, restarting, axis_name)
     return chosen.astype(jnp.result_type(restarting, advantages))
 
@@ -311,30 +302,27 @@ def get_top_k_weights(
 def _e_step(
     advantages: Array,
     chosen: Array,
-    importance: Array | None,
-    temperature: Array,
-    constraint: LagrangePenalty,
+    importance: Array,
+    eta: Array,
+    epsilon: ArrayLike,
     axis_name: AxisName | None,
-    stop: ArrayLike,
 ) -> tuple[Array, Array, Array]:
-    """Return the loss of the temperature, the weights, and how many steps have one."""
-    if importance is None:
-        importance = jnp.ones_like(advantages)
-    importance = gradients.stop_if(stop, importance)
-    prior = jnp.where(chosen, importance, jnp.zeros_like(importance))
+    """Return the temperature loss, the weights, and the number of chosen steps."""
 
     def total(x: Array) -> Array:
         return devices.total(jnp.sum(x), axis_name)
 
-    advantages = _reweighting.finite(advantages)
-    largest = devices.largest(advantages, prior > 0, axis_name)
-    advantages = jnp.where(prior > 0, advantages, largest)
-    count = total(chosen.astype(advantages.dtype))
-    weights, soft_maximum = _reweighting.reweigh(
-        advantages, temperature, largest, count, total, prior
-    )
-    weights = gradients.stop_if(stop, weights)
-    return temperature * constraint.epsilon + soft_maximum, weights, count
+    rho = jnp.where(chosen, importance, 0)
+    advantages = jnp.nan_to_num(advantages, nan=jnp.nan)  # Infinities become finite.
+    # Relative to the best one: terms of size Â/η cancel in the gradient by η.
+    best = devices.largest(advantages, rho > 0, axis_name)
+    advantages = jnp.where(rho > 0, advantages, best)
+    raised = rho * jnp.exp(exponents(advantages, best, eta))
+    count, mass = total(chosen.astype(raised.dtype)), total(raised)
+    empty = mass == 0
+    weights = raised / jnp.where(empty, 1, mass)
+    mean = jnp.where(empty, 1, mass / jnp.maximum(count, 1))
+    return eta * epsilon + best + eta * jnp.log(mean), weights, count
 
 
 def _top_k(
@@ -343,43 +331,25 @@ def _top_k(
     restarting: Array | None,
     axis_name: AxisName | None,
 ) -> Array:
-    """Tell which steps are among the best of those that count.
-
-    Args:
-        fraction: Part of the steps that count to choose.
-        advantages: Advantages, of any shape.
-        restarting: Not 0 where a step counts, of the same shape; or None if all do.
-        axis_name: Name of the axis that devices form, or None.
-
-    Returns:
-        Bools, of the shape of the advantages.
-    """
-    valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
-    steps = advantages.size * devices.number(axis_name)
+    """Return which valid steps have the highest advantages, over all devices."""
     checks.static(top_k_fraction=fraction)
-    checks.within("(0, 1]", top_k_fraction=np.asarray(fraction))
-    if fraction == 1:
-        return valid
-    # A ratio of whole numbers, so that a part of `n` steps is rounded down exactly, and
-    # small enough for 32 bits.
-    ratio = Fraction(float(fraction)).limit_denominator((2**31 - 1) // steps)
-    part, whole = ratio.as_integer_ratio()
-    most = part * steps // whole
+    checks.within("(0, 1]", top_k_fraction=fraction)
+    steps = advantages.size * devices.number(axis_name)
+    # How many to choose of 0, 1, ... valid steps, in double precision: in single,
+    # 0.53 * 100 is less than 53.
+    counts = np.floor(float(fraction) * np.arange(steps + 1) + 1e-6).astype(np.int32)
+    most = int(counts[steps])
     checks.static_int(1, **{f"int(top_k_fraction * {steps})": most})
 
-    here = jax.lax.stop_gradient(jnp.where(valid, advantages, -jnp.inf)).reshape(-1)
-    position = jnp.arange(here.size, dtype=jnp.int32)
-    everywhere = devices.gather(here, axis_name)
-    if axis_name is not None:
-        position += jax.lax.axis_index(axis_name) * here.size
-    best, order = jax.lax.top_k(everywhere, most)
-    count = devices.total(jnp.sum(valid, dtype=jnp.int32), axis_name)
-    count = jnp.maximum(1, count * part // whole)
-    taken = jnp.arange(order.size, dtype=jnp.int32) < count
-    # The last to be taken, and the last of those as good as it. To read one entry would
-    # have a compiler make a sort of the top-k, at twice the time.
-    least = jnp.min(best, initial=jnp.inf, where=taken)
-    last = jnp.max(order, initial=-1, where=taken & (best == least))
-    # Equal ones are in the order of their positions: no need to scatter marks.
-    worse = (here < least) | ((here == least) & (position > last))
-    return valid & ~worse.reshape(advantages.shape)
+    valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
+    number = devices.total(jnp.sum(valid, dtype=jnp.int32), axis_name)
+    count = jnp.maximum(1, jnp.asarray(counts)[number])
+    taken = jnp.arange(most, dtype=jnp.int32) < count
+    # Finite, so that all valid steps come before the others.
+    finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
+    here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
+    _, order = jax.lax.top_k(devices.gather(here, axis_name), most)
+    chosen = jnp.zeros(steps, bool).at[order].set(taken)
+    device = 0 if axis_name is None else jax.lax.axis_index(axis_name)
+    chosen = chosen.reshape(-1, here.size)[device].reshape(advantages.shape)
+    return valid & chosen

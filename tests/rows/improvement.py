@@ -1,4 +1,4 @@
-"""Policy improvement: definitions in NumPy, and the rows that hold to them."""
+"""Policy targets of CMPO and Gumbel MuZero: definitions in NumPy, and rows."""
 
 import numpy as np
 from contract import ACTIONS, Row, away_from
@@ -52,7 +52,7 @@ def gumbel_policy_targets(
 
 
 def make_prior(rng):
-    """Draw advantages of which some are clipped, away from the bound."""
+    """Draw advantages, some of them clipped, none close to the bound."""
     advantages = 2 * rng.normal(size=ACTIONS)
     for bound in (-CLIP, CLIP):
         advantages = away_from(advantages, bound)
@@ -71,7 +71,7 @@ def make_samples(rng):
 
 
 def make_search(rng):
-    """Draw visits, of which one is 0."""
+    """Draw the results of a search with one unvisited action."""
     return {
         "logits": rng.normal(size=ACTIONS),
         "q": rng.normal(size=ACTIONS),
@@ -81,7 +81,7 @@ def make_search(rng):
 
 
 def masked(make):
-    """Draw a mask as well, which leaves the action out that was visited most."""
+    """Add a mask without the most visited action."""
 
     def make_masked(rng):
         drawn = make(rng)
@@ -93,12 +93,13 @@ def masked(make):
 
 
 def row(name, make, **attributes):
-    """Return the row of a function, whose definition has its name."""
+    """Return the row of a function whose definition has its name."""
     return Row(name=name, definition=globals()[name], make=make, peer=NEW, **attributes)
 
 
 SIGMA = {"c_visit": 2.0, "c_scale": 0.25}
 SEARCH = ("logits", "q", "v")
+NEGATIVE = {"visits": np.array([1, -1, 0, 2], np.int32)}
 
 ROWS = [
     row(
@@ -108,14 +109,16 @@ ROWS = [
         settings={"clip": CLIP},
         targets=("prior_logits", "q", "v"),
         optional=("mask",),
+        invalid=({"clip": -1.0}, {"clip": np.nan}),
     ),
     row(
         "cmpo_sample_weights",
         make_samples,
         settings={"clip": CLIP},
         targets=("q", "v", "z_init"),
+        invalid=({"clip": -1.0}, {"z_init": 0.0}),
     ),
-    row("completed_q_values", make_search, condition=4.0),
+    row("completed_q_values", make_search, condition=4.0, invalid=(NEGATIVE,)),
     row(
         "completed_q_values",
         masked(make_search),
@@ -129,6 +132,7 @@ ROWS = [
         settings=SIGMA,
         targets=SEARCH,
         condition=4.0,
+        invalid=({"c_visit": -1.0}, {"c_scale": -1.0}, NEGATIVE),
     ),
     row(
         "gumbel_policy_targets",

@@ -1,7 +1,7 @@
-"""MPO and V-MPO: definitions in NumPy, and the rows that hold the functions to them.
+"""MPO and V-MPO: definitions in NumPy, and rows.
 
-A penalty's parts are arguments of their own, under the names by which errors speak of
-them: `temperature_constraint.alpha`, `kl_constraints[0][1].epsilon`.
+The parts of a penalty are separate arguments, named as in errors:
+`temperature_constraint.alpha`, `kl_constraints[0][1].epsilon`.
 """
 
 import functools
@@ -13,7 +13,7 @@ import numpy as np
 from contract import Row
 
 STATES, SAMPLES, DIMENSIONS = 5, 4, 3
-HELD = "some of what they depend on is held constant"
+STOPPED = "the gradients of some inputs are stopped"
 
 
 def softplus(x):
@@ -37,7 +37,7 @@ def mpo_compute_weights_and_temperature_loss(
 
 
 def get_top_k_weights(top_k_fraction, restarting_weights, scaled_advantages):
-    """Song et al. 2020, section 4.1: the top half of those that count."""
+    """Song et al. 2020, section 4.1: the top half of the valid steps."""
     valid = np.flatnonzero(restarting_weights)
     best = np.argsort(-scaled_advantages.ravel()[valid], kind="stable")
     marks = np.zeros(scaled_advantages.size)
@@ -67,7 +67,7 @@ def vmpo_compute_weights_and_temperature_loss(
 
 
 def kl_constraint_loss(kl, projection_operator=None, held=None, **penalty):
-    """Abdolmaleki et al. 2018, section 4.2: the Lagrangian, of one player at a time."""
+    """Abdolmaleki et al. 2018, section 4.2: the Lagrangian, one player at a time."""
     alpha, bound = softplus(penalty["penalty.alpha"]), penalty["penalty.epsilon"]
     constant_alpha = softplus(held["penalty.alpha"]) if held else alpha
     constant_kl = held["kl"] if held else kl
@@ -98,16 +98,16 @@ def constraints_of(arguments):
 
 
 def losses(temperature_loss, policy_loss, duals, weights, count, scales=(1, 1, 1, 1)):
-    """Sum up the four losses, and return what is known beside the sum."""
+    """Return the weighted sum of the four losses, and the fields of `MpoOutputs`."""
     parts = policy_loss, temperature_loss, *duals
     total = sum(scale * part for scale, part in zip(scales, parts, strict=True))
     return total, temperature_loss, policy_loss, *duals, weights, count
 
 
 def mpo_loss(sample_log_probs, sample_q_values, sample_axis=0, held=None, **others):
-    """Sum up the steps; `held` are arguments that the weights and duals hold constant.
+    """Return loss and outputs; `held` are the arguments with stopped gradients.
 
-    With `use_stop_gradient` false, the weights are not held.
+    With `use_stop_gradient=False` the weights have a gradient.
     """
     settings = {"sample_axis": sample_axis}
     temperature_loss, weights, count = mpo_compute_weights_and_temperature_loss(
@@ -167,7 +167,7 @@ SCALES = (
 )
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_temperature(rng):
@@ -226,7 +226,7 @@ def without_restarts(make):
 
 
 def assembled(name):
-    """Find a function that takes a penalty's parts as arguments of their own."""
+    """Find a function, and let it take the parts of a penalty as arguments."""
 
     def find(library):
         function = operator.attrgetter(name)(library)
@@ -241,7 +241,7 @@ def assembled(name):
 
 
 def assemble(penalty, arguments):
-    """Put together penalties, and the list of constraints, from their parts."""
+    """Make penalties, and the list of constraints, of their parts."""
     plain = {name: x for name, x in arguments.items() if not re.search(r"[.\[]", name)}
     constraints = []
     for name in [each for each in arguments if each.endswith(".alpha")]:
@@ -258,7 +258,7 @@ def assemble(penalty, arguments):
 
 
 def hidden(name):
-    """Find the same in a library that keeps the function to itself."""
+    """Find a private function of rlax."""
     return lambda rlax: assembled(f"_src.mpo_ops.{name}")(
         _Namespace(_src=rlax._src, LagrangePenalty=rlax.LagrangePenalty)
     )
@@ -281,6 +281,9 @@ def row(name, definition, make, **exceptions):
 
 
 SOFTPLUS = {"projection_operator": jax.nn.softplus}
+FRACTIONS = {"top_k_fraction": 0.0}, {"top_k_fraction": 1.5}
+HALF = np.full(STATES, 0.5, np.float32)
+WEIGHTS = {"restarting_weights": HALF}, {"importance_weights": -HALF}
 
 ROWS = [
     row(
@@ -310,7 +313,7 @@ ROWS = [
         make_mpo,
         settings=SOFTPLUS,
         unflagged=lambda x, constants: mpo_loss(**x, held=constants),
-        differences=HELD,
+        differences=STOPPED,
     ),
     row(
         "mpo_loss",
@@ -327,7 +330,7 @@ ROWS = [
             held=constants,
         ),
         peer_gradient={None: "rlax's penalty cancels its dual (audit, 1.8)"},
-        differences=HELD,
+        differences=STOPPED,
     ),
     row(
         "kl_constraint_loss",
@@ -336,7 +339,7 @@ ROWS = [
         settings=SOFTPLUS,
         peer_of=hidden("kl_constraint_loss"),
         unflagged=lambda x, constants: kl_constraint_loss(**x, held=constants),
-        differences=HELD,
+        differences=STOPPED,
     ),
     row(
         "kl_constraint_loss",
@@ -357,7 +360,7 @@ ROWS = [
         unflagged=lambda x, constants: compute_parametric_kl_penalty_and_dual_loss(
             **x, held=constants
         ),
-        differences=HELD,
+        differences=STOPPED,
     ),
     row(
         "get_top_k_weights",
@@ -373,6 +376,7 @@ ROWS = [
             "scaled_advantages": rng.normal(size=(3, 4)),
         },
         differentiable=False,
+        invalid=(*FRACTIONS, {"restarting_weights": np.full((12, 1), 0.5, "f")}),
         over_devices=lambda library, axis_name: functools.partial(
             library.get_top_k_weights, axis_name=axis_name
         ),
@@ -386,6 +390,7 @@ ROWS = [
         constant=("restarting_weights",),
         targets=("importance_weights",),
         flagged=vmpo_e_step_with_constant_weights,
+        invalid=FRACTIONS + WEIGHTS,
     ),
     row(
         "vmpo_loss",
@@ -396,7 +401,8 @@ ROWS = [
         constant=("restarting_weights",),
         optional=("restarting_weights", "importance_weights"),
         unflagged=lambda x, constants: vmpo_loss(**x, held=constants),
-        differences=HELD,
+        differences=STOPPED,
+        invalid=FRACTIONS + WEIGHTS,
     ),
     row(
         "vmpo_loss",
@@ -411,6 +417,6 @@ ROWS = [
         unflagged=lambda x, constants: vmpo_loss(
             **x, use_stop_gradient=False, top_k_fraction=1.0, held=constants
         ),
-        differences=HELD,
+        differences=STOPPED,
     ),
 ]

@@ -1,7 +1,7 @@
-"""MPO for Gaussian and discrete policies: definitions in NumPy, and their rows.
+"""MPO for Gaussian policies and discrete actions: definitions in NumPy, and rows.
 
-A constraint's parts are arguments of their own, under the names by which errors speak
-of them: `mean_constraint.alpha`.
+The parts of a constraint are separate arguments, named as in errors:
+`mean_constraint.alpha`.
 """
 
 import functools
@@ -10,8 +10,9 @@ import numpy as np
 from contract import ACTIONS, Row
 
 NEW = "rlax has none"
-HELD = "much of what they depend on is held constant"
+STOPPED = "the gradients of most inputs are stopped"
 SAMPLES, DIMENSIONS = 5, 3
+ZEROS = np.zeros(DIMENSIONS, np.float32)
 
 
 def dual(x, name):
@@ -19,11 +20,11 @@ def dual(x, name):
     return np.log1p(np.exp(x[f"{name}.alpha"])) + 1e-8, x[f"{name}.epsilon"]
 
 
-# --- What the steps are made of; `c` has the arguments that are held constant. ---
+# --- E-step and M-step; `c` are the arguments whose gradients are stopped. ---
 
 
 def e_step(name, values, prior, x, c):
-    """Abdolmaleki et al. 2018, 1806.06920, section 4.1; what to watch is of `c`."""
+    """Abdolmaleki et al. 2018, 1806.06920, section 4.1; diagnostics are of `c`."""
     (temperature, bound), (constant, constant_bound) = dual(x, name), dual(c, name)
     loss = temperature * (bound + np.log(np.sum(prior * np.exp(values / temperature))))
     raised = prior * np.exp(values / constant)
@@ -48,7 +49,7 @@ def log_density(a, mu, sigma):
     return np.sum(terms, axis=-1)
 
 
-# --- The functions. ---
+# --- Functions. ---
 
 
 def gaussian_mpo_loss(held=None, **x):
@@ -110,7 +111,7 @@ def categorical_mpo_loss(mask, held=None, **x):
     return np.asarray(loss), *parts
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_constraint(rng, name, *axes):
@@ -154,7 +155,7 @@ def make_categorical(rng):
 
 
 def assembled(name):
-    """Find a function that takes a constraint's parts as arguments of their own."""
+    """Find a function, and let it take the parts of a constraint as arguments."""
 
     def find(library):
         function = getattr(library, name)
@@ -169,7 +170,7 @@ def assembled(name):
 
 
 def assemble(penalty, arguments):
-    """Put together constraints from their parts, per dimension if there are many."""
+    """Make constraints of their parts, per dimension if `alpha` has an axis."""
     plain = {name: x for name, x in arguments.items() if "." not in name}
     for name in [each for each in arguments if each.endswith(".alpha")]:
         where = name.removesuffix(".alpha")
@@ -187,13 +188,17 @@ def row(definition, make, **exceptions):
         of=assembled(name),
         peer=NEW,
         unflagged=lambda x, constants: definition(**x, held=constants),
-        differences=HELD,
+        differences=STOPPED,
         **exceptions,
     )
 
 
 ROWS = [
-    row(gaussian_mpo_loss, make_gaussian),
+    row(
+        gaussian_mpo_loss,
+        make_gaussian,
+        invalid=({"sigma": ZEROS}, {"target_sigma": ZEROS}, {"maximum": -2.0}),
+    ),
     row(gaussian_mpo_loss, make_bounded, case="bounded, per dimension"),
     row(categorical_mpo_loss, make_categorical, optional=("mask",)),
 ]

@@ -1,0 +1,261 @@
+"""Maximum a posteriori policy optimisation (MPO) for Gaussian policies.
+
+`gaussian_mpo_loss` takes one state: map it over a batch with `jax.vmap`, with
+`in_axes=None` for the dual variables, and average the losses over the states.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import distributions
+from rlaxlib._core import checks
+from rlaxlib.policies import _constraints
+from rlaxlib.policies._constraints import LagrangePenalty, Projection, check_penalty
+from rlaxlib.policies._mpo import (
+    MpoConstraintOutputs,
+    MpoWeightOutputs,
+    constrain,
+    weigh,
+)
+
+__all__ = ["GaussianMpoOutputs", "gaussian_mpo_loss"]
+
+Gaussian = tuple[Array, Array]  # Mean and standard deviation.
+Constraints = tuple[
+    LagrangePenalty, LagrangePenalty, LagrangePenalty, LagrangePenalty | None
+]
+
+
+class GaussianMpoOutputs(NamedTuple):
+    """Terms of the MPO loss for a Gaussian policy, and diagnostics.
+
+    The loss is the sum of `mean_policy_loss`, `stddev_policy_loss`, and all losses in
+    `by_value`, `by_bounds`, `mean` and `stddev`. All other fields have their gradients
+    stopped.
+
+    Attributes:
+        mean_policy_loss: Loss of the mean, without its constraint, shape `[]`.
+        stddev_policy_loss: Loss of the standard deviation, likewise, shape `[]`.
+        by_value: E-step on the values of the actions.
+        by_bounds: E-step on the distances of the actions from their bounds; or None.
+        mean: KL constraint on the mean.
+        stddev: KL constraint on the standard deviation.
+        min_q_value: Lowest value of the sampled actions, shape `[]`.
+        max_q_value: Highest value of the sampled actions, shape `[]`.
+        min_stddev: Smallest standard deviation of the policy, shape `[]`.
+        max_stddev: Largest standard deviation of the policy, shape `[]`.
+    """
+
+    mean_policy_loss: Array
+    stddev_policy_loss: Array
+    by_value: MpoWeightOutputs
+    by_bounds: MpoWeightOutputs | None
+    mean: MpoConstraintOutputs
+    stddev: MpoConstraintOutputs
+    min_q_value: Array
+    max_q_value: Array
+    min_stddev: Array
+    max_stddev: Array
+
+
+def gaussian_mpo_loss(
+    mu: ArrayLike,
+    sigma: ArrayLike,
+    target_mu: ArrayLike,
+    target_sigma: ArrayLike,
+    sample_actions: ArrayLike,
+    sample_q_values: ArrayLike,
+    temperature_constraint: LagrangePenalty,
+    mean_constraint: LagrangePenalty,
+    stddev_constraint: LagrangePenalty,
+    projection_operator: Projection = _constraints.softplus,
+    *,
+    bounds_constraint: LagrangePenalty | None = None,
+    minimum: ArrayLike = -1.0,
+    maximum: ArrayLike = 1.0,
+) -> tuple[Array, GaussianMpoOutputs]:
+    """Compute the MPO loss of a Gaussian policy, with decoupled KL constraints.
+
+    .. math::
+
+        L = -∑_i w_i [log Normal(a_i; μ, σ_old) + log Normal(a_i; μ_old, σ)]
+            + L_η + L_μ + L_σ,
+        w_i = e^{q_i/η} / ∑_j e^{q_j/η}
+        L_η = η (ε_η + log (1/N) ∑_i e^{q_i/η}),
+        L_μ = α_μ KL_μ + α_μ (ε_μ - KL_μ),   L_σ = α_σ KL_σ + α_σ (ε_σ - KL_σ)
+        KL_μ = KL(Normal(μ_old, σ_old) ‖ Normal(μ, σ_old)),
+        KL_σ = KL(Normal(μ_old, σ_old) ‖ Normal(μ_old, σ))
+
+    *Decoupled updates.* The actions are sampled from the target policy, a copy of the
+    policy from some updates ago. The mean is trained with the target's standard
+    deviation, and the standard deviation with the target's mean, each under its own KL
+    bound. So the policy does not narrow because its mean moves. The first terms of
+    :math:`L_μ` and :math:`L_σ` train the policy, the second the dual variables, each
+    with the gradient of the other's parameters stopped. The target policy, the actions,
+    their values and the weights get no gradient.
+
+    *Dual variables.* `projection_operator` maps the parameters in the constraints to
+    :math:`η, α_μ, α_σ`. The default is :math:`log(1 + e^x) + 10⁻⁸`: to start at
+    :math:`y`, initialise the parameter with :math:`log(e^y - 1)`. Its gradient vanishes
+    far below 0, so clip the parameters at -18 after each update. Use a higher learning
+    rate for them than for the policy, such as 0.01.
+
+    *Constraints per dimension.* With `per_dimension` in a constraint, the bound applies
+    to each dimension, which has its own dual variable if the parameter has shape `[D]`.
+    No dimension can then use up the divergence of the others. The same bound allows D
+    times the divergence in all.
+
+    *Bounds on actions.* If actions are clipped by the environment, the mean may drift
+    beyond the bounds. `bounds_constraint` adds a second E-step, with
+    :math:`-‖a_i - clip(a_i)‖_2` as the value and its own temperature. Its weights are
+    added to those of the values, as in multi-objective MPO, so that the weights sum to
+    2.
+
+    Args:
+        mu: Mean :math:`μ` of the policy, shape `[D]`.
+        sigma: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
+        target_mu: Mean :math:`μ_old` of the target policy, shape `[D]`.
+        target_sigma: Standard deviation :math:`σ_old` of the target policy, positive,
+            shape `[D]`.
+        sample_actions: N actions :math:`a_i` sampled from the target policy, before
+            they are clipped, shape `[N, D]`.
+        sample_q_values: Values :math:`q_i` of these actions, shape `[N]`.
+        temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
+            as 0.1; and the parameter of the temperature, a scalar.
+        mean_constraint: Bound :math:`ε_μ` on the divergence of the mean in nats, such
+            as 0.01; and the parameter of its dual variable, a scalar, or of shape `[D]`
+            if `per_dimension`.
+        stddev_constraint: Bound :math:`ε_σ` on the divergence of the standard deviation
+            in nats, such as 0.0001, and its dual variable, likewise. A small bound
+            keeps the policy exploring.
+        projection_operator: Function that makes the dual variables positive.
+        bounds_constraint: Bound on KL(weights by distance ‖ uniform) in nats, such as
+            0.001, and the parameter of their temperature; or None for no bounds on
+            actions.
+        minimum: Lowest action, shape `[]` or `[D]`.
+        maximum: Highest action, at least `minimum`, shape `[]` or `[D]`.
+
+    Returns:
+        A tuple of two: the loss, shape `[]`, and a `GaussianMpoOutputs`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
+            is negative, a standard deviation not positive, or `maximum` below
+            `minimum`, if the constraint of a temperature is per dimension, or if the
+            projection does not return positive values.
+
+    Example:
+        >>> loss, outputs = rlaxlib.gaussian_mpo_loss(
+        ...     mu=jnp.array([0.5]),
+        ...     sigma=jnp.array([1.0]),
+        ...     target_mu=jnp.array([0.0]),
+        ...     target_sigma=jnp.array([1.0]),
+        ...     sample_actions=jnp.array([[1.0], [-1.0]]),
+        ...     sample_q_values=jnp.array([jnp.log(3.0), 0.0]),
+        ...     temperature_constraint=rlaxlib.LagrangePenalty(1.0, epsilon=0.1),
+        ...     mean_constraint=rlaxlib.LagrangePenalty(4.0, epsilon=0.25),
+        ...     stddev_constraint=rlaxlib.LagrangePenalty(8.0, epsilon=0.01),
+        ...     projection_operator=jax.nn.relu,
+        ... )
+        >>> print(outputs.by_value.weights.round(4), outputs.by_value.temperature)
+        [0.75 0.25] 1.0
+        >>> print(outputs.mean.kl, outputs.mean.relative_kl, outputs.mean.kl_loss)
+        0.125 0.5 0.5
+
+    References:
+        Abbas Abdolmaleki, Jost Tobias Springenberg, Yuval Tassa, Rémi Munos, Nicolas
+        Heess and Martin Riedmiller, *Maximum a Posteriori Policy Optimisation*, 2018.
+        https://arxiv.org/abs/1806.06920
+
+        Abbas Abdolmaleki, Jost Tobias Springenberg, Jonas Degrave, Steven Bohez, Yuval
+        Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
+        Regularized Policy Iteration*, section 4.2, 2018.
+        https://arxiv.org/abs/1812.02256
+
+        Abbas Abdolmaleki, Sandy H. Huang and others, *A Distributional View on
+        Multi-Objective Policy Optimization*, 2020. https://arxiv.org/abs/2005.07513
+    """
+    mu, sigma, target_mu, target_sigma, actions, q_values, low, high = checks.arrays(
+        mu=(mu, "float[D]"),
+        sigma=(sigma, "float[D] in (0, inf)"),
+        target_mu=(target_mu, "float[D]"),
+        target_sigma=(target_sigma, "float[D] in (0, inf)"),
+        sample_actions=(sample_actions, "float[N, D]"),
+        sample_q_values=(sample_q_values, "float[N]"),
+        minimum=(minimum, "float[] or [D]"),
+        maximum=(maximum, "float[] or [D]"),
+    )
+    checks.ordered(minimum=minimum, maximum=maximum)
+    constraints = (
+        check_penalty("temperature_constraint", temperature_constraint),
+        check_penalty("mean_constraint", mean_constraint, mu=mu),
+        check_penalty("stddev_constraint", stddev_constraint, mu=mu),
+        None
+        if bounds_constraint is None
+        else check_penalty("bounds_constraint", bounds_constraint),
+    )
+    policy, target = (mu, sigma), (target_mu, target_sigma)
+    inputs = policy, target, actions, q_values, (low, high), constraints
+    inputs, narrow = _constraints.widen(inputs)
+    outputs = _terms(*inputs, projection_operator)
+    loss = outputs.mean_policy_loss + outputs.stddev_policy_loss + outputs.by_value.loss
+    loss += outputs.mean.kl_loss + outputs.mean.alpha_loss
+    loss += outputs.stddev.kl_loss + outputs.stddev.alpha_loss
+    loss += 0 if outputs.by_bounds is None else outputs.by_bounds.loss
+    return narrow((loss, outputs))
+
+
+def _terms(
+    policy: Gaussian,
+    target: Gaussian,
+    actions: Array,
+    q_values: Array,
+    limits: tuple[Array, Array],
+    constraints: Constraints,
+    operator: Projection,
+) -> GaussianMpoOutputs:
+    """Return the terms of `gaussian_mpo_loss`."""
+    (mu, sigma), inputs = policy, (target, actions, q_values, limits)
+    target, actions, q_values, limits = jax.lax.stop_gradient(inputs)
+    target_mu, target_sigma = target
+    temperature, mean_bound, stddev_bound, bounds = constraints
+    uniform = jnp.full_like(q_values, -math.log(q_values.size))
+
+    by_value = weigh("temperature_constraint", q_values, uniform, temperature, operator)
+    by_bounds, w = None, by_value.weights
+    if bounds is not None:
+        low, high = (jnp.broadcast_to(x, actions.shape) for x in limits)
+        outside = actions - jnp.clip(actions, low, high)
+        distances = jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
+        by_bounds = weigh("bounds_constraint", -distances, uniform, bounds, operator)
+        w += by_bounds.weights
+    log_prob = distributions.gaussian_diagonal().logprob
+    mean_kl = _kl(target, (mu, target_sigma), mean_bound.per_dimension)
+    stddev_kl = _kl(target, (target_mu, sigma), stddev_bound.per_dimension)
+    return GaussianMpoOutputs(
+        mean_policy_loss=-jnp.sum(w * log_prob(actions, mu, target_sigma)),
+        stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mu, sigma)),
+        by_value=by_value,
+        by_bounds=by_bounds,
+        mean=constrain("mean_constraint", mean_kl, mean_bound, operator),
+        stddev=constrain("stddev_constraint", stddev_kl, stddev_bound, operator),
+        min_q_value=jnp.min(q_values),
+        max_q_value=jnp.max(q_values),
+        min_stddev=jnp.min(jax.lax.stop_gradient(sigma)),
+        max_stddev=jnp.max(jax.lax.stop_gradient(sigma)),
+    )
+
+
+def _kl(target: Gaussian, policy: Gaussian, per_dimension: bool) -> Array:
+    """Return KL(target ‖ policy), shape `[]`; or of each dimension, `[D]`."""
+    parameters = (*target, *policy)
+    if per_dimension:
+        parameters = [x[:, None] for x in parameters]
+    return distributions.multivariate_normal_kl_divergence(*parameters)

@@ -1,0 +1,314 @@
+"""Policy targets from action values: CMPO (Muesli) and Gumbel MuZero.
+
+- `cmpo_policy_targets`, `cmpo_sample_weights`: CMPO, over all actions or from samples.
+- `completed_q_values`, `gumbel_policy_targets`: Gumbel MuZero, after a tree search.
+
+Train the policy towards the targets with `categorical_cross_entropy` or
+`categorical_kl_divergence`; for sampled actions, with
+`sampled_policy_distillation_loss`. All functions take one state: map them over a batch
+with `jax.vmap`.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import distributions
+from rlaxlib._core import checks, gradients
+
+__all__ = [
+    "cmpo_policy_targets",
+    "cmpo_sample_weights",
+    "completed_q_values",
+    "gumbel_policy_targets",
+]
+
+
+def cmpo_policy_targets(
+    prior_logits: ArrayLike,
+    q: ArrayLike,
+    v: ArrayLike,
+    clip: ArrayLike = 1.0,
+    *,
+    mask: ArrayLike | None = None,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the clipped MPO policy targets (CMPO) of Muesli.
+
+    .. math::
+
+        π_CMPO(a) = (1/z) π_prior(a) exp(clip(q(a) - v, -c, c)),
+        z = ∑_a π_prior(a) exp(clip(q(a) - v, -c, c))
+
+    The total variation between target and prior is at most :math:`tanh(c/2)`, however
+    wrong the values are. With :math:`c = 0` the target is the prior; with
+    :math:`c = ∞` it is that of MPO at temperature 1.
+
+    The bound assumes advantages of magnitude 1. Muesli normalises them by the square
+    root of a moving average of their squares: divide :math:`q` and :math:`v` by it. Its
+    prior is a target network, and :math:`v` the value of the prior. With too many
+    actions to sum over, use `cmpo_sample_weights`.
+
+    Args:
+        prior_logits: Logits of the prior, shape `[A]`.
+        q: Action values of the prior, shape `[A]`.
+        v: Value :math:`v` of the prior, shape `[]`.
+        clip: Bound :math:`c`, at least 0, shape `[]`.
+        mask: True where an action is legal, shape `[A]`; or None if all are.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+
+    Returns:
+        Probabilities of the target, shape `[A]`; all 0 if no action is legal.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `clip` is negative.
+
+    Example:
+        >>> q, v = jnp.log(jnp.array([1.0, 2.0, 1.0])), jnp.array(0.0)
+        >>> print(rlaxlib.cmpo_policy_targets(jnp.zeros(3), q, v))
+        [0.25 0.5  0.25]
+
+    References:
+        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
+        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
+        Improvements in Policy Optimization*, section 4.1, 2021.
+        https://arxiv.org/abs/2104.06159
+    """
+    prior_logits, q, v, clip, mask, narrow = checks.widened(
+        prior_logits=(prior_logits, "float[A]"),
+        q=(q, "float[A]"),
+        v=(v, "float[]"),
+        clip=(clip, "float[] in [0, inf]"),
+        mask=(mask, "bool[A] or None"),
+    )
+    legal = _legal(prior_logits, mask)
+    logits = prior_logits + jnp.clip(q - v, -clip, clip)
+    targets = distributions.softmax().probs(logits, mask=legal)
+    return narrow(gradients.stop_if(stop_target_gradients, targets))
+
+
+def cmpo_sample_weights(
+    q: ArrayLike,
+    v: ArrayLike,
+    clip: ArrayLike = 1.0,
+    z_init: ArrayLike = 1.0,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the weights of sampled actions for clipped MPO (CMPO) of Muesli.
+
+    .. math::
+
+        w_i = e_i / z̃_i,   e_i = exp(clip(q_i - v, -c, c)),
+        z̃_i = (1/N) (z_init + ∑_{j ≠ i} e_j)
+
+    :math:`w_i` estimates the ratio of `cmpo_policy_targets` to the prior. In each
+    sample's own normaliser, the initial estimate :math:`z_init` replaces the sample:
+    with a plain mean, the weight of a single sample would always be 1.
+
+    Train the policy on a `PolicyTarget` of actions and weights with
+    `sampled_policy_distillation_loss`. Normalise :math:`q` and :math:`v` as for
+    `cmpo_policy_targets`.
+
+    Args:
+        q: Values :math:`q_i` of N actions sampled from the prior with replacement,
+            shape `[N]`.
+        v: Value :math:`v` of the prior, shape `[]`.
+        clip: Bound :math:`c`, at least 0, shape `[]`. Above 5 or so,
+            :math:`∑_{j ≠ i} e_j` loses precision where one :math:`e_i` dominates.
+        z_init: Initial estimate of the normaliser, positive, shape `[]`. 1 is exact if
+            all advantages are 0.
+        stop_target_gradients: Whether to stop the gradient of the weights.
+
+    Returns:
+        Weights :math:`w_i`, about 1, shape `[N]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `clip` or `z_init` is out of range.
+
+    Example:
+        >>> q = jnp.log(jnp.array([1.0, 2.0]))
+        >>> print(rlaxlib.cmpo_sample_weights(q, 0.0))  # 2 / (1 + 2), and 4 / (1 + 1).
+        [0.6666667 2.       ]
+
+    References:
+        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
+        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
+        Improvements in Policy Optimization*, section 4.2, 2021.
+        https://arxiv.org/abs/2104.06159
+    """
+    q, v, clip, z_init, narrow = checks.widened(
+        q=(q, "float[N]"),
+        v=(v, "float[]"),
+        clip=(clip, "float[] in [0, inf]"),
+        z_init=(z_init, "float[] in (0, inf)"),
+    )
+    e = jnp.exp(jnp.clip(q - v, -clip, clip))
+    z = (z_init + jnp.sum(e) - e) / e.size
+    return narrow(gradients.stop_if(stop_target_gradients, e / z))
+
+
+def completed_q_values(
+    logits: ArrayLike,
+    q: ArrayLike,
+    visits: ArrayLike,
+    v: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+) -> Array:
+    """Complete the action values of a search with values for unvisited actions.
+
+    .. math::
+
+        q̄(a) = { q(a)    if N(a) > 0
+                { v_mix   otherwise
+        v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
+        m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
+
+    :math:`v_mix` mixes the network's value of the state with the values that the search
+    found; without visits it is :math:`v`. Because unvisited actions get this estimate
+    of the policy's value, the policy improvement of `gumbel_policy_targets` neither
+    favours nor avoids them.
+
+    Args:
+        logits: Logits of the policy :math:`π`, shape `[A]`.
+        q: Action values from the search, shape `[A]`. Entries of unvisited actions are
+            ignored.
+        visits: Visit counts :math:`N`, at least 0, shape `[A]`.
+        v: Value :math:`v` of the state from the network, shape `[]`.
+        mask: True where an action is legal, shape `[A]`; or None if all are. Visits of
+            illegal actions are ignored.
+
+    Returns:
+        Completed action values :math:`q̄`, shape `[A]`; :math:`v_mix` for illegal
+        actions.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
+            NumPy visit count is negative.
+
+    Example:
+        >>> q, visits = jnp.array([2.0, 6.0, jnp.nan]), jnp.array([1, 2, 0])
+        >>> print(rlaxlib.completed_q_values(jnp.zeros(3), q, visits, 0.0))
+        [2. 6. 3.]
+
+    References:
+        Ivo Danihelka, Arthur Guez, Julian Schrittwieser and David Silver, *Policy
+        Improvement by Planning with Gumbel*, equation 10 and appendix D, 2022.
+        https://openreview.net/forum?id=bERaNdoegnO
+    """
+    logits, q, visits, v, mask, narrow = checks.widened(
+        logits=(logits, "float[A]"),
+        q=(q, "float[A]"),
+        visits=(visits, "int[A] in [0, inf)"),
+        v=(v, "float[]"),
+        mask=(mask, "bool[A] or None"),
+    )
+    return narrow(_complete(logits, q, visits, v, _legal(logits, mask)))
+
+
+def gumbel_policy_targets(
+    logits: ArrayLike,
+    q: ArrayLike,
+    visits: ArrayLike,
+    v: ArrayLike,
+    c_visit: ArrayLike = 50.0,
+    c_scale: ArrayLike = 1.0,
+    *,
+    rescale_values: bool = False,
+    mask: ArrayLike | None = None,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the Gumbel MuZero policy targets from the values of a search.
+
+    .. math::
+
+        π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
+
+    :math:`q̄` are the `completed_q_values`. Under these values the target is never worse
+    than the policy, however few actions were visited. AlphaZero's visit counts do not
+    guarantee this. The weight of the values grows with the number of visits.
+
+    The paper's :math:`σ` takes values in [0, 1], with :math:`c_scale` 1 on board games
+    and 0.1 on Atari. For values on another scale, set `rescale_values`.
+
+    Args:
+        logits: Logits of the policy, shape `[A]`.
+        q: Action values from the search, shape `[A]`. Entries of unvisited actions are
+            ignored.
+        visits: Visit counts :math:`N`, at least 0, shape `[A]`.
+        v: Value of the state from the network, shape `[]`.
+        c_visit: Offset :math:`c_visit` of the visit count, at least 0, shape `[]`.
+        c_scale: Scale :math:`c_scale` of the values, at least 0, shape `[]`.
+        rescale_values: Whether to rescale the completed values of legal actions to
+            [0, 1], unless their range is below 1e-8.
+        mask: True where an action is legal, shape `[A]`; or None if all are.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+
+    Returns:
+        Probabilities of the target :math:`π'`, shape `[A]`; all 0 if no action is
+            legal.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `c_visit` or `c_scale` is negative, or if a Python or NumPy visit count is.
+
+    Example:
+        >>> q, visits = jnp.log(jnp.array([0.5, 1.0])), jnp.array([1, 1])
+        >>> targets = rlaxlib.gumbel_policy_targets(
+        ...     jnp.zeros(2), q, visits, 0.0, c_visit=0.0
+        ... )
+        >>> print(targets.round(4))
+        [0.3333 0.6667]
+
+    References:
+        Ivo Danihelka, Arthur Guez, Julian Schrittwieser and David Silver, *Policy
+        Improvement by Planning with Gumbel*, section 3.4 and section 4, 2022.
+        https://openreview.net/forum?id=bERaNdoegnO
+    """
+    logits, q, visits, v, c_visit, c_scale, mask, narrow = checks.widened(
+        logits=(logits, "float[A]"),
+        q=(q, "float[A]"),
+        visits=(visits, "int[A] in [0, inf)"),
+        v=(v, "float[]"),
+        c_visit=(c_visit, "float[] in [0, inf)"),
+        c_scale=(c_scale, "float[] in [0, inf)"),
+        mask=(mask, "bool[A] or None"),
+    )
+    legal = _legal(logits, mask)
+    completed = _complete(logits, q, visits, v, legal)
+    if rescale_values:
+        completed = _rescale(completed, legal)
+    most = jnp.max(jnp.where(legal, visits, 0)).astype(logits.dtype)
+    logits = logits + (c_visit + most) * c_scale * completed
+    targets = distributions.softmax().probs(logits, mask=legal)
+    return narrow(gradients.stop_if(stop_target_gradients, targets))
+
+
+def _legal(logits: Array, mask: Array | None) -> Array:
+    """Return which actions are legal by the mask and have a logit above -inf."""
+    possible = logits != -jnp.inf
+    return possible if mask is None else mask & possible
+
+
+def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) -> Array:
+    """Return the values of visited actions, and `v_mix` for all others."""
+    visited = legal & (visits > 0)
+    n = jnp.sum(jnp.where(visited, visits, 0)).astype(logits.dtype)
+    # Normalised over the visited actions, whose total probability may underflow.
+    pi = distributions.softmax().probs(logits, mask=visited)
+    m = jnp.sum(pi * jnp.where(visited, q, 0))
+    v_mix = (v + n * m) / (1 + n)
+    return jnp.where(visited, q, v_mix)
+
+
+def _rescale(q: Array, legal: Array) -> Array:
+    """Rescale the values of legal actions to [0, 1]."""
+    low = jnp.min(q, initial=jnp.inf, where=legal)
+    high = jnp.max(q, initial=-jnp.inf, where=legal)
+    low = jnp.where(jnp.any(legal), low, 0)
+    return (q - low) / jnp.maximum(high - low, 1e-8)

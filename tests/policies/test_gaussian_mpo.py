@@ -1,0 +1,322 @@
+"""Test MPO for Gaussian policies: decoupled updates, constraints, bounds on actions."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+from rlaxlib import LagrangePenalty
+from rlaxlib.policies._constraints import softplus
+
+RNG = np.random.default_rng(0)
+STATES, SAMPLES, DIMENSIONS = 4, 6, 3
+
+
+def draw(make, *shape):
+    return jnp.asarray(make(size=shape), jnp.float32)
+
+
+POSITIVE = functools.partial(RNG.uniform, 0.5, 1.5)
+BATCH = {
+    "mu": draw(RNG.normal, STATES, DIMENSIONS),
+    "sigma": draw(POSITIVE, STATES, DIMENSIONS),
+    "target_mu": draw(RNG.normal, STATES, DIMENSIONS),
+    "target_sigma": draw(POSITIVE, STATES, DIMENSIONS),
+    "sample_actions": draw(RNG.normal, STATES, SAMPLES, DIMENSIONS),
+    "sample_q_values": draw(RNG.normal, STATES, SAMPLES),
+}
+STATE = {name: x[0] for name, x in BATCH.items()}
+CONSTRAINTS = {
+    "temperature_constraint": LagrangePenalty(jnp.float32(0.3), 0.1),
+    "mean_constraint": LagrangePenalty(jnp.float32(0.5), 0.01),
+    "stddev_constraint": LagrangePenalty(jnp.float32(-0.5), 0.001),
+}
+BOUNDS = LagrangePenalty(jnp.float32(0.1), 0.02)
+
+
+def gaussian(state=STATE, **changes):
+    return rlaxlib.gaussian_mpo_loss(**{**state, **CONSTRAINTS, **changes})
+
+
+def per_dimension(name):
+    alphas = jnp.array([0.5, -1.0, 2.0])
+    return {name: CONSTRAINTS[name]._replace(alpha=alphas, per_dimension=True)}
+
+
+def losses(outputs):
+    """Return the losses in an output, under their names."""
+    leaves = jax.tree_util.tree_leaves_with_path(outputs)
+    named = {"".join(str(key) for key in path)[1:]: leaf for path, leaf in leaves}
+    return {name: leaf for name, leaf in named.items() if name.endswith("loss")}
+
+
+def finite(tree):
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
+
+
+# --- Values and gradients. ---
+
+
+def test_each_term_trains_its_own_parameters():
+    arguments = {**STATE, **CONSTRAINTS, "bounds_constraint": BOUNDS}
+
+    def terms(arguments):
+        loss, outputs = rlaxlib.gaussian_mpo_loss(**arguments)
+        return losses(outputs), loss
+
+    jacobians, loss = jax.jit(jax.jacrev(terms, has_aux=True))(arguments)
+    trained = {
+        term: {
+            name
+            for name, jacobian in by.items()
+            if any(np.any(leaf) for leaf in jax.tree.leaves(jacobian))
+        }
+        for term, by in jacobians.items()
+    }
+    assert trained == {
+        "mean_policy_loss": {"mu"},
+        "stddev_policy_loss": {"sigma"},
+        "by_value.loss": {"temperature_constraint"},
+        "by_bounds.loss": {"bounds_constraint"},
+        "mean.kl_loss": {"mu"},
+        "mean.alpha_loss": {"mean_constraint"},
+        "stddev.kl_loss": {"sigma"},
+        "stddev.alpha_loss": {"stddev_constraint"},
+    }
+    close(loss, sum(losses(rlaxlib.gaussian_mpo_loss(**arguments)[1]).values()))
+
+
+def test_gradients_are_decoupled_by_the_target_policy():
+    gradients, outputs = jax.jit(
+        jax.grad(lambda x: gaussian({**STATE, **x}), has_aux=True)
+    )({name: STATE[name] for name in ("mu", "sigma")})
+    w = np.asarray(outputs.by_value.weights)[:, None]
+    state = {name: np.asarray(x) for name, x in STATE.items()}
+    actions, old_mu = state["sample_actions"], state["target_mu"]
+    mu, sigma, old_sigma = (state[x] for x in ("mu", "sigma", "target_sigma"))
+    likelihood = -np.sum(w * (actions - mu), axis=0) / old_sigma**2
+    kl = (mu - old_mu) / old_sigma**2
+    close(gradients["mu"], likelihood + outputs.mean.alpha * kl)
+    likelihood = 1 / sigma - np.sum(w * (actions - old_mu) ** 2, axis=0) / sigma**3
+    kl = 1 / sigma - old_sigma**2 / sigma**3
+    close(gradients["sigma"], likelihood + outputs.stddev.alpha * kl)
+
+
+@pytest.mark.parametrize("name", ["mean_constraint", "stddev_constraint"])
+def test_loss_equals_mpo_loss_with_both_parts_of_the_divergence(name):
+    constraints = CONSTRAINTS | per_dimension(name)
+    mu, sigma, actions = (STATE[x] for x in ("mu", "sigma", "sample_actions"))
+    old_mu, old_sigma = STATE["target_mu"], STATE["target_sigma"]
+
+    def log_prob(mu, sigma):
+        return rlaxlib.gaussian_diagonal().logprob(actions, mu, sigma)
+
+    def divergences(mu, sigma):
+        ratio = old_sigma / sigma
+        return (
+            0.5 * ((mu - old_mu) / old_sigma) ** 2,
+            0.5 * (ratio**2 - 1) - jnp.log(ratio),
+        )
+
+    def whole(mu, sigma, constraints):
+        return gaussian({**STATE, "mu": mu, "sigma": sigma}, **constraints)[0]
+
+    def parts(mu, sigma, constraints):
+        pairs = []
+        names = "mean_constraint", "stddev_constraint"
+        for kl, each in zip(divergences(mu, sigma), names, strict=True):
+            penalty = constraints[each]
+            pairs.append((kl if penalty.per_dimension else jnp.sum(kl), penalty))
+        return rlaxlib.mpo_loss(
+            log_prob(mu, old_sigma) + log_prob(old_mu, sigma),
+            STATE["sample_q_values"],
+            constraints["temperature_constraint"],
+            pairs,
+            softplus,
+        )[0]
+
+    found, expected = (
+        jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(mu, sigma, constraints)
+        for loss in (whole, parts)
+    )
+    jax.tree.map(close, found, expected)
+
+
+def test_mean_over_states_trains_dual_variables_on_mean_divergences():
+    constraints = CONSTRAINTS | per_dimension("mean_constraint")
+
+    def mean(constraints):
+        loss = jax.vmap(lambda state: gaussian(state, **constraints)[0])
+        return jnp.mean(loss(BATCH))
+
+    def duals(constraints):
+        eta = softplus(constraints["temperature_constraint"].alpha)
+        q = BATCH["sample_q_values"]
+        log_means = jax.nn.logsumexp(q / eta, axis=-1) - jnp.log(float(SAMPLES))
+        total = eta * (0.1 + jnp.mean(log_means))
+        z = (BATCH["mu"] - BATCH["target_mu"]) / BATCH["target_sigma"]
+        kl = jnp.mean(0.5 * z**2, axis=0)
+        total += jnp.sum(softplus(constraints["mean_constraint"].alpha) * (0.01 - kl))
+        ratio = BATCH["target_sigma"] / BATCH["sigma"]
+        kl = jnp.mean(jnp.sum(0.5 * (ratio**2 - 1) - jnp.log(ratio), axis=-1))
+        return total + softplus(constraints["stddev_constraint"].alpha) * (0.001 - kl)
+
+    found, expected = (jax.jit(jax.grad(f))(constraints) for f in (mean, duals))
+    for name in constraints:
+        close(found[name].alpha, expected[name].alpha)
+
+
+def test_constraints_per_dimension_split_the_divergence():
+    whole, parts = gaussian()[1], gaussian(**per_dimension("mean_constraint"))[1]
+    assert parts.mean.kl.shape == parts.mean.alpha.shape == (DIMENSIONS,)
+    close(jnp.sum(parts.mean.kl), whole.mean.kl)
+    close(parts.mean.relative_kl, parts.mean.kl / 0.01)
+    assert parts.stddev.kl.shape == ()
+
+
+def test_actions_are_weighed_by_their_distance_from_the_bounds():
+    actions = jnp.array([[0.5, 0.0], [2.0, -2.0], [0.0, 3.0], [-1.0, 1.0]])
+    state = {**{name: x[:2] for name, x in STATE.items()}, "sample_actions": actions}
+    state["sample_q_values"] = STATE["sample_q_values"][:4]
+    temperature = LagrangePenalty(jnp.float32(2.0), 0.02)
+    settings = {"bounds_constraint": temperature, "projection_operator": jax.nn.relu}
+    _, outputs = gaussian(state, **settings)
+    distances = jnp.array([0.0, np.sqrt(2), 2.0, 0.0])
+    close(outputs.by_bounds.weights, jax.nn.softmax(-distances / 2))
+    _, outputs = gaussian(
+        state, minimum=jnp.array([-1.0, -2.0]), maximum=3.0, **settings
+    )
+    close(outputs.by_bounds.weights, 0.25 * np.ones(4))
+    weights = outputs.by_value.weights + outputs.by_bounds.weights
+    log_prob = rlaxlib.gaussian_diagonal().logprob
+    log_probs = log_prob(actions, state["mu"], state["target_sigma"])
+    close(outputs.mean_policy_loss, -jnp.sum(weights * log_probs))
+
+
+# --- Limits. ---
+
+
+def test_one_sample_has_all_the_weight():
+    state = {**STATE, "sample_q_values": jnp.array([7.0])}
+    state["sample_actions"] = STATE["sample_actions"][:1]
+    by_value = gaussian(state)[1].by_value
+    close(by_value.weights, [1.0])
+    close(by_value.loss, 7.0 + 0.1 * by_value.temperature)
+    assert by_value.kl == 0
+    assert by_value.effective_sample_size == 1
+
+
+@pytest.mark.parametrize("q", [0.0, -1e6, 1e6])
+def test_equal_values_have_uniform_weights(q):
+    by_value = gaussian({**STATE, "sample_q_values": jnp.full(SAMPLES, q)})[1].by_value
+    close(by_value.weights, np.full(SAMPLES, 1 / SAMPLES))
+    assert by_value.kl == by_value.relative_kl == 0
+    close(by_value.effective_sample_size, SAMPLES)
+
+
+def test_divergence_and_its_gradient_are_zero_directly_after_a_copy():
+    copy = {**STATE, "mu": STATE["target_mu"], "sigma": STATE["target_sigma"]}
+
+    def penalty(mu, sigma):
+        _, outputs = gaussian({**copy, "mu": mu, "sigma": sigma})
+        return outputs.mean.kl_loss + outputs.stddev.kl_loss
+
+    value, gradients = jax.value_and_grad(penalty, (0, 1))(copy["mu"], copy["sigma"])
+    assert value == 0
+    assert not np.any(gradients)
+
+
+def test_divergence_of_the_weights_is_at_most_the_log_of_the_samples():
+    settings = {"temperature_constraint": LagrangePenalty(jnp.float32(-18.0), 1e6)}
+    by_value = gaussian(**settings)[1].by_value
+    close(by_value.kl, np.log(SAMPLES))
+    assert by_value.relative_kl < 1e-5
+    close(by_value.effective_sample_size, 1.0)
+
+
+# --- Extremes. ---
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_loss_is_finite_for_any_value_and_dual_variable(scale):
+    def loss(state, alpha):
+        constraints = {
+            name: each._replace(alpha=alpha)
+            for name, each in {**CONSTRAINTS, "bounds_constraint": BOUNDS}.items()
+        }
+        return gaussian(state, **constraints)
+
+    state = {**STATE, "sample_q_values": scale * STATE["sample_q_values"]}
+    gradient = jax.vmap(jax.value_and_grad(loss, (0, 1), has_aux=True), (None, 0))
+    assert finite(jax.jit(gradient)(state, jnp.array([-100.0, 0.0, 100.0])))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_dual_variables_are_positive_in_half_precision(dtype):
+    low = LagrangePenalty(jnp.asarray(-50.0, dtype), jnp.asarray(0.125, dtype))
+    half = {name: x.astype(dtype) for name, x in STATE.items()}
+    loss, outputs = gaussian(half, **dict.fromkeys(CONSTRAINTS, low))
+    assert loss.dtype == dtype
+    assert finite((loss, outputs))
+    best = jnp.argmax(half["sample_q_values"])
+    np.testing.assert_array_equal(outputs.by_value.weights, jnp.eye(SAMPLES)[best])
+
+
+# --- Errors. ---
+
+PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: gaussian(bounds_constraint=BOUNDS, minimum=2.0),
+            r"^gaussian_mpo_loss: `maximum` is 1.0, must be at least `minimum`",
+        ),
+        (
+            lambda: gaussian(stddev_constraint=LagrangePenalty(jnp.ones(3), 0.1)),
+            r"`stddev_constraint.alpha` has shape \(3,\), must be \(\) or \(1,\)\.",
+        ),
+        (
+            lambda: gaussian(mean_constraint=PER_DIMENSION._replace(alpha=jnp.ones(2))),
+            r"`mean_constraint.alpha` has shape \(2,\), must be .* or \(3,\)",
+        ),
+        (
+            lambda: jax.eval_shape(
+                lambda state: gaussian(
+                    state, mean_constraint=LagrangePenalty(1.0, -0.1)
+                ),
+                STATE,
+            ),
+            r"`mean_constraint.epsilon` is -0.1, must be in \[0, inf\)",
+        ),
+        (
+            lambda: gaussian(bounds_constraint=(1.0, 0.1)),
+            r"`bounds_constraint.alpha` is None, must be a floating-point array",
+        ),
+        (
+            lambda: gaussian(temperature_constraint=PER_DIMENSION),
+            r"`temperature_constraint.per_dimension` is True, must be False",
+        ),
+        (
+            lambda: gaussian(bounds_constraint=PER_DIMENSION),
+            r"`bounds_constraint.per_dimension` is True, must be False",
+        ),
+        (
+            lambda: gaussian(
+                bounds_constraint=LagrangePenalty(-1.0, 0.1),
+                projection_operator=lambda x: x,
+            ),
+            r"`projection_operator\(bounds_constraint.alpha\)` is -1.0, must be in "
+            r"\(0, inf\)",
+        ),
+    ],
+)
+def test_names_the_wrong_argument(call, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        call()

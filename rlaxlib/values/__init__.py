@@ -8,13 +8,13 @@ from rlaxlib.values import (
     _expectile,
     _fractions,
     _histogram,
-    _nonlinear,
+    _multistep,
     _nonlinear_returns,
-    _one_step,
     _quantile,
     _samples,
     _soft,
-    _traces,
+    _td,
+    _transformed,
 )
 from rlaxlib.values._advantages import *
 from rlaxlib.values._auxiliary import *
@@ -23,13 +23,13 @@ from rlaxlib.values._ensembles import *
 from rlaxlib.values._expectile import *
 from rlaxlib.values._fractions import *
 from rlaxlib.values._histogram import *
-from rlaxlib.values._nonlinear import *
+from rlaxlib.values._multistep import *
 from rlaxlib.values._nonlinear_returns import *
-from rlaxlib.values._one_step import *
 from rlaxlib.values._quantile import *
 from rlaxlib.values._samples import *
 from rlaxlib.values._soft import *
-from rlaxlib.values._traces import *
+from rlaxlib.values._td import *
+from rlaxlib.values._transformed import *
 
 __all__: list[str] = []
 __all__ += _advantages.__all__
@@ -39,10 +39,10 @@ __all__ += _ensembles.__all__
 __all__ += _expectile.__all__
 __all__ += _fractions.__all__
 __all__ += _histogram.__all__
-__all__ += _nonlinear.__all__
+__all__ += _transformed.__all__
 __all__ += _nonlinear_returns.__all__
-__all__ += _one_step.__all__
+__all__ += _td.__all__
 __all__ += _quantile.__all__
 __all__ += _samples.__all__
 __all__ += _soft.__all__
-__all__ += _traces.__all__
+__all__ += _multistep.__all__

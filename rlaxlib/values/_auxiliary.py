@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib import losses
 from rlaxlib._core import checks, dtypes, streams, sums
-from rlaxlib.values._traces import q_lambda
+from rlaxlib.values._multistep import q_lambda
 
 __all__ = [
     "feature_control_rewards",

@@ -26,7 +26,7 @@ from jax.typing import ArrayLike
 from rlaxlib import arrays
 from rlaxlib._core import checks, dtypes, gradients, streams
 from rlaxlib.transforms import IDENTITY_PAIR, TxPair
-from rlaxlib.values import _traces
+from rlaxlib.values import _multistep
 from rlaxlib.values._nonlinear_returns import (
     transformed_general_off_policy_returns_from_action_values,
     transformed_lambda_returns,
@@ -246,7 +246,7 @@ def transformed_retrace(
         a_t,
         r_t,
         discount_t,
-        _traces.retrace_weights(pi_t, a_t, mu_t, lambda_, eps),
+        _multistep.retrace_weights(pi_t, a_t, mu_t, lambda_, eps),
         pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

@@ -1,7 +1,18 @@
-"""Values: how far a prediction of worth is from what experience says."""
+"""Losses and TD errors for value functions.
+
+- One step: TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double
+  Q-learning, QV-learning, QVMAX, advantage learning, persistent advantage learning.
+- Soft values: soft value, mellowmax, soft Q-learning, Munchausen Q-learning.
+- Many steps: TD(λ), Sarsa(λ), Q(λ), Retrace.
+- Transformed values: λ-returns, n-step returns, Q(λ), Retrace, R2D2.
+- Categorical values: C51, and the loss of two-hot and HL-Gauss targets.
+- Quantiles: quantile regression, QR-DQN, IQN, FQF, TQC, CVaR and other risk measures.
+- Expectiles: expectile regression, ER-DQN.
+- Ensembles of critics: minimum, mean, BCQ, REDQ.
+- Auxiliary tasks: pixel control, feature control.
+"""
 
 from rlaxlib.values import (
-    _advantages,
     _auxiliary,
     _categorical,
     _ensembles,
@@ -9,14 +20,12 @@ from rlaxlib.values import (
     _fractions,
     _histogram,
     _multistep,
-    _nonlinear_returns,
     _quantile,
     _samples,
     _soft,
     _td,
     _transformed,
 )
-from rlaxlib.values._advantages import *
 from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
 from rlaxlib.values._ensembles import *
@@ -24,7 +33,6 @@ from rlaxlib.values._expectile import *
 from rlaxlib.values._fractions import *
 from rlaxlib.values._histogram import *
 from rlaxlib.values._multistep import *
-from rlaxlib.values._nonlinear_returns import *
 from rlaxlib.values._quantile import *
 from rlaxlib.values._samples import *
 from rlaxlib.values._soft import *
@@ -32,17 +40,15 @@ from rlaxlib.values._td import *
 from rlaxlib.values._transformed import *
 
 __all__: list[str] = []
-__all__ += _advantages.__all__
 __all__ += _auxiliary.__all__
 __all__ += _categorical.__all__
 __all__ += _ensembles.__all__
 __all__ += _expectile.__all__
 __all__ += _fractions.__all__
 __all__ += _histogram.__all__
-__all__ += _transformed.__all__
-__all__ += _nonlinear_returns.__all__
-__all__ += _td.__all__
+__all__ += _multistep.__all__
 __all__ += _quantile.__all__
 __all__ += _samples.__all__
 __all__ += _soft.__all__
-__all__ += _multistep.__all__
+__all__ += _td.__all__
+__all__ += _transformed.__all__

@@ -1,43 +1,289 @@
-"""Learn values in another space than that of returns, in which they are smaller.
+"""Returns and TD errors of transformed values.
 
-A transform :math:`h` squashes values, and its inverse :math:`h⁻¹` stretches them. What
-the network predicts is stretched, a return is estimated from it and from rewards as
-they are, and the return is squashed: a fixed point of
+Transformed λ-returns, n-step returns and general off-policy returns; transformed Q(λ),
+transformed Retrace and transformed n-step Q-learning (R2D2).
+
+The network predicts values :math:`q = h(Q)`, where the transform :math:`h` reduces
+their scale. A return is estimated from the inverse :math:`h⁻¹(q)` and untransformed
+rewards, and is then transformed. The fixed point is
 
 .. math::
 
-    Q = h(E[r + γ h⁻¹(Q')]).
+    q = h(E[r + γ h⁻¹(q')]).
 
-So rewards need no clipping, and errors are of the same size in all games. Where returns
-are random, the fixed point is not the squashed mean return, but close to it where
+Rewards need no clipping, and errors have a similar scale in all tasks. If returns are
+random, the fixed point is not the transformed expected return, but it is close where
 :math:`h` is nearly linear.
 
-Functions here take one trajectory, and the clock of `rlaxlib.returns`: arrays named
-`*_t` hold the times `1` to `T`, those named `*_tm1`, and results, the times `0` to
-`T - 1`. Use `jax.vmap` for a batch.
+Arrays named `*_t` hold the times `1` to `T`. Arrays named `*_tm1` and results hold the
+times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
 """
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib import arrays
-from rlaxlib._core import checks, dtypes, gradients, streams
+from rlaxlib import arrays, returns
+from rlaxlib._core import checks, gradients, streams
 from rlaxlib.transforms import IDENTITY_PAIR, TxPair
 from rlaxlib.values import _multistep
-from rlaxlib.values._nonlinear_returns import (
-    transformed_general_off_policy_returns_from_action_values,
-    transformed_lambda_returns,
-    transformed_n_step_returns,
-)
 
 __all__ = [
+    "transformed_general_off_policy_returns_from_action_values",
+    "transformed_lambda_returns",
     "transformed_n_step_q_learning",
+    "transformed_n_step_returns",
     "transformed_q_lambda",
     "transformed_retrace",
 ]
+
+
+def transformed_lambda_returns(
+    tx_pair: TxPair,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    lambda_: ArrayLike = 1.0,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Estimate transformed λ-returns from transformed values.
+
+    .. math::
+
+        h(G_t),
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1}) + λ_{t+1} G_{t+1}],
+        G_T = h⁻¹(v_T).
+
+    Args:
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The return bootstraps there from `v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Transformed returns :math:`h(G_0), …, h(G_{T-1})`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> r_t, discount_t = jnp.array([1.0, 0.0]), jnp.array([0.5, 1.0])
+        >>> v_t = jnp.array([9.0, 4.0])
+        >>> print(rlaxlib.transformed_lambda_returns(tx_pair, r_t, discount_t, v_t))
+        [3. 4.]
+
+    References:
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+    """
+    r_t, discount_t, v_t, lambda_, truncated_t, sample_mask, narrow = checks.widened(
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        v_t=(v_t, "float[T]"),
+        lambda_=(lambda_, "float[] or [T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    targets = returns.lambda_returns(
+        r_t,
+        discount_t,
+        tx_pair.apply_inv(streams.valid(v_t, sample_mask)),
+        lambda_,
+        stop_target_gradients,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+
+
+def transformed_n_step_returns(
+    tx_pair: TxPair,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    n: int,
+    lambda_t: ArrayLike = 1.0,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Estimate transformed n-step returns from transformed values.
+
+    The return of step `t` is :math:`h(G_t^{(n)})`, where
+
+    .. math::
+
+        G_t^{(k)} = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1})
+            + λ_{t+1} G_{t+1}^{(k-1)}],
+        G_t^{(0)} = h⁻¹(v_t).
+
+    Near the end, returns have fewer steps: see `n_step_bootstrapped_returns`.
+
+    Args:
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        v_t: Transformed values to bootstrap from, :math:`v_1, …, v_T`, shape `[T]`.
+        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        lambda_t: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The return bootstraps there from `v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Transformed returns :math:`h(G_0^{(n)}), …, h(G_{T-1}^{(n)})`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
+            not a Python integer of at least 1.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> r_t, discount_t = jnp.array([1.0, 0.0]), jnp.array([0.5, 1.0])
+        >>> v_t = jnp.array([4.0, 6.0])
+        >>> n_step_returns = rlaxlib.transformed_n_step_returns
+        >>> print(n_step_returns(tx_pair, r_t, discount_t, v_t, n=1))
+        [3. 6.]
+
+    References:
+        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
+        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
+
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+    """
+    r_t, discount_t, v_t, lambda_t, truncated_t, sample_mask, narrow = checks.widened(
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        v_t=(v_t, "float[T]"),
+        lambda_t=(lambda_t, "float[] or [T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    checks.static_int(1, n=n)
+    targets = returns.n_step_bootstrapped_returns(
+        r_t,
+        discount_t,
+        tx_pair.apply_inv(streams.valid(v_t, sample_mask)),
+        n,
+        lambda_t,
+        stop_target_gradients,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+
+
+def transformed_general_off_policy_returns_from_action_values(
+    tx_pair: TxPair,
+    q_t: ArrayLike,
+    a_t: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    c_t: ArrayLike,
+    pi_t: ArrayLike,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Estimate transformed off-policy returns from transformed action values.
+
+    .. math::
+
+        h(G_t),
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
+            + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],   c_T = 0.
+
+    The trace coefficients :math:`c` select the algorithm: see
+    `general_off_policy_returns_from_action_values`.
+
+    Args:
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        q_t: Transformed action values :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_t: Actions taken, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        c_t: Trace coefficients :math:`c_1, …, c_T`, each at least 0, shape `[T]`.
+        pi_t: Probabilities of all actions under the target policy, shape `[T, A]`.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The return bootstraps there from `q_t`
+            and `pi_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Transformed returns :math:`h(G_0), …, h(G_{T-1})`, NaN if their actions are
+        outside [0, A), shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> q_t, pi_t = jnp.array([[4.0, 0.0], [0.0, 4.0]]), jnp.full((2, 2), 0.5)
+        >>> r_t, discount_t = jnp.array([0.0, 1.0]), jnp.array([0.5, 1.0])
+        >>> a_t, c_t = jnp.array([1, 0]), jnp.array([0.0, 0.0])
+        >>> make = rlaxlib.transformed_general_off_policy_returns_from_action_values
+        >>> print(make(tx_pair, q_t, a_t, r_t, discount_t, c_t, pi_t))
+        [2. 3.]
+
+    References:
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+
+        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
+        Efficient Off-Policy Reinforcement Learning*, 2016.
+        https://arxiv.org/abs/1606.02647
+    """
+    q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask, narrow = (
+        checks.widened(
+            q_t=(q_t, "float[T, A]"),
+            a_t=(a_t, "int[T]"),
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            c_t=(c_t, "float[T]"),
+            pi_t=(pi_t, "float[T, A]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    targets = returns.general_off_policy_returns_from_action_values(
+        tx_pair.apply_inv(streams.valid(q_t, sample_mask)),
+        a_t,
+        r_t,
+        discount_t,
+        c_t,
+        pi_t,
+        stop_target_gradients,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
 
 
 def transformed_q_lambda(
@@ -53,46 +299,39 @@ def transformed_q_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare transformed action values with λ-returns of the best actions (Q(λ)).
+    """Compute the Q(λ) TD errors of transformed action values.
 
     .. math::
 
         e_t = h(G_t) - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) v_{t+1} + λ_{t+1} G_{t+1}],
-        v_t = h⁻¹(max_a q_t(a)),
+        v_t = h⁻¹(max_a q_t(a)),   G_T = v_T.
 
-    with the last return being :math:`G_T = v_T`. One λ for all steps is Peng's Q(λ);
-    with λ set to 0 where :math:`a_{t+1}` is not the best action, it is Watkins's: see
-    `q_lambda`.
+    See `q_lambda` for Peng's and Watkins's Q(λ).
 
     Args:
-        q_tm1: Transformed action values in the states acted in,
-            :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
-            shape `[T]`.
+        q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
             shape `[T, A]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
             :math:`λ_1, …, λ_T`, shape `[T]`.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         tx_pair: Pair of the transform :math:`h` and its inverse, such as
             `SIGNED_HYPERBOLIC_PAIR`.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `q_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, of transformed values, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
+        outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an action
-            whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
         >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
@@ -107,8 +346,8 @@ def transformed_q_lambda(
         Barreto, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, truncated_t, sample_mask = (
-        checks.arrays(
+    q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, truncated_t, sample_mask, narrow = (
+        checks.widened(
             q_tm1=(q_tm1, "float[T, A]"),
             a_tm1=(a_tm1, "int[T]"),
             r_t=(r_t, "float[T]"),
@@ -119,16 +358,11 @@ def transformed_q_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    a_tm1 = streams.valid(a_tm1, sample_mask)
-    checks.indices(a_tm1=(a_tm1, q_tm1.shape[-1]))
-    (q_tm1, r_t, discount_t, q_t, lambda_), narrow = dtypes.widen(
-        q_tm1, r_t, discount_t, q_t, lambda_
-    )
     targets = transformed_lambda_returns(
         tx_pair,
         r_t,
         discount_t,
-        jnp.max(streams.valid(q_t, sample_mask), axis=-1),
+        _multistep.maximum(q_t, sample_mask),
         lambda_,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
@@ -155,7 +389,7 @@ def transformed_retrace(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare transformed action values with off-policy returns (Retrace).
+    """Compute the Retrace(λ) TD errors of transformed action values.
 
     .. math::
 
@@ -164,52 +398,49 @@ def transformed_retrace(
             + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],
         c_t = λ min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
 
-    Without a transform this is `retrace`, which says more about the trace.
+    See `retrace` for the trace coefficients :math:`c_t`.
 
     Args:
-        q_tm1: Transformed action values in the states acted in,
-            :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
             shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         pi_t: Probabilities of all actions in the next states under the target policy,
             shape `[T, A]`.
         mu_t: Probabilities of the actions `a_t` under the behaviour policy,
             shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
             :math:`λ_1, …, λ_T`, shape `[T]`.
-        eps: What is added to `mu_t` so as not to divide by 0, at least 0, shape `[]`.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+        eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         tx_pair: Pair of the transform :math:`h` and its inverse, such as
             `SIGNED_HYPERBOLIC_PAIR`.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `q_t` and `pi_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`
+            and `pi_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, of transformed values, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
+        outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `eps` is
-            negative, or if an action whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `eps` is negative.
 
     Example:
         >>> q_tm1, q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
         >>> a_tm1, a_t, mu_t = jnp.array([0]), jnp.array([1]), jnp.array([0.5])
-        >>> r_t, discount_t, pi_t = jnp.ones(1), jnp.ones(1), jnp.array([[0.0, 1.0]])
+        >>> r_t, discount_t = jnp.array([9.0]), jnp.array([1.0])
+        >>> pi_t = jnp.array([[0.0, 1.0]])
         >>> inputs = q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t
-        >>> tx_pair = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-        >>> error = rlaxlib.transformed_retrace(*inputs, lambda_=0.9, tx_pair=tx_pair)
-        >>> squashed = tx_pair.apply(1.0 + tx_pair.apply_inv(4.0))
-        >>> print(error.round(4) == (squashed - 1.0).round(4))
-        [ True]
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> print(rlaxlib.transformed_retrace(*inputs, lambda_=0.9, tx_pair=tx_pair))
+        [4.]
 
     References:
         Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
@@ -220,33 +451,28 @@ def transformed_retrace(
         Efficient Off-Policy Reinforcement Learning*, 2016.
         https://arxiv.org/abs/1606.02647
     """
-    *inputs, a_tm1, a_t, truncated_t, sample_mask = checks.arrays(
+    q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, *rest, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
+        a_tm1=(a_tm1, "int[T]"),
+        a_t=(a_t, "int[T]"),
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
         pi_t=(pi_t, "float[T, A]"),
         mu_t=(mu_t, "float[T]"),
         lambda_=(lambda_, "float[] or [T]"),
-        eps=(eps, "float[]"),
-        a_tm1=(a_tm1, "int[T]"),
-        a_t=(a_t, "int[T]"),
+        eps=(eps, "float[] in [0, inf)"),
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    checks.within("[0, inf)", eps=eps)
-    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
-    q_tm1, q_t, r_t, discount_t, pi_t, mu_t, lambda_, eps = inputs
-    size = q_t.shape[-1]
-    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
-    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
+    lambda_, eps, truncated_t, sample_mask = rest
     targets = transformed_general_off_policy_returns_from_action_values(
         tx_pair,
         q_t,
         a_t,
         r_t,
         discount_t,
-        _multistep.retrace_weights(pi_t, a_t, mu_t, lambda_, eps),
+        _multistep.retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps, sample_mask),
         pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
@@ -270,7 +496,7 @@ def transformed_n_step_q_learning(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare transformed action values with returns of `n` steps (R2D2).
+    """Compute the n-step Q-learning TD errors of transformed action values (R2D2).
 
     .. math::
 
@@ -278,40 +504,34 @@ def transformed_n_step_q_learning(
         G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},
         G_t^{(0)} = h⁻¹(q'_t(a_t)).
 
-    Which actions the targets bootstrap from is up to the agent: the best by
-    `target_q_t` itself make it Q-learning, the best by the online network double
-    Q-learning, as in R2D2.
+    With the greedy actions of `target_q_t` as `a_t` this is Q-learning, and with those
+    of the online network double Q-learning, as in R2D2.
 
     Args:
-        q_tm1: Transformed action values in the states acted in,
-            :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
-            shape `[T]`.
-        target_q_t: Transformed action values in the true next states by the target
-            network, :math:`q'_1, …, q'_T`, shape `[T, A]`.
-        a_t: Actions to bootstrap from, :math:`a_1, …, a_T`, each in [0, A),
-            shape `[T]`.
+        q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        target_q_t: Transformed action values of the target network in the true next
+            states, :math:`q'_1, …, q'_T`, shape `[T, A]`.
+        a_t: Actions to bootstrap from, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         n: Number of steps before bootstrapping, a Python integer of at least 1.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         tx_pair: Pair of the transform :math:`h` and its inverse, such as
             `SIGNED_HYPERBOLIC_PAIR`.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The targets there
-            bootstraps from `target_q_t` and `a_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from
+            `target_q_t` and `a_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, of transformed values, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
+        outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an array argument has the wrong shape or dtype, if an action
-            whose value is known is none of the A, or if `n` is not a Python integer of
-            at least 1.
+        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
+            not a Python integer of at least 1.
 
     Example:
         >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
@@ -330,21 +550,18 @@ def transformed_n_step_q_learning(
         Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
         Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
     """
-    *inputs, a_tm1, a_t, truncated_t, sample_mask = checks.arrays(
+    q_tm1, a_tm1, target_q_t, a_t, r_t, discount_t, *masks, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),
+        a_tm1=(a_tm1, "int[T]"),
         target_q_t=(target_q_t, "float[T, A]"),
+        a_t=(a_t, "int[T]"),
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
-        a_tm1=(a_tm1, "int[T]"),
-        a_t=(a_t, "int[T]"),
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
+    truncated_t, sample_mask = masks
     checks.static_int(1, n=n)
-    (q_tm1, target_q_t, r_t, discount_t), narrow = dtypes.widen(*inputs)
-    size = q_tm1.shape[-1]
-    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
-    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     targets = transformed_n_step_returns(
         tx_pair,
         r_t,

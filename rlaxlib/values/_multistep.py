@@ -445,11 +445,9 @@ def retrace_continuous(
     )
     truncated_t, sample_mask = masks
     last = r_t.size - 1
-    lambda_, log_rhos = streams.clean(
-        None if sample_mask is None else sample_mask[:last],
-        lambda_[:last] if lambda_.ndim else lambda_,
-        log_rhos[:last],
-    )
+    mask = None if sample_mask is None else sample_mask[:last]
+    log_rhos = streams.valid(log_rhos[:last], mask)
+    lambda_ = lambda_[:last] if lambda_.ndim else lambda_
     targets = returns.general_off_policy_returns_from_q_and_v(
         q_t,
         v_t,

@@ -45,7 +45,7 @@ def soft_value(
         π(a) ∝ exp(q(a)/τ)
 
     The gradient by the action values is the policy :math:`π`. The soft value lies
-    between :math:`max_a q(a)`, its limit for :math:`τ → 0`, and
+    between :math:`max_a q(a)`, to which it tends as :math:`τ` tends to 0, and
     :math:`max_a q(a) + τ log A`. With a KL penalty towards the uniform policy in place
     of the entropy bonus, the value is :math:`τ log A` lower: see `mellowmax`.
 
@@ -89,11 +89,10 @@ def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> 
 
         m = (1/ω) log((1/A) ∑_a exp(ω q(a)))
 
-    The limits are the maximum for :math:`ω → ∞`, the mean for :math:`ω → 0` and the
-    minimum for :math:`ω → -∞`. If two vectors of action values differ by at most
-    :math:`ε` in each entry, so do their mellowmaxes. Value iteration therefore
-    converges to a unique fixed point, unlike with the expectation under the softmax
-    policy.
+    As :math:`ω` tends to infinity, 0 or minus infinity, the limit is the maximum, the
+    mean or the minimum. If two vectors of action values differ by at most :math:`ε` in
+    each entry, so do their mellowmaxes. Value iteration therefore converges to a unique
+    fixed point, unlike with the expectation under the softmax policy.
 
     The mellowmax is the `soft_value` at temperature :math:`1/ω` minus
     :math:`log(A)/ω`, where :math:`A` counts the legal actions.
@@ -157,7 +156,7 @@ def soft_q_learning(
 
         δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
 
-    The target bootstraps from the `soft_value`. The limit for :math:`τ → 0` is
+    The target bootstraps from the `soft_value`. As :math:`τ` tends to 0, this becomes
     `q_learning`.
 
     Args:
@@ -229,7 +228,7 @@ def munchausen_q_learning(
     Both policies are softmax policies of the target network, and the sum over actions
     is their `soft_value`. The log-policy bonus penalises the KL divergence from the
     previous policy, and increases action gaps. With :math:`α = 0` this is
-    `soft_q_learning`. Its limit for :math:`τ → 0`, with :math:`l_0 = -∞`, is
+    `soft_q_learning`. As :math:`τ` tends to 0, without the bound, it becomes
     `advantage_learning`.
 
     As in the paper, :math:`l_0` bounds the product of :math:`τ` and the logarithm. An

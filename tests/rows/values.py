@@ -145,7 +145,7 @@ def without_last(rng):
 
 
 def with_one_lambda(make):
-    """Return a function that draws one lambda for all steps, as rlax requires."""
+    """Return a function that draws one lambda for all steps."""
 
     def make_one(rng):
         drawn = make(rng)

@@ -1,6 +1,6 @@
 """Write what the manual has from the code: pages of topics, papers, and names.
 
-    .. topic-page:: values td
+    .. topic-page:: values one_step
                                All that a topic has, by chapters, with tables on top;
                                chapters that are named come first.
     .. papers::                Every paper, and what is made from it.

@@ -1,48 +1,54 @@
-"""Values: how far a prediction of worth is from what experience says."""
+"""Losses and TD errors for value functions.
+
+- One step: TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double
+  Q-learning, QV-learning, QVMAX, advantage learning, persistent advantage learning.
+- Soft values: soft value, mellowmax, soft Q-learning, Munchausen Q-learning.
+- Many steps: TD(λ), Sarsa(λ), Q(λ), Retrace.
+- Transformed values: λ-returns, n-step returns, Q(λ), Retrace, R2D2.
+- Categorical values: C51, and the loss of two-hot and HL-Gauss targets.
+- Quantiles: quantile regression, QR-DQN, IQN, FQF, TQC, CVaR and other risk measures.
+- Expectiles: expectile regression, ER-DQN.
+- Ensembles of critics: minimum, mean, BCQ, REDQ.
+- Auxiliary tasks: pixel control, feature control.
+"""
 
 from rlaxlib.values import (
-    _advantages,
     _auxiliary,
     _categorical,
     _ensembles,
     _expectile,
     _fractions,
     _histogram,
-    _nonlinear,
-    _nonlinear_returns,
-    _one_step,
+    _multistep,
     _quantile,
     _samples,
     _soft,
-    _traces,
+    _td,
+    _transformed,
 )
-from rlaxlib.values._advantages import *
 from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
 from rlaxlib.values._ensembles import *
 from rlaxlib.values._expectile import *
 from rlaxlib.values._fractions import *
 from rlaxlib.values._histogram import *
-from rlaxlib.values._nonlinear import *
-from rlaxlib.values._nonlinear_returns import *
-from rlaxlib.values._one_step import *
+from rlaxlib.values._multistep import *
 from rlaxlib.values._quantile import *
 from rlaxlib.values._samples import *
 from rlaxlib.values._soft import *
-from rlaxlib.values._traces import *
+from rlaxlib.values._td import *
+from rlaxlib.values._transformed import *
 
 __all__: list[str] = []
-__all__ += _advantages.__all__
 __all__ += _auxiliary.__all__
 __all__ += _categorical.__all__
 __all__ += _ensembles.__all__
 __all__ += _expectile.__all__
 __all__ += _fractions.__all__
 __all__ += _histogram.__all__
-__all__ += _nonlinear.__all__
-__all__ += _nonlinear_returns.__all__
-__all__ += _one_step.__all__
+__all__ += _multistep.__all__
 __all__ += _quantile.__all__
 __all__ += _samples.__all__
 __all__ += _soft.__all__
-__all__ += _traces.__all__
+__all__ += _td.__all__
+__all__ += _transformed.__all__

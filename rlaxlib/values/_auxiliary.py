@@ -1,11 +1,13 @@
-"""Control what an agent observes, as a task beside its own.
+"""Auxiliary control tasks (UNREAL).
 
-A network that must also predict how to change what it sees, or how to change its own
-features, learns to represent what an agent can control, before it ever meets a reward.
-Each cell of the picture, or each feature, has a reward of its own; the value functions
-of all of them are learnt off-policy from what the agent does anyway.
+Pixel control rewards and loss, feature control rewards.
 
-Functions here take one trajectory. Use `jax.vmap` for a batch.
+An auxiliary task gives each cell of the observation, or each feature of the network, a
+reward and a value function of its own, learned off-policy from the agent's experience.
+The network learns to represent what the agent can control, even before it gets a
+reward.
+
+Functions take one trajectory. Use `jax.vmap` for a batch.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, dtypes, streams, sums
-from rlaxlib.values._traces import q_lambda
+from rlaxlib._core import checks
+from rlaxlib.values import _multistep
 
 __all__ = [
     "feature_control_rewards",
@@ -25,21 +27,19 @@ __all__ = [
     "pixel_control_rewards",
 ]
 
-_CUMULANTS = ("feature", "absolute_change", "increase", "decrease", "potential")
-
 
 def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
-    """Reward the change of what is seen, cell by cell.
+    """Compute the pixel control rewards: the mean absolute change of each cell.
 
     .. math::
 
         r_{t,i,j} = (1 / (K² C)) ∑_{(y,x,c) ∈ cell (i,j)} |o_{t,y,x,c} - o_{t-1,y,x,c}|
 
     Args:
-        observations: Pictures :math:`o_0, …, o_T` of `H` rows, `W` columns and `C`
-            channels, as numbers in [0, 1], shape `[T+1, H, W, C]`.
-        cell_size: Rows and columns :math:`K` of a cell, at least 1. It must divide `H`
-            and `W`: crop the pictures to fit.
+        observations: Images :math:`o_0, …, o_T` with values in [0, 1],
+            shape `[T+1, H, W, C]`.
+        cell_size: Height and width :math:`K` of a cell, a Python integer that divides
+            `H` and `W`.
 
     Returns:
         Rewards :math:`r_1, …, r_T`, shape `[T, H / cell_size, W / cell_size]`.
@@ -59,10 +59,13 @@ def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
         Leibo, David Silver and Koray Kavukcuoglu, *Reinforcement Learning with
         Unsupervised Auxiliary Tasks*, 2016. https://arxiv.org/abs/1611.05397
     """
-    (observations,) = checks.arrays(observations=(observations, "float[T+1, H, W, C]"))
-    _check_cells(cell_size, observations)
-    (observations,), narrow = dtypes.widen(observations)
-    return narrow(_cell_means(observations[1:] - observations[:-1], cell_size))
+    observations, narrow = checks.widened(
+        observations=(observations, "float[T+1, H, W, C]")
+    )
+    rows, columns = _cells(observations, cell_size)
+    change = jnp.abs(observations[1:] - observations[:-1])
+    cells = change.reshape(-1, rows, cell_size, columns, cell_size, change.shape[-1])
+    return narrow(jnp.mean(cells, axis=(2, 4, 5)))
 
 
 def feature_control_rewards(
@@ -70,7 +73,7 @@ def feature_control_rewards(
     cumulant_type: str = "absolute_change",
     discount: ArrayLike | None = None,
 ) -> Array:
-    """Reward what features are, or how they change, one by one.
+    """Compute the feature control rewards, for one of several cumulants.
 
     .. math::
 
@@ -80,23 +83,24 @@ def feature_control_rewards(
               { φ_{t-1} - φ_t       `decrease`
               { γ_t φ_t - φ_{t-1}   `potential`
 
-    Rewards of the last kind add up, discounted by the same :math:`γ`, to what the
-    feature is in the end less what it was: as a bonus they change no optimal policy.
+    The discounted sum of `potential` rewards is the difference between the discounted
+    last feature and the first one. As a reward bonus it does not change the optimal
+    policy.
 
     Args:
         features: Features :math:`φ_0, …, φ_T`, shape `[T+1, D]`.
         cumulant_type: Kind of reward: `"feature"`, `"absolute_change"`, `"increase"`,
             `"decrease"` or `"potential"`.
         discount: Discount :math:`γ` in [0, 1], shape `[]`; or one for each step,
-            :math:`γ_1, …, γ_T`, shape `[T]`; or None, unless rewards are potentials,
-            which need it.
+            :math:`γ_1, …, γ_T`, shape `[T]`; or None. Required for `"potential"`, and
+            ignored otherwise.
 
     Returns:
         Rewards :math:`r_1, …, r_T`, shape `[T, D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if there is no such
-            kind of reward, or if potentials come without a discount.
+        ArgumentError: If an argument has the wrong shape or dtype, if `cumulant_type`
+            is not one of the five, or if `discount` is None for `"potential"`.
 
     Example:
         >>> features = jnp.array([[1.0, 4.0], [3.0, 2.0]])
@@ -114,27 +118,27 @@ def feature_control_rewards(
         Transformations: Theory and Application to Reward Shaping*, 1999.
         https://people.eecs.berkeley.edu/~russell/papers/icml99-shaping.pdf
     """
-    given = discount is not None
-    features, discount = checks.arrays(
+    features, discount_t, narrow = checks.widened(
         features=(features, "float[T+1, D]"),
         discount=(discount, "float[] or [T] or None"),
     )
-    if cumulant_type not in _CUMULANTS:
-        kinds = ", ".join(map(repr, _CUMULANTS))
-        checks.fail(f"`cumulant_type` must be one of {kinds}, but is {cumulant_type!r}")
-    if cumulant_type == "potential" and not given:
-        checks.fail("`discount` must be given for rewards that are potentials")
-    (features, discount), narrow = dtypes.widen(features, discount)
-    before, after = features[:-1], features[1:]
+    phi_tm1, phi_t = features[:-1], features[1:]
     if cumulant_type == "feature":
-        return narrow(after)
+        return narrow(phi_t)
     if cumulant_type == "absolute_change":
-        return narrow(jnp.abs(after - before))
+        return narrow(jnp.abs(phi_t - phi_tm1))
     if cumulant_type == "increase":
-        return narrow(after - before)
+        return narrow(phi_t - phi_tm1)
     if cumulant_type == "decrease":
-        return narrow(before - after)
-    return narrow(discount.reshape(-1, 1) * after - before)
+        return narrow(phi_tm1 - phi_t)
+    if cumulant_type == "potential":
+        if discount_t is None:
+            checks.fail('`discount` is None, must be given for "potential"')
+        return narrow(discount_t.reshape(-1, 1) * phi_t - phi_tm1)
+    checks.fail(
+        f"`cumulant_type` is {cumulant_type!r}, must be 'feature', 'absolute_change', "
+        "'increase', 'decrease' or 'potential'"
+    )
 
 
 def pixel_control_loss(
@@ -147,42 +151,42 @@ def pixel_control_loss(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Learn how to change what is seen, cell by cell, off-policy.
+    """Compute the pixel control loss, a multistep Q-learning loss of each cell.
 
     .. math::
 
         L_{t,i,j} = ½ (G_{t,i,j} - q_{t,i,j}(a_t))²,
         G_{t,i,j} = r_{t+1,i,j} + γ_{t+1} G_{t+1,i,j},
+        G_{T,i,j} = max_a q_{T,i,j}(a)
 
-    with rewards :math:`r` as of `pixel_control_rewards`, and with the last return being
-    :math:`G_T = max_a q_T(a)`. The returns are held constant under differentiation. As
-    rewards of cells that touch are much alike, a network may well predict the values by
-    a transposed convolution. A discount of 0.9 is usual.
+    The rewards :math:`r` are those of `pixel_control_rewards`. The gradient of the
+    returns :math:`G` is stopped. The paper predicts the action values with a transposed
+    convolution, and uses a discount of 0.9.
 
     Args:
-        observations: Pictures :math:`o_0, …, o_T` of `H` rows, `W` columns and `C`
-            channels, as numbers in [0, 1], shape `[T+1, H, W, C]`.
-        actions: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
-        action_values: Action values :math:`q_0, …, q_T` of every cell, where `I` is `H`
-            over `cell_size`, and `J` is `W` over it, shape `[T+1, I, J, A]`.
+        observations: Images :math:`o_0, …, o_T` with values in [0, 1],
+            shape `[T+1, H, W, C]`.
+        actions: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        action_values: Action values :math:`q_0, …, q_T` of each cell, where `I` is
+            `H / cell_size` and `J` is `W / cell_size`, shape `[T+1, I, J, A]`.
         discount_factor: Discount :math:`γ` in [0, 1], shape `[]`; or one for each step,
             :math:`γ_1, …, γ_T`, 0 where an episode ended, shape `[T]`.
-        cell_size: Rows and columns of a cell, at least 1. It must divide `H` and `W`.
+        cell_size: Height and width of a cell, a Python integer that divides `H` and
+            `W`.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The return there
-            bootstraps from the action values that follow this row, those of the true
-            next observation.
-        sample_mask: False where a row is no decision of the agent, such as padding or
-            the step across a reset, shape `[T]`; or None if all are. The loss there is
-            0, and that of the others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The return bootstraps there from
+            :math:`q_{t+1}`, the action values of the true next observation.
+        sample_mask: False for time steps to ignore, such as padding and the steps
+            across a reset, shape `[T]`; or None.
 
     Returns:
-        Losses :math:`L_0, …, L_{T-1}`, shape `[T, I, J]`.
+        Losses :math:`L_0, …, L_{T-1}`, NaN if their actions are outside [0, A),
+        shape `[T, I, J]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `cell_size` is
-            not a Python integer of at least 1 that divides `H` and `W`, or if an action
-            whose value is known is none of the A.
+            not a Python integer of at least 1 that divides `H` and `W`, or if a NumPy
+            action is outside [0, A) and there is no `sample_mask`.
 
     Example:
         >>> observations = jnp.zeros((2, 2, 2, 1)).at[1].set(0.5)
@@ -196,25 +200,27 @@ def pixel_control_loss(
         Leibo, David Silver and Koray Kavukcuoglu, *Reinforcement Learning with
         Unsupervised Auxiliary Tasks*, 2016. https://arxiv.org/abs/1611.05397
     """
-    pictures, actions, q, discount_t, truncated_t, sample_mask = checks.arrays(
-        observations=(observations, "float[T+1, H, W, C]"),
-        actions=(actions, "int[T]"),
-        action_values=(action_values, "float[T+1, I, J, A]"),
-        discount_factor=(discount_factor, "float[] or [T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
+    observations, actions, q, discount_t, truncated_t, sample_mask, narrow = (
+        checks.widened(
+            observations=(observations, "float[T+1, H, W, C]"),
+            actions=(
+                actions,  # Padding may hold any index.
+                "int[T] in [0, A)" if sample_mask is None else "int[T]",
+            ),
+            action_values=(action_values, "float[T+1, I, J, A]"),
+            discount_factor=(discount_factor, "float[] or [T]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
     )
-    _check_cells(cell_size, pictures)
-    _, height, width, _ = pictures.shape
-    cells = f"float[T+1, {height // cell_size}, {width // cell_size}, A]"
-    checks.arrays(action_values=(action_values, cells))
-    actions = streams.valid(actions, sample_mask)
-    checks.indices(actions=(actions, q.shape[-1]))
-    (pictures, q, discount_t), narrow = dtypes.widen(pictures, q, discount_t)
-    rewards = _cell_means(pictures[1:] - pictures[:-1], cell_size)
+    cells = _cells(observations, cell_size)
+    if q.shape[1:3] != cells:
+        needed = (q.shape[0], *cells, q.shape[3])
+        checks.fail(f"`action_values` has shape {q.shape}, must be {needed}")
+    r_t = pixel_control_rewards(observations, cell_size)
 
-    def errors(q_tm1: Array, r_t: Array, q_t: Array) -> Array:
-        return q_lambda(
+    def td_errors(q_tm1: Array, r_t: Array, q_t: Array) -> Array:
+        return _multistep.q_lambda(
             q_tm1,
             actions,
             r_t,
@@ -225,23 +231,15 @@ def pixel_control_loss(
             sample_mask=sample_mask,
         )
 
-    each_cell = jax.vmap(jax.vmap(errors, 1, 1), 1, 1)
-    return narrow(losses.l2_loss(each_cell(q[:-1], rewards, q[1:])))
+    each_cell = jax.vmap(jax.vmap(td_errors, 1, 1), 1, 1)
+    return narrow(losses.l2_loss(each_cell(q[:-1], r_t, q[1:])))
 
 
-def _check_cells(cell_size: int, observations: Array) -> None:
-    """Check that cells of a size fill the pictures."""
+def _cells(observations: Array, cell_size: int) -> tuple[int, int]:
+    """Return the numbers of rows and columns of cells, which must fill the images."""
     checks.static_int(1, cell_size=cell_size)
     _, height, width, _ = observations.shape
     if height % cell_size or width % cell_size:
         size = f"{height} by {width}"
-        checks.fail(f"`cell_size` must divide pictures of {size}, but is {cell_size}")
-
-
-def _cell_means(change: Array, cell_size: int) -> Array:
-    """Return the mean size of a change in every cell."""
-    steps, height, width, channels = change.shape
-    rows, columns = height // cell_size, width // cell_size
-    size = jnp.abs(change).reshape(steps, height, columns, cell_size * channels)
-    total = sums.over_last(size).reshape(steps, rows, cell_size, columns)
-    return jnp.sum(total, axis=2) / (cell_size * cell_size * channels)
+        checks.fail(f"`cell_size` is {cell_size}, must divide images of {size}")
+    return height // cell_size, width // cell_size

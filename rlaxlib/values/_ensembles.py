@@ -1,11 +1,13 @@
-"""Make one value of the values that several critics give.
+"""Values of an ensemble of critics.
 
-A maximum over noisy values is too large, and what is learnt from it more so each time.
-Critics that learn apart from each other are wrong in different ways: the least of what
-they say holds the error down.
+Minimum (TD3, SAC, SAC-N), mean, soft minimum (BCQ), and minimum of a random subset
+(REDQ).
 
-Functions here take the critics' values of one action. Use `jax.vmap` for a batch, over
-every axis but that of the critics.
+A maximum over noisy values has an overestimation bias, which bootstrapping amplifies.
+The minimum of several critics reduces it.
+
+Functions take the values of one action by `N` critics. Use `jax.vmap` over all other
+axes.
 """
 
 from __future__ import annotations
@@ -15,38 +17,36 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks
 
 __all__ = ["ensemble_value", "subset_minimum"]
 
-_KINDS = ("min", "mean", "soft_min")
-
 
 def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) -> Array:
-    """Reduce the values of several critics to one.
+    """Reduce the values of an ensemble to one: minimum, mean or soft minimum.
 
     .. math::
 
         v_min = min_i q_i,   v_mean = (1/N) ∑_i q_i,
         v_soft_min = w min_i q_i + (1 - w) max_i q_i
 
-    The minimum is that of clipped double Q-learning (TD3, SAC), and, with many critics,
-    of SAC-N: the more there are, the more careful it is. REDQ learns its policy from
-    the mean, and its critics from the minimum of a few: see `subset_minimum`. The soft
-    minimum is that of BCQ.
+    The minimum is that of clipped double Q-learning (TD3, SAC) and SAC-N, and is more
+    pessimistic the more critics there are. REDQ trains the policy on the mean, and the
+    critics on the minimum of a subset: see `subset_minimum`. The soft minimum is that
+    of BCQ.
 
     Args:
-        q: Values :math:`q_i`, one a critic, shape `[N]`.
-        kind: What to make of them, `"min"`, `"mean"` or `"soft_min"`.
+        q: Values :math:`q_i` of the critics, shape `[N]`.
+        kind: Reduction: `"min"`, `"mean"` or `"soft_min"`.
         weight: Weight :math:`w` of the minimum in the soft minimum, in [0, 1],
-            shape `[]`. The others do not use it.
+            shape `[]`.
 
     Returns:
         Value, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is none of
-            the three, or if `weight` lies outside [0, 1].
+        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is not one
+            of the three, or if a concrete `weight` is outside [0, 1].
 
     Example:
         >>> q = jnp.array([1.0, 5.0, 3.0])
@@ -68,38 +68,36 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
         Offline Reinforcement Learning with Diversified Q-Ensemble*, 2021.
         https://arxiv.org/abs/2110.01548
     """
-    q, weight = checks.arrays(q=(q, "float[N]"), weight=(weight, "float[]"))
-    checks.within("[0, 1]", weight=weight)
-    if kind not in _KINDS:
-        kinds = ", ".join(map(repr, _KINDS))
-        checks.fail(f"`kind` must be one of {kinds}, but is {kind!r}")
-    (q, weight), narrow = dtypes.widen(q, weight)
+    q, weight, narrow = checks.widened(
+        q=(q, "float[N]"), weight=(weight, "float[] in [0, 1]")
+    )
+    if kind == "min":
+        return narrow(jnp.min(q))
     if kind == "mean":
         return narrow(jnp.mean(q))
-    least = jnp.min(q)
     if kind == "soft_min":
-        least = weight * least + (1 - weight) * jnp.max(q)
-    return narrow(least)
+        return narrow(weight * jnp.min(q) + (1 - weight) * jnp.max(q))
+    checks.fail(f"`kind` is {kind!r}, must be 'min', 'mean' or 'soft_min'")
 
 
 def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
-    """Take the least value of a few critics, drawn at random from all (REDQ).
+    """Compute the minimum over a random subset of an ensemble (REDQ).
 
     .. math::
 
         v = min_{i ∈ M} q_i,   M ⊆ {1, …, N},   |M| = m,
 
-    where all subsets of :math:`m` critics are equally likely. How careful the value is
-    depends on :math:`m`, and how steady on :math:`N`: the paper has 2 and 10.
+    where all subsets of :math:`m` critics are equally likely. The pessimism depends on
+    :math:`m`, and the variance on :math:`N`: the paper has 2 and 10.
 
-    The paper draws one subset for a whole batch: there give `jax.vmap` one key, with
-    `in_axes` None. With a key for each transition the targets of a batch have less
+    The paper samples one subset for the whole batch. For that, give `jax.vmap` one key
+    with `in_axes` None. One key for each transition gives the targets of a batch less
     variance.
 
     Args:
         key: Random key, shape `[]`.
-        q: Values :math:`q_i`, one a critic, shape `[N]`.
-        size: How many critics to draw, :math:`m`, from 1 to N. A Python integer.
+        q: Values :math:`q_i` of the critics, shape `[N]`.
+        size: Number of critics to sample :math:`m`, a Python integer from 1 to N.
 
     Returns:
         Value :math:`v`, shape `[]`.
@@ -120,6 +118,5 @@ def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
     """
     key, q = checks.arrays(key=(key, "key[]"), q=(q, "float[N]"))
     checks.static_int(1, q.size, size=size)
-    # As many in number as are drawn, and each as likely: no entry need be fetched.
     ranks = jax.random.permutation(key, q.size)
     return jnp.min(q, where=ranks < size, initial=jnp.inf)

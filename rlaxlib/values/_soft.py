@@ -1,21 +1,20 @@
-"""Values of a softmax policy: a maximum that counts all actions, the best ones most.
+"""Soft values and soft TD errors.
 
-Where a policy is paid for its entropy at a temperature :math:`τ`, the best one is the
-softmax of its action values over :math:`τ`, and what it earns, its pay included, is
-their soft value
+Soft value, mellowmax, soft Q-learning and Munchausen Q-learning.
+
+With an entropy bonus of weight :math:`τ`, the temperature, the optimal policy is the
+softmax of the action values divided by :math:`τ`, and its value is the soft value
 
 .. math::
 
     v = τ log ∑_a exp(q(a)/τ).
 
-An action whose value is minus infinity is one that cannot be taken.
+An action value of minus infinity marks an illegal action.
 
-Functions here take one transition. Use `jax.vmap` for a batch.
+Functions take one state or one transition. Use `jax.vmap` for a batch.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib._core import checks
+from rlaxlib.values import _td
 
 __all__ = [
     "mellowmax",
@@ -37,30 +37,30 @@ __all__ = [
 def soft_value(
     q: ArrayLike, temperature: ArrayLike, mask: ArrayLike | None = None
 ) -> Array:
-    """Value a state by the softmax policy over its action values, and its entropy.
+    """Compute the soft value, a log-sum-exp of the action values.
 
     .. math::
 
         v = τ log ∑_a exp(q(a)/τ) = ∑_a π(a) [q(a) - τ log π(a)],
         π(a) ∝ exp(q(a)/τ)
 
-    Its derivative by the action values is the policy. It lies between the best value,
-    which it tends to as :math:`τ` does to 0, and :math:`τ log A` above it. A policy
-    that pays for its divergence from the uniform one, in place of being paid for its
-    entropy, earns :math:`τ log A` less: see `mellowmax`.
+    The gradient by the action values is the policy :math:`π`. The soft value lies
+    between :math:`max_a q(a)`, to which it tends as :math:`τ` tends to 0, and
+    :math:`max_a q(a) + τ log A`. With a KL penalty towards the uniform policy in place
+    of the entropy bonus, the value is :math:`τ log A` lower: see `mellowmax`.
 
     Args:
-        q: Action values, minus infinity where an action is not legal, shape `[A]`.
-        temperature: Temperature :math:`τ`, more than 0, in the unit of the values,
+        q: Action values, minus infinity for illegal actions, shape `[A]`.
+        temperature: Temperature :math:`τ` in (0, inf), in the unit of the values,
             shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
-        Value :math:`v`, shape `[]`; 0 if no action is legal.
+        Soft value :math:`v`, shape `[]`; 0 if no action is legal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `temperature`
-            is not positive.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is not positive.
 
     Example:
         >>> print(f"{rlaxlib.soft_value(jnp.array([1.0, 1.0]), temperature=0.5):.4f}")
@@ -74,44 +74,41 @@ def soft_value(
         Learning with Deep Energy-Based Policies*, 2017.
         https://arxiv.org/abs/1702.08165
     """
-    q, temperature, mask = checks.arrays(
+    q, temperature, mask, narrow = checks.widened(
         q=(q, "float[A]"),
-        temperature=(temperature, "float[]"),
+        temperature=(temperature, "float[] in (0, inf)"),
         mask=(mask, "bool[A] or None"),
     )
-    checks.within("(0, inf)", temperature=temperature)
-    (q, temperature), narrow = dtypes.widen(q, temperature)
-    return narrow(_soften(q, temperature, mask).value)
+    return narrow(_soft_value(q, temperature, mask))
 
 
 def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> Array:
-    """Take a maximum that is smooth, and never spreads values apart (mellowmax).
+    """Compute the mellowmax, a smooth maximum that is a non-expansion.
 
     .. math::
 
         m = (1/ω) log((1/A) ∑_a exp(ω q(a)))
 
-    With :math:`ω` tending to infinity this is the largest value, with 0 the mean, with
-    minus infinity the smallest. Two sets of values that differ by no more than
-    :math:`ε` anywhere have mellowmaxes that differ by no more than that, which is not
-    so of the average of values under their softmax policy: so value iteration with this
-    operator has one fixed point.
+    As :math:`ω` tends to infinity, 0 or minus infinity, the limit is the maximum, the
+    mean or the minimum. If two vectors of action values differ by at most :math:`ε` in
+    each entry, so do their mellowmaxes. Value iteration therefore converges to a unique
+    fixed point, unlike with the expectation under the softmax policy.
 
-    It is `soft_value` at the temperature :math:`1/ω`, less :math:`log(A)/ω`, where `A`
-    counts the legal actions.
+    The mellowmax is the `soft_value` at temperature :math:`1/ω` minus
+    :math:`log(A)/ω`, where :math:`A` counts the legal actions.
 
     Args:
-        q: Action values, minus infinity where an action is not legal, shape `[A]`.
-        omega: How sharp the maximum is, :math:`ω`, finite, in the inverse unit of the
-            values, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        q: Action values, minus infinity for illegal actions, shape `[A]`.
+        omega: Sharpness :math:`ω`, finite, in the inverse unit of the values,
+            shape `[]`.
+        mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
         Mellowmax :math:`m`, shape `[]`; 0 if no action is legal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `omega` is not
-            finite.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `omega` is not finite.
 
     Example:
         >>> q = jnp.array([1.0, 3.0])
@@ -125,30 +122,22 @@ def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> 
         Kavosh Asadi and Michael L. Littman, *An Alternative Softmax Operator for
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1612.05628
     """
-    q, omega, mask = checks.arrays(
+    q, omega, mask, narrow = checks.widened(
         q=(q, "float[A]"),
-        omega=(omega, "float[]"),
+        omega=(omega, "float[] in (-inf, inf)"),
         mask=(mask, "bool[A] or None"),
     )
-    checks.within("(-inf, inf)", omega=omega)
-    (q, omega), narrow = dtypes.widen(q, omega)
-    sign = jnp.where(omega < 0, -jnp.ones_like(omega), jnp.ones_like(omega))
-    legal = q != -jnp.inf if mask is None else mask & (q != -jnp.inf)
-    q = sign * jnp.where(legal, q, jnp.zeros_like(q))
-    # Less the value that counts most, so that no exponential is more than 1.
-    top = _constant_largest(jnp.where(legal, q, -jnp.inf))
-    gaps = jnp.where(legal, q - top, jnp.zeros_like(q))
-    scaled = sign * omega * gaps
-    count = jnp.maximum(jnp.sum(legal, dtype=jnp.int32), 1).astype(q.dtype)
-    # The exponentials are near 1 if omega is small: what they lack keeps its digits.
-    mellow = jnp.log1p(jnp.sum(jnp.expm1(scaled)) / count)
-    # Near 0 it is the mean and, times omega, half the variance, to the last digit.
-    near = jnp.sum(jnp.square(scaled)) < float(np.finfo(q.dtype).eps)
-    mean = jnp.sum(gaps) / count
-    spread = jnp.where(legal & near, gaps - mean, jnp.zeros_like(q))
-    flat = mean + jnp.sum(sign * omega * spread * spread) / count / 2
-    slope = jnp.where(near, jnp.ones_like(omega), sign * omega)
-    return narrow(sign * (top + jnp.where(near, flat, mellow / slope)))
+    legal = _legal(q, mask)
+    count = jnp.maximum(jnp.sum(legal), 1).astype(q.dtype)
+    mean = jnp.sum(jnp.where(legal, q, 0)) / count
+    centred = jnp.where(legal, q - mean, 0)
+    # Near omega = 0 the logarithm cancels and 1 / omega overflows: use a series there.
+    is_near = jnp.max(jnp.abs(omega * centred)) ** 3 < float(np.finfo(q.dtype).eps)
+    small = jnp.where(is_near, centred, 0)
+    near = jnp.sum(omega * small * small) / (2 * count)
+    omega = jnp.where(is_near, 1, omega)
+    far = (jax.nn.logsumexp(omega * centred, where=legal) - jnp.log(count)) / omega
+    return narrow(mean + jnp.where(is_near, near, far))
 
 
 def soft_q_learning(
@@ -161,33 +150,32 @@ def soft_q_learning(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    """Compare the value of an action with the soft value of the next ones.
+    """Compute the soft Q-learning TD error.
 
     .. math::
 
         δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
 
-    The action values are those of a policy paid for its entropy, and that policy is
-    their softmax over :math:`τ`. With :math:`τ` going to 0 this is `q_learning`.
+    The target bootstraps from the `soft_value`. As :math:`τ` tends to 0, this becomes
+    `q_learning`.
 
     Args:
         q_tm1: Action values, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Action values in the next state, of the target network if there is one,
-            minus infinity where an action is not legal, shape `[A]`.
-        temperature: Temperature :math:`τ`, more than 0, in the unit of the values,
+        q_t: Action values in the next state, from the target network if there is one,
+            minus infinity for illegal actions, shape `[A]`.
+        temperature: Temperature :math:`τ` in (0, inf), in the unit of the values,
             shape `[]`.
-        stop_target_gradients: Whether to hold the target constant under
-            differentiation.
+        stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
-        Error :math:`δ`, shape `[]`.
+        TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `temperature` is
-            not positive, or if an action whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A) or a concrete `temperature` is not positive.
 
     Example:
         >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 4.0])
@@ -203,22 +191,17 @@ def soft_q_learning(
         John Schulman, Xi Chen and Pieter Abbeel, *Equivalence Between Policy Gradients
         and Soft Q-Learning*, 2017. https://arxiv.org/abs/1704.06440
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, temperature = checks.arrays(
+    q_tm1, a_tm1, r_t, discount_t, q_t, temperature, narrow = checks.widened(
         q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
         r_t=(r_t, "float[]"),
         discount_t=(discount_t, "float[]"),
         q_t=(q_t, "float[A]"),
-        temperature=(temperature, "float[]"),
+        temperature=(temperature, "float[] in (0, inf)"),
     )
-    checks.indices(a_tm1=(a_tm1, q_tm1.size))
-    checks.within("(0, inf)", temperature=temperature)
-    (q_tm1, r_t, discount_t, q_t, temperature), narrow = dtypes.widen(
-        q_tm1, r_t, discount_t, q_t, temperature
-    )
-    target = discount_t * _soften(q_t, temperature).value
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients, r_t))
+    v_t = _soft_value(q_t, temperature)
+    return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
 
 
 def munchausen_q_learning(
@@ -234,51 +217,49 @@ def munchausen_q_learning(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    """Pay an action for what the policy itself thinks of it (Munchausen Q-learning).
+    """Compute the Munchausen Q-learning TD error (M-DQN).
 
     .. math::
 
         δ = r_t + α max(l_0, τ log π̄_{t-1}(a_{t-1}))
             + γ_t ∑_a π̄_t(a) [q̄_t(a) - τ log π̄_t(a)] - q_{t-1}(a_{t-1}),
+        π̄ ∝ exp(q̄/τ)
 
-    where both policies are the softmax of the target network's values over :math:`τ`,
-    :math:`π̄ ∝ exp(q̄/τ)`, so that the sum over actions is their `soft_value`. The
-    bonus holds the policy near its last one, and widens the gap between good and bad
-    actions. With :math:`α = 0` this is `soft_q_learning`; with :math:`τ` tending to 0,
-    and no bound, it is `advantage_learning`.
+    Both policies are softmax policies of the target network, and the sum over actions
+    is their `soft_value`. The log-policy bonus penalises the KL divergence from the
+    previous policy, and increases action gaps. With :math:`α = 0` this is
+    `soft_q_learning`. As :math:`τ` tends to 0, without the bound, it becomes
+    `advantage_learning`.
 
-    The bound :math:`l_0` is on the logarithm times :math:`τ`, as in the paper, and not
-    on the logarithm; the logarithm is never more than 0, so it takes no other. Some
-    implementations clip at 1 above, or do not clip: they use another bonus.
+    As in the paper, :math:`l_0` bounds the product of :math:`τ` and the logarithm. An
+    upper bound is not needed, since the logarithm is at most 0.
 
     Args:
         q_tm1: Action values, shape `[A]`.
         target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
-            state, shape `[A]`.
+            state, minus infinity for illegal actions, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Action values :math:`q̄_t` of the target network in the next state,
-            minus infinity where an action is not legal, shape `[A]`.
-        entropy_temperature: Temperature :math:`τ`, more than 0, in the unit of the
+            minus infinity for illegal actions, shape `[A]`.
+        entropy_temperature: Temperature :math:`τ` in (0, inf), in the unit of the
             values, shape `[]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
-        clip_value_min: Smallest bonus :math:`l_0`, at most 0, in the unit of the
-            values, shape `[]`; minus infinity for no bound.
-        stop_target_gradients: Whether to hold the target constant under
-            differentiation.
+        clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], in the unit
+            of the values, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
-        Error :math:`δ`, shape `[]`.
+        TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if
-            `entropy_temperature` is not positive, `munchausen_coefficient` lies outside
-            [0, 1] or `clip_value_min` is positive, or if an action whose value is known
-            is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A), `entropy_temperature` is not positive,
+            `munchausen_coefficient` is outside [0, 1] or `clip_value_min` is positive.
 
     Example:
-        Here the other action is better by 0.5, and the policies are as good as greedy:
+        The other action is better by 0.5, and both policies are almost greedy:
 
         >>> q_tm1, q_t = jnp.array([1.0, 1.5]), jnp.array([4.0, 8.0])
         >>> error = rlaxlib.munchausen_q_learning(q_tm1, q_tm1, 0, 1.0, 0.5, q_t)
@@ -289,57 +270,43 @@ def munchausen_q_learning(
         Nino Vieillard, Olivier Pietquin and Matthieu Geist, *Munchausen Reinforcement
         Learning*, 2020. https://arxiv.org/abs/2007.14430
     """
-    *inputs, a_tm1 = checks.arrays(
-        q_tm1=(q_tm1, "float[A]"),
-        target_q_tm1=(target_q_tm1, "float[A]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        target_q_t=(target_q_t, "float[A]"),
-        entropy_temperature=(entropy_temperature, "float[]"),
-        munchausen_coefficient=(munchausen_coefficient, "float[]"),
-        clip_value_min=(clip_value_min, "float[]"),
-        a_tm1=(a_tm1, "int[]"),
+    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, tau, alpha, l_0, narrow = (
+        checks.widened(
+            q_tm1=(q_tm1, "float[A]"),
+            target_q_tm1=(target_q_tm1, "float[A]"),
+            a_tm1=(a_tm1, "int[] in [0, A)"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            target_q_t=(target_q_t, "float[A]"),
+            entropy_temperature=(entropy_temperature, "float[] in (0, inf)"),
+            munchausen_coefficient=(munchausen_coefficient, "float[] in [0, 1]"),
+            clip_value_min=(clip_value_min, "float[] in [-inf, 0]"),
+        )
     )
-    inputs, narrow = dtypes.widen(*inputs)
-    q_tm1, target_q_tm1, r_t, discount_t, target_q_t, temperature, alpha, least = inputs
-    checks.indices(a_tm1=(a_tm1, q_tm1.size))
-    checks.within("(0, inf)", entropy_temperature=temperature)
-    checks.within("[0, 1]", munchausen_coefficient=alpha)
-    checks.within("[-inf, 0]", clip_value_min=least)
-    before = _soften(target_q_tm1, temperature)
-    after = _soften(target_q_t, temperature)
-    # In this order a small difference of large values is not rounded away.
-    log_prob = arrays.batched_index(target_q_tm1, a_tm1) - before.best - before.excess
-    reward = r_t + alpha * jnp.maximum(log_prob, least)
-    target = discount_t * after.value
     q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    return narrow(gradients.error(target, q_a_tm1, stop_target_gradients, reward))
+    log_policy = jax.nn.log_softmax(_scale(target_q_tm1, tau))
+    log_prob = arrays.batched_index(log_policy, a_tm1)
+    r_t = r_t + alpha * jnp.maximum(l_0, tau * log_prob)
+    v_t = _soft_value(target_q_t, tau)
+    return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
 
 
-class _Soft(NamedTuple):
-    """A soft value, in two parts."""
-
-    best: Array  # The largest value, a constant under differentiation.
-    excess: Array  # How much more the soft value is.
-
-    @property
-    def value(self) -> Array:
-        return self.best + self.excess
+def _soft_value(q: Array, temperature: Array, mask: Array | None = None) -> Array:
+    """Return the soft value of the legal actions, 0 if no action is legal."""
+    logits = _scale(q, temperature, mask)
+    is_any_legal = jnp.any(logits != -jnp.inf)
+    # The log-sum-exp of no action is minus infinity, with a NaN gradient.
+    logits = jnp.where(is_any_legal, logits, 0)
+    return jnp.where(is_any_legal, temperature * jax.nn.logsumexp(logits), 0)
 
 
-def _soften(q: Array, temperature: Array, mask: Array | None = None) -> _Soft:
-    """Return the soft value of the legal actions, 0 if there is none."""
-    q = q if mask is None else jnp.where(mask, q, -jnp.inf)
-    legal = q != -jnp.inf
-    best = _constant_largest(q)
-    gaps = jnp.where(legal, q - best, jnp.zeros_like(q))
-    weights = jnp.where(legal, jnp.exp(gaps / temperature), jnp.zeros_like(q))
-    total = jnp.sum(weights)
-    total = jnp.where(total == 0, jnp.ones_like(total), total)
-    return _Soft(best, temperature * jnp.log(total))
+def _scale(q: Array, temperature: Array, mask: Array | None = None) -> Array:
+    """Return the logits `q / temperature`, minus infinity for illegal actions."""
+    legal = _legal(q, mask)
+    # Minus infinity divided by the temperature has a NaN gradient.
+    return jnp.where(legal, jnp.where(legal, q, 0) / temperature, -jnp.inf)
 
 
-def _constant_largest(q: Array) -> Array:
-    """Return the largest of the values, 0 if all are minus infinity."""
-    largest = jax.lax.stop_gradient(jnp.max(q))
-    return jnp.where(largest == -jnp.inf, jnp.zeros_like(largest), largest)
+def _legal(q: Array, mask: Array | None) -> Array:
+    """Return which actions are legal."""
+    return q != -jnp.inf if mask is None else mask & (q != -jnp.inf)

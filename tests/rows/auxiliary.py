@@ -1,11 +1,11 @@
-"""Auxiliary tasks: definitions in NumPy, and the rows that hold functions to them."""
+"""Auxiliary tasks: definitions in NumPy, and the rows of the functions."""
 
 import numpy as np
 from contract import ACTIONS, STEPS, Row, actions, discounts
 
 
 def pixel_control_rewards(observations, cell_size):
-    """Jaderberg et al. 2016: the mean size of the change in each cell."""
+    """Jaderberg et al. 2016: the mean absolute change in each cell."""
     steps, height, width = np.array(observations.shape[:3]) - (1, 0, 0)
     rewards = np.zeros((steps, height // cell_size, width // cell_size))
     for t, row, column in np.ndindex(*rewards.shape):
@@ -31,7 +31,7 @@ def feature_control_rewards(features, cumulant_type, discount=None):
 
 
 def targets(observations, action_values, discount_factor, cell_size):
-    """Return the discounted rewards that follow each step, and the last best value."""
+    """Return the discounted returns, which bootstrap from the last action values."""
     rewards = pixel_control_rewards(observations, cell_size)
     discount_t = np.broadcast_to(discount_factor, len(rewards))
     later, found = np.max(action_values[-1], axis=-1), []
@@ -41,29 +41,29 @@ def targets(observations, action_values, discount_factor, cell_size):
     return np.stack(found[::-1])
 
 
-def loss(held_against, action_values, actions):
+def loss(returns, action_values, actions):
     taken = [q[..., a] for q, a in zip(action_values[:-1], actions, strict=True)]
-    return (held_against - np.stack(taken)) ** 2 / 2
+    return (returns - np.stack(taken)) ** 2 / 2
 
 
 def pixel_control_loss(
     observations, actions, action_values, discount_factor, cell_size
 ):
-    held_against = targets(observations, action_values, discount_factor, cell_size)
-    return loss(held_against, action_values, actions)
+    returns = targets(observations, action_values, discount_factor, cell_size)
+    return loss(returns, action_values, actions)
 
 
-def with_constant_targets(x, constants):
+def with_stopped_targets(x, constants):
     names = ("observations", "action_values", "discount_factor")
-    held_against = targets(*(constants[name] for name in names), cell_size=2)
-    return loss(held_against, x["action_values"], x["actions"])
+    returns = targets(*(constants[name] for name in names), cell_size=2)
+    return loss(returns, x["action_values"], x["actions"])
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def draw_observations(rng):
-    """Draw pictures in which every pixel changes, and not by too little."""
+    """Draw images in which every pixel changes, by at least 0.1."""
     changes = rng.choice([-1, 1], (STEPS, 4, 6, 3)) * rng.uniform(
         0.1, 1.0, (STEPS, 4, 6, 3)
     )
@@ -101,14 +101,17 @@ def features(cumulant_type, make=make_features, **options):
     )
 
 
+CELLS = ({"cell_size": 0}, {"cell_size": 2.0}, {"cell_size": 4})
+
 ROWS = [
     Row(
         name="pixel_control_rewards",
         definition=pixel_control_rewards,
         make=make_pixels,
         settings={"cell_size": 2},
+        invalid=CELLS,
     ),
-    features("feature"),
+    features("feature", invalid=({"cumulant_type": "change"},)),
     features("absolute_change"),
     features("increase"),
     features("decrease"),
@@ -117,6 +120,7 @@ ROWS = [
         make_potential,
         peer_make=lambda rng: make_features(rng) | {"discount": np.asarray(0.9)},
         optional=("discount",),
+        invalid=({"discount": None},),
         numbers=("discount",),
     ),
     Row(
@@ -124,8 +128,9 @@ ROWS = [
         definition=pixel_control_loss,
         make=make_loss,
         settings={"cell_size": 2},
-        unflagged=with_constant_targets,
-        differences="the targets are constant",
+        invalid=CELLS,
+        unflagged=with_stopped_targets,
+        differences="the gradient of the targets is stopped",
         constant=("observations", "discount_factor"),
         numbers=("discount_factor",),
     ),

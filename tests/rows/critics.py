@@ -43,13 +43,13 @@ def subset_minimum(key, q, size):
     return np.min(q[drawn])
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 CRITICS = 5
 
 
 def make_transition(rng):
-    """Draw action values of which those of the action taken are not the best."""
+    """Draw a transition whose action is not the best one, by a margin."""
     drawn = {
         "q_tm1": rng.normal(size=ACTIONS),
         "target_q_tm1": rng.normal(size=ACTIONS),
@@ -65,7 +65,7 @@ def make_transition(rng):
 
 
 def make_nearer(first):
-    """Draw the same, where one of the two gaps is the smaller one."""
+    """Return a function that draws a transition with one smaller gap of the two."""
 
     def make(rng):
         drawn = make_transition(rng)
@@ -83,8 +83,9 @@ def make_critics(*names):
     return make
 
 
-GAPS = "rlax has no more than the persistent branch"
+GAPS = "rlax has the persistent branch only"
 NONE = "rlax has no ensembles"
+SCALES = ({"action_gap_scale": -0.1}, {"action_gap_scale": 1.1})
 TARGETS = ("r_t", "discount_t", "target_q_t", "action_gap_scale")
 
 ROWS = [
@@ -94,6 +95,7 @@ ROWS = [
         make=make_transition,
         peer=GAPS,
         targets=(*TARGETS, "target_q_tm1"),
+        invalid=SCALES,
     ),
     Row(
         name="persistent_advantage_learning",
@@ -102,6 +104,7 @@ ROWS = [
         make=make_nearer(True),
         peer=GAPS,
         targets=(*TARGETS, "target_q_tm1"),
+        invalid=SCALES,
     ),
     Row(
         name="persistent_advantage_learning",
@@ -119,6 +122,7 @@ ROWS = [
             make=make_critics("q", *["weight"] * (kind == "soft_min")),
             settings={"kind": kind},
             peer=NONE,
+            invalid=({"kind": "max"}, {"kind": None}, {"weight": 1.5}),
         )
         for kind in ("min", "mean", "soft_min")
     ),
@@ -127,6 +131,7 @@ ROWS = [
         definition=subset_minimum,
         make=make_critics("q"),
         settings={"size": 2},
+        invalid=({"size": 0}, {"size": CRITICS + 1}, {"size": 2.0}),
         key="key",
         peer=NONE,
     ),

@@ -1,4 +1,4 @@
-"""Soft values: definitions in NumPy, and the rows that hold the functions to them."""
+"""Soft values: definitions in NumPy, and the rows of the functions."""
 
 import numpy as np
 from contract import ACTIONS, Row, actions
@@ -12,7 +12,7 @@ def softmax(q, temperature):
 
 
 def soft_value(q, temperature, mask=None):
-    """Ziebart 2010: what the policy earns, and its entropy times the temperature."""
+    """Ziebart 2010: the expected value plus the temperature times the entropy."""
     q = q if mask is None else q[mask]
     policy = softmax(q, temperature)
     return np.sum(policy * q) - temperature * np.sum(policy * np.log(policy))
@@ -49,13 +49,13 @@ def munchausen_q_learning(
     return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 MASK = np.array([True, False, True, True])
 
 
 def maker(*names, spread=1.0):
-    """Draw the arguments of these names, the same for all functions of the topic."""
+    """Return a function that draws these arguments."""
 
     def make(rng):
         drawn = {
@@ -90,6 +90,7 @@ MUNCHAUSEN = (
     "munchausen_coefficient",
 )
 NONE = "rlax has no soft values"
+COLD = ({"temperature": 0.0}, {"temperature": -1.0}, {"temperature": np.nan})
 TARGETS = ("r_t", "discount_t", "target_q_t", *MUNCHAUSEN[-2:])
 
 ROWS = [
@@ -98,6 +99,7 @@ ROWS = [
         definition=soft_value,
         make=maker("q", "temperature"),
         peer=NONE,
+        invalid=COLD,
     ),
     Row(
         name="soft_value",
@@ -112,6 +114,7 @@ ROWS = [
         definition=mellowmax,
         make=maker("q", "omega"),
         peer=NONE,
+        invalid=({"omega": np.inf}, {"omega": -np.inf}, {"omega": np.nan}),
     ),
     Row(
         name="mellowmax",
@@ -127,6 +130,7 @@ ROWS = [
         make=maker(*SOFT),
         peer=NONE,
         targets=("r_t", "discount_t", "q_t", "temperature"),
+        invalid=COLD,
     ),
     Row(
         name="munchausen_q_learning",
@@ -134,6 +138,12 @@ ROWS = [
         make=maker(*MUNCHAUSEN, spread=0.2),
         peer=NONE,
         targets=(*TARGETS, "target_q_tm1"),
+        invalid=(
+            {"entropy_temperature": 0.0},
+            {"munchausen_coefficient": -0.5},
+            {"munchausen_coefficient": 1.5},
+            {"clip_value_min": 0.5},
+        ),
     ),
     Row(
         name="munchausen_q_learning",

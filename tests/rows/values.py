@@ -1,4 +1,4 @@
-"""Value errors: definitions in NumPy, and the rows that hold the functions to them."""
+"""TD errors: definitions in NumPy, and the rows of the functions."""
 
 import numpy as np
 from contract import ACTIONS, STEPS, Row, actions, discounts, probabilities
@@ -34,7 +34,7 @@ def double_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector):
 
 
 def persistent_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, action_gap_scale):
-    """Bellemare et al. 2016: the action may be repeated rather than chosen anew."""
+    """Bellemare et al. 2016: the action is repeated with some weight."""
     v_t = (1 - action_gap_scale) * np.max(q_t) + action_gap_scale * q_t[a_tm1]
     return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
 
@@ -69,7 +69,7 @@ def q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, lambda_):
 
 
 def retrace(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, lambda_, eps=1e-8):
-    """Munos et al. 2016: the trace is the ratio of the policies, at most 1."""
+    """Munos et al. 2016: coefficients are importance ratios, truncated at 1."""
     c_t = lambda_ * np.minimum(1.0, taken(pi_t, a_t) / (mu_t + eps))
     target = returns.general_off_policy_returns_from_action_values(
         q_t, a_t, r_t, discount_t, c_t, pi_t
@@ -85,11 +85,11 @@ def retrace_continuous(q_tm1, q_t, v_t, r_t, discount_t, log_rhos, lambda_):
     return target - q_tm1
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def one_step(*names):
-    """Draw the arguments of these names, the same for all functions of one step."""
+    """Return a function that draws these arguments of a one-step error."""
 
     def make(rng):
         drawn = {
@@ -112,11 +112,11 @@ def one_step(*names):
 
 
 def many_steps(*names, **extra):
-    """Draw the arguments of these names, the same for all functions of many steps."""
+    """Return a function that draws these arguments of a multistep error."""
 
     def make(rng):
         a_t, pi_t = actions(rng, STEPS), probabilities(rng, STEPS, ACTIONS)
-        # The behaviour gave the actions half or twice of what the target would give.
+        # Importance ratios on both sides of 1, where Retrace truncates.
         ratios = rng.permutation(np.repeat([0.5, 2.0], STEPS // 2))
         drawn = {
             "v_tm1": rng.normal(size=STEPS),
@@ -139,13 +139,13 @@ def many_steps(*names, **extra):
 
 
 def without_last(rng):
-    """Draw weights of which the last, which is never used, is not there."""
+    """Draw arguments without the last values and ratios, which are never used."""
     drawn = make_continuous(rng)
     return drawn | {name: drawn[name][:-1] for name in ("q_t", "log_rhos")}
 
 
 def with_one_lambda(make):
-    """Draw one lambda for all steps, as rlax wants it."""
+    """Return a function that draws one lambda for all steps."""
 
     def make_one(rng):
         drawn = make(rng)
@@ -212,6 +212,7 @@ ROWS = [
         make=one_step(*Q),
         settings={"action_gap_scale": 0.25},
         targets=("r_t", "discount_t", "q_t"),
+        invalid=({"action_gap_scale": -0.1}, {"action_gap_scale": 1.1}),
     ),
     Row(
         name="qv_learning",
@@ -255,6 +256,7 @@ ROWS = [
         make=make_retrace,
         targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_"),
         multistep=True,
+        invalid=({"eps": -1.0},),
     ),
     Row(
         name="retrace_continuous",

@@ -1,4 +1,4 @@
-"""Transformed values: definitions in NumPy, and the rows that test against them."""
+"""Transformed values: definitions in NumPy, and the rows of the functions."""
 
 import numpy as np
 from contract import Row
@@ -7,9 +7,9 @@ import rlaxlib
 from rows import returns, transforms
 from rows.values import many_steps, taken, with_one_lambda
 
-SQUASH = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+HYPERBOLIC = rlaxlib.SIGNED_HYPERBOLIC_PAIR
 IN_NUMPY = {
-    SQUASH: (transforms.signed_hyperbolic, transforms.signed_parabolic),
+    HYPERBOLIC: (transforms.signed_hyperbolic, transforms.signed_parabolic),
     rlaxlib.HYPERBOLIC_SIN_PAIR: (
         transforms.hyperbolic_arcsin,
         transforms.hyperbolic_sin,
@@ -18,29 +18,29 @@ IN_NUMPY = {
 
 
 def transformed_lambda_returns(tx_pair, r_t, discount_t, v_t, lambda_):
-    """Van Hasselt et al. 2019: a return of stretched values, squashed."""
-    squash, stretch = IN_NUMPY[tx_pair]
-    found = returns.lambda_returns(r_t, discount_t, stretch(v_t), lambda_)
-    return squash(np.asarray(found))
+    """Van Hasselt et al. 2019: the transform of a return of inverse transforms."""
+    apply, apply_inv = IN_NUMPY[tx_pair]
+    found = returns.lambda_returns(r_t, discount_t, apply_inv(v_t), lambda_)
+    return apply(np.asarray(found))
 
 
 def transformed_n_step_returns(tx_pair, r_t, discount_t, v_t, n, lambda_t=None):
-    squash, stretch = IN_NUMPY[tx_pair]
+    apply, apply_inv = IN_NUMPY[tx_pair]
     lambda_t = np.ones_like(r_t) if lambda_t is None else lambda_t
     found = returns.n_step_bootstrapped_returns(
-        r_t, discount_t, stretch(v_t), lambda_t, n
+        r_t, discount_t, apply_inv(v_t), lambda_t, n
     )
-    return squash(np.asarray(found))
+    return apply(np.asarray(found))
 
 
 def transformed_general_off_policy_returns_from_action_values(
     tx_pair, q_t, a_t, r_t, discount_t, c_t, pi_t
 ):
-    squash, stretch = IN_NUMPY[tx_pair]
+    apply, apply_inv = IN_NUMPY[tx_pair]
     found = returns.general_off_policy_returns_from_action_values(
-        stretch(q_t), a_t, r_t, discount_t, c_t, pi_t
+        apply_inv(q_t), a_t, r_t, discount_t, c_t, pi_t
     )
-    return squash(np.asarray(found))
+    return apply(np.asarray(found))
 
 
 def transformed_q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, tx_pair):
@@ -52,7 +52,7 @@ def transformed_q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, tx_pair):
 def transformed_retrace(
     q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, lambda_, tx_pair, eps=1e-8
 ):
-    """Kapturowski et al. 2019, with the trace of Munos et al. 2016."""
+    """Kapturowski et al. 2019, with the coefficients of Munos et al. 2016."""
     c_t = lambda_ * np.minimum(1.0, taken(pi_t, a_t) / (mu_t + eps))
     target = transformed_general_off_policy_returns_from_action_values(
         tx_pair, q_t, a_t, r_t, discount_t, c_t, pi_t
@@ -70,15 +70,15 @@ def transformed_n_step_q_learning(
     return target - taken(q_tm1, a_tm1)
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
-def constant(definition, **settings):
-    """Return what is left of a gradient where all of a result is held constant."""
+def stopped(definition, **settings):
+    """Return a function whose gradient is that of a result that is stopped."""
     return lambda x, constants: definition(**constants, **settings)
 
 
-# rlax wraps functions that have no `tx_pair`, and takes values by position only.
+# rlax wraps functions without `tx_pair`, and takes values by position only.
 
 
 def lambda_returns_of_rlax(library):
@@ -122,8 +122,9 @@ VALUES = ("q_t", "r_t", "discount_t", "c_t", "pi_t")
 Q = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t", "lambda_")
 RETRACE = ("q_tm1", "q_t", "a_tm1", "a_t", "r_t", "discount_t", "pi_t", "mu_t")
 R2D2 = ("q_tm1", "a_tm1", "target_q_t", "a_t", "r_t", "discount_t")
-PAIR = {"tx_pair": SQUASH}
-ROUNDING = 10.0  # Stretching and squashing, with an eps of 1/1000, in double precision.
+PAIR = {"tx_pair": HYPERBOLIC}
+WINDOWS = ({"n": 0}, {"n": -1}, {"n": 2.0})
+ROUNDING = 10.0  # The transform and its inverse lose precision, with an eps of 1/1000.
 
 ROWS = [
     Row(
@@ -133,7 +134,7 @@ ROWS = [
         settings=PAIR,
         peer_of=lambda_returns_of_rlax,
         targets=LAMBDA,
-        flagged=constant(transformed_lambda_returns, **PAIR),
+        flagged=stopped(transformed_lambda_returns, **PAIR),
         numbers=("lambda_",),
         condition=ROUNDING,
         multistep=True,
@@ -143,9 +144,10 @@ ROWS = [
         definition=transformed_n_step_returns,
         make=many_steps(*N_STEP, lambda_t=draw_c),
         settings={**PAIR, "n": 3},
+        invalid=WINDOWS,
         peer_of=n_step_returns_of_rlax,
         targets=N_STEP,
-        flagged=constant(transformed_n_step_returns, **PAIR, n=3),
+        flagged=stopped(transformed_n_step_returns, **PAIR, n=3),
         numbers=("lambda_t",),
         condition=ROUNDING,
         multistep=True,
@@ -157,7 +159,7 @@ ROWS = [
         settings=PAIR,
         peer_of=off_policy_returns_of_rlax,
         targets=VALUES,
-        flagged=constant(
+        flagged=stopped(
             transformed_general_off_policy_returns_from_action_values, **PAIR
         ),
         condition=ROUNDING,
@@ -175,7 +177,7 @@ ROWS = [
     ),
     Row(
         name="transformed_q_lambda",
-        case="of another pair",
+        case="hyperbolic sine",
         definition=transformed_q_lambda,
         make=many_steps(*Q),
         settings={"tx_pair": rlaxlib.HYPERBOLIC_SIN_PAIR},
@@ -188,6 +190,7 @@ ROWS = [
         name="transformed_retrace",
         definition=transformed_retrace,
         make=with_one_lambda(many_steps(*RETRACE, "lambda_")),
+        invalid=({"eps": -1.0},),
         settings=PAIR,
         targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_"),
         condition=ROUNDING,
@@ -198,6 +201,7 @@ ROWS = [
         definition=transformed_n_step_q_learning,
         make=many_steps(*R2D2, target_q_t=lambda rng: rng.normal(size=(6, 4))),
         settings={**PAIR, "n": 3},
+        invalid=WINDOWS,
         targets=("r_t", "discount_t", "target_q_t"),
         condition=ROUNDING,
         multistep=True,

@@ -1,14 +1,15 @@
-"""Compare values with what many steps later say they should have been.
+"""Multistep TD errors.
 
-All functions here return an error for each step, the target less the prediction. The
-targets are those of `rlaxlib.returns`: what stands in `lambda_returns` for the value of
-a state, or as the trace in `general_off_policy_returns_from_action_values`, tells the
-algorithms apart.
+TD(λ), Sarsa(λ), Q(λ), Retrace and Retrace for continuous actions.
 
-The clock: `*_tm1` holds the times `0` to `T - 1`, at which the actions were chosen,
-`*_t` the times `1` to `T`, what came back.
+All functions return one error for each time step, the target minus the prediction. The
+targets are returns of `rlaxlib.returns`: λ-returns, which differ in the value that they
+bootstrap from, and general off-policy returns with the trace coefficients of Retrace.
 
-Functions here take one trajectory. Use `jax.vmap` for a batch.
+Arrays named `*_tm1` hold the times `0` to `T - 1`, at which the actions were chosen,
+arrays named `*_t` the times `1` to `T`.
+
+Functions take one trajectory. Use `jax.vmap` for a batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import arrays, returns
-from rlaxlib._core import checks, dtypes, gradients, streams
+from rlaxlib._core import checks, gradients, streams
 
 __all__ = [
     "q_lambda",
@@ -40,7 +41,7 @@ def td_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare state values with λ-returns (TD(λ)).
+    """Compute the TD(λ) errors of state values.
 
     .. math::
 
@@ -49,20 +50,17 @@ def td_lambda(
         G_T = v_T.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
+        v_tm1: Values of the states, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
             :math:`λ_1, …, λ_T`, shape `[T]`.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `v_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from `v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
@@ -80,17 +78,16 @@ def td_lambda(
         Richard S. Sutton, *Learning to Predict by the Methods of Temporal
         Differences*, Machine Learning 3, 1988. https://doi.org/10.1007/BF00115009
     """
-    v_tm1, r_t, discount_t, v_t, lambda_, truncated_t, sample_mask = checks.arrays(
-        v_tm1=(v_tm1, "float[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    (v_tm1, r_t, discount_t, v_t, lambda_), narrow = dtypes.widen(
-        v_tm1, r_t, discount_t, v_t, lambda_
+    v_tm1, r_t, discount_t, v_t, lambda_, truncated_t, sample_mask, narrow = (
+        checks.widened(
+            v_tm1=(v_tm1, "float[T]"),
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            v_t=(v_t, "float[T]"),
+            lambda_=(lambda_, "float[] or [T]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
     )
     targets = returns.lambda_returns(
         r_t,
@@ -117,41 +114,36 @@ def sarsa_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare action values with λ-returns of the actions taken (Sarsa(λ)).
+    """Compute the Sarsa(λ) TD errors of action values.
 
     .. math::
 
         e_t = G_t - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) q_{t+1}(a_{t+1}) + λ_{t+1} G_{t+1}],
-
-    with the last return being :math:`G_T = q_T(a_T)`.
+        G_T = q_T(a_T).
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
-            shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
-            shape `[T]`.
+        q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_t: Actions taken there, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
             :math:`λ_1, …, λ_T`, shape `[T]`.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `q_t` and `a_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`
+            and `a_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
+        shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an action
-            whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -179,9 +171,6 @@ def sarsa_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    size = q_t.shape[-1]
-    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
-    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
     return td_lambda(
         arrays.batched_index(q_tm1, a_tm1),
         r_t,
@@ -206,42 +195,37 @@ def q_lambda(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare action values with λ-returns of the best actions (Q(λ)).
+    """Compute the Q(λ) TD errors of action values (Peng's and Watkins's Q(λ)).
 
     .. math::
 
         e_t = G_t - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) max_a q_{t+1}(a) + λ_{t+1} G_{t+1}],
+        G_T = max_a q_T(a).
 
-    with the last return being :math:`G_T = max_a q_T(a)`. One λ for all steps is Peng's
-    Q(λ), which does not mind that some actions explored. Setting λ to 0 where
-    :math:`a_{t+1}` is not the best action is Watkins's, which does.
+    One λ for all steps is Peng's Q(λ), which follows exploratory actions too. For
+    Watkins's Q(λ), set :math:`λ_{t+1} = 0` where :math:`a_{t+1}` is not greedy.
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
-            shape `[T, A]`.
-        a_tm1: Actions taken there, :math:`a_0, …, a_{T-1}`, each in [0, A),
-            shape `[T]`.
+        q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
             :math:`λ_1, …, λ_T`, shape `[T]`.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `q_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
+        shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an action
-            whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -270,13 +254,11 @@ def q_lambda(
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    a_tm1 = streams.valid(a_tm1, sample_mask)
-    checks.indices(a_tm1=(a_tm1, q_tm1.shape[-1]))
     return td_lambda(
         arrays.batched_index(q_tm1, a_tm1),
         r_t,
         discount_t,
-        jnp.max(streams.valid(q_t, sample_mask), axis=-1),
+        maximum(q_t, sample_mask),
         lambda_,
         stop_target_gradients,
         truncated_t=truncated_t,
@@ -300,7 +282,7 @@ def retrace(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare action values with returns corrected for off-policy actions (Retrace).
+    """Compute the Retrace(λ) TD errors of action values, corrected off-policy.
 
     .. math::
 
@@ -309,39 +291,37 @@ def retrace(
             + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
         c_t = λ min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
 
-    The trace lasts as long as :math:`π` would have acted alike, and never grows: the
-    targets are safe for any behaviour policy, and make full use of one that is close.
+    The trace coefficients :math:`c_t` are truncated importance ratios. They make the
+    targets safe for any behaviour policy, and efficient for one close to :math:`π`.
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
-            shape `[T, A]`.
+        q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         pi_t: Probabilities of all actions in the next states under the target policy,
             shape `[T, A]`.
         mu_t: Probabilities of the actions `a_t` under the behaviour policy,
             shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
             :math:`λ_1, …, λ_T`, shape `[T]`.
-        eps: What is added to `mu_t` so as not to divide by 0, at least 0, shape `[]`.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+        eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `q_t` and `pi_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`
+            and `pi_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
+        shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `eps` is
-            negative, or if an action whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `eps` is negative.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -358,32 +338,27 @@ def retrace(
         Efficient Off-Policy Reinforcement Learning*, 2016.
         https://arxiv.org/abs/1606.02647
     """
-    *inputs, a_tm1, a_t, truncated_t, sample_mask = checks.arrays(
+    q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, *rest, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
+        a_tm1=(a_tm1, "int[T]"),
+        a_t=(a_t, "int[T]"),
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
         pi_t=(pi_t, "float[T, A]"),
         mu_t=(mu_t, "float[T]"),
         lambda_=(lambda_, "float[] or [T]"),
-        eps=(eps, "float[]"),
-        a_tm1=(a_tm1, "int[T]"),
-        a_t=(a_t, "int[T]"),
+        eps=(eps, "float[] in [0, inf)"),
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    checks.within("[0, inf)", eps=eps)
-    inputs, narrow = dtypes.widen(*streams.clean(sample_mask, *inputs))
-    q_tm1, q_t, r_t, discount_t, pi_t, mu_t, lambda_, eps = inputs
-    size = q_t.shape[-1]
-    a_tm1, a_t = streams.clean(sample_mask, a_tm1, a_t)
-    checks.indices(a_tm1=(a_tm1, size), a_t=(a_t, size))
+    lambda_, eps, truncated_t, sample_mask = rest
     targets = returns.general_off_policy_returns_from_action_values(
         q_t,
         a_t,
         r_t,
         discount_t,
-        retrace_weights(pi_t, a_t, mu_t, lambda_, eps),
+        retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps, sample_mask),
         pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
@@ -406,7 +381,7 @@ def retrace_continuous(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare action values with Retrace returns, where actions are continuous.
+    """Compute the Retrace(λ) TD errors for continuous actions.
 
     .. math::
 
@@ -414,30 +389,27 @@ def retrace_continuous(
         G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],
         c_t = λ_t min(1, exp(log ρ_t)),   c_T = 0.
 
-    As `retrace`, but with the values of the actions taken only, and with the values of
-    the states in place of the sum over actions.
+    Unlike `retrace`, it takes the values of the actions taken only, and state values in
+    place of the expectation over actions.
 
     Args:
         q_tm1: Values of the actions taken, :math:`q_0, …, q_{T-1}`, shape `[T]`.
         q_t: Values of the actions taken next, :math:`q_1, …, q_{T-1}`, shape `[T-1]`;
-            or one more, which is not used, shape `[T]`.
+            or one more, which is ignored, shape `[T]`.
         v_t: Values of the true next states under the target policy,
             :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        log_rhos: Logarithms of the importance ratios of the actions taken next,
-            :math:`log ρ_1, …, log ρ_{T-1}`, shape `[T-1]`; or one more, which is not
-            used, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        log_rhos: Log importance ratios of the actions taken next,
+            :math:`log ρ_1, …, log ρ_{T-1}`, shape `[T-1]`; or one more, which is
+            ignored, shape `[T]`.
         lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each ratio,
-            shape `[T-1]`; or one more, which is not used, shape `[T]`.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
+            shape `[T-1]`; or one more, which is ignored, shape `[T]`.
+        stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `v_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+            had not ended, shape `[T]`; or None. The target bootstraps there from `v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
@@ -458,29 +430,30 @@ def retrace_continuous(
         Efficient Off-Policy Reinforcement Learning*, 2016.
         https://arxiv.org/abs/1606.02647
     """
-    *inputs, truncated_t, sample_mask = checks.arrays(
-        q_tm1=(q_tm1, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        q_t=(q_t, "float[T-1] or [T]"),
-        log_rhos=(log_rhos, "float[T-1] or [T]"),
-        lambda_=(lambda_, "float[] or [T-1] or [T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
+    (q_tm1, q_t, v_t, r_t, discount_t, log_rhos, lambda_, *masks, narrow) = (
+        checks.widened(
+            q_tm1=(q_tm1, "float[T]"),
+            q_t=(q_t, "float[T-1] or [T]"),
+            v_t=(v_t, "float[T]"),
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            log_rhos=(log_rhos, "float[T-1] or [T]"),
+            lambda_=(lambda_, "float[] or [T-1] or [T]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
     )
-    inputs, narrow = dtypes.widen(*inputs)
-    q_tm1, v_t, r_t, discount_t, q_t, log_rhos, lambda_ = inputs
-    used = r_t.size - 1
-    lambda_ = lambda_[:used] if lambda_.ndim else lambda_
-    log_rhos = streams.valid(
-        log_rhos[:used], None if sample_mask is None else sample_mask[:used]
-    )
+    truncated_t, sample_mask = masks
+    last = r_t.size - 1
+    mask = None if sample_mask is None else sample_mask[:last]
+    log_rhos = streams.valid(log_rhos[:last], mask)
+    lambda_ = lambda_[:last] if lambda_.ndim else lambda_
     targets = returns.general_off_policy_returns_from_q_and_v(
         q_t,
         v_t,
         r_t,
         discount_t,
+        # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
         lambda_ * jnp.exp(jnp.minimum(0.0, log_rhos)),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
@@ -489,10 +462,23 @@ def retrace_continuous(
     return narrow(streams.valid(errors, sample_mask))
 
 
-def retrace_weights(
-    pi_t: Array, a_t: Array, mu_t: Array, lambda_: Array, eps: Array
+def retrace_coefficients(
+    a_t: Array,
+    pi_t: Array,
+    mu_t: Array,
+    lambda_: Array,
+    eps: Array,
+    sample_mask: Array | None,
 ) -> Array:
-    """Return the trace of Retrace; 0 where neither policy takes the action."""
+    """Return the trace coefficients of Retrace, 0 for actions of neither policy."""
+    a_t, pi_t, mu_t, lambda_ = streams.clean(sample_mask, a_t, pi_t, mu_t, lambda_)
     pi, mu = arrays.batched_index(pi_t, a_t), mu_t + eps
-    safe = jnp.where((pi == 0) & (mu == 0), jnp.ones_like(mu), mu)
-    return lambda_ * jnp.minimum(1.0, pi / safe)
+    # `0 / 0` is NaN.
+    mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
+    return lambda_ * jnp.minimum(1.0, pi / mu)
+
+
+def maximum(q_t: Array, sample_mask: Array | None) -> Array:
+    """Return the maximum action value of each time step, 0 at invalid steps."""
+    # The gradient of a maximum of NaN is NaN, even where the result is masked.
+    return jnp.max(streams.valid(q_t, sample_mask), axis=-1)

@@ -1,0 +1,693 @@
+"""One-step TD errors.
+
+TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double Q-learning, persistent
+Q-learning, QV-learning, QVMAX, advantage learning (AL) and persistent advantage
+learning (PAL).
+
+All functions return a TD error, the target minus the prediction. Square it for a loss,
+pass it to `huber_loss`, or use its magnitude as a priority for replay.
+
+Arrays named `*_tm1` belong to the step at which the action was chosen, arrays named
+`*_t` to the next one. A discount of 0 ends the episode: the next state has no value.
+
+Functions take one transition. Use `jax.vmap` for a batch.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, gradients
+
+__all__ = [
+    "advantage_learning",
+    "differential_td_learning",
+    "double_q_learning",
+    "expected_sarsa",
+    "persistent_advantage_learning",
+    "persistent_q_learning",
+    "q_learning",
+    "qv_learning",
+    "qv_max",
+    "sarsa",
+    "td_learning",
+]
+
+
+def td_learning(
+    v_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the TD(0) error of a state value.
+
+    .. math::
+
+        δ = r_t + γ_t v_t - v_{t-1}
+
+    Args:
+        v_tm1: Value of the state, shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        v_t: Value of the next state, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.td_learning(v_tm1=1.0, r_t=2.0, discount_t=0.5, v_t=4.0))
+        3.0
+
+    References:
+        Richard S. Sutton, *Learning to Predict by the Methods of Temporal
+        Differences*, Machine Learning 3, 1988. https://doi.org/10.1007/BF00115009
+    """
+    v_tm1, r_t, discount_t, v_t, narrow = checks.widened(
+        v_tm1=(v_tm1, "float[]"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        v_t=(v_t, "float[]"),
+    )
+    return narrow(error(v_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def differential_td_learning(
+    v_tm1: ArrayLike,
+    r_t: ArrayLike,
+    v_t: ArrayLike,
+    reward_rate: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the differential TD error of a state value, for average rewards.
+
+    .. math::
+
+        δ = r_t - r̄ + v_t - v_{t-1}
+
+    For continuing tasks that maximise the average reward, without a discount. The
+    values are differential values, defined up to a constant. The same error updates the
+    reward rate:
+
+    .. math::
+
+        r̄ ← r̄ + η α δ,
+
+    where :math:`α` is the step size of the values, and :math:`η` the step size of the
+    rate relative to it. Off-policy, multiply both steps by the importance ratio. The
+    simpler update by :math:`r_t - r̄` is correct on-policy only.
+
+    Args:
+        v_tm1: Differential value of the state, shape `[]`.
+        r_t: Reward, shape `[]`.
+        v_t: Differential value of the next state, shape `[]`.
+        reward_rate: Estimate of the average reward per step :math:`r̄`, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target, including
+            that of `reward_rate`.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> td_error = rlaxlib.differential_td_learning
+        >>> print(td_error(v_tm1=1.0, r_t=2.0, v_t=4.0, reward_rate=0.5))
+        4.5
+
+    References:
+        Yi Wan, Abhishek Naik and Richard S. Sutton, *Learning and Planning in
+        Average-Reward Markov Decision Processes*, 2021.
+        https://arxiv.org/abs/2006.16318
+    """
+    v_tm1, r_t, v_t, reward_rate, narrow = checks.widened(
+        v_tm1=(v_tm1, "float[]"),
+        r_t=(r_t, "float[]"),
+        v_t=(v_t, "float[]"),
+        reward_rate=(reward_rate, "float[]"),
+    )
+    discount_t = jnp.ones_like(v_t)
+    r_t = r_t - reward_rate
+    return narrow(error(v_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def sarsa(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    a_t: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the Sarsa TD error.
+
+    .. math::
+
+        δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t: Action values in the next state, shape `[A]`.
+        a_t: Action taken in the next state, in [0, A), shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A).
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
+        >>> print(rlaxlib.sarsa(q_tm1, 0, 1.0, 0.5, q_t, 0))
+        2.0
+
+    References:
+        G. A. Rummery and M. Niranjan, *On-Line Q-Learning Using Connectionist Systems*,
+        1994. http://mi.eng.cam.ac.uk/reports/svr-ftp/auto-pdf/rummery_tr166.pdf
+
+        Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
+        Introduction*, second edition, section 6.4, 2018.
+        http://incompleteideas.net/book/the-book-2nd.html
+    """
+    q_tm1, a_tm1, r_t, discount_t, q_t, a_t, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[A]"),
+        a_t=(a_t, "int[] in [0, A)"),
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    v_t = arrays.batched_index(q_t, a_t)
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def expected_sarsa(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    probs_a_t: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the expected Sarsa TD error.
+
+    .. math::
+
+        δ = r_t + γ_t ∑_a π_t(a) q_t(a) - q_{t-1}(a_{t-1})
+
+    The expectation has less variance than the sampled action of Sarsa. The evaluated
+    policy may differ from the policy that acted.
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t: Action values in the next state, shape `[A]`.
+        probs_a_t: Action probabilities in the next state :math:`π_t`, shape `[A]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A).
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
+        >>> probs_a_t = jnp.array([0.5, 0.5])
+        >>> print(rlaxlib.expected_sarsa(q_tm1, 0, 1.0, 0.5, q_t, probs_a_t))
+        3.0
+
+    References:
+        Harm van Seijen, Hado van Hasselt, Shimon Whiteson and Marco Wiering, *A
+        Theoretical and Empirical Analysis of Expected Sarsa*, 2009.
+        https://doi.org/10.1109/ADPRL.2009.4927542
+    """
+    q_tm1, a_tm1, r_t, discount_t, q_t, probs_a_t, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[A]"),
+        probs_a_t=(probs_a_t, "float[A]"),
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    v_t = jnp.sum(probs_a_t * q_t)
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def q_learning(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the Q-learning TD error.
+
+    .. math::
+
+        δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t: Action values in the next state, from the target network if there is one,
+            minus infinity for illegal actions, shape `[A]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A).
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
+        >>> print(rlaxlib.q_learning(q_tm1, 0, 1.0, 0.5, q_t))
+        4.0
+
+    References:
+        Christopher J. C. H. Watkins and Peter Dayan, *Q-Learning*, 1992.
+        https://doi.org/10.1007/BF00992698
+    """
+    q_tm1, a_tm1, r_t, discount_t, q_t, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[A]"),
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    v_t = jnp.max(q_t)
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def double_q_learning(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t_value: ArrayLike,
+    q_t_selector: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the double Q-learning TD error (double DQN).
+
+    .. math::
+
+        δ = r_t + γ_t q_t(argmax_a q_t^sel(a)) - q_{t-1}(a_{t-1})
+
+    One network selects the next action and another evaluates it, which reduces the
+    overestimation bias of the maximum. In double DQN the online network selects and the
+    target network evaluates.
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t_value: Action values in the next state that evaluate the selected action,
+            shape `[A]`.
+        q_t_selector: Action values in the next state :math:`q_t^sel` that select the
+            action, the first of equal ones, shape `[A]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A).
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
+        >>> q_t_selector = jnp.array([1.0, 0.0])
+        >>> print(rlaxlib.double_q_learning(q_tm1, 0, 1.0, 0.5, q_t, q_t_selector))
+        2.0
+
+    References:
+        Hado van Hasselt, *Double Q-Learning*, 2010.
+        https://papers.nips.cc/paper/3964-double-q-learning
+
+        Hado van Hasselt, Arthur Guez and David Silver, *Deep Reinforcement Learning
+        with Double Q-Learning*, 2016. https://arxiv.org/abs/1509.06461
+    """
+    q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t_value=(q_t_value, "float[A]"),
+        q_t_selector=(q_t_selector, "float[A]"),
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    v_t = arrays.batched_index(q_t_value, jnp.argmax(q_t_selector))
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def persistent_q_learning(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    action_gap_scale: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the persistent Q-learning TD error.
+
+    .. math::
+
+        δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
+
+    Bootstrapping partly from the repeated action increases the gap between the best
+    action and the others. This is the persistent branch of the paper's persistent
+    advantage learning; `persistent_advantage_learning` has both branches.
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t: Action values in the next state, shape `[A]`.
+        action_gap_scale: Weight :math:`α` of the repeated action in [0, 1], where 0 is
+            Q-learning, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
+        >>> print(rlaxlib.persistent_q_learning(q_tm1, 0, 1.0, 0.5, q_t, 0.5))
+        3.0
+
+    References:
+        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
+        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1512.04860
+    """
+    q_tm1, a_tm1, r_t, discount_t, q_t, alpha, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[A]"),
+        action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    v_t = (1 - alpha) * jnp.max(q_t) + alpha * arrays.batched_index(q_t, a_tm1)
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def qv_learning(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the QV-learning TD error of an action value.
+
+    .. math::
+
+        δ = r_t + γ_t v_t - q_{t-1}(a_{t-1})
+
+    `td_learning` learns the state values at the same time.
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        v_t: Value of the next state, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A).
+
+    Example:
+        >>> print(rlaxlib.qv_learning(jnp.array([1.0, 2.0]), 0, 1.0, 0.5, 4.0))
+        2.0
+
+    References:
+        Marco A. Wiering and Hado van Hasselt, *Two Novel On-Policy Reinforcement
+        Learning Algorithms Based on TD(λ)-Methods*, 2007.
+        https://doi.org/10.1109/ADPRL.2007.368200
+    """
+    q_tm1, a_tm1, r_t, discount_t, v_t, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        v_t=(v_t, "float[]"),
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def qv_max(
+    v_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the QVMAX TD error of a state value.
+
+    .. math::
+
+        δ = r_t + γ_t max_a q_t(a) - v_{t-1}
+
+    `qv_learning` learns the action values at the same time.
+
+    Args:
+        v_tm1: Value of the state, shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t: Action values in the next state, shape `[A]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.qv_max(1.0, 1.0, 0.5, jnp.array([4.0, 8.0])))
+        4.0
+
+    References:
+        Marco A. Wiering and Hado van Hasselt, *The QV Family Compared to Other
+        Reinforcement Learning Algorithms*, 2009.
+        https://doi.org/10.1109/ADPRL.2009.4927532
+    """
+    v_tm1, r_t, discount_t, q_t, narrow = checks.widened(
+        v_tm1=(v_tm1, "float[]"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[A]"),
+    )
+    v_t = jnp.max(q_t)
+    return narrow(error(v_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def advantage_learning(
+    q_tm1: ArrayLike,
+    target_q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    target_q_t: ArrayLike,
+    action_gap_scale: ArrayLike,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the advantage learning (AL) TD error.
+
+    .. math::
+
+        δ = r_t + γ_t max_a q̄_t(a) - α [max_a q̄_{t-1}(a) - q̄_{t-1}(a_{t-1})]
+            - q_{t-1}(a_{t-1})
+
+    Subtracting the action gap makes the policy robust to small errors of the action
+    values. At the fixed point the gaps are :math:`1/(1 - α)` times as large as in
+    Q-learning, and the value of the best action is the same.
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
+            state, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
+            minus infinity for illegal actions, shape `[A]`.
+        action_gap_scale: Weight :math:`α` of the gap in [0, 1], where 0 is Q-learning,
+            shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
+        >>> print(rlaxlib.advantage_learning(q_tm1, q_tm1, 0, 1.0, 0.5, q_t, 0.5))
+        3.5
+
+    References:
+        Leemon C. Baird, *Reinforcement Learning Through Gradient Descent*, 1999.
+        http://reports-archive.adm.cs.cmu.edu/anon/1999/CMU-CS-99-132.pdf
+
+        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
+        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1512.04860
+    """
+    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
+        checks.widened(
+            q_tm1=(q_tm1, "float[A]"),
+            target_q_tm1=(target_q_tm1, "float[A]"),
+            a_tm1=(a_tm1, "int[] in [0, A)"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            target_q_t=(target_q_t, "float[A]"),
+            action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
+        )
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    r_t = r_t - alpha * _gap(target_q_tm1, a_tm1)
+    v_t = jnp.max(target_q_t)
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def persistent_advantage_learning(
+    q_tm1: ArrayLike,
+    target_q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    target_q_t: ArrayLike,
+    action_gap_scale: ArrayLike,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the persistent advantage learning (PAL) TD error.
+
+    .. math::
+
+        δ = r_t + γ_t max_a q̄_t(a) - α min(g_{t-1}, g_t) - q_{t-1}(a_{t-1}),
+        g_k = max_a q̄_k(a) - q̄_k(a_{t-1})
+
+    Both gaps are those of the action taken, so an action that would be good in the next
+    state too loses less, and policies switch actions less often. At the end of an
+    episode, where :math:`γ_t = 0`, there is no next state and :math:`g_t = 0`. As in
+    the paper's experiments, :math:`g_t` is not discounted.
+
+    Args:
+        q_tm1: Action values, shape `[A]`.
+        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
+            state, shape `[A]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
+            minus infinity for illegal actions, shape `[A]`.
+        action_gap_scale: Weight :math:`α` of the gap in [0, 1], where 0 is Q-learning,
+            shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error :math:`δ`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([1.0, 3.0]), jnp.array([7.0, 8.0])
+        >>> td_error = rlaxlib.persistent_advantage_learning
+        >>> print(td_error(q_tm1, q_tm1, 0, 1.0, 0.5, q_t, 0.5))
+        3.5
+
+    References:
+        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
+        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1512.04860
+    """
+    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
+        checks.widened(
+            q_tm1=(q_tm1, "float[A]"),
+            target_q_tm1=(target_q_tm1, "float[A]"),
+            a_tm1=(a_tm1, "int[] in [0, A)"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            target_q_t=(target_q_t, "float[A]"),
+            action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
+        )
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    gap_t = jnp.where(discount_t == 0, 0.0, _gap(target_q_t, a_tm1))
+    r_t = r_t - alpha * jnp.minimum(_gap(target_q_tm1, a_tm1), gap_t)
+    v_t = jnp.max(target_q_t)
+    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+
+
+def error(
+    prediction: Array, r_t: Array, discount_t: Array, v_t: Array, stop: ArrayLike
+) -> Array:
+    """Return the TD error `r_t + (discount_t * v_t - prediction)`.
+
+    Args:
+        prediction: Predicted value, `[]`.
+        r_t: Reward, `[]`. It is added last, so that large values do not round it away.
+        discount_t: Discount, `[]`.
+        v_t: Value to bootstrap from, `[]`.
+        stop: Whether to stop the gradient of the target.
+
+    Returns:
+        TD error, `[]`.
+    """
+    return gradients.error(discount_t * v_t, prediction, stop, reward=r_t)
+
+
+def _gap(q: Array, a: Array) -> Array:
+    """Return the action gap, the best action value minus the one taken."""
+    return jnp.max(q) - arrays.batched_index(q, a)

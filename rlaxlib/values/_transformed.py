@@ -1,0 +1,576 @@
+"""Returns and TD errors of transformed values.
+
+Transformed λ-returns, n-step returns and general off-policy returns; transformed Q(λ),
+transformed Retrace and transformed n-step Q-learning (R2D2).
+
+The network predicts values :math:`q = h(Q)`, where the transform :math:`h` reduces
+their scale. A return is estimated from the inverse :math:`h⁻¹(q)` and untransformed
+rewards, and is then transformed. The fixed point is
+
+.. math::
+
+    q = h(E[r + γ h⁻¹(q')]).
+
+Rewards need no clipping, and errors have a similar scale in all tasks. If returns are
+random, the fixed point is not the transformed expected return, but it is close where
+:math:`h` is nearly linear.
+
+Arrays named `*_t` hold the times `1` to `T`. Arrays named `*_tm1` and results hold the
+times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
+"""
+
+from __future__ import annotations
+
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays, returns
+from rlaxlib._core import checks, gradients, streams
+from rlaxlib.transforms import IDENTITY_PAIR, TxPair
+from rlaxlib.values import _multistep
+
+__all__ = [
+    "transformed_general_off_policy_returns_from_action_values",
+    "transformed_lambda_returns",
+    "transformed_n_step_q_learning",
+    "transformed_n_step_returns",
+    "transformed_q_lambda",
+    "transformed_retrace",
+]
+
+
+def transformed_lambda_returns(
+    tx_pair: TxPair,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    lambda_: ArrayLike = 1.0,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Estimate transformed λ-returns from transformed values.
+
+    .. math::
+
+        h(G_t),
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1}) + λ_{t+1} G_{t+1}],
+        G_T = h⁻¹(v_T).
+
+    Args:
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The return bootstraps there from `v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Transformed returns :math:`h(G_0), …, h(G_{T-1})`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> r_t, discount_t = jnp.array([1.0, 0.0]), jnp.array([0.5, 1.0])
+        >>> v_t = jnp.array([9.0, 4.0])
+        >>> print(rlaxlib.transformed_lambda_returns(tx_pair, r_t, discount_t, v_t))
+        [3. 4.]
+
+    References:
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+    """
+    r_t, discount_t, v_t, lambda_, truncated_t, sample_mask, narrow = checks.widened(
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        v_t=(v_t, "float[T]"),
+        lambda_=(lambda_, "float[] or [T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    targets = returns.lambda_returns(
+        r_t,
+        discount_t,
+        tx_pair.apply_inv(streams.valid(v_t, sample_mask)),
+        lambda_,
+        stop_target_gradients,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+
+
+def transformed_n_step_returns(
+    tx_pair: TxPair,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    n: int,
+    lambda_t: ArrayLike = 1.0,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Estimate transformed n-step returns from transformed values.
+
+    The return of step `t` is :math:`h(G_t^{(n)})`, where
+
+    .. math::
+
+        G_t^{(k)} = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1})
+            + λ_{t+1} G_{t+1}^{(k-1)}],
+        G_t^{(0)} = h⁻¹(v_t).
+
+    Near the end, returns have fewer steps: see `n_step_bootstrapped_returns`.
+
+    Args:
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        v_t: Transformed values to bootstrap from, :math:`v_1, …, v_T`, shape `[T]`.
+        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        lambda_t: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The return bootstraps there from `v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Transformed returns :math:`h(G_0^{(n)}), …, h(G_{T-1}^{(n)})`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
+            not a Python integer of at least 1.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> r_t, discount_t = jnp.array([1.0, 0.0]), jnp.array([0.5, 1.0])
+        >>> v_t = jnp.array([4.0, 6.0])
+        >>> n_step_returns = rlaxlib.transformed_n_step_returns
+        >>> print(n_step_returns(tx_pair, r_t, discount_t, v_t, n=1))
+        [3. 6.]
+
+    References:
+        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
+        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
+
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+    """
+    r_t, discount_t, v_t, lambda_t, truncated_t, sample_mask, narrow = checks.widened(
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        v_t=(v_t, "float[T]"),
+        lambda_t=(lambda_t, "float[] or [T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    checks.static_int(1, n=n)
+    targets = returns.n_step_bootstrapped_returns(
+        r_t,
+        discount_t,
+        tx_pair.apply_inv(streams.valid(v_t, sample_mask)),
+        n,
+        lambda_t,
+        stop_target_gradients,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+
+
+def transformed_general_off_policy_returns_from_action_values(
+    tx_pair: TxPair,
+    q_t: ArrayLike,
+    a_t: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    c_t: ArrayLike,
+    pi_t: ArrayLike,
+    stop_target_gradients: bool = False,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Estimate transformed off-policy returns from transformed action values.
+
+    .. math::
+
+        h(G_t),
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
+            + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],   c_T = 0.
+
+    The trace coefficients :math:`c` select the algorithm: see
+    `general_off_policy_returns_from_action_values`.
+
+    Args:
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        q_t: Transformed action values :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_t: Actions taken, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        c_t: Trace coefficients :math:`c_1, …, c_T`, each at least 0, shape `[T]`.
+        pi_t: Probabilities of all actions under the target policy, shape `[T, A]`.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The return bootstraps there from `q_t`
+            and `pi_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Transformed returns :math:`h(G_0), …, h(G_{T-1})`, NaN if their actions are
+        outside [0, A), shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> q_t, pi_t = jnp.array([[4.0, 0.0], [0.0, 4.0]]), jnp.full((2, 2), 0.5)
+        >>> r_t, discount_t = jnp.array([0.0, 1.0]), jnp.array([0.5, 1.0])
+        >>> a_t, c_t = jnp.array([1, 0]), jnp.array([0.0, 0.0])
+        >>> make = rlaxlib.transformed_general_off_policy_returns_from_action_values
+        >>> print(make(tx_pair, q_t, a_t, r_t, discount_t, c_t, pi_t))
+        [2. 3.]
+
+    References:
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+
+        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
+        Efficient Off-Policy Reinforcement Learning*, 2016.
+        https://arxiv.org/abs/1606.02647
+    """
+    q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask, narrow = (
+        checks.widened(
+            q_t=(q_t, "float[T, A]"),
+            a_t=(a_t, "int[T]"),
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            c_t=(c_t, "float[T]"),
+            pi_t=(pi_t, "float[T, A]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    targets = returns.general_off_policy_returns_from_action_values(
+        tx_pair.apply_inv(streams.valid(q_t, sample_mask)),
+        a_t,
+        r_t,
+        discount_t,
+        c_t,
+        pi_t,
+        stop_target_gradients,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+
+
+def transformed_q_lambda(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    lambda_: ArrayLike,
+    stop_target_gradients: bool = True,
+    tx_pair: TxPair = IDENTITY_PAIR,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the Q(λ) TD errors of transformed action values.
+
+    .. math::
+
+        e_t = h(G_t) - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) v_{t+1} + λ_{t+1} G_{t+1}],
+        v_t = h⁻¹(max_a q_t(a)),   G_T = v_T.
+
+    See `q_lambda` for Peng's and Watkins's Q(λ).
+
+    Args:
+        q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
+            shape `[T, A]`.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
+        outside [0, A), shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> q_tm1, q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
+        >>> a_tm1, r_t, discount_t = jnp.array([0]), jnp.array([1.0]), jnp.array([0.5])
+        >>> q_lambda = rlaxlib.transformed_q_lambda
+        >>> print(q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, 0.9, tx_pair=tx_pair))
+        [2.]
+
+    References:
+        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
+        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        https://arxiv.org/abs/1907.03687
+    """
+    q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, truncated_t, sample_mask, narrow = (
+        checks.widened(
+            q_tm1=(q_tm1, "float[T, A]"),
+            a_tm1=(a_tm1, "int[T]"),
+            r_t=(r_t, "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            q_t=(q_t, "float[T, A]"),
+            lambda_=(lambda_, "float[] or [T]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    targets = transformed_lambda_returns(
+        tx_pair,
+        r_t,
+        discount_t,
+        _multistep.maximum(q_t, sample_mask),
+        lambda_,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
+    return narrow(streams.valid(errors, sample_mask))
+
+
+def transformed_retrace(
+    q_tm1: ArrayLike,
+    q_t: ArrayLike,
+    a_tm1: ArrayLike,
+    a_t: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    pi_t: ArrayLike,
+    mu_t: ArrayLike,
+    lambda_: ArrayLike,
+    eps: ArrayLike = 1e-8,
+    stop_target_gradients: bool = True,
+    tx_pair: TxPair = IDENTITY_PAIR,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the Retrace(λ) TD errors of transformed action values.
+
+    .. math::
+
+        e_t = h(G_t) - q_t(a_t),
+        G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
+            + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],
+        c_t = λ min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
+
+    See `retrace` for the trace coefficients :math:`c_t`.
+
+    Args:
+        q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
+            shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        pi_t: Probabilities of all actions in the next states under the target policy,
+            shape `[T, A]`.
+        mu_t: Probabilities of the actions `a_t` under the behaviour policy,
+            shape `[T]`.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
+            :math:`λ_1, …, λ_T`, shape `[T]`.
+        eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`
+            and `pi_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
+        outside [0, A), shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `eps` is negative.
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
+        >>> a_tm1, a_t, mu_t = jnp.array([0]), jnp.array([1]), jnp.array([0.5])
+        >>> r_t, discount_t = jnp.array([9.0]), jnp.array([1.0])
+        >>> pi_t = jnp.array([[0.0, 1.0]])
+        >>> inputs = q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> print(rlaxlib.transformed_retrace(*inputs, lambda_=0.9, tx_pair=tx_pair))
+        [4.]
+
+    References:
+        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
+        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
+
+        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
+        Efficient Off-Policy Reinforcement Learning*, 2016.
+        https://arxiv.org/abs/1606.02647
+    """
+    q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, *rest, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[T, A]"),
+        q_t=(q_t, "float[T, A]"),
+        a_tm1=(a_tm1, "int[T]"),
+        a_t=(a_t, "int[T]"),
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        pi_t=(pi_t, "float[T, A]"),
+        mu_t=(mu_t, "float[T]"),
+        lambda_=(lambda_, "float[] or [T]"),
+        eps=(eps, "float[] in [0, inf)"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    lambda_, eps, truncated_t, sample_mask = rest
+    targets = transformed_general_off_policy_returns_from_action_values(
+        tx_pair,
+        q_t,
+        a_t,
+        r_t,
+        discount_t,
+        _multistep.retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps, sample_mask),
+        pi_t,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
+    return narrow(streams.valid(errors, sample_mask))
+
+
+def transformed_n_step_q_learning(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    target_q_t: ArrayLike,
+    a_t: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    n: int,
+    stop_target_gradients: bool = True,
+    tx_pair: TxPair = IDENTITY_PAIR,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the n-step Q-learning TD errors of transformed action values (R2D2).
+
+    .. math::
+
+        e_t = h(G_t^{(n)}) - q_t(a_t),
+        G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},
+        G_t^{(0)} = h⁻¹(q'_t(a_t)).
+
+    With the greedy actions of `target_q_t` as `a_t` this is Q-learning, and with those
+    of the online network double Q-learning, as in R2D2.
+
+    Args:
+        q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        target_q_t: Transformed action values of the target network in the true next
+            states, :math:`q'_1, …, q'_T`, shape `[T, A]`.
+        a_t: Actions to bootstrap from, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+        tx_pair: Pair of the transform :math:`h` and its inverse, such as
+            `SIGNED_HYPERBOLIC_PAIR`.
+        truncated_t: True where the stream was cut after this step although the episode
+            had not ended, shape `[T]`; or None. The target bootstraps there from
+            `target_q_t` and `a_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
+        outside [0, A), shape `[T]`.
+
+    Raises:
+        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
+            not a Python integer of at least 1.
+
+    Example:
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> q_tm1, target_q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
+        >>> a_tm1, a_t = jnp.array([0]), jnp.array([1])
+        >>> r_t, discount_t = jnp.array([1.0]), jnp.array([0.5])
+        >>> inputs = q_tm1, a_tm1, target_q_t, a_t, r_t, discount_t
+        >>> print(rlaxlib.transformed_n_step_q_learning(*inputs, n=1, tx_pair=tx_pair))
+        [2.]
+
+    References:
+        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
+        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
+
+        Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
+        Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
+    """
+    q_tm1, a_tm1, target_q_t, a_t, r_t, discount_t, *masks, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[T, A]"),
+        a_tm1=(a_tm1, "int[T]"),
+        target_q_t=(target_q_t, "float[T, A]"),
+        a_t=(a_t, "int[T]"),
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    truncated_t, sample_mask = masks
+    checks.static_int(1, n=n)
+    targets = transformed_n_step_returns(
+        tx_pair,
+        r_t,
+        discount_t,
+        arrays.batched_index(target_q_t, a_t),
+        n,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
+    )
+    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
+    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
+    return narrow(streams.valid(errors, sample_mask))

@@ -371,7 +371,7 @@ def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     below = jnp.clip(below, 0, max(atoms - 2, 0))
     above = jnp.minimum(below + 1, atoms - 1)
     gap = z_q[above] - z_q[below]
-    share = (z_p - z_q[below]) / jnp.where(gap > 0, gap, 1)  # Atoms may be equal.
+    share = (z_p - z_q[below]) / jnp.where(gap == 0, 1, gap)  # Atoms may be equal.
     return jax.ops.segment_sum(probs * (1 - share), below, atoms) + (
         jax.ops.segment_sum(probs * share, above, atoms)
     )

@@ -504,8 +504,7 @@ def quantile_fraction_loss(
         quantiles_at_midpoints=(quantiles_at_midpoints, "float[N]"),
     )
     checks.within("[0, 1]", fractions=fractions)
-    # Two differences: twice a large quantile would round away the small result.
-    gradient = (at_fractions - at_midpoints[1:]) + (at_fractions - at_midpoints[:-1])
+    gradient = 2 * at_fractions - at_midpoints[1:] - at_midpoints[:-1]
     return narrow(jnp.sum(tau[1:-1] * jax.lax.stop_gradient(gradient)))
 
 

@@ -17,11 +17,9 @@ from rlaxlib.values import (
     _categorical,
     _ensembles,
     _expectile,
-    _fractions,
-    _histogram,
     _multistep,
     _quantile,
-    _samples,
+    _risk,
     _soft,
     _td,
     _transformed,
@@ -30,11 +28,9 @@ from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
 from rlaxlib.values._ensembles import *
 from rlaxlib.values._expectile import *
-from rlaxlib.values._fractions import *
-from rlaxlib.values._histogram import *
 from rlaxlib.values._multistep import *
 from rlaxlib.values._quantile import *
-from rlaxlib.values._samples import *
+from rlaxlib.values._risk import *
 from rlaxlib.values._soft import *
 from rlaxlib.values._td import *
 from rlaxlib.values._transformed import *
@@ -44,11 +40,9 @@ __all__ += _auxiliary.__all__
 __all__ += _categorical.__all__
 __all__ += _ensembles.__all__
 __all__ += _expectile.__all__
-__all__ += _fractions.__all__
-__all__ += _histogram.__all__
 __all__ += _multistep.__all__
 __all__ += _quantile.__all__
-__all__ += _samples.__all__
+__all__ += _risk.__all__
 __all__ += _soft.__all__
 __all__ += _td.__all__
 __all__ += _transformed.__all__

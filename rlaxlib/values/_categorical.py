@@ -1,8 +1,14 @@
-"""Predict the distribution of returns over fixed values, its atoms.
+"""Categorical distributions of returns: C51, D4PG, Rainbow, two-hot and HL-Gauss.
 
-Logits :math:`x_k` make a return of :math:`z_k` as likely as :math:`p_k = softmax(x)_k`.
-What a step later says of the return lies between the atoms, and is projected on them;
-the logits learn from it by cross-entropy, as in classification.
+Logits :math:`x_k` give each return :math:`z_k` the probability
+:math:`p_k = softmax(x)_k`. The values :math:`z` are called atoms.
+
+- `categorical_l2_project`: projection of a distribution onto other atoms;
+- `categorical_td_learning`: loss for state values (D4PG);
+- `categorical_q_learning`: loss for action values (C51);
+- `categorical_double_q_learning`: the same with double Q-learning (Rainbow);
+- `categorical_regression_loss`: cross-entropy loss for a scalar target (two-hot,
+  HL-Gauss).
 
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
@@ -14,19 +20,20 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib import distributions
-from rlaxlib._core import checks, dtypes, gradients, indexing
+from rlaxlib import distributions, transforms
+from rlaxlib._core import checks, gradients, indexing
 
 __all__ = [
     "categorical_double_q_learning",
     "categorical_l2_project",
     "categorical_q_learning",
+    "categorical_regression_loss",
     "categorical_td_learning",
 ]
 
 
 def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> Array:
-    """Move the probabilities of a distribution to other atoms.
+    """Project a categorical distribution onto other atoms (C51).
 
     .. math::
 
@@ -35,30 +42,28 @@ def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> 
                  { (z'_{i+1} - z) / (z'_{i+1} - z'_i)   if z'_i ≤ z < z'_{i+1}
                  { 0                                    otherwise
 
-    for atoms :math:`z` with probabilities :math:`p`, and new atoms :math:`z'`. The two
-    new atoms around an old one share its probability, the nearer getting more, so that
-    within their range the mean stays what it was; what lies outside goes to the first
-    or the last. Of all distributions over the new atoms, this is the one whose
-    cumulative distribution function is closest to the old one's, by the integral of the
-    squared difference (the Cramér distance).
+    for atoms :math:`z` with probabilities :math:`p`, and new atoms :math:`z'`. Each
+    probability is shared between the two new atoms around its old atom, in proportion
+    to their distances, which preserves the mean. Atoms outside the new range are
+    clipped to it. Among the distributions over the new atoms, the result minimises the
+    Cramér distance, the integral of the squared difference of the distribution
+    functions.
 
-    No probability is lost, whatever the atoms: of equal new ones, one or the other
-    takes it. Where an old atom meets a new one there are two slopes, and the derivative
-    is that to the right, at the last that to the left. The time is in
-    :math:`O(M log K)`.
+    New atoms may be equal: one of them gets their probability. The projection is
+    computed in :math:`O(M log K)`.
 
     Args:
         z_p: Atoms :math:`z` of the distribution, in any order, shape `[M]`.
         probs: Their probabilities :math:`p`, shape `[M]`.
-        z_q: New atoms :math:`z'`, in ascending order, shape `[K]`. If they are traced,
-            that cannot be checked: other orders give other probabilities.
+        z_q: New atoms :math:`z'`, in ascending order, shape `[K]`. The order of JAX
+            arrays is not checked, and another order gives wrong probabilities.
 
     Returns:
         Probabilities :math:`q` of the new atoms, shape `[K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `z_q`
-            decreases.
+        ArgumentError: If an argument has the wrong shape or dtype, or if `z_q` is a
+            NumPy array that decreases.
 
     Example:
         >>> z_p, probs = jnp.array([0.5, 9.0]), jnp.array([0.5, 0.5])
@@ -74,11 +79,11 @@ def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> 
         Analysis of Categorical Distributional Reinforcement Learning*, 2018.
         https://arxiv.org/abs/1802.08163
     """
-    z_p, probs, z_q = checks.arrays(
-        z_p=(z_p, "float[M]"), probs=(probs, "float[M]"), z_q=(z_q, "float[K]")
+    z_p, probs, z_q, narrow = checks.widened(
+        z_p=(z_p, "float[M]"),
+        probs=(probs, "float[M]"),
+        z_q=(z_q, "float[K] ascending"),
     )
-    checks.ascending(z_q=z_q)
-    (z_p, probs, z_q), narrow = dtypes.widen(z_p, probs, z_q)
     return narrow(_project(z_p, probs, z_q))
 
 
@@ -91,37 +96,37 @@ def categorical_td_learning(
     v_logits_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    """Hold the distribution of a state's return against the next state's.
+    """Compute the categorical TD learning loss (D4PG).
 
     .. math::
 
         L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
-    where :math:`Π_z` projects on the atoms :math:`z`: see `categorical_l2_project`. The
-    critic of D4PG learns like this, from the next action of its policy.
+    where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
+    For the critic of D4PG, the next logits are those of the policy's next action.
 
     Args:
         v_atoms_tm1: Atoms :math:`z` of the state's return, in ascending order,
             shape `[K]`.
         v_logits_tm1: Logits :math:`x` of those atoms, shape `[K]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
         v_atoms_t: Atoms :math:`z'` of the next state's return, shape `[M]`.
         v_logits_t: Logits :math:`x'` of those atoms, shape `[M]`.
-        stop_target_gradients: Whether to hold the target constant under
-            differentiation, as a function of `v_atoms_tm1` too.
+        stop_target_gradients: Whether to stop the gradient of the target, also with
+            respect to `v_atoms_tm1`.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if `v_atoms_tm1`
-            decreases.
+            is a NumPy array that decreases.
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([0.25, 0.75]))
-        >>> learn = rlaxlib.categorical_td_learning
-        >>> loss = learn(atoms, logits, 1.0, 0.0, atoms, logits)
+        >>> td_loss = rlaxlib.categorical_td_learning
+        >>> loss = td_loss(atoms, logits, 1.0, 0.0, atoms, logits)
         >>> print(loss.round(4), -jnp.log(0.75).round(4))
         0.2877 0.2877
 
@@ -132,19 +137,15 @@ def categorical_td_learning(
         Gabriel Barth-Maron and others, *Distributed Distributional Deterministic Policy
         Gradients*, 2018. https://arxiv.org/abs/1804.08617
     """
-    inputs = checks.arrays(
-        v_atoms_tm1=(v_atoms_tm1, "float[K]"),
+    atoms_tm1, logits_tm1, r_t, discount_t, atoms_t, logits_t, narrow = checks.widened(
+        v_atoms_tm1=(v_atoms_tm1, "float[K] ascending"),
         v_logits_tm1=(v_logits_tm1, "float[K]"),
         r_t=(r_t, "float[]"),
         discount_t=(discount_t, "float[]"),
         v_atoms_t=(v_atoms_t, "float[M]"),
         v_logits_t=(v_logits_t, "float[M]"),
     )
-    inputs, narrow = dtypes.widen(*inputs)
-    atoms_tm1, logits_tm1, r_t, discount_t, atoms_t, logits_t = inputs
-    checks.ascending(v_atoms_tm1=atoms_tm1)
-    probs_t = distributions.softmax().probs(logits_t)
-    target = _project(r_t + discount_t * atoms_t, probs_t, atoms_tm1)
+    target = _project(r_t + discount_t * atoms_t, jax.nn.softmax(logits_t), atoms_tm1)
     return narrow(_cross_entropy(target, logits_tm1, stop_target_gradients))
 
 
@@ -158,7 +159,7 @@ def categorical_q_learning(
     q_logits_t: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    """Hold the distribution of an action's return against the best next one's (C51).
+    """Compute the categorical Q-learning loss (C51).
 
     .. math::
 
@@ -166,7 +167,7 @@ def categorical_q_learning(
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
         a^* = argmax_a ∑_k softmax(x'(a))_k z'_k,
 
-    where :math:`Π_z` projects on the atoms :math:`z`: see `categorical_l2_project`.
+    where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
 
     Args:
         q_atoms_tm1: Atoms :math:`z` of the actions' returns, in ascending order,
@@ -174,23 +175,23 @@ def categorical_q_learning(
         q_logits_tm1: Logits :math:`x` of those atoms, shape `[A, K]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
         q_atoms_t: Atoms :math:`z'` of the next actions' returns, shape `[M]`.
         q_logits_t: Logits :math:`x'` of those atoms, shape `[A, M]`.
-        stop_target_gradients: Whether to hold the target constant under
-            differentiation, as a function of `q_atoms_tm1` too.
+        stop_target_gradients: Whether to stop the gradient of the target, also with
+            respect to `q_atoms_tm1`.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `q_atoms_tm1`
-            decreases, or if an action whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, if `q_atoms_tm1` is
+            a NumPy array that decreases, or if a concrete action is outside [0, A).
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([[0.25, 0.75]]))
-        >>> c51 = rlaxlib.categorical_q_learning
-        >>> loss = c51(atoms, logits, 0, 1.0, 0.0, atoms, logits)
+        >>> c51_loss = rlaxlib.categorical_q_learning
+        >>> loss = c51_loss(atoms, logits, 0, 1.0, 0.0, atoms, logits)
         >>> print(loss.round(4), -jnp.log(0.75).round(4))
         0.2877 0.2877
 
@@ -198,27 +199,24 @@ def categorical_q_learning(
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    *inputs, a_tm1 = checks.arrays(
-        q_atoms_tm1=(q_atoms_tm1, "float[K]"),
-        q_logits_tm1=(q_logits_tm1, "float[A, K]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_atoms_t=(q_atoms_t, "float[M]"),
-        q_logits_t=(q_logits_t, "float[A, M]"),
-        a_tm1=(a_tm1, "int[]"),
+    atoms_tm1, logits_tm1, a_tm1, r_t, discount_t, atoms_t, logits_t, narrow = (
+        checks.widened(
+            q_atoms_tm1=(q_atoms_tm1, "float[K] ascending"),
+            q_logits_tm1=(q_logits_tm1, "float[A, K]"),
+            a_tm1=(a_tm1, "int[] in [0, A)"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            q_atoms_t=(q_atoms_t, "float[M]"),
+            q_logits_t=(q_logits_t, "float[A, M]"),
+        )
     )
-    inputs, narrow = dtypes.widen(*inputs)
-    atoms_tm1, logits_tm1, r_t, discount_t, atoms_t, logits_t = inputs
-    checks.ascending(q_atoms_tm1=atoms_tm1)
-    checks.indices(a_tm1=(a_tm1, logits_tm1.shape[0]))
-    probs_t = distributions.softmax().probs(logits_t)
+    probs_t = jax.nn.softmax(logits_t)
     a_t = jnp.argmax(jnp.sum(probs_t * atoms_t[None, :], axis=-1))
-    p_t = indexing.pick_slice(probs_t, a_t)
-    target = _project(r_t + discount_t * atoms_t, p_t, atoms_tm1)
+    target = _project(r_t + discount_t * atoms_t, probs_t[a_t], atoms_tm1)
     loss = _cross_entropy(
         target, indexing.pick_slice(logits_tm1, a_tm1), stop_target_gradients
     )
-    return narrow(_if_action(a_tm1, logits_tm1, loss))
+    return narrow(_nan_if_out_of_range(loss, a_tm1, len(logits_tm1)))
 
 
 def categorical_double_q_learning(
@@ -232,7 +230,7 @@ def categorical_double_q_learning(
     q_t_selector: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
-    """Do as `categorical_q_learning`, but let other values choose the next action.
+    """Compute the categorical double Q-learning loss (Rainbow).
 
     .. math::
 
@@ -240,9 +238,9 @@ def categorical_double_q_learning(
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
         a^* = argmax_a s_t(a),
 
-    where :math:`Π_z` projects on the atoms :math:`z`: see `categorical_l2_project`. To
-    choose with the online network and to evaluate with the target network keeps the
-    errors of the two apart, as in `double_q_learning`. Rainbow learns like this.
+    where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
+    Selecting the action with the online network and evaluating it with the target
+    network reduces the overestimation bias, as in `double_q_learning`.
 
     Args:
         q_atoms_tm1: Atoms :math:`z` of the actions' returns, in ascending order,
@@ -250,25 +248,25 @@ def categorical_double_q_learning(
         q_logits_tm1: Logits :math:`x` of those atoms, shape `[A, K]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
         q_atoms_t: Atoms :math:`z'` of the next actions' returns, shape `[M]`.
         q_logits_t: Logits :math:`x'` of those atoms, shape `[A, M]`.
-        q_t_selector: Action values :math:`s_t` in the next state, to choose the action
-            by, shape `[A]`.
-        stop_target_gradients: Whether to hold the target constant under
-            differentiation, as a function of `q_atoms_tm1` too.
+        q_t_selector: Action values :math:`s_t` that select the next action,
+            shape `[A]`.
+        stop_target_gradients: Whether to stop the gradient of the target, also with
+            respect to `q_atoms_tm1`.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `q_atoms_tm1`
-            decreases, or if an action whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, if `q_atoms_tm1` is
+            a NumPy array that decreases, or if a concrete action is outside [0, A).
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([[0.25, 0.75]]))
-        >>> double_c51 = rlaxlib.categorical_double_q_learning
-        >>> loss = double_c51(atoms, logits, 0, 1.0, 0.0, atoms, logits, jnp.ones(1))
+        >>> rainbow_loss = rlaxlib.categorical_double_q_learning
+        >>> loss = rainbow_loss(atoms, logits, 0, 1.0, 0.0, atoms, logits, jnp.ones(1))
         >>> print(loss.round(4), -jnp.log(0.75).round(4))
         0.2877 0.2877
 
@@ -279,57 +277,115 @@ def categorical_double_q_learning(
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
-    *inputs, a_tm1 = checks.arrays(
-        q_atoms_tm1=(q_atoms_tm1, "float[K]"),
-        q_logits_tm1=(q_logits_tm1, "float[A, K]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_atoms_t=(q_atoms_t, "float[M]"),
-        q_logits_t=(q_logits_t, "float[A, M]"),
-        q_t_selector=(q_t_selector, "float[A]"),
-        a_tm1=(a_tm1, "int[]"),
+    atoms_tm1, logits_tm1, a_tm1, r_t, discount_t, atoms_t, logits_t, s_t, narrow = (
+        checks.widened(
+            q_atoms_tm1=(q_atoms_tm1, "float[K] ascending"),
+            q_logits_tm1=(q_logits_tm1, "float[A, K]"),
+            a_tm1=(a_tm1, "int[] in [0, A)"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            q_atoms_t=(q_atoms_t, "float[M]"),
+            q_logits_t=(q_logits_t, "float[A, M]"),
+            q_t_selector=(q_t_selector, "float[A]"),
+        )
     )
-    inputs, narrow = dtypes.widen(*inputs)
-    atoms_tm1, logits_tm1, r_t, discount_t, atoms_t, logits_t, selector = inputs
-    checks.ascending(q_atoms_tm1=atoms_tm1)
-    checks.indices(a_tm1=(a_tm1, selector.size))
-    logits_a_t = indexing.pick_slice(logits_t, jnp.argmax(selector))
-    probs_t = distributions.softmax().probs(logits_a_t)
+    probs_t = jax.nn.softmax(logits_t[jnp.argmax(s_t)])
     target = _project(r_t + discount_t * atoms_t, probs_t, atoms_tm1)
     loss = _cross_entropy(
         target, indexing.pick_slice(logits_tm1, a_tm1), stop_target_gradients
     )
-    return narrow(_if_action(a_tm1, logits_tm1, loss))
+    return narrow(_nan_if_out_of_range(loss, a_tm1, len(logits_tm1)))
+
+
+def categorical_regression_loss(
+    logits: ArrayLike,
+    target: ArrayLike,
+    tx_pair: transforms.TxPair,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the cross-entropy loss for a scalar target (two-hot, HL-Gauss).
+
+    .. math::
+
+        L = -∑_k f(y)_k log softmax(x)_k
+
+    The transform :math:`f` turns a scalar into a distribution over bins, and its
+    inverse decodes the predicted value, :math:`f⁻¹(softmax(x))`, by
+    `tx_pair.apply_inv`. The decoded value estimates the mean of the targets for
+    `twohot_pair`, `hl_gauss_pair` and `unbiased_transform_pair`. For `muzero_pair` it
+    is the inverse transform of the mean of the transformed targets.
+
+    A target outside the bins is clipped to their range. Log the mean of
+    `out_of_range(target, tx_pair)` to detect this.
+
+    Args:
+        logits: Logits :math:`x`, one for each bin, shape `[M]`.
+        target: Target :math:`y`, such as a return, shape `[]`.
+        tx_pair: Transform :math:`f` from scalars to distributions over M bins, and its
+            inverse: `hl_gauss_pair`, for example, or a `compose_tx` that ends in it.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `tx_pair` has
+            another number of bins than there are logits.
+
+    Example:
+        >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
+        >>> logits = jnp.log(jnp.array([0.1, 0.1, 0.1, 0.5, 0.2]))
+        >>> print(rlaxlib.categorical_regression_loss(logits, 0.5, pair).round(4))
+        0.6931
+        >>> print(rlaxlib.out_of_range(0.5, pair), rlaxlib.out_of_range(1.5, pair))
+        False True
+
+    References:
+        Ehsan Imani and Martha White, *Improving Regression Performance with
+        Distributional Losses*, 2018. https://arxiv.org/abs/1806.04613
+
+        Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
+        Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
+
+        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
+        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+    """
+    logits, target, narrow = checks.widened(
+        logits=(logits, "float[M]"), target=(target, "float[]")
+    )
+    probs = tx_pair.apply(target)
+    if probs.shape != logits.shape:
+        checks.fail(
+            f"`tx_pair` gives probabilities of shape {probs.shape}, must be "
+            f"{logits.shape} to match `logits`"
+        )
+    return narrow(_cross_entropy(probs, logits, stop_target_gradients))
+
+
+def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
+    """Share each probability between the two new atoms around its old atom."""
+    atoms = z_q.size
+    z_p = jnp.clip(z_p, z_q[0], z_q[-1])
+    below = jnp.searchsorted(z_q, jax.lax.stop_gradient(z_p), side="right") - 1
+    below = jnp.clip(below, 0, max(atoms - 2, 0))
+    above = jnp.minimum(below + 1, atoms - 1)
+    gap = z_q[above] - z_q[below]
+    share = (z_p - z_q[below]) / jnp.where(gap == 0, 1, gap)  # Atoms may be equal.
+    return jax.ops.segment_sum(probs * (1 - share), below, atoms) + (
+        jax.ops.segment_sum(probs * share, above, atoms)
+    )
 
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:
+    """Return the cross-entropy, with the gradient of the target stopped or not."""
     target = gradients.stop_if(stop, target)
     return distributions.categorical_cross_entropy(target, logits)
 
 
-def _if_action(action: Array, logits: Array, loss: Array) -> Array:
-    """Return the loss, or NaN for an action that is none.
+def _nan_if_out_of_range(loss: Array, action: Array, num_actions: int) -> Array:
+    """Return the loss, or NaN for an action outside [0, num_actions).
 
-    Its logits are NaN, but that alone does not tell: a maximum over nothing but NaN is
-    minus infinity in some programs of XLA, as it is for a row of padding.
+    XLA may reduce logits that are all NaN to -inf, so NaN logits are not enough.
     """
-    exists = (action >= 0) & (action < logits.shape[0])
-    return jnp.where(exists, loss, jnp.nan)
-
-
-def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
-    """Share out each atom's probability between the two new atoms around it."""
-    last = z_q.size - 1
-    below = jnp.searchsorted(z_q, jax.lax.stop_gradient(z_p), side="right") - 1
-    below = jnp.clip(below, 0, max(0, last - 1))
-    above = jnp.minimum(below + 1, last)
-    low = z_q.at[below].get(mode="promise_in_bounds")
-    high = z_q.at[above].get(mode="promise_in_bounds")
-    outside = (z_p < low) | (z_p > high)
-    # Between equal atoms there is nothing to share: what meets them goes to the lower.
-    gap = jnp.where(low == high, jnp.ones_like(low), high - low)
-    share = (jnp.where(outside, low, z_p) - low) / gap
-    share = jnp.where(z_p > high, jnp.ones_like(share), share)
-    shares = jnp.stack([probs * (1 - share), probs * share], axis=-1)
-    moved = jax.ops.segment_sum(shares, below, z_q.size, mode="promise_in_bounds")
-    return moved[:, 0] + jnp.roll(moved[:, 1], 1)
+    return jnp.where((action >= 0) & (action < num_actions), loss, jnp.nan)

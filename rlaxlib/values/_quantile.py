@@ -1,34 +1,47 @@
-"""Predict the quantiles of returns, and not only their mean.
+"""Quantiles and samples of returns: QR-DQN, IQN, FQF, TQC and MMD-DQN.
 
-The quantiles :math:`x_1, …, x_N` of an action's return stand for its distribution:
-below :math:`x_i` lies a share of :math:`τ_i`. QR-DQN learns those of the midpoints
-:math:`τ_i = (2 i - 1)/(2 N)`, which as samples of equal weight come closest to it; IQN
-those of random :math:`τ_i`.
+A distribution is represented by its quantiles :math:`x_i = F⁻¹(τ_i)` at some fractions
+:math:`τ_i`, or by samples, which are quantiles at fractions of equal weight.
 
-All functions here return a loss to be minimised, the sum over the predicted quantiles
-of the mean over the target's samples.
+- `quantile_regression_loss`: quantile (Huber) loss between predictions and samples;
+- `quantile_q_learning`: the same for Q-learning (QR-DQN, IQN);
+- `quantile_expected_sarsa`: the same for expected SARSA;
+- `quantile_midpoints`, `sample_quantile_fractions`: fractions of QR-DQN and of IQN;
+- `cosine_embedding`: features of fractions, for the network of IQN;
+- `quantile_fraction_loss`: loss for learned fractions (FQF);
+- `truncated_quantile_targets`: pooled and truncated quantiles of several critics (TQC);
+- `energy_distance_loss`: energy distance between two sets of samples (MMD-DQN).
 
+Losses sum over the predicted quantiles and average over the samples of the target.
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
-from rlaxlib._core import checks, dtypes, gradients, indexing
-from rlaxlib.values import _regression
+from rlaxlib._core import checks, gradients, indexing
 
 __all__ = [
+    "cosine_embedding",
+    "energy_distance_loss",
     "quantile_expected_sarsa",
+    "quantile_fraction_loss",
+    "quantile_midpoints",
     "quantile_q_learning",
     "quantile_regression_loss",
+    "sample_quantile_fractions",
+    "truncated_quantile_targets",
 ]
+
+# --- Quantile regression. ---
 
 
 def quantile_regression_loss(
@@ -40,7 +53,7 @@ def quantile_regression_loss(
     *,
     normalize_huber: bool = False,
 ) -> Array:
-    """Pull predictions towards the quantiles of samples (quantile regression).
+    """Compute the quantile regression loss, or its Huber form (QR-DQN, IQN).
 
     .. math::
 
@@ -49,36 +62,32 @@ def quantile_regression_loss(
         ρ_κ(u) = { ½ u²            if |u| ≤ κ
                  { κ (|u| - ½ κ)   otherwise
 
-    With :math:`κ = 0` this is the plain quantile loss, and what does best are the
-    quantiles. With :math:`κ > 0`, 1 in QR-DQN, errors smaller than that count by their
-    squares: the gradient is smooth, and what does best lies between quantiles and
-    expectiles.
+    With :math:`κ = 0` this is the quantile loss, whose minimisers are the quantiles.
+    With :math:`κ > 0`, such as 1 in QR-DQN, the gradient is continuous, and the
+    minimisers lie between quantiles and expectiles.
 
-    Papers and libraries do not agree on whether to divide :math:`ρ_κ` by :math:`κ`.
-    Equation 10 of QR-DQN does not, and neither does this function as it stands: so the
-    loss vanishes as :math:`κ` does, and is not the plain one in the limit. Equation 3
-    of IQN does, as does `normalize_huber` here: then errors larger than :math:`κ` pull
-    as hard as in the plain loss, which is the limit. With :math:`κ = 1` they are the
-    same.
+    Papers differ on whether to divide :math:`ρ_κ` by :math:`κ`. QR-DQN (equation 10)
+    does not, and this is the default: the loss then vanishes as :math:`κ → 0`. IQN
+    (equation 3) does, as with `normalize_huber=True`: the loss then converges to that
+    of :math:`κ = 0`. The two are equal at :math:`κ = 1`.
 
     Args:
-        dist_src: Predictions :math:`x`, shape `[N]`.
-        tau_src: Which quantile each is to be, :math:`τ`, each in [0, 1], shape `[N]`.
+        dist_src: Predicted quantiles :math:`x`, shape `[N]`.
+        tau_src: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
         dist_target: Samples :math:`y`, such as the quantiles of another distribution,
             shape `[K]`.
-        huber_param: Size :math:`κ` of the error where the square ends, at least 0,
-            shape `[]`; 0 for no square.
-        stop_target_gradients: Whether to hold the samples constant under
-            differentiation.
-        normalize_huber: Whether to divide the loss by a :math:`κ` that is not 0.
+        huber_param: Error :math:`κ` at which the penalty becomes linear, at least 0,
+            shape `[]`; 0 for the quantile loss.
+        stop_target_gradients: Whether to stop the gradient of the samples.
+        normalize_huber: Whether to divide the penalty by :math:`κ`, if it is not 0.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if one of `tau_src`
-            lies outside [0, 1], if `huber_param` is negative, or if `normalize_huber`
-            is traced.
+        ArgumentError: If an argument has the wrong shape or dtype, if `tau_src` is a
+            NumPy array with values outside [0, 1], if a concrete `huber_param` is
+            negative, or if `normalize_huber` is traced.
 
     Example:
         >>> dist_src, tau_src = jnp.array([0.0, 3.0]), jnp.array([0.25, 0.75])
@@ -98,21 +107,16 @@ def quantile_regression_loss(
         Networks for Distributional Reinforcement Learning*, 2018.
         https://arxiv.org/abs/1806.06923
     """
-    dist_src, tau_src, dist_target, huber_param = checks.arrays(
+    dist_src, tau_src, dist_target, kappa, narrow = checks.widened(
         dist_src=(dist_src, "float[N]"),
-        tau_src=(tau_src, "float[N]"),
+        tau_src=(tau_src, "float[N] in [0, 1]"),
         dist_target=(dist_target, "float[K]"),
-        huber_param=(huber_param, "float[]"),
+        huber_param=(huber_param, "float[] in [0, inf)"),
     )
-    checks.within("[0, 1]", tau_src=tau_src)
-    checks.within("[0, inf)", huber_param=huber_param)
     checks.static(normalize_huber=normalize_huber)
-    (dist_src, tau_src, dist_target, huber_param), narrow = dtypes.widen(
-        dist_src, tau_src, dist_target, huber_param
-    )
     dist_target = gradients.stop_if(stop_target_gradients, dist_target)
-    loss = _loss(normalize_huber)
-    return narrow(loss(huber_param, dist_src, tau_src, dist_target))
+    rho = _huber(kappa, normalize_huber)
+    return narrow(asymmetric_loss(rho, dist_src, tau_src, dist_target))
 
 
 def quantile_q_learning(
@@ -128,46 +132,46 @@ def quantile_q_learning(
     *,
     normalize_huber: bool = False,
 ) -> Array:
-    """Hold an action's quantiles against the best next action's (QR-DQN, IQN).
+    """Compute the quantile Q-learning loss (QR-DQN, IQN).
 
     .. math::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| ρ_κ(y_j - x_i(a_{t-1})),
         y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a (1/M) ∑_m s_m(a),
 
-    with :math:`ρ_κ` as in `quantile_regression_loss`. The best action is that of the
-    largest mean. To give the online network's quantiles to choose by makes this double
-    Q-learning; IQN chooses by samples of its own.
+    with :math:`ρ_κ` as in `quantile_regression_loss`. With the quantiles of the online
+    network as the selector :math:`s`, this is double Q-learning. IQN selects the action
+    by samples drawn for that purpose.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Which quantiles they are, :math:`τ`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
         dist_q_t_selector: Samples :math:`s` of each action's return in the next state,
-            to choose the action by, shape `[M, A]`.
+            whose means select the next action, shape `[M, A]`.
         dist_q_t: Samples :math:`x'` of each action's return in the next state, such as
             the quantiles of a target network, shape `[K, A]`.
-        huber_param: Size :math:`κ` of the error where the square ends, at least 0,
-            shape `[]`; 0 for no square.
-        stop_target_gradients: Whether to hold the target constant under
-            differentiation.
-        normalize_huber: Whether to divide the loss by a :math:`κ` that is not 0.
+        huber_param: Error :math:`κ` at which the penalty becomes linear, at least 0,
+            shape `[]`; 0 for the quantile loss.
+        stop_target_gradients: Whether to stop the gradient of the target.
+        normalize_huber: Whether to divide the penalty by :math:`κ`, if it is not 0.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if one of
-            `tau_q_tm1` lies outside [0, 1], if `huber_param` is negative, if an action
-            whose value is known is none of the A, or if `normalize_huber` is traced.
+        ArgumentError: If an argument has the wrong shape or dtype, if `tau_q_tm1` is a
+            NumPy array with values outside [0, 1], if a concrete action is outside
+            [0, A), if a concrete `huber_param` is negative, or if `normalize_huber` is
+            traced.
 
     Example:
         >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
         >>> dist_q_t = jnp.array([[8.0, 1.0], [4.0, 1.0]])
-        >>> learn = rlaxlib.quantile_q_learning
-        >>> print(learn(dist_q_tm1, tau_q_tm1, 0, 1.0, 0.5, dist_q_t, dist_q_t))
+        >>> qr_loss = rlaxlib.quantile_q_learning
+        >>> print(qr_loss(dist_q_tm1, tau_q_tm1, 0, 1.0, 0.5, dist_q_t, dist_q_t))
         1.0
 
     References:
@@ -179,28 +183,25 @@ def quantile_q_learning(
         Networks for Distributional Reinforcement Learning*, 2018.
         https://arxiv.org/abs/1806.06923
     """
-    *inputs, a_tm1 = checks.arrays(
-        dist_q_tm1=(dist_q_tm1, "float[N, A]"),
-        tau_q_tm1=(tau_q_tm1, "float[N]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        dist_q_t_selector=(dist_q_t_selector, "float[M, A]"),
-        dist_q_t=(dist_q_t, "float[K, A]"),
-        huber_param=(huber_param, "float[]"),
-        a_tm1=(a_tm1, "int[]"),
+    dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, kappa, narrow = (
+        checks.widened(
+            dist_q_tm1=(dist_q_tm1, "float[N, A]"),
+            tau_q_tm1=(tau_q_tm1, "float[N] in [0, 1]"),
+            a_tm1=(a_tm1, "int[] in [0, A)"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            dist_q_t_selector=(dist_q_t_selector, "float[M, A]"),
+            dist_q_t=(dist_q_t, "float[K, A]"),
+            huber_param=(huber_param, "float[] in [0, inf)"),
+        )
     )
-    inputs, narrow = dtypes.widen(*inputs)
-    dist_q_tm1, tau_q_tm1, r_t, discount_t, selector, dist_q_t, huber_param = inputs
-    checks.within("[0, 1]", tau_q_tm1=tau_q_tm1)
-    checks.within("[0, inf)", huber_param=huber_param)
     checks.static(normalize_huber=normalize_huber)
-    checks.indices(a_tm1=(a_tm1, dist_q_tm1.shape[-1]))
     a_t = jnp.argmax(jnp.mean(selector, axis=0))
-    target = r_t + discount_t * indexing.pick_slice(dist_q_t, a_t, axis=1)
+    target = r_t + discount_t * dist_q_t[:, a_t]
     target = gradients.stop_if(stop_target_gradients, target)
-    taken = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    loss = _loss(normalize_huber)
-    return narrow(loss(huber_param, taken, tau_q_tm1, target))
+    dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
+    rho = _huber(kappa, normalize_huber)
+    return narrow(asymmetric_loss(rho, dist_qa_tm1, tau, target))
 
 
 def quantile_expected_sarsa(
@@ -216,7 +217,7 @@ def quantile_expected_sarsa(
     *,
     normalize_huber: bool = False,
 ) -> Array:
-    """Hold an action's quantiles against those of all next actions of a policy.
+    """Compute the quantile expected SARSA loss.
 
     .. math::
 
@@ -224,37 +225,38 @@ def quantile_expected_sarsa(
             ρ_κ(y_{j,a} - x_i(a_{t-1})),
         y_{j,a} = r_t + γ_t x'_j(a),
 
-    with :math:`ρ_κ` as in `quantile_regression_loss`. The target is the mixture of all
-    actions' returns, each as likely as the policy makes it.
+    with :math:`ρ_κ` as in `quantile_regression_loss`. The target is the mixture of the
+    actions' return distributions under the policy.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Which quantiles they are, :math:`τ`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
         dist_q_t: Samples :math:`x'` of each action's return in the next state, such as
             the quantiles of a target network, shape `[K, A]`.
-        probs_a_t: Probabilities :math:`π_t` of all actions there, shape `[A]`.
-        huber_param: Size :math:`κ` of the error where the square ends, at least 0,
-            shape `[]`; 0 for no square.
-        stop_target_gradients: Whether to hold the target, the probabilities included,
-            constant under differentiation.
-        normalize_huber: Whether to divide the loss by a :math:`κ` that is not 0.
+        probs_a_t: Probabilities :math:`π_t` of the actions there, shape `[A]`.
+        huber_param: Error :math:`κ` at which the penalty becomes linear, at least 0,
+            shape `[]`; 0 for the quantile loss.
+        stop_target_gradients: Whether to stop the gradient of the target and of the
+            probabilities.
+        normalize_huber: Whether to divide the penalty by :math:`κ`, if it is not 0.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if one of
-            `tau_q_tm1` lies outside [0, 1], if `huber_param` is negative, if an action
-            whose value is known is none of the A, or if `normalize_huber` is traced.
+        ArgumentError: If an argument has the wrong shape or dtype, if `tau_q_tm1` is a
+            NumPy array with values outside [0, 1], if a concrete action is outside
+            [0, A), if a concrete `huber_param` is negative, or if `normalize_huber` is
+            traced.
 
     Example:
         >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
         >>> dist_q_t, probs_a_t = jnp.array([[6.0, 2.0]]), jnp.array([0.5, 0.5])
-        >>> sarsa = rlaxlib.quantile_expected_sarsa
-        >>> print(sarsa(dist_q_tm1, tau_q_tm1, 0, 1.0, 0.5, dist_q_t, probs_a_t))
+        >>> sarsa_loss = rlaxlib.quantile_expected_sarsa
+        >>> print(sarsa_loss(dist_q_tm1, tau_q_tm1, 0, 1.0, 0.5, dist_q_t, probs_a_t))
         0.75
 
     References:
@@ -266,53 +268,343 @@ def quantile_expected_sarsa(
         Theoretical and Empirical Analysis of Expected Sarsa*, 2009.
         https://doi.org/10.1109/ADPRL.2009.4927542
     """
-    *inputs, a_tm1 = checks.arrays(
-        dist_q_tm1=(dist_q_tm1, "float[N, A]"),
-        tau_q_tm1=(tau_q_tm1, "float[N]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        dist_q_t=(dist_q_t, "float[K, A]"),
-        probs_a_t=(probs_a_t, "float[A]"),
-        huber_param=(huber_param, "float[]"),
-        a_tm1=(a_tm1, "int[]"),
+    dist_q_tm1, tau, a_tm1, r_t, discount_t, dist_q_t, probs_a_t, kappa, narrow = (
+        checks.widened(
+            dist_q_tm1=(dist_q_tm1, "float[N, A]"),
+            tau_q_tm1=(tau_q_tm1, "float[N] in [0, 1]"),
+            a_tm1=(a_tm1, "int[] in [0, A)"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            dist_q_t=(dist_q_t, "float[K, A]"),
+            probs_a_t=(probs_a_t, "float[A]"),
+            huber_param=(huber_param, "float[] in [0, inf)"),
+        )
     )
-    inputs, narrow = dtypes.widen(*inputs)
-    dist_q_tm1, tau_q_tm1, r_t, discount_t, dist_q_t, probs_a_t, huber_param = inputs
-    checks.within("[0, 1]", tau_q_tm1=tau_q_tm1)
-    checks.within("[0, inf)", huber_param=huber_param)
     checks.static(normalize_huber=normalize_huber)
-    checks.indices(a_tm1=(a_tm1, probs_a_t.size))
-    target = gradients.stop_if(stop_target_gradients, r_t + discount_t * dist_q_t)
+    targets = gradients.stop_if(stop_target_gradients, r_t + discount_t * dist_q_t)
     probs_a_t = gradients.stop_if(stop_target_gradients, probs_a_t)
-    taken = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    of_each_action = jax.vmap(_loss(normalize_huber), in_axes=(None, None, None, 1))
-    losses = of_each_action(huber_param, taken, tau_q_tm1, target)
-    return narrow(jnp.sum(probs_a_t * losses))
+    dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
+    rho = _huber(kappa, normalize_huber)
+
+    def loss(target: Array) -> Array:
+        return asymmetric_loss(rho, dist_qa_tm1, tau, target)
+
+    return narrow(jnp.sum(probs_a_t * jax.vmap(loss, in_axes=1)(targets)))
 
 
-def _loss(normalize_huber: bool) -> Callable[..., Array]:
-    """Return the loss whose penalty is divided by its parameter, or not."""
-    penalty = _normalized_huber if normalize_huber else _huber
-    return functools.partial(_regression.asymmetric_loss, penalty)
+def asymmetric_loss(
+    rho: Callable[[Array], Array], x: Array, tau: Array, y: Array
+) -> Array:
+    """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
+
+    The loop over the samples, and recomputing its terms in the backward pass, keep the
+    memory linear in N and K.
+
+    Args:
+        rho: Penalty of an error.
+        x: Predictions, shape `[N]`.
+        tau: Their fractions, shape `[N]`.
+        y: Samples, shape `[K]`.
+
+    Returns:
+        Loss, shape `[]`.
+    """
+
+    def penalties(y_j: Array) -> Array:
+        u = y_j - x
+        return jnp.where(u < 0, 1 - tau, tau) * rho(u)
+
+    recomputed = cast(Any, jax.checkpoint)(penalties, prevent_cse=False)
+
+    def add(total: Array, y_j: Array) -> tuple[Array, None]:
+        return total + recomputed(y_j), None
+
+    # Several samples an iteration, because accelerators start kernels in each.
+    zeros = jnp.zeros_like(penalties(y[0]))
+    total, _ = jax.lax.scan(add, zeros, y, unroll=8)
+    return jnp.sum(total) / y.size
 
 
-def _huber(error: Array, huber_param: Array) -> Array:
-    """Penalise an error; by its size if there is no parameter."""
-    size, clipped = _sizes(error, huber_param)
-    penalty = 0.5 * clipped * clipped + huber_param * (size - clipped)
-    return jnp.where(huber_param > 0, penalty, size)
+def _huber(kappa: Array, normalize: bool) -> Callable[[Array], Array]:
+    """Return the Huber penalty, divided by its parameter or not."""
+
+    def rho(u: Array) -> Array:
+        size = jnp.abs(u)
+        clipped = jnp.minimum(size, kappa)
+        # Unlike a choice of two formulas, this has a finite gradient at infinity.
+        huber = 0.5 * jnp.square(clipped) + kappa * (size - clipped)
+        if normalize:
+            huber /= jnp.where(kappa > 0, kappa, 1)
+        return jnp.where(kappa > 0, huber, size)
+
+    return rho
 
 
-def _normalized_huber(error: Array, huber_param: Array) -> Array:
-    """Penalise an error, a large one by its size, but for a constant."""
-    size, clipped = _sizes(error, huber_param)
-    # At most 1, however small the parameter.
-    share = clipped / jnp.where(huber_param > 0, huber_param, 1)
-    return 0.5 * share * clipped + (size - clipped)
+# --- Fractions. ---
 
 
-def _sizes(error: Array, huber_param: Array) -> tuple[Array, Array]:
-    """Return the size of an error, and as much of it as counts by its square."""
-    # Not `jnp.abs`, whose derivative at 0 is 1: there is nothing to correct.
-    size = error * jnp.sign(error)
-    return size, jnp.minimum(size, huber_param)
+def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
+    """Return the midpoints of equal intervals, the fractions of QR-DQN.
+
+    .. math::
+
+        τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
+
+    As samples of equal weight, the quantiles at these fractions minimise the
+    Wasserstein distance to the distribution. Those at the ends :math:`i/n` would be too
+    large, the last one without bound.
+
+    Args:
+        n: Number of fractions, at least 1. A Python integer.
+        dtype: Dtype of the result.
+
+    Returns:
+        Fractions, in ascending order, shape `[n]`.
+
+    Raises:
+        ArgumentError: If `n` is not a Python integer of at least 1.
+
+    Example:
+        >>> print(rlaxlib.quantile_midpoints(4))
+        [0.125 0.375 0.625 0.875]
+
+    References:
+        Will Dabney, Mark Rowland, Marc G. Bellemare and Rémi Munos, *Distributional
+        Reinforcement Learning with Quantile Regression*, 2017.
+        https://arxiv.org/abs/1710.10044
+    """
+    checks.static_int(1, n=n)
+    return jnp.asarray((np.arange(n) + 0.5) / n, dtype)
+
+
+def sample_quantile_fractions(
+    key: ArrayLike, n: int, dtype: DTypeLike = jnp.float32
+) -> Array:
+    """Sample uniform fractions, those of IQN.
+
+    .. math::
+
+        τ_i ~ U[0, 1),   i = 1, …, n, independently
+
+    Args:
+        key: PRNG key, shape `[]`.
+        n: Number of fractions, at least 1. A Python integer.
+        dtype: Dtype of the result.
+
+    Returns:
+        Fractions, not sorted, shape `[n]`.
+
+    Raises:
+        ArgumentError: If `key` is not a PRNG key, or if `n` is not a Python integer of
+            at least 1.
+
+    Example:
+        >>> fractions = rlaxlib.sample_quantile_fractions(jax.random.key(0), 8)
+        >>> print(fractions.shape, jnp.all((fractions >= 0) & (fractions < 1)))
+        (8,) True
+
+    References:
+        Will Dabney, Georg Ostrovski, David Silver and Rémi Munos, *Implicit Quantile
+        Networks for Distributional Reinforcement Learning*, 2018.
+        https://arxiv.org/abs/1806.06923
+    """
+    (key,) = checks.arrays(key=(key, "key[]"))
+    checks.static_int(1, n=n)
+    return jax.random.uniform(key, (n,), dtype)
+
+
+def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
+    """Compute the cosine features of fractions, the network input of IQN.
+
+    .. math::
+
+        φ_i(τ) = cos(π i τ),   i = 0, …, D - 1
+
+    The first feature is 1, as in the paper. Starting at :math:`i = 1`, as some
+    implementations do, makes little difference before a layer with a bias.
+
+    Args:
+        fractions: Fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        dim: Number of features :math:`D`, at least 1; 64 in the paper. A Python
+            integer.
+
+    Returns:
+        Features, shape `[N, D]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `fractions` is a
+            NumPy array with values outside [0, 1], or if `dim` is not a Python integer
+            of at least 1.
+
+    Example:
+        >>> print(rlaxlib.cosine_embedding(jnp.array([0.0, 1.0]), 3))
+        [[ 1.  1.  1.]
+         [ 1. -1.  1.]]
+
+    References:
+        Will Dabney, Georg Ostrovski, David Silver and Rémi Munos, *Implicit Quantile
+        Networks for Distributional Reinforcement Learning*, 2018.
+        https://arxiv.org/abs/1806.06923
+    """
+    tau, narrow = checks.widened(fractions=(fractions, "float[N] in [0, 1]"))
+    checks.static_int(1, dim=dim)
+    return narrow(jnp.cos(jnp.pi * jnp.outer(tau, jnp.arange(dim, dtype=tau.dtype))))
+
+
+def quantile_fraction_loss(
+    fractions: ArrayLike,
+    quantiles_at_fractions: ArrayLike,
+    quantiles_at_midpoints: ArrayLike,
+) -> Array:
+    """Compute the loss for learned quantile fractions (FQF).
+
+    .. math::
+
+        L = ∑_{i=1}^{N-1} τ_i [2 F⁻¹(τ_i) - F⁻¹(τ̂_i) - F⁻¹(τ̂_{i-1})],
+        τ̂_i = (τ_i + τ_{i+1}) / 2,
+
+    with the gradient of the quantiles stopped. Its gradient with respect to the
+    fractions is that of the Wasserstein distance between the distribution and its
+    approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the quantile
+    function ascends. The value itself has no meaning.
+
+    Train only the network of the fractions with this loss, and stop the gradient of
+    fractions in the quantile loss. The paper adds a small bonus on the entropy of
+    :math:`τ_{i+1} - τ_i`.
+
+    Args:
+        fractions: Fractions :math:`0 = τ_0 ≤ … ≤ τ_N = 1`, shape `[N+1]`.
+        quantiles_at_fractions: Quantiles at the inner fractions,
+            :math:`F⁻¹(τ_1), …, F⁻¹(τ_{N-1})`, shape `[N-1]`.
+        quantiles_at_midpoints: Quantiles at the midpoints between fractions,
+            :math:`F⁻¹(τ̂_0), …, F⁻¹(τ̂_{N-1})`, shape `[N]`.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `fractions` is
+            a NumPy array that decreases or leaves [0, 1].
+
+    Example:
+        >>> fractions = jnp.array([0.0, 0.5, 1.0])
+        >>> at_fractions, at_midpoints = jnp.array([4.0]), jnp.array([1.0, 5.0])
+        >>> loss = rlaxlib.quantile_fraction_loss
+        >>> print(loss(fractions, at_fractions, at_midpoints))
+        1.0
+
+    References:
+        Derek Yang, Li Zhao, Zichuan Lin, Tao Qin, Jiang Bian and Tie-Yan Liu, *Fully
+        Parameterized Quantile Function for Distributional Reinforcement Learning*,
+        2019. https://arxiv.org/abs/1911.02140
+    """
+    tau, at_fractions, at_midpoints, narrow = checks.widened(
+        fractions=(fractions, "float[N+1] ascending"),
+        quantiles_at_fractions=(quantiles_at_fractions, "float[N-1]"),
+        quantiles_at_midpoints=(quantiles_at_midpoints, "float[N]"),
+    )
+    checks.within("[0, 1]", fractions=fractions)
+    gradient = 2 * at_fractions - at_midpoints[1:] - at_midpoints[:-1]
+    return narrow(jnp.sum(tau[1:-1] * jax.lax.stop_gradient(gradient)))
+
+
+# --- Samples. ---
+
+
+def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
+    """Pool the quantiles of several critics and drop the largest (TQC).
+
+    .. math::
+
+        z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
+
+    The number :math:`d` of quantiles dropped for each critic controls the
+    overestimation bias: the paper drops 0 to 5 of 25. The critics' quantiles are sorted
+    together, so the dropped ones may all come from one critic.
+
+    The targets are :math:`r + γ (z - α log π)`. Train each critic on all of them, by
+    `quantile_regression_loss` with `huber_param=1`. The authors average that loss over
+    the predictions in place of adding it up, which only rescales it.
+
+    Args:
+        dist_q_t: Quantiles of the next action's return, of each of C target critics, in
+            any order, shape `[C, N]`.
+        num_dropped: Number :math:`d` of quantiles to drop for each critic, from 0 to
+            N - 1. A Python integer.
+
+    Returns:
+        The smallest quantiles, in ascending order, shape `[C*N - C*num_dropped]`.
+
+    Raises:
+        ArgumentError: If `dist_q_t` has the wrong shape or dtype, or if `num_dropped`
+            is not a Python integer from 0 to N - 1.
+
+    Example:
+        >>> dist_q_t = jnp.array([[1.0, 4.0, 9.0], [0.0, 2.0, 5.0]])
+        >>> print(rlaxlib.truncated_quantile_targets(dist_q_t, num_dropped=1))
+        [0. 1. 2. 4.]
+
+    References:
+        Arsenii Kuznetsov, Pavel Shvechikov, Alexander Grishin and Dmitry Vetrov,
+        *Controlling Overestimation Bias with Truncated Mixture of Continuous
+        Distributional Quantile Critics*, 2020. https://arxiv.org/abs/2005.04269
+    """
+    (dist_q_t,) = checks.arrays(dist_q_t=(dist_q_t, "float[C, N]"))
+    critics, quantiles = dist_q_t.shape
+    checks.static_int(0, quantiles - 1, num_dropped=num_dropped)
+    kept = critics * (quantiles - num_dropped)
+    return jnp.sort(jnp.ravel(dist_q_t))[:kept]
+
+
+def energy_distance_loss(
+    samples: ArrayLike, targets: ArrayLike, stop_target_gradients: bool = True
+) -> Array:
+    """Compute the squared energy distance between two sets of samples (MMD-DQN).
+
+    .. math::
+
+        L = (2 / (N K)) ∑_{i,j} |x_i - y_j| - (1/N²) ∑_{i,i'} |x_i - x_{i'}|
+            - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
+
+    The loss attracts samples to those of the target, and repels them from each other.
+    It is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`, which has no
+    width to tune. It equals twice the integral of the squared difference of the two
+    distribution functions, so it is never negative, and 0 only if they are equal.
+    Unlike quantiles, the samples have no fractions.
+
+    Args:
+        samples: Predicted samples :math:`x`, shape `[N]`.
+        targets: Samples :math:`y` of the target, such as rewards plus discounted
+            samples of the next state, shape `[K]`.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> samples, targets = jnp.array([0.0, 2.0]), jnp.array([1.0])
+        >>> print(rlaxlib.energy_distance_loss(samples, targets))
+        1.0
+
+    References:
+        Thanh Tang Nguyen, Sunil Gupta and Svetha Venkatesh, *Distributional
+        Reinforcement Learning via Moment Matching*, 2021.
+        https://arxiv.org/abs/2007.12354
+
+        Gábor J. Székely and Maria L. Rizzo, *Energy Statistics: A Class of Statistics
+        Based on Distances*, 2013. https://doi.org/10.1016/j.jspi.2013.03.018
+    """
+    x, y, narrow = checks.widened(
+        samples=(samples, "float[N]"), targets=(targets, "float[K]")
+    )
+    y = gradients.stop_if(stop_target_gradients, y)
+    loss = 2 * _mean_distance(x, y) - _mean_distance(x, x) - _mean_distance(y, y)
+    return narrow(loss)
+
+
+def _mean_distance(x: Array, y: Array) -> Array:
+    """Return the mean of |x_i - y_j| over all pairs."""
+    return jnp.mean(jnp.abs(x[:, None] - y[None, :]))

@@ -1,4 +1,4 @@
-"""Test categorical values: what projection keeps, and what learning is safe from."""
+"""Test categorical values: projection, cross-entropy, gradients and bad input."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -10,7 +10,18 @@ from experience import close
 
 import rlaxlib
 
-project = rlaxlib.categorical_l2_project
+project = jax.jit(rlaxlib.categorical_l2_project)
+regression_loss = rlaxlib.categorical_regression_loss
+loss_and_gradient = jax.jit(jax.value_and_grad(regression_loss), static_argnums=2)
+PAIRS = {
+    "two-hot": rlaxlib.twohot_pair(-10.0, 10.0, 21),
+    "HL-Gauss": rlaxlib.hl_gauss_pair(-10.0, 10.0, 21),
+    "HL-Gauss after symlog": rlaxlib.compose_tx(
+        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-3.0, 3.0, 21)
+    ),
+    "unbiased": rlaxlib.unbiased_transform_pair(-3.0, 3.0, 21, rlaxlib.SYMLOG_PAIR),
+}
+each_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 
 
 def floats(*numbers):
@@ -21,24 +32,24 @@ ATOMS = floats(-2.0, -1.0, 0.0, 1.0, 2.0)
 LOGITS = floats(0.5, -1.0, 0.0, 2.0, 1.0)
 
 
-# --- What the functions compute. ---
+# --- Projection. ---
 
 
-def test_an_atom_between_two_is_shared_the_nearer_getting_more():
+def test_probability_is_shared_in_proportion_to_distance():
     close(project(floats(0.25), floats(1.0), ATOMS), [0.0, 0.0, 0.75, 0.25, 0.0])
 
 
-def test_what_lies_beyond_goes_to_the_first_or_the_last():
+def test_atoms_outside_the_range_are_clipped_to_it():
     atoms, probs = floats(-9.0, 9.0, -jnp.inf, jnp.inf), floats(0.1, 0.2, 0.3, 0.4)
     close(project(atoms, probs, ATOMS), [0.4, 0.0, 0.0, 0.0, 0.6])
 
 
-def test_onto_itself_a_distribution_stays_what_it_is():
+def test_projection_onto_the_same_atoms_is_the_identity():
     probs = jax.nn.softmax(LOGITS)
     np.testing.assert_array_equal(project(ATOMS, probs, ATOMS), probs)
 
 
-def test_onto_one_atom_everything_goes():
+def test_a_single_new_atom_gets_all_probability():
     close(project(ATOMS, jax.nn.softmax(LOGITS), floats(7.0)), [1.0])
 
 
@@ -46,7 +57,7 @@ def test_onto_one_atom_everything_goes():
     "new",
     [(0.0, 0.0, 1.0), (0.0, 1.0, 1.0), (1.0, 1.0, 1.0), (0.0, 1.0, 1.0, 2.0), (1.0,)],
 )
-def test_equal_atoms_cost_no_probability(new):
+def test_equal_new_atoms_preserve_probability_and_mean(new):
     old = floats(-1.0, 0.0, 0.5, 1.0, 1.5, 3.0)
     probs = floats(0.1, 0.2, 0.1, 0.3, 0.2, 0.1)
     projected = project(old, probs, floats(*new))
@@ -55,7 +66,7 @@ def test_equal_atoms_cost_no_probability(new):
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_atoms_that_collide_in_half_precision_cost_no_probability(dtype):
+def test_atoms_that_coincide_in_half_precision_preserve_probability(dtype):
     atoms = jnp.linspace(-10.0, 10.0, 601).astype(dtype)
     probs = jnp.full(601, 1 / 601, dtype)
     assert dtype == jnp.float16 or len(np.unique(atoms)) < 601
@@ -64,29 +75,53 @@ def test_atoms_that_collide_in_half_precision_cost_no_probability(dtype):
 
 
 @hypothesis.given(
-    st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=9),
-    st.lists(st.integers(-4, 4), min_size=1, max_size=9),
+    st.lists(st.floats(-5, 5, width=32), min_size=9, max_size=9),
+    st.lists(st.integers(-4, 4), min_size=7, max_size=7),
 )
-def test_probability_is_conserved_and_so_is_the_mean_within_the_range(old, new):
+def test_probability_is_preserved_and_so_is_the_mean_of_clipped_atoms(old, new):
     old, new = np.array(old, np.float32), np.sort(np.array(new, np.float32))
-    probs = np.full(old.size, 1 / old.size, np.float32)
-    projected = np.asarray(jax.jit(project)(old, probs, new))
+    projected = np.asarray(project(old, np.full(9, 1 / 9, np.float32), new))
     assert np.min(projected) >= 0
     np.testing.assert_allclose(np.sum(projected), 1.0, rtol=1e-6)
     mean = np.mean(np.clip(old, new[0], new[-1]))
     np.testing.assert_allclose(np.sum(projected * new), mean, rtol=1e-5, atol=1e-5)
 
 
-# --- How they relate. ---
+def test_the_gradient_of_projection_is_one_sided_at_an_inner_atom():
+    def projected(z):
+        return project(z[None], floats(1.0), floats(0.0, 1.0, 3.0))
+
+    found = jax.vmap(jax.jacrev(projected))(floats(-1.0, 0.5, 1.0, 2.0, 4.0))
+    expected = [[0, 0, 0], [-1, 1, 0], [0, -0.5, 0.5], [0, -0.5, 0.5], [0, 0, 0]]
+    close(found, expected)
 
 
-def test_one_action_makes_q_learning_td_learning():
+def test_projection_needs_no_memory_for_pairs_of_atoms():
+    atoms = jnp.linspace(-10.0, 10.0, 601)
+    for function in (project, jax.grad(lambda *x: jnp.sum(project(*x) ** 2))):
+        compiled = jax.jit(function).lower(atoms, atoms, atoms).compile()
+        assert compiled.memory_analysis().temp_size_in_bytes < 40 * 601 * 4
+
+
+def test_nan_propagates():
+    nan = floats(jnp.nan, 0, 0, 0, 0)
+    assert np.isnan(project(nan, jax.nn.softmax(LOGITS), ATOMS)).any()
+    assert np.isnan(project(ATOMS, nan, ATOMS)).any()
+    assert np.isnan(project(ATOMS, LOGITS, ATOMS.at[2].set(jnp.nan))).any()
+    loss = rlaxlib.categorical_td_learning(ATOMS, LOGITS, jnp.nan, 0.9, ATOMS, LOGITS)
+    assert np.isnan(loss)
+
+
+# --- Learning. ---
+
+
+def test_q_learning_with_one_action_is_td_learning():
     rest = floats(0.3)[0], floats(0.9)[0], ATOMS
     q = rlaxlib.categorical_q_learning(ATOMS, LOGITS[None], 0, *rest, -LOGITS[None])
     close(q, rlaxlib.categorical_td_learning(ATOMS, LOGITS, *rest, -LOGITS))
 
 
-def test_double_q_learning_that_chooses_by_its_own_means_is_q_learning():
+def test_double_q_learning_with_its_own_means_as_selector_is_q_learning():
     logits = jnp.stack([LOGITS, -LOGITS, 2 * LOGITS])
     means = jnp.sum(jax.nn.softmax(logits) * ATOMS[None], axis=-1)
     inputs = ATOMS, logits, 1, 0.3, 0.9, ATOMS, logits
@@ -94,79 +129,91 @@ def test_double_q_learning_that_chooses_by_its_own_means_is_q_learning():
     close(double, rlaxlib.categorical_q_learning(*inputs))
 
 
-def test_an_episode_that_ended_teaches_the_reward_alone():
+def test_the_target_at_the_end_of_an_episode_is_the_reward():
     loss = rlaxlib.categorical_td_learning(ATOMS, LOGITS, 1.0, 0.0, ATOMS, -LOGITS)
     close(loss, -jax.nn.log_softmax(LOGITS)[3])
 
 
-# --- How they behave under JAX. ---
-
-
-def test_gradients_are_finite_where_labels_are_zero():
+def test_gradients_are_finite_where_target_probabilities_are_zero():
     def loss(*floats):
         atoms, logits, r_t, discount_t, logits_t = floats
         inputs = r_t, discount_t, atoms, logits_t, False
         return rlaxlib.categorical_td_learning(atoms, logits, *inputs)
 
     inputs = ATOMS, LOGITS, jnp.float32(0.25), jnp.float32(0.0), -LOGITS
-    for gradient in jax.grad(loss, argnums=range(5))(*inputs):
-        assert np.isfinite(gradient).all()
-    reward = jax.grad(loss, argnums=2)(*inputs)
-    close(reward, LOGITS[2] - LOGITS[3])  # A label moves from the one to the other.
+    gradients = jax.jit(jax.grad(loss, argnums=range(5)))(*inputs)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    close(gradients[2], LOGITS[2] - LOGITS[3])  # Probability moves from 2 to 3.
 
 
-def test_where_an_atom_meets_another_its_slope_is_that_to_the_right():
-    def mass(z, i):
-        return project(z[None], floats(1.0), floats(0.0, 1.0, 3.0))[i]
-
-    slopes = [
-        [jax.grad(mass)(jnp.float32(z), i) for i in range(3)]
-        for z in (-1.0, 0.0, 1.0, 3.0, 4.0)
-    ]
-    expected = [[0, 0, 0], [-1, 1, 0], [0, -0.5, 0.5], [0, -0.5, 0.5], [0, 0, 0]]
-    close(np.array(slopes), expected)
-
-
-def test_what_is_not_a_number_is_not_hidden():
-    assert np.isnan(project(floats(jnp.nan), floats(1.0), ATOMS)).any()
-    assert np.isnan(project(ATOMS, floats(jnp.nan, 0, 0, 0, 0), ATOMS)).any()
-    with pytest.raises(rlaxlib.ArgumentError, match="but is nan"):
-        project(ATOMS, LOGITS, ATOMS.at[2].set(jnp.nan))
-    traced = jax.jit(project)(ATOMS, LOGITS, ATOMS.at[2].set(jnp.nan))
-    assert np.isnan(traced).any()
-    loss = rlaxlib.categorical_td_learning(ATOMS, LOGITS, jnp.nan, 0.9, ATOMS, LOGITS)
-    assert np.isnan(loss)
-
-
-def test_an_action_that_is_none_gives_no_number_where_it_is_traced():
-    learn = jax.jit(rlaxlib.categorical_q_learning)
+def test_a_traced_action_out_of_range_gives_nan():
     logits = jnp.stack([LOGITS, -LOGITS])
-    for action, known in ((-1, False), (0, True), (1, True), (2, False)):
-        loss = learn(ATOMS, logits, action, 0.3, 0.9, ATOMS, logits)
-        assert np.isfinite(loss) == known
+    for learn, last in (
+        (rlaxlib.categorical_q_learning, ()),
+        (rlaxlib.categorical_double_q_learning, (jnp.ones(2),)),
+    ):
+        for action, valid in ((-1, False), (0, True), (1, True), (2, False)):
+            inputs = ATOMS, logits, action, 0.3, 0.9, ATOMS, logits, *last
+            assert np.isfinite(jax.jit(learn)(*inputs)) == valid
 
 
-def test_the_program_holds_nothing_for_each_pair_of_atoms():
-    atoms = jnp.linspace(-10.0, 10.0, 601)
-    for function in (project, jax.grad(lambda *x: jnp.sum(project(*x) ** 2))):
-        compiled = jax.jit(function).lower(atoms, atoms, atoms).compile()
-        assert compiled.memory_analysis().temp_size_in_bytes < 40 * 601 * 4
+def test_atoms_of_the_next_step_may_be_in_any_order():
+    expected = rlaxlib.categorical_td_learning(ATOMS, LOGITS, 0.3, 0.9, ATOMS, LOGITS)
+    later = np.asarray(ATOMS)[::-1], LOGITS[::-1]
+    close(rlaxlib.categorical_td_learning(ATOMS, LOGITS, 0.3, 0.9, *later), expected)
 
 
-# --- What they refuse. ---
+# --- Regression on a scalar target. ---
 
 
-def test_atoms_out_of_order_are_refused_and_so_are_none():
-    down = ATOMS[::-1]
-    with pytest.raises(rlaxlib.ArgumentError, match="`z_q` must never decrease"):
-        project(ATOMS, LOGITS, down)
-    for nothing in ((floats(), floats(), ATOMS), (ATOMS, LOGITS, floats())):
+@each_pair
+def test_the_minimiser_is_the_distribution_of_the_target_and_decodes_to_it(pair):
+    probs = pair.apply(2.3)
+    logits = jnp.log(jnp.maximum(probs, 1e-30))
+    close(loss_and_gradient(logits, 2.3, pair)[1], jnp.zeros(21), atol=1e-6)
+    close(pair.apply_inv(jax.nn.softmax(logits)), 2.3, rtol=1e-4)
+
+
+@each_pair
+def test_the_gradient_is_the_error_of_the_probabilities(pair):
+    logits = jax.random.normal(jax.random.key(0), (21,))
+    _, gradient = loss_and_gradient(logits, -1.7, pair)
+    close(gradient, jax.nn.softmax(logits) - pair.apply(-1.7))
+
+
+@each_pair
+def test_a_target_outside_the_bins_is_clipped_and_detected(pair):
+    logits = jax.random.normal(jax.random.key(0), (21,))
+    for sign in (1.0, -1.0):
+        far = jnp.array([100.0, 1e30, jnp.inf]) * sign
+        np.testing.assert_array_equal(rlaxlib.out_of_range(far, pair), [True] * 3)
+        found = [loss_and_gradient(logits, y, pair) for y in far]
+        assert np.isfinite(found[0][0])
+        for other in found[1:]:
+            jax.tree.map(np.testing.assert_array_equal, other, found[0])
+
+
+def test_the_gradient_of_the_target_is_that_of_its_probabilities():
+    pair = PAIRS["HL-Gauss after symlog"]
+    logits = jax.random.normal(jax.random.key(0), (21,))
+
+    @jax.jit
+    def free(y):
+        return regression_loss(logits, y, pair, stop_target_gradients=False)
+
+    close(jax.grad(free)(2.3), (free(2.31) - free(2.29)) / 0.02, rtol=1e-3)
+
+
+# --- Bad input. ---
+
+
+@pytest.mark.parametrize("pair", [PAIRS["two-hot"], rlaxlib.IDENTITY_PAIR])
+def test_rejects_a_pair_with_another_number_of_bins(pair):
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`tx_pair` gives probabilities"):
+        regression_loss(jnp.zeros(7), 0.5, pair)
+
+
+def test_rejects_no_atoms():
+    for empty in ((floats(), floats(), ATOMS), (ATOMS, LOGITS, floats())):
         with pytest.raises(rlaxlib.ArgumentError, match="not empty"):
-            project(*nothing)
-    for of, extra in (("td", ()), ("q", (0,)), ("double_q", (0,))):
-        learn = getattr(rlaxlib, f"categorical_{of}_learning")
-        logits, last = (LOGITS, ()) if of == "td" else (LOGITS[None], ())
-        last = (jnp.ones(1),) if of == "double_q" else last
-        with pytest.raises(rlaxlib.ArgumentError, match="atoms_tm1` must never"):
-            learn(down, logits, *extra, 0.3, 0.9, ATOMS, logits, *last)
-        learn(ATOMS, logits, *extra, 0.3, 0.9, down, logits, *last)
+            rlaxlib.categorical_l2_project(*empty)

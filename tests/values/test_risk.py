@@ -1,0 +1,126 @@
+"""Test risk measures and distortions: definitions, limits, gradients and bad input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+FRACTIONS = jnp.linspace(0.0, 1.0, 21)
+SAMPLES = jnp.array([3.0, -1.0, 2.0, 5.0])
+DISTORTIONS = {
+    "cvar": (rlaxlib.cvar_fractions, 0.4),
+    "wang": (rlaxlib.wang_fractions, -0.75),
+    "cpw": (rlaxlib.cpw_fractions, 0.71),
+    "power": (rlaxlib.power_fractions, -2.0),
+}
+each_distortion = pytest.mark.parametrize(
+    ("distort", "level"), DISTORTIONS.values(), ids=DISTORTIONS
+)
+cvar = jax.jit(rlaxlib.conditional_value_at_risk)
+normal_quantile = jax.scipy.stats.norm.ppf
+
+
+# --- Conditional value at risk. ---
+
+
+def test_cvar_grows_from_the_minimum_to_the_mean():
+    for level in (1e-30, 0.01, 0.25):
+        close(cvar(SAMPLES, level), -1.0)
+    close(cvar(SAMPLES, 0.5), 0.5)
+    close(cvar(SAMPLES, 0.375), 0.0)
+    close(cvar(SAMPLES, 1.0), jnp.mean(SAMPLES))
+
+
+def test_cvar_solves_its_convex_programme():
+    """Rockafellar and Uryasev 2000, theorem 1, for returns in place of losses."""
+    for level in (0.1, 0.3, 0.6, 0.9):
+        threshold = np.asarray(SAMPLES)[:, None]
+        short = np.mean(np.maximum(threshold - np.asarray(SAMPLES), 0), axis=1)
+        close(cvar(SAMPLES, level), np.max(threshold[:, 0] - short / level))
+
+
+def test_the_gradient_of_cvar_is_the_weights_of_the_quantiles():
+    gradient = jax.grad(rlaxlib.conditional_value_at_risk)(SAMPLES, 0.375)
+    close(gradient, [0.0, 2 / 3, 1 / 3, 0.0])
+
+
+def test_quantiles_at_cvar_fractions_average_to_cvar():
+    n, level = 64, 0.25
+    fractions = rlaxlib.quantile_midpoints(n)
+    distorted = jnp.mean(normal_quantile(rlaxlib.cvar_fractions(fractions, level)))
+    close(cvar(normal_quantile(rlaxlib.quantile_midpoints(4 * n)), level), distorted)
+    exact = -jax.scipy.stats.norm.pdf(normal_quantile(level)) / level
+    close(distorted, exact, rtol=1e-2)
+
+
+# --- Distortions. ---
+
+
+@pytest.mark.parametrize(
+    ("distort", "neutral"),
+    [
+        (rlaxlib.cvar_fractions, 1.0),
+        (rlaxlib.wang_fractions, 0.0),
+        (rlaxlib.cpw_fractions, 1.0),
+        (rlaxlib.power_fractions, 0.0),
+    ],
+)
+def test_the_neutral_level_leaves_fractions_unchanged(distort, neutral):
+    close(distort(FRACTIONS, neutral), FRACTIONS)
+
+
+@pytest.mark.parametrize("distort", [rlaxlib.wang_fractions, rlaxlib.power_fractions])
+def test_risk_aversion_and_risk_seeking_mirror_each_other(distort):
+    for level in (0.3, 1.0, 2.0):
+        averse = distort(FRACTIONS, -level)
+        close(1 - distort(1 - FRACTIONS, level), averse)
+        assert jnp.all(averse[1:-1] < FRACTIONS[1:-1])
+
+
+@each_distortion
+def test_a_distortion_ascends_from_0_with_finite_gradients(distort, level):
+    def value_and_gradients(tau):
+        return jax.value_and_grad(lambda *x: distort(x[0][None], x[1])[0], (0, 1))(
+            tau, level
+        )
+
+    distorted, gradients = jax.jit(jax.vmap(value_and_gradients))(FRACTIONS)
+    assert distorted[0] == 0
+    assert distorted[-1] == (level if distort is rlaxlib.cvar_fractions else 1)
+    assert jnp.all(distorted[1:] > distorted[:-1])
+    assert all(np.isfinite(each).all() for each in gradients)
+
+
+def test_cpw_overweights_both_tails():
+    # Tversky and Kahneman 1992: the curve crosses the diagonal between 0.3 and 0.45.
+    distorted = rlaxlib.cpw_fractions(FRACTIONS, 0.71)
+    assert jnp.all(distorted[1:7] > FRACTIONS[1:7])
+    assert jnp.all(distorted[9:20] < FRACTIONS[9:20])
+
+
+@pytest.mark.parametrize("level", [0.03, 0.1])
+def test_cpw_is_accurate_for_small_exponents(level):
+    tau = np.asarray(FRACTIONS[1:-1], np.float64)
+    total = tau**level + (1 - tau) ** level
+    expected = tau**level / total ** (1 / level)
+    found = rlaxlib.cpw_fractions(FRACTIONS[1:-1], level)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_wang_shifts_a_gaussian_distribution():
+    inner = FRACTIONS[1:-1]
+    shifted = normal_quantile(rlaxlib.wang_fractions(inner, -0.75))
+    close(shifted, normal_quantile(inner) - 0.75, rtol=1e-4, atol=1e-4)
+
+
+# --- Bad input. ---
+
+
+@each_distortion
+def test_rejects_fractions_out_of_range(distort, level):
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(rlaxlib.ArgumentError, match=f"`fractions` is {wrong}"):
+            distort(np.array([0.5, wrong]), level)

@@ -1,10 +1,11 @@
-"""Improve a policy on experience that an earlier one gathered, up to a bound.
+"""Proximal policy optimisation (PPO): clipped, decoupled and value losses.
 
-These functions take log-probabilities, not ratios, and return one loss a step, to be
-averaged, with a mask if some steps do not count: see `masked_mean`. Beside it comes
-what one should watch. `clipped_surrogate_pg_loss` is the plain form, of rlax.
+`ppo_clip_loss` and its variants take log-probabilities and return one loss a time step,
+beside diagnostics. Average them with `masked_mean` if steps are masked.
+`clipped_surrogate_pg_loss` takes probability ratios and returns the mean.
 
-Advantages are taken as they are. PPO standardises them over a batch: see `standardize`.
+Advantages are used as they are; PPO standardises them over the batch with
+`standardize`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, dtypes
-from rlaxlib.policies import _ratios
+from rlaxlib._core import checks, gradients, streams
 
 __all__ = [
     "ClippedValueOutputs",
     "DecoupledPpoOutputs",
     "PpoOutputs",
+    "clipped_surrogate_pg_loss",
     "clipped_value_loss",
     "decoupled_ppo_loss",
     "ppo_clip_loss",
@@ -30,25 +31,20 @@ __all__ = [
 
 
 class PpoOutputs(NamedTuple):
-    """How far a policy is from an earlier one, and where that was held against it.
+    """Diagnostics of a PPO update: ratios, clipping and approximate KL.
 
     Attributes:
-        ratio: Ratio :math:`ρ_t` of the probability of each action taken under the
-            policy to that under the earlier one, shape `[T]`.
-        clipped: True where the clip is active, that is, takes the gradient away: the
-            ratio is outside its bounds on the side that its advantage favours,
-            shape `[T]`.
-        dual_clipped: True where the dual clip takes the gradient away; nowhere if there
-            is none, shape `[T]`.
-        ratio_outside: True where the ratio is outside its bounds, on either side. Some
-            libraries call the mean of this the clip fraction; but of these steps, those
-            that are not clipped have their gradient, and come back, shape `[T]`.
-        bounded: True where the logarithm of the ratio was beyond its bound, and so has
-            no gradient, shape `[T]`.
-        approximate_kl: What each step adds to an estimate of the divergence of the
-            policy from the earlier one, :math:`ρ_t - 1 - log ρ_t`, at least 0. Its mean
-            over the actions of the earlier policy is :math:`KL(π_old ‖ π)`,
-            shape `[T]`.
+        ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
+        clipped: True where the clip removes the gradient: the ratio is outside its
+            bounds on the side that the advantage favours, shape `[T]`.
+        dual_clipped: True where the dual clip removes the gradient, shape `[T]`.
+        ratio_outside: True where the ratio is outside its bounds on either side. Its
+            mean is sometimes called the clip fraction, although the gradient is 0 only
+            where `clipped`, shape `[T]`.
+        bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
+            0, shape `[T]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t ≥ 0`, whose mean over the
+            actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
     """
 
     ratio: Array
@@ -60,13 +56,11 @@ class PpoOutputs(NamedTuple):
 
 
 class DecoupledPpoOutputs(NamedTuple):
-    """How far apart three policies are.
+    """Diagnostics of a decoupled PPO update.
 
     Attributes:
-        weight: Ratio of the probability of each action taken under the proximal policy
-            to that under the one that took it, shape `[T]`.
-        proximal: What `ppo_clip_loss` tells of the policy that learns and the proximal
-            one, a `PpoOutputs`.
+        weight: Importance weights :math:`π_prox(a_t)/π_old(a_t)`, shape `[T]`.
+        proximal: A `PpoOutputs` with the proximal policy as the old one.
     """
 
     weight: Array
@@ -74,12 +68,12 @@ class DecoupledPpoOutputs(NamedTuple):
 
 
 class ClippedValueOutputs(NamedTuple):
-    """How far values are from earlier ones, and where that was held against them.
+    """Diagnostics of a clipped value loss.
 
     Attributes:
-        clipped: True where the clip is active, that is, takes the gradient away: the
-            value moved further than it may, and nearer to its target, shape `[T]`.
-        value_outside: True where the value moved further than it may, in either
+        clipped: True where the clip removes the gradient: the value moved by more than
+            :math:`ε`, towards its target, shape `[T]`.
+        value_outside: True where the value moved by more than :math:`ε` in either
             direction, shape `[T]`.
     """
 
@@ -99,46 +93,44 @@ def ppo_clip_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, PpoOutputs]:
-    """Improve a policy on old experience, but not far from the old policy (PPO).
+    """Compute the clipped PPO surrogate loss.
 
     .. math::
 
         L_t = -min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         ρ_t = π(a_t) / π_old(a_t)
 
-    The minimum takes away what could be gained by moving a ratio further than its
-    bound, and nothing else: where a step made things worse, the gradient to undo it
-    remains. A higher :math:`ε_high`, such as 0.28, leaves unlikely actions more room to
-    become likely, and the policy its entropy (DAPO).
+    The clip removes the gradient only where a ratio has moved beyond its bound in the
+    direction that its advantage favours. A larger :math:`ε_high`, such as 0.28, leaves
+    unlikely actions more room to become likely, which preserves entropy (DAPO).
 
-    A ratio may grow without bound where the advantage is negative. The dual clip
-    :math:`c` ends that: there the loss is at most :math:`-c Â_t`. The paper takes 3;
-    the :math:`δ` of INTELLECT-2 and TRL is the same.
+    Where the advantage is negative the ratio is unbounded above. The dual clip
+    :math:`c`, 3 in the paper, bounds the loss there by :math:`-c Â_t`. INTELLECT-2
+    calls it :math:`δ`.
 
     Args:
-        log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
-            policy that learns, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        epsilon: How far below 1 a ratio may gain, and how far above if there is no
-            `epsilon_high`; at least 0, shape `[]`.
-        epsilon_high: How far above 1 a ratio may gain, at least 0, shape `[]`; or None
-            for `epsilon`.
-        dual_clip: Largest ratio :math:`c` that counts where the advantage is negative,
-            more than 1, shape `[]`; or None if all do.
-        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
-            ratio is constant, so that it never overflows, shape `[]`.
-        use_stop_gradient: Whether to hold the advantages and the old log-probabilities
-            constant under differentiation.
-        sample_mask: False where a row is no decision of the agent, shape `[T]`; or None
-            if all are. Whatever stands there, its loss is 0 and its ratio 1.
+        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        epsilon_high: Clipping range above 1, :math:`ε_high`, at least 0, shape `[]`; or
+            None for `epsilon`.
+        dual_clip: Maximum ratio :math:`c` where the advantage is negative, more than 1,
+            shape `[]`; or None for no maximum.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `PpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a number is
-            out of its range.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
 
     Example:
         >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5, 0.25])), jnp.array([1.0, 4.0])
@@ -163,24 +155,85 @@ def ppo_clip_loss(
         John Schulman, *Approximating KL Divergence*, 2020.
         http://joschu.net/blog/kl-approx.html
     """
-    log_prob_t, old_log_prob_t, adv_t, *numbers, sample_mask = checks.arrays(
+    log_prob_t, old_log_prob_t, adv_t, *scalars, sample_mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
         old_log_prob_t=(old_log_prob_t, "float[T]"),
         adv_t=(adv_t, "float[T]"),
-        epsilon=(epsilon, "float[]"),
-        epsilon_high=(epsilon_high, "float[] or None"),
-        dual_clip=(dual_clip, "float[] or None"),
-        log_ratio_bound=(log_ratio_bound, "float[]"),
+        epsilon=(epsilon, "float[] in [0, inf)"),
+        epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
+        dual_clip=(dual_clip, "float[] in (1, inf) or None"),
+        log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    _check(*numbers)
-    (log_prob_t, old_log_prob_t, adv_t, *numbers), narrow = dtypes.widen(
-        log_prob_t, old_log_prob_t, adv_t, *numbers
-    )
-    held = _ratios.hold(
+    epsilon, epsilon_high, dual_clip, log_ratio_bound = scalars
+    log_prob_t, old_log_prob_t, adv_t = prepare(
         use_stop_gradient, sample_mask, log_prob_t, old_log_prob_t, adv_t
     )
-    return narrow(_clip(*held, *numbers))
+    log_ratio, bounded = bounded_log_ratio(log_prob_t, old_log_prob_t, log_ratio_bound)
+    ratio = jnp.exp(log_ratio)
+    low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
+    loss = -_clipped_objective(ratio, adv_t, low, high, dual_clip)
+    above, below = ratio > high, ratio < low
+    outputs = PpoOutputs(
+        ratio=ratio,
+        clipped=((adv_t > 0) & above) | ((adv_t < 0) & below),
+        dual_clipped=(adv_t < 0)
+        & (ratio > (jnp.inf if dual_clip is None else dual_clip)),
+        ratio_outside=above | below,
+        bounded=bounded,
+        approximate_kl=jnp.expm1(log_ratio) - log_ratio,
+    )
+    return narrow((loss, outputs))
+
+
+def clipped_surrogate_pg_loss(
+    prob_ratios_t: ArrayLike,
+    adv_t: ArrayLike,
+    epsilon: ArrayLike,
+    use_stop_gradient: bool = True,
+) -> Array:
+    """Compute the clipped PPO surrogate loss from probability ratios.
+
+    .. math::
+
+        L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
+
+    The clip removes the gradient only where a ratio has moved beyond its bound in the
+    direction that its advantage favours. `ppo_clip_loss` takes log-probabilities, and
+    has further options.
+
+    Args:
+        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)` of the actions
+            taken, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        use_stop_gradient: Whether to stop the gradient of the advantages.
+
+    Returns:
+        Loss, shape `[]`. A step of advantage 0 adds 0, even if its ratio is infinite.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `epsilon` is negative.
+
+    Example:
+        >>> ratios_t, adv_t = jnp.array([2.0, 0.5]), jnp.array([1.0, 1.0])
+        >>> print(rlaxlib.clipped_surrogate_pg_loss(ratios_t, adv_t, epsilon=0.5))
+        -1.0
+
+    References:
+        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
+        *Proximal Policy Optimization Algorithms*, 2017.
+        https://arxiv.org/abs/1707.06347
+    """
+    prob_ratios_t, adv_t, epsilon, narrow = checks.widened(
+        prob_ratios_t=(prob_ratios_t, "float[T]"),
+        adv_t=(adv_t, "float[T]"),
+        epsilon=(epsilon, "float[] in [0, inf)"),
+    )
+    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
+    low, high = 1 - epsilon, 1 + epsilon
+    return narrow(-jnp.mean(_clipped_objective(prob_ratios_t, adv_t, low, high)))
 
 
 def decoupled_ppo_loss(
@@ -196,7 +249,7 @@ def decoupled_ppo_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, DecoupledPpoOutputs]:
-    """Stay near a recent policy, on experience from an older one (decoupled PPO).
+    """Compute the decoupled PPO loss.
 
     .. math::
 
@@ -204,38 +257,36 @@ def decoupled_ppo_loss(
             min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         ρ_t = π(a_t) / π_prox(a_t)
 
-    In PPO one old policy does two things: it took the actions, for which the ratio
-    makes up, and it is what the policy must stay close to. Here another does the
-    second: the proximal policy, such as a moving average of the parameters, or those
-    before the current batch. So experience may be stale, as it is where actors do not
-    wait for the learner. With the policy that took the actions as the proximal one,
-    this is `ppo_clip_loss`.
+    In `ppo_clip_loss` the old policy has two roles: it took the actions, which the
+    ratio corrects for, and the policy is kept close to it. Here a proximal policy has
+    the second role, such as a moving average of the parameters, or the parameters
+    before the current batch. Experience may then be stale, as with asynchronous actors.
+    With :math:`π_prox = π_old` the two losses are equal.
 
     Args:
-        log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
-            policy that learns, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        proximal_log_prob_t: The same under the policy to stay close to, shape `[T]`.
+        proximal_log_prob_t: The same under the proximal policy, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        epsilon: How far below 1 a ratio may gain, and how far above if there is no
-            `epsilon_high`; at least 0, shape `[]`.
-        epsilon_high: How far above 1 a ratio may gain, at least 0, shape `[]`; or None
-            for `epsilon`.
-        dual_clip: Largest ratio that counts where the advantage is negative, more than
-            1, shape `[]`; or None if all do.
-        log_ratio_bound: Largest size of the logarithm of either ratio, more than 0,
+        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        epsilon_high: Clipping range above 1, :math:`ε_high`, at least 0, shape `[]`; or
+            None for `epsilon`.
+        dual_clip: Maximum ratio where the advantage is negative, more than 1,
+            shape `[]`; or None for no maximum.
+        log_ratio_bound: Bound of the magnitude of both log-ratios, more than 0,
             shape `[]`.
-        use_stop_gradient: Whether to hold the advantages, and the log-probabilities
-            under the other two policies, constant under differentiation.
-        sample_mask: False where a row is no decision of the agent, shape `[T]`; or None
-            if all are. Whatever stands there, its loss is 0 and its ratios are 1.
+        use_stop_gradient: Whether to stop the gradients of the advantages and of the
+            log-probabilities under the other two policies.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratios 1.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `DecoupledPpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a number is
-            out of its range.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
 
     Example:
         >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
@@ -251,36 +302,30 @@ def decoupled_ppo_loss(
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
         Optimization*, 2021. https://arxiv.org/abs/2110.00641
     """
-    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, *numbers, sample_mask = (
-        checks.arrays(
+    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, *scalars, mask, narrow = (
+        checks.widened(
             log_prob_t=(log_prob_t, "float[T]"),
             old_log_prob_t=(old_log_prob_t, "float[T]"),
             proximal_log_prob_t=(proximal_log_prob_t, "float[T]"),
             adv_t=(adv_t, "float[T]"),
-            epsilon=(epsilon, "float[]"),
-            epsilon_high=(epsilon_high, "float[] or None"),
-            dual_clip=(dual_clip, "float[] or None"),
-            log_ratio_bound=(log_ratio_bound, "float[]"),
+            epsilon=(epsilon, "float[] in [0, inf)"),
+            epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
+            dual_clip=(dual_clip, "float[] in (1, inf) or None"),
+            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    _check(*numbers)
-    (log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, *numbers), narrow = (
-        dtypes.widen(log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, *numbers)
-    )
-    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t = _ratios.hold(
-        use_stop_gradient,
-        sample_mask,
+    loss, outputs = ppo_clip_loss(
         log_prob_t,
-        old_log_prob_t,
         proximal_log_prob_t,
         adv_t,
+        *scalars,
+        use_stop_gradient=use_stop_gradient,
+        sample_mask=mask,
     )
-    log_weight, _ = _ratios.bounded_difference(
-        proximal_log_prob_t, old_log_prob_t, numbers[-1]
-    )
-    weight = jnp.exp(log_weight)
-    loss, outputs = _clip(log_prob_t, proximal_log_prob_t, adv_t, *numbers)
+    proximal, old = streams.clean(mask, proximal_log_prob_t, old_log_prob_t)
+    log_weight, _ = bounded_log_ratio(proximal, old, scalars[-1])
+    weight = gradients.stop_if(use_stop_gradient, jnp.exp(log_weight))
     return narrow((weight * loss, DecoupledPpoOutputs(weight, outputs)))
 
 
@@ -294,42 +339,38 @@ def clipped_value_loss(
     stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, ClippedValueOutputs]:
-    """Penalise values for their errors, but let none gain by moving far (PPO).
+    """Compute the clipped value loss of PPO.
 
     .. math::
 
-        L_t = max(ℓ(v_t - y_t), ℓ(v_t^old + clip(v_t - v_t^old, -ε, ε) - y_t)),
+        L_t = max(ℓ(v_t - y_t), ℓ(clip(v_t, v_t^old - ε, v_t^old + ε) - y_t)),
         ℓ(x) = ½ x²
 
-    A value has no gradient once it has moved by :math:`ε` towards its target; one that
-    moved away from it has. Mind that :math:`ε` is in units of the values, so that what
-    is right depends on the scale of the rewards; and that in a large comparison the
-    clip did not help, or did harm.
-
-    Stable-Baselines3 leaves out the maximum, and takes the clipped error alone. A value
-    that has moved away from its target then has no gradient to come back. Most others,
-    OpenAI's baselines first, have the maximum, as here.
+    The clip removes the gradient of a value that has moved by more than :math:`ε`
+    towards its target. A value that has moved away from it keeps its gradient. The
+    right :math:`ε` depends on the scale of the rewards. In the large comparison of
+    Andrychowicz and others, clipping values did not help, and sometimes did harm.
 
     Args:
-        v: Values :math:`v_t` that are learned, shape `[T]`.
-        old_v: Values :math:`v_t^old` from when the experience was gathered, not
-            computed anew, shape `[T]`.
+        v: Values :math:`v_t`, shape `[T]`.
+        old_v: Values :math:`v_t^old` computed when the experience was gathered,
+            shape `[T]`.
         target: Targets :math:`y_t`, shape `[T]`.
-        epsilon: How far a value may move and gain, in units of the values, at least 0,
+        epsilon: Clipping range :math:`ε` in units of the values, at least 0,
             shape `[]`.
-        huber: Where :math:`ℓ` turns from the square to the size of the error, as in
-            `huber_loss`, more than 0, shape `[]`; or None for the square alone.
-        stop_target_gradients: Whether to hold the targets and the old values constant
-            under differentiation.
-        sample_mask: False where a row is no decision of the agent, shape `[T]`; or None
-            if all are. Whatever stands there, its loss is 0.
+        huber: Error at which :math:`ℓ` becomes linear, as `delta` of `huber_loss`, more
+            than 0, shape `[]`; or None for the squared error.
+        stop_target_gradients: Whether to stop the gradients of the targets and the old
+            values.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `ClippedValueOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-            negative, or if `huber` is not positive.
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `epsilon` is negative, or if a concrete `huber` is not positive.
 
     Example:
         >>> v, old_v = jnp.array([3.0, 3.0]), jnp.array([0.0, 0.0])
@@ -346,65 +387,70 @@ def clipped_value_loss(
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
-    v, old_v, target, epsilon, huber, sample_mask = checks.arrays(
+    v, old_v, target, epsilon, huber, sample_mask, narrow = checks.widened(
         v=(v, "float[T]"),
         old_v=(old_v, "float[T]"),
         target=(target, "float[T]"),
-        epsilon=(epsilon, "float[]"),
-        huber=(huber, "float[] or None"),
+        epsilon=(epsilon, "float[] in [0, inf]"),
+        huber=(huber, "float[] in (0, inf) or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    checks.within("[0, inf]", epsilon=epsilon)
-    checks.within("(0, inf)", huber=huber)
-    (v, old_v, target, epsilon, huber), narrow = dtypes.widen(
-        v, old_v, target, epsilon, huber
-    )
-    v, old_v, target = _ratios.hold(
-        stop_target_gradients, sample_mask, v, old_v, target
-    )
-    # The larger loss is that of the larger error: there is only one to compute.
-    above, below = v - old_v > epsilon, v - old_v < -epsilon
-    limit = jnp.where(above, old_v + epsilon, old_v - epsilon)
-    outside = above | below
-    clipped = outside & (jnp.abs(limit - target) > jnp.abs(v - target))
-    error = jnp.where(clipped, limit, v) - target
-    loss = losses.l2_loss(error) if huber is None else losses.huber_loss(error, huber)
-    return narrow((loss, ClippedValueOutputs(clipped, outside)))
+    v, old_v, target = prepare(stop_target_gradients, sample_mask, v, old_v, target)
+
+    def penalty(error: Array) -> Array:
+        if huber is None:
+            return losses.l2_loss(error)
+        return losses.huber_loss(error, huber)
+
+    near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
+    loss, near_loss = penalty(v - target), penalty(near_v - target)
+    outputs = ClippedValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
+    return narrow((jnp.maximum(loss, near_loss), outputs))
 
 
-def _check(
-    epsilon: Array, epsilon_high: Array | None, dual_clip: Array | None, bound: Array
-) -> None:
-    """Check the numbers that a clipped loss takes."""
-    checks.within("[0, inf)", epsilon=epsilon, epsilon_high=epsilon_high)
-    checks.within("(1, inf)", dual_clip=dual_clip)
-    checks.within("(0, inf]", log_ratio_bound=bound)
-
-
-def _clip(
-    log_prob: Array,
-    old_log_prob: Array,
+def _clipped_objective(
+    ratio: Array,
     adv: Array,
-    epsilon: Array,
-    epsilon_high: Array | None,
-    dual_clip: Array | None,
-    bound: Array,
-) -> tuple[Array, PpoOutputs]:
-    """Return the losses of PPO, and what to watch."""
-    _, (ratio, bounded, divergence) = _ratios.compare(log_prob, old_log_prob, bound)
-    low = 1 - epsilon
-    high = 1 + (epsilon if epsilon_high is None else epsilon_high)
-    loss = -_ratios.clipped_objective(ratio, adv, low, high, dual_clip)
-    above, below = ratio > high, ratio < low
-    dual = jnp.zeros_like(above)
+    low: Array,
+    high: Array,
+    dual_clip: Array | None = None,
+) -> Array:
+    """Return the clipped PPO objective, `min(ratio adv, clip(ratio, low, high) adv)`.
+
+    Args:
+        ratio: Probability ratios, `[T]`.
+        adv: Advantages, `[T]`.
+        low: Lower bound of the ratio, `[]`.
+        high: Upper bound of the ratio, `[]`.
+        dual_clip: Maximum ratio where the advantage is negative, `[]`; or None.
+
+    Returns:
+        Objectives, `[T]`.
+    """
+    # `minimum` and `clip` halve the gradient at the bounds, and `inf * 0` is NaN.
+    upper = jnp.where(ratio > high, high, ratio)
     if dual_clip is not None:
-        dual = (adv < 0) & (ratio > dual_clip)
-    outputs = PpoOutputs(
-        ratio=ratio,
-        clipped=((adv > 0) & above) | ((adv < 0) & below),
-        dual_clipped=dual,
-        ratio_outside=above | below,
-        bounded=bounded,
-        approximate_kl=divergence,
-    )
-    return loss, outputs
+        ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
+    lower = jnp.where(ratio < low, low, ratio)
+    return jnp.where(adv >= 0, upper, lower) * adv
+
+
+def prepare(
+    stop: ArrayLike, sample_mask: Array | None, learned: Array, *others: Array
+) -> tuple[Array, ...]:
+    """Stop the gradients of all arrays but the first, and zero the invalid steps."""
+    stopped = (gradients.stop_if(stop, each) for each in others)
+    return streams.clean(sample_mask, learned, *stopped)
+
+
+def bounded_log_ratio(
+    log_prob: Array, old_log_prob: Array, bound: Array
+) -> tuple[Array, Array]:
+    """Return log-ratios clipped to `[-bound, bound]`, and whether the clip is active.
+
+    The log-ratio of an action that is impossible under both policies is 0.
+    """
+    impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
+    log_prob, old_log_prob = streams.clean(~impossible, log_prob, old_log_prob)
+    log_ratio = log_prob - old_log_prob
+    return jnp.clip(log_ratio, -bound, bound), jnp.abs(log_ratio) > bound

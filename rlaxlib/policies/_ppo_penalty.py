@@ -1,19 +1,23 @@
-"""Improve a policy on experience that an earlier one gathered, penalised if it strays.
+"""Policy losses with a penalty in place of PPO's clip: PPO-penalty, SPO and DPO.
 
-These are what one may take in place of PPO's clip, `ppo_clip_loss`. They too take
-log-probabilities and return one loss a step, and beside it what one should watch.
+Each subtracts a penalty from the importance-weighted advantage: a KL divergence
+(PPO-penalty), a quadratic (SPO) or a drift function (DPO). `adaptive_kl_coefficient`
+adapts the coefficient of PPO-penalty. As `ppo_clip_loss`, they take log-probabilities
+and return one loss a time step, beside diagnostics.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, devices, dtypes
+from rlaxlib._core import checks, streams
 from rlaxlib._core.devices import AxisName
-from rlaxlib.policies import _ratios
-from rlaxlib.policies._ratios import RatioOutputs
+from rlaxlib.policies._ppo import bounded_log_ratio, prepare
 
 __all__ = [
     "RatioOutputs",
@@ -22,6 +26,22 @@ __all__ = [
     "ppo_penalty_loss",
     "simple_policy_loss",
 ]
+
+
+class RatioOutputs(NamedTuple):
+    """Diagnostics of a policy update: ratios and approximate KL.
+
+    Attributes:
+        ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
+        bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
+            0, shape `[T]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t ≥ 0`, whose mean over the
+            actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
+    """
+
+    ratio: Array
+    bounded: Array
+    approximate_kl: Array
 
 
 def ppo_penalty_loss(
@@ -35,39 +55,38 @@ def ppo_penalty_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
-    """Improve a policy on old experience, and pay for its divergence (PPO-penalty).
+    """Compute the PPO loss with a KL penalty (PPO-penalty).
 
     .. math::
 
         L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
 
-    The divergence is of the new policy **from the old**, whose actions these are. Give
-    it where it can be computed, as `categorical_kl_divergence` and
-    `multivariate_normal_kl_divergence` do, the old policy first. Else it is estimated
-    from the actions taken, by :math:`ρ_t - 1 - log ρ_t`, which is right on average,
-    never negative, and 0 with no slope where the policies agree.
-    `adaptive_kl_coefficient` finds a :math:`β`.
+    Compute the divergence exactly where possible, by `categorical_kl_divergence` or
+    `multivariate_normal_kl_divergence` with the old policy first. Otherwise it is
+    estimated by :math:`ρ_t - 1 - log ρ_t`, which is unbiased and never negative.
+    `adaptive_kl_coefficient` adapts :math:`β`.
 
     Args:
-        log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
-            policy that learns, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        kl_t: Divergences, shape `[T]`; or None to estimate them.
+        kl_t: Divergences :math:`KL(π_old ‖ π)_t`, shape `[T]`; or None to estimate
+            them.
         coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
-        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
-            ratio is constant, so that it never overflows, shape `[]`.
-        use_stop_gradient: Whether to hold the advantages and the old log-probabilities
-            constant under differentiation.
-        sample_mask: False where a row is no decision of the agent, shape `[T]`; or None
-            if all are. Whatever stands there, its loss is 0 and its ratio 1.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a number is
-            out of its range.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
 
     Example:
         >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
@@ -86,28 +105,22 @@ def ppo_penalty_loss(
         John Schulman, *Approximating KL Divergence*, 2020.
         http://joschu.net/blog/kl-approx.html
     """
-    log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, bound, mask = checks.arrays(
-        log_prob_t=(log_prob_t, "float[T]"),
-        old_log_prob_t=(old_log_prob_t, "float[T]"),
-        adv_t=(adv_t, "float[T]"),
-        kl_t=(kl_t, "float[T] or None"),
-        coefficient=(coefficient, "float[]"),
-        log_ratio_bound=(log_ratio_bound, "float[]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
+    log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, bound, mask, narrow = (
+        checks.widened(
+            log_prob_t=(log_prob_t, "float[T]"),
+            old_log_prob_t=(old_log_prob_t, "float[T]"),
+            adv_t=(adv_t, "float[T]"),
+            kl_t=(kl_t, "float[T] or None"),
+            coefficient=(coefficient, "float[] in [0, inf)"),
+            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
     )
-    checks.within("[0, inf)", coefficient=coefficient)
-    checks.within("(0, inf]", log_ratio_bound=bound)
-    (log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, bound), narrow = (
-        dtypes.widen(log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, bound)
-    )
-    log_prob_t, old_log_prob_t, adv_t = _ratios.hold(
+    log_prob_t, old_log_prob_t, adv_t = prepare(
         use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    _, outputs = _ratios.compare(log_prob_t, old_log_prob_t, bound)
-    if kl_t is None:
-        kl_t = outputs.approximate_kl
-    else:
-        (kl_t,) = _ratios.hold(False, mask, kl_t)
+    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    kl_t = outputs.approximate_kl if kl_t is None else streams.valid(kl_t, mask)
     return narrow((coefficient * kl_t - outputs.ratio * adv_t, outputs))
 
 
@@ -120,7 +133,7 @@ def adaptive_kl_coefficient(
     factor: ArrayLike = 2.0,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Raise the price of a divergence that is too large, and lower it if too small.
+    """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
 
     .. math::
 
@@ -128,30 +141,26 @@ def adaptive_kl_coefficient(
              { ½ β   if KL < d/1.5
              { β     otherwise
 
-    Do so once after each policy update, that is, after all its epochs, with the mean
-    divergence over the whole batch; then take the new coefficient for the next. What
-    the first one is hardly matters, unless it is 0, which stays 0. RLlib multiplies by
-    1.5 above twice the target, and by a half below half of it; the numbers here are the
-    paper's.
+    Call it once after all epochs of a policy update, with the mean divergence over the
+    whole batch, and use the result for the next update. The initial coefficient hardly
+    matters, except that 0 stays 0.
 
     Args:
         coefficient: Coefficient :math:`β`, at least 0, shape `[]`.
         kl: Mean divergence of the policy from that before the update, shape `[]`. If it
-            is not a number, the coefficient stays as it is.
-        target: Divergence :math:`d` to aim at, more than 0, shape `[]`.
-        tolerance: How many times too large or too small the divergence may be, at least
-            1, shape `[]`.
-        factor: What the coefficient is multiplied by, or divided, at least 1,
-            shape `[]`.
-        axis_name: Name of the axis, or axes, that devices form, if each has the mean of
-            its own part of the batch, the parts being of one size; or None.
+            is NaN, the coefficient stays as it is.
+        target: Target divergence :math:`d`, more than 0, shape `[]`.
+        tolerance: Ratio of divergence and target that is tolerated, 1.5 in the
+            equation, at least 1, shape `[]`.
+        factor: Factor of a change, 2 in the equation, at least 1, shape `[]`.
+        axis_name: Mapped axis name, or names, to average the divergence over; or None.
 
     Returns:
-        Next coefficient, shape `[]`; the same on all devices.
+        Next coefficient, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a number is
-            out of its range.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
 
     Example:
         >>> for kl in (0.25, 1.0, 4.0):
@@ -165,23 +174,16 @@ def adaptive_kl_coefficient(
         *Proximal Policy Optimization Algorithms*, section 4, 2017.
         https://arxiv.org/abs/1707.06347
     """
-    coefficient, kl, target, tolerance, factor = checks.arrays(
-        coefficient=(coefficient, "float[]"),
+    coefficient, kl, target, tolerance, factor, narrow = checks.widened(
+        coefficient=(coefficient, "float[] in [0, inf)"),
         kl=(kl, "float[]"),
-        target=(target, "float[]"),
-        tolerance=(tolerance, "float[]"),
-        factor=(factor, "float[]"),
+        target=(target, "float[] in (0, inf)"),
+        tolerance=(tolerance, "float[] in [1, inf)"),
+        factor=(factor, "float[] in [1, inf)"),
     )
-    checks.within("[0, inf)", coefficient=coefficient)
-    checks.within("(0, inf)", target=target)
-    checks.within("[1, inf)", tolerance=tolerance, factor=factor)
-    (coefficient, kl, target, tolerance, factor), narrow = dtypes.widen(
-        coefficient, kl, target, tolerance, factor
-    )
-    mean = devices.total(kl, axis_name) / devices.number(axis_name)
-    raised, lowered = coefficient * factor, coefficient / factor
-    kept = jnp.where(mean * tolerance < target, lowered, coefficient)
-    return narrow(jnp.where(mean > target * tolerance, raised, kept))
+    kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
+    lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
+    return narrow(jnp.where(kl > target * tolerance, coefficient * factor, lowered))
 
 
 def simple_policy_loss(
@@ -194,40 +196,38 @@ def simple_policy_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
-    """Draw each ratio to the bound that PPO clips it at (simple policy optimisation).
+    """Compute the Simple Policy Optimization (SPO) loss.
 
     .. math::
 
         L_t = -[ρ_t Â_t - (|Â_t| / (2 ε)) (ρ_t - 1)²],
         ρ_t = π(a_t) / π_old(a_t)
 
-    The loss of a step is lowest at :math:`ρ_t = 1 + ε` if its advantage is positive,
-    and at :math:`1 - ε` if it is negative. PPO has no gradient beyond these, and other
-    steps of a batch carry ratios far across; here the gradient turns, and brings them
-    back.
-
-    Sequential Monte Carlo policy optimisation, which goes by the same three letters, is
-    something else.
+    The loss of a time step is minimal at :math:`ρ_t = 1 + ε` if its advantage is
+    positive, and at :math:`1 - ε` if it is negative. Beyond these bounds PPO has no
+    gradient, so other steps of a batch can move a ratio far outside; here the gradient
+    brings it back.
 
     Args:
-        log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
-            policy that learns, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        epsilon: How far from 1 a ratio is best, more than 0, shape `[]`.
-        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
-            ratio is constant, so that it never overflows, shape `[]`.
-        use_stop_gradient: Whether to hold the advantages and the old log-probabilities
-            constant under differentiation.
-        sample_mask: False where a row is no decision of the agent, shape `[T]`; or None
-            if all are. Whatever stands there, its loss is 0 and its ratio 1.
+        epsilon: Distance :math:`ε` of the optimal ratio from 1, more than 0,
+            shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a number is
-            out of its range.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
 
     Example:
         >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
@@ -242,25 +242,21 @@ def simple_policy_loss(
         Zhengpeng Xie, Qiang Zhang, Fan Yang, Marco Hutter and Renjing Xu, *Simple
         Policy Optimization*, 2024. https://arxiv.org/abs/2401.16025
     """
-    log_prob_t, old_log_prob_t, adv_t, epsilon, bound, mask = checks.arrays(
+    log_prob_t, old_log_prob_t, adv_t, epsilon, bound, mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
         old_log_prob_t=(old_log_prob_t, "float[T]"),
         adv_t=(adv_t, "float[T]"),
-        epsilon=(epsilon, "float[]"),
-        log_ratio_bound=(log_ratio_bound, "float[]"),
+        epsilon=(epsilon, "float[] in (0, inf)"),
+        log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    checks.within("(0, inf)", epsilon=epsilon)
-    checks.within("(0, inf]", log_ratio_bound=bound)
-    (log_prob_t, old_log_prob_t, adv_t, epsilon, bound), narrow = dtypes.widen(
-        log_prob_t, old_log_prob_t, adv_t, epsilon, bound
-    )
-    log_prob_t, old_log_prob_t, adv_t = _ratios.hold(
+    log_prob_t, old_log_prob_t, adv_t = prepare(
         use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    _, outputs = _ratios.compare(log_prob_t, old_log_prob_t, bound)
-    penalty = 0.5 / epsilon * jnp.abs(adv_t) * jnp.square(outputs.ratio - 1)
-    return narrow((penalty - outputs.ratio * adv_t, outputs))
+    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    ratio = outputs.ratio
+    penalty = jnp.abs(adv_t) / (2 * epsilon) * jnp.square(ratio - 1)
+    return narrow((penalty - ratio * adv_t, outputs))
 
 
 def discovered_policy_loss(
@@ -274,7 +270,7 @@ def discovered_policy_loss(
     use_stop_gradient: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
-    """Improve a policy by a loss that was discovered, not designed.
+    """Compute the Discovered Policy Optimisation (DPO) loss.
 
     .. math::
 
@@ -282,33 +278,33 @@ def discovered_policy_loss(
         f = { [(ρ_t - 1) Â_t - α tanh((ρ_t - 1) Â_t/α)]⁺   if Â_t ≥ 0
             { [Â_t log ρ_t - β tanh(Â_t log ρ_t/β)]⁺       otherwise
 
-    The drift :math:`f` does what PPO's clip does, but smoothly, and more the larger the
-    advantage. The paper meta-learned a network in its place, and found this formula in
-    what the network did. :math:`α` and :math:`β` are for advantages that are
-    standardised. Direct preference optimisation, which goes by the same three letters,
-    is something else.
+    The drift :math:`f` is a smooth counterpart of PPO's clip, which grows with the
+    advantage. The formula describes a network that was meta-learned in its place. This
+    is not direct preference optimisation.
 
     Args:
-        log_prob_t: Log-probabilities, or log-densities, of the actions taken, under the
-            policy that learns, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
         old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        alpha: How much :math:`α` may be gained freely where the advantage is not
-            negative, more than 0, shape `[]`.
-        beta: The same where it is negative, :math:`β`, more than 0, shape `[]`.
-        log_ratio_bound: Largest size of :math:`log ρ_t`, more than 0: beyond it the
-            ratio is constant, so that it never overflows, shape `[]`.
-        use_stop_gradient: Whether to hold the advantages and the old log-probabilities
-            constant under differentiation.
-        sample_mask: False where a row is no decision of the agent, shape `[T]`; or None
-            if all are. Whatever stands there, its loss is 0 and its ratio 1.
+        adv_t: Advantages :math:`Â_t` of those actions, standardised for the default
+            thresholds, shape `[T]`.
+        alpha: Drift threshold :math:`α` for non-negative advantages, more than 0,
+            shape `[]`.
+        beta: Drift threshold :math:`β` for negative advantages, more than 0,
+            shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a number is
-            out of its range.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
 
     Example:
         >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5, 0.5])), jnp.array([16.0, -1.0])
@@ -316,7 +312,7 @@ def discovered_policy_loss(
         >>> loss, outputs = rlaxlib.discovered_policy_loss(
         ...     log_prob_t, old_log_prob_t, adv_t, alpha=2.0
         ... )
-        >>> print(loss)  # The first gains 16, of which only 2 are free.
+        >>> print(loss)  # The drift of the first is 16 - 2 tanh(8).
         [-18.   2.]
 
     References:
@@ -324,26 +320,32 @@ def discovered_policy_loss(
         de Witt and Jakob Foerster, *Discovered Policy Optimisation*, 2022.
         https://arxiv.org/abs/2210.05639
     """
-    log_prob_t, old_log_prob_t, adv_t, alpha, beta, bound, mask = checks.arrays(
-        log_prob_t=(log_prob_t, "float[T]"),
-        old_log_prob_t=(old_log_prob_t, "float[T]"),
-        adv_t=(adv_t, "float[T]"),
-        alpha=(alpha, "float[]"),
-        beta=(beta, "float[]"),
-        log_ratio_bound=(log_ratio_bound, "float[]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
+    log_prob_t, old_log_prob_t, adv_t, alpha, beta, bound, mask, narrow = (
+        checks.widened(
+            log_prob_t=(log_prob_t, "float[T]"),
+            old_log_prob_t=(old_log_prob_t, "float[T]"),
+            adv_t=(adv_t, "float[T]"),
+            alpha=(alpha, "float[] in (0, inf)"),
+            beta=(beta, "float[] in (0, inf)"),
+            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
     )
-    checks.within("(0, inf)", alpha=alpha, beta=beta)
-    checks.within("(0, inf]", log_ratio_bound=bound)
-    (log_prob_t, old_log_prob_t, adv_t, alpha, beta, bound), narrow = dtypes.widen(
-        log_prob_t, old_log_prob_t, adv_t, alpha, beta, bound
-    )
-    log_prob_t, old_log_prob_t, adv_t = _ratios.hold(
+    log_prob_t, old_log_prob_t, adv_t = prepare(
         use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    log_ratio, outputs = _ratios.compare(log_prob_t, old_log_prob_t, bound)
-    good = adv_t >= 0
-    gain = adv_t * jnp.where(good, outputs.ratio - 1, log_ratio)
-    free = jnp.where(good, alpha, beta)
-    drift = jnp.maximum(gain - free * jnp.tanh(gain / free), 0.0)
-    return narrow((drift - outputs.ratio * adv_t, outputs))
+    log_ratio, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    ratio, positive = outputs.ratio, adv_t >= 0
+    x = adv_t * jnp.where(positive, ratio - 1, log_ratio)
+    threshold = jnp.where(positive, alpha, beta)
+    drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
+    return narrow((drift - ratio * adv_t, outputs))
+
+
+def _compare(
+    log_prob: Array, old_log_prob: Array, bound: Array
+) -> tuple[Array, RatioOutputs]:
+    """Return log-ratios, and the diagnostics that follow from them."""
+    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, bound)
+    kl = jnp.expm1(log_ratio) - log_ratio
+    return log_ratio, RatioOutputs(jnp.exp(log_ratio), bounded, kl)

@@ -46,13 +46,13 @@ from rlaxlib.policies._sac import *
 from rlaxlib.policies._vmpo import *
 
 __all__: list[str] = []
-__all__ += _sac.__all__
 __all__ += _constraints.__all__
+__all__ += _distillation.__all__
 __all__ += _gradients.__all__
 __all__ += _improvement.__all__
 __all__ += _mpo.__all__
 __all__ += _parametric_mpo.__all__
 __all__ += _ppo.__all__
 __all__ += _ppo_penalty.__all__
-__all__ += _distillation.__all__
+__all__ += _sac.__all__
 __all__ += _vmpo.__all__

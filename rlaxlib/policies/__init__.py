@@ -1,36 +1,58 @@
-"""Policies: which way to change what an agent does."""
+"""Losses and targets for policies.
+
+- Policy gradients (REINFORCE, QPG, RMPG, RPG, DPG) and entropy regularisation:
+  `policy_gradient_loss`, `score_function_loss`, `entropy_loss`, `qpg_loss`, `rm_loss`,
+  `rpg_loss`, `dpg_loss`.
+- PPO: `ppo_clip_loss`, `decoupled_ppo_loss`, `clipped_surrogate_pg_loss`,
+  `clipped_value_loss`.
+- PPO-penalty, SPO and DPO: `ppo_penalty_loss`, `adaptive_kl_coefficient`,
+  `simple_policy_loss`, `discovered_policy_loss`.
+- SAC: `soft_actor_critic_target`, `soft_policy_loss`, `temperature_loss`.
+- Discrete SAC: `discrete_soft_value`, `discrete_soft_policy_loss`,
+  `discrete_temperature_loss`.
+- TD3: `clipped_double_q_target`, `smoothed_target_action`.
+- MPO: `mpo_loss`, `gaussian_mpo_loss`, `categorical_mpo_loss`,
+  `mpo_compute_weights_and_temperature_loss`.
+- V-MPO: `vmpo_loss`, `vmpo_compute_weights_and_temperature_loss`, `get_top_k_weights`.
+- KL constraints with Lagrange multipliers: `kl_constraint_loss`,
+  `compute_parametric_kl_penalty_and_dual_loss`.
+- Policy improvement by planning (CMPO of Muesli, Gumbel MuZero): `cmpo_policy_targets`,
+  `cmpo_sample_weights`, `completed_q_values`, `gumbel_policy_targets`.
+- Policy distillation: `sampled_policy_distillation_loss`, `constant_policy_targets`,
+  `zero_policy_targets`.
+"""
 
 from rlaxlib.policies import (
-    _actor_critic,
     _constraints,
+    _distillation,
     _gaussian_mpo,
     _gradients,
     _mpo,
-    _penalties,
-    _proximal,
+    _ppo,
+    _ppo_penalty,
+    _sac,
     _search,
-    _targets,
     _vmpo,
 )
-from rlaxlib.policies._actor_critic import *
 from rlaxlib.policies._constraints import *
+from rlaxlib.policies._distillation import *
 from rlaxlib.policies._gaussian_mpo import *
 from rlaxlib.policies._gradients import *
 from rlaxlib.policies._mpo import *
-from rlaxlib.policies._penalties import *
-from rlaxlib.policies._proximal import *
+from rlaxlib.policies._ppo import *
+from rlaxlib.policies._ppo_penalty import *
+from rlaxlib.policies._sac import *
 from rlaxlib.policies._search import *
-from rlaxlib.policies._targets import *
 from rlaxlib.policies._vmpo import *
 
 __all__: list[str] = []
-__all__ += _actor_critic.__all__
 __all__ += _constraints.__all__
-__all__ += _gradients.__all__
-__all__ += _search.__all__
-__all__ += _mpo.__all__
+__all__ += _distillation.__all__
 __all__ += _gaussian_mpo.__all__
-__all__ += _penalties.__all__
-__all__ += _proximal.__all__
-__all__ += _targets.__all__
+__all__ += _gradients.__all__
+__all__ += _mpo.__all__
+__all__ += _ppo.__all__
+__all__ += _ppo_penalty.__all__
+__all__ += _sac.__all__
+__all__ += _search.__all__
 __all__ += _vmpo.__all__

@@ -1,9 +1,7 @@
-"""Turn advantages and action values into losses whose gradient improves a policy.
+"""Policy-gradient losses: REINFORCE, QPG, RMPG, RPG, DPG and entropy.
 
-The value of such a loss means little; its gradient is what counts. All of them are to
-be minimised, and average over the steps they are given.
-
-Functions here take one trajectory. Use `jax.vmap` for a batch.
+Each loss is minimised, and averages over the time steps of one trajectory. Only its
+gradient is meaningful; its value does not measure how good the policy is.
 """
 
 from __future__ import annotations
@@ -14,11 +12,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, derivatives, dtypes, gradients, sums
-from rlaxlib.policies import _lengths, _ratios, _reweighting
+from rlaxlib._core import checks, gradients
 
 __all__ = [
-    "clipped_surrogate_pg_loss",
     "dpg_loss",
     "entropy_loss",
     "policy_gradient_loss",
@@ -38,31 +34,30 @@ def policy_gradient_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    """Make actions more likely, the better they turned out (REINFORCE).
+    """Compute the REINFORCE policy-gradient loss.
 
     .. math::
 
-        L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t).
+        L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
-    The actions are integers, and carry no gradient. For other distributions than the
-    softmax, whose actions may, see `score_function_loss`.
+    For a policy other than a softmax over integer actions, see `score_function_loss`.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         a_t: Actions taken, each in [0, A), shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        w_t: Weight of each step; 0 leaves it out of the sum, though not out of the
-            count :math:`T`, shape `[T]`.
-        use_stop_gradient: Whether to hold the advantages constant under
-            differentiation.
+        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
+            steps of weight 0 included.
+        use_stop_gradient: Whether to stop the gradient of the advantages.
         mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its action is
+            illegal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an action
-            whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy action
+            is outside [0, A).
 
     Example:
         >>> logits_t, a_t = jnp.zeros((2, 4)), jnp.array([0, 3])
@@ -76,17 +71,16 @@ def policy_gradient_loss(
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
-    logits_t, a_t, adv_t, w_t, mask = checks.arrays(
+    logits_t, a_t, adv_t, w_t, mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
-        a_t=(a_t, "int[T]"),
+        a_t=(a_t, "int[T] in [0, A)"),
         adv_t=(adv_t, "float[T]"),
         w_t=(w_t, "float[T]"),
         mask=(mask, "bool[T, A] or None"),
     )
-    checks.indices(a_t=(a_t, logits_t.shape[-1]))
-    (logits_t, adv_t, w_t), narrow = dtypes.widen(logits_t, adv_t, w_t)
+    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=mask)
-    return narrow(_score(log_prob_t, adv_t, w_t, use_stop_gradient))
+    return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
 
 
 def score_function_loss(
@@ -95,30 +89,29 @@ def score_function_loss(
     w_t: ArrayLike,
     use_stop_gradient: bool = True,
 ) -> Array:
-    """Make actions more likely, the better they turned out, for any distribution.
+    """Compute the score-function (REINFORCE) loss of any distribution.
 
     .. math::
 
         L = -(1/T) ∑_t w_t Â_t log π(a_t)
 
-    Its gradient is an estimate of that of the expected return only if the actions are
-    constants. An action sampled inside the function that is differentiated, say
-    :math:`a = μ + σ ε`, carries a gradient of its own: then :math:`∇log π(a)` has a
-    second part, through :math:`a`, which is no part of the score and does not vanish on
-    average; for a Gaussian it cancels the gradient of the mean altogether. Give
-    :math:`log π` of `jax.lax.stop_gradient(a)`.
+    The gradient estimates that of the expected return only if no gradient flows through
+    the actions. For an action sampled inside the differentiated function, such as
+    :math:`a = μ + σ ε`, pass :math:`log π` of `jax.lax.stop_gradient(a)`. Otherwise
+    :math:`∇ log π(a)` has a second term, through :math:`a`, which biases the estimate:
+    for a Gaussian it cancels the gradient of the mean.
 
     Args:
-        log_prob_t: Log-probabilities, or log-densities, of the actions taken,
-            :math:`log π(a_t)`, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)` of the actions
+            taken, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        w_t: Weight of each step; 0 leaves it out of the sum, though not out of the
-            count :math:`T`, shape `[T]`.
-        use_stop_gradient: Whether to hold the advantages constant under
-            differentiation.
+        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
+            steps of weight 0 included.
+        use_stop_gradient: Whether to stop the gradient of the advantages.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its
+            log-probability is infinite.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -136,31 +129,32 @@ def score_function_loss(
         Estimation Using Stochastic Computation Graphs*, 2015.
         https://arxiv.org/abs/1506.05254
     """
-    log_prob_t, adv_t, w_t = checks.arrays(
+    log_prob_t, adv_t, w_t, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
         adv_t=(adv_t, "float[T]"),
         w_t=(w_t, "float[T]"),
     )
-    (log_prob_t, adv_t, w_t), narrow = dtypes.widen(log_prob_t, adv_t, w_t)
-    return narrow(_score(log_prob_t, adv_t, w_t, use_stop_gradient))
+    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
+    return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
 
 
 def entropy_loss(
     logits_t: ArrayLike, w_t: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Array:
-    """Reward a policy for being undecided.
+    """Compute the entropy regularisation loss.
 
     .. math::
 
-        L = (1/T) ∑_t w_t ∑_a π_t(a) log π_t(a),   π_t = softmax(logits_t).
+        L = -(1/T) ∑_t w_t H_t,   H_t = -∑_a π_t(a) log π_t(a),
+        π_t = softmax(logits_t)
 
-    That is the entropy with a minus sign: minimised, with a small coefficient, beside
-    a policy gradient, it keeps the policy from settling too soon.
+    Added to a policy-gradient loss with a small coefficient, it delays premature
+    convergence to a deterministic policy.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
-        w_t: Weight of each step; 0 leaves it out of the sum, though not out of the
-            count :math:`T`, shape `[T]`.
+        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
+            steps of weight 0 included.
         mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -179,68 +173,13 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    logits_t, w_t, mask = checks.arrays(
+    logits_t, w_t, mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         w_t=(w_t, "float[T]"),
         mask=(mask, "bool[T, A] or None"),
     )
-    (logits_t, w_t), narrow = dtypes.widen(logits_t, w_t)
     entropy_t = distributions.softmax().entropy(logits_t, mask=mask)
     return narrow(-jnp.mean(w_t * entropy_t))
-
-
-def clipped_surrogate_pg_loss(
-    prob_ratios_t: ArrayLike,
-    adv_t: ArrayLike,
-    epsilon: ArrayLike,
-    use_stop_gradient: bool = True,
-) -> Array:
-    """Improve a policy on old experience, but not far from the old policy (PPO).
-
-    .. math::
-
-        L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
-
-    The minimum takes away what could be gained by moving a ratio further than
-    :math:`ε`, and nothing else: where a step made things worse, the gradient to undo it
-    remains. Nothing is said of a step without advantage, even where its ratio has
-    overflowed: its loss is 0, and so is its gradient.
-
-    Args:
-        prob_ratios_t: Ratios :math:`ρ_t` of the probability of each action taken under
-            the policy to that under the one that took it, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        epsilon: How far a ratio may gain, at least 0, shape `[]`.
-        use_stop_gradient: Whether to hold the advantages constant under
-            differentiation.
-
-    Returns:
-        Loss, shape `[]`.
-
-    Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `epsilon` is
-            negative.
-
-    Example:
-        >>> ratios_t, adv_t = jnp.array([2.0, 0.5]), jnp.array([1.0, 1.0])
-        >>> print(rlaxlib.clipped_surrogate_pg_loss(ratios_t, adv_t, epsilon=0.5))
-        -1.0
-
-    References:
-        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
-        *Proximal Policy Optimization Algorithms*, 2017.
-        https://arxiv.org/abs/1707.06347
-    """
-    prob_ratios_t, adv_t, epsilon = checks.arrays(
-        prob_ratios_t=(prob_ratios_t, "float[T]"),
-        adv_t=(adv_t, "float[T]"),
-        epsilon=(epsilon, "float[]"),
-    )
-    checks.within("[0, inf)", epsilon=epsilon)
-    (ratio, adv_t, epsilon), narrow = dtypes.widen(prob_ratios_t, adv_t, epsilon)
-    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    objective = _ratios.clipped_objective(ratio, adv_t, 1 - epsilon, 1 + epsilon)
-    return narrow(-sums.mean_over_last(objective))
 
 
 def qpg_loss(
@@ -250,21 +189,22 @@ def qpg_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    """Follow the policy gradient of all actions at once (QPG).
+    """Compute the Q-based policy-gradient (QPG) loss.
 
     .. math::
 
-        L = -(1/T) ∑_t ∑_a π_t(a) (q_t(a) - ∑_b π_t(b) q_t(b))
+        L = -(1/T) ∑_t ∑_a π_t(a) (q_t(a) - ∑_b π_t(b) q_t(b)),
+        π_t = softmax(logits_t)
 
-    The sum over actions has no variance from the choice of one. The baseline, the inner
-    sum, is always constant under differentiation: were it not, it would cancel the
-    rest. So the value of the loss is 0, and only its gradient has a meaning.
+    The sum over all actions has no variance from sampling one. The gradient of the
+    baseline, the inner sum, is always stopped, or it would cancel the rest. The value
+    of the loss is 0; only its gradient is meaningful.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
-        use_stop_gradient: Whether to hold the action values constant under
-            differentiation. If not, they get the gradient :math:`-π_t/T`.
+        use_stop_gradient: Whether to stop the gradient of the action values. Otherwise
+            their gradient is :math:`-π_t/T`.
         mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -283,15 +223,14 @@ def qpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask = checks.arrays(
+    logits_t, q_t, mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
         mask=(mask, "bool[T, A] or None"),
     )
-    (logits_t, q_t), narrow = dtypes.widen(logits_t, q_t)
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, q_t = _policy(logits_t, q_t, mask)
-    baseline_t = jax.lax.stop_gradient(_expected(pi_t, q_t))
+    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    baseline_t = jax.lax.stop_gradient(jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
     return narrow(-jnp.mean(jnp.sum(pi_t * (q_t - baseline_t), axis=-1)))
 
 
@@ -302,20 +241,20 @@ def rm_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    """Follow the policy gradient of the actions better than average (RMPG).
+    """Compute the regret-matching policy-gradient (RMPG) loss.
 
     .. math::
 
         L = -(1/T) ∑_t ∑_a π_t(a) [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
 
-    As regret matching does, it plays what one regrets not having played, and lets what
-    was worse than average alone.
+    with :math:`π_t = softmax(logits_t)`. As in regret matching, only actions that are
+    better than the policy on average contribute.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
-        use_stop_gradient: Whether to hold the regrets, the terms in brackets, constant
-            under differentiation.
+        use_stop_gradient: Whether to stop the gradient of the regrets, the terms in
+            brackets.
         mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -334,14 +273,14 @@ def rm_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask = checks.arrays(
+    logits_t, q_t, mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
         mask=(mask, "bool[T, A] or None"),
     )
-    (logits_t, q_t), narrow = dtypes.widen(logits_t, q_t)
-    pi_t, q_t = _policy(logits_t, q_t, mask)
-    regret_t = gradients.stop_if(use_stop_gradient, _regrets(pi_t, q_t))
+    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    baseline_t = jnp.sum(pi_t * q_t, axis=-1, keepdims=True)
+    regret_t = gradients.stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
     return narrow(-jnp.mean(jnp.sum(pi_t * regret_t, axis=-1)))
 
 
@@ -352,19 +291,19 @@ def rpg_loss(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    """Lower the sum of all regrets (RPG).
+    """Compute the regret policy-gradient (RPG) loss.
 
     .. math::
 
         L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
 
-    The policy is in the baseline: raising it lowers every regret.
+    with :math:`π_t = softmax(logits_t)`. The gradient reaches the policy through the
+    baseline: raising it lowers every regret.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
-        use_stop_gradient: Whether to hold the action values constant under
-            differentiation.
+        use_stop_gradient: Whether to stop the gradient of the action values.
         mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -383,17 +322,16 @@ def rpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask = checks.arrays(
+    logits_t, q_t, mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
         mask=(mask, "bool[T, A] or None"),
     )
-    (logits_t, q_t), narrow = dtypes.widen(logits_t, q_t)
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, legal_q_t = _policy(logits_t, q_t, mask)
-    regret_t = _regrets(pi_t, legal_q_t)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    regret_t = jax.nn.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
     if mask is not None:
-        regret_t = jnp.where(mask, regret_t, jnp.zeros_like(regret_t))
+        regret_t = jnp.where(mask, regret_t, 0)
     return narrow(jnp.mean(jnp.sum(regret_t, axis=-1)))
 
 
@@ -403,27 +341,27 @@ def dpg_loss(
     dqda_clipping: ArrayLike | None = None,
     use_stop_gradient: bool = True,
 ) -> Array:
-    """Move an action up the slope of its value (deterministic policy gradient).
+    """Compute the deterministic policy-gradient (DPG) loss.
 
     .. math::
 
-        L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a),
+        L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a)
 
-    with the target in the inner brackets constant under differentiation, so that the
-    gradient with respect to the action is :math:`-g`, exactly.
+    With the gradient of the target :math:`a + g` stopped, the gradient by the action
+    is :math:`-g`.
 
     Args:
-        a_t: Action that the policy chose, of D dimensions, shape `[D]`.
-        dqda_t: Gradient :math:`g` of the value at this action, shape `[D]`.
-        dqda_clipping: Largest Euclidean norm of :math:`g`, at least 0: a longer one is
-            shortened, shape `[]`; or None to leave it as it is.
-        use_stop_gradient: Whether to hold the target constant under differentiation.
+        a_t: Action of the policy, of D dimensions, shape `[D]`.
+        dqda_t: Gradient :math:`g` of the action value by this action, shape `[D]`.
+        dqda_clipping: Maximum Euclidean norm of :math:`g`, at least 0: larger ones are
+            scaled down, shape `[]`; or None for no limit.
+        use_stop_gradient: Whether to stop the gradient of the target.
 
     Returns:
         Loss of each dimension, to be summed, shape `[D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
             `dqda_clipping` is negative.
 
     Example:
@@ -439,54 +377,35 @@ def dpg_loss(
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
         Learning*, 2015. https://arxiv.org/abs/1509.02971
     """
-    a_t, dqda_t, dqda_clipping = checks.arrays(
+    a_t, dqda_t, dqda_clipping, narrow = checks.widened(
         a_t=(a_t, "float[D]"),
         dqda_t=(dqda_t, "float[D]"),
-        dqda_clipping=(dqda_clipping, "float[] or None"),
+        dqda_clipping=(dqda_clipping, "float[] in [0, inf] or None"),
     )
-    checks.within("[0, inf]", dqda_clipping=dqda_clipping)
-    (a_t, dqda_t, dqda_clipping), narrow = dtypes.widen(a_t, dqda_t, dqda_clipping)
     if dqda_clipping is not None:
-        dqda_t = _lengths.shorten(dqda_t, dqda_clipping)
+        dqda_t = _clip_by_norm(dqda_t, dqda_clipping)
     error = gradients.correction(dqda_t, a_t, use_stop_gradient)
-    if dqda_clipping is None:
-        return narrow(_half_square(error))
-    return narrow(0.5 * jnp.square(error))  # There is enough to do for each as it is.
+    return narrow(0.5 * jnp.square(error))
 
 
-def _half_square_change(change: Array, y: Array, x: Array) -> Array:
-    del y
-    return jnp.where(x < 0, -change, change) * jnp.where(x < 0, -x, x)
+def _product(weight: Array, log_prob: Array) -> Array:
+    """Return `weight * log_prob`, and 0 for an impossible action of weight 0."""
+    impossible = (weight == 0) & jnp.isinf(log_prob)  # `0 * -inf` would be NaN.
+    return weight * jnp.where(impossible, 0, log_prob)
 
 
-@derivatives.derived_by(_half_square_change)
-def _half_square(x: Array) -> Array:
-    """Return half the square, the sign apart, which changes no number.
-
-    With less to do for each, LLVM unrolls a loop over 25 to 40 into single numbers,
-    which takes up to one and a half times as long.
-    """
-    size = jnp.where(x < 0, -x, x)
-    return 0.5 * size * size
-
-
-def _score(log_prob: Array, advantage: Array, weight: Array, stop: ArrayLike) -> Array:
-    """Average the weighted log-probabilities, with a minus sign."""
-    advantage = gradients.stop_if(stop, advantage)
-    return -jnp.mean(_reweighting.weighted(log_prob, weight * advantage))
-
-
-def _policy(logits: Array, q: Array, mask: Array | None) -> tuple[Array, Array]:
-    """Return the probabilities of actions, and their values, 0 where illegal."""
+def _policy_and_values(
+    logits: Array, q: Array, mask: Array | None
+) -> tuple[Array, Array]:
+    """Return the probabilities of actions, and action values, 0 where illegal."""
     pi = distributions.softmax().probs(logits, mask=mask)
-    return pi, q if mask is None else jnp.where(mask, q, jnp.zeros_like(q))
+    return pi, q if mask is None else jnp.where(mask, q, 0)
 
 
-def _expected(pi: Array, q: Array) -> Array:
-    """Return the value expected of each step's policy, `[T, 1]`."""
-    return jnp.sum(pi * q, axis=-1, keepdims=True)
-
-
-def _regrets(pi: Array, q: Array) -> Array:
-    """Return how much better than the policy each action is, if it is better."""
-    return jax.nn.relu(q - _expected(pi, q))
+def _clip_by_norm(x: Array, maximum: Array) -> Array:
+    """Return a vector with its norm clipped, `min(|x|, maximum) x / |x|`."""
+    # The squares of the entries themselves would overflow or underflow.
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x)))
+    scaled = x / jnp.where(largest > 0, largest, 1)
+    norm = jnp.sqrt(jnp.where(largest > 0, jnp.sum(jnp.square(scaled)), 1))
+    return jnp.minimum(largest * norm, maximum) * (scaled / norm)

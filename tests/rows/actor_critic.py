@@ -1,4 +1,4 @@
-"""Actor-critics: definitions in NumPy, and the rows that hold the functions to them."""
+"""SAC, TD3 and tanh-normal densities: definitions in NumPy, and their rows."""
 
 import jax
 import numpy as np
@@ -80,7 +80,7 @@ def discrete_temperature_loss(log_temperature, logits, target_entropy, mask=None
     return -np.exp(log_temperature) * missing
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_numbers(*names):
@@ -124,7 +124,7 @@ def make_vectors(name, draw):
 
 
 def make_action(rng):
-    """Draw bounds that some actions are beyond, and noise that is seldom clipped."""
+    """Draw bounds that some actions exceed, and noise that is seldom clipped."""
     return {
         "action": rng.normal(size=DIMENSIONS),
         "stddev": rng.uniform(0.2, 0.5, DIMENSIONS),
@@ -135,21 +135,28 @@ def make_action(rng):
 
 
 def row(name, make, **attributes):
-    """Return the row of a function, whose definition has its name."""
+    """Return the row of a function whose definition has its name."""
     return Row(name=name, definition=globals()[name], make=make, peer=NEW, **attributes)
 
 
 TARGET = ("r_t", "discount_t", "q_t")
 SOFT = (*TARGET, "log_prob_t", "temperature")
-HELD = ("q", "temperature")
+STOPPED = ("q", "temperature")
+NEGATIVE_TEMPERATURE = ({"temperature": -0.5},)
 
 ROWS = [
-    row("soft_actor_critic_target", make_numbers(*SOFT), targets=SOFT),
+    row(
+        "soft_actor_critic_target",
+        make_numbers(*SOFT),
+        targets=SOFT,
+        invalid=NEGATIVE_TEMPERATURE,
+    ),
     row("clipped_double_q_target", make_numbers(*TARGET), targets=TARGET),
     row(
         "soft_policy_loss",
         make_numbers("log_prob", "q", "temperature"),
         constant=("temperature",),
+        invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
         "temperature_loss",
@@ -157,7 +164,12 @@ ROWS = [
         constant=("log_prob", "target_entropy"),
         condition=4.0,
     ),
-    row("smoothed_target_action", make_action, key="key"),
+    row(
+        "smoothed_target_action",
+        make_action,
+        key="key",
+        invalid=({"stddev": -0.2}, {"clip": -0.5}, {"maximum": -1.0, "minimum": 1.0}),
+    ),
     row(
         "tanh_normal_log_prob",
         make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
@@ -174,7 +186,12 @@ ROWS = [
         make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
         condition=4.0,
     ),
-    row("discrete_soft_value", make_discrete(), any_length=("q",)),
+    row(
+        "discrete_soft_value",
+        make_discrete(),
+        any_length=("q",),
+        invalid=NEGATIVE_TEMPERATURE,
+    ),
     row("discrete_soft_value", make_discrete(critics=()), case="one critic"),
     row(
         "discrete_soft_value",
@@ -186,14 +203,15 @@ ROWS = [
     row(
         "discrete_soft_policy_loss",
         make_discrete(),
-        constant=HELD,
+        constant=STOPPED,
         any_length=("q",),
+        invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
         "discrete_soft_policy_loss",
         make_discrete("mask", critics=()),
         case="masked, one critic",
-        constant=HELD,
+        constant=STOPPED,
         optional=("mask",),
     ),
     row(

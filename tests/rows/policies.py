@@ -1,4 +1,4 @@
-"""Policy losses: definitions in NumPy, and the rows that hold the functions to them."""
+"""Policy-gradient losses: definitions in NumPy, and their rows."""
 
 import numpy as np
 from contract import ACTIONS, STEPS, Row, actions, away_from
@@ -52,13 +52,13 @@ def rpg_loss(logits_t, q_t):
 
 
 def dpg_loss(a_t, dqda_t, dqda_clipping=None):
-    """Half the square of how far the gradient of q wants to move the action."""
+    """Silver et al. 2014, as half the squared norm of the gradient of q."""
     if dqda_clipping is not None:
         dqda_t = dqda_t * min(1.0, dqda_clipping / np.sqrt(np.sum(dqda_t**2)))
     return dqda_t**2 / 2
 
 
-# --- What is constant, where a loss has constants that are no arguments. ---
+# --- Losses whose stopped terms are not arguments. ---
 
 
 def qpg_with_constant_advantages(x, constants):
@@ -83,11 +83,11 @@ def dpg_with_constant_target(dqda_clipping=None):
     return loss
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_logits_and_values(rng):
-    """Draw values of which none is close to their mean, where regret has a kink."""
+    """Draw values away from their mean, where the regret has a kink."""
     while True:
         drawn = {
             "logits_t": rng.normal(size=(STEPS, ACTIONS)),
@@ -129,8 +129,8 @@ def make_surrogate(rng):
 
 
 def make_deterministic(rng):
-    slopes = np.array([1.0, -1.0, 1.0]) * (2.0 + rng.uniform(size=3))
-    return {"a_t": rng.normal(size=3), "dqda_t": slopes}
+    dqda_t = np.array([1.0, -1.0, 1.0]) * (2.0 + rng.uniform(size=3))
+    return {"a_t": rng.normal(size=3), "dqda_t": dqda_t}
 
 
 ROWS = [
@@ -154,23 +154,24 @@ ROWS = [
         make=make_surrogate,
         settings={"epsilon": 0.25},
         targets=("adv_t",),
+        invalid=({"epsilon": -0.1},),
     ),
     Row(
         name="qpg_loss",
         definition=qpg_loss,
         make=make_logits_and_values,
-        peer_gradient={False: "rlax has none: its flag always stops q (audit, 3.1)"},
+        peer_gradient={False: "rlax always stops the gradient of q (audit, 3.1)"},
         targets=("q_t",),
         flagged=qpg_with_constant_advantages,
         unflagged=qpg_with_constant_baseline,
-        differences="the baseline is constant, and the value always 0",
+        differences="the gradient of the baseline is stopped, the value is always 0",
         condition=4.0,
     ),
     Row(
         name="rm_loss",
         definition=rm_loss,
         make=make_logits_and_values,
-        peer_gradient={False: "rlax stops q all the same (audit, 3.1)"},
+        peer_gradient={False: "rlax always stops the gradient of q (audit, 3.1)"},
         targets=("q_t",),
         flagged=rm_with_constant_regret,
     ),
@@ -195,5 +196,6 @@ ROWS = [
         settings={"dqda_clipping": 0.5},
         targets=("dqda_t",),
         flagged=dpg_with_constant_target(0.5),
+        invalid=({"dqda_clipping": -1.0},),
     ),
 ]

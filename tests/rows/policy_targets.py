@@ -1,4 +1,4 @@
-"""Policy targets: a definition in NumPy, and the rows that hold the functions to it."""
+"""Policy distillation: a definition in NumPy, and its rows."""
 
 from typing import Any, NamedTuple
 
@@ -8,12 +8,12 @@ import numpy as np
 from contract import ACTIONS, Row, actions
 
 SAMPLES, STATES = 3, 2
-# Numbers that any precision can hold. They need not be normalised.
+# Values that half precision represents exactly. They need not be normalised.
 LOG_PROBS = -np.arange(1.0, 1.0 + STATES * ACTIONS).reshape(STATES, ACTIONS) / 4
 
 
 class Categorical(NamedTuple):
-    """A policy with just what the functions ask for."""
+    """A policy with only the methods that the functions use."""
 
     log_probs: Any
 
@@ -32,7 +32,7 @@ class Categorical(NamedTuple):
 
 
 def policy(x):
-    """Return a policy of the dtype of an argument."""
+    """Return a policy with the dtype of an argument."""
     return Categorical(jnp.asarray(LOG_PROBS, getattr(x, "dtype", jnp.float32)))
 
 
@@ -43,7 +43,7 @@ def sampled_policy_distillation_loss(**policy_targets):
 
 
 def parts(policy_targets):
-    """Return actions and weights, which are arguments under these names."""
+    """Return actions and weights from the arguments of these names."""
     return [policy_targets[f"policy_targets.{name}"] for name in ("actions", "weights")]
 
 
@@ -82,7 +82,7 @@ ROWS = [
     *(
         Row(
             name=name,
-            definition="what is drawn depends on the key",
+            definition="the samples depend on the key",
             make=lambda rng: {"weights_scale": np.asarray(rng.uniform(0.5, 1.5))},
             key="rng_key",
             of=sampling(name),

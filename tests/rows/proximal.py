@@ -1,4 +1,4 @@
-"""Proximal losses: definitions in NumPy, and the rows that hold functions to them."""
+"""PPO and losses with penalties: definitions in NumPy, and their rows."""
 
 import numpy as np
 from contract import STEPS, Row, away_from
@@ -7,11 +7,11 @@ NEW = "rlax has none"
 EPSILON, EPSILON_HIGH = 0.2, 0.3
 
 
-# --- Of ratios. ---
+# --- Losses of log-probabilities. ---
 
 
 def ratios(log_prob_t, old_log_prob_t, log_ratio_bound=20.0, sample_mask=None):
-    """Return the ratios, where they are bounded, and Schulman's estimate of KL."""
+    """Return ratios, where they are bounded, and Schulman's estimates of the KL."""
     difference = log_prob_t - old_log_prob_t
     if sample_mask is not None:
         difference = np.where(sample_mask, difference, 0.0)
@@ -20,7 +20,7 @@ def ratios(log_prob_t, old_log_prob_t, log_ratio_bound=20.0, sample_mask=None):
     return ratio, np.abs(difference) > log_ratio_bound, ratio - 1 - log_ratio
 
 
-def kept(sample_mask, loss):
+def valid(sample_mask, loss):
     return loss if sample_mask is None else np.where(sample_mask, loss, 0.0)
 
 
@@ -39,7 +39,7 @@ def ppo_clip_loss(
     ratio, bounded, kl = ratios(
         log_prob_t, old_log_prob_t, sample_mask=sample_mask, **bound
     )
-    adv_t = kept(sample_mask, adv_t)
+    adv_t = valid(sample_mask, adv_t)
     objective = np.minimum(ratio * adv_t, np.clip(ratio, low, high) * adv_t)
     clipped = objective != ratio * adv_t
     dual = np.zeros(len(adv_t), bool)
@@ -67,7 +67,7 @@ def ppo_penalty_loss(
     """Schulman et al. 2017, equation 8."""
     ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
     loss = coefficient * (kl if kl_t is None else kl_t) - ratio * adv_t
-    return kept(sample_mask, loss), ratio, bounded, kl
+    return valid(sample_mask, loss), ratio, bounded, kl
 
 
 def adaptive_kl_coefficient(coefficient, kl, target):
@@ -83,7 +83,7 @@ def simple_policy_loss(
     """Xie et al. 2024."""
     ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
     penalty = np.abs(adv_t) / (2 * epsilon) * (ratio - 1) ** 2
-    return kept(sample_mask, penalty - ratio * adv_t), ratio, bounded, kl
+    return valid(sample_mask, penalty - ratio * adv_t), ratio, bounded, kl
 
 
 def discovered_policy_loss(
@@ -92,43 +92,43 @@ def discovered_policy_loss(
     """Lu et al. 2022."""
     ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
 
-    def drift(gain, free):
-        return np.maximum(gain - free * np.tanh(gain / free), 0.0)
+    def drift(x, threshold):
+        return np.maximum(x - threshold * np.tanh(x / threshold), 0.0)
 
     drifts = np.where(
         adv_t >= 0,
         drift((ratio - 1) * adv_t, alpha),
         drift(np.log(ratio) * adv_t, beta),
     )
-    return kept(sample_mask, drifts - ratio * adv_t), ratio, bounded, kl
+    return valid(sample_mask, drifts - ratio * adv_t), ratio, bounded, kl
 
 
-# --- Of values. ---
+# --- Losses of values. ---
 
 
 def clipped_value_loss(v, old_v, target, epsilon, huber=None, sample_mask=None):
     """Engstrom et al. 2020."""
 
     def loss(error):
-        size = np.abs(error)
+        magnitude = np.abs(error)
         if huber is None:
-            return size**2 / 2
-        linear = huber * (size - huber / 2)
-        return np.where(size <= huber, size**2 / 2, linear)
+            return magnitude**2 / 2
+        linear = huber * (magnitude - huber / 2)
+        return np.where(magnitude <= huber, magnitude**2 / 2, linear)
 
     near = old_v + np.clip(v - old_v, -epsilon, epsilon)
-    free, held = loss(v - target), loss(near - target)
-    clipped, outside = held > free, np.abs(v - old_v) > epsilon
+    free, near = loss(v - target), loss(near - target)
+    clipped, outside = near > free, np.abs(v - old_v) > epsilon
     if sample_mask is not None:
         clipped, outside = clipped & sample_mask, outside & sample_mask
-    return kept(sample_mask, np.maximum(free, held)), clipped, outside
+    return valid(sample_mask, np.maximum(free, near)), clipped, outside
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_steps(*names):
-    """Draw steps of which some are outside the bounds, on either side."""
+    """Draw time steps, some of them outside the bounds on either side."""
 
     def make(rng):
         log_ratio = rng.permutation(np.linspace(-0.8, 1.2, STEPS))
@@ -158,7 +158,7 @@ def make_three_policies(*names):
 
 
 def make_values(*names):
-    """Draw values that moved and did not, to their targets and away from them."""
+    """Draw values that moved little or far, towards their targets and away."""
 
     def make(rng):
         old = rng.normal(size=STEPS)
@@ -193,8 +193,9 @@ MASKED = ("sample_mask",)
 
 
 def rows_of(name, definition, make, names, cases, **attributes):
-    """Return a row for each case of a function: its settings, or masked."""
+    """Return a row for each case of a function."""
     targets = attributes.pop("targets", STEP[1:])
+    invalid = attributes.pop("invalid", ())
     return [
         Row(
             name=name,
@@ -205,6 +206,7 @@ def rows_of(name, definition, make, names, cases, **attributes):
             peer=NEW,
             targets=targets,
             optional=("sample_mask", "kl_t"),
+            invalid=() if case else invalid,
             **attributes,
         )
         for case, settings in cases.items()
@@ -217,6 +219,12 @@ CLIPS = {
     "dual": {"dual_clip": 1.5},
     "masked": {},
 }
+INVALID_CLIPS = (
+    {"epsilon": -0.1},
+    {"epsilon_high": -0.1},
+    {"dual_clip": 1.0},
+    {"log_ratio_bound": 0.0},
+)
 
 ROWS = [
     *rows_of(
@@ -225,6 +233,7 @@ ROWS = [
         make_steps,
         STEP,
         {**CLIPS, "bounded": {"log_ratio_bound": 0.25}},
+        invalid=INVALID_CLIPS,
         condition=2.0,
     ),
     *rows_of(
@@ -234,6 +243,7 @@ ROWS = [
         (),
         CLIPS,
         targets=("old_log_prob_t", "proximal_log_prob_t", "adv_t"),
+        invalid=INVALID_CLIPS,
         condition=8.0,
     ),
     *rows_of(
@@ -242,6 +252,7 @@ ROWS = [
         make_steps,
         (*STEP, "kl_t"),
         {"": {"coefficient": 0.5}, "masked": {"coefficient": 0.5}},
+        invalid=({"coefficient": -1.0}, {"log_ratio_bound": 0.0}),
         condition=2.0,
     ),
     *rows_of(
@@ -258,6 +269,7 @@ ROWS = [
         make_steps,
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
+        invalid=({"epsilon": 0.0}, {"log_ratio_bound": 0.0}),
         condition=8.0,
     ),
     *rows_of(
@@ -266,6 +278,7 @@ ROWS = [
         make_steps,
         STEP,
         {"": {}, "sharper": {"alpha": 0.5, "beta": 0.25}, "masked": {}},
+        invalid=({"alpha": 0.0}, {"beta": 0.0}, {"log_ratio_bound": 0.0}),
         condition=4.0,
     ),
     *rows_of(
@@ -275,10 +288,11 @@ ROWS = [
         ("v", "old_v", "target"),
         {
             "": {"epsilon": 0.25},
-            "by size": {"epsilon": 0.25, "huber": 1.0},
+            "Huber": {"epsilon": 0.25, "huber": 1.0},
             "masked": {"epsilon": 0.25},
         },
         targets=("old_v", "target"),
+        invalid=({"epsilon": -0.1}, {"huber": 0.0}),
         condition=4.0,
     ),
     *(
@@ -288,6 +302,12 @@ ROWS = [
             make=make_coefficient(kl),
             case=case,
             peer=NEW,
+            invalid=(
+                {"coefficient": -1.0},
+                {"target": 0.0},
+                {"tolerance": 0.5},
+                {"factor": 0.5},
+            ),
         )
         for case, kl in {"far": 2.0, "near": 0.25, "right": 1.25}.items()
     ),

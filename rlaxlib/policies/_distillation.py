@@ -1,8 +1,8 @@
-"""Teach a policy what actions to take, by examples that are weighed.
+"""Policy distillation: sampled policy targets, and the cross-entropy loss on them.
 
-A policy is an object with `sample`, `log_prob` and `batch_shape`, as distrax, or
-TensorFlow Probability on JAX, make it. These functions take the whole batch of states
-that the object is for.
+A policy is a distribution object with `sample`, `log_prob` and `batch_shape`, as in
+distrax and TensorFlow Probability. Functions take the whole batch of states that the
+object is defined for.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ __all__ = [
 
 
 class Distribution(Protocol):
-    """What these functions ask of a policy."""
+    """The methods of a distribution object that these functions use."""
 
     @property
     def batch_shape(self) -> Any:
-        """Shape of the states that the policy is for."""
+        """Shape of the batch of states."""
         ...
 
     def sample(self, *, seed: Any, sample_shape: Any) -> Any:
-        """Draw actions, with the axes of `sample_shape` in front of `batch_shape`."""
+        """Sample actions, with the axes of `sample_shape` before `batch_shape`."""
         ...
 
     def log_prob(self, value: Any) -> Any:
-        """Return the log-probabilities of actions, one for each state."""
+        """Return the log-probability of an action for each state."""
         ...
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PolicyTarget:
-    """Actions to learn from, and how much each counts.
+    """Sampled actions and their weights, a target for a policy.
 
     Attributes:
-        actions: Actions, N for each state, on the first axis; they need not be all
-            there are, shape `[N, ...]`.
-        weights: Weight of each action, of the shape of their log-probabilities,
-            shape `[N, ...]`. To a policy that the actions are sampled from, a weight is
-            a ratio of probabilities, that of the target over that of the policy.
+        actions: N actions for each state, which need not be all actions,
+            shape `[N, ...]`.
+        weights: Weight of each action, of the shape of its log-probability,
+            shape `[N, ...]`. For actions sampled from a policy :math:`p` and a target
+            :math:`q`, it is the ratio :math:`q(a)/p(a)`.
     """
 
     actions: Array
     weights: Array
 
     def replace(self, **changes: Any) -> PolicyTarget:
-        """Return a copy, with some of its arrays replaced.
+        """Return a copy with some arrays replaced.
 
         Args:
-            **changes: The new arrays, each under its name.
+            **changes: The new arrays by name.
 
         Returns:
             The copy.
@@ -76,24 +76,24 @@ def constant_policy_targets(
     num_samples: int,
     weights_scale: ArrayLike = 1.0,
 ) -> PolicyTarget:
-    """Sample actions to learn from, all of the same weight.
+    """Sample policy targets of constant weight.
 
     .. math::
 
         a_i ~ p,   w_i = c,   i = 1 … N
 
-    Learned by `sampled_policy_distillation_loss`, they pull a policy towards `p`: if
-    `p` is uniform, towards trying everything.
+    `sampled_policy_distillation_loss` on them moves a policy towards :math:`p`; a
+    uniform :math:`p` encourages exploration.
 
     Args:
-        distribution: The distribution :math:`p` to sample from, with `sample`,
-            `log_prob` and `batch_shape`.
-        rng_key: Random key, shape `[]`.
+        distribution: Distribution :math:`p` to sample from, with `sample`, `log_prob`
+            and `batch_shape`.
+        rng_key: PRNG key, shape `[]`.
         num_samples: Number :math:`N` of actions for each state, at least 1.
         weights_scale: Weight :math:`c` of each action, shape `[]`.
 
     Returns:
-        The actions, and their weights of shape `[N, *batch_shape]`, of the dtype of the
+        A `PolicyTarget` with weights of shape `[N, *batch_shape]`, of the dtype of the
             log-probabilities.
 
     Raises:
@@ -122,24 +122,25 @@ def zero_policy_targets(
     *,
     weights_scale: ArrayLike = 0.0,
 ) -> PolicyTarget:
-    """Sample actions of no weight, from which nothing is learned.
+    """Sample policy targets of weight 0.
 
     .. math::
 
         a_i ~ p,   w_i = 0,   i = 1 … N
 
-    They keep the place of other targets, of the same shape, where there are none: on
-    the steps of a model's rollout that lie beyond the end of an episode, say.
+    They have no effect on the loss, and take the place of other targets of the same
+    shape, for example for the steps of a model rollout beyond the end of an episode.
 
     Args:
-        distribution: The distribution :math:`p` to sample from, with `sample`,
-            `log_prob` and `batch_shape`.
-        rng_key: Random key, shape `[]`.
+        distribution: Distribution :math:`p` to sample from, with `sample`, `log_prob`
+            and `batch_shape`.
+        rng_key: PRNG key, shape `[]`.
         num_samples: Number :math:`N` of actions for each state, at least 1.
-        weights_scale: Weight of each action, if not 0, shape `[]`.
+        weights_scale: Weight of each action. Leave it at 0; with another value this is
+            `constant_policy_targets`, shape `[]`.
 
     Returns:
-        The actions, and their weights of shape `[N, *batch_shape]`, of the dtype of the
+        A `PolicyTarget` with weights of shape `[N, *batch_shape]`, of the dtype of the
             log-probabilities.
 
     Raises:
@@ -165,32 +166,30 @@ def sampled_policy_distillation_loss(
     policy_targets: PolicyTarget,
     stop_target_gradients: bool = True,
 ) -> Array:
-    """Make the actions of a target more likely, each by its weight.
+    """Compute the sampled policy-distillation (cross-entropy) loss.
 
     .. math::
 
         L = -(1/N) ∑_i w_i log π(a_i)
 
-    It is averaged over the states, too. If the actions are sampled from a policy
-    :math:`p`, and the weights are ratios :math:`q(a_i)/p(a_i)`, this is the
-    cross-entropy of :math:`π` to the target :math:`q`, in expectation. Muesli's target
-    is :math:`q(a) ∝ p(a) exp(clip(Â(a), -1, 1))`.
+    The loss is also averaged over states. For actions sampled from a policy :math:`p`
+    with weights :math:`q(a_i)/p(a_i)`, its expectation is the cross-entropy of
+    :math:`π` relative to the target :math:`q`. Muesli uses
+    :math:`q(a) ∝ p(a) exp(clip(Â(a), -1, 1))`.
 
     Args:
-        distribution: The policy :math:`π` that learns, with `log_prob` and
-            `batch_shape`.
-        policy_targets: Actions :math:`a_i`, and their weights :math:`w_i` of the shape
-            of their log-probabilities.
-        stop_target_gradients: Whether to hold the actions and the weights constant
-            under differentiation.
+        distribution: Policy :math:`π`, with `log_prob` and `batch_shape`.
+        policy_targets: Actions :math:`a_i`, and weights :math:`w_i` of the shape of
+            their log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the actions and weights.
 
     Returns:
-        Loss, shape `[]`. An impossible action counts as one of the lowest
-            log-probability that its dtype can hold.
+        Loss, shape `[]`. The log-probability of an impossible action is replaced by the
+            lowest finite value of its dtype.
 
     Raises:
         ArgumentError: If the weights do not have the shape of the log-probabilities, or
-            if one of them has the wrong dtype.
+            if either has the wrong dtype.
 
     Example:
         >>> import distrax
@@ -210,17 +209,20 @@ def sampled_policy_distillation_loss(
     """
     weights_spec = {"policy_targets.weights": (policy_targets.weights, "float[...]")}
     actions_spec = {"policy_targets.actions": (policy_targets.actions, "any[...]")}
-    (weights,) = checks.arrays(**weights_spec)
-    (actions,) = checks.arrays(**actions_spec)
+    (weights,), (actions,) = (
+        checks.arrays(**weights_spec),
+        checks.arrays(**actions_spec),
+    )
     actions = gradients.stop_if(stop_target_gradients, actions)
+    # Map over the samples, so that the distribution need not broadcast.
     log_prob = distribution.log_prob
     for _ in range(min(weights.ndim - len(distribution.batch_shape), actions.ndim)):
-        log_prob = jax.vmap(log_prob)  # So that no distribution needs to broadcast.
+        log_prob = jax.vmap(log_prob)
     log_probs, weights = checks.arrays(
         **{"log_prob(policy_targets.actions)": (log_prob(actions), "float[...]")},
         **weights_spec,
     )
-    lowest = cast(Any, jnp.finfo(log_probs.dtype)).min
+    lowest = cast(Any, jnp.finfo(log_probs.dtype)).min  # `0 * -inf` would be NaN.
     log_probs = jnp.maximum(log_probs, lowest)
     (log_probs, weights), narrow = dtypes.widen(log_probs, weights)
     weights = gradients.stop_if(stop_target_gradients, weights)
@@ -233,7 +235,7 @@ def _sample(
     num_samples: int,
     weights_scale: ArrayLike,
 ) -> PolicyTarget:
-    """Sample actions, all of the same weight."""
+    """Sample policy targets of one weight."""
     rng_key, weights_scale = checks.arrays(
         rng_key=(rng_key, "key[]"), weights_scale=(weights_scale, "float[]")
     )

@@ -1,4 +1,4 @@
-"""Test policy targets, with policies of several libraries."""
+"""Test policy distillation, with distribution objects of several libraries."""
 
 import contextlib
 
@@ -37,7 +37,7 @@ def our_own():
 
 @contextlib.contextmanager
 def as_jax_comes():
-    """Let the policies of other libraries promote and broadcast."""
+    """Let the distributions of other libraries promote and broadcast."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
@@ -51,11 +51,11 @@ POLICIES = [
 each_policy = pytest.mark.parametrize("make", POLICIES)
 
 
-# --- What the functions compute. ---
+# --- Targets and losses. ---
 
 
 @each_policy
-def test_takes_any_object_that_samples_and_tells_log_probabilities(make):
+def test_any_distribution_object_can_be_distilled(make):
     policy = make()
     with as_jax_comes():
         targets = rlaxlib.constant_policy_targets(policy, KEY, 3, 0.5)
@@ -67,7 +67,7 @@ def test_takes_any_object_that_samples_and_tells_log_probabilities(make):
 
 
 @each_policy
-def test_draws_what_the_policy_draws(make):
+def test_zero_targets_are_samples_of_the_policy_with_weight_zero(make):
     policy = make()
     with as_jax_comes():
         expected = policy.sample(seed=KEY, sample_shape=(3,))
@@ -85,13 +85,13 @@ def test_weights_have_the_dtype_of_log_probabilities(dtype):
         assert targets.weights.dtype == dtype
 
 
-def test_one_target_a_state_needs_no_axis_of_samples():
+def test_samples_need_no_axis_of_their_own():
     targets = rlaxlib.PolicyTarget(jnp.array([0, 3]), jnp.array([0.5, 1.0]))
     loss = rlaxlib.sampled_policy_distillation_loss(our_own(), targets)
     close(loss, -(0.5 * LOGITS[0, 0] + LOGITS[1, 3]) / 2)
 
 
-def test_learning_from_constant_targets_approaches_what_they_are_sampled_from():
+def test_loss_is_minimal_for_the_policy_that_constant_targets_are_sampled_from():
     uniform = Categorical(jnp.log(jnp.full((2, 4), 0.25)))
     targets = rlaxlib.constant_policy_targets(uniform, KEY, 20_000)
 
@@ -104,7 +104,7 @@ def test_learning_from_constant_targets_approaches_what_they_are_sampled_from():
     assert loss(jnp.zeros((2, 4))) < loss(LOGITS)
 
 
-def test_the_gradient_of_actions_and_weights_stops_if_the_flag_says_so():
+def test_gradient_of_actions_and_weights_stops_if_the_flag_is_set():
     policy = distrax_normal()
 
     def loss(targets, stop):
@@ -118,7 +118,7 @@ def test_the_gradient_of_actions_and_weights_stops_if_the_flag_says_so():
         assert np.any(getattr(free, name))
 
 
-def test_no_policy_needs_to_broadcast():
+def test_distribution_need_not_broadcast():
     policy = distrax_normal()
     with as_jax_comes():
         targets = rlaxlib.constant_policy_targets(policy, KEY, 3)
@@ -126,11 +126,11 @@ def test_no_policy_needs_to_broadcast():
         rlaxlib.sampled_policy_distillation_loss(policy, targets)
 
 
-# --- Extremes. ---
+# --- Extreme inputs, and the data class. ---
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.float32])
-def test_an_impossible_action_is_no_loss_without_weight_and_finite_with_it(dtype):
+def test_impossible_action_has_zero_loss_without_weight_and_a_finite_one_with_it(dtype):
     policy = Categorical(jnp.array([0.0, -jnp.inf], dtype))
     targets = rlaxlib.PolicyTarget(jnp.array([0, 1]), jnp.array([1.0, 0.0], dtype))
     assert rlaxlib.sampled_policy_distillation_loss(policy, targets) == 0
@@ -139,7 +139,7 @@ def test_an_impossible_action_is_no_loss_without_weight_and_finite_with_it(dtype
     np.testing.assert_allclose(loss, -0.25 * float(jnp.finfo(dtype).min), rtol=1e-3)
 
 
-def test_a_target_is_a_pytree_that_cannot_be_changed():
+def test_policy_target_is_an_immutable_pytree():
     targets = rlaxlib.PolicyTarget(actions=jnp.zeros(2, int), weights=jnp.ones(2))
     assert len(jax.tree.leaves(targets)) == 2
     doubled = jax.jit(lambda x: x.replace(weights=2 * x.weights))(targets)
@@ -148,7 +148,7 @@ def test_a_target_is_a_pytree_that_cannot_be_changed():
         targets.weights = 0.0
 
 
-# --- What the functions refuse. ---
+# --- Invalid arguments. ---
 
 
 @pytest.mark.parametrize(
@@ -156,24 +156,24 @@ def test_a_target_is_a_pytree_that_cannot_be_changed():
     [
         (
             lambda: rlaxlib.constant_policy_targets(our_own(), KEY, 0),
-            r"^constant_policy_targets: `num_samples` must be at least 1, but is 0",
+            r"^constant_policy_targets: `num_samples` is 0, must be at least 1",
         ),
         (
             lambda: rlaxlib.sampled_policy_distillation_loss(
                 our_own(),
                 rlaxlib.PolicyTarget(jnp.zeros((3, 2), int), jnp.ones((4, 2))),
             ),
-            r"`policy_targets.weights` is float32\[4, 2\], .*where \.\.\. = 3, 2",
+            r"`policy_targets.weights` has shape \(4, 2\), must be \(3, 2\) to match",
         ),
         (
             lambda: rlaxlib.sampled_policy_distillation_loss(
                 Categorical(LOGITS[0]),
                 rlaxlib.PolicyTarget(jnp.zeros(3, int), jnp.ones((3, 2, 5))),
             ),
-            r"`policy_targets.weights` is float32\[3, 2, 5\], .*where \.\.\. = 3",
+            r"`policy_targets.weights` has shape \(3, 2, 5\), must be \(3,\) to match",
         ),
     ],
 )
-def test_says_what_is_wrong(call, message):
+def test_errors_name_the_argument_and_its_shape(call, message):
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         call()

@@ -1,0 +1,456 @@
+"""Proximal policy optimisation (PPO): clipped, decoupled and value losses.
+
+`ppo_clip_loss` and its variants take log-probabilities and return one loss a time step,
+beside diagnostics. Average them with `masked_mean` if steps are masked.
+`clipped_surrogate_pg_loss` takes probability ratios and returns the mean.
+
+Advantages are used as they are; PPO standardises them over the batch with
+`standardize`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import losses
+from rlaxlib._core import checks, gradients, streams
+
+__all__ = [
+    "ClippedValueOutputs",
+    "DecoupledPpoOutputs",
+    "PpoOutputs",
+    "clipped_surrogate_pg_loss",
+    "clipped_value_loss",
+    "decoupled_ppo_loss",
+    "ppo_clip_loss",
+]
+
+
+class PpoOutputs(NamedTuple):
+    """Diagnostics of a PPO update: ratios, clipping and approximate KL.
+
+    Attributes:
+        ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
+        clipped: True where the clip removes the gradient: the ratio is outside its
+            bounds on the side that the advantage favours, shape `[T]`.
+        dual_clipped: True where the dual clip removes the gradient, shape `[T]`.
+        ratio_outside: True where the ratio is outside its bounds on either side. Its
+            mean is sometimes called the clip fraction, although the gradient is 0 only
+            where `clipped`, shape `[T]`.
+        bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
+            0, shape `[T]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t ≥ 0`, whose mean over the
+            actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
+    """
+
+    ratio: Array
+    clipped: Array
+    dual_clipped: Array
+    ratio_outside: Array
+    bounded: Array
+    approximate_kl: Array
+
+
+class DecoupledPpoOutputs(NamedTuple):
+    """Diagnostics of a decoupled PPO update.
+
+    Attributes:
+        weight: Importance weights :math:`π_prox(a_t)/π_old(a_t)`, shape `[T]`.
+        proximal: A `PpoOutputs` with the proximal policy as the old one.
+    """
+
+    weight: Array
+    proximal: PpoOutputs
+
+
+class ClippedValueOutputs(NamedTuple):
+    """Diagnostics of a clipped value loss.
+
+    Attributes:
+        clipped: True where the clip removes the gradient: the value moved by more than
+            :math:`ε`, towards its target, shape `[T]`.
+        value_outside: True where the value moved by more than :math:`ε` in either
+            direction, shape `[T]`.
+    """
+
+    clipped: Array
+    value_outside: Array
+
+
+def ppo_clip_loss(
+    log_prob_t: ArrayLike,
+    old_log_prob_t: ArrayLike,
+    adv_t: ArrayLike,
+    epsilon: ArrayLike = 0.2,
+    epsilon_high: ArrayLike | None = None,
+    dual_clip: ArrayLike | None = None,
+    log_ratio_bound: ArrayLike = 20.0,
+    *,
+    use_stop_gradient: bool = True,
+    sample_mask: ArrayLike | None = None,
+) -> tuple[Array, PpoOutputs]:
+    """Compute the clipped PPO surrogate loss.
+
+    .. math::
+
+        L_t = -min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
+        ρ_t = π(a_t) / π_old(a_t)
+
+    The clip removes the gradient only where a ratio has moved beyond its bound in the
+    direction that its advantage favours. A larger :math:`ε_high`, such as 0.28, leaves
+    unlikely actions more room to become likely, which preserves entropy (DAPO).
+
+    Where the advantage is negative the ratio is unbounded above. The dual clip
+    :math:`c`, 3 in the paper, bounds the loss there by :math:`-c Â_t`. INTELLECT-2
+    calls it :math:`δ`.
+
+    Args:
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
+        old_log_prob_t: The same under the policy that took them, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        epsilon_high: Clipping range above 1, :math:`ε_high`, at least 0, shape `[]`; or
+            None for `epsilon`.
+        dual_clip: Maximum ratio :math:`c` where the advantage is negative, more than 1,
+            shape `[]`; or None for no maximum.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
+
+    Returns:
+        A tuple of two: losses, shape `[T]`, and a `PpoOutputs`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5, 0.25])), jnp.array([1.0, 4.0])
+        >>> old_log_prob_t = jnp.log(jnp.array([0.25, 0.25]))
+        >>> loss, outputs = rlaxlib.ppo_clip_loss(
+        ...     log_prob_t, old_log_prob_t, adv_t, epsilon=0.5
+        ... )
+        >>> print(loss, outputs.ratio, outputs.clipped)
+        [-1.5 -4. ] [2. 1.] [ True False]
+
+    References:
+        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
+        *Proximal Policy Optimization Algorithms*, 2017.
+        https://arxiv.org/abs/1707.06347
+
+        Deheng Ye and others, *Mastering Complex Control in MOBA Games with Deep
+        Reinforcement Learning*, 2019. https://arxiv.org/abs/1912.09729
+
+        Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
+        Scale*, 2025. https://arxiv.org/abs/2503.14476
+
+        John Schulman, *Approximating KL Divergence*, 2020.
+        http://joschu.net/blog/kl-approx.html
+    """
+    log_prob_t, old_log_prob_t, adv_t, *scalars, sample_mask, narrow = checks.widened(
+        log_prob_t=(log_prob_t, "float[T]"),
+        old_log_prob_t=(old_log_prob_t, "float[T]"),
+        adv_t=(adv_t, "float[T]"),
+        epsilon=(epsilon, "float[] in [0, inf)"),
+        epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
+        dual_clip=(dual_clip, "float[] in (1, inf) or None"),
+        log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    epsilon, epsilon_high, dual_clip, log_ratio_bound = scalars
+    log_prob_t, old_log_prob_t, adv_t = prepare(
+        use_stop_gradient, sample_mask, log_prob_t, old_log_prob_t, adv_t
+    )
+    log_ratio, bounded = bounded_log_ratio(log_prob_t, old_log_prob_t, log_ratio_bound)
+    ratio = jnp.exp(log_ratio)
+    low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
+    loss = -_clipped_objective(ratio, adv_t, low, high, dual_clip)
+    above, below = ratio > high, ratio < low
+    outputs = PpoOutputs(
+        ratio=ratio,
+        clipped=((adv_t > 0) & above) | ((adv_t < 0) & below),
+        dual_clipped=(adv_t < 0)
+        & (ratio > (jnp.inf if dual_clip is None else dual_clip)),
+        ratio_outside=above | below,
+        bounded=bounded,
+        approximate_kl=jnp.expm1(log_ratio) - log_ratio,
+    )
+    return narrow((loss, outputs))
+
+
+def clipped_surrogate_pg_loss(
+    prob_ratios_t: ArrayLike,
+    adv_t: ArrayLike,
+    epsilon: ArrayLike,
+    use_stop_gradient: bool = True,
+) -> Array:
+    """Compute the clipped PPO surrogate loss from probability ratios.
+
+    .. math::
+
+        L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
+
+    The clip removes the gradient only where a ratio has moved beyond its bound in the
+    direction that its advantage favours. `ppo_clip_loss` takes log-probabilities, and
+    has further options.
+
+    Args:
+        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)` of the actions
+            taken, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        use_stop_gradient: Whether to stop the gradient of the advantages.
+
+    Returns:
+        Loss, shape `[]`. A step of advantage 0 adds 0, even if its ratio is infinite.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `epsilon` is negative.
+
+    Example:
+        >>> ratios_t, adv_t = jnp.array([2.0, 0.5]), jnp.array([1.0, 1.0])
+        >>> print(rlaxlib.clipped_surrogate_pg_loss(ratios_t, adv_t, epsilon=0.5))
+        -1.0
+
+    References:
+        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
+        *Proximal Policy Optimization Algorithms*, 2017.
+        https://arxiv.org/abs/1707.06347
+    """
+    prob_ratios_t, adv_t, epsilon, narrow = checks.widened(
+        prob_ratios_t=(prob_ratios_t, "float[T]"),
+        adv_t=(adv_t, "float[T]"),
+        epsilon=(epsilon, "float[] in [0, inf)"),
+    )
+    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
+    low, high = 1 - epsilon, 1 + epsilon
+    return narrow(-jnp.mean(_clipped_objective(prob_ratios_t, adv_t, low, high)))
+
+
+def decoupled_ppo_loss(
+    log_prob_t: ArrayLike,
+    old_log_prob_t: ArrayLike,
+    proximal_log_prob_t: ArrayLike,
+    adv_t: ArrayLike,
+    epsilon: ArrayLike = 0.2,
+    epsilon_high: ArrayLike | None = None,
+    dual_clip: ArrayLike | None = None,
+    log_ratio_bound: ArrayLike = 20.0,
+    *,
+    use_stop_gradient: bool = True,
+    sample_mask: ArrayLike | None = None,
+) -> tuple[Array, DecoupledPpoOutputs]:
+    """Compute the decoupled PPO loss.
+
+    .. math::
+
+        L_t = -(π_prox(a_t) / π_old(a_t))
+            min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
+        ρ_t = π(a_t) / π_prox(a_t)
+
+    In `ppo_clip_loss` the old policy has two roles: it took the actions, which the
+    ratio corrects for, and the policy is kept close to it. Here a proximal policy has
+    the second role, such as a moving average of the parameters, or the parameters
+    before the current batch. Experience may then be stale, as with asynchronous actors.
+    With :math:`π_prox = π_old` the two losses are equal.
+
+    Args:
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
+        old_log_prob_t: The same under the policy that took them, shape `[T]`.
+        proximal_log_prob_t: The same under the proximal policy, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        epsilon_high: Clipping range above 1, :math:`ε_high`, at least 0, shape `[]`; or
+            None for `epsilon`.
+        dual_clip: Maximum ratio where the advantage is negative, more than 1,
+            shape `[]`; or None for no maximum.
+        log_ratio_bound: Bound of the magnitude of both log-ratios, more than 0,
+            shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and of the
+            log-probabilities under the other two policies.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratios 1.
+
+    Returns:
+        A tuple of two: losses, shape `[T]`, and a `DecoupledPpoOutputs`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
+        >>> old_log_prob_t = jnp.log(jnp.array([0.125]))
+        >>> proximal_log_prob_t = jnp.log(jnp.array([0.25]))
+        >>> loss, outputs = rlaxlib.decoupled_ppo_loss(
+        ...     log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, epsilon=0.5
+        ... )
+        >>> print(loss, outputs.weight, outputs.proximal.ratio)
+        [-3.] [2.] [2.]
+
+    References:
+        Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
+        Optimization*, 2021. https://arxiv.org/abs/2110.00641
+    """
+    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, *scalars, mask, narrow = (
+        checks.widened(
+            log_prob_t=(log_prob_t, "float[T]"),
+            old_log_prob_t=(old_log_prob_t, "float[T]"),
+            proximal_log_prob_t=(proximal_log_prob_t, "float[T]"),
+            adv_t=(adv_t, "float[T]"),
+            epsilon=(epsilon, "float[] in [0, inf)"),
+            epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
+            dual_clip=(dual_clip, "float[] in (1, inf) or None"),
+            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    loss, outputs = ppo_clip_loss(
+        log_prob_t,
+        proximal_log_prob_t,
+        adv_t,
+        *scalars,
+        use_stop_gradient=use_stop_gradient,
+        sample_mask=mask,
+    )
+    proximal, old = streams.clean(mask, proximal_log_prob_t, old_log_prob_t)
+    log_weight, _ = bounded_log_ratio(proximal, old, scalars[-1])
+    weight = gradients.stop_if(use_stop_gradient, jnp.exp(log_weight))
+    return narrow((weight * loss, DecoupledPpoOutputs(weight, outputs)))
+
+
+def clipped_value_loss(
+    v: ArrayLike,
+    old_v: ArrayLike,
+    target: ArrayLike,
+    epsilon: ArrayLike,
+    huber: ArrayLike | None = None,
+    *,
+    stop_target_gradients: bool = True,
+    sample_mask: ArrayLike | None = None,
+) -> tuple[Array, ClippedValueOutputs]:
+    """Compute the clipped value loss of PPO.
+
+    .. math::
+
+        L_t = max(ℓ(v_t - y_t), ℓ(clip(v_t, v_t^old - ε, v_t^old + ε) - y_t)),
+        ℓ(x) = ½ x²
+
+    The clip removes the gradient of a value that has moved by more than :math:`ε`
+    towards its target. A value that has moved away from it keeps its gradient. The
+    right :math:`ε` depends on the scale of the rewards. In the large comparison of
+    Andrychowicz and others, clipping values did not help, and sometimes did harm.
+
+    Args:
+        v: Values :math:`v_t`, shape `[T]`.
+        old_v: Values :math:`v_t^old` computed when the experience was gathered,
+            shape `[T]`.
+        target: Targets :math:`y_t`, shape `[T]`.
+        epsilon: Clipping range :math:`ε` in units of the values, at least 0,
+            shape `[]`.
+        huber: Error at which :math:`ℓ` becomes linear, as `delta` of `huber_loss`, more
+            than 0, shape `[]`; or None for the squared error.
+        stop_target_gradients: Whether to stop the gradients of the targets and the old
+            values.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0.
+
+    Returns:
+        A tuple of two: losses, shape `[T]`, and a `ClippedValueOutputs`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `epsilon` is negative, or if a concrete `huber` is not positive.
+
+    Example:
+        >>> v, old_v = jnp.array([3.0, 3.0]), jnp.array([0.0, 0.0])
+        >>> loss, outputs = rlaxlib.clipped_value_loss(
+        ...     v, old_v, target=jnp.array([5.0, 0.0]), epsilon=1.0
+        ... )
+        >>> print(loss, outputs.clipped, outputs.value_outside)
+        [8.  4.5] [ True False] [ True  True]
+
+    References:
+        Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
+        Case Study on PPO and TRPO*, 2020. https://arxiv.org/abs/2005.12729
+
+        Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
+        Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
+    """
+    v, old_v, target, epsilon, huber, sample_mask, narrow = checks.widened(
+        v=(v, "float[T]"),
+        old_v=(old_v, "float[T]"),
+        target=(target, "float[T]"),
+        epsilon=(epsilon, "float[] in [0, inf]"),
+        huber=(huber, "float[] in (0, inf) or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    v, old_v, target = prepare(stop_target_gradients, sample_mask, v, old_v, target)
+
+    def penalty(error: Array) -> Array:
+        if huber is None:
+            return losses.l2_loss(error)
+        return losses.huber_loss(error, huber)
+
+    near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
+    loss, near_loss = penalty(v - target), penalty(near_v - target)
+    outputs = ClippedValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
+    return narrow((jnp.maximum(loss, near_loss), outputs))
+
+
+def _clipped_objective(
+    ratio: Array,
+    adv: Array,
+    low: Array,
+    high: Array,
+    dual_clip: Array | None = None,
+) -> Array:
+    """Return the clipped PPO objective, `min(ratio adv, clip(ratio, low, high) adv)`.
+
+    Args:
+        ratio: Probability ratios, `[T]`.
+        adv: Advantages, `[T]`.
+        low: Lower bound of the ratio, `[]`.
+        high: Upper bound of the ratio, `[]`.
+        dual_clip: Maximum ratio where the advantage is negative, `[]`; or None.
+
+    Returns:
+        Objectives, `[T]`.
+    """
+    # `minimum` and `clip` halve the gradient at the bounds, and `inf * 0` is NaN.
+    upper = jnp.where(ratio > high, high, ratio)
+    if dual_clip is not None:
+        ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
+    lower = jnp.where(ratio < low, low, ratio)
+    return jnp.where(adv >= 0, upper, lower) * adv
+
+
+def prepare(
+    stop: ArrayLike, sample_mask: Array | None, learned: Array, *others: Array
+) -> tuple[Array, ...]:
+    """Stop the gradients of all arrays but the first, and zero the invalid steps."""
+    stopped = (gradients.stop_if(stop, each) for each in others)
+    return streams.clean(sample_mask, learned, *stopped)
+
+
+def bounded_log_ratio(
+    log_prob: Array, old_log_prob: Array, bound: Array
+) -> tuple[Array, Array]:
+    """Return log-ratios clipped to `[-bound, bound]`, and whether the clip is active.
+
+    The log-ratio of an action that is impossible under both policies is 0.
+    """
+    impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
+    log_prob, old_log_prob = streams.clean(~impossible, log_prob, old_log_prob)
+    log_ratio = log_prob - old_log_prob
+    return jnp.clip(log_ratio, -bound, bound), jnp.abs(log_ratio) > bound

@@ -1,0 +1,351 @@
+"""Policy losses with a penalty in place of PPO's clip: PPO-penalty, SPO and DPO.
+
+Each subtracts a penalty from the importance-weighted advantage: a KL divergence
+(PPO-penalty), a quadratic (SPO) or a drift function (DPO). `adaptive_kl_coefficient`
+adapts the coefficient of PPO-penalty. As `ppo_clip_loss`, they take log-probabilities
+and return one loss a time step, beside diagnostics.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, streams
+from rlaxlib._core.devices import AxisName
+from rlaxlib.policies._ppo import bounded_log_ratio, prepare
+
+__all__ = [
+    "RatioOutputs",
+    "adaptive_kl_coefficient",
+    "discovered_policy_loss",
+    "ppo_penalty_loss",
+    "simple_policy_loss",
+]
+
+
+class RatioOutputs(NamedTuple):
+    """Diagnostics of a policy update: ratios and approximate KL.
+
+    Attributes:
+        ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
+        bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
+            0, shape `[T]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t ≥ 0`, whose mean over the
+            actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
+    """
+
+    ratio: Array
+    bounded: Array
+    approximate_kl: Array
+
+
+def ppo_penalty_loss(
+    log_prob_t: ArrayLike,
+    old_log_prob_t: ArrayLike,
+    adv_t: ArrayLike,
+    kl_t: ArrayLike | None,
+    coefficient: ArrayLike,
+    log_ratio_bound: ArrayLike = 20.0,
+    *,
+    use_stop_gradient: bool = True,
+    sample_mask: ArrayLike | None = None,
+) -> tuple[Array, RatioOutputs]:
+    """Compute the PPO loss with a KL penalty (PPO-penalty).
+
+    .. math::
+
+        L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
+
+    Compute the divergence exactly where possible, by `categorical_kl_divergence` or
+    `multivariate_normal_kl_divergence` with the old policy first. Otherwise it is
+    estimated by :math:`ρ_t - 1 - log ρ_t`, which is unbiased and never negative.
+    `adaptive_kl_coefficient` adapts :math:`β`.
+
+    Args:
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
+        old_log_prob_t: The same under the policy that took them, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        kl_t: Divergences :math:`KL(π_old ‖ π)_t`, shape `[T]`; or None to estimate
+            them.
+        coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
+
+    Returns:
+        A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
+        >>> old_log_prob_t, kl_t = jnp.log(jnp.array([0.25])), jnp.array([0.5])
+        >>> loss, outputs = rlaxlib.ppo_penalty_loss(
+        ...     log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient=3.0
+        ... )
+        >>> print(loss, outputs.ratio)
+        [-0.5] [2.]
+
+    References:
+        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
+        *Proximal Policy Optimization Algorithms*, section 4, 2017.
+        https://arxiv.org/abs/1707.06347
+
+        John Schulman, *Approximating KL Divergence*, 2020.
+        http://joschu.net/blog/kl-approx.html
+    """
+    log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, bound, mask, narrow = (
+        checks.widened(
+            log_prob_t=(log_prob_t, "float[T]"),
+            old_log_prob_t=(old_log_prob_t, "float[T]"),
+            adv_t=(adv_t, "float[T]"),
+            kl_t=(kl_t, "float[T] or None"),
+            coefficient=(coefficient, "float[] in [0, inf)"),
+            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    log_prob_t, old_log_prob_t, adv_t = prepare(
+        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+    )
+    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    kl_t = outputs.approximate_kl if kl_t is None else streams.valid(kl_t, mask)
+    return narrow((coefficient * kl_t - outputs.ratio * adv_t, outputs))
+
+
+def adaptive_kl_coefficient(
+    coefficient: ArrayLike,
+    kl: ArrayLike,
+    target: ArrayLike,
+    *,
+    tolerance: ArrayLike = 1.5,
+    factor: ArrayLike = 2.0,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
+
+    .. math::
+
+        β' = { 2 β   if KL > 1.5 d
+             { ½ β   if KL < d/1.5
+             { β     otherwise
+
+    Call it once after all epochs of a policy update, with the mean divergence over the
+    whole batch, and use the result for the next update. The initial coefficient hardly
+    matters, except that 0 stays 0.
+
+    Args:
+        coefficient: Coefficient :math:`β`, at least 0, shape `[]`.
+        kl: Mean divergence of the policy from that before the update, shape `[]`. If it
+            is NaN, the coefficient stays as it is.
+        target: Target divergence :math:`d`, more than 0, shape `[]`.
+        tolerance: Ratio of divergence and target that is tolerated, 1.5 in the
+            equation, at least 1, shape `[]`.
+        factor: Factor of a change, 2 in the equation, at least 1, shape `[]`.
+        axis_name: Mapped axis name, or names, to average the divergence over; or None.
+
+    Returns:
+        Next coefficient, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> for kl in (0.25, 1.0, 4.0):
+        ...     print(rlaxlib.adaptive_kl_coefficient(8.0, kl, target=1.0))
+        4.0
+        8.0
+        16.0
+
+    References:
+        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
+        *Proximal Policy Optimization Algorithms*, section 4, 2017.
+        https://arxiv.org/abs/1707.06347
+    """
+    coefficient, kl, target, tolerance, factor, narrow = checks.widened(
+        coefficient=(coefficient, "float[] in [0, inf)"),
+        kl=(kl, "float[]"),
+        target=(target, "float[] in (0, inf)"),
+        tolerance=(tolerance, "float[] in [1, inf)"),
+        factor=(factor, "float[] in [1, inf)"),
+    )
+    kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
+    lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
+    return narrow(jnp.where(kl > target * tolerance, coefficient * factor, lowered))
+
+
+def simple_policy_loss(
+    log_prob_t: ArrayLike,
+    old_log_prob_t: ArrayLike,
+    adv_t: ArrayLike,
+    epsilon: ArrayLike = 0.2,
+    log_ratio_bound: ArrayLike = 20.0,
+    *,
+    use_stop_gradient: bool = True,
+    sample_mask: ArrayLike | None = None,
+) -> tuple[Array, RatioOutputs]:
+    """Compute the Simple Policy Optimization (SPO) loss.
+
+    .. math::
+
+        L_t = -[ρ_t Â_t - (|Â_t| / (2 ε)) (ρ_t - 1)²],
+        ρ_t = π(a_t) / π_old(a_t)
+
+    The loss of a time step is minimal at :math:`ρ_t = 1 + ε` if its advantage is
+    positive, and at :math:`1 - ε` if it is negative. Beyond these bounds PPO has no
+    gradient, so other steps of a batch can move a ratio far outside; here the gradient
+    brings it back.
+
+    Args:
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
+        old_log_prob_t: The same under the policy that took them, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        epsilon: Distance :math:`ε` of the optimal ratio from 1, more than 0,
+            shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
+
+    Returns:
+        A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
+        >>> old_log_prob_t = jnp.log(jnp.array([0.25]))
+        >>> loss, outputs = rlaxlib.simple_policy_loss(
+        ...     log_prob_t, old_log_prob_t, adv_t, epsilon=0.25
+        ... )
+        >>> print(loss, outputs.ratio)
+        [0.] [2.]
+
+    References:
+        Zhengpeng Xie, Qiang Zhang, Fan Yang, Marco Hutter and Renjing Xu, *Simple
+        Policy Optimization*, 2024. https://arxiv.org/abs/2401.16025
+    """
+    log_prob_t, old_log_prob_t, adv_t, epsilon, bound, mask, narrow = checks.widened(
+        log_prob_t=(log_prob_t, "float[T]"),
+        old_log_prob_t=(old_log_prob_t, "float[T]"),
+        adv_t=(adv_t, "float[T]"),
+        epsilon=(epsilon, "float[] in (0, inf)"),
+        log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    log_prob_t, old_log_prob_t, adv_t = prepare(
+        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+    )
+    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    ratio = outputs.ratio
+    penalty = jnp.abs(adv_t) / (2 * epsilon) * jnp.square(ratio - 1)
+    return narrow((penalty - ratio * adv_t, outputs))
+
+
+def discovered_policy_loss(
+    log_prob_t: ArrayLike,
+    old_log_prob_t: ArrayLike,
+    adv_t: ArrayLike,
+    alpha: ArrayLike = 2.0,
+    beta: ArrayLike = 0.6,
+    log_ratio_bound: ArrayLike = 20.0,
+    *,
+    use_stop_gradient: bool = True,
+    sample_mask: ArrayLike | None = None,
+) -> tuple[Array, RatioOutputs]:
+    """Compute the Discovered Policy Optimisation (DPO) loss.
+
+    .. math::
+
+        L_t = -(ρ_t Â_t - f(ρ_t, Â_t)),
+        f = { [(ρ_t - 1) Â_t - α tanh((ρ_t - 1) Â_t/α)]⁺   if Â_t ≥ 0
+            { [Â_t log ρ_t - β tanh(Â_t log ρ_t/β)]⁺       otherwise
+
+    The drift :math:`f` is a smooth counterpart of PPO's clip, which grows with the
+    advantage. The formula describes a network that was meta-learned in its place. This
+    is not direct preference optimisation.
+
+    Args:
+        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
+            policy, shape `[T]`.
+        old_log_prob_t: The same under the policy that took them, shape `[T]`.
+        adv_t: Advantages :math:`Â_t` of those actions, standardised for the default
+            thresholds, shape `[T]`.
+        alpha: Drift threshold :math:`α` for non-negative advantages, more than 0,
+            shape `[]`.
+        beta: Drift threshold :math:`β` for negative advantages, more than 0,
+            shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
+            is constant. It prevents overflow, shape `[]`.
+        use_stop_gradient: Whether to stop the gradients of the advantages and the old
+            log-probabilities.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0 and their ratio 1.
+
+    Returns:
+        A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5, 0.5])), jnp.array([16.0, -1.0])
+        >>> old_log_prob_t = jnp.log(jnp.array([0.25, 0.25]))
+        >>> loss, outputs = rlaxlib.discovered_policy_loss(
+        ...     log_prob_t, old_log_prob_t, adv_t, alpha=2.0
+        ... )
+        >>> print(loss)  # The drift of the first is 16 - 2 tanh(8).
+        [-18.   2.]
+
+    References:
+        Chris Lu, Jakub Grudzien Kuba, Alistair Letcher, Luke Metz, Christian Schroeder
+        de Witt and Jakob Foerster, *Discovered Policy Optimisation*, 2022.
+        https://arxiv.org/abs/2210.05639
+    """
+    log_prob_t, old_log_prob_t, adv_t, alpha, beta, bound, mask, narrow = (
+        checks.widened(
+            log_prob_t=(log_prob_t, "float[T]"),
+            old_log_prob_t=(old_log_prob_t, "float[T]"),
+            adv_t=(adv_t, "float[T]"),
+            alpha=(alpha, "float[] in (0, inf)"),
+            beta=(beta, "float[] in (0, inf)"),
+            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    log_prob_t, old_log_prob_t, adv_t = prepare(
+        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+    )
+    log_ratio, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    ratio, positive = outputs.ratio, adv_t >= 0
+    x = adv_t * jnp.where(positive, ratio - 1, log_ratio)
+    threshold = jnp.where(positive, alpha, beta)
+    drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
+    return narrow((drift - ratio * adv_t, outputs))
+
+
+def _compare(
+    log_prob: Array, old_log_prob: Array, bound: Array
+) -> tuple[Array, RatioOutputs]:
+    """Return log-ratios, and the diagnostics that follow from them."""
+    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, bound)
+    kl = jnp.expm1(log_ratio) - log_ratio
+    return log_ratio, RatioOutputs(jnp.exp(log_ratio), bounded, kl)

@@ -1,0 +1,451 @@
+"""Soft actor-critic (SAC), discrete SAC and TD3: critic targets and policy losses.
+
+Functions take one time step. The values of an action by N critics are one array `[N]`,
+of which they take the minimum. For their mean, as in the policy loss of REDQ, pass the
+mean alone, `[1]`.
+
+Train critics on the targets, for example by `l2_loss`. The gradient of a policy loss
+flows through the critics into the actions: do not update the critics with it.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import distributions
+from rlaxlib._core import checks, gradients
+
+__all__ = [
+    "clipped_double_q_target",
+    "discrete_soft_policy_loss",
+    "discrete_soft_value",
+    "discrete_temperature_loss",
+    "smoothed_target_action",
+    "soft_actor_critic_target",
+    "soft_policy_loss",
+    "temperature_loss",
+]
+
+
+def soft_actor_critic_target(
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    log_prob_t: ArrayLike,
+    temperature: ArrayLike,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the critic target of soft actor-critic (SAC).
+
+    .. math::
+
+        y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
+        a_t ~ π(· | s_t)
+
+    Sample the next action from the current policy; the one stored with the experience
+    is from an older policy. With :math:`α = 0` this is `clipped_double_q_target`.
+
+    Args:
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t: Values :math:`q_i` of the next action by N target critics, shape `[N]`.
+        log_prob_t: Log-density of the next action, shape `[]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        Target :math:`y` of all critics, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is negative.
+
+    Example:
+        >>> q_t = jnp.array([4.0, 6.0])
+        >>> target = rlaxlib.soft_actor_critic_target(
+        ...     1.0, 0.5, q_t, log_prob_t=-2.0, temperature=3.0
+        ... )
+        >>> print(target)
+        6.0
+
+    References:
+        Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
+        2018. https://arxiv.org/abs/1812.05905
+    """
+    r_t, discount_t, q_t, log_prob_t, temperature, narrow = checks.widened(
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[N]"),
+        log_prob_t=(log_prob_t, "float[]"),
+        temperature=(temperature, "float[] in [0, inf)"),
+    )
+    target = r_t + discount_t * (jnp.min(q_t) - temperature * log_prob_t)
+    return narrow(gradients.stop_if(stop_target_gradients, target))
+
+
+def clipped_double_q_target(
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the clipped double-Q critic target of TD3.
+
+    .. math::
+
+        y = r_t + γ_t min_i q_i(s_t, a_t)
+
+    A policy exploits the overestimation of its critic; the minimum over two critics
+    bounds it. Underestimated actions are not selected, so their error does not spread.
+
+    Args:
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_t: Values :math:`q_i` of the next action by N target critics, shape `[N]`. In
+            TD3 the next action is a `smoothed_target_action`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        Target :math:`y` of all critics, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.clipped_double_q_target(1.0, 0.5, jnp.array([4.0, 6.0])))
+        3.0
+
+    References:
+        Scott Fujimoto, Herke van Hoof and David Meger, *Addressing Function
+        Approximation Error in Actor-Critic Methods*, section 4.2, 2018.
+        https://arxiv.org/abs/1802.09477
+    """
+    r_t, discount_t, q_t, narrow = checks.widened(
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[N]"),
+    )
+    target = r_t + discount_t * jnp.min(q_t)
+    return narrow(gradients.stop_if(stop_target_gradients, target))
+
+
+def smoothed_target_action(
+    key: ArrayLike,
+    action: ArrayLike,
+    stddev: ArrayLike,
+    clip: ArrayLike,
+    minimum: ArrayLike,
+    maximum: ArrayLike,
+) -> Array:
+    """Add clipped Gaussian noise to a target action (target policy smoothing of TD3).
+
+    .. math::
+
+        a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
+
+    A deterministic policy overfits to narrow peaks of the critic. Averaging over nearby
+    actions smooths them out.
+
+    The noise has the units of the action. TD3 uses :math:`σ = 0.2` and :math:`c = 0.5`
+    for actions in [-1, 1]; scale both by half the range of other actions.
+
+    Args:
+        key: PRNG key, shape `[]`. Each element of a batch needs its own.
+        action: Action :math:`a` of the target policy, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the noise, at least 0: one for all
+            dimensions, shape `[]`; or one each, shape `[D]`.
+        clip: Maximum magnitude :math:`c` of the noise, at least 0: one for all
+            dimensions, shape `[]`; or one each, shape `[D]`.
+        minimum: Lower bound :math:`l` of the action: one for all dimensions,
+            shape `[]`; or one each, shape `[D]`.
+        maximum: Upper bound :math:`h` of the action, at least `minimum`: one for all
+            dimensions, shape `[]`; or one each, shape `[D]`.
+
+    Returns:
+        Action :math:`a'`, shape `[D]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete scalar
+            or NumPy `stddev` or `clip` is negative, or if `maximum` is less than
+            `minimum` and both are concrete scalars.
+
+    Example:
+        >>> key, action = jax.random.key(0), jnp.array([0.5, 2.0])
+        >>> print(rlaxlib.smoothed_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
+        [0.5 1. ]
+
+    References:
+        Scott Fujimoto, Herke van Hoof and David Meger, *Addressing Function
+        Approximation Error in Actor-Critic Methods*, section 5.3, 2018.
+        https://arxiv.org/abs/1802.09477
+    """
+    key, action, stddev, clip, minimum, maximum, narrow = checks.widened(
+        key=(key, "key[]"),
+        action=(action, "float[D]"),
+        stddev=(stddev, "float[] or [D] in [0, inf)"),
+        clip=(clip, "float[] or [D] in [0, inf]"),
+        minimum=(minimum, "float[] or [D]"),
+        maximum=(maximum, "float[] or [D]"),
+    )
+    checks.ordered(minimum=minimum, maximum=maximum)
+    epsilon = jax.random.normal(key, action.shape, jnp.result_type(action, stddev))
+    noise = jnp.clip(stddev * epsilon, -clip, clip)
+    return narrow(jnp.clip(action + noise, minimum, maximum))
+
+
+def soft_policy_loss(
+    log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike
+) -> Array:
+    """Compute the policy loss of soft actor-critic (SAC).
+
+    .. math::
+
+        L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
+
+    The action is reparameterised: sampled as a differentiable function of the policy's
+    parameters, such as :math:`tanh(μ + σ ε)`. The gradient flows through it into the
+    critics and into the log-density, which `tanh_normal_log_prob` supports. The
+    gradient of the temperature is stopped; `temperature_loss` trains it.
+
+    Args:
+        log_prob: Log-density of the action, shape `[]`.
+        q: Values :math:`q_i` of the action by N critics, shape `[N]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is negative.
+
+    Example:
+        >>> print(rlaxlib.soft_policy_loss(-2.0, jnp.array([4.0, 6.0]), 3.0))
+        -10.0
+
+    References:
+        Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
+        2018. https://arxiv.org/abs/1812.05905
+    """
+    log_prob, q, temperature, narrow = checks.widened(
+        log_prob=(log_prob, "float[]"),
+        q=(q, "float[N]"),
+        temperature=(temperature, "float[] in [0, inf)"),
+    )
+    return narrow(jax.lax.stop_gradient(temperature) * log_prob - jnp.min(q))
+
+
+def temperature_loss(
+    log_temperature: ArrayLike, log_prob: ArrayLike, target_entropy: ArrayLike
+) -> Array:
+    """Compute the temperature loss of soft actor-critic (SAC).
+
+    .. math::
+
+        L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
+
+    Minimising it raises the temperature while the entropy, the mean of
+    :math:`-log π(a)`, is below its target :math:`H̄`, and lowers it while it is above.
+    The gradient of the policy is stopped. The paper uses :math:`H̄ = -D` for actions of
+    D dimensions in [-1, 1]; for actions scaled to another range, add the logarithms of
+    the scales.
+
+    The gradient by `log_temperature` is proportional to :math:`α`, as in the paper.
+    Some implementations use :math:`log α` in place of :math:`α`, without that factor;
+    the optimum is the same.
+
+    Args:
+        log_temperature: Logarithm of the temperature, the parameter to train,
+            shape `[]`.
+        log_prob: Log-density of an action sampled from the policy, shape `[]`.
+        target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.temperature_loss(0.0, log_prob=3.0, target_entropy=-2.0))
+        -1.0
+
+    References:
+        Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
+        section 5, 2018. https://arxiv.org/abs/1812.05905
+    """
+    log_temperature, log_prob, target_entropy, narrow = checks.widened(
+        log_temperature=(log_temperature, "float[]"),
+        log_prob=(log_prob, "float[]"),
+        target_entropy=(target_entropy, "float[]"),
+    )
+    deficit = jax.lax.stop_gradient(log_prob + target_entropy)
+    return narrow(-jnp.exp(log_temperature) * deficit)
+
+
+def discrete_soft_value(
+    logits: ArrayLike,
+    q: ArrayLike,
+    temperature: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the soft state value of discrete soft actor-critic (discrete SAC).
+
+    .. math::
+
+        v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
+
+    It is the expectation over all actions of the sampled term in
+    `soft_actor_critic_target`. Pass it as `v_t` to `qv_learning` for the TD error. It
+    is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
+
+    Args:
+        logits: Logits of the policy, shape `[A]`.
+        q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
+            shape `[N, A]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+        mask: True where an action is legal, shape `[A]`; or None if all are.
+
+    Returns:
+        Value :math:`v`, shape `[]`, 0 if no action is legal.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is negative.
+
+    Example:
+        >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
+        >>> print(rlaxlib.discrete_soft_value(logits, q, temperature=0.0))
+        4.0
+
+    References:
+        Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
+        https://arxiv.org/abs/1910.07207
+    """
+    logits, q, temperature, mask, narrow = checks.widened(
+        logits=(logits, "float[A]"),
+        q=(q, "float[A] or [N, A]"),
+        temperature=(temperature, "float[] in [0, inf)"),
+        mask=(mask, "bool[A] or None"),
+    )
+    return narrow(_soft_value(logits, q, temperature, mask))
+
+
+def discrete_soft_policy_loss(
+    logits: ArrayLike,
+    q: ArrayLike,
+    temperature: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the policy loss of discrete soft actor-critic (discrete SAC).
+
+    .. math::
+
+        L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
+
+    It is the negative of `discrete_soft_value`, with the gradients of the action values
+    and the temperature stopped. Up to a constant it is
+    :math:`α KL(π ‖ softmax(q/α))`. The sum over all actions needs no sample.
+
+    Args:
+        logits: Logits of the policy, shape `[A]`.
+        q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
+            shape `[N, A]`.
+        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+        mask: True where an action is legal, shape `[A]`; or None if all are.
+
+    Returns:
+        Loss, shape `[]`, 0 if no action is legal.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is negative.
+
+    Example:
+        >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
+        >>> print(jax.grad(rlaxlib.discrete_soft_policy_loss)(logits, q, 1.0))
+        [ 1. -1.]
+
+    References:
+        Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
+        https://arxiv.org/abs/1910.07207
+    """
+    logits, q, temperature, mask, narrow = checks.widened(
+        logits=(logits, "float[A]"),
+        q=(q, "float[A] or [N, A]"),
+        temperature=(temperature, "float[] in [0, inf)"),
+        mask=(mask, "bool[A] or None"),
+    )
+    q, temperature = jax.lax.stop_gradient((q, temperature))
+    return narrow(-_soft_value(logits, q, temperature, mask))
+
+
+def discrete_temperature_loss(
+    log_temperature: ArrayLike,
+    logits: ArrayLike,
+    target_entropy: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
+
+    .. math::
+
+        L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
+        α = exp(`log_temperature`)
+
+    It is the expectation over all actions of `temperature_loss`. The entropy is at most
+    :math:`log A` for A legal actions; the paper uses 0.98 of it as the target. If the
+    target is out of reach, the temperature grows without bound.
+
+    Args:
+        log_temperature: Logarithm of the temperature, the parameter to train,
+            shape `[]`.
+        logits: Logits of the policy, whose gradient is stopped, shape `[A]`.
+        target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
+        mask: True where an action is legal, shape `[A]`; or None if all are.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> logits, half = jnp.zeros(4), jnp.log(2.0)
+        >>> loss = rlaxlib.discrete_temperature_loss(0.0, logits, half)
+        >>> print(loss.round(4), half.round(4))
+        0.6931 0.6931
+
+    References:
+        Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
+        https://arxiv.org/abs/1910.07207
+    """
+    log_temperature, logits, target_entropy, mask, narrow = checks.widened(
+        log_temperature=(log_temperature, "float[]"),
+        logits=(logits, "float[A]"),
+        target_entropy=(target_entropy, "float[]"),
+        mask=(mask, "bool[A] or None"),
+    )
+    entropy = distributions.softmax().entropy(logits, mask=mask)
+    excess = jax.lax.stop_gradient(entropy - target_entropy)
+    return narrow(jnp.exp(log_temperature) * excess)
+
+
+def _soft_value(
+    logits: Array, q: Array, temperature: Array, mask: Array | None
+) -> Array:
+    """Return the expected action value plus the temperature times the entropy."""
+    legal = logits != -jnp.inf if mask is None else mask & (logits != -jnp.inf)
+    # Mask before the minimum, whose gradient would otherwise be NaN.
+    q = jnp.min(jnp.where(legal[None], jnp.atleast_2d(q), 0), axis=0)
+    policy = distributions.softmax()
+    pi, entropy = policy.probs(logits, mask=mask), policy.entropy(logits, mask=mask)
+    return jnp.sum(pi * q) + temperature * entropy

@@ -1,0 +1,72 @@
+"""Test PPO-penalty, its adaptive coefficient, SPO and DPO. See also `test_ppo`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+RNG = np.random.default_rng(0)
+OLD = jnp.asarray(-RNG.uniform(0.5, 2.0, 64), jnp.float32)
+LOG_PROB = OLD + jnp.asarray(RNG.normal(scale=0.5, size=64), jnp.float32)
+ADVANTAGES = jnp.asarray(RNG.normal(size=64), jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("kl", "expected"), [(0.6, 2.0), (0.7, 4.0), (1.4, 4.0), (1.6, 8.0), (np.nan, 4.0)]
+)
+def test_coefficient_changes_only_outside_the_tolerance(kl, expected):
+    assert rlaxlib.adaptive_kl_coefficient(4.0, kl, 1.0) == expected
+
+
+def test_coefficient_uses_the_tolerance_and_factor_given():
+    found = [
+        rlaxlib.adaptive_kl_coefficient(6.0, kl, 1.0, tolerance=3.0, factor=1.5)
+        for kl in (0.2, 0.5, 2.0, 4.0)
+    ]
+    np.testing.assert_array_equal(found, [4.0, 6.0, 6.0, 9.0])
+
+
+def test_coefficient_is_the_same_on_all_devices():
+    def step(kl):
+        return rlaxlib.adaptive_kl_coefficient(4.0, kl, 1.0, axis_name="devices")
+
+    # Their mean is 1.6; each alone would give another coefficient.
+    kl = jnp.array([0.1, 3.1])
+    np.testing.assert_array_equal(jax.vmap(step, axis_name="devices")(kl), [8.0, 8.0])
+
+
+def test_masked_divergence_may_be_nan():
+    mask, bad = jnp.array([True, False]), jnp.array([1.0, jnp.nan])
+
+    def total(log_prob, kl):
+        loss, _ = rlaxlib.ppo_penalty_loss(
+            log_prob, bad, bad, kl, 3.0, sample_mask=mask
+        )
+        return jnp.sum(loss), loss
+
+    found, loss = jax.grad(total, argnums=(0, 1), has_aux=True)(bad, bad)
+    np.testing.assert_array_equal(loss, [2.0, 0.0])
+    np.testing.assert_array_equal(found, [[-1.0, 0.0], [3.0, 0.0]])
+
+
+def test_simple_policy_loss_is_minimal_at_the_bound():
+    ratio = jnp.array([0.9, 1.25, 1.5, 1.1, 0.75, 0.5])
+    adv = jnp.array([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
+
+    def total(log_prob):
+        loss, _ = rlaxlib.simple_policy_loss(log_prob, jnp.zeros(6), adv, epsilon=0.25)
+        return jnp.sum(loss)
+
+    by_ratio = jnp.array([-1.4, 0.0, 1.0, 1.4, 0.0, -1.0])
+    close(jax.grad(total)(jnp.log(ratio)), ratio * by_ratio)
+
+
+def test_drift_is_positive_only_where_a_ratio_moved_with_its_advantage():
+    ratio, adv = jnp.exp(LOG_PROB - OLD), ADVANTAGES
+    loss, _ = rlaxlib.discovered_policy_loss(LOG_PROB, OLD, adv)
+    favoured = (ratio - 1) * adv > 0
+    close(loss[~favoured], -(ratio * adv)[~favoured])
+    assert jnp.all(loss[favoured] > -(ratio * adv)[favoured])

@@ -174,11 +174,11 @@ def ppo_clip_loss(
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
     loss = -_clipped_objective(ratio, adv_t, low, high, dual_clip)
     above, below = ratio > high, ratio < low
+    maximum = jnp.inf if dual_clip is None else dual_clip
     outputs = PpoOutputs(
         ratio=ratio,
         clipped=((adv_t > 0) & above) | ((adv_t < 0) & below),
-        dual_clipped=(adv_t < 0)
-        & (ratio > (jnp.inf if dual_clip is None else dual_clip)),
+        dual_clipped=(adv_t < 0) & (ratio > maximum),
         ratio_outside=above | below,
         bounded=bounded,
         approximate_kl=jnp.expm1(log_ratio) - log_ratio,

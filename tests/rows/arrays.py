@@ -1,4 +1,4 @@
-"""Arrays: definitions in NumPy, and the rows that hold the functions against them."""
+"""Array utilities: definitions in NumPy, and a row for each function."""
 
 import numpy as np
 from contract import ACTIONS, Row, actions
@@ -121,6 +121,7 @@ ROWS = [
         any_dtype=("indices",),
         differentiable=False,
         elementwise=True,
+        invalid=({"num_classes": 0},),
     ),
     Row(
         name="replace_masked",
@@ -129,6 +130,7 @@ ROWS = [
         elementwise=True,
         any_dtype=("data", "replacement", "mask"),
         optional=("replacement",),
+        invalid=({"mask": 0.5}, {"mask": np.array([0, 1, 2, 0])}),
     ),
     Row(
         name="masked_mean",
@@ -150,6 +152,7 @@ ROWS = [
         peer=NOT_IN_RLAX,
         elementwise=True,
         optional=("mask",),
+        invalid=({"axis": 2},),
     ),
     Row(
         name="masked_mean",
@@ -160,6 +163,7 @@ ROWS = [
         peer=NOT_IN_RLAX,
         elementwise=True,
         optional=("mask",),
+        invalid=({"denominator": 0.0}, {"denominator": -1.0}),
     ),
     Row(
         name="standardize",

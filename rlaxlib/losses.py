@@ -1,20 +1,19 @@
-"""Penalise a prediction for being off, one element at a time.
+"""Elementwise losses, and functions that clip or scale a gradient.
 
-These functions take arrays of any shape and return one loss for each element. To get a
-number to differentiate, average them, with a mask if some elements do not count: see
-`masked_mean`.
+Losses: squared error, Huber, expectile, likelihood and cross-entropy. Each takes arrays
+of any shape and returns one loss for each element; `masked_mean` averages them.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, derivatives, dtypes, gradients
+from rlaxlib._core import checks, dtypes, gradients
 
 __all__ = [
     "clip_gradient",
@@ -30,18 +29,18 @@ ArrayTree = TypeVar("ArrayTree")
 
 
 def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
-    """Penalise by half the squared error.
+    """Compute the L2 loss, half the squared error.
 
     .. math::
 
         L = ½ (x - y)²
 
-    The half makes the gradient the error itself. Without targets, it is the error that
-    is given; or the parameters are, to be kept small.
+    The gradient is the error itself. Without targets, `predictions` are errors, or
+    parameters to regularise.
 
     Args:
         predictions: Predictions :math:`x`, shape `[...]`.
-        targets: Targets :math:`y`, of the same shape, shape `[...]`; or None for 0.
+        targets: Targets :math:`y`, shape `[...]`; or None for 0.
 
     Returns:
         Losses, shape `[...]`.
@@ -57,37 +56,36 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section 1.1,
         2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    predictions, targets = checks.arrays(
+    x, y, narrow = checks.widened(
         predictions=(predictions, "float[...]"),
         targets=(targets, "float[...] or None"),
     )
-    (predictions, targets), narrow = dtypes.widen(predictions, targets)
-    error = predictions if targets is None else predictions - targets
+    error = x if y is None else x - y
     return narrow(0.5 * jnp.square(error))
 
 
 def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
-    """Penalise small errors by their square, and large ones by their size.
+    """Compute the Huber loss: quadratic for small errors, linear for large ones.
 
     .. math::
 
         L = { ½ x²            if |x| ≤ δ
             { δ (|x| - ½ δ)   otherwise
 
-    The gradient is the error, clipped to :math:`[-δ, δ]`: a single large error cannot
-    upset the rest. `l2_loss` of `clip_gradient` has the same gradient.
+    The gradient is the error, clipped to :math:`[-δ, δ]`, so that outliers do not
+    dominate. `l2_loss` of `clip_gradient` has the same gradient.
 
     Args:
         x: Errors, shape `[...]`.
-        delta: Size :math:`δ` of the error where the square ends, more than 0,
+        delta: Error :math:`δ` at which the loss becomes linear, more than 0,
             shape `[]`.
 
     Returns:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if `delta` is not
-            positive.
+        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
+            `delta` is not positive.
 
     Example:
         >>> print(rlaxlib.huber_loss(jnp.array([0.5, -3.0]), delta=1.0))
@@ -97,23 +95,26 @@ def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
         Peter J. Huber, *Robust Estimation of a Location Parameter*, 1964.
         https://doi.org/10.1214/aoms/1177703732
     """
-    x, delta = checks.arrays(x=(x, "float[...]"), delta=(delta, "float[]"))
-    checks.within("(0, inf)", delta=delta)
-    (x, delta), narrow = dtypes.widen(x, delta)
-    return narrow(_huber(x, delta))
+    x, delta, narrow = checks.widened(
+        x=(x, "float[...]"), delta=(delta, "float[] in (0, inf)")
+    )
+    small = jnp.abs(x) <= delta
+    # The gradient of the square of an infinite error would be NaN, even if not used.
+    quadratic = 0.5 * jnp.square(jnp.where(small, x, 0))
+    linear = delta * (jnp.abs(x) - 0.5 * delta)
+    return narrow(jnp.where(small, quadratic, linear))
 
 
 def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
-    """Return the likelihood of targets under predicted probabilities.
+    """Compute the Bernoulli likelihood of targets under predicted probabilities.
 
     .. math::
 
         ℓ = p^t (1 - p)^{1-t}
 
     Args:
-        predictions: Probabilities :math:`p`, each in [0, 1], shape `[...]`.
-        targets: Targets :math:`t`, 0 or 1 or in between, of the same shape,
-            shape `[...]`.
+        predictions: Probabilities :math:`p`, in [0, 1], shape `[...]`.
+        targets: Targets :math:`t`, in [0, 1], shape `[...]`.
 
     Returns:
         Likelihoods, shape `[...]`.
@@ -129,28 +130,29 @@ def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    predictions, targets = checks.arrays(
+    p, t, narrow = checks.widened(
         predictions=(predictions, "float[...]"), targets=(targets, "float[...]")
     )
-    (p, t), narrow = dtypes.widen(predictions, targets)
-    return narrow(_power(p, t) * _power(1 - p, 1 - t))
+    # The gradient of 0⁰ would be NaN.
+    hit = jnp.where((p == 0) & (t == 0), 1, p) ** t
+    miss = jnp.where((p == 1) & (t == 1), 1, 1 - p) ** (1 - t)
+    return narrow(hit * miss)
 
 
 def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
-    """Penalise predicted probabilities by the negative log of the likelihood.
+    """Compute the log loss (binary cross-entropy) of predicted probabilities.
 
     .. math::
 
         L = -t log p - (1 - t) log(1 - p)
 
-    A prediction that is certain and right has no loss, and a finite gradient. One that
-    is certain and wrong has an infinite loss: from a network take logits, and
-    `categorical_cross_entropy`.
+    Uses the convention 0 log 0 = 0: a prediction that is certain and right has a loss
+    of 0 and a finite gradient. A prediction that is certain and wrong has an infinite
+    loss; for the logits of a network, use `categorical_cross_entropy`.
 
     Args:
-        predictions: Probabilities :math:`p`, each in [0, 1], shape `[...]`.
-        targets: Targets :math:`t`, 0 or 1 or in between, of the same shape,
-            shape `[...]`.
+        predictions: Probabilities :math:`p`, in [0, 1], shape `[...]`.
+        targets: Targets :math:`t`, in [0, 1], shape `[...]`.
 
     Returns:
         Losses, shape `[...]`.
@@ -166,40 +168,39 @@ def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    predictions, targets = checks.arrays(
+    p, t, narrow = checks.widened(
         predictions=(predictions, "float[...]"), targets=(targets, "float[...]")
     )
-    (p, t), narrow = dtypes.widen(predictions, targets)
-    # What is expected never, and never predicted, is no surprise: 0 log 0 is 0.
-    hit = jnp.log(jnp.where((t == 0) & (p == 0), jnp.ones_like(p), p))
-    miss = jnp.log1p(-jnp.where((t == 1) & (p == 1), jnp.zeros_like(p), p))
-    return narrow(0 - (t * hit + (1 - t) * miss))
+    # `0 * log(0)` would be NaN. `log(1 - p)` would be 0 for a small probability.
+    hit = t * jnp.log(jnp.where((p == 0) & (t == 0), 1, p))
+    miss = (1 - t) * jnp.log1p(-jnp.where((p == 1) & (t == 1), 0, p))
+    return narrow(-hit - miss)
 
 
 def expectile_loss(
     predictions: ArrayLike, targets: ArrayLike, expectile: ArrayLike
 ) -> Array:
-    """Penalise by the squared error, too low and too high not alike.
+    """Compute the expectile (asymmetric squared) loss.
 
     .. math::
 
         L = |τ - 1[y < x]| (y - x)²
 
-    A prediction below the target weighs :math:`τ`, one above it :math:`1 - τ`. So the
-    prediction that does best is the :math:`τ`-expectile of the targets: their mean at
-    0.5, and towards 1 something like their maximum, as implicit Q-learning wants it.
+    The minimiser is the :math:`τ`-expectile of the targets: their mean at 0.5, and
+    close to their maximum near 1, as in implicit Q-learning (IQL).
 
     Args:
         predictions: Predictions :math:`x`, shape `[...]`.
-        targets: Targets :math:`y`, of the same shape, shape `[...]`.
-        expectile: Which expectile :math:`τ` to predict, in [0, 1], shape `[]`.
+        targets: Targets :math:`y`, shape `[...]`.
+        expectile: Expectile :math:`τ` to predict, in [0, 1], shape `[]`. A prediction
+            below the target has weight :math:`τ`, one above it :math:`1 - τ`.
 
     Returns:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if `expectile`
-            lies outside [0, 1].
+        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
+            `expectile` is outside [0, 1].
 
     Example:
         >>> predictions, targets = jnp.array([2.0, 0.0]), jnp.array([1.0, 1.0])
@@ -213,46 +214,40 @@ def expectile_loss(
         Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
     """
-    predictions, targets, expectile = checks.arrays(
+    x, y, tau, narrow = checks.widened(
         predictions=(predictions, "float[...]"),
         targets=(targets, "float[...]"),
-        expectile=(expectile, "float[]"),
+        expectile=(expectile, "float[] in [0, 1]"),
     )
-    checks.within("[0, 1]", expectile=expectile)
-    (predictions, targets, expectile), narrow = dtypes.widen(
-        predictions, targets, expectile
-    )
-    error = targets - predictions
-    above = (error < 0).astype(error.dtype)
-    return narrow(_weight(expectile, above) * jnp.square(error))
+    weight = jnp.where(y < x, 1 - tau, tau)
+    return narrow(weight * jnp.square(y - x))
 
 
 def clip_gradient(
     x: ArrayTree, gradient_min: ArrayLike, gradient_max: ArrayLike
 ) -> ArrayTree:
-    """Return `x` as it is, and clip its gradient on the way back.
+    """Clip the gradient of an array or a pytree, and return it unchanged.
 
     .. math::
 
         y = x,   ∂L / ∂x_i = min(max(∂L / ∂y_i, g_min), g_max)
 
-    Clipping the gradient of an error to [-1, 1] is how DQN kept its steps small. It is
-    a rule for gradients, so in forward mode, where there is none, derivatives pass
-    unchanged.
+    DQN clips the gradient of its errors to [-1, 1]. Clipping is defined for the
+    backward pass only: `jax.jvp` and `jax.jacfwd` raise a `TypeError`.
 
     Args:
-        x: Floating-point array of any shape `[...]`, or any pytree of them.
-        gradient_min: Smallest value of an element of the gradient, shape `[]`; or one
-            for each element of `x`, shape `[...]`.
-        gradient_max: Largest value of an element of the gradient, at least
-            `gradient_min`, shape `[]`; or one for each element of `x`, shape `[...]`.
+        x: Floating-point array of any shape `[...]`, or a pytree of them.
+        gradient_min: Lower bound of the gradient, shape `[]`; or one for each element
+            of `x`, shape `[...]`.
+        gradient_max: Upper bound of the gradient, at least `gradient_min`, shape `[]`;
+            or one for each element of `x`, shape `[...]`.
 
     Returns:
-        What was given.
+        `x`, unchanged.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if the bounds are
-            the wrong way round.
+        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
+            `gradient_max` is less than `gradient_min`.
 
     Example:
         >>> loss = lambda x: 5.0 * rlaxlib.clip_gradient(x, -1.0, 1.0)
@@ -264,46 +259,42 @@ def clip_gradient(
         Learning*, 2015. https://doi.org/10.1038/nature14236
     """
 
-    def clip(leaf: ArrayLike) -> Array:
+    def clip(path: Any, leaf: ArrayLike) -> Array:
         array, low, high = checks.arrays(
-            x=(leaf, "float[...]"),
+            **{f"x{jax.tree_util.keystr(path)}": (leaf, "float[...]")},
             gradient_min=(gradient_min, "float[] or [...]"),
             gradient_max=(gradient_max, "float[] or [...]"),
         )
-        checks.ordered(gradient_min=low, gradient_max=high)
-        bounds = (jnp.full_like(array, bound) for bound in (low, high))
-        return gradients.clip_cotangent(array, *bounds)
+        checks.ordered(gradient_min=gradient_min, gradient_max=gradient_max)
+        low, high = low.astype(array.dtype), high.astype(array.dtype)
+        return cast(Array, gradients.clip_cotangent(array, low, high))
 
-    return cast(ArrayTree, jax.tree.map(clip, x))
+    return cast(ArrayTree, jax.tree_util.tree_map_with_path(clip, x))
 
 
 def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
-    """Return `x` as it is, and scale its derivative.
+    """Scale the derivative of an array or a pytree, and return it unchanged.
 
     .. math::
 
         y = x,   ∂y / ∂x = c
 
-    A half at the start of each step that a model unrolls keeps MuZero's gradients as
-    large as those of a single step; the inverse of the number of heads keeps a trunk
-    that many share from learning faster than they do. With 0 it is a stop-gradient.
-    With -1 it turns the gradient round, so that what comes before unlearns what serves
-    the loss.
-
-    The value is that of `x`, to the last digit. The common way to write it, `c * x + (1
-    - c) * stop_gradient(x)`, rounds it, and has no value where `x` is infinite and
-    :math:`c` is 0.
+    MuZero scales by ½ at each step of the unrolled model; the inverse of the number of
+    heads balances a shared trunk. A scale of 0 stops the gradient, and -1 reverses it,
+    as in domain-adversarial training. The value is exactly that of `x`, even if `x` is
+    infinite; `c * x + (1 - c) * stop_gradient(x)` rounds it.
 
     Args:
-        x: Floating-point array of any shape `[...]`, or any pytree of them.
-        scale: Factor :math:`c` of the derivative, finite, a constant, shape `[]`.
+        x: Floating-point array of any shape `[...]`, or a pytree of them.
+        scale: Factor :math:`c` of the derivative, finite, shape `[]`. Its own gradient
+            is 0.
 
     Returns:
-        What was given.
+        `x`, unchanged.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if `scale` is not
-            finite.
+        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
+            `scale` is not finite.
 
     Example:
         >>> loss = lambda x: rlaxlib.scale_gradient(x, 0.5) ** 2
@@ -318,82 +309,27 @@ def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
         Yaroslav Ganin and Victor Lempitsky, *Unsupervised Domain Adaptation by
         Backpropagation*, 2014. https://arxiv.org/abs/1409.7495
     """
-    (scale,) = checks.arrays(scale=(scale, "float[]"))
-    checks.within("(-inf, inf)", scale=scale)
+    (scale,) = checks.arrays(scale=(scale, "float[] in (-inf, inf)"))
 
-    def scaled(leaf: ArrayLike) -> Array:
-        (array,) = checks.arrays(x=(leaf, "float[...]"))
-        return _scaled(array, scale)
+    def scaled(path: Any, leaf: ArrayLike) -> Array:
+        name = f"x{jax.tree_util.keystr(path)}"
+        (array,) = checks.arrays(**{name: (leaf, "float[...]")})
+        return _scale_gradient(array, scale)
 
-    return cast(ArrayTree, jax.tree.map(scaled, x))
-
-
-def _huber_change(change: Array, y: Array, x: Array, delta: Array) -> Array:
-    del y
-    # In two parts, which are `x` and `sign(x) * delta`. A shorter loop, over 13 to 18
-    # numbers, LLVM unrolls into single numbers, which takes twice the time.
-    size = jnp.abs(x)
-    near = jnp.where(size <= delta, x, 0.0)
-    far = jnp.where(size <= delta, 0.0, jnp.minimum(size, delta))
-    return change * near + change * jnp.sign(x) * far
+    return cast(ArrayTree, jax.tree_util.tree_map_with_path(scaled, x))
 
 
-def _huber_change_by_delta(change: Array, y: Array, x: Array, delta: Array) -> Array:
-    del y
-    return change * jax.nn.relu(jnp.abs(x) - delta)
-
-
-@derivatives.derived_by(_huber_change, _huber_change_by_delta)
-def _huber(x: Array, delta: Array) -> Array:
-    """Return a square near 0, and a straight line beyond."""
-    size = jnp.abs(x)
-    near = jnp.minimum(size, delta)
-    return 0.5 * jnp.square(near) + delta * (size - near)
-
-
-def _weight_change(change: Array, y: Array, expectile: Array, above: Array) -> Array:
-    del y, expectile
-    return jnp.where(above == 1, -change, change)
-
-
-@derivatives.derived_by(_weight_change, None)
-def _weight(expectile: Array, above: Array) -> Array:
-    """Return how much an error weighs, with `above` 1 if the prediction is, else 0.
-
-    Were it one of two numbers, LLVM would unroll a loop over 20 to 27.
-    """
-    return jnp.abs(expectile - above)
-
-
-def _power_change(change: Array, y: Array, base: Array, exponent: Array) -> Array:
-    del y
-    # With an exponent of 0 the slope is 0, also at a base of 0: its power of -1 is not.
-    before = jnp.where(exponent == 0, jnp.ones_like(base), exponent - 1)
-    return change * exponent * base**before
-
-
-def _power_change_by_exponent(
-    change: Array, y: Array, base: Array, exponent: Array
-) -> Array:
-    del exponent
-    safe = jnp.where(base == 0, jnp.ones_like(base), base)
-    return change * y * jnp.log(safe)
-
-
-@derivatives.derived_by(_power_change, _power_change_by_exponent)
-def _power(base: Array, exponent: Array) -> Array:
-    """Raise to a power, with the right gradient where base and exponent may be 0."""
-    return base**exponent
-
-
-def _scaled_change(change: Array, y: Array, x: Array, scale: Array) -> Array:
-    del y, x
-    (change,), narrow = dtypes.widen(change)
-    return narrow(scale.astype(change.dtype) * change)
-
-
-@derivatives.derived_by(_scaled_change, None)
-def _scaled(x: Array, scale: Array) -> Array:
-    """Return the first, whose derivative is the second."""
+@jax.custom_jvp
+def _scale_gradient(x: Array, scale: Array) -> Array:
+    """Return `x`, with its derivative scaled."""
     del scale
     return x
+
+
+def _scale_gradient_jvp(tangent: Array, y: Array, x: Array, scale: Array) -> Array:
+    del y, x
+    (tangent,), narrow = dtypes.widen(jnp.asarray(tangent))
+    return narrow(scale.astype(tangent.dtype) * tangent)
+
+
+_scale_gradient.defjvps(_scale_gradient_jvp, None)

@@ -1,4 +1,4 @@
-"""Losses: definitions in NumPy, and the rows that hold the functions against them."""
+"""Losses: definitions in NumPy, and a row for each function."""
 
 import numpy as np
 from contract import Row, away_from
@@ -89,6 +89,7 @@ ROWS = [
         make=make_errors,
         settings={"delta": 0.75},
         elementwise=True,
+        invalid=({"delta": 0.0}, {"delta": -1.0}, {"delta": np.nan}),
     ),
     Row(
         name="likelihood",
@@ -108,6 +109,7 @@ ROWS = [
         make=make_pair,
         settings={"expectile": 0.75},
         elementwise=True,
+        invalid=({"expectile": -0.1}, {"expectile": 1.1}),
     ),
     Row(
         name="clip_gradient",
@@ -117,9 +119,13 @@ ROWS = [
         # rlax takes the bounds by position only, and hides their names (audit, 4).
         peer_of=by_position,
         unflagged=clipped,
-        differences="a gradient that is clipped is not the slope of anything",
+        differences="a clipped gradient is not a derivative of the value",
         elementwise=True,
         trees=("x",),
+        invalid=(
+            {"gradient_max": -1.0},
+            {"gradient_max": np.full(SHAPE, 0.25), "gradient_min": np.full(SHAPE, 1.0)},
+        ),
     ),
     Row(
         name="scale_gradient",
@@ -128,8 +134,9 @@ ROWS = [
         settings={"scale": -0.5},
         peer="rlax has none",
         unflagged=lambda x, constants: -0.5 * x["x"],
-        differences="a derivative that is scaled is not the slope of the value",
+        differences="a scaled derivative is not the derivative of the value",
         elementwise=True,
         trees=("x",),
+        invalid=({"scale": np.inf},),
     ),
 ]

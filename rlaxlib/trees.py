@@ -1,9 +1,8 @@
-"""Handle trees of arrays: select, map, split, mask and transpose them.
+"""Pytree utilities: select, map, split, mask, transpose and update trees of arrays.
 
-The parameters of a network, the state of an agent and a batch of experience are trees:
-nested tuples, lists and dictionaries whose leaves are arrays. An array alone is a tree
-too. Trees that go together must have the same structure, and their leaves the same
-shapes: where they have not, the error says which leaf it is.
+Parameters, agent states and batches are pytrees: nested tuples, lists and dictionaries
+whose leaves are arrays. An array is a pytree too. Trees that are combined must have the
+same structure, and their leaves the same shapes. An error names the leaf that differs.
 """
 
 from __future__ import annotations
@@ -38,29 +37,30 @@ Tree = TypeVar("Tree")
 
 
 def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
-    """Select one of two trees by a condition.
+    """Select one of two pytrees by a condition.
 
     .. math::
 
         y_i = { a_i   if p
               { b_i   otherwise,   for each leaf i
 
-    What is not selected may be NaN, and gets a gradient of 0. A condition for each row
-    of the leaves selects row by row, as it is needed where some of many environments
-    start anew.
+    Leaves that are not selected may be NaN, and have a gradient of 0. A condition for
+    each row of the leaves selects row by row, for example to reset some of many
+    environments.
 
     Args:
         pred: Condition :math:`p`, true or 1 to select `on_true`. Its axes are the first
-            ones of every leaf, shape `[...]`: none for one condition on all.
-        on_true: Tree :math:`a` of arrays.
-        on_false: Tree :math:`b` of arrays, of the same structure and shapes.
+            ones of every leaf, shape `[...]`: none for a single condition.
+        on_true: Pytree :math:`a` of arrays.
+        on_false: Pytree :math:`b` of arrays, of the same structure and shapes.
 
     Returns:
-        The tree selected. Each leaf has the dtype that the two promote to.
+        The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is no array, or if
-            `pred` does not fit all leaves or holds something other than 0 and 1.
+        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
+            `pred` does not fit a leaf, or if a concrete scalar or NumPy `pred` has
+            values other than 0 and 1.
 
     Example:
         >>> state, start = {"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([0.0, 0.0])}
@@ -72,30 +72,28 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
     References:
         The JAX authors, *Pytrees*. https://docs.jax.dev/en/latest/pytrees.html
     """
-    (pred,) = checks.arrays(pred=(pred, "any[...]"))
+    (pred,) = checks.arrays(pred=(pred, "any[...] in {0, 1}"))
     return _select(pred=pred, on_true=on_true, on_false=on_false)
 
 
 def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
-    """Map a function over the leaves of many trees, which are given as a list.
+    """Map a function over the leaves of a list of pytrees.
 
     .. math::
 
         y_i = f(x¹_i, …, x^n_i)   for each leaf i
 
-    So the observations of many steps, for example, become one: with `fn` stacking its
-    arguments.
+    For example, stack the observations of many time steps.
 
     Args:
-        fn: Function of as many leaves as there are trees.
-        nests: Trees of the same structure, in a list or tuple.
+        fn: Function of one leaf of each pytree.
+        nests: List or tuple of pytrees of the same structure.
 
     Returns:
-        The tree of what `fn` returns; where `nests` is empty, an empty list or tuple
-        too.
+        The pytree of the results; `nests` itself if it is empty.
 
     Raises:
-        ArgumentError: If the trees differ in structure.
+        ArgumentError: If the structures differ.
 
     Example:
         >>> steps = [{"reward": 1.0}, {"reward": 2.0}, {"reward": 4.0}]
@@ -113,7 +111,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 
 
 def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
-    """Make a random key for each leaf of a tree, and one to go on with.
+    """Split a random key into a key for each leaf of a pytree, and a new key.
 
     .. math::
 
@@ -121,13 +119,13 @@ def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
 
     Args:
         rng_key: Random key :math:`k`, shape `[]`. Do not use it again.
-        tree_like: Any tree, of :math:`n` leaves of any kind.
+        tree_like: Any pytree, with :math:`n` leaves.
 
     Returns:
-        A new key, and a tree like the one given, of keys.
+        The new key, and a pytree of keys of the structure of `tree_like`.
 
     Raises:
-        ArgumentError: If `rng_key` is no single key.
+        ArgumentError: If `rng_key` is not a single key.
 
     Example:
         >>> key, keys = rlaxlib.tree_split_key(jax.random.key(0), {"w": 0, "b": 0})
@@ -148,27 +146,27 @@ def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
 def tree_split_leaves(
     tree_like: Tree, axis: int = 0, keepdim: bool = False
 ) -> tuple[Tree, ...]:
-    """Split a tree of arrays into a tree for each position along an axis.
+    """Split a pytree of arrays into one pytree for each index of an axis.
 
     .. math::
 
-        y^k_i = x_i[…, k, …]   for each leaf i and position k
+        y^k_i = x_i[…, k, …]   for each leaf i and index k
 
-    A batch becomes one tree for each of its examples. Leaves that are NumPy arrays are
-    not copied, and stay NumPy arrays: what comes back are views of them.
+    For example, split a batch into its examples. Leaves that are NumPy arrays are split
+    into views, without a copy.
 
     Args:
-        tree_like: Tree of arrays, all of the same size along `axis`.
-        axis: Axis along which to split; negative to count from the last.
-        keepdim: Whether to keep the axis, with a size of 1.
+        tree_like: Pytree of arrays, all of the same size along `axis`.
+        axis: Axis to split; negative to count from the last.
+        keepdim: Whether to keep the axis, with size 1.
 
     Returns:
-        As many trees as the axis is long; none where `tree_like` is an empty tuple,
-        list or dictionary.
+        A tuple with a pytree for each index; an empty tuple if `tree_like` is an empty
+        tuple, list or dictionary.
 
     Raises:
-        ArgumentError: If a leaf is no array, has no such axis or another size along it,
-            or if a tree that is not empty has no leaves.
+        ArgumentError: If a leaf is not an array, has no such axis or another size along
+            it, or if a pytree that is not empty has no leaves.
 
     Example:
         >>> batch = {"reward": jnp.array([1.0, 2.0]), "done": jnp.array([False, True])}
@@ -184,38 +182,41 @@ def tree_split_leaves(
     if not leaves and tree_like in ((), [], {}):
         return ()
     size = _size(tree_like, axis)
-    return tuple(
-        _like(tree_like, [_piece(x, k, axis, keepdim) for x in leaves])
-        for k in range(size)
-    )
+
+    def pick(x: Any, k: int) -> Any:
+        before = (slice(None),) * (axis % x.ndim)
+        return x[(*before, slice(k, k + 1) if keepdim else k, ...)]
+
+    return tuple(_like(tree_like, [pick(x, k) for x in leaves]) for k in range(size))
 
 
 def tree_replace_masked(
     tree_data: Tree, tree_replacement: Tree | None, mask: ArrayLike
 ) -> Tree:
-    """Replace entries of the leaves of a tree where a mask is true.
+    """Replace the entries of the leaves of a pytree where a mask is true.
 
     .. math::
 
         y_i = { z_i   if m
               { x_i   otherwise,   for each leaf i
 
-    It is `replace_masked` for each leaf, as to put the first state of an episode where
-    one begins.
+    It applies `replace_masked` to each leaf, for example to reset the states of
+    episodes that begin.
 
     Args:
-        tree_data: Tree :math:`x` of arrays, some of whose entries are to be replaced.
-        tree_replacement: Tree :math:`z` of what to put there, of the same structure and
-            shapes; or None to put zeros.
-        mask: True, or 1, where to replace. Its axes are the first ones of every leaf,
-            shape `[...]`.
+        tree_data: Pytree :math:`x` of arrays.
+        tree_replacement: Pytree :math:`z` of arrays, of the same structure and shapes;
+            or None for zeros.
+        mask: True, or 1, at the entries to replace. Its axes are the first ones of
+            every leaf, shape `[...]`.
 
     Returns:
-        The tree, of the structure and shapes of `tree_data`.
+        The pytree, of the structure and shapes of `tree_data`.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is no array, or if
-            `mask` does not fit all leaves or holds something other than 0 and 1.
+        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
+            `mask` does not fit a leaf, or if a concrete scalar or NumPy mask has values
+            other than 0 and 1.
 
     Example:
         >>> data = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([[3.0], [4.0]])}
@@ -230,33 +231,32 @@ def tree_replace_masked(
         The NumPy developers, *numpy.where*.
         https://numpy.org/doc/stable/reference/generated/numpy.where.html
     """
-    (mask,) = checks.arrays(mask=(mask, "any[...]"))
+    (mask,) = checks.arrays(mask=(mask, "any[...] in {0, 1}"))
     if tree_replacement is None:
         tree_replacement = _map("tree_data", cast(Any, jnp.zeros_like), tree_data)
     return _select(mask=mask, tree_replacement=tree_replacement, tree_data=tree_data)
 
 
 def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any]:
-    """Turn a function of arrays into one of trees.
+    """Turn a function of arrays into a function of pytrees.
 
     .. math::
 
         F(x, y)_i = f(x_i, y_i)   for each leaf i
 
-    It is `jax.tree.map` with the function fixed, and with those arguments fixed too
-    that are the same for all leaves.
+    It is `jax.tree.map` with the function fixed, and with keyword arguments that are
+    the same for all leaves.
 
     Args:
         fn: Function of leaves.
-        **unmapped_kwargs: Arguments of `fn` that are passed on as they are.
+        **unmapped_kwargs: Keyword arguments of `fn`, passed unchanged for each leaf.
 
     Returns:
-        Function of trees of one structure, that of the first; it returns the tree of
-        what `fn` does.
+        A function of pytrees of the same structure, which returns the pytree of the
+        results.
 
     Raises:
-        ValueError: From the function that is returned, if a tree does not have the
-            structure of the first.
+        ValueError: From the returned function, if the structures differ.
 
     Example:
         >>> clip = rlaxlib.tree_fn(jnp.clip, max=1.0)
@@ -270,20 +270,20 @@ def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any
 
 
 def transpose_last_axis_to_first(tree: Tree) -> Tree:
-    """Move the last axis of each leaf to the front.
+    """Move the last axis of each leaf of a pytree to the front.
 
     .. math::
 
         y_{k i_1 … i_m} = x_{i_1 … i_m k}   for each leaf x
 
     Args:
-        tree: Tree of arrays that have an axis.
+        tree: Pytree of arrays with at least one axis.
 
     Returns:
-        The tree, whose leaves have shape `[N, ...]` where they had `[..., N]`.
+        The pytree, with leaves of shape `[N, ...]` instead of `[..., N]`.
 
     Raises:
-        ArgumentError: If a leaf is no array, or has no axis.
+        ArgumentError: If a leaf is not an array, or has no axis.
 
     Example:
         >>> tree = {"a": jnp.ones((2, 3, 4)), "b": jnp.ones(4)}
@@ -299,20 +299,20 @@ def transpose_last_axis_to_first(tree: Tree) -> Tree:
 
 
 def transpose_first_axis_to_last(tree: Tree) -> Tree:
-    """Move the first axis of each leaf to the back.
+    """Move the first axis of each leaf of a pytree to the end.
 
     .. math::
 
         y_{i_1 … i_m k} = x_{k i_1 … i_m}   for each leaf x
 
     Args:
-        tree: Tree of arrays that have an axis.
+        tree: Pytree of arrays with at least one axis.
 
     Returns:
-        The tree, whose leaves have shape `[..., N]` where they had `[N, ...]`.
+        The pytree, with leaves of shape `[..., N]` instead of `[N, ...]`.
 
     Raises:
-        ArgumentError: If a leaf is no array, or has no axis.
+        ArgumentError: If a leaf is not an array, or has no axis.
 
     Example:
         >>> tree = {"a": jnp.ones((2, 3, 4)), "b": jnp.ones(2)}
@@ -330,29 +330,29 @@ def transpose_first_axis_to_last(tree: Tree) -> Tree:
 def conditional_update(
     new_tensors: Tree, old_tensors: Tree, is_time: ArrayLike
 ) -> Tree:
-    """Return the new parameters where it is time for them, else the old.
+    """Update a target network if a condition holds.
 
     .. math::
 
         θ̄ ← { θ    if it is time
              { θ̄   otherwise
 
-    It is `tree_select` in another order, as it is written where a target network is
-    kept.
+    It is `tree_select` with the arguments in another order.
 
     Args:
-        new_tensors: Tree :math:`θ` of arrays, such as the parameters learned.
-        old_tensors: Tree :math:`θ̄` of arrays, of the same structure and shapes, such
-            as those of the target network.
-        is_time: True, or 1, to take the new. Its axes are the first ones of every leaf,
-            shape `[...]`: none for one condition on all.
+        new_tensors: Pytree :math:`θ` of arrays, such as the online parameters.
+        old_tensors: Pytree :math:`θ̄` of arrays, of the same structure and shapes, such
+            as the target parameters.
+        is_time: True, or 1, to select the new pytree. Its axes are the first ones of
+            every leaf, shape `[...]`: none for a single condition.
 
     Returns:
-        The tree selected. Each leaf has the dtype that the two promote to.
+        The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is no array, or if
-            `is_time` does not fit all leaves or holds something other than 0 and 1.
+        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
+            `is_time` does not fit a leaf, or if a concrete scalar or NumPy `is_time`
+            has values other than 0 and 1.
 
     Example:
         >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}
@@ -363,37 +363,38 @@ def conditional_update(
         Volodymyr Mnih and others, *Human-Level Control through Deep Reinforcement
         Learning*, 2015. https://doi.org/10.1038/nature14236
     """
-    (is_time,) = checks.arrays(is_time=(is_time, "any[...]"))
+    (is_time,) = checks.arrays(is_time=(is_time, "any[...] in {0, 1}"))
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
 def periodic_update(
     new_tensors: Tree, old_tensors: Tree, steps: ArrayLike, update_period: ArrayLike
 ) -> Tree:
-    """Return the new parameters once in a number of steps, else the old.
+    """Update a target network once every `update_period` steps.
 
     .. math::
 
         θ̄ ← { θ    if t mod n = 0
              { θ̄   otherwise
 
-    So a target network stands still for a while, and the values that are learned have
-    something firm to rest on. DQN renews it every 10,000 steps. Step 0 is a time to.
+    A fixed target network stabilises bootstrapped targets. DQN updates it every 10,000
+    steps. Step 0 is an update step.
 
     Args:
-        new_tensors: Tree :math:`θ` of arrays, such as the parameters learned.
-        old_tensors: Tree :math:`θ̄` of arrays, of the same structure and shapes, such
-            as those of the target network.
+        new_tensors: Pytree :math:`θ` of arrays, such as the online parameters.
+        old_tensors: Pytree :math:`θ̄` of arrays, of the same structure and shapes, such
+            as the target parameters.
         steps: Number :math:`t` of steps taken, shape `[]`.
-        update_period: Number :math:`n` of steps from one update to the next, at least
-            1, shape `[]`.
+        update_period: Number :math:`n` of steps between updates, at least 1,
+            shape `[]`.
 
     Returns:
-        The tree selected. Each leaf has the dtype that the two promote to.
+        The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is no array, or if
-            `steps` or `update_period` is no whole number, or the latter less than 1.
+        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
+            `steps` or `update_period` is not an integer, or if a concrete
+            `update_period` is less than 1.
 
     Example:
         >>> target = {"w": jnp.array([0.0])}
@@ -411,35 +412,34 @@ def periodic_update(
         Learning*, 2015. https://doi.org/10.1038/nature14236
     """
     steps, update_period = checks.arrays(
-        steps=(steps, "int[]"), update_period=(update_period, "int[]")
+        steps=(steps, "int[]"), update_period=(update_period, "int[] in [1, inf)")
     )
-    checks.within("[1, inf)", update_period=update_period)
     is_time = steps % update_period == 0
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
 def _leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of a tree, each under the name by which an error shows it."""
+    """Return the leaves of a pytree, each with its name, such as `tree['a'][0]`."""
     leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
     return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
 def _like(tree: Any, leaves: Sequence[Any]) -> Any:
-    """Return a tree of other leaves."""
+    """Return a pytree of the structure of `tree`, with other leaves."""
     return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
 
 
 def _map(name: str, fn: Callable[[Array], Array], tree: Any, axes: int = 0) -> Any:
-    """Map a function over the leaves, after a look at them.
+    """Map a function over the leaves of a pytree, after checking them.
 
     Args:
-        name: Name of the argument that the tree is.
+        name: Argument name of the pytree.
         fn: Function of a leaf.
-        tree: Tree of arrays.
-        axes: How many axes a leaf must have at least.
+        tree: Pytree of arrays.
+        axes: Smallest number of axes of a leaf.
 
     Returns:
-        The tree of what `fn` returns.
+        The pytree of the results.
     """
     mapped: list[Array] = []
     for where, leaf in _leaves(name, tree):
@@ -450,30 +450,29 @@ def _map(name: str, fn: Callable[[Array], Array], tree: Any, axes: int = 0) -> A
 
 
 def _select(**arguments: Any) -> Any:
-    """Choose between the leaves of two trees.
+    """Select each leaf from one of two pytrees.
 
     Args:
-        **arguments: The condition, the tree for where it holds, and the tree for where
-            it does not, each under its argument's name.
+        **arguments: The condition, the pytree to select where it is true, and the
+            pytree to select where it is false, each under its argument's name.
 
     Returns:
-        The tree of the leaves chosen.
+        The pytree of the selected leaves.
     """
-    (condition, chosen), (true, on_true), (false, on_false) = arguments.items()
-    checks.binary(**{condition: chosen})
+    (name, condition), (true, on_true), (false, on_false) = arguments.items()
     checks.same_structure(**{true: on_true, false: on_false})
     selected: list[Array] = []
     pairs = zip(_leaves(true, on_true), _leaves(false, on_false), strict=True)
     for (one, leaf), (other, instead) in pairs:
         x, y = checks.arrays(**{one: (leaf, "any[...]"), other: (instead, "any[...]")})
-        checks.leading_axes(**{condition: chosen, one: x})
-        where = arrays.lhs_broadcast(chosen.astype(bool), x)
+        checks.leading_axes(**{name: condition, one: x})
+        where = arrays.lhs_broadcast(condition.astype(bool), x)
         selected.append(jnp.where(where, x, y))
     return _like(on_true, selected)
 
 
 def _size(tree: Any, axis: int) -> int:
-    """Return the size along an axis that all leaves share."""
+    """Return the size along an axis, which all leaves must share."""
     leaves = _leaves("tree_like", tree)
     if not leaves:
         checks.fail("`tree_like` has no leaves")
@@ -489,17 +488,3 @@ def _size(tree: Any, axis: int) -> int:
                 f"has {size} and `{name}` {other}"
             )
     return size
-
-
-def _piece(x: Any, k: int, axis: int, keepdim: bool) -> Any:
-    """Return what an array holds at position `k` of an axis."""
-    if isinstance(x, np.ndarray):
-        before = (slice(None),) * (axis % x.ndim)
-        return cast(Any, x)[(*before, slice(k, k + 1) if keepdim else k, ...)]
-    return _compiled(x, k, axis, keepdim)
-
-
-# The position being an argument, all positions are one program to compile.
-_compiled: Callable[..., Array] = jax.jit(
-    jax.lax.dynamic_index_in_dim, static_argnums=(2, 3), inline=True
-)

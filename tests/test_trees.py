@@ -1,4 +1,4 @@
-"""Test the handling of trees: every leaf, of every kind, and what is refused."""
+"""Test pytree utilities: leaves of every kind, and invalid arguments."""
 
 import jax
 import jax.numpy as jnp
@@ -16,23 +16,23 @@ def same(actual, expected):
     jax.tree.map(np.testing.assert_array_equal, actual, expected)
 
 
-# --- What the functions compute. ---
+# --- Select, replace, update. ---
 
 
 @pytest.mark.parametrize("true", [True, 1, jnp.array(True), np.bool_(True)])
-def test_a_condition_selects_every_leaf(true):
+def test_scalar_condition_selects_every_leaf(true):
     same(rlaxlib.tree_select(true, TREE, OTHER), TREE)
     same(rlaxlib.tree_select(1 - jnp.asarray(true, int), TREE, OTHER), OTHER)
 
 
-def test_a_condition_for_each_row_goes_with_all_of_it():
+def test_condition_for_each_row_selects_whole_rows():
     selected = rlaxlib.tree_select(jnp.array([True, False]), TREE, OTHER)
     same(
         selected, {"a": jnp.array([1.0, -2.0]), "b": (jnp.array([[3.0], [-4.0]]), None)}
     )
 
 
-def test_leaves_of_any_kind_are_selected():
+def test_keys_booleans_and_integers_can_be_selected():
     on_true = {"key": jax.random.key(0), "count": 1, "done": True, "x": np.ones(2)}
     on_false = {"key": jax.random.key(1), "count": 0, "done": False, "x": np.zeros(2)}
     selected = jax.jit(rlaxlib.tree_select)(False, on_true, on_false)
@@ -41,7 +41,7 @@ def test_leaves_of_any_kind_are_selected():
     assert selected["done"].dtype == bool
 
 
-def test_leaves_of_two_dtypes_become_what_they_promote_to():
+def test_selected_leaves_have_the_promoted_dtype():
     new, old = {"w": jnp.ones(2, jnp.bfloat16)}, {"w": jnp.zeros(2)}
     with jax.numpy_dtype_promotion("standard"):
         for selected in (
@@ -53,7 +53,7 @@ def test_leaves_of_two_dtypes_become_what_they_promote_to():
             np.testing.assert_array_equal(selected["w"], 1.0)
 
 
-def test_a_nan_that_is_not_selected_reaches_neither_value_nor_gradient():
+def test_nan_that_is_not_selected_reaches_neither_value_nor_gradient():
     def loss(on_true, on_false):
         return jnp.sum(rlaxlib.tree_select(False, on_true, on_false)["x"])
 
@@ -65,7 +65,7 @@ def test_a_nan_that_is_not_selected_reaches_neither_value_nor_gradient():
 
 @pytest.mark.parametrize("keepdim", [False, True])
 @pytest.mark.parametrize("axis", [0, -1])
-def test_a_batch_splits_into_its_examples(axis, keepdim):
+def test_split_gives_one_example_for_each_index(axis, keepdim):
     batch = {"a": jnp.arange(3), "b": jnp.arange(9.0).reshape(3, 3)}
     for split in (
         rlaxlib.tree_split_leaves,
@@ -90,20 +90,13 @@ def test_numpy_arrays_split_into_views():
             np.testing.assert_array_equal(part, batch[name][k])
 
 
-def test_all_positions_of_a_leaf_are_split_off_by_one_program():
-    split = rlaxlib.trees._compiled
-    before = split._cache_size()
-    assert len(rlaxlib.tree_split_leaves({"x": jnp.ones((123, 4))})) == 123
-    assert split._cache_size() == before + 1
-
-
 @pytest.mark.parametrize("empty", [(), [], {}])
-def test_of_no_trees_nothing_is_made(empty):
+def test_empty_input_gives_empty_output(empty):
     assert rlaxlib.tree_split_leaves(empty) == ()
     assert rlaxlib.tree_map_zipped(max, empty) == empty
 
 
-def test_every_leaf_gets_a_key_of_its_own():
+def test_every_leaf_gets_its_own_key():
     key, keys = rlaxlib.tree_split_key(jax.random.key(7), TREE)
     expected = jax.random.split(jax.random.key(7), 3)
     assert jax.tree.structure(keys) == jax.tree.structure(TREE)
@@ -113,7 +106,7 @@ def test_every_leaf_gets_a_key_of_its_own():
     assert key != jax.random.key(7)
 
 
-def test_a_mask_replaces_entries_of_every_leaf():
+def test_mask_replaces_entries_of_every_leaf():
     mask = jnp.array([1, 0])
     same(
         rlaxlib.tree_replace_masked(TREE, OTHER, mask),
@@ -129,28 +122,28 @@ def test_a_mask_replaces_entries_of_every_leaf():
     np.testing.assert_array_equal(replaced, jnp.array([0, 7], counts["n"].dtype))
 
 
-def test_a_function_of_trees_keeps_what_is_the_same_for_all_leaves():
+def test_keyword_arguments_of_a_tree_function_are_the_same_for_all_leaves():
     scaled = rlaxlib.tree_fn(lambda x, y, scale: scale * (x + y), scale=2.0)
     same(scaled(TREE, TREE), jax.tree.map(lambda x: 4.0 * x, TREE))
 
 
-# --- How they relate. ---
+# --- Identities. ---
 
 
-def test_what_is_split_comes_together_again():
+def test_stacking_inverts_splitting():
     parts = rlaxlib.tree_split_leaves(TREE)
     same(rlaxlib.tree_map_zipped(lambda *leaves: jnp.stack(leaves), parts), TREE)
     parts = rlaxlib.tree_split_leaves(TREE, keepdim=True)
     same(rlaxlib.tree_map_zipped(lambda *x: jnp.concatenate(x), list(parts)), TREE)
 
 
-def test_an_axis_that_moves_comes_back():
+def test_transposes_are_inverse_to_each_other():
     moved = rlaxlib.transpose_last_axis_to_first(TREE)
     assert moved["b"][0].shape == (1, 2)
     same(rlaxlib.transpose_first_axis_to_last(moved), TREE)
 
 
-def test_every_update_is_a_selection():
+def test_updates_equal_tree_select():
     for steps in range(5):
         is_time = steps in (0, 3)
         expected = rlaxlib.tree_select(is_time, TREE, OTHER)
@@ -158,10 +151,10 @@ def test_every_update_is_a_selection():
         same(rlaxlib.periodic_update(TREE, OTHER, steps, 3), expected)
 
 
-# --- How they behave under JAX. ---
+# --- Behaviour under JAX. ---
 
 
-def test_a_target_network_is_renewed_inside_a_loop():
+def test_periodic_update_works_inside_a_scan():
     def step(carry, period):
         steps, online, target = carry
         online = jax.tree.map(lambda x: x + 1, online)
@@ -173,7 +166,7 @@ def test_a_target_network_is_renewed_inside_a_loop():
     np.testing.assert_array_equal(targets["w"][:, 0], [0, 2, 2, 4, 4, 6])
 
 
-def test_the_gradient_flows_through_a_split():
+def test_gradient_flows_through_a_split():
     def loss(tree):
         parts = rlaxlib.tree_split_leaves(tree)
         return sum(k * jnp.sum(part["a"]) for k, part in enumerate(parts))
@@ -182,7 +175,7 @@ def test_the_gradient_flows_through_a_split():
     np.testing.assert_array_equal(gradient, [[0, 0], [1, 1], [2, 2]])
 
 
-# --- What the functions refuse. ---
+# --- Invalid arguments. ---
 
 LONGER = {"a": jnp.ones(3), "b": (jnp.ones((2, 1)), None)}
 
@@ -192,34 +185,30 @@ LONGER = {"a": jnp.ones(3), "b": (jnp.ones((2, 1)), None)}
     [
         (
             lambda: rlaxlib.tree_select(True, TREE, {"a": TREE["a"]}),
-            r"^tree_select: `on_true` and `on_false` must share the same tree "
-            r"structure, but are PyTreeDef\(.*'b'.*\) and PyTreeDef",
+            r"^tree_select: `on_true` and `on_false` must have the same tree "
+            r"structure, but have PyTreeDef\(.*'b'.*\) and PyTreeDef",
         ),
         (
             lambda: rlaxlib.tree_select(True, TREE, LONGER),
-            r"^tree_select: `on_false\['a'\]` is float32\[3\], but must be any"
-            r"\[\.\.\.\], where \.\.\. = 2",
+            r"^tree_select: `on_false\['a'\]` has shape \(3,\), must be \(2,\) to "
+            r"match `on_true\['a'\]`",
         ),
         (
             lambda: rlaxlib.tree_select(jnp.ones((2, 1), bool), TREE, OTHER),
-            r"^tree_select: the pred shape .* `pred` is bool\[2, 1\], and "
-            r"`on_true\['a'\]` is float32\[2\]",
-        ),
-        (
-            lambda: rlaxlib.tree_select(0.5, TREE, OTHER),
-            r"^tree_select: `pred` must hold 0 or 1, but is 0\.5",
+            r"^tree_select: `pred` has shape \(2, 1\), must have the first axes of "
+            r"`on_true\['a'\]`, which has shape \(2,\)",
         ),
         (
             lambda: rlaxlib.tree_select(True, {"f": max}, {"f": min}),
-            r"^tree_select: `on_true\['f'\]` is <built-in function max>, but must be",
+            r"^tree_select: `on_true\['f'\]` is <built-in function max>, must be an",
         ),
         (
             lambda: rlaxlib.tree_map_zipped(max, [TREE, TREE, {}]),
-            r"^tree_map_zipped: `nests\[0\]` and `nests\[2\]` must share the same tree",
+            r"^tree_map_zipped: `nests\[0\]` and `nests\[2\]` must have the same tree",
         ),
         (
             lambda: rlaxlib.tree_split_key(jax.random.split(jax.random.key(0)), TREE),
-            r"^tree_split_key: `rng_key` is key<fry>\[2\], but must be key\[\]",
+            r"^tree_split_key: `rng_key` has shape \(2,\), must be \(\)",
         ),
         (
             lambda: rlaxlib.tree_split_leaves(LONGER),
@@ -236,53 +225,40 @@ LONGER = {"a": jnp.ones(3), "b": (jnp.ones((2, 1)), None)}
         ),
         (
             lambda: rlaxlib.tree_split_leaves({"a": 1.0}),
-            r"^tree_split_leaves: `tree_like\['a'\]\.ndim` must be at least 1",
+            r"^tree_split_leaves: `tree_like\['a'\]\.ndim` is 0, must be at least 1",
         ),
         (
             lambda: rlaxlib.tree_split_leaves(TREE, axis=1),
-            r"^tree_split_leaves: `axis` must be at most 0, but is 1",
-        ),
-        (
-            lambda: rlaxlib.tree_split_leaves(TREE, axis=-2),
-            r"^tree_split_leaves: `axis` must be at least -1, but is -2",
+            r"^tree_split_leaves: `axis` is 1, must be at most 0",
         ),
         (
             lambda: rlaxlib.tree_replace_masked(TREE, LONGER, jnp.array([1, 0])),
-            r"^tree_replace_masked: `tree_data\['a'\]` is float32\[2\], but must be",
+            r"^tree_replace_masked: `tree_data\['a'\]` has shape \(2,\), must be",
         ),
         (
             lambda: rlaxlib.tree_replace_masked({"a": "text"}, None, True),
-            r"^tree_replace_masked: `tree_data\['a'\]` is 'text', but must be any",
+            r"^tree_replace_masked: `tree_data\['a'\]` is 'text', must be an array",
         ),
         (
             lambda: rlaxlib.transpose_last_axis_to_first({"a": jnp.float32(1.0)}),
-            r"^transpose_last_axis_to_first: `tree\['a'\]\.ndim` must be at least 1, "
-            r"but is 0",
+            r"^transpose_last_axis_to_first: `tree\['a'\]\.ndim` is 0, must be",
         ),
         (
             lambda: rlaxlib.conditional_update(TREE, LONGER, True),
-            r"^conditional_update: `old_tensors\['a'\]` is float32\[3\]",
+            r"^conditional_update: `old_tensors\['a'\]` has shape \(3,\)",
         ),
         (
             lambda: rlaxlib.conditional_update(TREE, OTHER, jnp.ones(3, bool)),
-            r"^conditional_update: the is_time shape must be that of the first axes of "
-            r"new_tensors\['a'\]",
-        ),
-        (
-            lambda: rlaxlib.periodic_update(TREE, OTHER, 3, 0),
-            r"^periodic_update: `update_period` must lie in \[1, inf\), but is 0",
-        ),
-        (
-            lambda: rlaxlib.periodic_update(TREE, OTHER, 3.0, 2),
-            r"^periodic_update: `steps` is 3\.0, but must be int\[\]",
+            r"^conditional_update: `is_time` has shape \(3,\), must have the first "
+            r"axes of `new_tensors\['a'\]`",
         ),
     ],
 )
-def test_says_what_is_wrong(call, message):
+def test_error_names_the_leaf_and_what_it_must_be(call, message):
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         call()
 
 
-def test_a_function_of_trees_refuses_trees_of_other_structures():
+def test_tree_function_rejects_pytrees_of_different_structures():
     with pytest.raises(ValueError, match=r"structure|mismatch"):
         rlaxlib.tree_fn(jnp.add)(TREE, {"a": TREE["a"]})

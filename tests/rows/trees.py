@@ -1,7 +1,7 @@
-"""Trees: definitions in NumPy, and the rows that hold the functions against them.
+"""Pytree utilities: definitions in NumPy, and a row for each function.
 
-A row's arguments are arrays, and an array alone is a tree. What happens to several
-leaves is in `test_trees.py`.
+The arguments of a row are arrays, which are pytrees too. `test_trees.py` tests pytrees
+of several leaves.
 """
 
 import jax
@@ -111,6 +111,7 @@ ROWS = [
         elementwise=True,
         any_dtype=("pred", *BRANCHES),
         trees=BRANCHES,
+        invalid=({"pred": 0.5},),
     ),
     Row(
         name="tree_select",
@@ -170,6 +171,7 @@ ROWS = [
         elementwise=True,
         any_dtype=("tree_like",),
         trees=("tree_like",),
+        invalid=({"axis": 2}, {"axis": -3}),
     ),
     Row(
         name="tree_replace_masked",
@@ -178,6 +180,7 @@ ROWS = [
         elementwise=True,
         any_dtype=("tree_data", "tree_replacement", "mask"),
         trees=("tree_data", "tree_replacement"),
+        invalid=({"mask": np.array([0, 1, 2, 0])},),
     ),
     Row(
         name="tree_replace_masked",
@@ -215,6 +218,7 @@ ROWS = [
         elementwise=True,
         any_dtype=("is_time", *TENSORS),
         trees=TENSORS,
+        invalid=({"is_time": 2},),
     ),
     Row(
         name="periodic_update",
@@ -224,5 +228,6 @@ ROWS = [
         elementwise=True,
         any_dtype=TENSORS,
         trees=TENSORS,
+        invalid=({"update_period": 0},),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Test what is done to stretches of experience, at their edges and beyond."""
+"""Test trajectory utilities: edge cases, identities and invalid arguments."""
 
 import functools
 
@@ -17,15 +17,15 @@ EXTRACT = jax.jit(rlaxlib.extract_subsequences, static_argnums=2)
 EMBED = jax.jit(rlaxlib.embed_oar, static_argnums=3)
 
 
-# --- What the functions compute. ---
+# --- Values. ---
 
 
-def test_a_window_may_be_as_long_as_the_stream():
+def test_subsequence_may_be_as_long_as_the_trajectory():
     whole = rlaxlib.extract_subsequences(STREAMS, jnp.zeros((3, 1), int), 7)
     np.testing.assert_array_equal(whole[:, :, 0], STREAMS)
 
 
-def test_one_stream_needs_no_axis_for_streams():
+def test_single_trajectory_needs_no_batch_axis():
     windows = rlaxlib.extract_subsequences(STREAMS[:, 0, 0], jnp.array([1, 4]), 2)
     np.testing.assert_array_equal(windows, [[6, 24], [12, 30]])
 
@@ -41,13 +41,13 @@ def test_one_stream_needs_no_axis_for_streams():
         (bool, True),
     ],
 )
-def test_a_window_that_is_not_there_is_refused_or_marked(start, dtype, missing):
+def test_start_out_of_range_is_rejected_or_gives_nan(start, dtype, missing):
     streams, starts = STREAMS.astype(dtype), STARTS.at[1, 0].set(start)
     with pytest.raises(
         rlaxlib.ArgumentError,
-        match=rf"^extract_subsequences: `start_indices` must be one of 6, .* {start}\.",
+        match=rf"^extract_subsequences: `start_indices` is {start}, must be in \[0, 5]",
     ):
-        rlaxlib.extract_subsequences(streams, starts, 2)
+        rlaxlib.extract_subsequences(streams, np.asarray(starts), 2)
     windows, expected = (
         np.array(EXTRACT(streams, each, 2), float) for each in (starts, STARTS)
     )
@@ -55,52 +55,32 @@ def test_a_window_that_is_not_there_is_refused_or_marked(start, dtype, missing):
     np.testing.assert_array_equal(windows, expected)
 
 
-def test_a_start_beyond_the_largest_allowed_is_refused_or_marked():
+def test_start_beyond_the_largest_allowed_is_rejected_or_gives_nan():
     extract = functools.partial(
         rlaxlib.extract_subsequences, subsequence_len=2, max_valid_start_idx=4
     )
-    with pytest.raises(rlaxlib.ArgumentError, match=r"from 0 to 4, but is 5"):
-        extract(STREAMS, STARTS)
+    with pytest.raises(rlaxlib.ArgumentError, match=r"is 5, must be in \[0, 4\]"):
+        extract(STREAMS, np.asarray(STARTS))
     windows = jax.jit(extract)(STREAMS, STARTS)
     assert np.isnan(windows[:, 0, 1]).all()
     assert np.isfinite(windows[:, :, 0]).all()
 
 
-def test_small_integers_can_start_a_window_far_out():
+def test_small_integer_dtypes_do_not_overflow():
     stream, starts = jnp.arange(400), jnp.array([120, 255], jnp.uint8)
     windows = rlaxlib.extract_subsequences(stream, starts, 100)
     np.testing.assert_array_equal(windows[-1], [219, 354])
 
 
-@pytest.mark.parametrize(
-    ("count", "size"), [(1, 1), (5, 5), (90, 64), (90, 65), (90, 90), (1625, 3)]
-)
-def test_starts_are_the_first_of_a_shuffle(count, size):
-    key = jax.random.key(3)
-    starts = rlaxlib.sample_start_indices(key, None, size, count - 1)
-    np.testing.assert_array_equal(starts, jax.random.permutation(key, count)[:size])
-
-
-@pytest.mark.parametrize("size", [50, 100])
-def test_starts_of_a_stream_differ_from_one_another(size):
-    starts = rlaxlib.sample_start_indices(jax.random.key(0), 8, size, 4999)
+@pytest.mark.parametrize("size", [1, 50])
+def test_starts_are_distinct_and_in_range(size):
+    starts = rlaxlib.sample_start_indices(jax.random.key(0), 8, size, 49)
     assert all(len(set(row)) == size for row in starts.tolist())
     assert np.min(starts) >= 0
-    assert np.max(starts) <= 4999
+    assert np.max(starts) <= 49
 
 
-@pytest.mark.parametrize("size", [50, 100])
-def test_starts_differ_even_where_random_words_do_not(size, monkeypatch):
-    def largest(key, shape, dtype):
-        del key
-        return jnp.full(shape, jnp.iinfo(dtype).max, dtype)
-
-    monkeypatch.setattr(jax.random, "bits", largest)
-    starts = rlaxlib.trajectories._draw(jax.random.key(0), size, size)
-    assert sorted(starts.tolist()) == list(range(size))
-
-
-def test_every_start_is_as_likely_as_any_other():
+def test_starts_are_uniform():
     starts = rlaxlib.sample_start_indices(jax.random.key(0), 6000, 2, 3)
     pairs = np.bincount(np.array(starts[:, 0] * 4 + starts[:, 1]), minlength=16)
     expected = 500 * (1 - np.eye(4)).ravel()  # Twelve pairs, none of equal starts.
@@ -120,7 +100,7 @@ def test_every_start_is_as_likely_as_any_other():
     ],
 )
 @pytest.mark.parametrize("dtype", [jnp.uint8, jnp.int32])
-def test_a_step_that_a_first_one_follows_is_a_last_one(given, fixed, dtype):
+def test_step_before_a_first_step_becomes_a_last_step(given, fixed, dtype):
     step_type = jnp.array(given, dtype)
     found = rlaxlib.fix_step_type_on_interruptions(step_type)
     assert found.dtype == dtype
@@ -130,11 +110,11 @@ def test_a_step_that_a_first_one_follows_is_a_last_one(given, fixed, dtype):
 
 
 @pytest.mark.parametrize("action", [-1, 4, 9])
-def test_an_action_that_does_not_exist_is_refused_or_marked(action):
+def test_action_out_of_range_is_rejected_or_gives_nan(action):
     features, reward = jnp.array([1.0, 2.0]), jnp.float32(0.5)
     with pytest.raises(
         rlaxlib.ArgumentError,
-        match=rf"^embed_oar: `action` must be one of 4, .* {action}",
+        match=rf"^embed_oar: `action` is {action}, must be in \[0, 4\)",
     ):
         rlaxlib.embed_oar(features, action, reward, 4)
     embedded = EMBED(features, action, reward, 4)
@@ -142,15 +122,15 @@ def test_an_action_that_does_not_exist_is_refused_or_marked(action):
     np.testing.assert_allclose(embedded, expected, rtol=1e-6)
 
 
-def test_a_large_reward_is_squashed():
+def test_embedded_reward_is_bounded():
     embedded = rlaxlib.embed_oar(jnp.zeros(1), 0, -1e30, 2)
     np.testing.assert_array_equal(embedded, [0, 1, 0, -1])
 
 
-# --- How they relate. ---
+# --- Identities. ---
 
 
-def test_many_streams_are_cut_as_each_of_them():
+def test_batch_of_trajectories_equals_vmap_over_single_ones():
     windows = rlaxlib.extract_subsequences(STREAMS, STARTS, 2)
     assert windows.shape == (2, 3, 2, 2)
     extract = functools.partial(rlaxlib.extract_subsequences, subsequence_len=2)
@@ -158,7 +138,7 @@ def test_many_streams_are_cut_as_each_of_them():
     np.testing.assert_array_equal(windows, each)
 
 
-def test_many_streams_get_the_starts_that_each_would_get():
+def test_batch_of_starts_equals_vmap_over_split_keys():
     key = jax.random.key(5)
     starts = rlaxlib.sample_start_indices(key, 4, 3, 9)
     draw = functools.partial(
@@ -170,23 +150,23 @@ def test_many_streams_get_the_starts_that_each_would_get():
     np.testing.assert_array_equal(starts, jax.vmap(draw)(jax.random.split(key, 4)))
 
 
-def test_starts_that_are_drawn_fit_the_windows_that_are_cut():
+def test_sampled_starts_are_valid_for_extraction():
     starts = rlaxlib.sample_start_indices(jax.random.key(0), 3, 6, 5)
     windows = rlaxlib.extract_subsequences(STREAMS, starts, 2, max_valid_start_idx=5)
     assert jnp.isfinite(windows).all()
 
 
-def test_many_streams_are_marked_as_each_of_them():
+def test_batch_of_step_types_equals_vmap_over_single_ones():
     step_type = jax.random.randint(jax.random.key(0), (9, 5), 0, 3)
     each = jax.vmap(rlaxlib.fix_step_type_on_interruptions, 1, 1)(step_type)
     fixed = rlaxlib.fix_step_type_on_interruptions(step_type)
     np.testing.assert_array_equal(fixed, each)
 
 
-# --- How they behave under JAX. ---
+# --- Behaviour under JAX. ---
 
 
-def test_the_gradient_of_a_window_adds_up_where_windows_overlap():
+def test_gradients_of_overlapping_subsequences_add_up():
     def loss(stream):
         return jnp.sum(rlaxlib.extract_subsequences(stream, jnp.array([0, 1, 1]), 2))
 
@@ -194,7 +174,7 @@ def test_the_gradient_of_a_window_adds_up_where_windows_overlap():
     np.testing.assert_array_equal(gradient, [1, 3, 2, 0])
 
 
-def test_a_batch_may_be_spread_over_devices():
+def test_batch_may_be_spread_over_devices():
     mesh = jax.make_mesh((3,), ("batch",), devices=jax.devices()[:3])
     keys = jax.random.split(jax.random.key(0), 3)
     key_spec, stream_spec = PartitionSpec("batch"), PartitionSpec(None, "batch")
@@ -217,7 +197,7 @@ def test_a_batch_may_be_spread_over_devices():
     np.testing.assert_array_equal(windows, expected)
 
 
-# --- What the functions refuse. ---
+# --- Invalid arguments. ---
 
 
 @pytest.mark.parametrize(
@@ -225,78 +205,53 @@ def test_a_batch_may_be_spread_over_devices():
     [
         (
             lambda: rlaxlib.extract_subsequences(STREAMS[:, :2], STARTS),
-            r"^extract_subsequences: `start_indices` is int32\[3, 2\], but must be "
-            r"int\[B, N\] or \[N\], where .*B = 2",
+            r"^extract_subsequences: `start_indices` has shape \(3, 2\), must be",
         ),
         (
             lambda: rlaxlib.extract_subsequences(STREAMS, STARTS[:2]),
-            r"^extract_subsequences: `start_indices` is int32\[2, 2\], .*B = 3",
+            r"^extract_subsequences: `start_indices` has shape \(2, 2\), must be",
         ),
         (
             lambda: rlaxlib.extract_subsequences(STREAMS[:, 0, 0], STARTS),
-            r"^extract_subsequences: `trajectories` is float32\[7\], but must be "
-            r"any\[T, B, \.\.\.\]",
+            r"^extract_subsequences: `trajectories` has shape \(7,\), must be "
+            r"\[T, B, \.\.\.\]",
         ),
         (
             lambda: rlaxlib.extract_subsequences(STREAMS, STARTS[None]),
-            r"^extract_subsequences: `start_indices` is int32\[1, 3, 2\]",
+            r"^extract_subsequences: `start_indices` has shape \(1, 3, 2\)",
         ),
         (
             lambda: rlaxlib.extract_subsequences(STREAMS, STARTS, 8),
-            r"^extract_subsequences: `subsequence_len` must be at most 7, but is 8",
-        ),
-        (
-            lambda: rlaxlib.extract_subsequences(STREAMS, STARTS, 0),
-            r"^extract_subsequences: `subsequence_len` must be at least 1, but is 0",
+            r"^extract_subsequences: `subsequence_len` is 8, must be at most 7",
         ),
         (
             lambda: rlaxlib.extract_subsequences(
                 STREAMS, STARTS, 2, max_valid_start_idx=6
             ),
-            r"^extract_subsequences: `trajectories` is too short\. Expected len >= 8, "
-            r"which is `max_valid_start_idx` \+ `subsequence_len`, but it is 7",
-        ),
-        (
-            lambda: rlaxlib.extract_subsequences(
-                STREAMS, STARTS, 2, max_valid_start_idx=-1
-            ),
-            r"^extract_subsequences: `max_valid_start_idx` must be at least 0",
+            r"^extract_subsequences: `max_valid_start_idx` is 6, must be at most 5",
         ),
         (
             lambda: rlaxlib.sample_start_indices(jax.random.key(0), 2, 5, 3),
-            r"^sample_start_indices: `num_start_indices` must be at most 4, but is 5",
-        ),
-        (
-            lambda: rlaxlib.sample_start_indices(jax.random.key(0), 0, 2, 3),
-            r"^sample_start_indices: `batch_size` must be at least 1, but is 0",
-        ),
-        (
-            lambda: rlaxlib.sample_start_indices(jax.random.key(0), 2, 2, -1),
-            r"^sample_start_indices: `max_valid_start_idx` must be at least 0",
+            r"^sample_start_indices: `num_start_indices` is 5, must be at most 4",
         ),
         (
             lambda: jax.jit(rlaxlib.sample_start_indices)(jax.random.key(0), 2, 2, 3),
-            r"^sample_start_indices: .* traced: mark it with static_argnames",
+            r"^sample_start_indices: .* traced, .*: mark it with static_argnames",
         ),
         (
-            lambda: rlaxlib.fix_step_type_on_interruptions(jnp.array([0, 3])),
-            r"^fix_step_type_on_interruptions: `step_type` must be one of 3, from 0 to "
-            r"2, but is 3",
+            lambda: rlaxlib.fix_step_type_on_interruptions(np.array([0, 3])),
+            r"^fix_step_type_on_interruptions: `step_type` is 3, must be in \[0, 3\)",
         ),
         (
             lambda: rlaxlib.embed_oar(jnp.ones(2), jnp.ones(()), 1.0, 3),
-            r"^embed_oar: `action` is float32\[\], but must be int",
+            r"^embed_oar: `action` is float32\[\], must be an integer array",
         ),
         (
             lambda: rlaxlib.embed_oar(jnp.ones((3, 2)), jnp.ones(2, int), 1.0, 3),
-            r"^embed_oar: `action` is int32\[2\], .* \.\.\. = 3",
-        ),
-        (
-            lambda: rlaxlib.embed_oar(jnp.ones(2), 0, 1.0, 0),
-            r"^embed_oar: `num_actions` must be at least 1, but is 0",
+            r"^embed_oar: `action` has shape \(2,\), must be \(3,\) to match",
         ),
     ],
 )
-def test_says_what_is_wrong(call, message):
+def test_error_names_the_argument_and_what_it_must_be(call, message):
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Trajectories: definitions in NumPy, and the rows that hold the functions to them."""
+"""Trajectory utilities: definitions in NumPy, and a row for each function."""
 
 import numpy as np
 from contract import ACTIONS, STEPS, Row, actions
@@ -23,7 +23,7 @@ def extract_from_one(trajectories, start_indices, subsequence_len):
 
 
 def as_one_of_a_batch(rlax):
-    """Call rlax, which takes batches only, with a batch of one stream."""
+    """Call rlax, which takes batches only, with a batch of one trajectory."""
 
     def extract(trajectories, start_indices, subsequence_len):
         streams = trajectories[:, None], start_indices[None]
@@ -60,7 +60,7 @@ def draw_step_types(rng):
 
 
 def draw_step_types_for_rlax(rng):
-    """Draw step types of which no two in a row are first ones."""
+    """Draw step types without two consecutive first steps."""
     step_type = draw_step_types(rng)["step_type"]
     again = (step_type[1:] == FIRST) & (step_type[:-1] == FIRST)
     step_type[1:][again] = MID
@@ -84,21 +84,27 @@ ROWS = [
         elementwise=True,
         any_length=("trajectories",),
         any_dtype=("trajectories",),
+        invalid=(
+            {"subsequence_len": 0},
+            {"subsequence_len": STEPS + 1},
+            {"max_valid_start_idx": -1},
+            {"max_valid_start_idx": STEPS - LENGTH + 1},
+        ),
     ),
     Row(
         name="extract_subsequences",
-        case="one stream",
+        case="one trajectory",
         definition=extract_from_one,
         make=draw_windows,
         settings={"subsequence_len": LENGTH},
         peer_of=as_one_of_a_batch,
-        elementwise=True,  # A batch of streams is one of windows of rlax's kind.
+        elementwise=True,  # A batch of both arguments is an input in rlax's format.
         any_length=("trajectories", "start_indices"),
         any_dtype=("trajectories",),
     ),
     Row(
         name="sample_start_indices",
-        definition="its numbers are random",
+        definition="its result is random",
         make=lambda rng: {},
         settings={
             "batch_size": STREAMS,
@@ -107,19 +113,11 @@ ROWS = [
         },
         key="rng_key",
         differentiable=False,
-    ),
-    Row(
-        name="sample_start_indices",
-        case="by sorting",
-        definition="its numbers are random",
-        make=lambda rng: {},
-        settings={
-            "batch_size": STREAMS,
-            "num_start_indices": 80,
-            "max_valid_start_idx": 99,
-        },
-        key="rng_key",
-        differentiable=False,
+        invalid=(
+            {"batch_size": 0},
+            {"num_start_indices": 11},
+            {"max_valid_start_idx": -1},
+        ),
     ),
     Row(
         name="fix_step_type_on_interruptions",
@@ -128,15 +126,16 @@ ROWS = [
         peer_make=draw_step_types_for_rlax,
         differentiable=False,
         elementwise=True,
+        invalid=({"step_type": np.array([FIRST, 3])},),
     ),
     Row(
         name="fix_step_type_on_interruptions",
-        case="one stream",
+        case="one trajectory",
         definition=fix_step_type_on_interruptions,
         make=draw_one_step_type,
         peer="rlax takes batches only",
         differentiable=False,
-        elementwise=True,  # A batch with time first is what rlax takes.
+        elementwise=True,  # A batch is an input in rlax's format.
     ),
     Row(
         name="embed_oar",
@@ -144,5 +143,6 @@ ROWS = [
         make=draw_oar,
         settings={"num_actions": ACTIONS},
         elementwise=True,
+        invalid=({"num_actions": 0},),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Replay: definitions in NumPy, and the rows that hold the functions to them."""
+"""Replay: definitions in NumPy, and a row for each function."""
 
 import jax
 import numpy as np
@@ -51,24 +51,24 @@ def burn_in_mask(num_steps, burn_in):
     return np.array([False] * int(burn_in) + [True] * (num_steps - int(burn_in)))
 
 
-def hit(weights, teeth):
-    """Lay the weights end to end, and return the one that each tooth falls into."""
-    ends = np.cumsum(weights) / np.sum(weights)
-    return np.array([np.flatnonzero(ends > tooth)[0] for tooth in teeth])
+def invert(weights, points):
+    """Invert the cumulative distribution of the weights at points in [0, 1)."""
+    cumulative = np.cumsum(weights) / np.sum(weights)
+    return np.array([np.flatnonzero(cumulative > point)[0] for point in points])
 
 
 def stratified_sample(key, probabilities, num_samples):
     """Schaul et al. 2015, appendix B.2.1: equal ranges, and a uniform draw in each."""
     draws = np.asarray(jax.random.uniform(key, (num_samples,)))
-    teeth = [(k + draw) / num_samples for k, draw in enumerate(draws)]
-    return hit(probabilities, teeth)
+    points = [(k + draw) / num_samples for k, draw in enumerate(draws)]
+    return invert(probabilities, points)
 
 
 def systematic_resample(key, weights, num_samples=None):
     """Douc et al. 2005, section 2.4: the same draw in each range."""
     count = weights.size if num_samples is None else num_samples
     draw = float(jax.random.uniform(key, ()))
-    return hit(weights, [(k + draw) / count for k in range(count)])
+    return invert(weights, [(k + draw) / count for k in range(count)])
 
 
 def final_indices(key, discount_t, strategy, truncated_t=None, sample_mask=None):
@@ -77,7 +77,7 @@ def final_indices(key, discount_t, strategy, truncated_t=None, sample_mask=None)
     steps = len(discount_t)
     truncated_t = np.zeros(steps, bool) if truncated_t is None else truncated_t
     mask = np.ones(steps, bool) if sample_mask is None else sample_mask
-    episode = np.zeros(steps, int)  # The number of the episode that a row is in.
+    episode = np.zeros(steps, int)  # Number of the episode of each step.
     for t in range(1, steps):
         over = (mask[t - 1] and discount_t[t - 1] == 0) or truncated_t[t - 1]
         episode[t] = episode[t - 1] + over
@@ -89,7 +89,7 @@ def final_indices(key, discount_t, strategy, truncated_t=None, sample_mask=None)
     )
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_buffer(*names):
@@ -127,7 +127,7 @@ def make_episodes(*names):
 
 
 def over_devices(name):
-    """Find a function that takes the name of an axis."""
+    """Find a function that takes the name of a mapped axis."""
 
     def find(library, axis_name):
         function = getattr(library, name)
@@ -171,23 +171,26 @@ def hindsight(case, definition, make, **settings):
         peer=NOT_IN_RLAX,
         differentiable=False,
         optional=("truncated_t", "sample_mask"),
+        invalid=({"strategy": "next"},),
     )
 
 
 NOT_IN_RLAX = "rlax has no such function"
 EPISODES = ("discount_t", "truncated_t", "sample_mask")
-RANDOM = "its numbers are random"
+RANDOM = "its result is random"
 
 ROWS = [
     prioritized(
         "",
         make=make_buffer("priorities", "exponent", "mask"),
         optional=("mask",),
+        invalid=({"exponent": -1.0},),
     ),
     prioritized(
         "whole buffer",
         make=make_buffer("priorities"),
         settings={"exponent": 0.6},
+        invalid=({"priorities": np.linspace(-1.0, 1.0, ENTRIES)},),
         over_devices=over_devices("prioritized_probabilities"),
     ),
     Row(
@@ -205,12 +208,20 @@ ROWS = [
         make=make_buffer("priorities", "exponent"),
         peer=NOT_IN_RLAX,
         differentiable=False,
+        invalid=({"exponent": -1.0},),
     ),
     weighted("", make_buffer("probabilities", "exponent", "mask")),
     weighted(
         "over devices",
         make_buffer("probabilities"),
         settings={"exponent": 0.4},
+        invalid=(
+            {"exponent": -0.1},
+            {"exponent": 1.1},
+            {"probabilities": np.linspace(-1.0, 1.0, ENTRIES)},
+            {"normalize_by": "mean"},
+            {"min_probability": 0.1},
+        ),
         over_devices=over_devices("importance_sampling_weights"),
     ),
     weighted(
@@ -222,6 +233,7 @@ ROWS = [
         "batch of a buffer",
         make_buffer("probabilities", "exponent", "min_probability"),
         settings={"normalize_by": "max"},
+        invalid=({"min_probability": 0.0},),
     ),
     Row(
         name="sequence_priority",
@@ -241,6 +253,7 @@ ROWS = [
         },
         peer=NOT_IN_RLAX,
         differentiable=False,
+        invalid=({"eta": -0.1}, {"eta": 2.0}),
     ),
     Row(
         name="burn_in_mask",
@@ -249,6 +262,7 @@ ROWS = [
         settings={"num_steps": STEPS},
         peer=NOT_IN_RLAX,
         differentiable=False,
+        invalid=({"burn_in": -1}, {"num_steps": 0}),
     ),
     Row(
         name="stratified_sample",
@@ -258,6 +272,10 @@ ROWS = [
         key="key",
         peer=NOT_IN_RLAX,
         differentiable=False,
+        invalid=(
+            {"probabilities": np.linspace(-1.0, 1.0, ENTRIES)},
+            {"num_samples": 0},
+        ),
     ),
     Row(
         name="systematic_resample",
@@ -276,6 +294,7 @@ ROWS = [
         key="key",
         peer=NOT_IN_RLAX,
         differentiable=False,
+        invalid=({"weights": np.linspace(-1.0, 1.0, ENTRIES)}, {"num_samples": 0}),
     ),
     hindsight("", RANDOM, make_episodes(*EPISODES)),
     hindsight("episode", RANDOM, make_episodes(*EPISODES), strategy="episode"),

@@ -1,4 +1,4 @@
-"""Diagnostics: definitions in NumPy, and the rows that hold the functions to them."""
+"""Diagnostics: definitions in NumPy, and a row for each function."""
 
 import numpy as np
 from contract import Row, away_from, discounts
@@ -7,25 +7,25 @@ from jax.experimental import checkify
 SAMPLES, NEURONS = 8, 5
 
 
-def counted(x, mask):
+def unmasked(x, mask):
     return x.reshape(-1) if mask is None else x[mask]
 
 
 def explained_variance(predictions, targets, mask=None, count_bias=False):
-    errors = counted(targets - predictions, mask)
+    errors = unmasked(targets - predictions, mask)
     left = np.mean(errors**2) if count_bias else np.var(errors)
-    return 1 - left / np.var(counted(targets, mask))
+    return 1 - left / np.var(unmasked(targets, mask))
 
 
 def value_bias(values, returns, mask=None, normalize=False):
     """Chen et al. 2021, section 2.1."""
-    bias = np.mean(counted(values - returns, mask))
-    return bias / np.abs(np.mean(counted(returns, mask))) if normalize else bias
+    bias = np.mean(unmasked(values - returns, mask))
+    return bias / np.abs(np.mean(unmasked(returns, mask))) if normalize else bias
 
 
 def approximate_kl(log_ratios, kind="k3", mask=None):
     """Schulman 2020."""
-    ratios = np.exp(counted(log_ratios, mask))
+    ratios = np.exp(unmasked(log_ratios, mask))
     estimates = {
         "k1": -np.log(ratios),
         "k2": np.log(ratios) ** 2 / 2,
@@ -35,13 +35,13 @@ def approximate_kl(log_ratios, kind="k3", mask=None):
 
 
 def clip_fraction(log_ratios, epsilon=0.2, epsilon_high=None, adv_t=None, mask=None):
-    """Schulman et al. 2017, section 3: what a step changes where it is clipped."""
+    """Schulman et al. 2017, section 3."""
     high = 1 + (epsilon if epsilon_high is None else epsilon_high)
-    ratios = np.exp(counted(log_ratios, mask))
+    ratios = np.exp(unmasked(log_ratios, mask))
     clipped = np.clip(ratios, 1 - epsilon, high)
     if adv_t is None:
         return np.mean(clipped != ratios)
-    advantages = counted(adv_t, mask)
+    advantages = unmasked(adv_t, mask)
     return np.mean(
         np.minimum(ratios * advantages, clipped * advantages) != ratios * advantages
     )
@@ -49,12 +49,12 @@ def clip_fraction(log_ratios, epsilon=0.2, epsilon_high=None, adv_t=None, mask=N
 
 def effective_sample_size(log_weights, mask=None):
     """Kong 1992."""
-    weights = np.exp(counted(log_weights, mask))
+    weights = np.exp(unmasked(log_weights, mask))
     return np.sum(weights) ** 2 / np.sum(weights**2)
 
 
 def importance_statistics(log_ratios, mask=None):
-    logs = counted(log_ratios, mask)
+    logs = unmasked(log_ratios, mask)
     size = effective_sample_size(logs)
     statistics = (
         np.mean(np.exp(logs)),
@@ -79,7 +79,7 @@ def dormant_fraction(activations, threshold=0.025, mask=None):
 
 
 def effective_rank(features, delta=0.01, mask=None):
-    """Kumar et al. 2020, section 3: the fewest directions that hold 1 - delta."""
+    """Kumar et al. 2020, section 3."""
     features = features if mask is None else features[mask]
     sizes = np.linalg.svd(features, compute_uv=False)
     ranks = range(1, sizes.size + 1)
@@ -87,11 +87,11 @@ def effective_rank(features, delta=0.01, mask=None):
 
 
 def check_trajectory(r_t, discount_t, truncated_t=None, sample_mask=None):
-    """All rows are consistent, in streams such as are made here."""
+    """Return True for all steps, as `make_trajectory` makes consistent streams."""
     return np.ones(r_t.shape, bool)
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_samples(*names):
@@ -150,13 +150,13 @@ def make_trajectory(rng):
 
 
 def checked(library):
-    """Find the check, made such that it may be compiled."""
+    """Find the check, transformed by checkify."""
     function = checkify.checkify(library.check_trajectory)
     return lambda **arguments: function(**arguments)[1]
 
 
 def over_devices(name):
-    """Find a function that takes the name of an axis."""
+    """Find a function that takes the name of a mapped axis."""
 
     def find(library, axis_name):
         function = getattr(library, name)
@@ -214,6 +214,7 @@ ROWS = [
         approximate_kl,
         "log_ratios",
         cases={"k1": {"kind": "k1"}, "k2": {"kind": "k2"}, "k3": {"kind": "k3"}},
+        invalid=({"kind": "k4"},),
     ),
     *rows(
         "clip_fraction",
@@ -241,6 +242,7 @@ ROWS = [
         elementwise=True,
         differentiable=False,
         optional=("adv_t", "epsilon_high"),
+        invalid=({"epsilon": -0.1}, {"epsilon": 1.1}, {"epsilon_high": -0.1}),
     ),
     *rows(
         "effective_sample_size",
@@ -277,6 +279,7 @@ ROWS = [
         peer="rlax has no such function",
         elementwise=True,
         differentiable=False,
+        invalid=({"threshold": -0.1},),
         over_devices=over_devices("dormant_fraction"),
     ),
     Row(
@@ -295,6 +298,7 @@ ROWS = [
         settings={"delta": 0.1},
         peer="rlax has no such function",
         differentiable=False,
+        invalid=({"delta": -0.1}, {"delta": 1.0}),
         over_devices=over_devices("effective_rank"),
     ),
     Row(

@@ -1,0 +1,689 @@
+"""Diagnostics: values, policy divergence, network plasticity, and checks of data.
+
+- Values: explained variance, bias.
+- Policy divergence, from importance ratios: approximate KL, clip fraction, effective
+  sample size.
+- Networks: dormant neurons, effective rank.
+- Data: consistency of a trajectory.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.core import Tracer
+from jax.experimental import checkify
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, devices, streams
+from rlaxlib._core.devices import AxisName
+
+__all__ = [
+    "ImportanceStatistics",
+    "approximate_kl",
+    "check_trajectory",
+    "clip_fraction",
+    "dormant_fraction",
+    "effective_rank",
+    "effective_sample_size",
+    "explained_variance",
+    "importance_statistics",
+    "value_bias",
+]
+
+
+# --- Values. ---
+
+
+def explained_variance(
+    predictions: ArrayLike,
+    targets: ArrayLike,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+    *,
+    count_bias: bool = False,
+) -> Array:
+    """Compute the fraction of the variance of targets that predictions explain.
+
+    .. math::
+
+        1 - Var[y - ŷ] / Var[y]
+
+    It is 1 for perfect predictions, 0 for a constant, and negative for predictions that
+    are worse than a constant. It ignores a constant bias, which `value_bias` measures.
+
+    Args:
+        predictions: Predictions :math:`ŷ`, such as values, shape `[...]`.
+        targets: Targets :math:`y`, such as returns, shape `[...]`.
+        mask: False for entries to ignore, shape `[...]`; or None.
+        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        count_bias: Whether to replace :math:`Var[y - ŷ]` by the mean squared error,
+            which gives the coefficient of determination :math:`R²`.
+
+    Returns:
+        The fraction, shape `[]`; 0 if all targets are equal.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> predictions = jnp.array([2.0, 3.0, 4.0])
+        >>> targets = jnp.array([1.0, 2.0, 3.0])
+        >>> print(rlaxlib.explained_variance(predictions, targets))
+        1.0
+        >>> print(rlaxlib.explained_variance(predictions, targets, count_bias=True))
+        -0.5
+
+    References:
+        Antonin Raffin and others, *Stable-Baselines3: Reliable Reinforcement Learning
+        Implementations*, 2021. https://jmlr.org/papers/v22/20-1364.html
+    """
+    predictions, targets, mask, narrow = checks.widened(
+        predictions=(predictions, "float[...]"),
+        targets=(targets, "float[...]"),
+        mask=(mask, "bool[...] or None"),
+    )
+    predictions, targets = (streams.valid(x, mask) for x in (predictions, targets))
+    errors = targets - predictions
+    if count_bias:
+        left = arrays.masked_mean(jnp.square(errors), mask, axis_name=axis_name)
+    else:
+        left = _variance(errors, mask, axis_name)
+    variance = _variance(targets, mask, axis_name)
+    constant = variance == 0
+    explained = 1 - left / jnp.where(constant, 1, variance)
+    return narrow(jnp.where(constant, 0, explained))
+
+
+def value_bias(
+    values: ArrayLike,
+    returns: ArrayLike,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+    *,
+    normalize: bool = False,
+) -> Array:
+    """Compute the mean overestimation bias of values.
+
+    .. math::
+
+        (1/n) ∑_i (q_i - G_i)   or, normalized,
+        (∑_i (q_i - G_i)) / |∑_i G_i|
+
+    Bootstrapping from a maximum over actions overestimates, from a minimum over critics
+    underestimates. Compare with discounted returns of the same policy from the same
+    states and actions, without truncation; for soft values, with entropy bonuses.
+
+    Args:
+        values: Values :math:`q_i`, shape `[...]`.
+        returns: Returns :math:`G_i`, shape `[...]`.
+        mask: False for entries to ignore, shape `[...]`; or None.
+        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        normalize: Whether to divide by the magnitude of the mean return, to compare
+            between tasks and over time.
+
+    Returns:
+        The bias, shape `[]`, positive if values are too large; 0 if all entries are
+        masked, or if `normalize` and the mean return is 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> values, returns = jnp.array([3.0, 5.0]), jnp.array([2.0, 2.0])
+        >>> print(rlaxlib.value_bias(values, returns))
+        2.0
+        >>> print(rlaxlib.value_bias(values, returns, normalize=True))
+        1.0
+
+    References:
+        Xinyue Chen, Che Wang, Zijian Zhou and Keith Ross, *Randomized Ensembled Double
+        Q-Learning: Learning Fast Without a Model*, section 2.1, 2021.
+        https://arxiv.org/abs/2101.05982
+    """
+    values, returns, mask, narrow = checks.widened(
+        values=(values, "float[...]"),
+        returns=(returns, "float[...]"),
+        mask=(mask, "bool[...] or None"),
+    )
+    mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
+    bias = mean(values - returns)
+    if not normalize:
+        return narrow(bias)
+    size = jnp.abs(mean(returns))
+    return narrow(jnp.where(size == 0, 0, bias / jnp.where(size == 0, 1, size)))
+
+
+def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
+    """Return the variance of the unmasked entries."""
+    mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
+    # Subtract the maximum first: the mean of equal entries rounds, that of zeros is 0.
+    x = streams.valid(x - _largest(x, mask, axis_name), mask)
+    return mean(jnp.square(x - mean(x)))
+
+
+def _largest(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
+    """Return the largest unmasked entry, or 0 if it is infinite or there is none."""
+    mask = jnp.ones_like(x, bool) if mask is None else mask
+    return devices.largest(x, mask, axis_name)
+
+
+# --- Policy divergence. ---
+
+
+class ImportanceStatistics(NamedTuple):
+    """Statistics of importance ratios :math:`w_i`, shape `[]` each.
+
+    Attributes:
+        mean_ratio: Mean of the ratios, 1 in expectation. Its distance from 1 shows
+            whether there are too few samples.
+        max_log_ratio: Largest log-ratio.
+        min_log_ratio: Smallest log-ratio.
+        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity of the
+            behaviour policy divided by that of the current policy.
+        std_log_ratio: Standard deviation of the log-ratios.
+        kl: The k3 estimate of :math:`KL(μ ‖ π)` of `approximate_kl`, not negative.
+        chi_squared: Estimate of :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the variance of the
+            ratios. May be negative by chance.
+        effective_sample_size: The result of `effective_sample_size`.
+        effective_fraction: The same, divided by the number of samples.
+    """
+
+    mean_ratio: Array
+    max_log_ratio: Array
+    min_log_ratio: Array
+    mean_log_ratio: Array
+    std_log_ratio: Array
+    kl: Array
+    chi_squared: Array
+    effective_sample_size: Array
+    effective_fraction: Array
+
+
+def approximate_kl(
+    log_ratios: ArrayLike,
+    kind: str = "k3",
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Estimate the KL divergence of two policies from sampled actions (k1, k2, k3).
+
+    .. math::
+
+        KL(μ ‖ π) ≈ (1/n) ∑_i k(l_i),   l_i = log (π(a_i) / μ(a_i)),   a_i ~ μ
+        k_1 = -l,   k_2 = ½ l²,   k_3 = e^l - 1 - l
+
+    k1 and k3 are unbiased. k3 is never negative and has the lowest variance when the
+    policies are close, so use it for early stopping; k1 may be negative by chance. k2
+    is biased, little when they are close, and grows quadratically in :math:`l`, where
+    k3 grows exponentially.
+
+    Which estimate to differentiate depends on the policy that sampled the actions:
+
+    - The behaviour policy :math:`μ`, as in PPO: the gradients of k1 and k3 are unbiased
+      for that of :math:`KL(μ ‖ π)`.
+    - The policy :math:`π` that is trained, as for a penalty :math:`KL(π ‖ ρ)` to a
+      reference :math:`ρ` with :math:`l = log (ρ(a) / π(a))`: only the gradient of k2 is
+      unbiased. That of k1 is 0 in expectation, that of k3 belongs to
+      :math:`KL(ρ ‖ π)`.
+
+    Args:
+        log_ratios: Log-ratios :math:`l_i`, shape `[...]`.
+        kind: `"k1"`, `"k2"` or `"k3"`.
+        mask: False for entries to ignore, shape `[...]`; or None.
+        axis_name: Name of the mapped axis or axes to average over as well; or None.
+
+    Returns:
+        The estimate in nats, shape `[]`; 0 if all entries are masked.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `kind` is not
+            one of the three.
+
+    Example:
+        >>> log_ratios = jnp.log(jnp.array([0.5, 2.0]))
+        >>> print(rlaxlib.approximate_kl(log_ratios, "k1"))
+        0.0
+        >>> print(rlaxlib.approximate_kl(log_ratios))
+        0.25
+
+    References:
+        John Schulman, *Approximating KL Divergence*, 2020.
+        http://joschu.net/blog/kl-approx.html
+    """
+    log_ratios, mask, narrow = checks.widened(
+        log_ratios=(log_ratios, "float[...]"), mask=(mask, "bool[...] or None")
+    )
+    if kind not in ("k1", "k2", "k3"):
+        checks.fail(f'`kind` is {kind!r}, must be "k1", "k2" or "k3"')
+    log_ratios = streams.valid(log_ratios, mask)
+    if kind == "k1":
+        estimates = -log_ratios
+    elif kind == "k2":
+        estimates = 0.5 * jnp.square(log_ratios)
+    else:
+        estimates = jnp.expm1(log_ratios) - log_ratios
+    return narrow(arrays.masked_mean(estimates, mask, axis_name=axis_name))
+
+
+def clip_fraction(
+    log_ratios: ArrayLike,
+    epsilon: ArrayLike = 0.2,
+    epsilon_high: ArrayLike | None = None,
+    *,
+    adv_t: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the fraction of importance ratios that PPO clips.
+
+    .. math::
+
+        (1/n) ∑_i 1[w_i > 1 + ε_high or w_i < 1 - ε],   w_i = e^{l_i}
+
+    With advantages, only ratios whose gradient is clipped count:
+    :math:`w_i > 1 + ε_high` with a positive advantage, or :math:`w_i < 1 - ε` with a
+    negative one. That is the fraction of the batch without effect.
+
+    Args:
+        log_ratios: Log-ratios :math:`l_i` of the current to the behaviour policy,
+            shape `[...]`.
+        epsilon: Clipping range :math:`ε`, in [0, 1], shape `[]`.
+        epsilon_high: Upper clipping range, not negative, shape `[]`; or None for
+            `epsilon`.
+        adv_t: Advantages, shape `[...]`; or None to count all ratios out of range.
+        mask: False for entries to ignore, shape `[...]`; or None.
+        axis_name: Name of the mapped axis or axes to average over as well; or None.
+
+    Returns:
+        The fraction, shape `[]`; 0 if all entries are masked.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `epsilon` or `epsilon_high` is out of range.
+
+    Example:
+        >>> log_ratios = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
+        >>> print(rlaxlib.clip_fraction(log_ratios))
+        0.5
+        >>> adv_t = jnp.array([1.0, 1.0, 1.0, 1.0])
+        >>> print(rlaxlib.clip_fraction(log_ratios, adv_t=adv_t))
+        0.25
+
+    References:
+        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
+        *Proximal Policy Optimization Algorithms*, 2017.
+        https://arxiv.org/abs/1707.06347
+    """
+    log_ratios, low, high, adv_t, mask, narrow = checks.widened(
+        log_ratios=(log_ratios, "float[...]"),
+        epsilon=(epsilon, "float[] in [0, 1]"),
+        epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
+        adv_t=(adv_t, "float[...] or None"),
+        mask=(mask, "bool[...] or None"),
+    )
+    high = low if high is None else high
+    above, below = log_ratios > jnp.log1p(high), log_ratios < jnp.log1p(-low)
+    if adv_t is not None:
+        above, below = above & (adv_t > 0), below & (adv_t < 0)
+    clipped = (above | below).astype(log_ratios.dtype)
+    clipped = jnp.where(jnp.isnan(log_ratios), log_ratios, clipped)
+    return narrow(arrays.masked_mean(clipped, mask, axis_name=axis_name))
+
+
+def effective_sample_size(
+    log_weights: ArrayLike,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the effective sample size (ESS) of importance weights.
+
+    .. math::
+
+        ESS = (∑_i w_i)² / ∑_i w_i²,   w_i = e^{l_i}
+
+    It ranges from 1, if one weight dominates, to the number of samples, if all weights
+    are equal. The weights need not be normalised. If weights are clipped, or belong to
+    whole sequences, pass those.
+
+    Args:
+        log_weights: Log-weights :math:`l_i`, minus infinity for a weight of 0,
+            shape `[N]`.
+        mask: False for entries to ignore, shape `[N]`; or None.
+        axis_name: Name of the mapped axis or axes to sum over as well; or None.
+
+    Returns:
+        The effective sample size, shape `[]`; 0 if all weights are 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> weights = jnp.array([1.0, 1.0, 2.0, 0.0])
+        >>> print(f"{rlaxlib.effective_sample_size(jnp.log(weights)):.4f}")
+        2.6667
+
+    References:
+        Augustine Kong, *A Note on Importance Sampling using Standardized Weights*,
+        1992. https://victorelvira.github.io/papers/kong92.pdf
+    """
+    log_weights, mask, narrow = checks.widened(
+        log_weights=(log_weights, "float[N]"), mask=(mask, "bool[N] or None")
+    )
+    log_weights = streams.valid(log_weights, mask)
+    return narrow(_sample_size(log_weights, mask, axis_name))
+
+
+def importance_statistics(
+    log_ratios: ArrayLike,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> ImportanceStatistics:
+    """Compute statistics of the importance ratios of two policies.
+
+    .. math::
+
+        l_i = log (π(a_i) / μ(a_i)),   w_i = e^{l_i},   a_i ~ μ
+
+    If the mean ratio is far from 1, or the effective fraction far below 1, the samples
+    of :math:`μ` do not represent :math:`π`. A few outliers among ratios close to 1 mean
+    that the two policies were computed differently, for example in another precision.
+
+    Args:
+        log_ratios: Log-ratios :math:`l_i`, one for each action, token or sequence,
+            shape `[...]`. Their gradient is stopped. Do not clip them.
+        mask: False for entries to ignore, shape `[...]`; or None.
+        axis_name: Name of the mapped axis or axes to average over as well; or None.
+
+    Returns:
+        The statistics, shape `[]` each; all are 0 if all entries are masked.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> statistics = rlaxlib.importance_statistics(jnp.log(jnp.array([0.5, 1.5])))
+        >>> print(f"{statistics.mean_ratio:.2f} {statistics.chi_squared:.2f}")
+        1.00 0.25
+        >>> print(f"{statistics.effective_sample_size:.2f}")
+        1.60
+
+    References:
+        Jiacai Liu and others, *When Speed Kills Stability: Demystifying RL Collapse
+        from the Training-Inference Mismatch*, 2025. https://richardli.xyz/rl-collapse
+    """
+    x, mask, narrow = checks.widened(
+        log_ratios=(log_ratios, "float[...]"), mask=(mask, "bool[...] or None")
+    )
+    x = jax.lax.stop_gradient(streams.valid(x, mask))
+    mask = jnp.ones_like(x, bool) if mask is None else mask
+    count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
+    size = _sample_size(x, mask, axis_name)
+    mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
+
+    def largest(y: Array) -> Array:
+        most = jnp.max(y, initial=-jnp.inf, where=mask)
+        return jnp.where(count > 0, devices.maximum(most, axis_name), 0)
+
+    statistics = ImportanceStatistics(
+        mean_ratio=mean(jnp.exp(x)),
+        max_log_ratio=largest(x),
+        min_log_ratio=-largest(-x),
+        mean_log_ratio=mean(x),
+        std_log_ratio=jnp.sqrt(_variance(x, mask, axis_name)),
+        kl=mean(jnp.expm1(x) - x),
+        chi_squared=mean(jnp.expm1(2 * x)),
+        effective_sample_size=size,
+        effective_fraction=size / jnp.maximum(count, 1),
+    )
+    return narrow(statistics)
+
+
+def _sample_size(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
+    """Return the effective sample size of log-weights."""
+    weights = streams.valid(jnp.exp(x - _largest(x, mask, axis_name)), mask)
+    total = devices.total(jnp.sum(weights), axis_name)
+    squares = devices.total(jnp.sum(jnp.square(weights)), axis_name)
+    return jnp.square(total) / jnp.where(squares == 0, 1, squares)
+
+
+# --- Networks. ---
+
+
+def dormant_fraction(
+    activations: ArrayLike,
+    threshold: ArrayLike = 0.025,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the fraction of dormant neurons of a layer.
+
+    .. math::
+
+        (1/H) ∑_i 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
+
+    A network whose neurons become dormant loses its plasticity. Pass the activations
+    after the nonlinearity. The neurons of a convolution are its channels: batch and
+    space are both averaged over.
+
+    Args:
+        activations: Activations :math:`h_i(x)` of the :math:`H` neurons of a layer, for
+            a batch of inputs, shape `[..., H]`.
+        threshold: Largest score :math:`τ` of a dormant neuron, not negative,
+            shape `[]`. The paper uses 0.025 and 0.1; 0 counts neurons that are 0 for
+            all inputs.
+        mask: False for inputs to ignore, shape `[...]`; or None.
+        axis_name: Name of the mapped axis or axes that the inputs are spread over; or
+            None.
+
+    Returns:
+        The fraction, shape `[]`; 1 if all activations are 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `threshold` is negative.
+
+    Example:
+        >>> activations = jnp.array([[0.0, 1.0, 5.0, 0.01], [0.0, 3.0, 7.0, 0.03]])
+        >>> print(rlaxlib.dormant_fraction(activations))
+        0.5
+
+    References:
+        Ghada Sokar, Rishabh Agarwal, Pablo Samuel Castro and Utku Evci, *The Dormant
+        Neuron Phenomenon in Deep Reinforcement Learning*, section 3, 2023.
+        https://arxiv.org/abs/2302.12902
+    """
+    h, threshold, mask, narrow = checks.widened(
+        activations=(activations, "float[..., H]"),
+        threshold=(threshold, "float[] in [0, inf)"),
+        mask=(mask, "bool[...] or None"),
+    )
+    mask = None if mask is None else mask[..., None]
+    batch = tuple(range(h.ndim - 1))
+    sizes = arrays.masked_mean(jnp.abs(h), mask, batch, axis_name)
+    mean = jnp.mean(sizes)
+    # As products, since the mean may be 0.
+    fraction = jnp.mean(sizes <= threshold * mean, dtype=h.dtype)
+    return narrow(jnp.where(jnp.isnan(mean), mean, fraction))
+
+
+def effective_rank(
+    features: ArrayLike,
+    delta: ArrayLike = 0.01,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the effective rank (srank) of features.
+
+    .. math::
+
+        srank_δ(Φ) = min {k : (∑_{i ≤ k} σ_i(Φ)) / ∑_i σ_i(Φ) ≥ 1 - δ}
+
+    Here :math:`σ_i` are the singular values in descending order. The rank drops when
+    bootstrapping aliases states. Other definitions use squared singular values, or the
+    exponential of their entropy (Roy and Vetterli, 2007), and are not comparable.
+
+    The singular value decomposition takes a time proportional to
+    :math:`B D min(B, D)`: some thousand inputs are enough.
+
+    Args:
+        features: Features :math:`Φ`, such as the activations of the penultimate layer,
+            for B inputs, shape `[B, D]`.
+        delta: Fraction :math:`δ` that may be left out, in [0, 1), shape `[]`.
+        mask: False for inputs to ignore, shape `[B]`; or None.
+        axis_name: Name of the mapped axis or axes that the inputs are spread over; or
+            None.
+
+    Returns:
+        The rank, an integer up to min(B, D), shape `[]`; 0 if all features are 0, or
+        one is NaN.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `delta` is outside [0, 1).
+
+    Example:
+        >>> features = jnp.diag(jnp.array([10.0, 10.0, 0.1]))
+        >>> print(rlaxlib.effective_rank(features))
+        2
+
+    References:
+        Aviral Kumar, Rishabh Agarwal, Dibya Ghosh and Sergey Levine, *Implicit
+        Under-Parameterization Inhibits Data-Efficient Deep Reinforcement Learning*,
+        section 3, 2020. https://arxiv.org/abs/2010.14498
+    """
+    features, delta, mask, _ = checks.widened(
+        features=(features, "float[B, D]"),
+        delta=(delta, "float[] in [0, 1)"),
+        mask=(mask, "bool[B] or None"),
+    )
+    features = streams.valid(features, mask)  # Zeros change no singular value.
+    whole = devices.gather(features, axis_name)
+    sigma = jnp.linalg.svd(whole, compute_uv=False)
+    # Sum from the smallest: `1 - sum` would lose small values by rounding.
+    left = jnp.cumsum(sigma[::-1])[::-1]
+    return jnp.sum(left > delta * left[0])
+
+
+# --- Data. ---
+
+
+def check_trajectory(
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Check that a stream of experience is consistent.
+
+    .. math::
+
+        r_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
+
+    An episode either terminates or is truncated, and the step that ends it is valid. If
+    a mask hides that step, such as a mask of 1 minus a termination flag, the end is
+    lost, and the estimates of the episode run into the next one. Other masked steps may
+    hold anything.
+
+    Outside `jax.jit`, an inconsistent stream raises an error that lists all problems.
+    Inside, `jax.experimental.checkify` reports the first one::
+
+        error, loss = jax.jit(checkify.checkify(loss_function))(...)
+        error.throw()
+
+    Args:
+        r_t: Rewards, shape `[T]`.
+        discount_t: Discounts, shape `[T]`.
+        truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+
+    Returns:
+        True for each consistent step, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if the stream is
+            concrete and inconsistent.
+
+    Example:
+        >>> r_t, discount_t = jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0])
+        >>> print(rlaxlib.check_trajectory(r_t, discount_t))
+        [ True  True]
+        >>> try:
+        ...     rlaxlib.check_trajectory(r_t, discount_t + 0.25)
+        ... except rlaxlib.ArgumentError as error:
+        ...     print(error)
+        check_trajectory: `discount_t` is 1.25 at step 0, must be in [0, 1].
+
+    References:
+        Fabio Pardo, Arash Tavakoli, Vitaly Levdik and Petar Kormushev, *Time Limits in
+        Reinforcement Learning*, 2017. https://arxiv.org/abs/1712.00378
+
+        Roy Frostig and others, *The checkify transformation*, 2022.
+        https://docs.jax.dev/en/latest/debugging/checkify_guide.html
+    """
+    r_t, discount_t, truncated_t, sample_mask = checks.arrays(
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    mask = jnp.ones_like(r_t, bool) if sample_mask is None else sample_mask
+    cut = jnp.zeros_like(mask) if truncated_t is None else truncated_t
+    ended = discount_t == 0
+    at = "is {value} at step {step}"
+    problems = [
+        (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
+        (
+            mask & ~((discount_t >= 0) & (discount_t <= 1)),
+            f"`discount_t` {at}, must be in [0, 1]",
+            discount_t,
+        ),
+        (
+            mask & cut & ended,
+            f"`truncated_t` {at}, must be False where `discount_t` is 0",
+            cut,
+        ),
+        (
+            _lost_ends(ended, cut, mask),
+            f"`discount_t` {at}, but `sample_mask` is False: the end of the episode is "
+            "lost, and its estimates run into the next one",
+            discount_t,
+        ),
+        (~jnp.any(mask) & ~mask, f"`sample_mask` {at}, and at all others", mask),
+    ]
+    _report(problems)
+    return ~functools.reduce(jnp.logical_or, [wrong for wrong, _, _ in problems])
+
+
+def _lost_ends(ended: Array, cut: Array, mask: Array) -> Array:
+    """Return which masked steps hide the end of an episode.
+
+    No end is lost if the previous valid step ended the episode, if the stream is cut in
+    between, or if no valid step comes before or after.
+    """
+    steps = jnp.arange(mask.size)
+    last_valid = jax.lax.cummax(jnp.where(mask, steps, -1))
+    last_end = jax.lax.cummax(jnp.where((mask & ended) | cut, steps, -1))
+    is_followed = streams.next_valid(mask) < mask.size
+    return ~mask & ended & (last_end < last_valid) & is_followed
+
+
+def _report(problems: list[tuple[Array, str, Array]]) -> None:
+    """Raise an error, directly or through checkify, for each problem found."""
+    found: list[str] = []
+    for wrong, message, values in problems:
+        step = jnp.argmax(wrong)
+        place: dict[str, Any] = {"step": step, "value": values[step]}
+        if isinstance(cast(Any, wrong), Tracer):
+            checkify.check(~jnp.any(wrong), f"check_trajectory: {message}.", **place)
+        elif jnp.any(wrong):
+            found.append(message.format(**place))
+    if found:
+        checks.fail(". ".join(found))

@@ -211,7 +211,7 @@ def approximate_kl(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Estimate the KL divergence of two policies from sampled actions (k1, k2, k3).
+    """Estimate the KL divergence of two policies from samples (k1, k2, k3).
 
     .. math::
 

@@ -1,4 +1,4 @@
-"""Replay: priorities, sampling probabilities, importance weights, sampling, HER goals.
+"""Replay: prioritised replay (PER), burn-in, resampling and hindsight (HER).
 
 All results are data: none of these functions has a gradient.
 """

@@ -1,4 +1,4 @@
-"""Trajectory utilities: cut subsequences, mark interruptions, embed transitions."""
+"""Trajectory utilities: subsequences, interruptions, embedded transitions."""
 
 from __future__ import annotations
 

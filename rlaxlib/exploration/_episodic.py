@@ -58,7 +58,7 @@ def episodic_memory_intrinsic_rewards(
     and the mean :math:`d_m²` of all their squares so far, including this call. The
     square root is a soft count of visits: a neighbour with :math:`d_k² < ξ (d_m² + c)`
     is the same state and counts 1. So the reward is about :math:`β/√K` if all
-    neighbours are the same state, and about :math:`β/(√(K ε) + c)` if none is.
+    neighbours are the same state, and about :math:`β/(√(K ε) + c)` if all are others.
 
     All embeddings of a call are compared with the memory as it was, then they replace
     the oldest rows. Reset the state at the start of an episode, to None or to an empty

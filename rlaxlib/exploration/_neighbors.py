@@ -98,7 +98,7 @@ def comparable(data: Array, points: Array) -> tuple[Array, Array]:
 
 
 def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
-    """Find the nearest neighbours of points by their squared Euclidean distances.
+    """Find the nearest neighbours of points by squared Euclidean distance.
 
     Args:
         data: Points to search, of single precision at least, shape `[N, D]`.

@@ -94,13 +94,14 @@ def transform_to_hl_gauss(
 def transform_from_hl_gauss(
     probs: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
 ) -> Array:
-    """Compute the mean of a distribution over bins, each at its centre (HL-Gauss).
+    """Compute the mean of an HL-Gauss distribution over bins.
 
     .. math::
 
         x = ∑_k p_k (e_0 + (k + ½) w),   w = (e_K - e_0) / K
 
-    It inverts `transform_to_hl_gauss`, and decodes any predicted distribution.
+    Each bin counts at its centre. It inverts `transform_to_hl_gauss`, and decodes any
+    predicted distribution.
 
     Args:
         probs: Probabilities :math:`p`, shape `[..., num_bins]`.

@@ -91,7 +91,7 @@ def sigmoid(x: ArrayLike) -> Array:
 
 
 def logit(x: ArrayLike) -> Array:
-    """Compute the logit, the inverse of `sigmoid`.
+    """Compute the logit, inverse of `sigmoid`.
 
     .. math::
 
@@ -150,7 +150,7 @@ def signed_logp1(x: ArrayLike) -> Array:
 
 
 def signed_expm1(x: ArrayLike) -> Array:
-    """Compute the signed exponential (symexp), the inverse of `signed_logp1`.
+    """Compute the signed exponential (symexp), inverse of `signed_logp1`.
 
     .. math::
 
@@ -276,7 +276,7 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
 
 def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
-    """Compute the signed parabolic transform, the inverse of `signed_hyperbolic`.
+    """Compute the signed parabolic transform, inverse of `signed_hyperbolic`.
 
     .. math::
 
@@ -318,7 +318,7 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
 
 def hyperbolic_sin(x: ArrayLike) -> Array:
-    """Compute the hyperbolic sine, the inverse of `hyperbolic_arcsin`.
+    """Compute the hyperbolic sine, inverse of `hyperbolic_arcsin`.
 
     .. math::
 

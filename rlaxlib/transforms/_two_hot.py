@@ -197,7 +197,7 @@ def check_range(
 def equal_bins(
     low: ArrayLike, high: ArrayLike, num_bins: int, dtype: DTypeLike
 ) -> Array:
-    """Return evenly spaced bins, shape `[num_bins]`, concrete if the bounds are."""
+    """Return evenly spaced bins, `[num_bins]`, concrete if the bounds are."""
     # Within a program, XLA may round bins differently at each use, which makes
     # probabilities negative.
     with jax.ensure_compile_time_eval():
@@ -220,7 +220,7 @@ def mean(probs: Array, bins: Array) -> Array:
 def _two_hot(x: Array, b: Array) -> Array:
     """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
     x = jnp.clip(x, b[0], b[-1])
-    # Comparing with all bins takes one parallel step, a binary search a loop.
+    # Compare with all bins in parallel; the default is a loop.
     k = jnp.searchsorted(b[1:-1], x, side="right", method="compare_all")
     lower = (b[k + 1] - x) / (b[k + 1] - b[k])
     upper = (x - b[k]) / (b[k + 1] - b[k])

@@ -146,8 +146,8 @@ def hl_gauss_pair(
         min_value: First edge :math:`e_0`.
         max_value: Last edge :math:`e_K`, more than `min_value`.
         num_bins: Number of bins :math:`K`, at least 2.
-        sigma: Standard deviation :math:`σ`, more than 0, on the scale of the values; or
-            None for the :math:`¾ w` that the paper recommends.
+        sigma: Standard deviation :math:`σ`, more than 0, on the scale of the values,
+            shape `[]`; or None for the :math:`¾ w` that the paper recommends.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.

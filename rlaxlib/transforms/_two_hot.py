@@ -62,7 +62,7 @@ def transform_to_2hot(
     """
     x, narrow = checks.widened(scalar=(scalar, "float[...]"))
     low, high = check_range(min_value, max_value, num_bins)
-    return narrow(_two_hot(x, equal_bins(low, high, num_bins, x.dtype)))
+    return narrow(_encode(x, equal_bins(low, high, num_bins, x.dtype)))
 
 
 def transform_from_2hot(
@@ -142,7 +142,7 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         scalar=(scalar, "float[...]"), bins=(bins, "float[K]")
     )
     check_bins(bins)
-    return narrow(_two_hot(x, b))
+    return narrow(_encode(x, b))
 
 
 def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
@@ -198,7 +198,7 @@ def equal_bins(
     low: ArrayLike, high: ArrayLike, num_bins: int, dtype: DTypeLike
 ) -> Array:
     """Return evenly spaced bins, `[num_bins]`, concrete if the bounds are."""
-    # Within a program, XLA may round bins differently at each use, which makes
+    # Computed within a program, bins may round differently at each use, which makes
     # probabilities negative.
     with jax.ensure_compile_time_eval():
         return jnp.linspace(low, high, num_bins, dtype=dtype)
@@ -217,7 +217,7 @@ def mean(probs: Array, bins: Array) -> Array:
     return jnp.matmul(probs, bins, precision=jax.lax.Precision.HIGHEST)
 
 
-def _two_hot(x: Array, b: Array) -> Array:
+def _encode(x: Array, b: Array) -> Array:
     """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
     x = jnp.clip(x, b[0], b[-1])
     # Compare with all bins in parallel; the default is a loop.

@@ -160,18 +160,18 @@ def importance_sampling_weights(
     :math:`N` cancels. The paper raises the exponent from 0.4 to 1 during training.
 
     The maximum is over the batch with `"batch"`, as the authors confirmed: a weight
-    then depends on the other samples. With `"max"` it is over the whole buffer, as in
-    OpenAI Baselines: then a single entry of low priority shortens all updates.
+    then depends on the other samples. With `"buffer"` it is over the whole buffer, as
+    in OpenAI Baselines: then a single entry of low priority shortens all updates.
 
     Args:
         probabilities: Probability :math:`P_i` of each entry of the batch, or of the
             whole buffer, shape `[N]`. They need not sum to 1.
         exponent: Exponent :math:`β`, in [0, 1], shape `[]`.
-        normalize_by: `"batch"` to divide by the largest of these weights, `"max"` to
+        normalize_by: `"batch"` to divide by the largest of these weights, `"buffer"` to
             divide by the largest in the buffer.
-        min_probability: For `"max"`, the smallest positive probability in the buffer,
-            on the same scale, shape `[]`; or None if `probabilities` are those of the
-            whole buffer.
+        min_probability: For `"buffer"`, the smallest positive probability in the
+            buffer, on the same scale, shape `[]`; or None if `probabilities` are those
+            of the whole buffer.
         mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Name of the mapped axis or axes that the batch is spread over; or
             None.
@@ -190,7 +190,7 @@ def importance_sampling_weights(
         >>> print(rlaxlib.importance_sampling_weights(probabilities, 0.5))
         [1.  0.5]
         >>> print(rlaxlib.importance_sampling_weights(
-        ...     probabilities, 0.5, "max", min_probability=0.025
+        ...     probabilities, 0.5, "buffer", min_probability=0.025
         ... ))
         [0.5  0.25]
 
@@ -210,10 +210,10 @@ def importance_sampling_weights(
     )
     if mask is None:  # Masked entries may hold anything.
         checks.within("[0, inf)", probabilities=probabilities)
-    if normalize_by not in ("batch", "max"):
-        checks.fail(f'`normalize_by` is {normalize_by!r}, must be "batch" or "max"')
+    if normalize_by not in ("batch", "buffer"):
+        checks.fail(f'`normalize_by` is {normalize_by!r}, must be "batch" or "buffer"')
     if normalize_by == "batch" and min_probability is not None:
-        checks.fail('`min_probability` must be None unless `normalize_by` is "max"')
+        checks.fail('`min_probability` must be None unless `normalize_by` is "buffer"')
     p, exponent, smallest = jax.lax.stop_gradient((p, exponent, smallest))
     sampled = _exists(p, exists) & (p != 0)
     if smallest is None:

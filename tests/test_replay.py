@@ -98,9 +98,9 @@ def test_largest_weight_is_one_in_the_batch_or_in_the_buffer():
     batch = buffer[1:]
     weigh = rlaxlib.importance_sampling_weights
     assert jnp.max(weigh(batch, 0.5)) == 1
-    whole = weigh(buffer, 0.5, "max")
+    whole = weigh(buffer, 0.5, "buffer")
     assert jnp.argmax(whole) == 0
-    close(weigh(batch, 0.5, "max", min_probability=jnp.min(buffer)), whole[1:])
+    close(weigh(batch, 0.5, "buffer", min_probability=jnp.min(buffer)), whole[1:])
     close(weigh(batch, 0.5) * whole[1], whole[1:])
 
 
@@ -337,13 +337,13 @@ def test_buffer_spread_over_devices_equals_one_buffer():
         ),
         (
             lambda: rlaxlib.importance_sampling_weights(jnp.ones(2), 0.5, "mean"),
-            r"`normalize_by` is 'mean', must be \"batch\" or \"max\"",
+            r"`normalize_by` is 'mean', must be \"batch\" or \"buffer\"",
         ),
         (
             lambda: rlaxlib.importance_sampling_weights(
                 jnp.ones(2), 0.5, min_probability=0.1
             ),
-            r'`min_probability` must be None unless `normalize_by` is "max"',
+            r'`min_probability` must be None unless `normalize_by` is "buffer"',
         ),
         (
             lambda: rlaxlib.stratified_sample(jax.random.key(0), np.array([-1.0]), 1),

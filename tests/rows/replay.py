@@ -35,7 +35,7 @@ def importance_sampling_weights(
     mask = np.ones(probabilities.shape, bool) if mask is None else mask
     largest = np.max(weigh(probabilities[mask]))
     if min_probability is not None:
-        assert normalize_by == "max"
+        assert normalize_by == "buffer"
         largest = weigh(min_probability)
     return np.where(mask, weigh(probabilities) / largest, 0.0)
 
@@ -227,12 +227,12 @@ ROWS = [
     weighted(
         "whole buffer",
         make_buffer("probabilities", "exponent"),
-        settings={"normalize_by": "max"},
+        settings={"normalize_by": "buffer"},
     ),
     weighted(
         "batch of a buffer",
         make_buffer("probabilities", "exponent", "min_probability"),
-        settings={"normalize_by": "max"},
+        settings={"normalize_by": "buffer"},
         invalid=({"min_probability": 0.0},),
     ),
     Row(

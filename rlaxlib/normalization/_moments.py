@@ -1,10 +1,10 @@
 """Means and variances: exponential moving averages (EMA) and running moments.
 
-- `create_ema`: moments that follow numbers which change as an agent learns.
+- `create_ema`: moments of recent updates, for numbers that change during learning.
 - `running_moments`: moments of all entries so far, such as observations.
 
-The variance is never the mean square minus the squared mean: in single precision that
-difference is 0 where the mean is 10,000 standard deviations from zero.
+Variances are centred. The mean square minus the squared mean would be 0 in single
+precision where the mean is 10,000 standard deviations from zero.
 """
 
 from __future__ import annotations
@@ -326,8 +326,8 @@ def running_moments(
         μ' = μ + a δ,   σ'² = σ² + a [s² - σ² + (1 - a) δ²].
 
     The result depends neither on the order of the entries nor on how they are batched.
-    Old entries count as much as new ones: where the numbers change as an agent learns,
-    `create_ema` follows them faster.
+    Old entries count as much as new ones. For numbers that change during learning, such
+    as returns, `create_ema` adapts faster.
 
     Args:
         axis_name: Mapped axis name, or names, to include the entries of all devices; or

@@ -76,15 +76,15 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         unnormalized: Numbers :math:`x`, such as the targets of a loss, shape `[...]`.
         indices: Output :math:`k_i` of each number, in [0, N), shape `[]`, one for all;
-            or of the shape of `unnormalized`, shape `[...]`. A traced index out of
-            range gives NaN.
+            or of the shape of `unnormalized`, shape `[...]`. In a JAX array, an index
+            out of range gives NaN.
 
     Returns:
         Normalised numbers, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            index is outside [0, N).
+        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
+            NumPy index is outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -118,15 +118,15 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         normalized: Normalised numbers :math:`y`, shape `[...]`.
         indices: Output :math:`k_i` of each number, in [0, N), shape `[]`, one for all;
-            or of the shape of `normalized`, shape `[...]`. A traced index out of range
-            gives NaN.
+            or of the shape of `normalized`, shape `[...]`. In a JAX array, an index out
+            of range gives NaN.
 
     Returns:
         Values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            index is outside [0, N).
+        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
+            NumPy index is outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -164,16 +164,16 @@ def unnormalize_linear(
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         inputs: All outputs of the layer, :math:`h`, shape `[..., N]`.
-        indices: Output :math:`k_i` to select, in [0, N), shape `[...]`. A traced index
-            out of range gives NaN.
+        indices: Output :math:`k_i` to select, in [0, N), shape `[...]`. In a JAX array,
+            an index out of range gives NaN.
 
     Returns:
         A `PopArtOutput` with the outputs selected and their values, each of
         shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            index is outside [0, N).
+        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
+            NumPy index is outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -236,8 +236,8 @@ def art(
         state: Statistics of the targets of each of N outputs. Its dtype, which is kept,
             should be single precision at least.
         targets: Targets :math:`x`, not normalised, shape `[...]`.
-        indices: Output of each target, in [0, N), shape `[...]`. A target whose traced
-            index is out of range is ignored.
+        indices: Output of each target, in [0, N), shape `[...]`. In a JAX array, an
+            index out of range excludes its target.
         step_size: Step size :math:`β` of one target, in [0, 1], shape `[]`.
         scale_lb: Lower bound of the scale, more than 0, shape `[]`.
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
@@ -251,7 +251,7 @@ def art(
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `step_size`, bound or index is out of range.
+            `step_size` or bound, or a NumPy index, is out of range.
 
     Example:
         >>> state = rlaxlib.PopArtState(jnp.zeros(1), jnp.ones(1), jnp.ones(1))
@@ -267,8 +267,7 @@ def art(
         Tony Finch, *Incremental Calculation of Weighted Mean and Variance*, 2009.
         https://fanf2.user.srcf.net/hermes/doc/antiforgery/stats.pdf
     """
-    targets, step_size, scale_lb, scale_ub = checks.arrays(
-        targets=(_moments.floats(targets), "float[...]"),
+    step_size, scale_lb, scale_ub = checks.arrays(
         step_size=(step_size, "float[] in [0, 1]"),
         scale_lb=(scale_lb, "float[] in (0, inf]"),
         scale_ub=(scale_ub, "float[] in (0, inf]"),

@@ -182,11 +182,8 @@ def reward_scale(
         )
         moments, moments_state = update_moments(sums, state.moments, mask=sample_mask)
         variance = moments.variance
-        varied = variance > 0
-        scale = jnp.sqrt(
-            jnp.where(varied, variance + epsilon.astype(variance.dtype), 1)
-        )
-        return scale, RewardScaleState(moments_state, carried)
+        square = jnp.where(variance > 0, variance + epsilon.astype(variance.dtype), 1)
+        return jnp.sqrt(square), RewardScaleState(moments_state, carried)
 
     return init_state, update_scale
 
@@ -464,7 +461,7 @@ def _rank(
 def _percentile(ranked: Array, count: Array, percentage: Array) -> Array:
     """Return a percentile of the first `count` of sorted values."""
     last = jnp.maximum(count - 1, 0)
-    position = percentage / 100 * last.astype(ranked.dtype)
+    position = percentage * last.astype(ranked.dtype) / 100
     index = jnp.minimum(jnp.floor(position).astype(jnp.int32), last)
     below, above = ranked[index], ranked[jnp.minimum(index + 1, last)]
     value = below + (position - index.astype(position.dtype)) * (above - below)

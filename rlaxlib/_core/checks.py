@@ -507,13 +507,16 @@ def _caller() -> str:
 
 def _name(frame: FrameType) -> str:
     """Return the public name of a frame's function, or "" if it is private."""
-    if frame.f_globals is globals():
+    module = frame.f_globals.get("__name__", "")
+    if frame.f_globals is globals() or module.partition(".")[0] == "jax":
         return ""
     outermost = frame.f_code.co_qualname.partition(".<locals>")[0]
     owner, _, name = outermost.removesuffix(".__call__").rpartition(".")
     if name.startswith("_"):
         return ""
     if not owner and name not in frame.f_globals.get("__all__", [name]):
+        return ""
+    if owner and "self" not in frame.f_locals:  # A function nested in a method.
         return ""
     if owner:  # `softmax()` makes a `_Softmax`, or a class that inherits from it.
         owner = type(frame.f_locals["self"]).__name__.lstrip("_")

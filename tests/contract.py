@@ -149,7 +149,9 @@ class Row:
     @property
     def spreads(self) -> tuple[str, ...]:
         """Names of the arguments of which one entry may stand for all."""
-        return tuple(name for name in self.sized if name.rpartition(".")[2] in SPREADS)
+        masks = () if self.multistep else ("sample_mask",)
+        names = SPREADS + masks
+        return tuple(name for name in self.sized if name.rpartition(".")[2] in names)
 
     @property
     def picks(self) -> tuple[str, ...]:

@@ -237,32 +237,6 @@ def increasing(**arguments: Any) -> None:
     _check_order(np.less, "must be more than", arguments)
 
 
-# --- To be removed once no function uses them. ---
-
-
-def indices(**arguments: tuple[Any, int]) -> None:
-    """Check indices."""
-    for name, (value, size) in arguments.items():
-        _check_rule(name, value, f"in [0, {size})", {})
-
-
-def ascending(**arguments: Any) -> None:
-    """Check order."""
-    for name, value in arguments.items():
-        _check_rule(name, value, "ascending", {})
-
-
-def binary(**arguments: Any) -> None:
-    """Check values."""
-    for name, value in arguments.items():
-        _check_rule(name, value, "in {0, 1}", {})
-
-
-def are_one(*arguments: Any) -> bool:
-    """Return whether all are 1."""
-    return all(isinstance(each, float | int) and each == 1 for each in arguments)
-
-
 def fail(problem: str) -> NoReturn:
     """Raise an error that names the public function that was called.
 

@@ -35,7 +35,9 @@ def draw() -> Figure:
     left.axvline(mean, color=style.INK, lw=1, ls="--")
     left.text(6.1, -0.05, "quantiles", color=style.BLUE, ha="right", va="center")
     left.text(6.1, -0.13, "expectiles", color=style.ORANGE, ha="right", va="center")
-    left.set(title="statistics at 11 fractions", xlabel="return", yticks=[], xlim=(-3, 6.2))
+    left.set(
+        title="statistics at 11 fractions", xlabel="return", yticks=[], xlim=(-3, 6.2)
+    )
     left.spines["left"].set_visible(False)
 
     naive, imputed = [expectiles], [expectiles]

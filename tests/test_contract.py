@@ -3,6 +3,7 @@
 import functools
 import inspect
 import operator
+import re
 import warnings
 
 import contract
@@ -188,6 +189,17 @@ def test_rejects_a_wrong_length(row):
                 row.call()(**inputs | {name: each})
             shown = f"{each.dtype}{list(each.shape)}", f"has shape {each.shape}"
             assert any(text in str(error.value) for text in shown)
+
+
+def test_every_function_with_a_range_has_values_out_of_it():
+    rule = r"""\] (?:in (?:[\[(][-\d]|\{0)|ascending|increasing)"""
+    ranged = {
+        row.name
+        for row in ROWS
+        if re.search(rule, inspect.getsource(inspect.unwrap(row.function(rlaxlib))))
+    }
+    indexed = {row.name for row in ROWS if row.picks}
+    assert sorted(ranged - indexed - {row.name for row in ROWS if row.invalid}) == []
 
 
 @each_row("invalid")

@@ -80,8 +80,8 @@ def tables() -> str:
         "## Tests",
         "A function may have several rows, one for each of its cases.",
         _asked(by_test),
-        "Variants are those of chex: with and without jit, with and without device, and "
-        "with pmap on four devices.",
+        "Variants are those of chex: with and without jit, with and without device, "
+        "and with pmap on four devices.",
         "## Functions",
         "The number of functions of a topic that the main tests run on:",
         _counted(by_test),

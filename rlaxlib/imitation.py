@@ -135,7 +135,7 @@ def discriminator_loss(
     minimum its logit is the log-ratio of their densities.
 
     Label smoothing is one-sided: it replaces the label 1 by :math:`1 - ε`. Smoothing
-    the label 0 would reward the policy for states where it is already.
+    the label 0 as well would reward the policy for the states that it visits already.
 
     Args:
         expert_logit: Logits for the expert's states and actions, shape `[...]`.
@@ -229,10 +229,10 @@ def adversarial_reward(
         r_fairl = -h e^h
 
     The logit :math:`h` of the discriminator :math:`D` is 0 where it cannot distinguish
-    expert and policy. GAIL's reward is positive and favours long episodes. AIRL's has
-    both signs; it minimises the KL divergence from the policy to the expert, FAIRL's
-    the one from the expert to the policy. FAIRL's grows exponentially in magnitude:
-    bound the logit. The gradient of the reward is stopped.
+    expert and policy. GAIL's reward is positive, and favours long episodes. AIRL's has
+    both signs; maximising it minimises KL(policy ‖ expert). FAIRL's minimises
+    KL(expert ‖ policy); its magnitude grows exponentially, so bound the logit. The
+    gradient of the reward is stopped.
 
     Args:
         logit: Logits :math:`h` of the discriminator, shape `[...]`.

@@ -13,8 +13,8 @@
 - Decision transformer: `returns_to_go`.
 
 A critic overestimates actions that the data does not have, and no interaction corrects
-it. The first two groups evaluate actions of the data only. The others keep values of
-unseen actions low, or the policy close to the data.
+it. In-sample values evaluate actions of the data only. CQL and EDAC keep the values of
+unseen actions low. The other methods keep the policy close to the data.
 """
 
 from rlaxlib.offline import (

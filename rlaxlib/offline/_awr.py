@@ -1,7 +1,7 @@
 """Advantage-weighted policy learning: AWR, AWAC, IQL and CRR.
 
 The policy maximises the log-likelihood of the data's actions, each weighted by its
-advantage, so that it never evaluates an action that the data does not have.
+advantage: it imitates the better actions, and stays in the support of the data.
 """
 
 from __future__ import annotations

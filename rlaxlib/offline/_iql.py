@@ -112,9 +112,9 @@ def gumbel_value_loss(
     Example:
         >>> gradient = jax.grad(rlaxlib.gumbel_value_loss)
         >>> for v in (1000.0, -1000.0):
-        ...     print(gradient(v, 0.0, 1.0, max_clip=jnp.log(4.0)).round(3))
-        1.0
-        -3.0
+        ...     print(f"{gradient(v, 0.0, 1.0, max_clip=jnp.log(4.0)):.3f}")
+        1.000
+        -3.000
 
     References:
         Divyansh Garg, Joey Hejna, Matthieu Geist and Stefano Ermon, *Extreme

@@ -63,7 +63,7 @@ def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
 
     .. math::
 
-        m(a) = 1[μ(a) / max_b μ(b) > τ]
+        m(a) = 1[μ(a) > τ max_b μ(b)]
 
     Pass it as the mask of legal actions. A threshold of 0 gives Q-learning over the
     actions of positive probability, and one close to 1 behaviour cloning. The paper

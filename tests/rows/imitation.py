@@ -20,7 +20,7 @@ def behaviour_cloning_loss(log_prob, sample_mask=None):
 
 
 def dqfd_margin_loss(q, a, margin=0.8, action_mask=None):
-    """Hester et al. 2017, section 4.3."""
+    """Hester et al. 2017."""
     others = [
         q[b] + margin
         for b in range(len(q))
@@ -30,7 +30,7 @@ def dqfd_margin_loss(q, a, margin=0.8, action_mask=None):
 
 
 def discriminator_loss(expert_logit, policy_logit, label_smoothing=0.0):
-    """Ho and Ermon 2016, equation 15; smoothed as in Salimans et al. 2016."""
+    """Ho and Ermon 2016; smoothed as in Salimans et al. 2016."""
     expert, policy = sigmoid(expert_logit), sigmoid(policy_logit)
     label = 1 - label_smoothing
     hit = -label * np.log(expert) - (1 - label) * np.log(1 - expert)
@@ -38,12 +38,12 @@ def discriminator_loss(expert_logit, policy_logit, label_smoothing=0.0):
 
 
 def gradient_penalty(gradient, target_norm=1.0):
-    """Gulrajani et al. 2017, equation 3."""
+    """Gulrajani et al. 2017."""
     return (np.linalg.norm(gradient) - target_norm) ** 2
 
 
 def adversarial_reward(logit, kind="gail", max_logit=np.inf):
-    """Ho and Ermon 2016; Fu et al. 2017; Ghasemipour et al. 2019, section 3."""
+    """Ho and Ermon 2016; Fu et al. 2017; Ghasemipour et al. 2019."""
     logit = np.clip(logit, -max_logit, max_logit)
     expert = sigmoid(logit)
     if kind == "gail":
@@ -55,14 +55,14 @@ def adversarial_reward(logit, kind="gail", max_logit=np.inf):
 
 
 def airl_logit(r_t, discount_t, potential_tm1, potential_t, log_prob_tm1):
-    """Fu et al. 2017, section 6: the logit of D = exp(f) / (exp(f) + pi)."""
+    """Fu et al. 2017: the logit of D = exp(f) / (exp(f) + pi)."""
     f = r_t + discount_t * potential_t - potential_tm1
     expert = np.exp(f) / (np.exp(f) + np.exp(log_prob_tm1))
     return np.log(expert / (1 - expert))
 
 
 def sqil_reward(is_expert):
-    """Reddy et al. 2019, section 3."""
+    """Reddy et al. 2019."""
     return np.where(is_expert, 1.0, 0.0)
 
 

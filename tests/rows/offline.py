@@ -12,7 +12,7 @@ SAMPLES, DIMENSIONS, CRITICS, BATCH = 5, 3, 4, 8
 
 
 def advantage_weights(adv, temperature, max_weight):
-    """Peng et al. 2019, section 3; clipped as in section 5."""
+    """Peng et al. 2019, with clipped weights."""
     return np.minimum(np.exp(adv / temperature), max_weight)
 
 
@@ -21,7 +21,7 @@ def advantage_weighted_loss(log_prob, adv, temperature, max_weight):
 
 
 def crr_weights(q, q_samples, kind="exp", baseline="mean", beta=1.0, max_weight=20.0):
-    """Wang et al. 2020, equations 3 to 6."""
+    """Wang et al. 2020, section 3."""
     baselines = {"mean": np.mean, "max": np.max}
     adv = q - baselines[baseline](q_samples)
     if kind == "binary":
@@ -33,20 +33,20 @@ def crr_weights(q, q_samples, kind="exp", baseline="mean", beta=1.0, max_weight=
 
 
 def iql_value_loss(v, q, expectile):
-    """Kostrikov et al. 2021, equations 4 and 5."""
+    """Kostrikov et al. 2021, section 4."""
     u = q - v
     return np.abs(expectile - (u < 0)) * u**2
 
 
 def gumbel_value_loss(v, q, temperature, max_clip=7.0):
-    """Garg et al. 2023, equation 11; with the tangent at the clip above it."""
+    """Garg et al. 2023, Gumbel regression; with the tangent at the clip above it."""
     z = (q - v) / temperature
     c = np.minimum(z, max_clip)
     return np.exp(c) - c - 1 + (np.exp(c) - 1) * (z - c)
 
 
 def sparse_value_loss(v, q, temperature):
-    """Xu et al. 2023, equation 11."""
+    """Xu et al. 2023, sparse Q-learning."""
     w = 1 + (q - v) / (2 * temperature)
     return (w > 0) * w**2 + v / temperature
 
@@ -55,21 +55,21 @@ def sparse_value_loss(v, q, temperature):
 
 
 def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, lower_bound=-np.inf):
-    """Kumar et al. 2020, appendix F; bounded as in Nakamoto et al. 2023, section 5."""
+    """Kumar et al. 2020, appendix F; bounded as in Nakamoto et al. 2023."""
     bounded = np.maximum(q_samples, lower_bound)
     ratios = np.exp(bounded / temperature) / np.exp(log_prob_samples)
     return temperature * np.log(np.sum(ratios)) - q
 
 
 def discrete_cql_loss(q, a, action_mask=None):
-    """Kumar et al. 2020, equation 4."""
+    """Kumar et al. 2020, CQL(H)."""
     legal = np.ones(q.shape, bool) if action_mask is None else action_mask.copy()
     legal[a] = True
     return np.log(np.sum(np.exp(q[legal]))) - q[a]
 
 
 def cql_temperature_loss(log_temperature, gap, target_gap):
-    """Kumar et al. 2020, equation 30."""
+    """Kumar et al. 2020, appendix F."""
     return np.exp(log_temperature) * (target_gap - gap)
 
 
@@ -77,17 +77,17 @@ def cql_temperature_loss(log_temperature, gap, target_gap):
 
 
 def td3_bc_loss(q, action, data_action, weight):
-    """Fujimoto and Gu 2021, equation 3."""
+    """Fujimoto and Gu 2021, section 5."""
     return -weight * q + np.linalg.norm(action - data_action) ** 2
 
 
 def td3_bc_weight(q, alpha):
-    """Fujimoto and Gu 2021, equation 5."""
+    """Fujimoto and Gu 2021, section 5."""
     return alpha / np.mean(np.abs(q))
 
 
 def rebrac_critic_target(r_t, discount_t, q_t, action_t, data_action_t, penalty_weight):
-    """Tarasov et al. 2023, section 3."""
+    """Tarasov et al. 2023."""
     distance = np.linalg.norm(action_t - data_action_t) ** 2
     return r_t + discount_t * (np.min(q_t) - penalty_weight * distance)
 
@@ -96,7 +96,7 @@ def rebrac_critic_target(r_t, discount_t, q_t, action_t, data_action_t, penalty_
 
 
 def ensemble_diversity_loss(gradients):
-    """An et al. 2021, equation 4: the mean cosine similarity, times N."""
+    """An et al. 2021: the mean cosine of two critics' gradients, times N."""
     total, count = 0.0, len(gradients)
     for i in range(count):
         for j in range(count):
@@ -106,13 +106,13 @@ def ensemble_diversity_loss(gradients):
 
 
 def bcq_action_mask(log_prob, threshold):
-    """Fujimoto et al. 2019, equation 6."""
+    """Fujimoto et al. 2019, discrete BCQ."""
     probs = np.exp(log_prob)
     return probs / np.max(probs) > threshold
 
 
 def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
-    """Gretton et al. 2012, equation 5."""
+    """Gretton et al. 2012, the biased estimate."""
     kernels = {
         "gaussian": lambda d: np.exp(-(np.linalg.norm(d) ** 2) / (2 * bandwidth**2)),
         "laplacian": lambda d: np.exp(-np.linalg.norm(d, 1) / bandwidth),
@@ -129,7 +129,7 @@ def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
 
 
 def returns_to_go(r_t, discount_t):
-    """Chen et al. 2021, section 3."""
+    """Chen et al. 2021."""
     weights = [
         [np.prod(discount_t[t:k]) if k >= t else 0.0 for k in range(len(r_t))]
         for t in range(len(r_t))

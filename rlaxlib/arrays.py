@@ -1,4 +1,4 @@
-"""Array utilities: indexing, one-hot encoding, masking, means and standardisation.
+"""Array utilities: indices, one-hot vectors, masks, means and standardisation.
 
 A mask is true at the entries to use.
 """

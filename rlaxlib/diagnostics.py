@@ -1,4 +1,4 @@
-"""Diagnostics: values, policy divergence, network plasticity, and checks of data.
+"""Diagnostics of values, policy divergence, networks and data.
 
 - Values: explained variance, bias.
 - Policy divergence, from importance ratios: approximate KL, clip fraction, effective
@@ -168,7 +168,7 @@ def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array
 
 
 def _largest(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
-    """Return the largest unmasked entry, or 0 if it is infinite or there is none."""
+    """Return the largest unmasked entry; 0 if it is infinite or missing."""
     mask = jnp.ones_like(x, bool) if mask is None else mask
     return devices.largest(x, mask, axis_name)
 
@@ -211,7 +211,7 @@ def approximate_kl(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Estimate the KL divergence of two policies from sampled actions (k1, k2, k3).
+    """Estimate the KL divergence of two policies from samples (k1, k2, k3).
 
     .. math::
 

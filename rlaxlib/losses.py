@@ -65,7 +65,7 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
 
 
 def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
-    """Compute the Huber loss: quadratic for small errors, linear for large ones.
+    """Compute the Huber loss: quadratic near 0, linear for large errors.
 
     .. math::
 
@@ -106,7 +106,7 @@ def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
 
 
 def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
-    """Compute the Bernoulli likelihood of targets under predicted probabilities.
+    """Compute the Bernoulli likelihood of targets given probabilities.
 
     .. math::
 

@@ -1,4 +1,4 @@
-"""Replay: priorities, sampling probabilities, importance weights, sampling, HER goals.
+"""Replay: prioritised replay (PER), burn-in, resampling and hindsight (HER).
 
 All results are data: none of these functions has a gradient.
 """
@@ -33,7 +33,7 @@ def prioritized_probabilities(
     mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Compute the sampling probabilities of proportional prioritised replay (PER).
+    """Compute proportional prioritised replay (PER) probabilities.
 
     .. math::
 
@@ -92,13 +92,13 @@ def rank_probabilities(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    """Compute the sampling probabilities of rank-based prioritised replay (PER).
+    """Compute rank-based prioritised replay (PER) probabilities.
 
     .. math::
 
         P_i = k_i^{-α} / ∑_j k_j^{-α},   k_i = rank of p_i, 1 for the largest
 
-    The distribution is heavy-tailed whatever the magnitudes of the priorities, so it is
+    The distribution is heavy-tailed for priorities of any magnitude, so it is
     insensitive to outliers, such as the errors of rewards that are not clipped. With
     clipped errors, the paper finds it no better than `prioritized_probabilities`.
 
@@ -271,7 +271,7 @@ def sequence_priority(
 
 
 def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
-    """Mask the burn-in of a sequence, which only warms up a recurrent state (R2D2).
+    """Mask the burn-in steps of a recurrent sequence (R2D2).
 
     .. math::
 

@@ -1,4 +1,4 @@
-"""Trajectory utilities: cut subsequences, mark interruptions, embed transitions."""
+"""Trajectory utilities: subsequences, interruptions, embedded transitions."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
             trajectories, `[T, B]`.
 
     Returns:
-        Step types, of the same shape. The last row is unchanged, as the next step is
-        not known.
+        Step types, of the same shape. The last one is unchanged, as the step after it
+        is unknown.
 
     Raises:
         ArgumentError: If `step_type` has the wrong shape or dtype, or if it is a NumPy

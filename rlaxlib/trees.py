@@ -1,4 +1,4 @@
-"""Pytree utilities: select, map, split, mask, transpose and update trees of arrays.
+"""Pytree utilities: select, map, split, mask, transpose and update pytrees.
 
 Parameters, agent states and batches are pytrees: nested tuples, lists and dictionaries
 whose leaves are arrays. An array is a pytree too. Trees that are combined must have the
@@ -419,7 +419,7 @@ def periodic_update(
 
 
 def _leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with its name, such as `tree['a'][0]`."""
+    """Return the leaves of a pytree, each with a name such as `tree['a'][0]`."""
     leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
     return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 

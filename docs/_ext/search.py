@@ -1,4 +1,4 @@
-"""Check that a search of the built manual for an algorithm leads to its functions first.
+"""Check that a search of the manual for an algorithm leads to its functions first.
 
     python docs/_ext/search.py docs/_build
 

@@ -74,6 +74,13 @@ def backward_window(
     Returns:
         Value at the near end of each step's window, shape `[T]`.
     """
+    return _solve_window(b, a, final, end, length)
+
+
+def _loop_over_window(
+    b: Array, a: Array, final: Array, end: Array | None, length: int
+) -> Array:
+    """Solve the recurrence of all windows at once, step by step."""
     steps = final.shape[0]
     # Steps beyond the end return the value that they are given.
     b_padded = jnp.pad(b, (0, length))
@@ -103,6 +110,9 @@ def _solve_for_platform(
 
 # An eager call compiles the whole recurrence, once.
 _solve: Callable[..., Array] = jax.jit(_solve_for_platform, inline=True)
+_solve_window: Callable[..., Array] = jax.jit(
+    _loop_over_window, static_argnums=4, inline=True
+)
 
 
 def _loop(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:

@@ -367,7 +367,7 @@ def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     """Share each probability between the two new atoms around its old atom."""
     atoms = z_q.size
     z_p = jnp.clip(z_p, z_q[0], z_q[-1])
-    below = jnp.searchsorted(z_q, jax.lax.stop_gradient(z_p), side="right") - 1
+    below = jnp.searchsorted(z_q, z_p, side="right") - 1
     below = jnp.clip(below, 0, max(atoms - 2, 0))
     above = jnp.minimum(below + 1, atoms - 1)
     gap = z_q[above] - z_q[below]

@@ -54,7 +54,7 @@ def product(library):
 
 
 def zipped_product(library):
-    """Multiply two trees, which are given in a list."""
+    """Multiply a list of two trees."""
     return lambda x, y: library.tree_map_zipped(jnp.multiply, [x, y])
 
 

@@ -139,7 +139,7 @@ def sparse_value_loss(
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
-    """Compute the value loss of sparse Q-learning (SQL, implicit value regularisation).
+    """Compute the value loss of sparse Q-learning (SQL).
 
     .. math::
 

@@ -19,9 +19,9 @@ __all__ = [
     "entropy_loss",
     "policy_gradient_loss",
     "qpg_loss",
+    "reinforce_loss",
     "rm_loss",
     "rpg_loss",
-    "score_function_loss",
 ]
 
 
@@ -40,7 +40,7 @@ def policy_gradient_loss(
 
         L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
-    For a policy other than a softmax over integer actions, see `score_function_loss`.
+    For a policy other than a softmax over integer actions, see `reinforce_loss`.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
@@ -83,7 +83,7 @@ def policy_gradient_loss(
     return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
 
 
-def score_function_loss(
+def reinforce_loss(
     log_prob_t: ArrayLike,
     adv_t: ArrayLike,
     w_t: ArrayLike,
@@ -118,7 +118,7 @@ def score_function_loss(
 
     Example:
         >>> log_prob_t, adv_t = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
-        >>> print(rlaxlib.score_function_loss(log_prob_t, adv_t, jnp.ones(2)))
+        >>> print(rlaxlib.reinforce_loss(log_prob_t, adv_t, jnp.ones(2)))
         2.5
 
     References:

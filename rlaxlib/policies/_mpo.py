@@ -69,7 +69,7 @@ class MpoWeightOutputs(NamedTuple):
 
     Attributes:
         loss: Loss of the temperature, shape `[]`.
-        temperature: Temperature :math:`η`, shape `[]`.
+        eta: Temperature :math:`η`, shape `[]`.
         weights: Weights of the actions, which sum to 1: of the N samples, shape `[N]`;
             or of all actions, shape `[A]`.
         kl: KL(weights ‖ target policy) in nats, shape `[]`. Its estimate from samples
@@ -81,7 +81,7 @@ class MpoWeightOutputs(NamedTuple):
     """
 
     loss: Array
-    temperature: Array
+    eta: Array
     weights: Array
     kl: Array
     relative_kl: Array
@@ -113,13 +113,13 @@ class MpoConstraintOutputs(NamedTuple):
 class CategoricalMpoOutputs(NamedTuple):
     """Terms of the MPO loss for discrete actions, and diagnostics.
 
-    The loss is the sum of `policy_loss` and all losses in `by_value` and `policy`. All
-    other fields have their gradients stopped.
+    The loss is the sum of `policy_loss` and all losses in `temperature` and
+    `policy_constraint`. All other fields have their gradients stopped.
 
     Attributes:
         policy_loss: Loss of the policy, without its constraint, shape `[]`.
-        by_value: E-step on the values of the actions.
-        policy: KL constraint on the policy.
+        temperature: E-step: weights of the actions, and their temperature.
+        policy_constraint: KL constraint on the policy.
         min_q_value: Lowest value of the legal actions, shape `[]`.
         max_q_value: Highest value of the legal actions, shape `[]`.
         entropy: Entropy of the policy in nats, shape `[]`.
@@ -127,8 +127,8 @@ class CategoricalMpoOutputs(NamedTuple):
     """
 
     policy_loss: Array
-    by_value: MpoWeightOutputs
-    policy: MpoConstraintOutputs
+    temperature: MpoWeightOutputs
+    policy_constraint: MpoConstraintOutputs
     min_q_value: Array
     max_q_value: Array
     entropy: Array
@@ -397,9 +397,9 @@ def categorical_mpo_loss(
         ...     policy_constraint=rlaxlib.LagrangePenalty(4.0, epsilon=0.25),
         ...     projection_operator=jax.nn.relu,
         ... )
-        >>> print(outputs.by_value.weights.round(4), f"{outputs.policy_loss:.4f}")
+        >>> print(outputs.temperature.weights.round(4), f"{outputs.policy_loss:.4f}")
         [0.75 0.25] 0.6931
-        >>> print(f"{outputs.by_value.loss:.4f} {0.5 + jnp.log(3.0):.4f}")
+        >>> print(f"{outputs.temperature.loss:.4f} {0.5 + jnp.log(3.0):.4f}")
         1.5986 1.5986
 
     References:
@@ -426,24 +426,24 @@ def categorical_mpo_loss(
     logits, target_logits, q_values, constraints = inputs
     target_logits, q_values = jax.lax.stop_gradient((target_logits, q_values))
     legal, log_prior, q_values = _legal(target_logits, q_values, mask)
-    temperature, bound = (
+    weight_bound, policy_bound = (
         each._replace(epsilon=jnp.where(jnp.any(legal), each.epsilon, 0))
         for each in constraints
     )
     operator = projection_operator
-    by_value = weigh(
-        "temperature_constraint", q_values, log_prior, temperature, operator
+    temperature = weigh(
+        "temperature_constraint", q_values, log_prior, weight_bound, operator
     )
-    w = jnp.where(legal, by_value.weights, 0)
+    w = jnp.where(legal, temperature.weights, 0)
     policy_loss = distributions.categorical_cross_entropy(w, logits, mask=mask)
     kl = distributions.categorical_kl_divergence(target_logits, logits, mask=mask)
-    policy = constrain("policy_constraint", kl, bound, operator)
-    loss = policy_loss + by_value.loss + policy.kl_loss + policy.alpha_loss
+    policy = constrain("policy_constraint", kl, policy_bound, operator)
+    loss = policy_loss + temperature.loss + policy.kl_loss + policy.alpha_loss
     entropy = distributions.softmax().entropy
     outputs = CategoricalMpoOutputs(
         policy_loss=policy_loss,
-        by_value=by_value._replace(weights=w),
-        policy=policy,
+        temperature=temperature._replace(weights=w),
+        policy_constraint=policy,
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
         entropy=entropy(jax.lax.stop_gradient(logits), mask=mask),

@@ -20,13 +20,13 @@ from rlaxlib import losses
 from rlaxlib._core import checks, gradients, streams
 
 __all__ = [
-    "ClippedValueOutputs",
     "DecoupledPpoOutputs",
     "PpoOutputs",
+    "PpoValueOutputs",
     "clipped_surrogate_pg_loss",
-    "clipped_value_loss",
     "decoupled_ppo_loss",
     "ppo_clip_loss",
+    "ppo_value_loss",
 ]
 
 
@@ -67,7 +67,7 @@ class DecoupledPpoOutputs(NamedTuple):
     proximal: PpoOutputs
 
 
-class ClippedValueOutputs(NamedTuple):
+class PpoValueOutputs(NamedTuple):
     """Diagnostics of a clipped value loss.
 
     Attributes:
@@ -329,7 +329,7 @@ def decoupled_ppo_loss(
     return narrow((weight * loss, DecoupledPpoOutputs(weight, outputs)))
 
 
-def clipped_value_loss(
+def ppo_value_loss(
     v: ArrayLike,
     old_v: ArrayLike,
     target: ArrayLike,
@@ -338,7 +338,7 @@ def clipped_value_loss(
     *,
     stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
-) -> tuple[Array, ClippedValueOutputs]:
+) -> tuple[Array, PpoValueOutputs]:
     """Compute the clipped value loss of PPO.
 
     .. math::
@@ -366,7 +366,7 @@ def clipped_value_loss(
             None. Their loss is 0.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `ClippedValueOutputs`.
+        A tuple of two: losses, shape `[T]`, and a `PpoValueOutputs`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if a concrete
@@ -374,7 +374,7 @@ def clipped_value_loss(
 
     Example:
         >>> v, old_v = jnp.array([3.0, 3.0]), jnp.array([0.0, 0.0])
-        >>> loss, outputs = rlaxlib.clipped_value_loss(
+        >>> loss, outputs = rlaxlib.ppo_value_loss(
         ...     v, old_v, target=jnp.array([5.0, 0.0]), epsilon=1.0
         ... )
         >>> print(loss, outputs.clipped, outputs.value_outside)
@@ -404,7 +404,7 @@ def clipped_value_loss(
 
     near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
     loss, near_loss = penalty(v - target), penalty(near_v - target)
-    outputs = ClippedValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
+    outputs = PpoValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
     return narrow((jnp.maximum(loss, near_loss), outputs))
 
 

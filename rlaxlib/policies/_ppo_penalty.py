@@ -24,7 +24,7 @@ __all__ = [
     "adaptive_kl_coefficient",
     "discovered_policy_loss",
     "ppo_penalty_loss",
-    "simple_policy_loss",
+    "spo_loss",
 ]
 
 
@@ -186,7 +186,7 @@ def adaptive_kl_coefficient(
     return narrow(jnp.where(kl > target * tolerance, coefficient * factor, lowered))
 
 
-def simple_policy_loss(
+def spo_loss(
     log_prob_t: ArrayLike,
     old_log_prob_t: ArrayLike,
     adv_t: ArrayLike,
@@ -232,7 +232,7 @@ def simple_policy_loss(
     Example:
         >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
         >>> old_log_prob_t = jnp.log(jnp.array([0.25]))
-        >>> loss, outputs = rlaxlib.simple_policy_loss(
+        >>> loss, outputs = rlaxlib.spo_loss(
         ...     log_prob_t, old_log_prob_t, adv_t, epsilon=0.25
         ... )
         >>> print(loss, outputs.ratio)

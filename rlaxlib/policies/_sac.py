@@ -19,18 +19,18 @@ from rlaxlib import distributions
 from rlaxlib._core import checks, gradients
 
 __all__ = [
-    "clipped_double_q_target",
-    "discrete_soft_policy_loss",
-    "discrete_soft_value",
-    "discrete_temperature_loss",
-    "smoothed_target_action",
-    "soft_actor_critic_target",
-    "soft_policy_loss",
-    "temperature_loss",
+    "discrete_sac_policy_loss",
+    "discrete_sac_temperature_loss",
+    "discrete_sac_value",
+    "sac_critic_target",
+    "sac_policy_loss",
+    "sac_temperature_loss",
+    "td3_critic_target",
+    "td3_target_action",
 ]
 
 
-def soft_actor_critic_target(
+def sac_critic_target(
     r_t: ArrayLike,
     discount_t: ArrayLike,
     q_t: ArrayLike,
@@ -47,7 +47,7 @@ def soft_actor_critic_target(
         a_t ~ π(· | s_t)
 
     Sample the next action from the current policy; the one stored with the experience
-    is from an older policy. With :math:`α = 0` this is `clipped_double_q_target`.
+    is from an older policy. With :math:`α = 0` this is `td3_critic_target`.
 
     Args:
         r_t: Reward, shape `[]`.
@@ -66,7 +66,7 @@ def soft_actor_critic_target(
 
     Example:
         >>> q_t = jnp.array([4.0, 6.0])
-        >>> target = rlaxlib.soft_actor_critic_target(
+        >>> target = rlaxlib.sac_critic_target(
         ...     1.0, 0.5, q_t, log_prob_t=-2.0, temperature=3.0
         ... )
         >>> print(target)
@@ -87,7 +87,7 @@ def soft_actor_critic_target(
     return narrow(gradients.stop_if(stop_target_gradients, target))
 
 
-def clipped_double_q_target(
+def td3_critic_target(
     r_t: ArrayLike,
     discount_t: ArrayLike,
     q_t: ArrayLike,
@@ -107,7 +107,7 @@ def clipped_double_q_target(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Values :math:`q_i` of the next action by N target critics, shape `[N]`. In
-            TD3 the next action is a `smoothed_target_action`.
+            TD3 the next action is a `td3_target_action`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -117,7 +117,7 @@ def clipped_double_q_target(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> print(rlaxlib.clipped_double_q_target(1.0, 0.5, jnp.array([4.0, 6.0])))
+        >>> print(rlaxlib.td3_critic_target(1.0, 0.5, jnp.array([4.0, 6.0])))
         3.0
 
     References:
@@ -134,7 +134,7 @@ def clipped_double_q_target(
     return narrow(gradients.stop_if(stop_target_gradients, target))
 
 
-def smoothed_target_action(
+def td3_target_action(
     key: ArrayLike,
     action: ArrayLike,
     stddev: ArrayLike,
@@ -176,7 +176,7 @@ def smoothed_target_action(
 
     Example:
         >>> key, action = jax.random.key(0), jnp.array([0.5, 2.0])
-        >>> print(rlaxlib.smoothed_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
+        >>> print(rlaxlib.td3_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
         [0.5 1. ]
 
     References:
@@ -198,9 +198,7 @@ def smoothed_target_action(
     return narrow(jnp.clip(action + noise, minimum, maximum))
 
 
-def soft_policy_loss(
-    log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike
-) -> Array:
+def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -> Array:
     """Compute the policy loss of soft actor-critic (SAC).
 
     .. math::
@@ -210,7 +208,7 @@ def soft_policy_loss(
     The action is reparameterised: sampled as a differentiable function of the policy's
     parameters, such as :math:`tanh(μ + σ ε)`. The gradient flows through it into the
     critics and into the log-density, which `tanh_normal_log_prob` supports. The
-    gradient of the temperature is stopped; `temperature_loss` trains it.
+    gradient of the temperature is stopped; `sac_temperature_loss` trains it.
 
     Args:
         log_prob: Log-density of the action, shape `[]`.
@@ -225,7 +223,7 @@ def soft_policy_loss(
             `temperature` is negative.
 
     Example:
-        >>> print(rlaxlib.soft_policy_loss(-2.0, jnp.array([4.0, 6.0]), 3.0))
+        >>> print(rlaxlib.sac_policy_loss(-2.0, jnp.array([4.0, 6.0]), 3.0))
         -10.0
 
     References:
@@ -240,7 +238,7 @@ def soft_policy_loss(
     return narrow(jax.lax.stop_gradient(temperature) * log_prob - jnp.min(q))
 
 
-def temperature_loss(
+def sac_temperature_loss(
     log_temperature: ArrayLike, log_prob: ArrayLike, target_entropy: ArrayLike
 ) -> Array:
     """Compute the temperature loss of soft actor-critic (SAC).
@@ -272,7 +270,7 @@ def temperature_loss(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> print(rlaxlib.temperature_loss(0.0, log_prob=3.0, target_entropy=-2.0))
+        >>> print(rlaxlib.sac_temperature_loss(0.0, log_prob=3.0, target_entropy=-2.0))
         -1.0
 
     References:
@@ -288,7 +286,7 @@ def temperature_loss(
     return narrow(-jnp.exp(log_temperature) * deficit)
 
 
-def discrete_soft_value(
+def discrete_sac_value(
     logits: ArrayLike,
     q: ArrayLike,
     temperature: ArrayLike,
@@ -302,7 +300,7 @@ def discrete_soft_value(
         v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
     It is the expectation over all actions of the sampled term in
-    `soft_actor_critic_target`. Pass it as `v_t` to `qv_learning` for the TD error. It
+    `sac_critic_target`. Pass it as `v_t` to `qv_learning` for the TD error. It
     is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
 
     Args:
@@ -321,7 +319,7 @@ def discrete_soft_value(
 
     Example:
         >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
-        >>> print(rlaxlib.discrete_soft_value(logits, q, temperature=0.0))
+        >>> print(rlaxlib.discrete_sac_value(logits, q, temperature=0.0))
         4.0
 
     References:
@@ -337,7 +335,7 @@ def discrete_soft_value(
     return narrow(_soft_value(logits, q, temperature, mask))
 
 
-def discrete_soft_policy_loss(
+def discrete_sac_policy_loss(
     logits: ArrayLike,
     q: ArrayLike,
     temperature: ArrayLike,
@@ -350,7 +348,7 @@ def discrete_soft_policy_loss(
 
         L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
-    It is the negative of `discrete_soft_value`, with the gradients of the action values
+    It is the negative of `discrete_sac_value`, with the gradients of the action values
     and the temperature stopped. Up to a constant it is
     :math:`α KL(π ‖ softmax(q/α))`. The sum over all actions needs no sample.
 
@@ -370,7 +368,7 @@ def discrete_soft_policy_loss(
 
     Example:
         >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
-        >>> print(jax.grad(rlaxlib.discrete_soft_policy_loss)(logits, q, 1.0))
+        >>> print(jax.grad(rlaxlib.discrete_sac_policy_loss)(logits, q, 1.0))
         [ 1. -1.]
 
     References:
@@ -387,7 +385,7 @@ def discrete_soft_policy_loss(
     return narrow(-_soft_value(logits, q, temperature, mask))
 
 
-def discrete_temperature_loss(
+def discrete_sac_temperature_loss(
     log_temperature: ArrayLike,
     logits: ArrayLike,
     target_entropy: ArrayLike,
@@ -401,9 +399,9 @@ def discrete_temperature_loss(
         L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
         α = exp(`log_temperature`)
 
-    It is the expectation over all actions of `temperature_loss`. The entropy is at most
-    :math:`log A` for A legal actions; the paper uses 0.98 of it as the target. If the
-    target is out of reach, the temperature grows without bound.
+    It is the expectation over all actions of `sac_temperature_loss`. The entropy is at
+    most :math:`log A` for A legal actions; the paper uses 0.98 of it as the target. If
+    the target is out of reach, the temperature grows without bound.
 
     Args:
         log_temperature: Logarithm of the temperature, the parameter to train,
@@ -420,7 +418,7 @@ def discrete_temperature_loss(
 
     Example:
         >>> logits, half = jnp.zeros(4), jnp.log(2.0)
-        >>> loss = rlaxlib.discrete_temperature_loss(0.0, logits, half)
+        >>> loss = rlaxlib.discrete_sac_temperature_loss(0.0, logits, half)
         >>> print(loss.round(4), half.round(4))
         0.6931 0.6931
 

@@ -11,10 +11,10 @@ def softmax(logits):
 
 def policy_gradient_loss(logits_t, a_t, adv_t, w_t):
     log_prob_t = np.log(softmax(logits_t))[np.arange(len(a_t)), a_t]
-    return score_function_loss(log_prob_t, adv_t, w_t)
+    return reinforce_loss(log_prob_t, adv_t, w_t)
 
 
-def score_function_loss(log_prob_t, adv_t, w_t):
+def reinforce_loss(log_prob_t, adv_t, w_t):
     return -np.mean(w_t * adv_t * log_prob_t)
 
 
@@ -106,7 +106,7 @@ def make_policy_gradient(rng):
     }
 
 
-def make_score_function(rng):
+def make_reinforce(rng):
     return {
         "log_prob_t": rng.normal(size=STEPS),
         "adv_t": rng.normal(size=STEPS),
@@ -141,9 +141,9 @@ ROWS = [
         targets=("adv_t",),
     ),
     Row(
-        name="score_function_loss",
-        definition=score_function_loss,
-        make=make_score_function,
+        name="reinforce_loss",
+        definition=reinforce_loss,
+        make=make_reinforce,
         peer="rlax has no loss for log-probabilities of any policy",
         targets=("adv_t",),
     ),

@@ -77,9 +77,7 @@ def adaptive_kl_coefficient(coefficient, kl, target):
     return coefficient * 2 if kl > target * 1.5 else coefficient
 
 
-def simple_policy_loss(
-    log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None
-):
+def spo_loss(log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None):
     """Xie et al. 2024."""
     ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
     penalty = np.abs(adv_t) / (2 * epsilon) * (ratio - 1) ** 2
@@ -106,7 +104,7 @@ def discovered_policy_loss(
 # --- Losses of values. ---
 
 
-def clipped_value_loss(v, old_v, target, epsilon, huber=None, sample_mask=None):
+def ppo_value_loss(v, old_v, target, epsilon, huber=None, sample_mask=None):
     """Engstrom et al. 2020."""
 
     def loss(error):
@@ -264,8 +262,8 @@ ROWS = [
         condition=2.0,
     ),
     *rows_of(
-        "simple_policy_loss",
-        simple_policy_loss,
+        "spo_loss",
+        spo_loss,
         make_steps,
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
@@ -282,8 +280,8 @@ ROWS = [
         condition=4.0,
     ),
     *rows_of(
-        "clipped_value_loss",
-        clipped_value_loss,
+        "ppo_value_loss",
+        ppo_value_loss,
         make_values,
         ("v", "old_v", "target"),
         {

@@ -67,10 +67,10 @@ class GaussianMpoOutputs(NamedTuple):
 
 
 def gaussian_mpo_loss(
-    mu: ArrayLike,
-    sigma: ArrayLike,
-    target_mu: ArrayLike,
-    target_sigma: ArrayLike,
+    mean: ArrayLike,
+    stddev: ArrayLike,
+    target_mean: ArrayLike,
+    target_stddev: ArrayLike,
     sample_actions: ArrayLike,
     sample_q_values: ArrayLike,
     temperature_constraint: LagrangePenalty,
@@ -120,10 +120,10 @@ def gaussian_mpo_loss(
     2.
 
     Args:
-        mu: Mean :math:`μ` of the policy, shape `[D]`.
-        sigma: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
-        target_mu: Mean :math:`μ_old` of the target policy, shape `[D]`.
-        target_sigma: Standard deviation :math:`σ_old` of the target policy, positive,
+        mean: Mean :math:`μ` of the policy, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
+        target_mean: Mean :math:`μ_old` of the target policy, shape `[D]`.
+        target_stddev: Standard deviation :math:`σ_old` of the target policy, positive,
             shape `[D]`.
         sample_actions: N actions :math:`a_i` sampled from the target policy, before
             they are clipped, shape `[N, D]`.
@@ -154,10 +154,10 @@ def gaussian_mpo_loss(
 
     Example:
         >>> loss, outputs = rlaxlib.gaussian_mpo_loss(
-        ...     mu=jnp.array([0.5]),
-        ...     sigma=jnp.array([1.0]),
-        ...     target_mu=jnp.array([0.0]),
-        ...     target_sigma=jnp.array([1.0]),
+        ...     mean=jnp.array([0.5]),
+        ...     stddev=jnp.array([1.0]),
+        ...     target_mean=jnp.array([0.0]),
+        ...     target_stddev=jnp.array([1.0]),
         ...     sample_actions=jnp.array([[1.0], [-1.0]]),
         ...     sample_q_values=jnp.array([jnp.log(3.0), 0.0]),
         ...     temperature_constraint=rlaxlib.LagrangePenalty(1.0, epsilon=0.1),
@@ -184,26 +184,28 @@ def gaussian_mpo_loss(
         Abbas Abdolmaleki, Sandy H. Huang and others, *A Distributional View on
         Multi-Objective Policy Optimization*, 2020. https://arxiv.org/abs/2005.07513
     """
-    mu, sigma, target_mu, target_sigma, actions, q_values, low, high = checks.arrays(
-        mu=(mu, "float[D]"),
-        sigma=(sigma, "float[D] in (0, inf)"),
-        target_mu=(target_mu, "float[D]"),
-        target_sigma=(target_sigma, "float[D] in (0, inf)"),
-        sample_actions=(sample_actions, "float[N, D]"),
-        sample_q_values=(sample_q_values, "float[N]"),
-        minimum=(minimum, "float[] or [D]"),
-        maximum=(maximum, "float[] or [D]"),
+    mean, stddev, target_mean, target_stddev, actions, q_values, low, high = (
+        checks.arrays(
+            mean=(mean, "float[D]"),
+            stddev=(stddev, "float[D] in (0, inf)"),
+            target_mean=(target_mean, "float[D]"),
+            target_stddev=(target_stddev, "float[D] in (0, inf)"),
+            sample_actions=(sample_actions, "float[N, D]"),
+            sample_q_values=(sample_q_values, "float[N]"),
+            minimum=(minimum, "float[] or [D]"),
+            maximum=(maximum, "float[] or [D]"),
+        )
     )
     checks.ordered(minimum=minimum, maximum=maximum)
     constraints = (
         check_penalty("temperature_constraint", temperature_constraint),
-        check_penalty("mean_constraint", mean_constraint, mu=mu),
-        check_penalty("stddev_constraint", stddev_constraint, mu=mu),
+        check_penalty("mean_constraint", mean_constraint, mean=mean),
+        check_penalty("stddev_constraint", stddev_constraint, mean=mean),
         None
         if bounds_constraint is None
         else check_penalty("bounds_constraint", bounds_constraint),
     )
-    policy, target = (mu, sigma), (target_mu, target_sigma)
+    policy, target = (mean, stddev), (target_mean, target_stddev)
     inputs = policy, target, actions, q_values, (low, high), constraints
     inputs, narrow = _constraints.widen(inputs)
     outputs = _terms(*inputs, projection_operator)
@@ -226,9 +228,9 @@ def _terms(
     operator: Projection,
 ) -> GaussianMpoOutputs:
     """Return the terms of `gaussian_mpo_loss`."""
-    (mu, sigma), inputs = policy, (target, actions, q_values, limits)
+    (mean, stddev), inputs = policy, (target, actions, q_values, limits)
     target, actions, q_values, limits = jax.lax.stop_gradient(inputs)
-    target_mu, target_sigma = target
+    target_mean, target_stddev = target
     weight_bound, mean_bound, stddev_bound, distance_bound = constraints
     uniform = jnp.full_like(q_values, -math.log(q_values.size))
 
@@ -245,11 +247,11 @@ def _terms(
         )
         w += bounds_temperature.weights
     log_prob = distributions.gaussian_diagonal().logprob
-    mean_kl = _kl(target, (mu, target_sigma), mean_bound.per_dimension)
-    stddev_kl = _kl(target, (target_mu, sigma), stddev_bound.per_dimension)
+    mean_kl = _kl(target, (mean, target_stddev), mean_bound.per_dimension)
+    stddev_kl = _kl(target, (target_mean, stddev), stddev_bound.per_dimension)
     return GaussianMpoOutputs(
-        mean_policy_loss=-jnp.sum(w * log_prob(actions, mu, target_sigma)),
-        stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mu, sigma)),
+        mean_policy_loss=-jnp.sum(w * log_prob(actions, mean, target_stddev)),
+        stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mean, stddev)),
         temperature=temperature,
         bounds_temperature=bounds_temperature,
         mean_constraint=constrain("mean_constraint", mean_kl, mean_bound, operator),
@@ -258,8 +260,8 @@ def _terms(
         ),
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
-        min_stddev=jnp.min(jax.lax.stop_gradient(sigma)),
-        max_stddev=jnp.max(jax.lax.stop_gradient(sigma)),
+        min_stddev=jnp.min(jax.lax.stop_gradient(stddev)),
+        max_stddev=jnp.max(jax.lax.stop_gradient(stddev)),
     )
 
 

@@ -32,7 +32,7 @@ def policy_gradient_loss(
     w_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the REINFORCE policy-gradient loss.
 
@@ -49,7 +49,7 @@ def policy_gradient_loss(
         w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
             steps of weight 0 included.
         use_stop_gradient: Whether to stop the gradient of the advantages.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its action is
@@ -71,15 +71,15 @@ def policy_gradient_loss(
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
-    logits_t, a_t, adv_t, w_t, mask, narrow = checks.widened(
+    logits_t, a_t, adv_t, w_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         a_t=(a_t, "int[T] in [0, A)"),
         adv_t=(adv_t, "float[T]"),
         w_t=(w_t, "float[T]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=mask)
+    log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=action_mask)
     return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
 
 
@@ -139,7 +139,7 @@ def reinforce_loss(
 
 
 def entropy_loss(
-    logits_t: ArrayLike, w_t: ArrayLike, *, mask: ArrayLike | None = None
+    logits_t: ArrayLike, w_t: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the entropy regularisation loss.
 
@@ -155,7 +155,7 @@ def entropy_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
             steps of weight 0 included.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -173,12 +173,12 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    logits_t, w_t, mask, narrow = checks.widened(
+    logits_t, w_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         w_t=(w_t, "float[T]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
-    entropy_t = distributions.softmax().entropy(logits_t, mask=mask)
+    entropy_t = distributions.softmax().entropy(logits_t, mask=action_mask)
     return narrow(-jnp.mean(w_t * entropy_t))
 
 
@@ -187,7 +187,7 @@ def qpg_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Q-based policy-gradient (QPG) loss.
 
@@ -205,7 +205,7 @@ def qpg_loss(
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the action values. Otherwise
             their gradient is :math:`-π_t/T`.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -223,13 +223,13 @@ def qpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jax.lax.stop_gradient(jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
     return narrow(-jnp.mean(jnp.sum(pi_t * (q_t - baseline_t), axis=-1)))
 
@@ -239,7 +239,7 @@ def rm_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the regret-matching policy-gradient (RMPG) loss.
 
@@ -255,7 +255,7 @@ def rm_loss(
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the regrets, the terms in
             brackets.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -273,12 +273,12 @@ def rm_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jnp.sum(pi_t * q_t, axis=-1, keepdims=True)
     regret_t = gradients.stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
     return narrow(-jnp.mean(jnp.sum(pi_t * regret_t, axis=-1)))
@@ -289,7 +289,7 @@ def rpg_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the regret policy-gradient (RPG) loss.
 
@@ -304,7 +304,7 @@ def rpg_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the action values.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -322,16 +322,16 @@ def rpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     regret_t = jax.nn.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
-    if mask is not None:
-        regret_t = jnp.where(mask, regret_t, 0)
+    if action_mask is not None:
+        regret_t = jnp.where(action_mask, regret_t, 0)
     return narrow(jnp.mean(jnp.sum(regret_t, axis=-1)))
 
 
@@ -395,11 +395,11 @@ def _product(weight: Array, log_prob: Array) -> Array:
 
 
 def _policy_and_values(
-    logits: Array, q: Array, mask: Array | None
+    logits: Array, q: Array, action_mask: Array | None
 ) -> tuple[Array, Array]:
     """Return the probabilities of actions, and action values, 0 where illegal."""
-    pi = distributions.softmax().probs(logits, mask=mask)
-    return pi, q if mask is None else jnp.where(mask, q, 0)
+    pi = distributions.softmax().probs(logits, mask=action_mask)
+    return pi, q if action_mask is None else jnp.where(action_mask, q, 0)
 
 
 def _clip_by_norm(x: Array, maximum: Array) -> Array:

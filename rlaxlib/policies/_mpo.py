@@ -348,7 +348,7 @@ def categorical_mpo_loss(
     policy_constraint: LagrangePenalty,
     projection_operator: Projection = _constraints.softplus,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> tuple[Array, CategoricalMpoOutputs]:
     """Compute the MPO loss of a policy over discrete actions, from all action values.
 
@@ -377,7 +377,7 @@ def categorical_mpo_loss(
         policy_constraint: Bound :math:`ε` on KL(target policy ‖ policy) in nats, such
             as 0.01; and the parameter of its dual variable, a scalar.
         projection_operator: Function that makes the dual variables positive.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `CategoricalMpoOutputs`. If no
@@ -411,11 +411,11 @@ def categorical_mpo_loss(
         Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
         Regularized Policy Iteration*, 2018. https://arxiv.org/abs/1812.02256
     """
-    logits, target_logits, q_values, mask = checks.arrays(
+    logits, target_logits, q_values, action_mask = checks.arrays(
         logits=(logits, "float[A]"),
         target_logits=(target_logits, "float[A]"),
         q_values=(q_values, "float[A]"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
     constraints = (
         check_penalty("temperature_constraint", temperature_constraint),
@@ -425,7 +425,7 @@ def categorical_mpo_loss(
     inputs, narrow = _constraints.widen(inputs)
     logits, target_logits, q_values, constraints = inputs
     target_logits, q_values = jax.lax.stop_gradient((target_logits, q_values))
-    legal, log_prior, q_values = _legal(target_logits, q_values, mask)
+    legal, log_prior, q_values = _legal(target_logits, q_values, action_mask)
     weight_bound, policy_bound = (
         each._replace(epsilon=jnp.where(jnp.any(legal), each.epsilon, 0))
         for each in constraints
@@ -435,8 +435,10 @@ def categorical_mpo_loss(
         "temperature_constraint", q_values, log_prior, weight_bound, operator
     )
     w = jnp.where(legal, temperature.weights, 0)
-    policy_loss = distributions.categorical_cross_entropy(w, logits, mask=mask)
-    kl = distributions.categorical_kl_divergence(target_logits, logits, mask=mask)
+    policy_loss = distributions.categorical_cross_entropy(w, logits, mask=action_mask)
+    kl = distributions.categorical_kl_divergence(
+        target_logits, logits, mask=action_mask
+    )
     policy = constrain("policy_constraint", kl, policy_bound, operator)
     loss = policy_loss + temperature.loss + policy.kl_loss + policy.alpha_loss
     entropy = distributions.softmax().entropy
@@ -446,8 +448,8 @@ def categorical_mpo_loss(
         policy_constraint=policy,
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
-        entropy=entropy(jax.lax.stop_gradient(logits), mask=mask),
-        target_entropy=entropy(target_logits, mask=mask),
+        entropy=entropy(jax.lax.stop_gradient(logits), mask=action_mask),
+        target_entropy=entropy(target_logits, mask=action_mask),
     )
     return narrow((loss, outputs))
 
@@ -462,7 +464,7 @@ def _check_axis(q_values: Array, sample_axis: int) -> int:
 
 
 def _legal(
-    target_logits: Array, q_values: Array, mask: Array | None
+    target_logits: Array, q_values: Array, action_mask: Array | None
 ) -> tuple[Array, Array, Array]:
     """Return which actions are legal, their prior log-probabilities, and their values.
 
@@ -470,7 +472,7 @@ def _legal(
     action is legal, the prior is uniform and all values are 0.
     """
     legal = target_logits != -jnp.inf
-    legal = legal if mask is None else mask & legal
+    legal = legal if action_mask is None else action_mask & legal
     some = jnp.any(legal)
     logits = jnp.where(legal, target_logits, jnp.where(some, -jnp.inf, 0))
     best = jnp.max(q_values, initial=-jnp.inf, where=legal)

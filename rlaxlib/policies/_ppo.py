@@ -90,7 +90,7 @@ def ppo_clip_loss(
     dual_clip: ArrayLike | None = None,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, PpoOutputs]:
     """Compute the clipped PPO surrogate loss.
@@ -120,8 +120,8 @@ def ppo_clip_loss(
             shape `[]`; or None for no maximum.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -167,7 +167,7 @@ def ppo_clip_loss(
     )
     epsilon, epsilon_high, dual_clip, log_ratio_bound = scalars
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, sample_mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, sample_mask, log_prob_t, old_log_prob_t, adv_t
     )
     log_ratio, bounded = bounded_log_ratio(log_prob_t, old_log_prob_t, log_ratio_bound)
     ratio = jnp.exp(log_ratio)
@@ -246,7 +246,7 @@ def decoupled_ppo_loss(
     dual_clip: ArrayLike | None = None,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, DecoupledPpoOutputs]:
     """Compute the decoupled PPO loss.
@@ -276,8 +276,8 @@ def decoupled_ppo_loss(
             shape `[]`; or None for no maximum.
         log_ratio_bound: Bound of the magnitude of both log-ratios, more than 0,
             shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and of the
-            log-probabilities under the other two policies.
+        stop_target_gradients: Whether to stop the gradients of the advantages and of
+            the log-probabilities under the other two policies.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratios 1.
 
@@ -320,12 +320,12 @@ def decoupled_ppo_loss(
         proximal_log_prob_t,
         adv_t,
         *scalars,
-        use_stop_gradient=use_stop_gradient,
+        stop_target_gradients=stop_target_gradients,
         sample_mask=mask,
     )
     proximal, old = streams.clean(mask, proximal_log_prob_t, old_log_prob_t)
     log_weight, _ = bounded_log_ratio(proximal, old, scalars[-1])
-    weight = gradients.stop_if(use_stop_gradient, jnp.exp(log_weight))
+    weight = gradients.stop_if(stop_target_gradients, jnp.exp(log_weight))
     return narrow((weight * loss, DecoupledPpoOutputs(weight, outputs)))
 
 
@@ -334,7 +334,7 @@ def ppo_value_loss(
     old_v: ArrayLike,
     target: ArrayLike,
     epsilon: ArrayLike,
-    huber: ArrayLike | None = None,
+    huber_delta: ArrayLike | None = None,
     *,
     stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
@@ -358,8 +358,8 @@ def ppo_value_loss(
         target: Targets :math:`y_t`, shape `[T]`.
         epsilon: Clipping range :math:`ε` in units of the values, at least 0,
             shape `[]`.
-        huber: Error at which :math:`ℓ` becomes linear, as `delta` of `huber_loss`, more
-            than 0, shape `[]`; or None for the squared error.
+        huber_delta: Error at which :math:`ℓ` becomes linear, as `delta` of
+            `huber_loss`, more than 0, shape `[]`; or None for the squared error.
         stop_target_gradients: Whether to stop the gradients of the targets and the old
             values.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
@@ -370,7 +370,7 @@ def ppo_value_loss(
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `epsilon` is negative, or if a concrete `huber` is not positive.
+            `epsilon` is negative, or if a concrete `huber_delta` is not positive.
 
     Example:
         >>> v, old_v = jnp.array([3.0, 3.0]), jnp.array([0.0, 0.0])
@@ -387,20 +387,20 @@ def ppo_value_loss(
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
-    v, old_v, target, epsilon, huber, sample_mask, narrow = checks.widened(
+    v, old_v, target, epsilon, huber_delta, sample_mask, narrow = checks.widened(
         v=(v, "float[T]"),
         old_v=(old_v, "float[T]"),
         target=(target, "float[T]"),
         epsilon=(epsilon, "float[] in [0, inf]"),
-        huber=(huber, "float[] in (0, inf) or None"),
+        huber_delta=(huber_delta, "float[] in (0, inf) or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
     v, old_v, target = prepare(stop_target_gradients, sample_mask, v, old_v, target)
 
     def penalty(error: Array) -> Array:
-        if huber is None:
+        if huber_delta is None:
             return losses.l2_loss(error)
-        return losses.huber_loss(error, huber)
+        return losses.huber_loss(error, huber_delta)
 
     near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
     loss, near_loss = penalty(v - target), penalty(near_v - target)

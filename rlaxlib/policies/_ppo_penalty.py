@@ -52,7 +52,7 @@ def ppo_penalty_loss(
     coefficient: ArrayLike,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the PPO loss with a KL penalty (PPO-penalty).
@@ -76,8 +76,8 @@ def ppo_penalty_loss(
         coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -117,7 +117,7 @@ def ppo_penalty_loss(
         )
     )
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
     _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
     kl_t = outputs.approximate_kl if kl_t is None else streams.valid(kl_t, mask)
@@ -193,7 +193,7 @@ def spo_loss(
     epsilon: ArrayLike = 0.2,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the Simple Policy Optimization (SPO) loss.
@@ -217,8 +217,8 @@ def spo_loss(
             shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -251,7 +251,7 @@ def spo_loss(
         sample_mask=(sample_mask, "bool[T] or None"),
     )
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
     _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
     ratio = outputs.ratio
@@ -267,7 +267,7 @@ def discovered_policy_loss(
     beta: ArrayLike = 0.6,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the Discovered Policy Optimisation (DPO) loss.
@@ -294,8 +294,8 @@ def discovered_policy_loss(
             shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -332,7 +332,7 @@ def discovered_policy_loss(
         )
     )
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
     log_ratio, outputs = _compare(log_prob_t, old_log_prob_t, bound)
     ratio, positive = outputs.ratio, adv_t >= 0

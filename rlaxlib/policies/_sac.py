@@ -291,7 +291,7 @@ def discrete_sac_value(
     q: ArrayLike,
     temperature: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the soft state value of discrete soft actor-critic (discrete SAC).
 
@@ -308,7 +308,7 @@ def discrete_sac_value(
         q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
             shape `[N, A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Value :math:`v`, shape `[]`, 0 if no action is legal.
@@ -326,13 +326,13 @@ def discrete_sac_value(
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    logits, q, temperature, mask, narrow = checks.widened(
+    logits, q, temperature, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),
         q=(q, "float[A] or [N, A]"),
         temperature=(temperature, "float[] in [0, inf)"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    return narrow(_soft_value(logits, q, temperature, mask))
+    return narrow(_soft_value(logits, q, temperature, action_mask))
 
 
 def discrete_sac_policy_loss(
@@ -340,7 +340,7 @@ def discrete_sac_policy_loss(
     q: ArrayLike,
     temperature: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
 
@@ -357,7 +357,7 @@ def discrete_sac_policy_loss(
         q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
             shape `[N, A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`, 0 if no action is legal.
@@ -375,14 +375,14 @@ def discrete_sac_policy_loss(
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    logits, q, temperature, mask, narrow = checks.widened(
+    logits, q, temperature, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),
         q=(q, "float[A] or [N, A]"),
         temperature=(temperature, "float[] in [0, inf)"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
     q, temperature = jax.lax.stop_gradient((q, temperature))
-    return narrow(-_soft_value(logits, q, temperature, mask))
+    return narrow(-_soft_value(logits, q, temperature, action_mask))
 
 
 def discrete_sac_temperature_loss(
@@ -390,7 +390,7 @@ def discrete_sac_temperature_loss(
     logits: ArrayLike,
     target_entropy: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
 
@@ -408,7 +408,7 @@ def discrete_sac_temperature_loss(
             shape `[]`.
         logits: Logits of the policy, whose gradient is stopped, shape `[A]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -426,24 +426,26 @@ def discrete_sac_temperature_loss(
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    log_temperature, logits, target_entropy, mask, narrow = checks.widened(
+    log_temperature, logits, target_entropy, action_mask, narrow = checks.widened(
         log_temperature=(log_temperature, "float[]"),
         logits=(logits, "float[A]"),
         target_entropy=(target_entropy, "float[]"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    entropy = distributions.softmax().entropy(logits, mask=mask)
+    entropy = distributions.softmax().entropy(logits, mask=action_mask)
     excess = jax.lax.stop_gradient(entropy - target_entropy)
     return narrow(jnp.exp(log_temperature) * excess)
 
 
 def _soft_value(
-    logits: Array, q: Array, temperature: Array, mask: Array | None
+    logits: Array, q: Array, temperature: Array, action_mask: Array | None
 ) -> Array:
     """Return the expected action value plus the temperature times the entropy."""
-    legal = logits != -jnp.inf if mask is None else mask & (logits != -jnp.inf)
+    legal = logits != -jnp.inf
+    legal = legal if action_mask is None else action_mask & legal
     # Mask before the minimum, whose gradient would otherwise be NaN.
     q = jnp.min(jnp.where(legal[None], jnp.atleast_2d(q), 0), axis=0)
     policy = distributions.softmax()
-    pi, entropy = policy.probs(logits, mask=mask), policy.entropy(logits, mask=mask)
+    pi = policy.probs(logits, mask=action_mask)
+    entropy = policy.entropy(logits, mask=action_mask)
     return jnp.sum(pi * q) + temperature * entropy

@@ -88,7 +88,7 @@ def test_reinforce_needs_actions_without_gradient():
 def test_masking_an_action_equals_removing_it(loss):
     mask = jnp.broadcast_to(jnp.arange(4) < 3, (5, 4))
     q = jnp.where(mask, Q, jnp.nan)
-    value, gradient = jax.value_and_grad(loss)(LOGITS, q, mask=mask)
+    value, gradient = jax.value_and_grad(loss)(LOGITS, q, action_mask=mask)
     expected, expected_gradient = jax.value_and_grad(loss)(LOGITS[:, :3], Q[:, :3])
     close(value, expected)
     close(gradient[:, :3], expected_gradient)

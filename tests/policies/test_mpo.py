@@ -254,7 +254,7 @@ def test_an_illegal_action_is_ignored(never):
     mask = jnp.array([True, True, True, False])
     gradient = jax.value_and_grad(categorical, has_aux=True)
     (expected, outputs), slope = gradient(LOGITS[:3], TARGET_LOGITS[:3], VALUES[:3])
-    by_mask = VALUES.at[3].set(jnp.nan), {"mask": mask}
+    by_mask = VALUES.at[3].set(jnp.nan), {"action_mask": mask}
     by_logit = VALUES.at[3].set(10.0), {}
     for q, settings in (by_mask, by_logit):
         logits = LOGITS.at[3].set(never)
@@ -269,7 +269,7 @@ def test_an_illegal_action_is_ignored(never):
 
 def test_without_a_legal_action_all_losses_and_gradients_are_zero():
     def loss(logits, duals, q):
-        return categorical(logits, q_values=q, mask=jnp.zeros(4, bool), **duals)
+        return categorical(logits, q_values=q, action_mask=jnp.zeros(4, bool), **duals)
 
     with jax.debug_nans(True):
         found = jax.value_and_grad(loss, (0, 1), has_aux=True)(LOGITS, DUALS, VALUES)

@@ -245,7 +245,7 @@ def test_value_loss_with_a_wide_clip_is_the_unclipped_loss():
         loss, outputs = rlaxlib.ppo_value_loss(v, old_v, target, epsilon)
         np.testing.assert_array_equal(loss, rlaxlib.l2_loss(v, target))
         assert not jnp.any(outputs.value_outside | outputs.clipped)
-    loss, _ = rlaxlib.ppo_value_loss(v, old_v, target, jnp.inf, huber=0.5)
+    loss, _ = rlaxlib.ppo_value_loss(v, old_v, target, jnp.inf, huber_delta=0.5)
     np.testing.assert_array_equal(loss, rlaxlib.huber_loss(v - target, 0.5))
 
 

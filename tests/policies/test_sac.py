@@ -194,7 +194,7 @@ def test_masking_an_action_equals_removing_it(loss, by_mask, bad):
     legal = jnp.arange(5) < 3
     q = jnp.where(legal, Q, bad)
     logits = LOGITS if by_mask else jnp.where(legal, LOGITS, -jnp.inf)
-    mask = {"mask": legal} if by_mask else {}
+    mask = {"action_mask": legal} if by_mask else {}
     gradient = jax.value_and_grad(loss, argnums=(0, 1))
     value, found = gradient(logits, q, **mask)
     expected_value, expected = jax.jit(gradient)(LOGITS[:3], Q[:, :3])
@@ -207,6 +207,6 @@ def test_masking_an_action_equals_removing_it(loss, by_mask, bad):
 def test_value_and_gradient_are_zero_if_no_action_is_legal():
     mask, q = jnp.zeros(5, bool), jnp.full((3, 5), jnp.nan)
     for function in rlaxlib.discrete_sac_value, rlaxlib.discrete_sac_policy_loss:
-        value, gradient = jax.value_and_grad(function)(LOGITS, q, 0.5, mask=mask)
+        value, gradient = jax.value_and_grad(function)(LOGITS, q, 0.5, action_mask=mask)
         assert value == 0
         np.testing.assert_array_equal(gradient, 0.0)

@@ -51,32 +51,34 @@ def tanh_normal_log_prob_of_action(action, mu, sigma):
 # --- Discrete actions. ---
 
 
-def softmax(logits, mask=None):
+def softmax(logits, action_mask=None):
     weights = np.exp(logits - np.max(logits))
-    weights = weights if mask is None else np.where(mask, weights, 0.0)
+    weights = weights if action_mask is None else np.where(action_mask, weights, 0.0)
     return weights / np.sum(weights)
 
 
-def entropy(logits, mask=None):
-    pi = softmax(logits, mask)
+def entropy(logits, action_mask=None):
+    pi = softmax(logits, action_mask)
     return -np.sum(pi[pi > 0] * np.log(pi[pi > 0]))
 
 
-def discrete_sac_value(logits, q, temperature, mask=None):
+def discrete_sac_value(logits, q, temperature, action_mask=None):
     """Christodoulou 2019, section 3."""
     q = q if q.ndim == 1 else np.min(q, axis=0)
-    mean = np.sum(softmax(logits, mask) * q)
-    return mean + temperature * entropy(logits, mask)
+    mean = np.sum(softmax(logits, action_mask) * q)
+    return mean + temperature * entropy(logits, action_mask)
 
 
-def discrete_sac_policy_loss(logits, q, temperature, mask=None):
+def discrete_sac_policy_loss(logits, q, temperature, action_mask=None):
     """Christodoulou 2019, section 3."""
-    return -discrete_sac_value(logits, q, temperature, mask)
+    return -discrete_sac_value(logits, q, temperature, action_mask)
 
 
-def discrete_sac_temperature_loss(log_temperature, logits, target_entropy, mask=None):
+def discrete_sac_temperature_loss(
+    log_temperature, logits, target_entropy, action_mask=None
+):
     """Christodoulou 2019, section 3."""
-    missing = target_entropy - entropy(logits, mask)
+    missing = target_entropy - entropy(logits, action_mask)
     return -np.exp(log_temperature) * missing
 
 
@@ -85,7 +87,7 @@ def discrete_sac_temperature_loss(log_temperature, logits, target_entropy, mask=
 
 def make_numbers(*names):
     def make(rng):
-        mask = rng.permutation(np.arange(ACTIONS) > 0)
+        action_mask = rng.permutation(np.arange(ACTIONS) > 0)
         drawn = {
             "r_t": rng.normal(),
             "discount_t": rng.uniform(0.5, 1.0),
@@ -97,7 +99,7 @@ def make_numbers(*names):
             "log_temperature": rng.normal(),
             "target_entropy": rng.normal(),
             "logits": rng.normal(size=ACTIONS),
-            "mask": mask,
+            "action_mask": action_mask,
         }
         return {name: np.asarray(drawn[name]) for name in names}
 
@@ -195,10 +197,10 @@ ROWS = [
     row("discrete_sac_value", make_discrete(critics=()), case="one critic"),
     row(
         "discrete_sac_value",
-        make_discrete("mask"),
+        make_discrete("action_mask"),
         case="masked",
         any_length=("q",),
-        optional=("mask",),
+        optional=("action_mask",),
     ),
     row(
         "discrete_sac_policy_loss",
@@ -209,10 +211,10 @@ ROWS = [
     ),
     row(
         "discrete_sac_policy_loss",
-        make_discrete("mask", critics=()),
+        make_discrete("action_mask", critics=()),
         case="masked, one critic",
         constant=STOPPED,
-        optional=("mask",),
+        optional=("action_mask",),
     ),
     row(
         "discrete_sac_temperature_loss",
@@ -222,10 +224,10 @@ ROWS = [
     ),
     row(
         "discrete_sac_temperature_loss",
-        make_numbers("log_temperature", "logits", "target_entropy", "mask"),
+        make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
         case="masked",
         constant=("logits", "target_entropy"),
-        optional=("mask",),
+        optional=("action_mask",),
         condition=4.0,
     ),
 ]

@@ -104,15 +104,15 @@ def discovered_policy_loss(
 # --- Losses of values. ---
 
 
-def ppo_value_loss(v, old_v, target, epsilon, huber=None, sample_mask=None):
+def ppo_value_loss(v, old_v, target, epsilon, huber_delta=None, sample_mask=None):
     """Engstrom et al. 2020."""
 
     def loss(error):
         magnitude = np.abs(error)
-        if huber is None:
+        if huber_delta is None:
             return magnitude**2 / 2
-        linear = huber * (magnitude - huber / 2)
-        return np.where(magnitude <= huber, magnitude**2 / 2, linear)
+        linear = huber_delta * (magnitude - huber_delta / 2)
+        return np.where(magnitude <= huber_delta, magnitude**2 / 2, linear)
 
     near = old_v + np.clip(v - old_v, -epsilon, epsilon)
     free, near = loss(v - target), loss(near - target)
@@ -286,11 +286,11 @@ ROWS = [
         ("v", "old_v", "target"),
         {
             "": {"epsilon": 0.25},
-            "Huber": {"epsilon": 0.25, "huber": 1.0},
+            "Huber": {"epsilon": 0.25, "huber_delta": 1.0},
             "masked": {"epsilon": 0.25},
         },
         targets=("old_v", "target"),
-        invalid=({"epsilon": -0.1}, {"huber": 0.0}),
+        invalid=({"epsilon": -0.1}, {"huber_delta": 0.0}),
         condition=4.0,
     ),
     *(

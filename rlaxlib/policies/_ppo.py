@@ -34,6 +34,9 @@ class PpoOutputs(NamedTuple):
     """Diagnostics of a PPO update: ratios, clipping and approximate KL.
 
     Attributes:
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, shape `[T]`. `approximate_kl`,
+            `clip_fraction`, `effective_sample_size` and `importance_statistics` take
+            them.
         ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
         clipped: True where the clip removes the gradient: the ratio is outside its
             bounds on the side that the advantage favours, shape `[T]`.
@@ -47,6 +50,7 @@ class PpoOutputs(NamedTuple):
             actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
     """
 
+    log_ratio: Array
     ratio: Array
     clipped: Array
     dual_clipped: Array
@@ -59,10 +63,13 @@ class DecoupledPpoOutputs(NamedTuple):
     """Diagnostics of a decoupled PPO update.
 
     Attributes:
-        weight: Importance weights :math:`π_prox(a_t)/π_old(a_t)`, shape `[T]`.
+        log_ratio: Bounded log-ratios :math:`log (π(a_t)/π_old(a_t))`, for diagnostics,
+            shape `[T]`.
+        weight: Importance weights :math:`w_t`, shape `[T]`.
         proximal: A `PpoOutputs` with the proximal policy as the old one.
     """
 
+    log_ratio: Array
     weight: Array
     proximal: PpoOutputs
 
@@ -176,6 +183,7 @@ def ppo_clip_loss(
     above, below = ratio > high, ratio < low
     maximum = jnp.inf if dual_clip is None else dual_clip
     outputs = PpoOutputs(
+        log_ratio=log_ratio,
         ratio=ratio,
         clipped=((adv_t > 0) & above) | ((adv_t < 0) & below),
         dual_clipped=(adv_t < 0) & (ratio > maximum),
@@ -323,10 +331,13 @@ def decoupled_ppo_loss(
         stop_target_gradients=stop_target_gradients,
         sample_mask=mask,
     )
-    proximal, old = streams.clean(mask, proximal_log_prob_t, old_log_prob_t)
-    log_weight, _ = bounded_log_ratio(proximal, old, scalars[-1])
-    weight = gradients.stop_if(stop_target_gradients, jnp.exp(log_weight))
-    return narrow((weight * loss, DecoupledPpoOutputs(weight, outputs)))
+    log_prob_t, proximal_log_prob_t, old_log_prob_t = prepare(
+        stop_target_gradients, mask, log_prob_t, proximal_log_prob_t, old_log_prob_t
+    )
+    log_ratio, _ = bounded_log_ratio(log_prob_t, old_log_prob_t, scalars[-1])
+    log_weight, _ = bounded_log_ratio(proximal_log_prob_t, old_log_prob_t, scalars[-1])
+    weight = jnp.exp(log_weight)
+    return narrow((weight * loss, DecoupledPpoOutputs(log_ratio, weight, outputs)))
 
 
 def ppo_value_loss(

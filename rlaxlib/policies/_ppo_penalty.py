@@ -32,6 +32,8 @@ class RatioOutputs(NamedTuple):
     """Diagnostics of a policy update: ratios and approximate KL.
 
     Attributes:
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics such as
+            `importance_statistics`, shape `[T]`.
         ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
         bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
             0, shape `[T]`.
@@ -39,6 +41,7 @@ class RatioOutputs(NamedTuple):
             actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
     """
 
+    log_ratio: Array
     ratio: Array
     bounded: Array
     approximate_kl: Array
@@ -119,7 +122,7 @@ def ppo_penalty_loss(
     log_prob_t, old_log_prob_t, adv_t = prepare(
         stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    outputs = _compare(log_prob_t, old_log_prob_t, bound)
     kl_t = outputs.approximate_kl if kl_t is None else streams.valid(kl_t, mask)
     return narrow((coefficient * kl_t - outputs.ratio * adv_t, outputs))
 
@@ -253,7 +256,7 @@ def spo_loss(
     log_prob_t, old_log_prob_t, adv_t = prepare(
         stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    outputs = _compare(log_prob_t, old_log_prob_t, bound)
     ratio = outputs.ratio
     penalty = jnp.abs(adv_t) / (2 * epsilon) * jnp.square(ratio - 1)
     return narrow((penalty - ratio * adv_t, outputs))
@@ -334,18 +337,16 @@ def discovered_policy_loss(
     log_prob_t, old_log_prob_t, adv_t = prepare(
         stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    log_ratio, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    outputs = _compare(log_prob_t, old_log_prob_t, bound)
     ratio, positive = outputs.ratio, adv_t >= 0
-    x = adv_t * jnp.where(positive, ratio - 1, log_ratio)
+    x = adv_t * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
     drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
     return narrow((drift - ratio * adv_t, outputs))
 
 
-def _compare(
-    log_prob: Array, old_log_prob: Array, bound: Array
-) -> tuple[Array, RatioOutputs]:
+def _compare(log_prob: Array, old_log_prob: Array, bound: Array) -> RatioOutputs:
     """Return log-ratios, and the diagnostics that follow from them."""
     log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, bound)
     kl = jnp.expm1(log_ratio) - log_ratio
-    return log_ratio, RatioOutputs(jnp.exp(log_ratio), bounded, kl)
+    return RatioOutputs(log_ratio, jnp.exp(log_ratio), bounded, kl)

@@ -1,8 +1,7 @@
 """Soft actor-critic (SAC), discrete SAC and TD3: critic targets and policy losses.
 
-Functions take one time step. The values of an action by N critics are one array `[N]`,
-of which they take the minimum. For their mean, as in the policy loss of REDQ, pass the
-mean alone, `[1]`.
+Functions take one time step. The value of an action is one number, or the values by N
+critics, whose minimum is used. `ensemble_value` and `subset_minimum` choose otherwise.
 
 Train critics on the targets, for example by `l2_loss`. The gradient of a policy loss
 flows through the critics into the actions: do not update the critics with it.
@@ -49,10 +48,15 @@ def sac_critic_target(
     Sample the next action from the current policy; the one stored with the experience
     is from an older policy. With :math:`α = 0` this is `td3_critic_target`.
 
+    The target of REDQ uses the minimum of two random critics::
+
+        sac_critic_target(r_t, discount_t, subset_minimum(key, q_t, 2), ...)
+
     Args:
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Values :math:`q_i` of the next action by N target critics, shape `[N]`.
+        q_t: Value of the next action, shape `[]`; or values :math:`q_i` by N target
+            critics, shape `[N]`.
         log_prob_t: Log-density of the next action, shape `[]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -75,11 +79,15 @@ def sac_critic_target(
     References:
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
+
+        Xinyue Chen, Che Wang, Zijian Zhou and Keith Ross, *Randomized Ensembled Double
+        Q-Learning: Learning Fast Without a Model*, 2021.
+        https://arxiv.org/abs/2101.05982
     """
     r_t, discount_t, q_t, log_prob_t, temperature, narrow = checks.widened(
         r_t=(r_t, "float[]"),
         discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[N]"),
+        q_t=(q_t, "float[] or [N]"),
         log_prob_t=(log_prob_t, "float[]"),
         temperature=(temperature, "float[] in [0, inf)"),
     )
@@ -106,8 +114,8 @@ def td3_critic_target(
     Args:
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Values :math:`q_i` of the next action by N target critics, shape `[N]`. In
-            TD3 the next action is a `td3_target_action`.
+        q_t: Value of the next action, in TD3 a `td3_target_action`, shape `[]`; or
+            values :math:`q_i` by N target critics, shape `[N]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -128,7 +136,7 @@ def td3_critic_target(
     r_t, discount_t, q_t, narrow = checks.widened(
         r_t=(r_t, "float[]"),
         discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[N]"),
+        q_t=(q_t, "float[] or [N]"),
     )
     target = r_t + discount_t * jnp.min(q_t)
     return narrow(gradients.stop_if(stop_target_gradients, target))
@@ -210,9 +218,12 @@ def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -
     critics and into the log-density, which `tanh_normal_log_prob` supports. The
     gradient of the temperature is stopped; `sac_temperature_loss` trains it.
 
+    REDQ uses the mean over critics: pass `ensemble_value(q, kind="mean")`.
+
     Args:
         log_prob: Log-density of the action, shape `[]`.
-        q: Values :math:`q_i` of the action by N critics, shape `[N]`.
+        q: Value of the action, shape `[]`; or values :math:`q_i` by N critics,
+            shape `[N]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
 
     Returns:
@@ -232,7 +243,7 @@ def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -
     """
     log_prob, q, temperature, narrow = checks.widened(
         log_prob=(log_prob, "float[]"),
-        q=(q, "float[N]"),
+        q=(q, "float[] or [N]"),
         temperature=(temperature, "float[] in [0, inf)"),
     )
     return narrow(jax.lax.stop_gradient(temperature) * log_prob - jnp.min(q))

@@ -103,6 +103,25 @@ def test_log_ratio_is_bounded_by_its_argument(loss):
         np.testing.assert_array_equal(outputs.bounded, bound < 5)
 
 
+@each_loss
+def test_diagnostics_take_the_log_ratio_of_the_outputs(loss):
+    mask = jnp.arange(32) > 4
+    steps = [x.reshape(2, 32) for x in (LOG_PROB, OLD, ADVANTAGES)]
+    _, outputs = jax.vmap(lambda *step: loss(*step, sample_mask=mask))(*steps)
+    settings = {"sample_mask": jnp.stack([mask, mask])}
+    ratio = jnp.exp(LOG_PROB - OLD).reshape(2, 32)[:, mask]
+    statistics = rlaxlib.importance_statistics(outputs.log_ratio, **settings)
+    close(statistics.mean_ratio, jnp.mean(ratio))
+    size = rlaxlib.effective_sample_size(outputs.log_ratio, **settings)
+    close(size, jnp.sum(ratio) ** 2 / jnp.sum(ratio**2))
+    fraction = rlaxlib.clip_fraction(outputs.log_ratio, 0.2, **settings)
+    close(fraction, jnp.mean(jnp.abs(ratio - 1) > 0.2))
+    kl = rlaxlib.approximate_kl(outputs.log_ratio, **settings)
+    close(kl, jnp.mean(ratio - 1 - jnp.log(ratio)), rtol=1e-5)
+    _, outputs = loss(OLD, OLD, ADVANTAGES)
+    assert rlaxlib.clip_fraction(outputs.log_ratio) == 0
+
+
 def test_expected_approximate_kl_is_the_divergence():
     old_log_prob, old = jax.nn.log_softmax(POLICIES[0]), jax.nn.softmax(POLICIES[0])
 

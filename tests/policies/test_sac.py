@@ -165,7 +165,31 @@ def test_gradient_is_that_of_the_divergence_from_the_optimal_policy():
     close(jax.grad(rlaxlib.discrete_sac_policy_loss)(LOGITS, Q, TEMPERATURE), expected)
 
 
-def test_one_critic_equals_an_ensemble_of_one():
+def test_value_of_one_critic_equals_an_ensemble_of_one():
+    def each(q):
+        return (
+            rlaxlib.sac_critic_target(1.5, 0.9, q, -2.0, 0.5),
+            rlaxlib.td3_critic_target(1.5, 0.9, q),
+            rlaxlib.sac_policy_loss(-2.0, q, 0.5),
+        )
+
+    assert each(jnp.array(3.0)) == each(jnp.array([3.0]))
+
+
+def test_redq_target_uses_the_minimum_of_a_random_subset():
+    q = jnp.array([4.0, 2.0, 3.0, 5.0])
+
+    @jax.vmap
+    def redq(key):
+        chosen = rlaxlib.subset_minimum(key, q, 2)
+        return chosen, rlaxlib.sac_critic_target(1.0, 0.5, chosen, -3.0, 0.5)
+
+    chosen, targets = redq(jax.random.split(jax.random.key(0), 50))
+    assert set(chosen.tolist()) == {2.0, 3.0, 4.0}
+    close(targets, 1.0 + 0.5 * (chosen + 1.5))
+
+
+def test_one_discrete_critic_equals_an_ensemble_of_one():
     for function in rlaxlib.discrete_sac_value, rlaxlib.discrete_sac_policy_loss:
         one = function(LOGITS, Q[0], TEMPERATURE)
         np.testing.assert_array_equal(one, function(LOGITS, Q[:1], TEMPERATURE))

@@ -1,4 +1,4 @@
-"""Hold every public function to the contract: what it computes, and how it behaves."""
+"""Test every public function: values, gradients, and invalid arguments."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ import rlaxlib
 ROWS = contract.collect()
 
 
-# --- The table is complete. ---
+# --- Completeness. ---
 
 
 def test_every_public_function_has_a_row():
@@ -34,7 +34,7 @@ def test_no_two_rows_are_the_same():
     assert len(ROWS) == len({row.id for row in ROWS})
 
 
-# --- What the functions compute. ---
+# --- Values and gradients. ---
 
 
 @each_row("defined")
@@ -120,7 +120,7 @@ def test_takes_the_arguments_of_rlax_by_position(row, rlax):
     assert len(ours) >= len(theirs)
     for one, other in zip(ours, theirs, strict=False):
         assert one[:2] == other[:2]
-        assert one[2] or not other[2]  # What may be left out there, may be here.
+        assert one[2] or not other[2]  # Optional there, optional here.
 
 
 @each_row("key", sample=True)
@@ -159,7 +159,7 @@ def test_result_over_devices_equals_that_of_one_device(row):
         contract.assert_close(parts, jnp.stack([whole] * 2), SINGLE, SINGLE)
 
 
-# --- What the functions reject. ---
+# --- Invalid arguments. ---
 
 
 @each_row("single", "given")
@@ -243,7 +243,7 @@ def test_rejects_lists_strings_and_none(row):
             assert f"`{name}`" in str(error.value)
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def peer_inputs(row):

@@ -50,6 +50,8 @@ def explained_variance(
 ) -> Array:
     """Compute the fraction of the variance of targets that predictions explain.
 
+    Takes samples of any shape, returns one number.
+
     .. math::
 
         1 - Var[y - ŷ] / Var[y]
@@ -110,6 +112,8 @@ def value_bias(
     normalize: bool = False,
 ) -> Array:
     """Compute the mean overestimation bias of values.
+
+    Takes samples of any shape, returns one number.
 
     .. math::
 
@@ -216,6 +220,8 @@ def approximate_kl(
 ) -> Array:
     """Estimate the KL divergence of two policies from samples (k1, k2, k3).
 
+    Takes samples of any shape, returns one number.
+
     .. math::
 
         KL(μ ‖ π) ≈ (1/n) ∑_i k(l_i),   l_i = log (π(a_i) / μ(a_i)),   a_i ~ μ
@@ -287,6 +293,8 @@ def clip_fraction(
 ) -> Array:
     """Compute the fraction of importance ratios that PPO clips.
 
+    Takes samples of any shape, returns one number.
+
     .. math::
 
         (1/n) ∑_i 1[w_i > 1 + ε_high or w_i < 1 - ε],   w_i = e^{l_i}
@@ -350,6 +358,8 @@ def effective_sample_size(
 ) -> Array:
     """Compute the effective sample size (ESS) of importance weights.
 
+    Takes samples of any shape, returns one number.
+
     .. math::
 
         ESS = (∑_i w_i)² / ∑_i w_i²,   w_i = e^{l_i}
@@ -395,6 +405,8 @@ def importance_statistics(
     axis_name: AxisName | None = None,
 ) -> ImportanceStatistics:
     """Compute statistics of the importance ratios of two policies.
+
+    Takes samples of any shape, returns one number for each statistic.
 
     .. math::
 
@@ -476,6 +488,8 @@ def dormant_fraction(
 ) -> Array:
     """Compute the fraction of dormant neurons of a layer.
 
+    Takes the activations of one layer for a batch of inputs, returns one number.
+
     .. math::
 
         (1/H) ∑_i 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
@@ -533,6 +547,8 @@ def effective_rank(
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the effective rank (srank) of features.
+
+    Takes the features of a batch of inputs, returns one number.
 
     .. math::
 
@@ -595,6 +611,8 @@ def check_trajectory(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Check that a stream of experience is consistent.
+
+    Takes one stream, returns True or False for each time step.
 
     .. math::
 

@@ -21,7 +21,7 @@ def loss(params: jax.Array, carry: bool) -> jax.Array:
     if not carry:
         actions = jax.lax.stop_gradient(actions)
     log_probs = jax.scipy.stats.norm.logpdf(actions, mean, deviation)
-    return rlaxlib.reinforce_loss(log_probs, rewards, jnp.ones_like(rewards))
+    return jnp.mean(rlaxlib.reinforce_loss(log_probs, rewards))
 
 
 def learn(carry: bool) -> np.ndarray:

@@ -84,6 +84,8 @@ def gaussian_mpo_loss(
 ) -> tuple[Array, GaussianMpoOutputs]:
     """Compute the MPO loss of a Gaussian policy, with decoupled KL constraints.
 
+    Takes one state, returns one loss, and its terms.
+
     .. math::
 
         L = -∑_i w_i [log Normal(a_i; μ, σ_old) + log Normal(a_i; μ_old, σ)]

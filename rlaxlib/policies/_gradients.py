@@ -1,7 +1,8 @@
 """Policy-gradient losses: REINFORCE, QPG, RMPG, RPG, DPG and entropy.
 
-Each loss is minimised, and averages over the time steps of one trajectory. Only its
-gradient is meaningful; its value does not measure how good the policy is.
+Each loss is minimised. Only its gradient is meaningful; its value does not measure how
+good the policy is. `reinforce_loss` returns the loss of each time step, the others the
+mean over one trajectory.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import checks, gradients, streams
 
 __all__ = [
     "dpg_loss",
@@ -35,6 +36,8 @@ def policy_gradient_loss(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the REINFORCE policy-gradient loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -86,14 +89,17 @@ def policy_gradient_loss(
 def reinforce_loss(
     log_prob_t: ArrayLike,
     adv_t: ArrayLike,
-    w_t: ArrayLike,
-    use_stop_gradient: bool = True,
+    *,
+    stop_target_gradients: bool = True,
+    sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compute the score-function (REINFORCE) loss of any distribution.
+    """Compute the REINFORCE (score-function) loss of any distribution.
+
+    Takes one trajectory, returns the loss of each time step.
 
     .. math::
 
-        L = -(1/T) ∑_t w_t Â_t log π(a_t)
+        L_t = -Â_t log π(a_t)
 
     The gradient estimates that of the expected return only if no gradient flows through
     the actions. For an action sampled inside the differentiated function, such as
@@ -105,12 +111,12 @@ def reinforce_loss(
         log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)` of the actions
             taken, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
-            steps of weight 0 included.
-        use_stop_gradient: Whether to stop the gradient of the advantages.
+        stop_target_gradients: Whether to stop the gradient of the advantages.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0.
 
     Returns:
-        Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its
+        Losses, shape `[T]`. A step of advantage 0 has a loss of 0, even if its
             log-probability is infinite.
 
     Raises:
@@ -118,8 +124,8 @@ def reinforce_loss(
 
     Example:
         >>> log_prob_t, adv_t = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
-        >>> print(rlaxlib.reinforce_loss(log_prob_t, adv_t, jnp.ones(2)))
-        2.5
+        >>> print(rlaxlib.reinforce_loss(log_prob_t, adv_t))
+        [1. 4.]
 
     References:
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
@@ -129,19 +135,22 @@ def reinforce_loss(
         Estimation Using Stochastic Computation Graphs*, 2015.
         https://arxiv.org/abs/1506.05254
     """
-    log_prob_t, adv_t, w_t, narrow = checks.widened(
+    log_prob_t, adv_t, sample_mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
         adv_t=(adv_t, "float[T]"),
-        w_t=(w_t, "float[T]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
     )
-    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
+    adv_t = gradients.stop_if(stop_target_gradients, adv_t)
+    log_prob_t, adv_t = streams.clean(sample_mask, log_prob_t, adv_t)
+    return narrow(-_product(adv_t, log_prob_t))
 
 
 def entropy_loss(
     logits_t: ArrayLike, w_t: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the entropy regularisation loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -190,6 +199,8 @@ def qpg_loss(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Q-based policy-gradient (QPG) loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -243,6 +254,8 @@ def rm_loss(
 ) -> Array:
     """Compute the regret-matching policy-gradient (RMPG) loss.
 
+    Takes one trajectory, returns its mean loss.
+
     .. math::
 
         L = -(1/T) ∑_t ∑_a π_t(a) [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
@@ -293,6 +306,8 @@ def rpg_loss(
 ) -> Array:
     """Compute the regret policy-gradient (RPG) loss.
 
+    Takes one trajectory, returns its mean loss.
+
     .. math::
 
         L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
@@ -342,6 +357,8 @@ def dpg_loss(
     use_stop_gradient: bool = True,
 ) -> Array:
     """Compute the deterministic policy-gradient (DPG) loss.
+
+    Takes one action, returns the loss of each of its dimensions.
 
     .. math::
 

@@ -150,6 +150,9 @@ def mpo_loss(
 ) -> tuple[Array, MpoOutputs]:
     """Compute the MPO loss from sampled actions and their values.
 
+    Takes sampled actions of any number of states, returns the loss of each state, and
+    its terms.
+
     .. math::
 
         L = -∑_i w_i log π_θ(a_i) + η (ε_η + log (1/S) ∑_i e^{q_i/η})
@@ -282,6 +285,9 @@ def mpo_compute_weights_and_temperature_loss(
 ) -> tuple[Array, Array, int]:
     """Compute the weights and the temperature loss of MPO's E-step.
 
+    Takes sampled actions of any number of states, returns the temperature loss of each
+    state, and the weight of each action.
+
     .. math::
 
         w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
@@ -351,6 +357,8 @@ def categorical_mpo_loss(
     action_mask: ArrayLike | None = None,
 ) -> tuple[Array, CategoricalMpoOutputs]:
     """Compute the MPO loss of a policy over discrete actions, from all action values.
+
+    Takes one state, returns one loss, and its terms.
 
     .. math::
 

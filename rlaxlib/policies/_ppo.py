@@ -102,6 +102,8 @@ def ppo_clip_loss(
 ) -> tuple[Array, PpoOutputs]:
     """Compute the clipped PPO surrogate loss.
 
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
+
     .. math::
 
         L_t = -min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
@@ -202,6 +204,8 @@ def clipped_surrogate_pg_loss(
 ) -> Array:
     """Compute the clipped PPO surrogate loss from probability ratios.
 
+    Takes one trajectory, returns its mean loss.
+
     .. math::
 
         L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
@@ -258,6 +262,8 @@ def decoupled_ppo_loss(
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, DecoupledPpoOutputs]:
     """Compute the decoupled PPO loss.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 
@@ -351,6 +357,8 @@ def ppo_value_loss(
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, PpoValueOutputs]:
     """Compute the clipped value loss of PPO.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 

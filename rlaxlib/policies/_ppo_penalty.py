@@ -60,6 +60,8 @@ def ppo_penalty_loss(
 ) -> tuple[Array, RatioOutputs]:
     """Compute the PPO loss with a KL penalty (PPO-penalty).
 
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
+
     .. math::
 
         L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
@@ -138,6 +140,9 @@ def adaptive_kl_coefficient(
 ) -> Array:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
 
+    Takes the coefficient and the mean divergence of one update, returns the next
+    coefficient.
+
     .. math::
 
         β' = { 2 β   if KL > 1.5 d
@@ -200,6 +205,8 @@ def spo_loss(
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the Simple Policy Optimization (SPO) loss.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 
@@ -274,6 +281,8 @@ def discovered_policy_loss(
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the Discovered Policy Optimisation (DPO) loss.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 

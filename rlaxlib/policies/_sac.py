@@ -40,6 +40,8 @@ def sac_critic_target(
 ) -> Array:
     """Compute the critic target of soft actor-critic (SAC).
 
+    Takes one transition, returns one target.
+
     .. math::
 
         y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
@@ -104,6 +106,8 @@ def td3_critic_target(
 ) -> Array:
     """Compute the clipped double-Q critic target of TD3.
 
+    Takes one transition, returns one target.
+
     .. math::
 
         y = r_t + γ_t min_i q_i(s_t, a_t)
@@ -151,6 +155,8 @@ def td3_target_action(
     maximum: ArrayLike,
 ) -> Array:
     """Add clipped Gaussian noise to a target action (target policy smoothing of TD3).
+
+    Takes one action, returns one action.
 
     .. math::
 
@@ -209,6 +215,8 @@ def td3_target_action(
 def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -> Array:
     """Compute the policy loss of soft actor-critic (SAC).
 
+    Takes one action, returns one loss.
+
     .. math::
 
         L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
@@ -253,6 +261,8 @@ def sac_temperature_loss(
     log_temperature: ArrayLike, log_prob: ArrayLike, target_entropy: ArrayLike
 ) -> Array:
     """Compute the temperature loss of soft actor-critic (SAC).
+
+    Takes one action, returns one loss.
 
     .. math::
 
@@ -306,6 +316,8 @@ def discrete_sac_value(
 ) -> Array:
     """Compute the soft state value of discrete soft actor-critic (discrete SAC).
 
+    Takes one state, returns one value.
+
     .. math::
 
         v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
@@ -354,6 +366,8 @@ def discrete_sac_policy_loss(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
+
+    Takes one state, returns one loss.
 
     .. math::
 
@@ -404,6 +418,8 @@ def discrete_sac_temperature_loss(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
+
+    Takes one state, returns one loss.
 
     .. math::
 

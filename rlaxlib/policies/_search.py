@@ -37,6 +37,8 @@ def cmpo_policy_targets(
 ) -> Array:
     """Compute the clipped MPO policy targets (CMPO) of Muesli.
 
+    Takes one state, returns the target probability of each action.
+
     .. math::
 
         π_CMPO(a) = (1/z) π_prior(a) exp(clip(q(a) - v, -c, c)),
@@ -100,6 +102,8 @@ def cmpo_sample_weights(
 ) -> Array:
     """Compute the weights of sampled actions for clipped MPO (CMPO) of Muesli.
 
+    Takes the sampled actions of one state, returns the weight of each.
+
     .. math::
 
         w_i = e_i / z̃_i,   e_i = exp(clip(q_i - v, -c, c)),
@@ -161,6 +165,8 @@ def completed_q_values(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Complete the action values of a search with values for unvisited actions.
+
+    Takes one state, returns the value of each action.
 
     .. math::
 
@@ -224,6 +230,8 @@ def gumbel_policy_targets(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the Gumbel MuZero policy targets from the values of a search.
+
+    Takes one state, returns the target probability of each action.
 
     .. math::
 

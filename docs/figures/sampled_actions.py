@@ -21,7 +21,7 @@ def loss(params: jax.Array, stop: bool) -> jax.Array:
     if stop:
         actions = jax.lax.stop_gradient(actions)
     log_probs = jax.scipy.stats.norm.logpdf(actions, mean, std)
-    return rlaxlib.score_function_loss(log_probs, rewards, jnp.ones_like(rewards))
+    return jnp.mean(rlaxlib.reinforce_loss(log_probs, rewards))
 
 
 def learn(stop: bool) -> np.ndarray:

@@ -33,7 +33,7 @@ __all__ = [
     "compose_tx",
     "hl_gauss_pair",
     "muzero_pair",
-    "out_of_range",
+    "outside_support",
     "twohot_pair",
     "unbiased_transform_pair",
 ]
@@ -96,7 +96,7 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         b_k = b_0 + k w
 
     Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins.
-    Values outside the range are clipped; `out_of_range` reports them.
+    Values outside the range are clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b_0`.
@@ -186,7 +186,7 @@ def muzero_pair(
     The inverse transforms the mean of transformed values. If returns vary, that is not
     the mean of the returns, which `unbiased_transform_pair` gives.
 
-    Values whose transform is outside the bins are clipped; `out_of_range` reports them.
+    Values whose transform is outside the bins are clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b_0`, on the transformed scale.
@@ -230,7 +230,7 @@ def unbiased_transform_pair(
     applied to the bins and not to the mean, decoding a distribution of returns gives
     their mean. Its functions are `transform_to_2hot_nonlinear` and
     `transform_from_2hot_nonlinear` with these bins. Values outside the bins are
-    clipped; `out_of_range` reports them.
+    clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b'_0`, on the transformed scale.
@@ -264,7 +264,7 @@ def unbiased_transform_pair(
     return _pair(functions)
 
 
-def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
+def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
     """Return which values are outside the bins of a pair.
 
     .. math::
@@ -290,7 +290,7 @@ def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
-        >>> print(rlaxlib.out_of_range(jnp.array([-10.0, 3.0, 10.5]), pair))
+        >>> print(rlaxlib.outside_support(jnp.array([-10.0, 3.0, 10.5]), pair))
         [False False  True]
 
     References:

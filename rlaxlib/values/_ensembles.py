@@ -37,7 +37,7 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
 
     Args:
         q: Values :math:`q_i` of the critics, shape `[N]`.
-        kind: Reduction: `"min"`, `"mean"` or `"soft_min"`.
+        kind: Reduction: `"min"`, `"mean"` or `"min_max_mix"`.
         weight: Weight :math:`w` of the minimum in the soft minimum, in [0, 1],
             shape `[]`.
 
@@ -50,7 +50,7 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
 
     Example:
         >>> q = jnp.array([1.0, 5.0, 3.0])
-        >>> for kind in ("min", "mean", "soft_min"):
+        >>> for kind in ("min", "mean", "min_max_mix"):
         ...     print(rlaxlib.ensemble_value(q, kind))
         1.0
         3.0
@@ -75,7 +75,7 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
         return narrow(jnp.min(q))
     if kind == "mean":
         return narrow(jnp.mean(q))
-    if kind == "soft_min":
+    if kind == "min_max_mix":
         return narrow(weight * jnp.min(q) + (1 - weight) * jnp.max(q))
     checks.fail(f"`kind` is {kind!r}, must be 'min', 'mean' or 'soft_min'")
 

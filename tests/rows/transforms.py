@@ -117,7 +117,7 @@ def hl_gauss_pair(scalar):
     return transform_to_hl_gauss(scalar, **RANGE, sigma=20.0)
 
 
-def out_of_range(x):
+def outside_support(x):
     y = symlog(x)
     return (y < -2.0) | (y > 2.0)
 
@@ -155,7 +155,7 @@ def hl_gauss(library):
 def beyond(library):
     bins = library.hl_gauss_pair(-2.0, 2.0, 5)
     pair = library.compose_tx(library.SYMLOG_PAIR, bins)
-    return functools.partial(library.out_of_range, tx_pair=pair)
+    return functools.partial(library.outside_support, tx_pair=pair)
 
 
 def two_hot_of_rlax(library):
@@ -319,8 +319,8 @@ ROWS = [
         peer=NEW,
     ),
     Row(
-        name="out_of_range",
-        definition=out_of_range,
+        name="outside_support",
+        definition=outside_support,
         make=draw(scale=8.0),
         of=beyond,
         elementwise=True,

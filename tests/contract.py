@@ -145,7 +145,9 @@ class Row:
     @property
     def spreads(self) -> tuple[str, ...]:
         """Names of the arguments that may have size 1."""
-        return tuple(name for name in self.sized if name.rpartition(".")[2] in SPREADS)
+        masks = () if self.multistep else ("sample_mask",)
+        names = SPREADS + masks
+        return tuple(name for name in self.sized if name.rpartition(".")[2] in names)
 
     @property
     def picks(self) -> tuple[str, ...]:

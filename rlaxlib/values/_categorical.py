@@ -338,8 +338,8 @@ def categorical_regression_loss(
         >>> logits = jnp.log(jnp.array([0.1, 0.1, 0.1, 0.5, 0.2]))
         >>> print(rlaxlib.categorical_regression_loss(logits, 0.5, pair).round(4))
         0.6931
-        >>> print(rlaxlib.outside_support(0.5, pair), rlaxlib.outside_support(1.5, pair))
-        False True
+        >>> print(rlaxlib.outside_support(jnp.array([0.5, 1.5]), pair))
+        [False  True]
 
     References:
         Ehsan Imani and Martha White, *Improving Regression Performance with

@@ -24,7 +24,7 @@ def squeezed(tex):
     [
         ("x_t + y_{t+1}", r"x_{t}+y_{t+1}"),
         ("x_old", r"x_{\text{old}}"),
-        ("x_soft_min", r"x_{\text{soft\_min}}"),
+        ("x_min_max_mix", r"x_{\text{min\_max\_mix}}"),
         ("d^n + x² - f⁻¹(y)", r"d^{n}+x^{2}-f^{-1}(y)"),
         ("Wᵀ h", r"W^{\top}\,h"),
         ("√K + √(x + 1)", r"\sqrt{K}+\sqrt{x+1}"),

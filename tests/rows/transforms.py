@@ -96,10 +96,10 @@ def transform_from_2hot_nonlinear(probs, bins):
     return probs @ bins
 
 
-def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma=None):
+def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma_ratio=0.75):
     """Farebrother et al. 2024, appendix A."""
     edges = np.linspace(min_value, max_value, num_bins + 1)
-    sigma = 0.75 * (edges[1] - edges[0]) if sigma is None else sigma
+    sigma = sigma_ratio * (edges[1] - edges[0])
     erf = np.vectorize(math.erf)
     shares = np.diff(erf((edges - scalar[..., None]) / (math.sqrt(2) * sigma)))
     return shares / np.sum(shares, axis=-1, keepdims=True)
@@ -114,7 +114,7 @@ def transform_from_hl_gauss(probs, min_value, max_value, num_bins):
 
 
 def hl_gauss_pair(scalar):
-    return transform_to_hl_gauss(scalar, **RANGE, sigma=20.0)
+    return transform_to_hl_gauss(scalar, **RANGE, sigma_ratio=1.5)
 
 
 def outside_support(x):
@@ -149,7 +149,7 @@ def two_hot(library):
 
 
 def hl_gauss(library):
-    return library.hl_gauss_pair(**RANGE, sigma=20.0).apply
+    return library.hl_gauss_pair(**RANGE, sigma_ratio=1.5).apply
 
 
 def beyond(library):
@@ -301,7 +301,7 @@ ROWS = [
         between(EQUAL, "scalar"),
         settings=RANGE,
         peer=NEW,
-        invalid=(*INVALID_RANGES, {"sigma": 0.0}, {"sigma": -0.5}),
+        invalid=(*INVALID_RANGES, {"sigma_ratio": 0.0}, {"sigma_ratio": -0.5}),
     ),
     elementwise(
         transform_from_hl_gauss,

@@ -13,7 +13,7 @@ import rlaxlib
 Q = jnp.array([3.0, -1.0, 2.0, 5.0])
 
 
-def test_soft_minimum_interpolates_between_maximum_and_minimum():
+def test_the_mix_of_bcq_interpolates_between_maximum_and_minimum():
     for weight, expected in ((0.0, 5.0), (1.0, -1.0), (0.75, 0.5)):
         close(rlaxlib.ensemble_value(Q, "min_max_mix", weight), expected)
 

@@ -259,7 +259,9 @@ def mpo_loss(
     log_probs, q_values, scales, constraint, constraints = inputs
     eta = _constraints.temperature(constraint, projection_operator)
     log_uniform = -math.log(q_values.shape[axis])
-    sac_temperature_loss, w = _e_step(q_values, eta, constraint.epsilon, log_uniform, axis)
+    sac_temperature_loss, w = _e_step(
+        q_values, eta, constraint.epsilon, log_uniform, axis
+    )
     w = gradients.stop_if(use_stop_gradient, w)
     log_probs = jnp.where(w == 0, 0, log_probs)  # `0 * -inf` would be NaN.
     policy_loss = -jnp.sum(w * log_probs, axis=axis)

@@ -1,7 +1,8 @@
 """Losses and TD errors for value functions.
 
 - One step: TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double
-  Q-learning, QV-learning, QVMAX, advantage learning, persistent advantage learning.
+  Q-learning, QV-learning, QVMAX.
+- Action gaps: persistent Q-learning, advantage learning, persistent advantage learning.
 - Soft values: soft value, mellowmax, soft Q-learning, Munchausen Q-learning.
 - Many steps: TD(λ), Sarsa(λ), Q(λ), n-step Q-learning, Retrace.
 - Transformed values: λ-returns, n-step returns, Q(λ), Retrace, R2D2.
@@ -14,6 +15,7 @@
 """
 
 from rlaxlib.values import (
+    _action_gap,
     _auxiliary,
     _categorical,
     _duelling,
@@ -27,6 +29,7 @@ from rlaxlib.values import (
     _td,
     _transformed,
 )
+from rlaxlib.values._action_gap import *
 from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
 from rlaxlib.values._duelling import *
@@ -41,6 +44,7 @@ from rlaxlib.values._td import *
 from rlaxlib.values._transformed import *
 
 __all__: list[str] = []
+__all__ += _action_gap.__all__
 __all__ += _auxiliary.__all__
 __all__ += _categorical.__all__
 __all__ += _duelling.__all__

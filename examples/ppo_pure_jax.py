@@ -18,7 +18,7 @@ observation of the next episode.
     rlaxlib.generalized_advantage_estimation   the advantages (GAE),
     rlaxlib.standardize                        the standardised advantages,
     rlaxlib.ppo_clip_loss                      the loss of the policy,
-    rlaxlib.clipped_value_loss                 the loss of the values.
+    rlaxlib.ppo_value_loss                     the loss of the values.
 
 A run has 262,144 steps and takes about 15 seconds on two cores, of which 2 are
 training. Over ten seeds, the median and worst return of the last evaluation were 500
@@ -332,7 +332,7 @@ class Ppo(struct.PyTreeNode):
             adv_t=rlaxlib.standardize(batch.advantage),
             epsilon=hyper.epsilon,
         )
-        value_loss, _ = rlaxlib.clipped_value_loss(
+        value_loss, _ = rlaxlib.ppo_value_loss(
             v=value,
             old_v=batch.value,
             target=batch.value + batch.advantage,

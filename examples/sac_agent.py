@@ -6,11 +6,11 @@ pytree of four modules and their parameters: `agent.update(batch)` returns a new
 and `agent.sample_actions(observations, seed=key)` returns actions. Both are pure, so
 that environment, replay and updates are compiled as one loop.
 
-    rlaxlib.tanh_normal_log_prob       the log-densities of tanh-Gaussian actions,
-    rlaxlib.soft_actor_critic_target   the targets of the critics,
-    rlaxlib.l2_loss                    the loss of the critics,
-    rlaxlib.soft_policy_loss           the loss of the policy,
-    rlaxlib.temperature_loss           the loss of the temperature.
+    rlaxlib.tanh_normal_log_prob   the log-densities of tanh-Gaussian actions,
+    rlaxlib.sac_critic_target      the targets of the critics,
+    rlaxlib.l2_loss                the loss of the critics,
+    rlaxlib.sac_policy_loss        the loss of the policy,
+    rlaxlib.sac_temperature_loss   the loss of the temperature.
 
 A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
 -150. Expect more than -200 in the final evaluation, after about 30 seconds on two
@@ -116,7 +116,7 @@ class SACAgent(struct.PyTreeNode):
         actions, log_probs = self._sample(
             self.actor.params, batch.next_observations, key
         )
-        targets = jax.vmap(rlaxlib.soft_actor_critic_target, (0, 0, 0, 0, None))(
+        targets = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
             batch.rewards,
             self.discount * batch.discounts,
             self.target_critic(batch.next_observations, actions),
@@ -137,7 +137,7 @@ class SACAgent(struct.PyTreeNode):
         def loss(params):
             actions, log_probs = self._sample(params, batch.observations, key)
             q = self.critic(batch.observations, actions)
-            losses = jax.vmap(rlaxlib.soft_policy_loss, (0, 0, None))(
+            losses = jax.vmap(rlaxlib.sac_policy_loss, (0, 0, None))(
                 log_probs, q, temperature
             )
             actor_loss = jnp.mean(losses)
@@ -149,7 +149,7 @@ class SACAgent(struct.PyTreeNode):
     def _update_temperature(self, entropy):
         def loss(params):
             log_temperature = self.log_temperature(params=params)
-            temperature_loss = rlaxlib.temperature_loss(
+            temperature_loss = rlaxlib.sac_temperature_loss(
                 log_temperature, -entropy, self.target_entropy
             )
             return temperature_loss, {"temperature": jnp.exp(log_temperature)}

@@ -94,8 +94,8 @@ def linucb_scores(
         contexts: Context :math:`x_a` of each arm, shape `[A, D]`.
         bonus_scale: Scale :math:`c` of the exploration bonus, at least 0. For noise of
             standard deviation :math:`σ` the proof needs
-            :math:`σ √(D log((1 + t/(λ D))/δ)) + √λ ‖θ*‖` if contexts have a norm of at
-            most 1; smaller scales are often better, shape `[]`.
+            :math:`σ √(D log(1 + t/(λ D)) + 2 log(1/δ)) + √λ ‖θ*‖` if the norm of
+            contexts is at most 1; smaller scales are often better, shape `[]`.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`.

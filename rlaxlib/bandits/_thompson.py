@@ -73,8 +73,8 @@ def thompson_beta(
     )
     alpha = prior_alpha + counts * means
     beta = prior_beta + counts * (1 - means)
-    sample = jax.random.beta(key, alpha, beta, dtype=alpha.dtype)
-    return narrow(jax.lax.stop_gradient(sample))
+    alpha, beta = jax.lax.stop_gradient((alpha, beta))
+    return narrow(jax.random.beta(key, alpha, beta, dtype=alpha.dtype))
 
 
 def thompson_gaussian(

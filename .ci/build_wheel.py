@@ -1,9 +1,13 @@
-"""Build the sdist, and from it the wheel; refuse a warning, or a file out of place."""
+"""Build the sdist and the wheel, and import the wheel where nothing else is installed.
+
+A warning, or a file out of place, is an error.
+"""
 
 import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -34,5 +38,14 @@ with tarfile.open(sdist) as archive:
     files = {name.partition("/")[2] for name in archive.getnames()}
 if missing := (PACKAGE | TO_BUILD) - files:
     sys.exit(f"{sdist} lacks {sorted(missing)}.")
+
+# The wheel alone, with what it requires.
+alone = Path("build", "alone")
+venv.create(alone, clear=True, with_pip=True)
+python = alone / "bin" / "python"
+subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
+program = "import rlaxlib; print(rlaxlib.td_learning(1.0, 2.0, 0.5, 4.0))"
+run = [python.absolute(), "-c", program]
+subprocess.run(run, check=True, cwd=alone)  # Not beside the sources.
 
 print(f"{sdist} builds {wheel}, which holds rlaxlib/ and nothing else.")

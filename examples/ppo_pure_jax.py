@@ -19,7 +19,7 @@ of the next episode. From rlaxlib there are
     rlaxlib.generalized_advantage_estimation   how good its actions were,
     rlaxlib.standardize                        the same, in units of their spread,
     rlaxlib.ppo_clip_loss                      the loss of the policy,
-    rlaxlib.clipped_value_loss                 the loss of the values.
+    rlaxlib.ppo_value_loss                     the loss of the values.
 
 Each of three environments gets the same 262,144 steps, in some 15 seconds on two cores,
 of which learning takes 2. Over ten seeds, the median return of the last evaluation and
@@ -335,7 +335,7 @@ class Ppo(struct.PyTreeNode):
             adv_t=rlaxlib.standardize(batch.advantage),
             epsilon=hyper.epsilon,
         )
-        value_loss, _ = rlaxlib.clipped_value_loss(
+        value_loss, _ = rlaxlib.ppo_value_loss(
             v=value,
             old_v=batch.value,
             target=batch.value + batch.advantage,

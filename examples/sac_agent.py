@@ -6,11 +6,11 @@ modules, each with parameters of its own, in one pytree: `agent.update(batch)` r
 another agent, `agent.sample_actions(observations, seed=key)` acts. Because nothing is
 hidden, thousands of steps of environment, replay and learning are compiled as one loop.
 
-    rlaxlib.tanh_normal_log_prob       how likely an action is, which has bounds,
-    rlaxlib.soft_actor_critic_target   what the critics learn to predict,
-    rlaxlib.l2_loss                    by how much they fail to,
-    rlaxlib.soft_policy_loss           makes the actions valuable, and undecided,
-    rlaxlib.temperature_loss           finds the temperature for an entropy.
+    rlaxlib.tanh_normal_log_prob   how likely an action is, which has bounds,
+    rlaxlib.sac_critic_target      what the critics learn to predict,
+    rlaxlib.l2_loss                by how much they fail to,
+    rlaxlib.sac_policy_loss        makes the actions valuable, and undecided,
+    rlaxlib.sac_temperature_loss   finds the temperature for an entropy.
 
 Returns are at best about -150, in gymnax's Pendulum. Expect more than -200 in the final
 evaluation, after about 30 seconds on two cores, compilation included. With `--dataset`,
@@ -114,7 +114,7 @@ class SACAgent(struct.PyTreeNode):
 
     def _update_critic(self, batch, key):
         actions, log_probs = self._draw(self.actor.params, batch.next_observations, key)
-        targets = jax.vmap(rlaxlib.soft_actor_critic_target, (0, 0, 0, 0, None))(
+        targets = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
             batch.rewards,
             self.discount * batch.discounts,
             self.target_critic(batch.next_observations, actions),
@@ -135,7 +135,7 @@ class SACAgent(struct.PyTreeNode):
         def loss(params):
             actions, log_probs = self._draw(params, batch.observations, key)
             q = self.critic(batch.observations, actions)
-            losses = jax.vmap(rlaxlib.soft_policy_loss, (0, 0, None))(
+            losses = jax.vmap(rlaxlib.sac_policy_loss, (0, 0, None))(
                 log_probs, q, temperature
             )
             actor_loss = jnp.mean(losses)
@@ -147,10 +147,10 @@ class SACAgent(struct.PyTreeNode):
     def _update_temperature(self, entropy):
         def loss(params):
             log_temperature = self.log_temperature(params=params)
-            temperature_loss = rlaxlib.temperature_loss(
+            sac_temperature_loss = rlaxlib.sac_temperature_loss(
                 log_temperature, -entropy, self.target_entropy
             )
-            return temperature_loss, {"temperature": jnp.exp(log_temperature)}
+            return sac_temperature_loss, {"temperature": jnp.exp(log_temperature)}
 
         return self.log_temperature.apply_loss_fn(loss_fn=loss, has_aux=True)
 

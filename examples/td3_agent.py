@@ -7,11 +7,11 @@ with parameters of its own, in one pytree: `agent.update(batch)` returns another
 `agent.sample_actions(observations, seed=key)` acts. Because nothing is hidden,
 thousands of steps of environment, replay and learning are compiled as one loop.
 
-    rlaxlib.add_gaussian_noise        explores,
-    rlaxlib.smoothed_target_action    blurs the action that is valued,
-    rlaxlib.clipped_double_q_target   what the critics learn to predict,
-    rlaxlib.l2_loss                   by how much they fail to,
-    rlaxlib.dpg_loss                  moves actions up the slope of their value.
+    rlaxlib.add_gaussian_noise   explores,
+    rlaxlib.td3_target_action    blurs the action that is valued,
+    rlaxlib.td3_critic_target    what the critics learn to predict,
+    rlaxlib.l2_loss              by how much they fail to,
+    rlaxlib.dpg_loss             moves actions up the slope of their value.
 
 Returns are at best about -150, in gymnax's Pendulum. Expect more than -200 in the final
 evaluation, after about 30 seconds on two cores, compilation included.
@@ -108,7 +108,7 @@ class TD3Agent(struct.PyTreeNode):
 
     def _update_critic(self, batch, key):
         keys = jax.random.split(key, len(batch.rewards))
-        smooth = jax.vmap(rlaxlib.smoothed_target_action, (0, 0, *4 * [None]))
+        smooth = jax.vmap(rlaxlib.td3_target_action, (0, 0, *4 * [None]))
         actions = smooth(
             keys,
             self.target_actor(batch.next_observations),
@@ -117,7 +117,7 @@ class TD3Agent(struct.PyTreeNode):
             -1.0,
             1.0,
         )
-        targets = jax.vmap(rlaxlib.clipped_double_q_target)(
+        targets = jax.vmap(rlaxlib.td3_critic_target)(
             batch.rewards,
             self.discount * batch.discounts,
             self.target_critic(batch.next_observations, actions),

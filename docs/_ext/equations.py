@@ -43,6 +43,7 @@ OPERATORS = {
 FACTORS = {
     **{"∂": r"\partial", "∇": r"\nabla", "¬": r"\neg", "½": r"\tfrac12"},
     **{"…": r"\dots", "⋯": r"\cdots", "ℓ": r"\ell", "ℝ": r"\mathbb{R}", "*": "*"},
+    "∞": r"\infty",
     "Normal": r"\mathcal{N}",
 }
 LARGE = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int"}

@@ -237,32 +237,6 @@ def increasing(**arguments: Any) -> None:
     _check_order(np.less, "must be more than", arguments)
 
 
-# --- To be removed once no function uses them. ---
-
-
-def indices(**arguments: tuple[Any, int]) -> None:
-    """Check indices."""
-    for name, (value, size) in arguments.items():
-        _check_rule(name, value, f"in [0, {size})", {})
-
-
-def ascending(**arguments: Any) -> None:
-    """Check order."""
-    for name, value in arguments.items():
-        _check_rule(name, value, "ascending", {})
-
-
-def binary(**arguments: Any) -> None:
-    """Check values."""
-    for name, value in arguments.items():
-        _check_rule(name, value, "in {0, 1}", {})
-
-
-def are_one(*arguments: Any) -> bool:
-    """Return whether all are 1."""
-    return all(isinstance(each, float | int) and each == 1 for each in arguments)
-
-
 def fail(problem: str) -> NoReturn:
     """Raise an error that names the public function that was called.
 
@@ -507,13 +481,16 @@ def _caller() -> str:
 
 def _name(frame: FrameType) -> str:
     """Return the public name of a frame's function, or "" if it is private."""
-    if frame.f_globals is globals():
+    module = frame.f_globals.get("__name__", "")
+    if frame.f_globals is globals() or module.partition(".")[0] == "jax":
         return ""
     outermost = frame.f_code.co_qualname.partition(".<locals>")[0]
     owner, _, name = outermost.removesuffix(".__call__").rpartition(".")
     if name.startswith("_"):
         return ""
     if not owner and name not in frame.f_globals.get("__all__", [name]):
+        return ""
+    if owner and "self" not in frame.f_locals:  # A function nested in a method.
         return ""
     if owner:  # `softmax()` makes a `_Softmax`, or a class that inherits from it.
         owner = type(frame.f_locals["self"]).__name__.lstrip("_")

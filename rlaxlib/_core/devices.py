@@ -1,4 +1,4 @@
-"""Reduce over devices, where the entries of an array are spread over an axis."""
+"""Reductions over the devices of a mapped axis."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ AxisName = str | Sequence[str]
 
 
 def total(x: Array, axis_name: AxisName | None) -> Array:
-    """Sum over the devices along an axis.
+    """Sum over the devices of a mapped axis.
 
     Args:
-        x: What each device has, of any shape.
-        axis_name: Name of the axis, or axes; or None to stay on one device.
+        x: The array of each device, of any shape.
+        axis_name: Mapped axis name, or names; or None for one device.
 
     Returns:
         The sum, of the same shape.
@@ -25,33 +25,44 @@ def total(x: Array, axis_name: AxisName | None) -> Array:
     return x if axis_name is None else cast(Array, jax.lax.psum(x, axis_name))
 
 
+def maximum(x: Array, axis_name: AxisName | None) -> Array:
+    """Return the elementwise maximum over devices.
+
+    Args:
+        x: The array of each device, of any shape.
+        axis_name: As for `total`.
+
+    Returns:
+        The maximum, of the same shape.
+    """
+    return x if axis_name is None else cast(Array, jax.lax.pmax(x, axis_name))
+
+
 def largest(
     x: Array, mask: Array, axis_name: AxisName | None, axis: int | None = None
 ) -> Array:
-    """Return the largest entry that counts, held constant under differentiation.
+    """Return the largest unmasked entry of all devices, with its gradient stopped.
 
     Args:
-        x: Numbers, of any shape.
-        mask: Whether each counts, of the same shape, or of one that broadcasts to it.
+        x: Values, of any shape.
+        mask: True for entries to include, of a shape that broadcasts to that of `x`.
         axis_name: As for `total`.
-        axis: Axis to look along; or None for all.
+        axis: Axis to reduce, or None for all.
 
     Returns:
-        The largest, without the axes looked along; 0 if none counts, or if it is
-        infinite.
+        The largest entry, without the reduced axes; 0 if no entry is unmasked, or if it
+        is infinite.
     """
     x = jax.lax.stop_gradient(x)
-    greatest = jnp.max(x, axis=axis, initial=-jnp.inf, where=mask)
-    if axis_name is not None:
-        greatest = cast(Array, jax.lax.pmax(greatest, axis_name))
-    return jnp.where(jnp.isfinite(greatest), greatest, jnp.zeros_like(greatest))
+    greatest = maximum(jnp.max(x, axis, initial=-jnp.inf, where=mask), axis_name)
+    return jnp.where(jnp.isfinite(greatest), greatest, 0)
 
 
 def gather(x: Array, axis_name: AxisName | None) -> Array:
-    """Join what the devices along an axis have.
+    """Concatenate the arrays of all devices.
 
     Args:
-        x: What each device has, shape `[N, ...]`.
+        x: The array of each device, shape `[N, ...]`.
         axis_name: As for `total`.
 
     Returns:
@@ -63,25 +74,12 @@ def gather(x: Array, axis_name: AxisName | None) -> Array:
 
 
 def number(axis_name: AxisName | None) -> int:
-    """Return how many devices there are along an axis.
+    """Return the number of devices of a mapped axis.
 
     Args:
         axis_name: As for `total`.
 
     Returns:
-        Their number, which is known while JAX traces.
+        The number, a Python integer.
     """
     return 1 if axis_name is None else cast(int, jax.lax.psum(1, axis_name))
-
-
-def maximum(x: Array, axis_name: AxisName | None) -> Array:
-    """Return the largest that devices have, element by element.
-
-    Args:
-        x: What each device has, of any shape.
-        axis_name: As for `total`.
-
-    Returns:
-        The largest, of the same shape.
-    """
-    return x if axis_name is None else cast(Array, jax.lax.pmax(x, axis_name))

@@ -1,9 +1,9 @@
-"""Compute in single precision what comes in half precision, and cast the result back.
+"""Computation in float32 for inputs of half precision.
 
-Half precision is for storing and for matrix products. A sum of rewards, a softmax or
-the difference of two large values loses most of its eight or eleven bits at each step:
-a thousand ones, discounted by 0.99, add up to 64 in bfloat16. So every function widens
-its arguments at the door, and rounds once, at the end.
+Half precision is for storage and matrix products. A sum of rewards, a softmax or the
+difference of two large values loses most of its eight or eleven bits at each step: a
+thousand ones, discounted by 0.99, add up to 64 in bfloat16. So functions raise their
+arguments to float32, and round once, at the end.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from jax import Array
 
 
 def widen(*arguments: Array) -> tuple[tuple[Array, ...], Callable[[Any], Any]]:
-    """Raise half precision to single, and say how to go back.
+    """Raise half precision to float32.
 
     Args:
         *arguments: Arrays of any dtype, or None.
 
     Returns:
-        The arguments, those of half precision in single; and a function that casts
-        the floating-point arrays of a result to the dtype that the arguments promote
-        to.
+        The arguments, and a function that casts the floating-point arrays of a result
+        to the dtype that the arguments promote to.
     """
     floats = [each for each in arguments if _is_float(each)]
     halves = [each for each in floats if jnp.finfo(each.dtype).bits < 32]

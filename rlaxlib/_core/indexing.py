@@ -1,4 +1,4 @@
-"""Pick entries by index, in one way for the whole library."""
+"""Indexing that gives NaN where an index is out of range."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from jax import Array
 from jax.lax import GatherDimensionNumbers, GatherScatterMode
 
 
-def pick(values: Array, indices: Array, *, known: bool = False) -> Array:
+def pick(values: Array, indices: Array) -> Array:
     """Return the entry of the last axis at each index.
 
     Args:
         values: Values, `[..., A]`.
         indices: Index of each entry, `[...]`.
-        known: Whether an index that is negative or too large is seen to elsewhere. Then
-            any entry may take its place, which is faster.
 
     Returns:
-        The entries, `[...]`. Where an index is negative or too large it is NaN: to take
-        another entry in its place would hide a mistake.
+        The entries, `[...]`, NaN where an index is negative or too large. NumPy's
+        indexing would return another entry, which hides a mistake.
     """
     last = values.ndim - 1
     batch = tuple(range(last))
@@ -29,7 +27,7 @@ def pick(values: Array, indices: Array, *, known: bool = False) -> Array:
         operand_batching_dims=batch,
         start_indices_batching_dims=batch,
     )
-    return _gather(values, indices, numbers, (1,) * values.ndim, known)
+    return _gather(values, indices, numbers, (1,) * values.ndim)
 
 
 def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
@@ -38,10 +36,10 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
     Args:
         values: Values, with any axes.
         index: Index of the slice, `[]`.
-        axis: The axis that it is an index of.
+        axis: The axis that it indexes.
 
     Returns:
-        The slice, without that axis. As for `pick`, it is NaN where there is none.
+        The slice, without that axis, NaN if the index is negative or too large.
     """
     numbers = GatherDimensionNumbers(
         offset_dims=tuple(range(values.ndim - 1)),
@@ -57,11 +55,7 @@ def _gather(
     indices: Array,
     numbers: GatherDimensionNumbers,
     sizes: tuple[int, ...],
-    known: bool = False,
 ) -> Array:
-    # NumPy's indexing would take negative indices from the end, and trace for longer.
-    mode = GatherScatterMode.FILL_OR_DROP
-    if known:
-        mode = GatherScatterMode.PROMISE_IN_BOUNDS
     indices = jax.lax.expand_dims(indices, (indices.ndim,))
+    mode = GatherScatterMode.FILL_OR_DROP
     return jax.lax.gather(values, indices, numbers, sizes, mode=mode)

@@ -1,32 +1,145 @@
-"""Ask of categorical distributions: a sample, a divergence, a ratio.
+"""Categorical distributions: softmax policies, KL divergences and ratios.
 
-The actions are the last axis. All axes before it are a batch, and come out again.
+The last axis holds the actions. All axes before it are batch axes, and are kept.
+
+A logit of minus infinity marks an illegal action, as does a false entry of `mask`. An
+illegal action has probability 0. If no action is legal, every function returns 0 with a
+gradient of 0, so that padding adds nothing to a sum.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, derivatives, dtypes, exponentials, sums
-from rlaxlib.distributions._logits import NEVER, Logits, draw, log_prob, over, prepare
+from rlaxlib._core import checks, indexing
 
 __all__ = [
+    "DiscreteDistribution",
     "categorical_cross_entropy",
     "categorical_importance_sampling_ratios",
     "categorical_kl_divergence",
     "categorical_sample",
+    "clipped_entropy_softmax",
+    "softmax",
 ]
+
+
+class DiscreteDistribution(NamedTuple):
+    """The functions of a distribution over finitely many actions.
+
+    Attributes:
+        sample: Samples an action from a key and the parameters.
+        probs: Returns the probability of each action.
+        logprob: Returns the log-probability of an action.
+        entropy: Returns the entropy, in nats.
+        kl: Returns the KL divergence between two distributions; or None.
+    """
+
+    sample: Callable[..., Array]
+    probs: Callable[..., Array]
+    logprob: Callable[..., Array]
+    entropy: Callable[..., Array]
+    kl: Callable[..., Array] | None
+
+
+def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
+    """Create a softmax (Boltzmann) distribution.
+
+    .. math::
+
+        π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
+
+    Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
+    `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of shape
+    `[..., A]`. All of them take a keyword argument `mask`, true for legal actions.
+
+    Args:
+        temperature: Temperature :math:`τ`, more than 0: greedy if small, uniform if
+            large, shape `[]`.
+
+    Returns:
+        A `DiscreteDistribution`.
+
+    Raises:
+        ArgumentError: If `temperature` has the wrong shape or is not positive. The
+            functions raise it if an argument has the wrong shape or dtype.
+
+    Example:
+        >>> policy, logits = rlaxlib.softmax(), jnp.zeros(4)
+        >>> print(policy.probs(logits))
+        [0.25 0.25 0.25 0.25]
+        >>> mask = jnp.array([True, True, False, False])
+        >>> print(policy.probs(logits, mask=mask), policy.logprob(2, logits, mask=mask))
+        [0.5 0.5 0.  0. ] -inf
+
+    References:
+        John S. Bridle, *Probabilistic Interpretation of Feedforward Classification
+        Network Outputs, with Relationships to Statistical Pattern Recognition*, 1990.
+        https://doi.org/10.1007/978-3-642-76153-9_28
+    """
+    (temperature,) = checks.arrays(temperature=(temperature, "float[] in (0, inf)"))
+    each = _Softmax(temperature)
+    return DiscreteDistribution(
+        each.sample, each.probs, each.logprob, each.entropy, each.kl
+    )
+
+
+def clipped_entropy_softmax(
+    temperature: ArrayLike = 1.0, entropy_clip: ArrayLike = 1.0
+) -> DiscreteDistribution:
+    """Create a softmax distribution with clipped entropy.
+
+    .. math::
+
+        π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ),
+        H = min(-∑_a π(a) log π(a), κ log A)
+
+    An entropy bonus with this entropy has no gradient once the policy is random enough.
+    The functions are those of `softmax`.
+
+    Args:
+        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        entropy_clip: Fraction :math:`κ` of the maximum entropy, which is the logarithm
+            of the number of legal actions, at least 0; 1 clips nothing, shape `[]`.
+
+    Returns:
+        A `DiscreteDistribution`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or is out of range. The
+            functions raise it if an argument has the wrong shape or dtype.
+
+    Example:
+        >>> policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
+        >>> print(policy.entropy(jnp.zeros(4)).round(4))
+        0.6931
+
+    References:
+        Ronald J. Williams and Jing Peng, *Function Optimization Using Connectionist
+        Reinforcement Learning Algorithms*, 1991.
+        https://doi.org/10.1080/09540099108946587
+    """
+    temperature, entropy_clip = checks.arrays(
+        temperature=(temperature, "float[] in (0, inf)"),
+        entropy_clip=(entropy_clip, "float[] in [0, inf]"),
+    )
+    each = _ClippedEntropySoftmax(temperature, entropy_clip)
+    return DiscreteDistribution(
+        each.sample, each.probs, each.logprob, each.entropy, each.kl
+    )
 
 
 def categorical_sample(
     key: ArrayLike, probs: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Array:
-    r"""Draw an action from given probabilities.
+    r"""Sample from a categorical distribution, given its probabilities.
 
     .. math::
 
@@ -34,14 +147,13 @@ def categorical_sample(
 
     Args:
         key: Random key, shape `[]`.
-        probs: Probabilities, each at least 0; they need not sum to 1,
+        probs: Probabilities :math:`p`, at least 0; they need not sum to 1,
             shape `[..., A]`.
-        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-            each, shape `[..., A]`; or None if all are.
+        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Actions, each in [0, A), shape `[...]`; or -1 where there is nothing to draw
-            from: if a probability is negative, infinite or not a number, or all are 0.
+        Actions in [0, A), shape `[...]`; or -1 where a probability is negative,
+            infinite or NaN, or where all are 0.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -54,40 +166,37 @@ def categorical_sample(
         Chris J. Maddison, Daniel Tarlow and Tom Minka, *A\* Sampling*, 2014.
         https://arxiv.org/abs/1411.0030
     """
-    key, probs, mask = checks.arrays(
+    key, probs, mask, _ = checks.widened(
         key=(key, "key[]"),
         probs=(probs, "float[..., A]"),
         mask=(mask, "bool[A] or [..., A] or None"),
     )
-    (probs,), _ = dtypes.widen(probs)
-    if mask is not None:
-        legal = jnp.broadcast_to(mask, probs.shape)
-        probs = jnp.where(legal, probs, jnp.zeros_like(probs))
-    possible = jnp.all((probs >= 0) & jnp.isfinite(probs), axis=-1)
-    possible &= jnp.any(probs > 0, axis=-1)
-    logits = jnp.log(jnp.where(possible[..., None], probs, 1.0))
-    return jnp.where(possible, draw(key, logits), -1)
+    probs = jnp.where(legal_actions(probs, mask), probs, 0)
+    is_valid = jnp.all((probs >= 0) & jnp.isfinite(probs), axis=-1)
+    is_valid &= jnp.any(probs > 0, axis=-1)
+    return jnp.where(is_valid, jax.random.categorical(key, jnp.log(probs)), -1)
 
 
 def categorical_cross_entropy(
     labels: ArrayLike, logits: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Array:
-    """Penalise logits for not being what the labels say.
+    """Compute the softmax cross-entropy loss.
 
     .. math::
 
-        L = -∑_i p_i log q_i,   q = softmax(logits).
+        L = -∑_i p_i log q_i,   q = softmax(logits)
+
+    It uses the convention 0 log 0 = 0.
 
     Args:
-        labels: Target probabilities :math:`p`, taken as they are: they should sum to 1,
-            shape `[..., A]`.
-        logits: Logits of the prediction, shape `[..., A]`.
-        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-            each, shape `[..., A]`; or None if all are. An action that is not must have
-            no label.
+        labels: Target probabilities :math:`p`, which should sum to 1 and are not
+            normalised, shape `[..., A]`.
+        logits: Logits of the prediction :math:`q`, shape `[..., A]`.
+        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Cross-entropies, shape `[...]`.
+        Cross-entropies, shape `[...]`; infinite where an illegal action has a positive
+            label.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -101,22 +210,14 @@ def categorical_cross_entropy(
         Ian Goodfellow, Yoshua Bengio and Aaron Courville, *Deep Learning*, section
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
-    labels, logits, mask = checks.arrays(
+    labels, logits, mask, narrow = checks.widened(
         labels=(labels, "float[..., A]"),
         logits=(logits, "float[..., A]"),
         mask=(mask, "bool[A] or [..., A] or None"),
     )
-    (labels, logits), narrow = dtypes.widen(labels, logits)
-    q = prepare(logits, jnp.ones_like(logits, shape=()), over(mask, logits))
-    # What is sure is left out of the sum of weights, which is 1 and something small.
-    top = q.shifted == 0
-    sure = jnp.sum(jnp.where(top, q.weights, 0.0), axis=-1, keepdims=True)
-    rest = jnp.sum(jnp.where(top, 0.0, q.weights), axis=-1, keepdims=True) + (sure - 1)
-    # A label for an action without probability is an infinite surprise, no label none.
-    none = rest < 0
-    log_q = q.finite - jnp.log1p(jnp.where(none, 0.0, rest))
-    losses = jnp.where(q.legal, -labels * log_q, jnp.where(labels > 0, jnp.inf, 0.0))
-    return narrow(jnp.sum(jnp.where(none, 0.0, losses), axis=-1))
+    log_q = log_probabilities(scaled(logits, mask))
+    log_q = jnp.where((labels == 0) & (log_q == -jnp.inf), 0, log_q)
+    return narrow(-jnp.sum(labels * log_q, axis=-1))
 
 
 def categorical_kl_divergence(
@@ -126,27 +227,25 @@ def categorical_kl_divergence(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    """Measure how far one softmax is from another, from their logits.
+    """Compute the KL divergence between two softmax distributions.
 
     .. math::
 
         KL(p ‖ q) = ∑_i p_i log (p_i / q_i),
-        p = softmax(x/τ),   q = softmax(y/τ).
+        p = softmax(x/τ),   q = softmax(y/τ)
 
-    It is right for policies that hardly differ, too, where the sum as it stands is all
-    rounding errors, and never negative.
+    It is accurate for policies that hardly differ too, and never negative.
 
     Args:
-        p_logits: Logits :math:`x` of the first distribution, which the expectation is
-            over, shape `[..., A]`.
-        q_logits: Logits :math:`y` of the second, shape `[..., A]`.
+        p_logits: Logits :math:`x` of the distribution that the expectation is over,
+            shape `[..., A]`.
+        q_logits: Logits :math:`y` of the other distribution, shape `[..., A]`.
         temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
-        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-            each, shape `[..., A]`; or None if all are.
+        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Divergences, in nats, shape `[...]`; infinite where the second rules out an
-        action that the first does not.
+        KL divergences, in nats, shape `[...]`; infinite where only :math:`q` rules out
+            an action. The gradient is then that of the other actions.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if `temperature`
@@ -161,18 +260,25 @@ def categorical_kl_divergence(
         Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
         https://doi.org/10.1214/aoms/1177729694
     """
-    p_logits, q_logits, temperature, mask = checks.arrays(
+    p_logits, q_logits, temperature, mask, narrow = checks.widened(
         p_logits=(p_logits, "float[..., A]"),
         q_logits=(q_logits, "float[..., A]"),
-        temperature=(temperature, "float[]"),
+        temperature=(temperature, "float[] in (0, inf)"),
         mask=(mask, "bool[A] or [..., A] or None"),
     )
-    checks.within("(0, inf)", temperature=temperature)
-    (p_logits, q_logits, temperature), narrow = dtypes.widen(
-        p_logits, q_logits, temperature
-    )
-    mask = over(mask, p_logits)
-    return narrow(_divergence(p_logits, q_logits, temperature, mask))
+    x, y = scaled(p_logits, mask, temperature), scaled(q_logits, mask, temperature)
+    p, q = probabilities(x), probabilities(y)
+    both = (p > 0) & (y != -jnp.inf)
+    log_p, log_q = (jnp.where(both, log_probabilities(z), 0) for z in (x, y))
+    d = log_q - log_p
+    # KL = ∑ p (exp(d) - 1 - d), since p and q sum to 1. No term is negative, so none
+    # cancel where p is close to q.
+    is_small = (p > 0) & (d < 1)
+    small = jnp.where(is_small, d, 0)  # `expm1` of a large d would overflow.
+    terms = jnp.where(is_small, p * (jnp.expm1(small) - small), q - p - p * d)
+    terms = jnp.where((x != -jnp.inf) & (y == -jnp.inf), jnp.inf, terms)
+    any_legal = jnp.any(x != -jnp.inf, axis=-1)
+    return narrow(jnp.where(any_legal, jnp.sum(terms, axis=-1), 0))
 
 
 def categorical_importance_sampling_ratios(
@@ -182,7 +288,7 @@ def categorical_importance_sampling_ratios(
     *,
     mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare how likely two policies were to take an action.
+    """Compute the importance sampling ratios of two softmax policies.
 
     .. math::
 
@@ -191,17 +297,16 @@ def categorical_importance_sampling_ratios(
     Args:
         pi_logits_t: Logits of the target policy :math:`π`, shape `[..., A]`.
         mu_logits_t: Logits of the behaviour policy :math:`μ`, shape `[..., A]`.
-        a_t: Actions taken, each in [0, A), shape `[...]`.
-        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-            each, shape `[..., A]`; or None if all are.
+        a_t: Actions taken, in [0, A), shape `[...]`.
+        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Ratios, shape `[...]`: 0 where the target policy rules out the action, and
-        infinite where only the behaviour policy does.
+            infinite where only the behaviour policy does.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an action
-            whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar or NumPy action is outside [0, A).
 
     Example:
         >>> pi_logits_t, mu_logits_t = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))
@@ -214,99 +319,248 @@ def categorical_importance_sampling_ratios(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
-    pi_logits_t, mu_logits_t, a_t, mask = checks.arrays(
+    pi_logits_t, mu_logits_t, a_t, mask, narrow = checks.widened(
         pi_logits_t=(pi_logits_t, "float[..., A]"),
         mu_logits_t=(mu_logits_t, "float[..., A]"),
-        a_t=(a_t, "int[...]"),
+        a_t=(a_t, "int[...] in [0, A)"),
         mask=(mask, "bool[A] or [..., A] or None"),
     )
-    checks.indices(a_t=(a_t, pi_logits_t.shape[-1]))
-    (pi_logits_t, mu_logits_t), narrow = dtypes.widen(pi_logits_t, mu_logits_t)
-    one, mask = jnp.ones_like(pi_logits_t, shape=()), over(mask, pi_logits_t)
-    log_pi = log_prob(a_t, pi_logits_t, one, mask, with_value=True)
-    log_mu = log_prob(a_t, mu_logits_t, one, mask, with_value=True)
-    never = log_pi == -jnp.inf  # Whatever the other policy did.
-    return narrow(jnp.exp(log_pi - jnp.where(never, 0.0, log_mu)))
+    log_pi = indexing.pick(log_probabilities(scaled(pi_logits_t, mask)), a_t)
+    log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, mask)), a_t)
+    log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
+    return narrow(jnp.exp(log_pi - log_mu))
 
 
-class _Change(NamedTuple):
-    """How one softmax becomes another.
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Softmax:
+    """The functions of a softmax distribution."""
 
-    Attributes:
-        p: The first, prepared.
-        q: The second, prepared.
-        mean: What `p` expects logits less the largest to grow by, shape `[..., 1]`.
-        log: What each grows by beyond that, `NEVER` or its opposite if only one of the
-            two allows it, shape `[..., A]`.
-        close: Whether that is close to 0, shape `[..., A]`.
-        excess: `exp(log) - 1 - log` where it is, 0 elsewhere, shape `[..., A]`.
+    temperature: Array
+
+    def sample(
+        self,
+        key: ArrayLike,
+        logits: ArrayLike,
+        action_spec: Any = None,
+        *,
+        mask: ArrayLike | None = None,
+    ) -> Array:
+        """Sample an action.
+
+        Args:
+            key: Random key, shape `[]`.
+            logits: Logits, shape `[..., A]`.
+            action_spec: Ignored.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Actions in [0, A), shape `[...]`; 0 where no action is legal.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        del action_spec
+        key, logits, temperature, mask, _ = checks.widened(
+            key=(key, "key[]"),
+            logits=(logits, "float[..., A]"),
+            temperature=(self.temperature, "float[]"),
+            mask=(mask, "bool[A] or [..., A] or None"),
+        )
+        return jax.random.categorical(key, scaled(logits, mask, temperature))
+
+    def probs(
+        self,
+        logits: ArrayLike,
+        action_spec: Any = None,
+        *,
+        mask: ArrayLike | None = None,
+    ) -> Array:
+        """Return the probability of each action.
+
+        Args:
+            logits: Logits, shape `[..., A]`.
+            action_spec: Ignored.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Probabilities, shape `[..., A]`; 0 for illegal actions.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        del action_spec
+        logits, temperature, mask, narrow = checks.widened(
+            logits=(logits, "float[..., A]"),
+            temperature=(self.temperature, "float[]"),
+            mask=(mask, "bool[A] or [..., A] or None"),
+        )
+        return narrow(probabilities(scaled(logits, mask, temperature)))
+
+    def logprob(
+        self,
+        sample: ArrayLike,
+        logits: ArrayLike,
+        action_spec: Any = None,
+        *,
+        mask: ArrayLike | None = None,
+    ) -> Array:
+        """Return the log-probability of an action.
+
+        Args:
+            sample: Actions in [0, A), one for each row of logits, shape `[...]`; or N
+                for each, shape `[N, ...]`.
+            logits: Logits, shape `[..., A]`.
+            action_spec: Ignored.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for illegal
+                actions, 0 where no action is legal.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+                scalar or NumPy action is outside [0, A).
+        """
+        del action_spec
+        logits, temperature, sample, mask, narrow = checks.widened(
+            logits=(logits, "float[..., A]"),
+            temperature=(self.temperature, "float[]"),
+            sample=(sample, "int[...] or [N, ...] in [0, A)"),
+            mask=(mask, "bool[A] or [..., A] or None"),
+        )
+        log_probs = log_probabilities(scaled(logits, mask, temperature))
+        log_probs = jnp.broadcast_to(log_probs, (*sample.shape, logits.shape[-1]))
+        return narrow(indexing.pick(log_probs, sample))
+
+    def entropy(self, logits: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
+        """Return the entropy.
+
+        Args:
+            logits: Logits, shape `[..., A]`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Entropies, in nats, shape `[...]`; 0 where no action is legal.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        logits, temperature, mask, narrow = checks.widened(
+            logits=(logits, "float[..., A]"),
+            temperature=(self.temperature, "float[]"),
+            mask=(mask, "bool[A] or [..., A] or None"),
+        )
+        x = scaled(logits, mask, temperature)
+        return narrow(_entropy(probabilities(x), log_probabilities(x)))
+
+    def kl(
+        self,
+        p_logits: ArrayLike,
+        q_logits: ArrayLike,
+        *,
+        mask: ArrayLike | None = None,
+    ) -> Array:
+        """Return the KL divergence, as `categorical_kl_divergence` does.
+
+        Args:
+            p_logits: Logits of the distribution that the expectation is over,
+                shape `[..., A]`.
+            q_logits: Logits of the other distribution, shape `[..., A]`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            KL divergences, in nats, shape `[...]`.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        p_logits, q_logits, mask = checks.arrays(
+            p_logits=(p_logits, "float[..., A]"),
+            q_logits=(q_logits, "float[..., A]"),
+            mask=(mask, "bool[A] or [..., A] or None"),
+        )
+        return categorical_kl_divergence(
+            p_logits, q_logits, self.temperature, mask=mask
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _ClippedEntropySoftmax(_Softmax):
+    """The functions of a softmax distribution with clipped entropy."""
+
+    entropy_clip: Array
+
+    def entropy(self, logits: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
+        """Return the entropy, clipped at a fraction of the maximum entropy.
+
+        Args:
+            logits: Logits, shape `[..., A]`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Entropies, in nats, shape `[...]`; 0 where no action is legal.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        logits, temperature, entropy_clip, mask, narrow = checks.widened(
+            logits=(logits, "float[..., A]"),
+            temperature=(self.temperature, "float[]"),
+            entropy_clip=(self.entropy_clip, "float[]"),
+            mask=(mask, "bool[A] or [..., A] or None"),
+        )
+        x = scaled(logits, mask, temperature)
+        entropy = _entropy(probabilities(x), log_probabilities(x))
+        n_legal = jnp.sum(x != -jnp.inf, axis=-1, dtype=entropy.dtype)
+        largest = jnp.log(jnp.maximum(n_legal, 1))
+        return narrow(jnp.minimum(entropy, entropy_clip * largest))
+
+
+# --- The softmax of legal actions. ---
+
+
+def legal_actions(logits: Array, mask: Array | None) -> Array:
+    """Return `mask` with the shape of `logits`, all true if it is None."""
+    return jnp.broadcast_to(True if mask is None else mask, logits.shape)
+
+
+def scaled(logits: Array, mask: Array | None, temperature: ArrayLike = 1.0) -> Array:
+    """Return logits minus the largest, divided by the temperature.
+
+    Args:
+        logits: Logits, `[..., A]`.
+        mask: True for legal actions, `[A]` or `[..., A]`; or None.
+        temperature: Temperature, `[]`.
+
+    Returns:
+        Scaled logits, `[..., A]`: minus infinity for illegal actions, at most 0.
     """
-
-    p: Logits
-    q: Logits
-    mean: Array
-    log: Array
-    close: Array
-    excess: Array
-
-
-def _compare(
-    p_logits: Array, q_logits: Array, temperature: Array, mask: Array | None
-) -> _Change:
-    """Tell how the softmax of `p_logits` becomes that of `q_logits`."""
-    p = prepare(p_logits, temperature, mask)
-    q = prepare(q_logits, temperature, mask)
-    # Of what is finite: minus infinity less itself is no number. A select by who allows
-    # an action takes up to three times as long: XLA keeps that in bytes, LLVM takes 16
-    # of them at a time, and of fewer actions computes all in the loop one by one.
-    log = jnp.maximum(q.raw, NEVER) - jnp.maximum(p.raw, NEVER)
-    log = jnp.clip((log - (q.largest - p.largest)) / temperature, NEVER, -NEVER)
-    mean = sums.over_last(p.probs * log)[..., None]
-    log -= mean
-    close = jnp.abs(log) < 0.5
-    small = jnp.where(close, log, jnp.zeros_like(log))
-    excess = exponentials.small_excess(small, most=0.5)
-    return _Change(p, q, mean, log, close, excess)
+    legal = legal_actions(logits, mask) & (logits != -jnp.inf)
+    # Minus infinity would give NaN, in values and in the gradient by the temperature.
+    logits = jnp.where(legal, logits, 0)
+    largest = jnp.max(logits, axis=-1, keepdims=True, where=legal, initial=-jnp.inf)
+    gaps = jnp.where(legal, logits - jax.lax.stop_gradient(largest), 0)
+    return jnp.where(legal, gaps / temperature, -jnp.inf)
 
 
-def _divergence_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    divergence: Array = _divergence(*primals)
-    p, q, _, log, close, excess = _compare(*primals)
-    temperature = primals[2]
-    by_p = -p.probs * log
-    # Probabilities grow by the factor exp(log - divergence).
-    known = divergence[..., None]
-    gained = p.probs * ((excess + log) * jnp.exp(-known) + jnp.expm1(-known))
-    gained = jnp.where(close, gained, q.probs - p.probs)
-    by_q = jnp.where(q.legal & ~p.none[..., None], gained, 0.0)
-    change = jnp.zeros_like(by_p)
-    if not isinstance(tangents[0], SymbolicZero):
-        change += by_p * tangents[0]
-    if not isinstance(tangents[1], SymbolicZero):
-        change += by_q * tangents[1]
-    if not isinstance(tangents[2], SymbolicZero):
-        change -= (by_p * p.finite + by_q * q.finite) * tangents[2]
-    return divergence, sums.over_last(change) / temperature
+def probabilities(x: Array) -> Array:
+    """Return the softmax `[..., A]`, 0 if no action is legal."""
+    weights = jnp.exp(x)
+    return weights / _normalizer(x)
 
 
-# Its derivative, written out, is simpler than that of each step.
-@derivatives.derived(_divergence_jvp, symbolic_zeros=True)
-def _divergence(
-    p_logits: Array, q_logits: Array, temperature: Array, mask: Array | None
-) -> Array:
-    """Return the divergence of one softmax from another, of prepared arguments.
+def log_probabilities(x: Array) -> Array:
+    """Return the log-softmax `[..., A]`, 0 if no action is legal."""
+    any_legal = jnp.any(x != -jnp.inf, axis=-1, keepdims=True)
+    return jnp.where(any_legal, x - jnp.log(_normalizer(x)), 0)
 
-    With d, what the logits grow by, less its mean under p, that is log E_p[exp d], and
-    E_p[exp d] is 1 + E_p[exp d - 1 - d]: no term is negative, and where p and q are
-    close, each keeps its digits. An error of the mean, by rounding, matters squared.
-    """
-    p, q, mean, log, close, excess = _compare(p_logits, q_logits, temperature, mask)
-    # The largest exponent that follows, if it is positive, is taken out of them all.
-    taken = jnp.maximum(-mean - p.log_total, 0.0)
-    weights = jnp.exp(-taken) * p.probs
-    far = jnp.exp(q.shifted - mean - p.log_total - taken) - weights * (1 + log)
-    terms = jnp.where(close, weights * excess, far)
-    terms = jnp.where(p.legal & ~q.legal, jnp.inf, terms)
-    taken = taken[..., 0]
-    divergence = taken + jnp.log1p(jnp.expm1(-taken) + sums.over_last(terms))
-    return jnp.where(p.none, 0.0, divergence)
+
+def _normalizer(x: Array) -> Array:
+    """Return the sum of the weights, 1 if no action is legal, `[..., 1]`."""
+    total = jnp.sum(jnp.exp(x), axis=-1, keepdims=True)
+    return jnp.where(total == 0, 1, total)
+
+
+def _entropy(probs: Array, log_probs: Array) -> Array:
+    """Return the entropy `[...]`, with 0 log 0 = 0."""
+    return -jnp.sum(probs * jnp.where(probs > 0, log_probs, 0), axis=-1)

@@ -1,70 +1,52 @@
-"""Gaussians with independent dimensions, the last axis."""
+"""Gaussian distributions with a diagonal covariance, and their KL divergence.
+
+The last axis holds the dimensions. All axes before it are batch axes, and are kept.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
-from rlaxlib.distributions import _normal
-from rlaxlib.distributions._types import ContinuousDistribution
+from rlaxlib._core import checks
 
-__all__ = ["gaussian_diagonal", "multivariate_normal_kl_divergence"]
+__all__ = [
+    "ContinuousDistribution",
+    "gaussian_diagonal",
+    "multivariate_normal_kl_divergence",
+]
 
 
-def multivariate_normal_kl_divergence(
-    mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
-) -> Array:
-    """Measure how far one Gaussian is from another, with independent dimensions.
+class ContinuousDistribution(NamedTuple):
+    """The functions of a distribution over vectors.
 
-    .. math::
-
-        KL(p_0 ‖ p_1) = ∑_i [log (σ_{1,i} / σ_{0,i})
-            + (σ_{0,i}² + (μ_{0,i} - μ_{1,i})²) / (2 σ_{1,i}²) - ½]
-
-    It is right for Gaussians that hardly differ, too, and never negative.
-
-    Args:
-        mu_0: Mean of the Gaussian that the expectation is over, shape `[..., D]`.
-        sigma_0: Its standard deviation, more than 0: one for all dimensions,
-            shape `[]`; or for each, shape `[D]`; or for each and each row,
-            shape `[..., D]`.
-        mu_1: Mean of the other, shape `[..., D]`.
-        sigma_1: Its standard deviation, likewise, shape `[]`, or shape `[D]`, or
-            shape `[..., D]`.
-
-    Returns:
-        Divergences, in nats, shape `[...]`.
-
-    Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a standard
-            deviation whose value is known is not positive.
-
-    Example:
-        >>> mu_0, mu_1 = jnp.array([0.0, 0.0]), jnp.array([1.0, 1.0])
-        >>> print(rlaxlib.multivariate_normal_kl_divergence(mu_0, 1.0, mu_1, 1.0))
-        1.0
-
-    References:
-        Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
-        https://doi.org/10.1214/aoms/1177729694
+    Attributes:
+        sample: Samples a vector from a key and the parameters.
+        prob: Returns the density of a vector.
+        logprob: Returns the log-density of a vector.
+        entropy: Returns the differential entropy, in nats.
+        kl_to_standard_normal: Returns the KL divergence to the standard normal
+            distribution, KL(p ‖ N(0, I)).
+        kl: Returns the KL divergence between two distributions.
     """
-    mu_0, sigma_0, mu_1, sigma_1 = checks.arrays(
-        mu_0=(mu_0, "float[..., D]"),
-        sigma_0=(sigma_0, "float[] or [D] or [..., D]"),
-        mu_1=(mu_1, "float[..., D]"),
-        sigma_1=(sigma_1, "float[] or [D] or [..., D]"),
-    )
-    checks.within("(0, inf)", sigma_0=sigma_0, sigma_1=sigma_1)
-    (mu_0, sigma_0, mu_1, sigma_1), narrow = dtypes.widen(mu_0, sigma_0, mu_1, sigma_1)
-    return narrow(_normal.divergence(mu_0, sigma_0, mu_1, sigma_1))
+
+    sample: Callable[..., Array]
+    prob: Callable[..., Array]
+    logprob: Callable[..., Array]
+    entropy: Callable[..., Array]
+    kl_to_standard_normal: Callable[..., Array]
+    kl: Callable[..., Array]
 
 
 def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
-    """Make a Gaussian with independent dimensions.
+    """Create a Gaussian distribution with a diagonal covariance matrix.
 
     .. math::
 
@@ -73,19 +55,19 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
     Its functions are `sample(key, mu, sigma)`, `prob(sample, mu, sigma)`,
     `logprob(sample, mu, sigma)`, `entropy(mu, sigma)`,
     `kl_to_standard_normal(mu, sigma)` and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with
-    vectors of shape `[..., D]`. In all but the last `sigma` may be left out if the
-    distribution was made with one.
+    vectors of shape `[..., D]`. All but `kl` use the `sigma` given here if they get
+    none.
 
     Args:
-        sigma: Standard deviation, more than 0, for all dimensions or each,
+        sigma: Standard deviation :math:`σ`, more than 0, of all dimensions or of each,
             shape `[...]`; or None to give it at each call.
 
     Returns:
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If `sigma` has the wrong dtype or is not positive; from its
-            functions, if an argument has the wrong shape or dtype, or if no `sigma` was
+        ArgumentError: If `sigma` has the wrong dtype or is not positive. The functions
+            raise it if an argument has the wrong shape or dtype, or if no `sigma` was
             given.
 
     Example:
@@ -97,8 +79,7 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section 2.3,
         2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    (sigma,) = checks.arrays(sigma=(sigma, "float[...] or None"))
-    checks.within("(0, inf)", sigma=sigma)
+    (sigma,) = checks.arrays(sigma=(sigma, "float[...] in (0, inf) or None"))
     each = _GaussianDiagonal(sigma)
     return ContinuousDistribution(
         each.sample,
@@ -110,38 +91,80 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
     )
 
 
+def multivariate_normal_kl_divergence(
+    mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
+) -> Array:
+    """Compute the KL divergence between two diagonal Gaussians.
+
+    .. math::
+
+        KL(p_0 ‖ p_1) = ∑_i [log (σ_{1,i} / σ_{0,i})
+            + (σ_{0,i}² + (μ_{0,i} - μ_{1,i})²) / (2 σ_{1,i}²) - ½]
+
+    It is accurate for Gaussians that hardly differ too, and never negative.
+
+    Args:
+        mu_0: Mean of the Gaussian that the expectation is over, shape `[..., D]`.
+        sigma_0: Its standard deviation, more than 0, of all dimensions or of each,
+            shape `[]`, `[D]` or `[..., D]`.
+        mu_1: Mean of the other Gaussian, shape `[..., D]`.
+        sigma_1: Its standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`.
+
+    Returns:
+        KL divergences, in nats, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar or NumPy standard deviation is not positive.
+
+    Example:
+        >>> mu_0, mu_1 = jnp.array([0.0, 0.0]), jnp.array([1.0, 1.0])
+        >>> print(rlaxlib.multivariate_normal_kl_divergence(mu_0, 1.0, mu_1, 1.0))
+        1.0
+
+    References:
+        Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
+        https://doi.org/10.1214/aoms/1177729694
+    """
+    mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
+        mu_0=(mu_0, "float[..., D]"),
+        sigma_0=(sigma_0, "float[] or [D] or [..., D] in (0, inf)"),
+        mu_1=(mu_1, "float[..., D]"),
+        sigma_1=(sigma_1, "float[] or [D] or [..., D] in (0, inf)"),
+    )
+    return narrow(normal_kl(mu_0, sigma_0, mu_1, sigma_1))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _GaussianDiagonal:
-    """The functions of a Gaussian."""
+    """The functions of a Gaussian with a diagonal covariance."""
 
     sigma: Array | None
 
     def sample(
         self, key: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
     ) -> Array:
-        """Draw a vector.
+        """Sample a vector, differentiable by `mu` and `sigma`.
 
         Args:
             key: Random key, shape `[]`.
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`;
-                or None for the one that the distribution was made with.
+            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+                None for that of `gaussian_diagonal`.
 
         Returns:
             Vectors, shape `[..., D]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive.
+                not positive or not given.
         """
-        mu, sigma, key = checks.arrays(
+        mu, sigma, key, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
-            sigma=(self._or_mine(sigma), "float[] or [D] or [..., D]"),
+            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
             key=(key, "key[]"),
         )
-        checks.within("(0, inf)", sigma=sigma)
-        (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        return narrow(_normal.draw(key, mu, sigma))
+        return narrow(normal_sample(key, mu, sigma))
 
     def prob(
         self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
@@ -149,134 +172,165 @@ class _GaussianDiagonal:
         """Return the density of a vector.
 
         Args:
-            sample: Vectors, one for each mean, shape `[..., D]`; or N,
+            sample: Vectors, one for each mean, shape `[..., D]`; or N for each,
                 shape `[N, ..., D]`.
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`;
-                or None for the one that the distribution was made with.
+            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+                None for that of `gaussian_diagonal`.
 
         Returns:
             Densities, shape `[...]` or `[N, ...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive.
+                not positive or not given.
         """
-        mu, sigma, sample = checks.arrays(
+        mu, sigma, sample, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
-            sigma=(self._or_mine(sigma), "float[] or [D] or [..., D]"),
+            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
             sample=(sample, "float[..., D] or [N, ..., D]"),
         )
-        checks.within("(0, inf)", sigma=sigma)
-        (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
-        return narrow(jnp.exp(_normal.log_density(sample, mu, sigma)))
+        return narrow(jnp.exp(normal_log_density(sample, mu, sigma)))
 
     def logprob(
         self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
     ) -> Array:
-        """Return the logarithm of the density of a vector.
+        """Return the log-density of a vector.
 
         Args:
-            sample: Vectors, one for each mean, shape `[..., D]`; or N,
+            sample: Vectors, one for each mean, shape `[..., D]`; or N for each,
                 shape `[N, ..., D]`.
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`;
-                or None for the one that the distribution was made with.
+            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+                None for that of `gaussian_diagonal`.
 
         Returns:
             Log-densities, shape `[...]` or `[N, ...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive.
+                not positive or not given.
         """
-        mu, sigma, sample = checks.arrays(
+        mu, sigma, sample, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
-            sigma=(self._or_mine(sigma), "float[] or [D] or [..., D]"),
+            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
             sample=(sample, "float[..., D] or [N, ..., D]"),
         )
-        checks.within("(0, inf)", sigma=sigma)
-        (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
-        return narrow(_normal.log_density(sample, mu, sigma))
+        return narrow(normal_log_density(sample, mu, sigma))
 
     def entropy(self, mu: ArrayLike, sigma: ArrayLike | None = None) -> Array:
         """Return the entropy.
 
         Args:
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`;
-                or None for the one that the distribution was made with.
+            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+                None for that of `gaussian_diagonal`.
 
         Returns:
             Entropies, in nats, shape `[...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive.
+                not positive or not given.
         """
-        mu, sigma = checks.arrays(
+        mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
-            sigma=(self._or_mine(sigma), "float[] or [D] or [..., D]"),
+            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
         )
-        checks.within("(0, inf)", sigma=sigma)
-        (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        return narrow(_normal.entropy(mu, sigma))
+        return narrow(normal_entropy(mu, sigma))
 
     def kl_to_standard_normal(
         self, mu: ArrayLike, sigma: ArrayLike | None = None
     ) -> Array:
-        """Return the divergence of the standard normal distribution from this one.
+        """Return the KL divergence to the standard normal, KL(p ‖ N(0, I)).
 
         Args:
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]` or `[D]` or `[..., D]`;
-                or None for the one that the distribution was made with.
+            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+                None for that of `gaussian_diagonal`.
 
         Returns:
-            Divergences, in nats, shape `[...]`.
+            KL divergences, in nats, shape `[...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive.
+                not positive or not given.
         """
-        mu, sigma = checks.arrays(
+        mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
-            sigma=(self._or_mine(sigma), "float[] or [D] or [..., D]"),
+            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
         )
-        checks.within("(0, inf)", sigma=sigma)
-        (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        return narrow(_normal.divergence_from_standard(mu, sigma))
+        return narrow(normal_kl(mu, sigma, jnp.zeros_like(mu), jnp.ones_like(mu)))
 
     def kl(
         self, mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
     ) -> Array:
-        """Return the divergence of one Gaussian from another.
+        """Return the KL divergence, as `multivariate_normal_kl_divergence`.
 
         Args:
             mu_0: Mean of the Gaussian that the expectation is over, shape `[..., D]`.
-            sigma_0: Its standard deviation, more than 0, shape `[]` or `[D]` or
+            sigma_0: Its standard deviation, more than 0, shape `[]`, `[D]` or
                 `[..., D]`.
-            mu_1: Mean of the other, shape `[..., D]`.
-            sigma_1: Its standard deviation, more than 0, shape `[]` or `[D]` or
+            mu_1: Mean of the other Gaussian, shape `[..., D]`.
+            sigma_1: Its standard deviation, more than 0, shape `[]`, `[D]` or
                 `[..., D]`.
 
         Returns:
-            Divergences, in nats, shape `[...]`, as of
-            `multivariate_normal_kl_divergence`.
+            KL divergences, in nats, shape `[...]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if a standard
                 deviation is not positive.
         """
-        mu_0, sigma_0, mu_1, sigma_1 = checks.arrays(
+        mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
             mu_0=(mu_0, "float[..., D]"),
-            sigma_0=(sigma_0, "float[] or [D] or [..., D]"),
+            sigma_0=(sigma_0, "float[] or [D] or [..., D] in (0, inf)"),
             mu_1=(mu_1, "float[..., D]"),
-            sigma_1=(sigma_1, "float[] or [D] or [..., D]"),
+            sigma_1=(sigma_1, "float[] or [D] or [..., D] in (0, inf)"),
         )
-        checks.within("(0, inf)", sigma_0=sigma_0, sigma_1=sigma_1)
-        return multivariate_normal_kl_divergence(mu_0, sigma_0, mu_1, sigma_1)
+        return narrow(normal_kl(mu_0, sigma_0, mu_1, sigma_1))
 
-    def _or_mine(self, sigma: ArrayLike | None) -> ArrayLike | None:
-        """Return the deviation given, or else the one this was made with."""
+    def _or_own(self, sigma: ArrayLike | None) -> ArrayLike | None:
+        """Return the sigma given, or else that of the distribution."""
         return self.sigma if sigma is None else sigma
+
+
+# --- Formulas. A sigma has shape `[]`, `[D]` or that of its mean. ---
+
+
+def normal_sample(key: Array, mu: Array, sigma: Array) -> Array:
+    """Return `mu + sigma * noise`."""
+    noise = jax.random.normal(key, mu.shape, jnp.result_type(mu, sigma))
+    return mu + _over(sigma, mu) * noise
+
+
+def normal_log_density(x: Array, mu: Array, sigma: Array) -> Array:
+    """Return the log-density of `x`, which may have more leading axes."""
+    mu, sigma = _over(mu, x), _over(sigma, x)
+    z = (x - mu) / sigma
+    terms = -0.5 * jnp.square(z) - jnp.log(sigma) - 0.5 * math.log(2 * math.pi)
+    return jnp.sum(terms, axis=-1)
+
+
+def normal_entropy(mu: Array, sigma: Array) -> Array:
+    """Return the entropy."""
+    terms = jnp.log(_over(sigma, mu)) + 0.5 * math.log(2 * math.pi * math.e)
+    return jnp.sum(terms, axis=-1)
+
+
+def normal_kl(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
+    """Return the KL divergence."""
+    sigma_0, sigma_1 = _over(sigma_0, mu_0), _over(sigma_1, mu_0)
+    z = (mu_0 - mu_1) / sigma_1
+    d = (sigma_0 - sigma_1) / sigma_1
+    # `log1p(d)` is accurate for close sigmas, but minus infinity where d rounds to -1.
+    log_ratio = jnp.where(
+        d > -0.5, jnp.log1p(jnp.maximum(d, -0.5)), jnp.log(sigma_0 / sigma_1)
+    )
+    terms = 0.5 * (jnp.square(d) + jnp.square(z)) + (d - log_ratio)
+    return jnp.sum(terms, axis=-1)
+
+
+def _over(parameter: Array, x: Array) -> Array:
+    """Return a parameter with the shape of `x`."""
+    return jnp.broadcast_to(parameter, x.shape)

@@ -1,38 +1,38 @@
-"""Greedy policies: the best action, or now and then any."""
+"""Greedy and epsilon-greedy policies."""
 
 from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes, indexing
-from rlaxlib.distributions._logits import draw, over
-from rlaxlib.distributions._types import DiscreteDistribution
+from rlaxlib._core import checks, indexing
+from rlaxlib.distributions._categorical import DiscreteDistribution, legal_actions
 
 __all__ = ["epsilon_greedy", "greedy"]
 
 
 def greedy() -> DiscreteDistribution:
-    """Make a distribution over the best actions.
+    """Create a greedy distribution, uniform over the best actions.
 
     .. math::
 
         π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
 
-    Of several that are best, each is as likely. Its functions are
-    `sample(key, preferences)`, `probs(preferences)`, `logprob(sample, preferences)` and
-    `entropy(preferences)`, with preferences, such as action values, of shape
-    `[..., A]`. All of them take a `mask` of legal actions, by keyword. Where none is
-    legal, all that is asked is 0.
+    Its functions are `sample(key, preferences)`, `probs(preferences)`,
+    `logprob(sample, preferences)` and `entropy(preferences)`, with preferences
+    :math:`x`, such as action values, of shape `[..., A]`. All of them take a keyword
+    argument `mask`, true for legal actions. If no action is legal, they return 0.
 
     Returns:
-        A `DiscreteDistribution`, without a divergence.
+        A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: From its functions, if an argument has the wrong shape or dtype.
+        ArgumentError: The functions raise it if an argument has the wrong shape or
+            dtype, or if a concrete scalar or NumPy action is outside [0, A).
 
     Example:
         >>> print(rlaxlib.greedy().probs(jnp.array([1.0, 3.0, 3.0])))
@@ -43,32 +43,32 @@ def greedy() -> DiscreteDistribution:
         Introduction*, second edition, section 2.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    each = _Greedy(0.0)
+    each = _Greedy()
     return DiscreteDistribution(
         each.sample, each.probs, each.logprob, each.entropy, None
     )
 
 
 def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
-    """Make a distribution over the best actions, and with a small probability any.
+    """Create an epsilon-greedy distribution.
 
     .. math::
 
         π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
 
-    Its functions are those of `greedy`, each with `epsilon` as one more argument, for
-    one that changes over time.
+    Its functions are those of `greedy`. Each has one more argument `epsilon`, for a
+    probability that changes over time.
 
     Args:
-        epsilon: Probability :math:`ε` of choosing among all legal actions alike, in [0,
-            1], shape `[]`; or None to give it at each call.
+        epsilon: Probability :math:`ε` of a uniformly random legal action, in [0, 1],
+            shape `[]`; or None to give it at each call.
 
     Returns:
-        A `DiscreteDistribution`, without a divergence.
+        A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: If `epsilon` has the wrong shape or lies outside [0, 1]; from its
-            functions, if an argument has the wrong shape or dtype, or if no `epsilon`
+        ArgumentError: If `epsilon` has the wrong shape or is outside [0, 1]. The
+            functions raise it for any argument that does not fit, and if no `epsilon`
             was given.
 
     Example:
@@ -81,8 +81,7 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
         Introduction*, second edition, section 2.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] or None"))
-    checks.within("[0, 1]", epsilon=epsilon)
+    (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] in [0, 1] or None"))
     each = _EpsilonGreedy(epsilon)
     return DiscreteDistribution(
         each.sample, each.probs, each.logprob, each.entropy, None
@@ -90,10 +89,90 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class _Greedy:
+    """The functions of a greedy distribution, where epsilon is 0."""
+
+    def sample(
+        self, key: ArrayLike, preferences: ArrayLike, *, mask: ArrayLike | None = None
+    ) -> Array:
+        """Sample an action.
+
+        Args:
+            key: Random key, shape `[]`.
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Actions in [0, A), shape `[...]`; 0 where no action is legal.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        return _sample(key, preferences, 0.0, mask)
+
+    def probs(self, preferences: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
+        """Return the probability of each action.
+
+        Args:
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Probabilities, shape `[..., A]`; 0 for illegal actions.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        return _probs(preferences, 0.0, mask)
+
+    def logprob(
+        self,
+        sample: ArrayLike,
+        preferences: ArrayLike,
+        *,
+        mask: ArrayLike | None = None,
+    ) -> Array:
+        """Return the log-probability of an action.
+
+        Args:
+            sample: Actions in [0, A), one for each row of preferences, shape `[...]`;
+                or N for each, shape `[N, ...]`.
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
+                of probability 0, and 0 where no action is legal.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+                scalar or NumPy action is outside [0, A).
+        """
+        return _logprob(sample, preferences, 0.0, mask)
+
+    def entropy(
+        self, preferences: ArrayLike, *, mask: ArrayLike | None = None
+    ) -> Array:
+        """Return the entropy.
+
+        Args:
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+
+        Returns:
+            Entropies, in nats, shape `[...]`; 0 where no action is legal.
+
+        Raises:
+            ArgumentError: If an argument has the wrong shape or dtype.
+        """
+        return _entropy(preferences, 0.0, mask)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class _EpsilonGreedy:
     """The functions of an epsilon-greedy distribution."""
 
-    epsilon: ArrayLike | None
+    epsilon: Array | None
 
     def sample(
         self,
@@ -103,33 +182,23 @@ class _EpsilonGreedy:
         *,
         mask: ArrayLike | None = None,
     ) -> Array:
-        """Draw an action.
+        """Sample an action.
 
         Args:
             key: Random key, shape `[]`.
-            preferences: What to be greedy for, such as action values, shape `[..., A]`.
-            epsilon: Probability of choosing among all, in [0, 1], shape `[]`; or None
-                for the one that the distribution was made with.
-            mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-                each, shape `[..., A]`; or None if all are.
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
+                that of `epsilon_greedy`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions, each in [0, A), shape `[...]`; 0 where none is legal.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or lies out of
-                range, or if no `epsilon` was given.
+            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
+                outside [0, 1], or if none was given.
         """
-        key, preferences, epsilon, mask = checks.arrays(
-            key=(key, "key[]"),
-            preferences=(preferences, "float[..., A]"),
-            epsilon=(self._or_mine(epsilon), "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
-        )
-        checks.within("[0, 1]", epsilon=epsilon)
-        (preferences, epsilon), _ = dtypes.widen(preferences, epsilon)
-        probs = _probs(preferences, epsilon, over(mask, preferences))
-        return draw(key, jnp.log(probs))
+        return _sample(key, preferences, self._or_own(epsilon), mask)
 
     def probs(
         self,
@@ -141,27 +210,19 @@ class _EpsilonGreedy:
         """Return the probability of each action.
 
         Args:
-            preferences: What to be greedy for, such as action values, shape `[..., A]`.
-            epsilon: Probability of choosing among all, in [0, 1], shape `[]`; or None
-                for the one that the distribution was made with.
-            mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-                each, shape `[..., A]`; or None if all are.
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
+                that of `epsilon_greedy`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Probabilities, shape `[..., A]`; 0 where an action is not legal.
+            Probabilities, shape `[..., A]`; 0 for illegal actions.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or lies out of
-                range, or if no `epsilon` was given.
+            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
+                outside [0, 1], or if none was given.
         """
-        preferences, epsilon, mask = checks.arrays(
-            preferences=(preferences, "float[..., A]"),
-            epsilon=(self._or_mine(epsilon), "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
-        )
-        checks.within("[0, 1]", epsilon=epsilon)
-        (preferences, epsilon), narrow = dtypes.widen(preferences, epsilon)
-        return narrow(_probs(preferences, epsilon, over(mask, preferences)))
+        return _probs(preferences, self._or_own(epsilon), mask)
 
     def logprob(
         self,
@@ -171,41 +232,26 @@ class _EpsilonGreedy:
         *,
         mask: ArrayLike | None = None,
     ) -> Array:
-        """Return the logarithm of the probability of an action.
+        """Return the log-probability of an action.
 
         Args:
-            sample: Actions, each in [0, A), one for each row of preferences,
-                shape `[...]`; or N, shape `[N, ...]`.
-            preferences: What to be greedy for, such as action values, shape `[..., A]`.
-            epsilon: Probability of choosing among all, in [0, 1], shape `[]`; or None
-                for the one that the distribution was made with.
-            mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-                each, shape `[..., A]`; or None if all are.
+            sample: Actions in [0, A), one for each row of preferences, shape `[...]`;
+                or N for each, shape `[N, ...]`.
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
+                that of `epsilon_greedy`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity where the
-            action is never taken, 0 where none is legal.
+            Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
+                of probability 0, and 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or lies out of
-                range, or if no `epsilon` was given.
+            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
+                outside [0, 1], or if none was given; or if a concrete scalar or NumPy
+                action is outside [0, A).
         """
-        preferences, sample, epsilon, mask = checks.arrays(
-            preferences=(preferences, "float[..., A]"),
-            sample=(sample, "int[...] or [N, ...]"),
-            epsilon=(self._or_mine(epsilon), "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
-        )
-        checks.indices(sample=(sample, preferences.shape[-1]))
-        checks.within("[0, 1]", epsilon=epsilon)
-        (preferences, epsilon), narrow = dtypes.widen(preferences, epsilon)
-        rows = (*sample.shape, preferences.shape[-1])
-        preferences = jnp.broadcast_to(preferences, rows)
-        mask = over(mask, preferences)
-        picked = indexing.pick(_probs(preferences, epsilon, mask), sample)
-        if mask is not None:
-            picked = jnp.where(jnp.any(mask, axis=-1), picked, 1.0)
-        return narrow(jnp.log(picked))
+        return _logprob(sample, preferences, self._or_own(epsilon), mask)
 
     def entropy(
         self,
@@ -217,59 +263,97 @@ class _EpsilonGreedy:
         """Return the entropy.
 
         Args:
-            preferences: What to be greedy for, such as action values, shape `[..., A]`.
-            epsilon: Probability of choosing among all, in [0, 1], shape `[]`; or None
-                for the one that the distribution was made with.
-            mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-                each, shape `[..., A]`; or None if all are.
+            preferences: Preferences, such as action values, shape `[..., A]`.
+            epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
+                that of `epsilon_greedy`.
+            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or lies out of
-                range, or if no `epsilon` was given.
+            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
+                outside [0, 1], or if none was given.
         """
-        preferences, epsilon, mask = checks.arrays(
-            preferences=(preferences, "float[..., A]"),
-            epsilon=(self._or_mine(epsilon), "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
-        )
-        checks.within("[0, 1]", epsilon=epsilon)
-        (preferences, epsilon), narrow = dtypes.widen(preferences, epsilon)
-        probs = _probs(preferences, epsilon, over(mask, preferences))
-        logs = jnp.log(jnp.where(probs > 0, probs, 1.0))
-        return narrow(0 - jnp.sum(probs * logs, axis=-1))
+        return _entropy(preferences, self._or_own(epsilon), mask)
 
-    def _or_mine(self, epsilon: ArrayLike | None) -> ArrayLike | None:
-        """Return the probability given, or else the one this was made with."""
+    def _or_own(self, epsilon: ArrayLike | None) -> ArrayLike | None:
+        """Return the epsilon given, or else that of the distribution."""
         return self.epsilon if epsilon is None else epsilon
 
 
-class _Greedy(_EpsilonGreedy):
-    """The functions of a greedy distribution, whose epsilon is 0."""
+def _sample(
+    key: ArrayLike,
+    preferences: ArrayLike,
+    epsilon: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> Array:
+    """Sample an action."""
+    key, preferences, epsilon, mask, _ = checks.widened(
+        key=(key, "key[]"),
+        preferences=(preferences, "float[..., A]"),
+        epsilon=(epsilon, "float[] in [0, 1]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    return jax.random.categorical(key, jnp.log(_policy(preferences, epsilon, mask)))
 
 
-def _probs(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
-    """Share the probability out among the best actions, and a little among all."""
-    if mask is None:
-        best = preferences == jnp.max(preferences, axis=-1, keepdims=True)
-        any_action = epsilon / preferences.shape[-1]
-        missing = False
-    else:
-        largest = jnp.max(
-            preferences, axis=-1, keepdims=True, initial=-jnp.inf, where=mask
-        )
-        best, legal = mask & (preferences == largest), _count(mask, preferences)
-        any_action = jnp.where(mask, epsilon / jnp.maximum(legal, 1), 0.0)
-        missing = legal == 0
-    count = _count(best, preferences)
-    # Where none is best although one is legal, preferences are not numbers.
-    rest = jnp.where((count > 0) | missing, any_action, jnp.nan)
-    return jnp.where(best, (1 - epsilon) / jnp.maximum(count, 1) + any_action, rest)
+def _probs(
+    preferences: ArrayLike, epsilon: ArrayLike | None, mask: ArrayLike | None
+) -> Array:
+    """Return the probability of each action."""
+    preferences, epsilon, mask, narrow = checks.widened(
+        preferences=(preferences, "float[..., A]"),
+        epsilon=(epsilon, "float[] in [0, 1]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    return narrow(_policy(preferences, epsilon, mask))
 
 
-def _count(among: Array, like: Array) -> Array:
-    """Count the actions marked: in integers, which is faster."""
-    count = jnp.sum(among, axis=-1, keepdims=True, dtype=jnp.int32)
-    return count.astype(like.dtype)
+def _logprob(
+    sample: ArrayLike,
+    preferences: ArrayLike,
+    epsilon: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> Array:
+    """Return the log-probability of an action."""
+    preferences, sample, epsilon, mask, narrow = checks.widened(
+        preferences=(preferences, "float[..., A]"),
+        sample=(sample, "int[...] or [N, ...] in [0, A)"),
+        epsilon=(epsilon, "float[] in [0, 1]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    probs = _policy(preferences, epsilon, mask)
+    none_legal = jnp.all(probs == 0, axis=-1, keepdims=True)
+    probs = jnp.where(none_legal, 1, probs)  # Their logarithm is 0.
+    probs = jnp.broadcast_to(probs, (*sample.shape, probs.shape[-1]))
+    return narrow(jnp.log(indexing.pick(probs, sample)))
+
+
+def _entropy(
+    preferences: ArrayLike, epsilon: ArrayLike | None, mask: ArrayLike | None
+) -> Array:
+    """Return the entropy."""
+    preferences, epsilon, mask, narrow = checks.widened(
+        preferences=(preferences, "float[..., A]"),
+        epsilon=(epsilon, "float[] in [0, 1]"),
+        mask=(mask, "bool[A] or [..., A] or None"),
+    )
+    probs = _policy(preferences, epsilon, mask)
+    log_probs = jnp.log(jnp.where(probs > 0, probs, 1))  # 0 log 0 = 0.
+    return narrow(-jnp.sum(probs * log_probs, axis=-1))
+
+
+def _policy(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
+    """Return the epsilon-greedy probabilities, 0 for illegal actions."""
+    legal, dtype = legal_actions(preferences, mask), preferences.dtype
+    largest = jnp.max(
+        preferences, axis=-1, keepdims=True, where=legal, initial=-jnp.inf
+    )
+    best = (legal & (preferences == largest)).astype(dtype)
+    n_best = jnp.sum(best, axis=-1, keepdims=True)
+    n_legal = jnp.sum(legal, axis=-1, keepdims=True, dtype=dtype)
+    probs = (1 - epsilon) * best / jnp.maximum(n_best, 1)
+    probs = jnp.where(legal, probs + epsilon / jnp.maximum(n_legal, 1), 0)
+    # If no legal action is the best, preferences are NaN. XLA may turn 0 / 0 into 0.
+    return jnp.where(legal & (n_best == 0), jnp.nan, probs)

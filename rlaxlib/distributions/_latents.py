@@ -1,7 +1,7 @@
-"""Keep the discrete states of a world model alive, and learn to predict them.
+"""Discrete latents of world models: unimix, straight-through, KL balancing.
 
-The state of a world model is a number of categorical variables, each with A classes,
-the last axis. The posterior has seen the observation, the prior has not.
+The state of a world model consists of categorical variables with A classes each, the
+last axis. The posterior is conditioned on the observation, the prior is not.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
-from rlaxlib.distributions._categorical import categorical_kl_divergence
-from rlaxlib.distributions._logits import over, prepare
+from rlaxlib._core import checks
+from rlaxlib.distributions._categorical import (
+    categorical_kl_divergence,
+    legal_actions,
+    log_probabilities,
+    probabilities,
+    scaled,
+)
 
 __all__ = [
     "BalancedKlOutputs",
@@ -24,17 +29,15 @@ __all__ = [
     "unimix_logits",
 ]
 
-_LARGE = 80.0  # Its exponential is finite in single precision.
-
 
 class BalancedKlOutputs(NamedTuple):
-    """What a balanced divergence is made of.
+    """The parts of the balanced KL loss.
 
     Attributes:
-        dynamics_loss: Divergence that teaches the prior, at least the free nats, before
-            it is weighed, shape `[]`.
-        representation_loss: The same that teaches the posterior, shape `[]`.
-        kl: The divergence itself, a constant under differentiation, shape `[]`.
+        dynamics_loss: KL divergence that trains the prior, at least the free nats,
+            unweighted, shape `[]`.
+        representation_loss: The same for the posterior, shape `[]`.
+        kl: KL divergence, without a gradient, shape `[]`.
     """
 
     dynamics_loss: Array
@@ -45,34 +48,28 @@ class BalancedKlOutputs(NamedTuple):
 def unimix_logits(
     logits: ArrayLike, mix: ArrayLike = 0.01, *, mask: ArrayLike | None = None
 ) -> Array:
-    """Mix some of the uniform distribution into a softmax, and return its logits.
+    """Mix a softmax with the uniform distribution (unimix).
 
     .. math::
 
         ℓ_i = log((1 - ε) p_i + ε / A),   p = softmax(logits)
 
-    No class is left without probability, so no divergence from this distribution is
-    infinite, and none is without gradient. The logits that come out are logarithms of
-    probabilities, and fit wherever logits go: a softmax of them is the mixture. They
-    are found from logarithms, so that they are right with any :math:`ε`, 0 included,
-    where they are those of the softmax itself, however small.
+    Every possible class has a positive probability, so that KL divergences are finite.
+    The results are log-probabilities, and logits: their softmax is the mixture.
 
     Args:
-        logits: Logits, shape `[..., A]`. One of minus infinity is a class of no
-            probability, which gets its share of the uniform distribution like any
-            other.
-        mix: Share :math:`ε` of the uniform distribution, in [0, 1]; DreamerV3's is
-            0.01, shape `[]`.
-        mask: True where a class is possible, for all rows alike, shape `[A]`; or for
-            each, shape `[..., A]`; or None if all are. The uniform distribution is over
-            those.
+        logits: Logits, shape `[..., A]`. A class of minus infinity gets its share of
+            the uniform distribution, too.
+        mix: Weight :math:`ε` of the uniform distribution, in [0, 1]; 0.01 in DreamerV3,
+            shape `[]`.
+        mask: True for possible classes, shape `[A]` or `[..., A]`; or None. The uniform
+            distribution is over these.
 
     Returns:
-        Log-probabilities, shape `[..., A]`: minus infinity where a class is not
-            possible.
+        Log-probabilities, shape `[..., A]`: minus infinity for impossible classes.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `mix` lies
+        ArgumentError: If an argument has the wrong shape or dtype, or if `mix` is
             outside [0, 1].
 
     Example:
@@ -84,51 +81,42 @@ def unimix_logits(
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    logits, mix, mask = checks.arrays(
+    logits, mix, mask, narrow = checks.widened(
         logits=(logits, "float[..., A]"),
-        mix=(mix, "float[]"),
+        mix=(mix, "float[] in [0, 1]"),
         mask=(mask, "bool[A] or [..., A] or None"),
     )
-    checks.within("[0, 1]", mix=mix)
-    (logits, mix), narrow = dtypes.widen(logits, mix)
-    mask = over(mask, logits)
-    p = prepare(logits, jnp.ones_like(logits, shape=()), mask)
-    possible = jnp.ones_like(p.legal) if mask is None else mask
+    x, possible = scaled(logits, mask), legal_actions(logits, mask)
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
-    log_even = -jnp.log(jnp.maximum(count, 1))
-    log_p = jnp.where(p.none[..., None], log_even, p.finite - p.log_total)
-    # Both parts are divided by the larger, and multiplied again, so that neither is too
-    # small. That is held constant, lest the logarithm of 0 get a derivative.
-    still_p, still_mix = jax.lax.stop_gradient((log_p, mix))
-    larger = jnp.maximum(jnp.log1p(-still_mix) + still_p, jnp.log(still_mix) + log_even)
-    even = jnp.exp(jnp.minimum(log_even - larger, _LARGE))
-    mixed = larger + jnp.log((1 - mix) * jnp.exp(log_p - larger) + mix * even)
-    likely = possible & (p.legal | (mix > 0))
-    return narrow(jnp.where(likely, mixed, -jnp.inf))
+    uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
+    mixture = (1 - mix) * probabilities(x) + mix * uniform
+    # Without a mix, a probability may underflow, but not its logarithm.
+    is_positive = mixture > 0
+    log_mixture = jnp.log(jnp.where(is_positive, mixture, 1))
+    log_p = jnp.where(x == -jnp.inf, -jnp.inf, log_probabilities(x))
+    return narrow(jnp.where(is_positive, log_mixture, log_p))
 
 
 def straight_through_sample(
     key: ArrayLike, logits: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Array:
-    """Draw classes, one-hot, with the gradient of their probabilities.
+    """Sample one-hot classes with the straight-through gradient estimator.
 
     .. math::
 
         z = e_i,   i ~ p = softmax(logits),   ∂z / ∂logits := ∂p / ∂logits
 
-    A draw has no gradient. To take that of the probabilities in its place is biased
-    unless what follows is linear, and has little variance. The value is one-hot to the
-    last digit, which `z + p - stop_gradient(p)`, added up from the left, is not.
+    A sample has no gradient. The straight-through estimator uses that of the
+    probabilities, which has low variance and is biased unless the rest is linear.
 
     Args:
         key: Random key, shape `[]`.
         logits: Logits, shape `[..., A]`.
-        mask: True where a class is possible, for all rows alike, shape `[A]`; or for
-            each, shape `[..., A]`; or None if all are.
+        mask: True for possible classes, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        One-hot vectors, shape `[..., A]`, of the classes that `softmax` draws with the
-            same key; zeros where none is possible.
+        One-hot vectors, shape `[..., A]`, of the classes that `softmax().sample`
+            returns for the same key; zeros where no class is possible.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -147,17 +135,16 @@ def straight_through_sample(
         Atari with Discrete World Models*, algorithm 1, 2020.
         https://arxiv.org/abs/2010.02193
     """
-    key, logits, mask = checks.arrays(
+    key, logits, mask, narrow = checks.widened(
         key=(key, "key[]"),
         logits=(logits, "float[..., A]"),
         mask=(mask, "bool[A] or [..., A] or None"),
     )
-    (logits,), narrow = dtypes.widen(logits)
-    p = prepare(logits, jnp.ones_like(logits, shape=()), over(mask, logits))
-    drawn = jax.random.categorical(key, p.shifted)
-    drawn = jnp.where(p.none, -1, drawn)
-    one_hot = jax.nn.one_hot(drawn, logits.shape[-1], dtype=logits.dtype)
-    return narrow(one_hot + (p.probs - jax.lax.stop_gradient(p.probs)))
+    x = scaled(logits, mask)
+    p, any_possible = probabilities(x), jnp.any(x != -jnp.inf, axis=-1)
+    i = jnp.where(any_possible, jax.random.categorical(key, x), -1)
+    z = jax.nn.one_hot(i, logits.shape[-1], dtype=logits.dtype)
+    return narrow(z + (p - jax.lax.stop_gradient(p)))  # Exactly one-hot.
 
 
 def balanced_kl(
@@ -169,51 +156,46 @@ def balanced_kl(
     *,
     mask: ArrayLike | None = None,
 ) -> tuple[Array, BalancedKlOutputs]:
-    """Draw prior and posterior of a world model together, the prior faster.
+    """Compute the KL balancing loss of a world model (DreamerV2, DreamerV3).
 
     .. math::
 
         L = β_dyn max(f, ∑_g KL(q̄_g ‖ p_g)) + β_rep max(f, ∑_g KL(q_g ‖ p̄_g))
 
-    A bar holds constant: the first term teaches the prior :math:`p` to predict the
-    posterior :math:`q`, the second the posterior to be predictable. Were both to learn
-    alike, the posterior would give up what a prior that has hardly learned cannot
-    predict yet.
+    A bar stops the gradient: the first term, the dynamics loss, trains the prior
+    :math:`p` to predict the posterior :math:`q`; the second, the representation loss,
+    trains the posterior to be predictable. It has a smaller weight, so that the
+    posterior does not collapse to a prior that has hardly learned.
 
-    Below :math:`f` nats a term has no gradient, so that representations are not made
-    trivial only to be predicted. The bound is on the sum over all variables of one
-    step. TorchRL had it on each variable until 2026: with 32 of them 32 nats are free
-    then, not one. DreamerV2 and STORM have it on the mean over the batch, which lets
-    steps that are predicted well make up for others.
+    Below :math:`f` free nats a term has no gradient, which avoids trivial
+    representations. The bound applies to the sum over the variables of one step.
 
-    *Which numbers.* DreamerV3 has weights of 1 and 0.1, with one free nat; its first
-    version of 2023 had 0.5 and 0.1. DreamerV2 has :math:`α = 0.8` and :math:`1 - α`,
-    with no free nats; the loss then has the value of the divergence, its weights adding
-    up to 1. DreamerV3 takes the logits of both from `unimix_logits`.
+    DreamerV3 uses weights of 1 and 0.1 (0.5 and 0.1 in its first version of 2023), one
+    free nat, and `unimix_logits` for both distributions. DreamerV2 uses
+    :math:`α = 0.8` and :math:`1 - α`, without free nats.
 
     Args:
-        posterior_logits: Logits of the posterior :math:`q_g`, of G variables,
+        posterior_logits: Logits of the posterior :math:`q_g` of G variables,
             shape `[G, A]`.
         prior_logits: Logits of the prior :math:`p_g`, shape `[G, A]`.
-        free_nats: Bound :math:`f`, at least 0, shape `[]`.
-        dynamics_weight: Weight :math:`β_dyn` of the term that teaches the prior, at
-            least 0, shape `[]`.
-        representation_weight: Weight :math:`β_rep` of the term that teaches the
-            posterior, at least 0, shape `[]`.
-        mask: True where a class is possible, for all variables alike, shape `[A]`; or
-            for each, shape `[G, A]`; or None if all are.
+        free_nats: Free nats :math:`f`, at least 0, shape `[]`.
+        dynamics_weight: Weight :math:`β_dyn` of the dynamics loss, at least 0,
+            shape `[]`.
+        representation_weight: Weight :math:`β_rep` of the representation loss, at least
+            0, shape `[]`.
+        mask: True for possible classes, shape `[A]` or `[G, A]`; or None.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `BalancedKlOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a number is
-            negative.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `free_nats` or weight is negative.
 
     Example:
         >>> posterior, prior = jnp.log(jnp.eye(2)), jnp.zeros((2, 2))
         >>> loss, outputs = rlaxlib.balanced_kl(posterior, prior, free_nats=2.0)
-        >>> print(f"{loss:.4f} {outputs.kl:.4f}")  # Two times log 2 is less than 2.
+        >>> print(f"{loss:.4f} {outputs.kl:.4f}")  # The KL, 2 log 2, is less than 2.
         2.2000 1.3863
 
     References:
@@ -224,30 +206,25 @@ def balanced_kl(
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    posterior, prior, free_nats, by_dynamics, by_representation, mask = checks.arrays(
-        posterior_logits=(posterior_logits, "float[G, A]"),
-        prior_logits=(prior_logits, "float[G, A]"),
-        free_nats=(free_nats, "float[]"),
-        dynamics_weight=(dynamics_weight, "float[]"),
-        representation_weight=(representation_weight, "float[]"),
-        mask=(mask, "bool[A] or [G, A] or None"),
+    q, p, free_nats, dynamics_weight, representation_weight, mask, narrow = (
+        checks.widened(
+            posterior_logits=(posterior_logits, "float[G, A]"),
+            prior_logits=(prior_logits, "float[G, A]"),
+            free_nats=(free_nats, "float[] in [0, inf)"),
+            dynamics_weight=(dynamics_weight, "float[] in [0, inf)"),
+            representation_weight=(representation_weight, "float[] in [0, inf)"),
+            mask=(mask, "bool[A] or [G, A] or None"),
+        )
     )
-    checks.within(
-        "[0, inf)",
-        free_nats=free_nats,
-        dynamics_weight=by_dynamics,
-        representation_weight=by_representation,
-    )
-    (posterior, prior, free_nats, by_dynamics, by_representation), narrow = (
-        dtypes.widen(posterior, prior, free_nats, by_dynamics, by_representation)
-    )
-    still_posterior, still_prior = jax.lax.stop_gradient((posterior, prior))
+    q_stopped, p_stopped = jax.lax.stop_gradient((q, p))
 
-    def divergence(q: Array, p: Array) -> Array:
+    def kl(q: Array, p: Array) -> Array:
         return jnp.sum(categorical_kl_divergence(q, p, mask=mask))
 
-    dynamics = jnp.maximum(divergence(still_posterior, prior), free_nats)
-    representation = jnp.maximum(divergence(posterior, still_prior), free_nats)
-    loss = by_dynamics * dynamics + by_representation * representation
-    kl = divergence(still_posterior, still_prior)
-    return narrow((loss, BalancedKlOutputs(dynamics, representation, kl)))
+    dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
+    representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)
+    loss = dynamics_weight * dynamics_loss + representation_weight * representation_loss
+    outputs = BalancedKlOutputs(
+        dynamics_loss, representation_loss, kl(q_stopped, p_stopped)
+    )
+    return narrow((loss, outputs))

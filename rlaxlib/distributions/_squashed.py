@@ -1,9 +1,13 @@
-"""The squashed Gaussian: a policy over actions that have bounds."""
+"""Tanh-squashed Gaussian policies, as in soft actor-critic (SAC).
+
+The last axis holds the dimensions. All axes before it are batch axes, and are kept.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
@@ -11,9 +15,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, derivatives, dtypes, exponentials, sums
-from rlaxlib.distributions import _normal
-from rlaxlib.distributions._types import ContinuousDistribution
+from rlaxlib._core import checks
+from rlaxlib.distributions._gaussian import (
+    ContinuousDistribution,
+    normal_entropy,
+    normal_kl,
+    normal_log_density,
+    normal_sample,
+)
 
 __all__ = [
     "squashed_gaussian",
@@ -21,56 +30,51 @@ __all__ = [
     "tanh_normal_log_prob_of_action",
 ]
 
-_SHORTEST = sums.Shortest(run=6, differentiated=17)
-_SHORTEST_TO_STANDARD = sums.Shortest(run=7, differentiated=17)
-
 
 def squashed_gaussian(
     sigma_min: ArrayLike = -4.0, sigma_max: ArrayLike = 0.0
 ) -> ContinuousDistribution:
-    """Make a Gaussian squashed into the range of the actions by a tanh.
+    """Create a tanh-squashed Gaussian distribution over bounded actions.
 
     .. math::
 
         a = l + (h - l) (tanh(u) + 1) / 2,   u ~ Normal(m, s²),
         m = tanh(μ),   log s = σ_min + (σ_max - σ_min) (tanh(σ) + 1) / 2,
 
-    where :math:`μ` and :math:`σ` are what a network puts out, any real numbers, and
-    :math:`l` and :math:`h` bound the action. Its functions are `sample(key, mu, sigma,
-    action_spec)`, `prob(sample, mu, sigma, action_spec)`, `logprob(sample, mu, sigma,
-    action_spec)`, `entropy(mu, sigma)`, `kl_to_standard_normal(mu, sigma)` and
-    `kl(mu_0, sigma_0, mu_1, sigma_1)`, with vectors of shape `[..., D]`.
+    where :math:`μ` and :math:`σ` are the real-valued outputs of a network, and
+    :math:`l` and :math:`h` are the bounds of the action. Its functions are `sample(key,
+    mu, sigma, action_spec)`, `prob(sample, mu, sigma, action_spec)`, `logprob(sample,
+    mu, sigma, action_spec)`, `entropy(mu, sigma)`, `kl_to_standard_normal(mu, sigma)`
+    and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with vectors of shape `[..., D]`.
 
-    Both activations have bounds. The mean stays within [-1, 1], where the tanh that
-    follows is steep: a mean far outside would saturate it, and stop learning. (The
-    median of the action then stays within 76 % of its range, too; further out is
-    reached by chance.) The logarithm of the deviation stays within
-    [`sigma_min`, `sigma_max`]: a policy may neither collapse to a point, where
-    densities grow without bound, nor spread so wide that all its mass lies at the
-    bounds of the action. Soft actor-critic bounds it for the same reasons.
+    The mean :math:`m` is in [-1, 1], where the second tanh does not saturate, so that
+    its gradient does not vanish. The median of the action is therefore within the
+    middle 76 % of its range. The log standard deviation :math:`log s` is in
+    [`sigma_min`, `sigma_max`], as in SAC: the policy cannot collapse to a point, nor
+    spread until all its mass is at the bounds.
 
-    What is asked of an action, `prob` and `logprob`, is of the squashed distribution.
-    The entropy is that of the Gaussian **before** squashing: that of the action has no
-    closed form, and is estimated by `-logprob` of a sample. A divergence is the same
-    before and after squashing.
+    `prob` and `logprob` are those of the squashed distribution. `entropy` is that of
+    the Gaussian **before** squashing, since that of the action has no closed form;
+    estimate the latter by `-logprob` of a sample. KL divergences are the same before
+    and after squashing.
 
     Args:
-        sigma_min: Smallest logarithm of a standard deviation, shape `[]`.
-        sigma_max: Largest logarithm of a standard deviation, at least `sigma_min`,
+        sigma_min: Smallest log standard deviation :math:`σ_min`, shape `[]`.
+        sigma_max: Largest log standard deviation :math:`σ_max`, at least `sigma_min`,
             shape `[]`.
 
     Returns:
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape, or if the bounds are the
-            wrong way round; from its functions, if an argument has the wrong shape or
-            dtype, or if an `action_spec` has no bounds.
+        ArgumentError: If an argument has the wrong shape, or if `sigma_max` is less
+            than `sigma_min`. The functions raise it if an argument has the wrong shape
+            or dtype, or if `action_spec` has no finite bounds.
 
     Example:
         >>> policy = rlaxlib.squashed_gaussian()
         >>> mu, sigma, a = jnp.zeros(1), jnp.zeros(1), jnp.zeros(1)
-        >>> print(policy.logprob(a, mu, sigma, None).round(4))
+        >>> print(policy.logprob(a, mu, sigma).round(4))
         1.0811
 
     References:
@@ -94,37 +98,35 @@ def squashed_gaussian(
 
 
 def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -> Array:
-    """Return the log-density of an action, from what it was before the tanh.
+    """Compute the log-density of a tanh-Gaussian from its pre-tanh sample.
 
     .. math::
 
         log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
 
-    Soft actor-critic draws :math:`u = μ + σ ε`, acts by its tanh, and needs this with
-    its gradient. Keep :math:`u`: from the action alone, of which
-    `tanh_normal_log_prob_of_action` makes what it can, it does not come back once the
-    tanh has rounded to 1.
+    SAC samples :math:`u = μ + σ ε`, acts by its tanh, and needs this log-density with
+    its gradient. Store :math:`u`: it cannot be recovered from the action once the tanh
+    saturates. If only the action is known, use `tanh_normal_log_prob_of_action`.
 
-    :math:`log(1 - tanh² u)` is computed as :math:`2 (log 2 - u - softplus(-2u))`. As it
-    is written it would be minus infinity from :math:`u = 9` on, in single precision; to
-    add a small number inside the logarithm, as many do, bounds it, but takes its
-    gradient away, which should be close to -2 or 2 there.
+    The code uses :math:`log(1 - tanh² u) = 2 (log 2 - u - softplus(-2u))`. In single
+    precision the left side is minus infinity from :math:`u = 9` on. A small constant
+    inside the logarithm bounds the value, but its gradient is then 0 instead of -2.
 
-    For an action scaled to a range other than [-1, 1], subtract the sum of the
-    logarithms of the scales. `squashed_gaussian` has bounds of its own on mean and
-    deviation; here they are what they are said to be.
+    For actions scaled to a range other than [-1, 1], subtract the sum of the logarithms
+    of the scales. Unlike `squashed_gaussian`, this function uses `mu` and `sigma` as
+    given.
 
     Args:
-        pre_tanh: What the action is the tanh of, :math:`u`, shape `[D]`.
+        pre_tanh: Sample :math:`u` before the tanh, shape `[D]`.
         mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
-        sigma: Its standard deviation :math:`σ`, more than 0, shape `[D]`.
+        sigma: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a deviation
-            whose value is known is not positive.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy
+            standard deviation is not positive.
 
     Example:
         >>> u, sigma = jnp.zeros(1), jnp.full(1, (2 * jnp.pi) ** -0.5)
@@ -138,40 +140,39 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
         Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
         Stochastic Actor*, appendix C, 2018. https://arxiv.org/abs/1801.01290
     """
-    pre_tanh, mu, sigma = checks.arrays(
+    u, mu, sigma, narrow = checks.widened(
         pre_tanh=(pre_tanh, "float[D]"),
         mu=(mu, "float[D]"),
-        sigma=(sigma, "float[D]"),
+        sigma=(sigma, "float[D] in (0, inf)"),
     )
-    checks.within("(0, inf)", sigma=sigma)
-    (u, mu, sigma), narrow = dtypes.widen(pre_tanh, mu, sigma)
-    return narrow(_normal.log_density(u, mu, sigma) - jnp.sum(_log_slope(u)))
+    log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))  # log(1 - tanh² u)
+    return narrow(normal_log_density(u, mu, sigma) - jnp.sum(log_slope))
 
 
 def tanh_normal_log_prob_of_action(
     action: ArrayLike, mu: ArrayLike, sigma: ArrayLike
 ) -> Array:
-    """Return the log-density of an action that is the tanh of a Gaussian.
+    """Compute the log-density of a tanh-Gaussian from the action alone.
 
     .. math::
 
         log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
 
-    It is for actions of which nothing else is known, such as those in a data set. Of
-    one that the policy has just drawn, `tanh_normal_log_prob` knows more.
+    Use it for actions from a data set. For an action that the policy has just sampled,
+    `tanh_normal_log_prob` is more accurate.
 
     Args:
-        action: Action :math:`a`, each entry in [-1, 1], shape `[D]`. One at a bound, or
-            beyond it, is taken to be the next one within, and has no gradient.
+        action: Action :math:`a`, in [-1, 1], shape `[D]`. An entry at or beyond a bound
+            is moved to the nearest value inside, and has no gradient.
         mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
-        sigma: Its standard deviation :math:`σ`, more than 0, shape `[D]`.
+        sigma: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a deviation
-            whose value is known is not positive.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy
+            standard deviation is not positive.
 
     Example:
         >>> action, mu, sigma = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
@@ -185,16 +186,13 @@ def tanh_normal_log_prob_of_action(
         Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
         Stochastic Actor*, appendix C, 2018. https://arxiv.org/abs/1801.01290
     """
-    action, mu, sigma = checks.arrays(
+    a, mu, sigma, narrow = checks.widened(
         action=(action, "float[D]"),
         mu=(mu, "float[D]"),
-        sigma=(sigma, "float[D]"),
+        sigma=(sigma, "float[D] in (0, inf)"),
     )
-    checks.within("(0, inf)", sigma=sigma)
-    margin = _margin(action)
-    (action, mu, sigma), narrow = dtypes.widen(action, mu, sigma)
-    low, high = _bounds(None, action)
-    return narrow(_log_density(action, mu, sigma, low, high, margin))
+    low, high = _bounds(None, a)
+    return narrow(_log_density(a, mu, sigma, low, high, _margin(action)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -205,32 +203,36 @@ class _SquashedGaussian:
     sigma_max: Array
 
     def sample(
-        self, key: ArrayLike, mu: ArrayLike, sigma: ArrayLike, action_spec: Any
+        self,
+        key: ArrayLike,
+        mu: ArrayLike,
+        sigma: ArrayLike,
+        action_spec: Any = None,
     ) -> Array:
-        """Draw an action.
+        """Sample an action, differentiable by `mu` and `sigma`.
 
         Args:
             key: Random key, shape `[]`.
-            mu: Mean, before its activation, shape `[..., D]`.
-            sigma: Deviation, before its activation, shape `[]` or `[D]` or `[..., D]`.
-            action_spec: What has the bounds of the action, as `minimum` and `maximum`;
-                or None for -1 and 1.
+            mu: Mean before its activation, shape `[..., D]`.
+            sigma: Standard deviation before its activation, shape `[]`, `[D]` or
+                `[..., D]`.
+            action_spec: Object with the bounds `minimum` and `maximum`; or None for -1
+                and 1.
 
         Returns:
-            Actions, within the bounds, shape `[..., D]`.
+            Actions within the bounds, shape `[..., D]`.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype, or if
                 `action_spec` has no finite bounds.
         """
-        mu, sigma, key = checks.arrays(
+        mu, sigma, key, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
             sigma=(sigma, "float[] or [D] or [..., D]"),
             key=(key, "key[]"),
         )
-        (mu, sigma), narrow = dtypes.widen(mu, sigma)
         low, high = _bounds(action_spec, mu)
-        u = _normal.draw(key, *self._activate(mu, sigma))
+        u = normal_sample(key, *self._activate(mu, sigma))
         return narrow(_squash(u, low, high))
 
     def prob(
@@ -238,18 +240,19 @@ class _SquashedGaussian:
         sample: ArrayLike,
         mu: ArrayLike,
         sigma: ArrayLike,
-        action_spec: Any,
+        action_spec: Any = None,
     ) -> Array:
-        """Return the density of an action, within its bounds.
+        """Return the density of an action.
 
         Args:
-            sample: Actions, one for each mean, shape `[..., D]`; or N,
-                shape `[N, ..., D]`. One at a bound, or beyond it, is taken to be the
-                next one within.
-            mu: Mean, before its activation, shape `[..., D]`.
-            sigma: Deviation, before its activation, shape `[]` or `[D]` or `[..., D]`.
-            action_spec: What has the bounds of the action, as `minimum` and `maximum`;
-                or None for -1 and 1.
+            sample: Actions, one for each mean, shape `[..., D]`; or N for each,
+                shape `[N, ..., D]`. An entry at or beyond a bound is moved to the
+                nearest value inside.
+            mu: Mean before its activation, shape `[..., D]`.
+            sigma: Standard deviation before its activation, shape `[]`, `[D]` or
+                `[..., D]`.
+            action_spec: Object with the bounds `minimum` and `maximum`; or None for -1
+                and 1.
 
         Returns:
             Densities, shape `[...]` or `[N, ...]`.
@@ -258,34 +261,27 @@ class _SquashedGaussian:
             ArgumentError: If an argument has the wrong shape or dtype, or if
                 `action_spec` has no finite bounds.
         """
-        mu, sigma, sample = checks.arrays(
-            mu=(mu, "float[..., D]"),
-            sigma=(sigma, "float[] or [D] or [..., D]"),
-            sample=(sample, "float[..., D] or [N, ..., D]"),
-        )
-        margin = _margin(sample)
-        (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
-        low, high = _bounds(action_spec, sample)
-        normal = self._activate(mu, sigma)
-        return narrow(jnp.exp(_log_density(sample, *normal, low, high, margin)))
+        log_density, narrow = self._log_density(sample, mu, sigma, action_spec)
+        return narrow(jnp.exp(log_density))
 
     def logprob(
         self,
         sample: ArrayLike,
         mu: ArrayLike,
         sigma: ArrayLike,
-        action_spec: Any,
+        action_spec: Any = None,
     ) -> Array:
-        """Return the logarithm of the density of an action, within its bounds.
+        """Return the log-density of an action.
 
         Args:
-            sample: Actions, one for each mean, shape `[..., D]`; or N,
-                shape `[N, ..., D]`. One at a bound, or beyond it, is taken to be the
-                next one within.
-            mu: Mean, before its activation, shape `[..., D]`.
-            sigma: Deviation, before its activation, shape `[]` or `[D]` or `[..., D]`.
-            action_spec: What has the bounds of the action, as `minimum` and `maximum`;
-                or None for -1 and 1.
+            sample: Actions, one for each mean, shape `[..., D]`; or N for each,
+                shape `[N, ..., D]`. An entry at or beyond a bound is moved to the
+                nearest value inside.
+            mu: Mean before its activation, shape `[..., D]`.
+            sigma: Standard deviation before its activation, shape `[]`, `[D]` or
+                `[..., D]`.
+            action_spec: Object with the bounds `minimum` and `maximum`; or None for -1
+                and 1.
 
         Returns:
             Log-densities, shape `[...]` or `[N, ...]`.
@@ -294,212 +290,141 @@ class _SquashedGaussian:
             ArgumentError: If an argument has the wrong shape or dtype, or if
                 `action_spec` has no finite bounds.
         """
-        mu, sigma, sample = checks.arrays(
-            mu=(mu, "float[..., D]"),
-            sigma=(sigma, "float[] or [D] or [..., D]"),
-            sample=(sample, "float[..., D] or [N, ..., D]"),
-        )
-        margin = _margin(sample)
-        (sample, mu, sigma), narrow = dtypes.widen(sample, mu, sigma)
-        low, high = _bounds(action_spec, sample)
-        normal = self._activate(mu, sigma)
-        return narrow(_log_density(sample, *normal, low, high, margin))
+        log_density, narrow = self._log_density(sample, mu, sigma, action_spec)
+        return narrow(log_density)
 
     def entropy(self, mu: ArrayLike, sigma: ArrayLike) -> Array:
         """Return the entropy of the Gaussian before squashing.
 
         Args:
-            mu: Mean, before its activation, shape `[..., D]`.
-            sigma: Deviation, before its activation, shape `[]` or `[D]` or `[..., D]`.
+            mu: Mean before its activation, shape `[..., D]`.
+            sigma: Standard deviation before its activation, shape `[]`, `[D]` or
+                `[..., D]`.
 
         Returns:
-            Entropies, in nats, shape `[...]`. That of the action is less, by the mean
-            of the logarithm of how much the squashing narrows.
+            Entropies, in nats, shape `[...]`. That of the action differs by the mean
+                log-derivative of the squashing.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        mu, sigma = checks.arrays(
+        mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
         )
-        (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        _, logs = _activated(mu, *self._given(mu, sigma))
-        return narrow(_normal.entropy_of_logs(logs))
+        return narrow(normal_entropy(*self._activate(mu, sigma)))
 
     def kl_to_standard_normal(self, mu: ArrayLike, sigma: ArrayLike) -> Array:
-        """Return the divergence of the squashed standard normal distribution.
+        """Return the KL divergence to the squashed standard normal.
 
         Args:
-            mu: Mean, before its activation, shape `[..., D]`.
-            sigma: Deviation, before its activation, shape `[]` or `[D]` or `[..., D]`.
+            mu: Mean before its activation, shape `[..., D]`.
+            sigma: Standard deviation before its activation, shape `[]`, `[D]` or
+                `[..., D]`.
 
         Returns:
-            Divergences, in nats, shape `[...]`; the same before and after squashing.
+            KL divergences, in nats, shape `[...]`: KL(p ‖ N(0, I)) before squashing,
+                and the same after.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        mu, sigma = checks.arrays(
+        mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
         )
-        (mu, sigma), narrow = dtypes.widen(mu, sigma)
-        sigma, low, high = self._given(mu, sigma)
-        given = mu, sigma, low, high
-        return narrow(sums.over_last_of(_kl_to_standard, _SHORTEST_TO_STANDARD, *given))
+        mean, stddev = self._activate(mu, sigma)
+        zeros, ones = jnp.zeros_like(mean), jnp.ones_like(mean)
+        return narrow(normal_kl(mean, stddev, zeros, ones))
 
     def kl(
         self, mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
     ) -> Array:
-        """Return the divergence of one squashed Gaussian from another.
+        """Return the KL divergence between two squashed Gaussians.
 
         Args:
             mu_0: Mean of the one that the expectation is over, before its activation,
                 shape `[..., D]`.
-            sigma_0: Its deviation, before its activation, shape `[]` or `[D]` or
+            sigma_0: Its standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
-            mu_1: Mean of the other, before its activation, shape `[..., D]`.
-            sigma_1: Its deviation, before its activation, shape `[]` or `[D]` or
+            mu_1: Mean of the other before its activation, shape `[..., D]`.
+            sigma_1: Its standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
 
         Returns:
-            Divergences, in nats, shape `[...]`; the same before and after squashing.
+            KL divergences, in nats, shape `[...]`; the same before and after squashing.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        mu_0, sigma_0, mu_1, sigma_1 = checks.arrays(
+        mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
             mu_0=(mu_0, "float[..., D]"),
             sigma_0=(sigma_0, "float[] or [D] or [..., D]"),
             mu_1=(mu_1, "float[..., D]"),
             sigma_1=(sigma_1, "float[] or [D] or [..., D]"),
         )
-        (mu_0, sigma_0, mu_1, sigma_1), narrow = dtypes.widen(
-            mu_0, sigma_0, mu_1, sigma_1
+        first, second = self._activate(mu_0, sigma_0), self._activate(mu_1, sigma_1)
+        return narrow(normal_kl(*first, *second))
+
+    def _log_density(
+        self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike, action_spec: Any
+    ) -> tuple[Array, Callable[[Array], Array]]:
+        """Return the log-density of an action, and how to cast it back."""
+        mu, sigma, a, narrow = checks.widened(
+            mu=(mu, "float[..., D]"),
+            sigma=(sigma, "float[] or [D] or [..., D]"),
+            sample=(sample, "float[..., D] or [N, ..., D]"),
         )
-        sigma_0, *_ = self._given(mu_0, sigma_0)
-        sigma_1, low, high = self._given(mu_1, sigma_1)
-        given = mu_0, sigma_0, mu_1, sigma_1, low, high
-        return narrow(sums.over_last_of(_kl, _SHORTEST, *given))
+        low, high = _bounds(action_spec, a)
+        mean, stddev = self._activate(mu, sigma)
+        return _log_density(a, mean, stddev, low, high, _margin(sample)), narrow
 
     def _activate(self, mu: Array, sigma: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation of the Gaussian, both bounded."""
-        mean, log_sigma = _activated(mu, *self._given(mu, sigma))
-        return mean, jnp.exp(log_sigma)
-
-    def _given(self, mu: Array, sigma: Array) -> tuple[Array, Array, Array]:
-        """Return what the deviation is made of: one number for each entry, and two."""
+        """Return the mean and the standard deviation of the Gaussian."""
         low, high = (x.astype(sigma.dtype) for x in (self.sigma_min, self.sigma_max))
-        return _normal.over(sigma, mu), low, high
+        log_stddev = low + 0.5 * (high - low) * (jnp.tanh(sigma) + 1)
+        return jnp.tanh(mu), jnp.exp(log_stddev)
 
 
-def _activated(mu: Array, sigma: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Return the mean, and the logarithm of the deviation, both bounded."""
-    return jnp.tanh(mu), low + 0.5 * (high - low) * (jnp.tanh(sigma) + 1)
-
-
-def _kl_to_standard(mu: Array, sigma: Array, low: Array, high: Array) -> Array:
-    """Return the divergence from the standard normal, in one dimension."""
-    zero = jnp.zeros_like(mu)
-    return _normal.kl_of_logs(*_activated(mu, sigma, low, high), zero, zero)
-
-
-def _kl(
-    mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array, low: Array, high: Array
-) -> Array:
-    """Return the divergence in one dimension."""
-    first = _activated(mu_0, sigma_0, low, high)
-    return _normal.kl_of_logs(*first, *_activated(mu_1, sigma_1, low, high))
-
-
-def _squash_change(change: Array, y: Array, u: Array, low: Array, high: Array) -> Array:
-    del y
-    slope = exponentials.sigmoid_slope(2 * u)
-    return change * (_normal.over(2 * (high - low), u) * slope)
-
-
-def _squash_change_by_low(
-    change: Array, y: Array, u: Array, low: Array, high: Array
-) -> Array:
-    del y, low, high
-    return _normal.over(change, u) * jax.nn.sigmoid(-2 * u)
-
-
-def _squash_change_by_high(
-    change: Array, y: Array, u: Array, low: Array, high: Array
-) -> Array:
-    del y, low, high
-    return _normal.over(change, u) * jax.nn.sigmoid(2 * u)
-
-
-@derivatives.derived_by(_squash_change, _squash_change_by_low, _squash_change_by_high)
 def _squash(u: Array, low: Array, high: Array) -> Array:
-    """Return the action of each number, within bounds."""
-    middle = 0.5 * low + 0.5 * high
-    half = jnp.minimum(high - middle, middle - low)
-    # Rounding must not take an action out of its range. The bounds are few, and mostly
-    # constants: to mend the width costs less than to clip the actions.
-    rounded_up = (middle + half > high) | (middle - half < low)
-    eps = float(cast(Any, jnp.finfo(u.dtype).eps))
-    half = jnp.where(rounded_up, half * (1 - eps), half)
-    return _normal.over(middle, u) + _normal.over(half, u) * jnp.tanh(u)
+    """Return `low + (high - low) * (tanh(u) + 1) / 2`."""
+    low, high = jnp.broadcast_to(low, u.shape), jnp.broadcast_to(high, u.shape)
+    middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+    return jnp.clip(middle + half * jnp.tanh(u), low, high)  # Rounding may exceed them.
 
 
 def _log_density(
-    action: Array,
-    mean: Array,
-    deviation: Array,
-    low: Array,
-    high: Array,
-    margin: float,
+    action: Array, mean: Array, stddev: Array, low: Array, high: Array, margin: float
 ) -> Array:
-    """Return the log-density of an action, keeping a margin from its bounds."""
-    low, high = _normal.over(low, action), _normal.over(high, action)
-    # How far along its range the action is, seen from either end: near a bound one of
-    # them is small, and has all its digits.
+    """Return the log-density of an action, kept away from its bounds."""
+    low, high = (jnp.broadcast_to(each, action.shape) for each in (low, high))
+    # Distances to both bounds, as fractions of the range: `1 - a²` would round to 0.
     below, above = (action - low) / (high - low), (high - action) / (high - low)
-    inside = (below >= margin) & (above >= margin)
+    is_inside = (below >= margin) & (above >= margin)
     below, above = (
-        jnp.where(inside, x, jax.lax.stop_gradient(jnp.clip(x, margin, 1.0)))
+        jnp.where(is_inside, x, jax.lax.stop_gradient(jnp.clip(x, margin, 1.0)))
         for x in (below, above)
     )
     u = 0.5 * (jnp.log(below) - jnp.log(above))  # The inverse of the tanh.
-    slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
-    return _normal.log_density(u, mean, deviation) - jnp.sum(slope, axis=-1)
+    log_slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
+    return normal_log_density(u, mean, stddev) - jnp.sum(log_slope, axis=-1)
 
 
-def _margin(action: Array) -> float:
-    """Return how close to a bound an action of this dtype can be, of its range."""
-    precision = cast(Any, jnp.finfo(action.dtype))
-    return float(precision.eps) / 4
+def _margin(action: ArrayLike) -> float:
+    """Return the smallest distance to a bound in the dtype of an action."""
+    return float(cast(Any, jnp.finfo(jnp.result_type(action))).eps) / 4
 
 
 def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
-    """Return the bounds of an action, of a shape that broadcasts to another array."""
+    """Return the bounds of an action, which broadcast to `like`."""
     if action_spec is None:
         return jnp.full_like(like, -1, shape=()), jnp.full_like(like, 1, shape=())
-    ends = (getattr(action_spec, end, None) for end in ("minimum", "maximum"))
-    minimum, maximum = (
-        None if each is None else jnp.asarray(each, like.dtype) for each in ends
-    )
+    bounds = {
+        f"action_spec.{end}": getattr(action_spec, end, None)
+        for end in ("minimum", "maximum")
+    }
+    spec = "any[] or [1] or [D] or [..., D] in (-inf, inf)"
     _, low, high = checks.arrays(
         action=(like, "float[..., D]"),
-        **{
-            "action_spec.minimum": (minimum, "float[] or [1] or [D] or [..., D]"),
-            "action_spec.maximum": (maximum, "float[] or [1] or [D] or [..., D]"),
-        },
+        **{name: (each, spec) for name, each in bounds.items()},
     )
-    low, high = jnp.broadcast_arrays(low, high)
-    checks.within("(0, inf)", **{"action_spec.maximum - minimum": high - low})
-    return low, high
-
-
-def _log_slope_jvp(
-    primals: tuple[Array], tangents: tuple[Array]
-) -> tuple[Array, Array]:
-    return _log_slope(*primals), -2 * jnp.tanh(primals[0]) * tangents[0]
-
-
-@derivatives.derived(_log_slope_jvp)
-def _log_slope(u: Array) -> Array:
-    """Return the logarithm of the derivative of the tanh."""
-    return 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
+    checks.increasing(**bounds)
+    return low.astype(like.dtype), high.astype(like.dtype)

@@ -1,4 +1,10 @@
-"""Try what is not yet known to be good: noise on actions, rewards for new states."""
+"""Exploration: action noise, nearest neighbours and episodic intrinsic rewards.
+
+- Noise: Gaussian and Ornstein-Uhlenbeck noise on continuous actions, Dirichlet noise on
+  the prior of a search.
+- Exact nearest-neighbour search: `knn_query`.
+- Episodic novelty rewards of Never Give Up (NGU).
+"""
 
 from rlaxlib.exploration import _episodic, _neighbors, _noise
 from rlaxlib.exploration._episodic import *

@@ -1,7 +1,6 @@
-"""Add noise to what an agent would do, so that it tries something else as well.
+"""Exploration noise: Gaussian, Ornstein-Uhlenbeck and Dirichlet.
 
-Each function takes one action or prior, or any number of them: leading axes are a
-batch, and all of it comes from one key.
+Leading axes of an action, noise or prior are a batch, and one key samples all of it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks
 
 __all__ = [
     "add_dirichlet_noise",
@@ -23,30 +22,28 @@ __all__ = [
 
 
 def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> Array:
-    """Add Gaussian noise to a continuous action.
+    """Add Gaussian noise to continuous actions.
 
     .. math::
 
         a' = a + σ ε,   ε ~ Normal(0, 1)
 
-    The noise of each dimension and each step is independent of all others; it is in
-    units of the action, and may carry it beyond its bounds: clip it. TD3 found
-    :math:`σ` of a tenth of the largest action to do as well as noise with a memory,
-    `add_ornstein_uhlenbeck_noise`.
+    The noise is independent in each dimension and at each step. It can exceed the
+    bounds of the action: clip the result. TD3 found :math:`σ` of a tenth of the largest
+    action to do as well as the correlated noise of `add_ornstein_uhlenbeck_noise`.
 
     Args:
-        key: Random key, shape `[]`.
-        action: Action :math:`a`, or a batch of them: one number, shape `[]`; or
-            vectors, shape `[..., A]`.
-        stddev: Standard deviation :math:`σ`, at least 0: one for all, shape `[]`; or
-            for each dimension, shape `[A]`; or for each of each row, shape `[..., A]`.
+        key: PRNG key, shape `[]`.
+        action: Actions :math:`a`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
+        stddev: Standard deviation :math:`σ`, at least 0, shape `[]`; or one for each
+            dimension, shape `[A]`; or one for each entry, shape `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `stddev` is
-            negative.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar or NumPy `stddev` is negative.
 
     Example:
         >>> action = jnp.array([0.5, -0.5])
@@ -58,17 +55,12 @@ def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> 
         Approximation Error in Actor-Critic Methods*, section 6.1, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    key, action, stddev = checks.arrays(
+    key, action, stddev, narrow = checks.widened(
         key=(key, "key[]"),
         action=(action, "float[] or [..., A]"),
-        stddev=(
-            stddev,
-            "float[] or [A] or [..., A]" if np.ndim(action) else "float[]",
-        ),
+        stddev=(stddev, _stddev_spec(action)),
     )
-    checks.within("[0, inf)", stddev=stddev)
-    (action, stddev), narrow = dtypes.widen(action, stddev)
-    return narrow(action + _scale(_normal(key, action, stddev), stddev))
+    return narrow(action + _gaussian(key, action, stddev))
 
 
 def add_ornstein_uhlenbeck_noise(
@@ -78,34 +70,33 @@ def add_ornstein_uhlenbeck_noise(
     damping: ArrayLike,
     stddev: ArrayLike,
 ) -> Array:
-    """Add noise with a memory to a continuous action (Ornstein-Uhlenbeck).
+    """Add Ornstein-Uhlenbeck noise to continuous actions.
 
     .. math::
 
         a'_t = a_t + n_t,   n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
-    The noise is needed again at the next step, and this returns the action alone. With
-    the same key, `ornstein_uhlenbeck_noise` returns the noise, to add and to carry;
-    there it is told what to choose for :math:`θ` and :math:`σ`.
+    This returns the action, while the next step needs the noise. With the same key,
+    `ornstein_uhlenbeck_noise` returns the noise, to add and to carry; see there how to
+    choose :math:`θ` and :math:`σ`.
 
     Args:
-        key: Random key, shape `[]`.
-        action: Action :math:`a_t`, or a batch of them: one number, shape `[]`; or
-            vectors, shape `[..., A]`.
-        noise_tm1: Noise :math:`n_{t-1}` of the step before, 0 at the start of an
-            episode: one number, if the action is one, else vectors, shape `[..., A]`.
-        damping: What part :math:`θ` of the noise is forgotten at each step, in [0, 2],
-            shape `[]`.
-        stddev: Standard deviation :math:`σ` of what is added at each step, at least 0:
-            one for all, shape `[]`; or for each dimension, shape `[A]`; or for each of
-            each row, shape `[..., A]`.
+        key: PRNG key, shape `[]`.
+        action: Actions :math:`a_t`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
+        noise_tm1: Noise :math:`n_{t-1}` of the previous step, 0 at the start of an
+            episode, of the shape of `action`.
+        damping: Damping :math:`θ`, in [0, 2], shape `[]`.
+        stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
+            or one for each dimension, shape `[A]`; or one for each entry, shape
+            `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `damping` lies
-            outside [0, 2], or if `stddev` is negative.
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `damping` is outside [0, 2], or if a concrete scalar or NumPy `stddev` is
+            negative.
 
     Example:
         >>> key, action, noise = jax.random.key(0), jnp.array([1.0]), jnp.array([4.0])
@@ -120,53 +111,49 @@ def add_ornstein_uhlenbeck_noise(
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
         Learning*, section 3, 2015. https://arxiv.org/abs/1509.02971
     """
-    key, action, noise_tm1, damping, stddev = checks.arrays(
+    key, action, noise_tm1, damping, stddev, narrow = checks.widened(
         key=(key, "key[]"),
         action=(action, "float[] or [..., A]"),
         noise_tm1=(noise_tm1, "float[..., A]" if np.ndim(action) else "float[]"),
-        damping=(damping, "float[]"),
-        stddev=(
-            stddev,
-            "float[] or [A] or [..., A]" if np.ndim(action) else "float[]",
-        ),
+        damping=(damping, "float[] in [0, 2]"),
+        stddev=(stddev, _stddev_spec(action)),
     )
-    checks.within("[0, 2]", damping=damping)
-    checks.within("[0, inf)", stddev=stddev)
-    (action, *process), narrow = dtypes.widen(action, noise_tm1, damping, stddev)
-    return narrow(action + _continue(key, *process))
+    noise_t = (1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev)
+    return narrow(action + noise_t)
 
 
 def ornstein_uhlenbeck_noise(
     key: ArrayLike, noise_tm1: ArrayLike, damping: ArrayLike, stddev: ArrayLike
 ) -> Array:
-    """Continue noise that has a memory, to add to an action and to carry on.
+    """Advance an Ornstein-Uhlenbeck noise process by one step.
 
     .. math::
 
         n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
-    Such noise pushes in one direction for a while, which moves a body with inertia
-    farther than noise that is new at each step. It remembers about :math:`1/θ` steps:
-    with :math:`θ = 1` nothing, with :math:`θ = 0` everything, a random walk. After many
-    steps its standard deviation is :math:`σ/√(θ (2 - θ))`, more than :math:`σ`. DDPG
-    took :math:`θ = 0.15` and :math:`σ = 0.2`, for actions in [-1, 1].
+    The noise is correlated over about :math:`1/θ` steps, so it moves a body with
+    inertia farther than independent noise. :math:`θ = 1` gives independent noise,
+    :math:`θ = 0` a random walk. The stationary standard deviation is
+    :math:`σ/√(θ (2 - θ))`, at least :math:`σ`. DDPG uses :math:`θ = 0.15` and
+    :math:`σ = 0.2` for actions in [-1, 1].
 
     Args:
-        key: Random key, shape `[]`.
-        noise_tm1: Noise :math:`n_{t-1}` of the step before, 0 at the start of an
-            episode: one number, shape `[]`; or vectors, shape `[..., A]`.
-        damping: What part :math:`θ` of the noise is forgotten at each step, in [0, 2]:
-            beyond 1 it changes its sign from step to step, shape `[]`.
-        stddev: Standard deviation :math:`σ` of what is added at each step, at least 0:
-            one for all, shape `[]`; or for each dimension, shape `[A]`; or for each of
-            each row, shape `[..., A]`.
+        key: PRNG key, shape `[]`.
+        noise_tm1: Noise :math:`n_{t-1}` of the previous step, 0 at the start of an
+            episode: a scalar, shape `[]`; or vectors, shape `[..., A]`.
+        damping: Damping :math:`θ`, in [0, 2], shape `[]`. Above 1, the noise changes
+            its sign from step to step.
+        stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
+            or one for each dimension, shape `[A]`; or one for each entry, shape
+            `[..., A]`.
 
     Returns:
         Noise :math:`n_t`, of the shape of `noise_tm1`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `damping` lies
-            outside [0, 2], or if `stddev` is negative.
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `damping` is outside [0, 2], or if a concrete scalar or NumPy `stddev` is
+            negative.
 
     Example:
         >>> key, noise = jax.random.key(0), jnp.array([4.0, -2.0])
@@ -180,19 +167,13 @@ def ornstein_uhlenbeck_noise(
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
         Learning*, section 3, 2015. https://arxiv.org/abs/1509.02971
     """
-    key, noise_tm1, damping, stddev = checks.arrays(
+    key, noise_tm1, damping, stddev, narrow = checks.widened(
         key=(key, "key[]"),
         noise_tm1=(noise_tm1, "float[] or [..., A]"),
-        damping=(damping, "float[]"),
-        stddev=(
-            stddev,
-            "float[] or [A] or [..., A]" if np.ndim(noise_tm1) else "float[]",
-        ),
+        damping=(damping, "float[] in [0, 2]"),
+        stddev=(stddev, _stddev_spec(noise_tm1)),
     )
-    checks.within("[0, 2]", damping=damping)
-    checks.within("[0, inf)", stddev=stddev)
-    process, narrow = dtypes.widen(noise_tm1, damping, stddev)
-    return narrow(_continue(key, *process))
+    return narrow((1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev))
 
 
 def add_dirichlet_noise(
@@ -201,37 +182,38 @@ def add_dirichlet_noise(
     dirichlet_alpha: ArrayLike,
     dirichlet_fraction: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
-    """Mix the prior of a search with Dirichlet noise, as AlphaZero does at the root.
+    """Mix Dirichlet noise into the root prior of a search (AlphaZero).
 
     .. math::
 
         P'(a) = (1 - f) P(a) + f η_a,   η ~ Dir(α, …, α)
 
-    The smaller :math:`α`, the fewer the actions that share the noise: about 10 over the
-    number of legal ones is a good choice. AlphaZero took 0.3 for chess, 0.15 for shogi
-    and 0.03 for Go, MuZero 0.25 for Atari, all with :math:`f = 0.25`.
+    The smaller :math:`α`, the fewer actions share the noise: about 10 divided by the
+    number of legal actions is a good choice. AlphaZero uses 0.3 for chess, 0.15 for
+    shogi and 0.03 for Go, MuZero 0.25 for Atari, all with :math:`f = 0.25`.
 
-    Noise is for legal actions. One whose prior is exactly 0 is taken to be ruled out,
-    and remains so; where a legal action may have a prior of 0, as in half precision,
-    say with `mask` which ones are legal.
+    Only legal actions receive noise. Without `action_mask`, an action is illegal if its
+    prior is exactly 0. Pass it if legal actions may have a prior of 0, for example in
+    half precision.
 
     Args:
-        key: Random key, shape `[]`.
+        key: PRNG key, shape `[]`.
         prior: Probabilities :math:`P` of the actions, shape `[..., A]`.
-        dirichlet_alpha: Concentration :math:`α` of the noise, more than 0: one for all
-            actions, shape `[]`; or for each, shape `[A]`.
-        dirichlet_fraction: Fraction :math:`f` that is noise, in [0, 1], shape `[]`.
-        mask: True where an action is legal, for all rows alike, shape `[A]`; or for
-            each, shape `[..., A]`; or None if all whose prior is not 0 are.
+        dirichlet_alpha: Concentration :math:`α` of the noise, more than 0, shape `[]`;
+            or one for each action, shape `[A]`.
+        dirichlet_fraction: Fraction :math:`f` of the noise, in [0, 1], shape `[]`.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None for
+            those whose prior is not 0.
 
     Returns:
-        Noisy priors, shape `[..., A]`; 0 where an action is not legal.
+        Noisy priors, shape `[..., A]`; 0 for illegal actions.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `dirichlet_alpha`
-            is not positive, or if `dirichlet_fraction` lies outside [0, 1].
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete scalar
+            or NumPy `dirichlet_alpha` is not positive, or if a concrete
+            `dirichlet_fraction` is outside [0, 1].
 
     Example:
         >>> key, prior = jax.random.key(0), jnp.array([0.0, 1.0, 0.0])
@@ -246,39 +228,33 @@ def add_dirichlet_noise(
         Julian Schrittwieser and others, *Mastering Atari, Go, Chess and Shogi by
         Planning with a Learned Model*, 2019. https://arxiv.org/abs/1911.08265
     """
-    key, prior, alpha, fraction, mask = checks.arrays(
+    key, prior, alpha, fraction, action_mask, narrow = checks.widened(
         key=(key, "key[]"),
         prior=(prior, "float[..., A]"),
-        dirichlet_alpha=(dirichlet_alpha, "float[] or [A]"),
-        dirichlet_fraction=(dirichlet_fraction, "float[]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        dirichlet_alpha=(dirichlet_alpha, "float[] or [A] in (0, inf)"),
+        dirichlet_fraction=(dirichlet_fraction, "float[] in [0, 1]"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    checks.within("(0, inf)", dirichlet_alpha=alpha)
-    checks.within("[0, 1]", dirichlet_fraction=fraction)
-    (prior, alpha, fraction), narrow = dtypes.widen(prior, alpha, fraction)
-    legal = prior != 0 if mask is None else jnp.broadcast_to(mask, prior.shape)
+    legal = prior != 0
+    if action_mask is not None:
+        legal = jnp.broadcast_to(action_mask, prior.shape)
+    # Normalised gamma variables are Dirichlet; those of a subset are so too.
     dtype = jnp.result_type(prior, alpha)
-    # Logarithms of the gamma variables that a Dirichlet one is made of: those of the
-    # legal actions, by themselves, make one over these.
-    alphas = jnp.broadcast_to(alpha.astype(dtype), prior.shape[-1:])
-    logits = jax.random.loggamma(key, alphas, prior.shape, dtype)
-    drawn = legal | ~jnp.any(legal, axis=-1, keepdims=True)
-    noise = jax.nn.softmax(jnp.where(drawn, logits, -jnp.inf), axis=-1)
-    mixed = (1 - fraction) * prior + fraction * noise
-    return narrow(jnp.where(legal, mixed, jnp.zeros_like(mixed)))
+    alpha = jnp.broadcast_to(alpha.astype(dtype), prior.shape[-1:])
+    log_gamma = jax.random.loggamma(key, alpha, prior.shape, dtype)
+    # The softmax would be NaN without any legal action.
+    shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)
+    noise = jax.nn.softmax(jnp.where(shared, log_gamma, -jnp.inf), axis=-1)
+    return narrow(jnp.where(legal, (1 - fraction) * prior + fraction * noise, 0))
 
 
-def _continue(key: Array, noise_tm1: Array, damping: Array, stddev: Array) -> Array:
-    """Return the noise of this step, from that of the one before."""
-    fresh = _normal(key, noise_tm1, stddev)
-    return (1 - damping) * noise_tm1 + _scale(fresh, stddev)
+def _stddev_spec(like: ArrayLike) -> str:
+    """Return the spec of the standard deviation of noise on `like`."""
+    shapes = "[] or [A] or [..., A]" if np.ndim(like) else "[]"
+    return f"float{shapes} in [0, inf)"
 
 
-def _normal(key: Array, like: Array, stddev: Array) -> Array:
-    """Draw a number for each entry of an array."""
-    return jax.random.normal(key, like.shape, jnp.result_type(like, stddev))
-
-
-def _scale(noise: Array, stddev: Array) -> Array:
-    """Scale noise by one deviation for all, for each dimension, or for each number."""
-    return noise * jnp.broadcast_to(stddev, noise.shape)
+def _gaussian(key: Array, like: Array, stddev: Array) -> Array:
+    """Sample :math:`σ ε` for each entry of an array."""
+    noise = jax.random.normal(key, like.shape, jnp.result_type(like, stddev))
+    return jnp.broadcast_to(stddev, like.shape) * noise

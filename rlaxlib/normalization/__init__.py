@@ -1,21 +1,16 @@
-"""Keep numbers at a size at which networks learn: moments, scales, and PopArt."""
+"""Normalisation: moments of observations and returns, PopArt, and scales of rewards.
 
-from rlaxlib.normalization import (
-    _moving_averages,
-    _percentiles,
-    _popart,
-    _returns,
-    _running_moments,
-)
-from rlaxlib.normalization._moving_averages import *
-from rlaxlib.normalization._percentiles import *
+- Moments: exponential moving averages and running moments of all entries so far.
+- PopArt: adaptive normalisation of value targets that preserves a network's outputs.
+- Scales: of rewards, of TD errors (return-based), and of returns (percentiles).
+"""
+
+from rlaxlib.normalization import _moments, _popart, _scales
+from rlaxlib.normalization._moments import *
 from rlaxlib.normalization._popart import *
-from rlaxlib.normalization._returns import *
-from rlaxlib.normalization._running_moments import *
+from rlaxlib.normalization._scales import *
 
 __all__: list[str] = []
-__all__ += _moving_averages.__all__
-__all__ += _percentiles.__all__
+__all__ += _moments.__all__
 __all__ += _popart.__all__
-__all__ += _returns.__all__
-__all__ += _running_moments.__all__
+__all__ += _scales.__all__

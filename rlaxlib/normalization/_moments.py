@@ -1,99 +1,615 @@
-"""Move a mean and a variance towards those of new numbers, and keep their digits.
+"""Means and variances: exponential moving averages (EMA) and running moments.
 
-A variance taken as the mean square less the squared mean has no digits left where the
-mean is large: at 10,000 deviations from zero, single precision gives 0. So everything
-here is centred: a difference is taken first, and squared then.
+- `create_ema`: moments of recent updates, for numbers that change during learning.
+- `running_moments`: moments of all entries so far, such as observations.
+- `StateFunctions`: what all factories of state return, a pair `(init, update)`.
+
+Variances are centred. The mean square minus the squared mean would be 0 in single
+precision where the mean is 10,000 standard deviations from zero.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+import math
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
-from rlaxlib._core import dtypes
+from rlaxlib import arrays
+from rlaxlib._core import checks, devices, dtypes, streams
+from rlaxlib._core.devices import AxisName
+
+__all__ = [
+    "EmaMoments",
+    "EmaState",
+    "RunningMoments",
+    "RunningMomentsState",
+    "StateFunctions",
+    "create_ema",
+    "running_moments",
+]
+
+Output = TypeVar("Output")
+State = TypeVar("State")
 
 
-def numbers(x: Any) -> Any:
-    """Return an array of whole numbers as one of floats, and all else as it is."""
-    is_whole = hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.integer)
-    return jnp.asarray(x, float) if is_whole else x
+class StateFunctions(NamedTuple, Generic[Output, State]):
+    """A pair of functions: one makes a state, the other updates it.
+
+    It unpacks as a pair, `init, update = rlaxlib.create_ema()`.
+
+    Attributes:
+        init: Returns the initial state.
+        update: Takes new data and a state, and returns an output and the next state.
+    """
+
+    init: Callable[..., State]
+    update: Callable[..., tuple[Output, State]]
+
+
+class EmaMoments(NamedTuple):
+    """Moments of exponential moving averages.
+
+    Attributes:
+        mean: Mean of each leaf, a tree of scalars, each of shape `[]`.
+        variance: Variance of each leaf, a tree of scalars, each of shape `[]`.
+    """
+
+    mean: Any
+    variance: Any
+
+
+class EmaState(NamedTuple):
+    """State of exponential moving averages, in single precision at least.
+
+    Attributes:
+        mean: Mean of each leaf, a tree of scalars, each of shape `[]`.
+        variance: Variance of each leaf, a tree of scalars, each of shape `[]`.
+        weight: Sum of the weights of all updates, :math:`1 - d^n` after n of them,
+            shape `[]`.
+    """
+
+    mean: Any
+    variance: Any
+    weight: Array
+
+    @property
+    def decay_product(self) -> Array:
+        """Product of the decays of all updates, :math:`d^n`, shape `[]`."""
+        return 1 - self.weight
+
+    @property
+    def mu(self) -> Any:
+        """Biased EMA of the entries, a tree of scalars, each of shape `[]`."""
+        return jax.tree.map(self._biased, self.mean)
+
+    @property
+    def nu(self) -> Any:
+        """Biased EMA of the squares. A variance computed from it cancels."""
+
+        def square(mean: Array, variance: Array) -> Array:
+            return self._biased(variance + jnp.square(mean))
+
+        return jax.tree.map(square, self.mean, self.variance)
+
+    def _biased(self, average: Array) -> Array:
+        return average * self.weight.astype(average.dtype)
+
+    def debiased_moments(self) -> EmaMoments:
+        """Return mean and variance; before the first update, 0 and 0."""
+        return EmaMoments(self.mean, self.variance)
+
+
+def create_ema(
+    decay: ArrayLike = 0.999, pmean_axis_name: AxisName | None = None
+) -> StateFunctions[EmaMoments, EmaState]:
+    """Create exponential moving averages (EMA) of the mean and variance of leaves.
+
+    .. math::
+
+        μ_n = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} x̄_i,
+        σ_n² = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} mean((x_i - μ_n)²),
+        w_n = 1 - d^n,
+
+    where the bar and the means are over the entries of a leaf. Each update computes
+
+    .. math::
+
+        a = (1 - d) / w_n,   δ = x̄_n - μ_{n-1},   s² = mean((x_n - x̄_n)²),
+        μ_n = μ_{n-1} + a δ,
+        σ_n² = σ_{n-1}² + a [s² - σ_{n-1}² + (1 - a) δ²].
+
+    Dividing by :math:`w_n` removes the bias towards the initial 0, so the moments are
+    right from the first update on. The averages cover about :math:`1/(1 - d)` updates,
+    each with the same weight whatever its number of entries.
+
+    Args:
+        decay: Decay :math:`d` of the weights, in [0, 1), shape `[]`. A Python float may
+            be as close to 1 as double precision allows.
+        pmean_axis_name: Mapped axis name, or names, to average over as well; or None.
+
+    Returns:
+        A `StateFunctions` pair. `init(template_tree)` returns the initial `EmaState`
+        for trees like the template. `update(tree, state)` returns the updated
+        `EmaMoments` and `EmaState`. The leaves are floats or integers of any shape.
+        Its keyword `sample_mask` is false for the entries to ignore; its axes are the
+        first ones of each leaf. Masked entries may be NaN. If the mask excludes all
+        entries, the state stays the same.
+
+    Raises:
+        ArgumentError: If `decay` is outside [0, 1), if a leaf is not numeric, if the
+            mask does not fit, or if the tree structure differs from the state's.
+
+    Example:
+        >>> init, update = rlaxlib.create_ema(decay=0.5)
+        >>> state = init(jnp.zeros(2))
+        >>> moments, state = update(jnp.array([1.0, 3.0]), state)
+        >>> print(moments.mean, moments.variance)
+        2.0 1.0
+        >>> moments, state = update(jnp.array([5.0, 5.0]), state)
+        >>> print(moments.mean)
+        4.0
+
+    References:
+        D. H. D. West, *Updating Mean and Variance Estimates: An Improved Method*, 1979.
+        https://doi.org/10.1145/359146.359153
+
+        Tony Finch, *Incremental Calculation of Weighted Mean and Variance*, 2009.
+        https://fanf2.user.srcf.net/hermes/doc/antiforgery/stats.pdf
+
+        Diederik P. Kingma and Jimmy Ba, *Adam: A Method for Stochastic Optimization*,
+        section 3, 2014. https://arxiv.org/abs/1412.6980
+    """
+    checks.arrays(decay=(decay, "float[] in [0, 1)"))
+    rate = 1 - decay  # Before the decay is rounded to single precision.
+
+    def init(template_tree: Any) -> EmaState:
+        """Return the initial state, which has seen no entries.
+
+        Args:
+            template_tree: A tree like those of the updates.
+
+        Returns:
+            The state.
+        """
+        zeros = jax.tree.map(jnp.sum, _zeros(template_tree))
+        return EmaState(zeros, zeros, _zero_like_leaves(zeros))
+
+    def update(
+        tree: Any, state: EmaState, *, sample_mask: ArrayLike | None = None
+    ) -> tuple[EmaMoments, EmaState]:
+        """Include the entries of one tree.
+
+        Args:
+            tree: Numbers, leaves of any shape.
+            state: State of the moving averages.
+            sample_mask: False for the entries to ignore. Its axes are the first ones of
+                each leaf; or None.
+
+        Returns:
+            Mean and variance of each leaf, and the next state.
+        """
+        checks.same_structure(state=state.mean, tree=tree)
+        (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
+
+        def average(x: Array) -> Array:
+            return arrays.masked_mean(x, mask, axis_name=pmean_axis_name)
+
+        def average_square(x: Array, mean: Array) -> Array:
+            return average(jnp.square(x - mean))
+
+        def clean(leaf: ArrayLike, mean: Array) -> Array:
+            return _clean(leaf, mean, mask)
+
+        x = jax.tree.map(clean, tree, state.mean)
+        new = jax.tree.map(average, x)
+        new_variance = jax.tree.map(average_square, x, new)
+        weight, fraction = _weigh(state.weight, rate, mask, pmean_axis_name)
+        mean, variance = mix(state.mean, state.variance, new, new_variance, fraction)
+        state = EmaState(mean, variance, weight)
+        return state.debiased_moments(), state
+
+    return StateFunctions(init, update)
+
+
+class RunningMoments(NamedTuple):
+    """Moments of all entries so far.
+
+    Attributes:
+        mean: Mean of each element, a tree like one entry.
+        variance: Variance of each element, divided by the number of entries without
+            Bessel's correction, a tree like one entry.
+    """
+
+    mean: Any
+    variance: Any
+
+
+class RunningMomentsState(NamedTuple):
+    """State of running moments, in single precision at least.
+
+    Attributes:
+        mean: Mean of each element, a tree like one entry.
+        variance: Variance of each element, a tree like one entry.
+        num_entries: Number of entries, shape `[]`.
+        num_entries_rest: Rounding error of `num_entries`, shape `[]`. Without it, the
+            number would stop at 2 ** 24 in single precision.
+    """
+
+    mean: Any
+    variance: Any
+    num_entries: Array
+    num_entries_rest: Array
+
+    def moments(self) -> RunningMoments:
+        """Return mean and variance; before the first entry, 0 and 0."""
+        return RunningMoments(self.mean, self.variance)
+
+    def merge(self, other: RunningMomentsState) -> RunningMomentsState:
+        """Return the moments of the entries of two states together.
+
+        Args:
+            other: State of other entries, with the same shapes.
+
+        Returns:
+            The state for the entries of both.
+
+        Raises:
+            ArgumentError: If tree structures or shapes differ.
+        """
+        checks.same_structure(state=self.mean, other=other.mean)
+        means = (cast(Any, jax.tree.leaves(each.mean)) for each in (self, other))
+        for mean, new in zip(*means, strict=True):
+            checks.arrays(state=(mean, "float[...]"), other=(new, "float[...]"))
+        rest = self.num_entries_rest + other.num_entries_rest
+        count, rest = _add(self.num_entries, rest, other.num_entries)
+        weight = other.num_entries / jnp.maximum(count, 1)
+        mean, variance = mix(*self.moments(), *other.moments(), weight)
+        return RunningMomentsState(mean, variance, count, rest)
+
+    def normalize(
+        self,
+        tree: Any,
+        *,
+        clip: ArrayLike | None = None,
+        min_scale: ArrayLike = 1e-6,
+    ) -> Any:
+        """Normalise entries to mean 0 and standard deviation 1.
+
+        .. math::
+
+            y = (x - μ) / max(σ, σ_min)
+
+        An element with variance 0 is divided by 1.
+
+        Args:
+            tree: Entries, each leaf with any number of axes before those of one entry.
+            clip: Largest magnitude of the result, more than 0, shape `[]`; or None for
+                no bound.
+            min_scale: Smallest divisor :math:`σ_min`, more than 0, shape `[]`.
+
+        Returns:
+            A tree of the same shapes and floating-point dtypes.
+
+        Raises:
+            ArgumentError: If the tree does not fit the state, or if `clip` or
+                `min_scale` is not positive.
+        """
+        clip, min_scale = checks.arrays(
+            clip=(clip, "float[] in (0, inf) or None"),
+            min_scale=(min_scale, "float[] in (0, inf)"),
+        )
+        checks.same_structure(state=self.mean, tree=tree)
+
+        def apply(x: Array, mean: Array, variance: Array) -> Array:
+            (wide,), narrow = dtypes.widen(x)
+            axes = tuple(range(x.ndim - mean.ndim))
+            mean, divisor = (
+                jnp.expand_dims(each, axes).astype(wide.dtype)
+                for each in (mean, scale(variance, min_scale))
+            )
+            y = (wide - mean) / divisor
+            if clip is not None:
+                y = jnp.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
+            return narrow(y)
+
+        x = _entries(tree, self.mean)
+        return jax.tree.map(apply, x, self.mean, self.variance)
+
+
+def running_moments(
+    axis_name: AxisName | None = None,
+) -> StateFunctions[RunningMoments, RunningMomentsState]:
+    """Create running moments, the mean and variance of all entries so far.
+
+    .. math::
+
+        μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
+
+    Each update merges a batch of m entries with mean :math:`x̄` and variance :math:`s²`
+    into the n before it:
+
+    .. math::
+
+        a = m / (n + m),   δ = x̄ - μ,
+        μ' = μ + a δ,   σ'² = σ² + a [s² - σ² + (1 - a) δ²].
+
+    The result depends neither on the order of the entries nor on how they are batched.
+    Old entries count as much as new ones. For numbers that change during learning, such
+    as returns, `create_ema` adapts faster.
+
+    Args:
+        axis_name: Mapped axis name, or names, to include the entries of all devices; or
+            None.
+
+    Returns:
+        A `StateFunctions` pair. `init(template_tree)` returns the initial
+        `RunningMomentsState` for entries like the template, a tree whose leaves have
+        the shape of one entry. `update(tree, state)` returns the updated
+        `RunningMoments` and `RunningMomentsState`. The leaves are floats or integers,
+        with any number of axes before those of one entry. Its keyword `sample_mask` is
+        false for the entries to ignore; its axes are the first ones of each leaf.
+        Masked entries may be NaN. Without an entry, the state stays the same.
+
+        The state has three methods. `state.moments()` returns mean and variance,
+        `state.normalize(tree, clip=10.0)` normalises entries, and `state.merge(other)`
+        joins two states. The gradient of the moments is stopped.
+
+    Raises:
+        ArgumentError: If a leaf is not numeric, if its last axes are not those of one
+            entry, if the mask does not fit, or if the tree structure differs from the
+            state's.
+
+    Example:
+        >>> init, update = rlaxlib.running_moments()
+        >>> state = init(jnp.zeros(2))
+        >>> observations = jnp.array([[1.0, 0.0], [3.0, 0.0]])
+        >>> moments, state = update(observations, state)
+        >>> print(moments.mean, moments.variance)
+        [2. 0.] [1. 0.]
+        >>> moments, state = update(jnp.array([8.0, 3.0]), state)
+        >>> print(moments.mean)
+        [4. 1.]
+
+    References:
+        Tony F. Chan, Gene H. Golub and Randall J. LeVeque, *Algorithms for Computing
+        the Sample Variance: Analysis and Recommendations*, 1983.
+        https://doi.org/10.1080/00031305.1983.10483115
+
+        Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
+        Learning? A Large-Scale Empirical Study*, section 3.3, 2020.
+        https://arxiv.org/abs/2006.05990
+    """
+
+    def init(template_tree: Any) -> RunningMomentsState:
+        """Return the initial state, which has seen no entries.
+
+        Args:
+            template_tree: A tree like one entry.
+
+        Returns:
+            The state.
+        """
+        zeros = _zeros(template_tree)
+        count = _zero_like_leaves(zeros)
+        return RunningMomentsState(zeros, zeros, count, count)
+
+    def update(
+        tree: Any, state: RunningMomentsState, *, sample_mask: ArrayLike | None = None
+    ) -> tuple[RunningMoments, RunningMomentsState]:
+        """Include the entries of one tree.
+
+        Args:
+            tree: Entries, each leaf with any number of axes before those of one entry.
+            state: State of the running moments.
+            sample_mask: False for the entries to ignore. Its axes are the first ones of
+                each leaf; or None.
+
+        Returns:
+            Mean and variance of each element, and the next state.
+        """
+        checks.same_structure(state=state.mean, tree=tree)
+        state = state.merge(_describe(tree, state, sample_mask, axis_name))
+        return state.moments(), state
+
+    return StateFunctions(init, update)
+
+
+# --- What the chapters of normalization share. ---
+
+
+def floats(x: Any) -> Any:
+    """Return an array of integers as floats, and anything else unchanged."""
+    is_integer = hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.integer)
+    return jnp.asarray(x, float) if is_integer else x
 
 
 def zeros(x: Array) -> Array:
-    """Return zeros of the shape of an array, in the precision to average it in."""
+    """Return zeros of the shape of `x`, in single precision at least."""
     (x,), _ = dtypes.widen(x)
     return jnp.zeros_like(x)
 
 
-def widest(tree: Any) -> Array:
-    """Return a 0 of the highest precision that a leaf has, single at least."""
-    start = jnp.zeros((), jnp.float32)
-    leaf = max(cast(Any, jax.tree.leaves(tree)), key=_bits, default=start)
-    return jnp.zeros_like(jnp.sum(leaf))
-
-
-def _bits(x: Array) -> int:
-    return cast(int, jnp.finfo(x.dtype).bits)
-
-
 def scale(variance: Array, min_scale: Array) -> Array:
-    """Return what to divide by: the deviation, or 1 where nothing has ever varied.
+    """Return the standard deviation, at least `min_scale`, or 1 if it is 0."""
+    varied = variance > 0
+    deviation = jnp.sqrt(jnp.where(varied, variance, 1))
+    bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
+    return jnp.where(varied, bounded, 1)
+
+
+def mix(
+    mean: Any, variance: Any, new_mean: Any, new_variance: Any, weight: Array
+) -> tuple[Any, Any]:
+    """Return the moments of a mixture of two distributions, leaf by leaf.
 
     Args:
-        variance: Variance, of any shape.
-        min_scale: Smallest deviation to divide by, shape `[]`.
+        mean: Mean of the first, a tree.
+        variance: Variance of the first, a tree of the same structure.
+        new_mean: Mean of the second, likewise.
+        new_variance: Variance of the second, likewise.
+        weight: Weight of the second in [0, 1].
 
     Returns:
-        The scale, of the shape of the variance.
+        Mean and variance.
     """
-    varied = variance > 0
-    deviation = jnp.sqrt(jnp.where(varied, variance, jnp.ones_like(variance)))
-    bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
-    return jnp.where(varied, bounded, jnp.ones_like(variance))
+
+    def mix_means(mean: Array, new: Array) -> Array:
+        return mean + weight.astype(mean.dtype) * (new - mean)
+
+    def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
+        return mixture_variance(
+            variance, new, other - mean, weight.astype(variance.dtype)
+        )
+
+    return (
+        jax.tree.map(mix_means, mean, new_mean),
+        jax.tree.map(mix_variances, variance, new_variance, mean, new_mean),
+    )
 
 
-def mixed_variance(
-    variance: Array, new: Array, difference: Array, weight: Array, kept: Array
+def mixture_variance(
+    variance: Array, new: Array, difference: Array, weight: Array
 ) -> Array:
     """Return the variance of a mixture of two distributions.
 
-    With a weight :math:`a` and a difference :math:`δ` of their means, it is :math:`(1 -
-    a) σ² + a σ_new² + a (1 - a) δ²`.
-
     Args:
-        variance: Variance of the first, of any shape.
-        new: Variance of the second, of the same shape.
-        difference: Mean of the second less mean of the first, of the same shape.
-        weight: Weight of the second, of the same shape or a scalar.
-        kept: Weight of the first, 1 less the other, though that may round to 0.
+        variance: Variance of the first.
+        new: Variance of the second.
+        difference: Mean of the second minus mean of the first.
+        weight: Weight of the second in [0, 1].
 
     Returns:
-        The variance, of the same shape.
+        The variance.
     """
-    between = kept * jnp.square(difference)
-    # A small weight would vanish beside 1, and a large variance cover a small one: so
-    # each form where it rounds least.
-    moved = variance + weight * ((new - variance) + between)
-    mixed = kept * variance + weight * (new + between)
-    return jnp.where(weight < 0.5, moved, mixed)
+    # A small weight would be rounded away in `(1 - weight) * variance`.
+    return variance + weight * (new - variance + (1 - weight) * jnp.square(difference))
 
 
-def add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
-    """Add to a number that is kept in two parts, of twice the precision together.
+# --- Parts of the moving averages. ---
 
-    Args:
-        total: The number, rounded.
-        rest: What rounding took off it.
-        x: What to add.
 
-    Returns:
-        The sum, in two such parts.
-    """
+def _zeros(template_tree: Any) -> Any:
+    """Return zeros like the leaves of a tree, in single precision at least."""
+    leaves, structure = cast(Any, jax.tree.flatten(template_tree))
+    for i, leaf in enumerate(leaves):
+        (x,) = checks.arrays(template_tree=(floats(leaf), "float[...]"))
+        leaves[i] = zeros(x)
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _zero_like_leaves(tree: Any) -> Array:
+    """Return a zero that varies over the same mesh axes as the leaves of a tree."""
+    leaves = cast(Any, jax.tree.leaves(tree))
+    return sum((jnp.sum(x.astype(float)) for x in leaves), jnp.zeros((), float))
+
+
+def _clean(leaf: ArrayLike, mean: Array, mask: Array | None) -> Array:
+    """Return a leaf in the dtype of its mean, and 0 where it is masked."""
+    (x,) = checks.arrays(tree=(floats(leaf), "float[...]"))
+    checks.static_int(1, **{"tree.size": x.size})
+    if mask is not None:
+        checks.leading_axes(sample_mask=mask, tree=x)
+    return streams.valid(x, mask).astype(mean.dtype)
+
+
+def _weigh(
+    weight: Array, rate: ArrayLike, mask: Array | None, axis_name: AxisName | None
+) -> tuple[Array, Array]:
+    """Return the next weight :math:`w_n`, and the fraction :math:`a` of the update."""
+    rate = jnp.asarray(rate, weight.dtype)
+    if mask is not None:
+        count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
+        rate = jnp.where(count > 0, rate, 0)
+    weight = weight + rate * (1 - weight)
+    return weight, rate / jnp.where(weight > 0, weight, 1)
+
+
+# --- Parts of the running moments. ---
+
+
+def _add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
+    """Add `x` to a number of which `rest` is the rounding error so far."""
     rounded = total + x
     added = rounded - total
     rest = rest + ((total - (rounded - added)) + (x - added))
     total = rounded + rest
     return total, rest - (total - rounded)
+
+
+def _describe(
+    tree: Any, state: RunningMomentsState, sample_mask: Any, axis_name: AxisName | None
+) -> RunningMomentsState:
+    """Return the moments of the entries of one tree, on all devices together."""
+    (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
+    means = cast(Any, jax.tree.leaves(state.mean))
+    leaves = cast(Any, jax.tree.leaves(_entries(tree, state.mean)))
+    shapes = [x.shape[: x.ndim - y.ndim] for x, y in zip(leaves, means, strict=True)]
+    if len(set(shapes)) != 1:
+        checks.fail(
+            "the leaves of `tree` must have the same axes before those of one entry, "
+            f"but these are {shapes}"
+        )
+    included = _included(mask, leaves[0], shapes[0])
+    count = devices.total(jnp.sum(included, dtype=jnp.int32), axis_name)
+    pairs = [
+        _batch_moments(x, mean, included, count, axis_name)
+        for x, mean in zip(leaves, means, strict=True)
+    ]
+    structure = cast(Any, jax.tree.structure(tree))
+    mean, variance = (
+        jax.tree.unflatten(structure, each) for each in zip(*pairs, strict=True)
+    )
+    count = count.astype(state.num_entries.dtype)
+    return RunningMomentsState(mean, variance, count, jnp.zeros_like(count))
+
+
+def _entries(tree: Any, like: Any) -> Any:
+    """Return the leaves as floats, whose last axes are those of one entry."""
+    leaves, structure = cast(Any, jax.tree.flatten(tree))
+    for i, entry in enumerate(cast(Any, jax.tree.leaves(like))):
+        (x,) = checks.arrays(tree=(floats(leaves[i]), "float[...]"))
+        axes = x.ndim - entry.ndim
+        if axes < 0 or x.shape[axes:] != entry.shape:
+            checks.fail(
+                f"a leaf of `tree` has shape {x.shape}, must end with the shape of one "
+                f"entry, {entry.shape}"
+            )
+        leaves[i] = x
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _included(mask: Array | None, x: Array, leading: tuple[int, ...]) -> Array:
+    """Return whether to include each entry, `[N]`."""
+    if mask is None:
+        return jnp.ones(math.prod(leading), bool)
+    checks.leading_axes(sample_mask=mask, tree=x)
+    if mask.ndim > len(leading):
+        checks.fail(
+            f"`sample_mask` has shape {mask.shape}, must have no axes but those before "
+            f"one entry, {leading}"
+        )
+    mask = mask.reshape(mask.shape + (1,) * (len(leading) - mask.ndim))
+    return jnp.broadcast_to(mask, leading).ravel()
+
+
+def _batch_moments(
+    x: Array, like: Array, included: Array, count: Array, axis_name: AxisName | None
+) -> tuple[Array, Array]:
+    """Return mean and variance of the entries of one leaf."""
+    x = streams.valid(x.reshape(included.size, *like.shape), included)
+    x = jax.lax.stop_gradient(x).astype(like.dtype)
+
+    def average(y: Array) -> Array:
+        total = jnp.sum(streams.valid(y, included), axis=0)
+        return devices.total(total, axis_name) / jnp.maximum(count, 1).astype(y.dtype)
+
+    # Shifted by one of them, equal entries have a variance of exactly 0.
+    where = included.reshape(-1, *[1] * like.ndim)
+    shift = devices.largest(x, where, axis_name, axis=0)
+    mean = average(x - shift[None])
+    return shift + mean, average(jnp.square(x - shift[None] - mean[None]))

@@ -1,16 +1,16 @@
-"""Learn values of any size at a size of about 1, and do not unlearn them (PopArt).
+"""PopArt: learn values of any scale with normalised targets.
 
-Targets are normalised by a shift and a scale that follow them: adaptively rescaling
-targets, ART. Whenever these move, the layer that predicts is changed such that what it
-says, not normalised, stays what it was: preserving outputs precisely, POP.
+- `popart`: both parts together, as functions for the initial state and the update.
+- `art`: adaptively rescale targets (ART), by a shift and a scale that follow them.
+- `pop`: preserve outputs precisely (POP), by rescaling the last layer.
+- `normalize`, `unnormalize`, `unnormalize_linear`: convert targets and outputs.
 
-Every output of the layer, one for each task or reward, has a shift and a scale of its
-own. An index says which output a number belongs to.
+Each output of the layer, one for each task or reward, has its own shift and scale. An
+index states which output a number belongs to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -18,9 +18,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from rlaxlib._core import checks, dtypes, indexing
+from rlaxlib._core import checks, devices, dtypes, indexing
 from rlaxlib._core.devices import AxisName
-from rlaxlib.normalization import _moments, _targets
+from rlaxlib.normalization import _moments
+from rlaxlib.normalization._moments import StateFunctions
 
 __all__ = [
     "PopArtOutput",
@@ -35,16 +36,16 @@ __all__ = [
 
 Params = TypeVar("Params")
 
-_BIAS_OF = {"w": "b", "kernel": "bias"}  # The names in haiku, and in flax.
+_BIAS_OF = {"w": "b", "kernel": "bias"}  # Names in Haiku and in Flax.
 
 
 class PopArtState(NamedTuple):
-    """What is known of the targets of each output.
+    """Statistics of the targets of each output.
 
     Attributes:
         shift: Mean of the targets, shape `[N]`.
-        scale: Their standard deviation, kept within bounds, shape `[N]`.
-        second_moment: Mean of their squares, shape `[N]`.
+        scale: Standard deviation of the targets, clipped to bounds, shape `[N]`.
+        second_moment: Mean of the squared targets, shape `[N]`.
     """
 
     shift: Array
@@ -53,11 +54,11 @@ class PopArtState(NamedTuple):
 
 
 class PopArtOutput(NamedTuple):
-    """What a layer says.
+    """Outputs of a layer, normalised and not.
 
     Attributes:
-        normalized: Its outputs, which compare with normalised targets, shape `[...]`.
-        unnormalized: The values that they stand for, shape `[...]`.
+        normalized: Outputs, to compare with normalised targets, shape `[...]`.
+        unnormalized: The values that they represent, shape `[...]`.
     """
 
     normalized: Array
@@ -65,7 +66,7 @@ class PopArtOutput(NamedTuple):
 
 
 def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -> Array:
-    """Shift and scale numbers to the size at which a layer learns.
+    """Normalise numbers, such as value targets, by the statistics of their outputs.
 
     .. math::
 
@@ -74,16 +75,16 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         unnormalized: Numbers :math:`x`, such as the targets of a loss, shape `[...]`.
-        indices: Output :math:`k_i` that each belongs to, in [0, N), shape `[]`, one for
-            all; or of the shape of `unnormalized`, shape `[...]`. A traced index beyond
-            that gives NaN.
+        indices: Output :math:`k_i` of each number, in [0, N), shape `[]`, one for all;
+            or of the shape of `unnormalized`, shape `[...]`. In a JAX array, an index
+            out of range gives NaN.
 
     Returns:
         Normalised numbers, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an index whose
-            value is known is none of the N.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
+            NumPy index is outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -96,19 +97,18 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    unnormalized, indices = checks.arrays(
-        unnormalized=(_moments.numbers(unnormalized), "float[...]"),
-        indices=(indices, "int[] or [...]"),
+    unnormalized, indices, shift, scale, narrow = checks.widened(
+        unnormalized=(_moments.floats(unnormalized), "float[...]"),
+        indices=(indices, "int[] or [...] in [0, N)"),
+        shift=(state.shift, "float[N]"),
+        scale=(state.scale, "float[N]"),
     )
-    shift, scale = _statistics(state)
-    checks.indices(indices=(indices, shift.size))
-    (x, shift, scale), narrow = dtypes.widen(unnormalized, shift, scale)
-    shift, scale, known = _own(shift, scale, indices)
-    return narrow(jnp.where(known, (x - shift) / scale, jnp.nan))
+    shift, scale = _pick(indices, shift, scale)
+    return narrow((unnormalized - shift) / scale)
 
 
 def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -> Array:
-    """Turn what a layer says into the values that it stands for.
+    """Convert normalised outputs to the values that they represent.
 
     .. math::
 
@@ -117,16 +117,16 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         normalized: Normalised numbers :math:`y`, shape `[...]`.
-        indices: Output :math:`k_i` that each belongs to, in [0, N), shape `[]`, one for
-            all; or of the shape of `normalized`, shape `[...]`. A traced index beyond
-            that gives NaN.
+        indices: Output :math:`k_i` of each number, in [0, N), shape `[]`, one for all;
+            or of the shape of `normalized`, shape `[...]`. In a JAX array, an index out
+            of range gives NaN.
 
     Returns:
         Values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an index whose
-            value is known is none of the N.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
+            NumPy index is outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -139,41 +139,41 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    normalized, indices = checks.arrays(
-        normalized=(_moments.numbers(normalized), "float[...]"),
-        indices=(indices, "int[] or [...]"),
+    normalized, indices, shift, scale, narrow = checks.widened(
+        normalized=(_moments.floats(normalized), "float[...]"),
+        indices=(indices, "int[] or [...] in [0, N)"),
+        shift=(state.shift, "float[N]"),
+        scale=(state.scale, "float[N]"),
     )
-    shift, scale = _statistics(state)
-    checks.indices(indices=(indices, shift.size))
-    (y, shift, scale), narrow = dtypes.widen(normalized, shift, scale)
-    shift, scale, known = _own(shift, scale, indices)
-    return narrow(jnp.where(known, scale * y + shift, jnp.nan))
+    shift, scale = _pick(indices, shift, scale)
+    return narrow(scale * normalized + shift)
 
 
 def unnormalize_linear(
     state: PopArtState, inputs: ArrayLike, indices: ArrayLike
 ) -> PopArtOutput:
-    """Pick one output of a layer, and turn it into the value that it stands for.
+    """Select one output of a layer, and convert it to the value that it represents.
 
     .. math::
 
         y_i = h_{i,k_i},   x_i = σ_{k_i} y_i + μ_{k_i}
 
-    A multi-task agent predicts a value for every task, and uses that of the task it is
-    at. Losses take the normalised one; whatever bootstraps takes the other.
+    A multi-task agent predicts one value for each task, and uses that of its task.
+    Losses take the normalised output :math:`y`, bootstrapping the value :math:`x`.
 
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         inputs: All outputs of the layer, :math:`h`, shape `[..., N]`.
-        indices: Output :math:`k_i` to pick, in [0, N), shape `[...]`. A traced index
-            beyond that gives NaN.
+        indices: Output :math:`k_i` to select, in [0, N), shape `[...]`. In a JAX array,
+            an index out of range gives NaN.
 
     Returns:
-        A `PopArtOutput`: the outputs picked, and the values, each of shape `[...]`.
+        A `PopArtOutput` with the outputs selected and their values, each of
+        shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an index whose
-            value is known is none of the N.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
+            NumPy index is outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -187,15 +187,14 @@ def unnormalize_linear(
         Matteo Hessel and others, *Multi-Task Deep Reinforcement Learning with PopArt*,
         2018. https://arxiv.org/abs/1809.04474
     """
-    inputs, indices = checks.arrays(
-        inputs=(inputs, "float[..., N]"), indices=(indices, "int[...]")
+    inputs, indices, shift, scale, narrow = checks.widened(
+        inputs=(inputs, "float[..., N]"),
+        indices=(indices, "int[...] in [0, N)"),
+        shift=(state.shift, "float[N]"),
+        scale=(state.scale, "float[N]"),
     )
-    shift, scale = _statistics(state, inputs.shape[-1])
-    checks.indices(indices=(indices, shift.size))
-    (h, shift, scale), narrow = dtypes.widen(inputs, shift, scale)
-    shift, scale, known = _own(shift, scale, indices)
-    picked = indexing.pick(h, indices.astype(jnp.int32), known=True)
-    y = jnp.where(known, picked, jnp.nan)
+    (y,) = _pick(indices, inputs)
+    shift, scale = _pick(indices, shift, scale)
     return narrow(PopArtOutput(y, scale * y + shift))
 
 
@@ -208,56 +207,51 @@ def art(
     scale_ub: ArrayLike,
     axis_name: AxisName | None = None,
     *,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
 ) -> PopArtState:
-    """Move the shift and the scale of each output towards those of its targets.
+    """Update the shift and scale of each output by its targets (ART).
 
     .. math::
 
         μ' = (1 - β_n) μ + β_n x̄,   ν' = (1 - β_n) ν + β_n mean(x²),
         σ' = √(ν' - μ'²),   β_n = 1 - (1 - β)^n,
 
-    where the bar and the means are over the n targets of the output, and :math:`σ'` is
-    kept within bounds. That is where n successive steps of size :math:`β` towards
-    their mean lead: the step size is that of one target, and no number of targets makes
-    it too large. With :math:`β_n` as a step size, it is the update of the paper.
+    where the bar and the mean are over the n targets of the output, and :math:`σ'` is
+    clipped to bounds. This is the result of n steps of size :math:`β` towards the mean,
+    so no number of targets makes the step too large. With :math:`β_n` as the step size
+    it is the update of the paper.
 
-    The difference of two large squares has no digits left. It is, for a variance
-    :math:`σ² = ν - μ²`, the same as
+    The difference of two large squares cancels, so the variance is computed as
 
     .. math::
 
-        σ'² = (1 - β_n) σ² + β_n mean((x - x̄)²) + β_n (1 - β_n) (x̄ - μ)²,
+        σ'² = σ² + β_n [mean((x - x̄)²) - σ² + (1 - β_n) (x̄ - μ)²],
 
-    and so it is computed. The variance to start from is the square of the scale, which
-    has all its digits; unless it is another than :math:`ν - μ²` by more than rounding
-    explains, because the scale was kept within bounds: then it is the latter.
+    where :math:`σ` is the scale, or :math:`σ² = ν - μ²` if the scale was clipped.
 
-    A shift that is 100,000 times the scale, in single precision, no longer follows
-    steps of less than a hundredth of the scale. Where targets are like that, take a
-    constant off them.
+    In single precision, a shift of 100,000 times the scale does not follow steps of
+    less than a hundredth of the scale. Subtract a constant from such targets.
 
     Args:
-        state: What is known of the targets of each of N outputs so far. Its dtype,
-            which is kept, should be single precision at least.
+        state: Statistics of the targets of each of N outputs. Its dtype, which is kept,
+            should be single precision at least.
         targets: Targets :math:`x`, not normalised, shape `[...]`.
-        indices: Output that each belongs to, in [0, N), shape `[...]`. A traced index
-            beyond that belongs to none, and its target does not count.
+        indices: Output of each target, in [0, N), shape `[...]`. In a JAX array, an
+            index out of range excludes its target.
         step_size: Step size :math:`β` of one target, in [0, 1], shape `[]`.
-        scale_lb: Smallest scale, more than 0, shape `[]`.
-        scale_ub: Largest scale, at least `scale_lb`, shape `[]`.
-        axis_name: Name of the axis, or axes, that devices form, to take in the targets
-            on all of them; or None to stay on one device.
-        mask: True where a target counts, shape `[...]`; or None if all do. What does
-            not count may be anything, NaN included.
+        scale_lb: Lower bound of the scale, more than 0, shape `[]`.
+        scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
+        axis_name: Mapped axis name, or names, to include the targets of all devices; or
+            None.
+        sample_mask: False for the targets to ignore, shape `[...]`; or None. Masked
+            targets may be NaN.
 
     Returns:
-        What is known then, constant under differentiation.
+        The updated statistics, with their gradient stopped.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `step_size` or a
-            bound of the scale is out of its range, or if an index whose value is known
-            is none of the N.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `step_size` or bound, or a NumPy index, is out of range.
 
     Example:
         >>> state = rlaxlib.PopArtState(jnp.zeros(1), jnp.ones(1), jnp.ones(1))
@@ -273,49 +267,44 @@ def art(
         Tony Finch, *Incremental Calculation of Weighted Mean and Variance*, 2009.
         https://fanf2.user.srcf.net/hermes/doc/antiforgery/stats.pdf
     """
-    targets, indices, step_size, scale_lb, scale_ub, mask = checks.arrays(
-        targets=(_moments.numbers(targets), "float[...]"),
-        indices=(indices, "int[...]"),
-        step_size=(step_size, "float[]"),
-        scale_lb=(scale_lb, "float[]"),
-        scale_ub=(scale_ub, "float[]"),
-        mask=(mask, "bool[...] or None"),
+    step_size, scale_lb, scale_ub = checks.arrays(
+        step_size=(step_size, "float[] in [0, 1]"),
+        scale_lb=(scale_lb, "float[] in (0, inf]"),
+        scale_ub=(scale_ub, "float[] in (0, inf]"),
     )
-    _check_settings(step_size, scale_lb, scale_ub)
+    checks.ordered(scale_lb=scale_lb, scale_ub=scale_ub)
     return _move(
-        state, targets, indices, step_size, scale_lb, scale_ub, axis_name, mask
+        state, targets, indices, step_size, scale_lb, scale_ub, axis_name, sample_mask
     )
 
 
 def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
-    """Change a layer such that what its outputs stand for stays what it was.
+    """Rescale a layer so that its unnormalised outputs are preserved (POP).
 
     .. math::
 
         W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
 
-    Then :math:`σ' (W'ᵀ h + b') + μ' = σ (Wᵀ h + b) + μ`, for any input :math:`h`. A
-    layer without a bias cannot make up for a change of the shift: its values are those
-    of before, plus that change.
+    Then :math:`σ' (W'ᵀ h + b') + μ' = σ (Wᵀ h + b) + μ` for any input :math:`h`.
+    Without a bias, the unnormalised outputs move by the change of the shift.
 
-    The parameters that are returned take the place of those given, everywhere: in what
-    the next step of training starts from, and in the networks that act. If the
-    parameters of a target network are copies of older ones, keep the older state with
-    them.
+    Use the returned parameters everywhere: in the next training step and in the
+    networks that act. If the parameters of a target network are older copies, keep the
+    state of the same age with them.
 
     Args:
         params: Parameters of the layer, any tree that holds weights called `w` or
-            `kernel`, their last axis being the N outputs, and beside them perhaps a
-            bias called `b` or `bias`. Whatever else it holds is returned as it is.
-        old: Shift :math:`μ` and scale :math:`σ` that the parameters are for.
-        new: Shift :math:`μ'` and scale :math:`σ'` to make them for.
+            `kernel`, with the N outputs as their last axis, and possibly a bias called
+            `b` or `bias` beside them. Other leaves are returned unchanged.
+        old: Shift :math:`μ` and scale :math:`σ` that the parameters belong to.
+        new: Shift :math:`μ'` and scale :math:`σ'` to convert them to.
 
     Returns:
-        The new parameters, a tree of the same structure and dtypes. Keep them in single
-        precision: half has no digits for the many small changes.
+        The new parameters, a tree of the same structure and dtypes. Use single
+        precision: half precision rounds away small updates.
 
     Raises:
-        ArgumentError: If there are no weights, or those of more than one layer, or if
+        ArgumentError: If the tree holds the weights of no layer or of several, or if
             the shapes do not fit.
 
     Example:
@@ -341,43 +330,43 @@ def popart(
     axis_name: AxisName | None = None,
     *,
     dtype: DTypeLike = jnp.float32,
-) -> tuple[Callable[[], PopArtState], Callable[..., tuple[Any, PopArtState]]]:
-    """Make the two functions that PopArt takes: a start, and a step.
+) -> StateFunctions[Any, PopArtState]:
+    """Create the initial state and the update of PopArt.
 
     .. math::
 
         (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
 
-    In a step of training: update first, with new targets; then compute the loss with
-    the parameters and the state that this returns, on targets that are normalised by
-    that state; and let the optimizer change those parameters. An agent that goes on
-    from the parameters of before unlearns with every change of the scale.
+    In a training step, first update with the new targets. Then compute the loss with
+    the returned parameters and state, on targets normalised by that state, and let the
+    optimizer change the returned parameters. An agent that continues from the old
+    parameters unlearns with every change of the scale.
 
     Args:
         num_outputs: Number N of outputs of the layer, at least 1.
         step_size: Step size of one target, in [0, 1], shape `[]`; or None, to change
-            nothing at all.
-        scale_lb: Smallest scale, more than 0, shape `[]`.
-        scale_ub: Largest scale, at least `scale_lb`, shape `[]`.
-        axis_name: Name of the axis, or axes, that devices form, to take in the targets
-            on all of them; or None to stay on one device.
+            nothing.
+        scale_lb: Lower bound of the scale, more than 0, shape `[]`.
+        scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
+        axis_name: Mapped axis name, or names, to include the targets of all devices; or
+            None.
         dtype: Dtype of the state, single precision at least.
 
     Returns:
-        Two functions. `initial_state()` returns the `PopArtState` to start from, of
-        shifts 0 and scales 1. `popart_update(params, state, targets, indices)` returns
-        the parameters of the layer and the state after `art` and `pop`; it takes the
-        `mask` of `art` too, by name.
+        A `StateFunctions` pair. `init()` returns the initial `PopArtState`, with shifts
+        of 0 and scales of 1. `update(params, state, targets, indices)` returns the
+        parameters of the layer and the state after `art` and `pop`. It takes the
+        keyword `sample_mask` of `art`.
 
     Raises:
-        ArgumentError: If `num_outputs` is not a Python integer of at least 1, or if
-            `step_size` or a bound of the scale is out of its range.
+        ArgumentError: If `num_outputs` is not a Python integer of at least 1, or if a
+            concrete `step_size` or bound is out of range.
 
     Example:
-        >>> initial_state, popart_update = rlaxlib.popart(1, 0.5, 1e-4, 1e4)
-        >>> params, state = {"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}, initial_state()
+        >>> init, update = rlaxlib.popart(1, 0.5, 1e-4, 1e4)
+        >>> params, state = {"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}, init()
         >>> targets, indices = jnp.array([4.0]), jnp.array([0])
-        >>> params, state = popart_update(params, state, targets, indices)
+        >>> params, state = update(params, state, targets, indices)
         >>> values = jnp.ones(3) @ params["w"] + params["b"]
         >>> print(rlaxlib.unnormalize(state, values, jnp.array([0])))
         [3.]
@@ -390,144 +379,140 @@ def popart(
         2018. https://arxiv.org/abs/1809.04474
     """
     checks.static_int(1, num_outputs=num_outputs)
-    _check_settings(step_size, scale_lb, scale_ub)
     rate, low, high = checks.arrays(
-        step_size=(step_size, "float[] or None"),
-        scale_lb=(scale_lb, "float[]"),
-        scale_ub=(scale_ub, "float[]"),
+        step_size=(step_size, "float[] in [0, 1] or None"),
+        scale_lb=(scale_lb, "float[] in (0, inf]"),
+        scale_ub=(scale_ub, "float[] in (0, inf]"),
     )
+    checks.ordered(scale_lb=scale_lb, scale_ub=scale_ub)
 
-    def initial_state() -> PopArtState:
-        """Return shifts of 0, and scales of 1.
+    def init() -> PopArtState:
+        """Return shifts of 0 and scales of 1.
 
         Returns:
-            The state to start from.
+            The initial state.
         """
         zeros, ones = jnp.zeros(num_outputs, dtype), jnp.ones(num_outputs, dtype)
         return PopArtState(zeros, ones, ones)
 
-    def popart_update(
+    def update(
         params: Params,
         state: PopArtState,
         targets: ArrayLike,
         indices: ArrayLike,
         *,
-        mask: ArrayLike | None = None,
+        sample_mask: ArrayLike | None = None,
     ) -> tuple[Params, PopArtState]:
-        """Take in targets, and leave what the layer says as it is.
+        """Update the statistics, and preserve the outputs of the layer.
 
         Args:
-            params: Parameters of the layer, as `pop` takes them.
-            state: What is known of the targets so far.
+            params: Parameters of the layer, as for `pop`.
+            state: Statistics of the targets.
             targets: Targets, not normalised.
-            indices: Output that each belongs to, of the same shape.
-            mask: True where a target counts, of the same shape; or None if all do.
+            indices: Output of each target, of the same shape.
+            sample_mask: False for the targets to ignore, of the same shape; or None.
 
         Returns:
-            The new parameters, and the new state.
+            The new parameters and the new state.
         """
-        targets, indices, mask = checks.arrays(
-            targets=(_moments.numbers(targets), "float[...]"),
-            indices=(indices, "int[...]"),
-            mask=(mask, "bool[...] or None"),
-        )
         if rate is None:
             return params, state
-        new = _move(state, targets, indices, rate, low, high, axis_name, mask)
+        new = _move(state, targets, indices, rate, low, high, axis_name, sample_mask)
         return _preserve(params, state, new), new
 
-    return initial_state, popart_update
+    return StateFunctions(init, update)
 
 
-def _statistics(state: PopArtState, size: int | str = "N") -> tuple[Array, ...]:
-    """Return shift and scale, of so many outputs."""
-    return checks.arrays(
-        shift=(state.shift, f"float[{size}]"), scale=(state.scale, f"float[{size}]")
-    )
-
-
-def _own(shift: Array, scale: Array, indices: Array) -> tuple[Array, Array, Array]:
-    """Return shift and scale for each index, any if there is none, and if there is."""
-    indices = indices.astype(jnp.int32)  # Which can count all outputs.
-    known = (indices >= 0) & (indices < shift.size)
-    if shift.size == 1:  # To look is slower than to know.
-        return shift[0], scale[0], known
-    shift, scale = (indexing.pick(x, indices, known=True) for x in (shift, scale))
-    return shift, scale, known
-
-
-def _check_settings(
-    step_size: ArrayLike | None, scale_lb: ArrayLike, scale_ub: ArrayLike
-) -> None:
-    """Check the range of the step size, and of the bounds of the scale."""
-    checks.within("[0, 1]", step_size=step_size)
-    checks.within("(0, inf]", scale_lb=scale_lb, scale_ub=scale_ub)
-    checks.ordered(scale_lb=scale_lb, scale_ub=scale_ub)
+def _pick(indices: Array, *values: Array) -> tuple[Array, ...]:
+    """Return the entry of the last axis at each index, NaN for one out of range."""
+    indices = indices.astype(jnp.int32)  # An int8 index cannot count all outputs.
+    return tuple(indexing.pick(x, indices) for x in values)
 
 
 def _move(
     state: PopArtState,
-    targets: Array,
-    indices: Array,
+    targets: ArrayLike,
+    indices: ArrayLike,
     step_size: Array,
     scale_lb: Array,
     scale_ub: Array,
     axis_name: AxisName | None,
-    mask: Array | None,
+    sample_mask: ArrayLike | None,
 ) -> PopArtState:
-    """Move shift and scale, as `art` does."""
-    shift, scale = _statistics(state)
-    (second_moment,) = checks.arrays(
-        second_moment=(state.second_moment, f"float[{shift.size}]")
+    """Update shift, scale and second moment, as `art` does."""
+    shift, scale, second_moment, targets, indices, sample_mask = checks.arrays(
+        shift=(state.shift, "float[N]"),
+        scale=(state.scale, "float[N]"),
+        second_moment=(state.second_moment, "float[N]"),
+        targets=(_moments.floats(targets), "float[...]"),
+        indices=(indices, "int[...] in [0, N)" if sample_mask is None else "int[...]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     checks.static_int(1, **{"targets.size": targets.size})
-    counted = indices if mask is None else jnp.where(mask, indices, 0)
-    checks.indices(indices=(counted, shift.size))
-    if mask is not None:
-        targets = jnp.where(mask, targets, jnp.zeros_like(targets))
-        indices = jnp.where(mask, indices.astype(jnp.int32), -1)
-    dtype = jnp.result_type(shift, scale, second_moment)
-    (shift, scale, second_moment), _ = dtypes.widen(shift, scale, second_moment)
-    given = (shift, scale, second_moment, targets, step_size, scale_lb, scale_ub)
-    shift, scale, second_moment, targets, step_size, scale_lb, scale_ub = (
-        jax.lax.stop_gradient(each.astype(shift.dtype)) for each in given
+    (shift, scale, second_moment), narrow = dtypes.widen(shift, scale, second_moment)
+    x, step_size, scale_lb, scale_ub = (
+        each.astype(shift.dtype) for each in (targets, step_size, scale_lb, scale_ub)
     )
-    count, difference, variance = _targets.describe(
-        shift, targets, indices, axis_name, whole=mask is None
-    )
+    count, difference, variance = _describe(shift, x, indices, sample_mask, axis_name)
+    is_seen = count > 0
+    # 1 - (1 - β)^n, which would round a small β to single precision.
     log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
-    step, kept = -jnp.expm1(log_kept), jnp.exp(log_kept)
-    before = _variance(shift, scale, second_moment)
-    after = _moments.mixed_variance(before, variance, difference, step, kept)
-    some = count > 0
-    shift = shift + step * difference
-    tiny = cast(float, jnp.finfo(scale.dtype).tiny)  # The square might be 0.
-    low, high = jnp.maximum(jnp.square(scale_lb), tiny), jnp.square(scale_ub)
-    scale = jnp.sqrt(jnp.clip(jnp.where(some, after, before), low, high))
-    second_moment = jnp.where(some, after + jnp.square(shift), second_moment)
-    return PopArtState(
-        shift.astype(dtype), scale.astype(dtype), second_moment.astype(dtype)
+    step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
+    variance = _moments.mixture_variance(
+        _variance(shift, scale, second_moment), variance, difference, step
     )
+    shift = shift + step * difference
+    scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
+    moment = jnp.where(is_seen, variance + jnp.square(shift), second_moment)
+    return jax.lax.stop_gradient(narrow(PopArtState(shift, scale, moment)))
 
 
 def _variance(shift: Array, scale: Array, second_moment: Array) -> Array:
-    """Return the variance, the bounds of the scale left aside."""
+    """Return the variance of a state."""
     variance, square = second_moment - jnp.square(shift), jnp.square(scale)
+    # Far from zero ν - μ² cancels. The scale does not, but it may be clipped.
     rounding = 4 * float(cast(Any, jnp.finfo(variance.dtype).eps)) * second_moment
-    same = jnp.abs(variance - square) <= rounding
-    return jnp.where(same, square, jnp.maximum(variance, 0))
+    is_clipped = jnp.abs(variance - square) > rounding
+    return jnp.where(is_clipped, jnp.maximum(variance, 0), square)
+
+
+def _describe(
+    shift: Array,
+    x: Array,
+    indices: Array,
+    mask: Array | None,
+    axis_name: AxisName | None,
+) -> tuple[Array, Array, Array]:
+    """Return number, mean minus `shift`, and variance of the targets of each output."""
+    mask = jnp.ones_like(x, bool) if mask is None else mask
+    x, included = jnp.where(mask, x, 0).ravel(), mask.ravel().astype(x.dtype)
+    indices = indices.ravel().astype(jnp.int32)
+
+    def total(*columns: Array) -> Array:
+        y = included[:, None] * jnp.stack(columns, axis=-1)
+        sums = jax.ops.segment_sum(y, indices, shift.size)  # Drops other indices.
+        return devices.total(sums, axis_name).T
+
+    def at_indices(table: Array) -> Array:
+        return table.at[indices].get(mode="clip")
+
+    error = x - at_indices(shift)
+    count, sums = total(jnp.ones_like(x), error)
+    difference = sums / jnp.maximum(count, 1)
+    (squares,) = total(jnp.square(error - at_indices(difference)))
+    return count, difference, squares / jnp.maximum(count, 1)
 
 
 def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:
-    """Change a layer, as `pop` does."""
+    """Rescale a layer, as `pop` does."""
     leaves = cast(Any, jax.tree_util).tree_leaves_with_path(params)
     named = {_name(path): leaf for path, leaf in leaves}
     weights = [name for name in named if name[-1] in _BIAS_OF]
     if len(weights) != 1:
         listed = ", ".join(".".join(name) for name in named)
         checks.fail(
-            "`params` must hold the weights of one layer, called `w` or `kernel`, but "
-            f"holds {len(weights)} of these; its leaves are: {listed or 'none'}"
+            f"`params` holds {len(weights)} weights called `w` or `kernel`, must hold "
+            f"those of one layer; its leaves are: {listed or 'none'}"
         )
     (weight,) = weights
     bias = (*weight[:-1], _BIAS_OF[weight[-1]])
@@ -539,9 +524,9 @@ def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:
 
 
 def _name(path: tuple[Any, ...]) -> tuple[str, ...]:
-    """Return the names that lead to a leaf."""
+    """Return the names on the path to a leaf."""
     names = [str(getattr(key, "key", getattr(key, "name", key))) for key in path]
-    if names[1:] and names[-1] == "value":  # Of a variable of flax.nnx.
+    if names[1:] and names[-1] == "value":  # Of a flax.nnx variable.
         names.pop()
     return tuple(names) or ("",)
 
@@ -549,7 +534,7 @@ def _name(path: tuple[Any, ...]) -> tuple[str, ...]:
 def _rescale(
     weight: str, w: Any, bias: str, b: Any, old: PopArtState, new: PopArtState
 ) -> tuple[Array, Array | None]:
-    """Return weights and bias, if there is one, for other shifts and scales."""
+    """Return weights and bias, if any, for the new shift and scale."""
     given = checks.arrays(
         **{
             weight: (w, "float[..., N]"),
@@ -567,6 +552,6 @@ def _rescale(
     w = w.astype(given[0].dtype)
     if b is None:
         return w, None
-    # The shifts first: next to a large one, a bias would lose its digits.
+    # Beside a large shift, a small bias would lose precision.
     b = (scale * b + (shift - new_shift)) / new_scale
     return w, b.astype(given[1].dtype)

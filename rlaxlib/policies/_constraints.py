@@ -73,6 +73,8 @@ def kl_constraint_loss(
 ) -> tuple[Array, Array, Array]:
     """Compute the losses of a KL constraint and of its dual variable (MPO).
 
+    Takes divergences of any shape, returns two losses of each, and the dual variable.
+
     .. math::
 
         L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
@@ -124,6 +126,8 @@ def compute_parametric_kl_penalty_and_dual_loss(
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array]:
     """Compute the losses of several KL constraints and their dual variables (MPO).
+
+    Takes divergences of any shape, returns two losses of each.
 
     .. math::
 

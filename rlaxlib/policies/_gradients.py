@@ -1,7 +1,8 @@
 """Policy-gradient losses: REINFORCE, QPG, RMPG, RPG, DPG and entropy.
 
-Each loss is minimised, and averages over the time steps of one trajectory. Only its
-gradient is meaningful; its value does not measure how good the policy is.
+Each loss is minimised. Only its gradient is meaningful; its value does not measure how
+good the policy is. `reinforce_loss` returns the loss of each time step, the others the
+mean over one trajectory.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import checks, gradients, streams
 
 __all__ = [
     "dpg_loss",
     "entropy_loss",
     "policy_gradient_loss",
     "qpg_loss",
+    "reinforce_loss",
     "rm_loss",
     "rpg_loss",
-    "score_function_loss",
 ]
 
 
@@ -32,15 +33,17 @@ def policy_gradient_loss(
     w_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the REINFORCE policy-gradient loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
         L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
-    For a policy other than a softmax over integer actions, see `score_function_loss`.
+    For a policy other than a softmax over integer actions, see `reinforce_loss`.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
@@ -49,7 +52,7 @@ def policy_gradient_loss(
         w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
             steps of weight 0 included.
         use_stop_gradient: Whether to stop the gradient of the advantages.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its action is
@@ -71,29 +74,32 @@ def policy_gradient_loss(
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
-    logits_t, a_t, adv_t, w_t, mask, narrow = checks.widened(
+    logits_t, a_t, adv_t, w_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         a_t=(a_t, "int[T] in [0, A)"),
         adv_t=(adv_t, "float[T]"),
         w_t=(w_t, "float[T]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=mask)
+    log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=action_mask)
     return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
 
 
-def score_function_loss(
+def reinforce_loss(
     log_prob_t: ArrayLike,
     adv_t: ArrayLike,
-    w_t: ArrayLike,
-    use_stop_gradient: bool = True,
+    *,
+    stop_target_gradients: bool = True,
+    sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compute the score-function (REINFORCE) loss of any distribution.
+    """Compute the REINFORCE (score-function) loss of any distribution.
+
+    Takes one trajectory, returns the loss of each time step.
 
     .. math::
 
-        L = -(1/T) ∑_t w_t Â_t log π(a_t)
+        L_t = -Â_t log π(a_t)
 
     The gradient estimates that of the expected return only if no gradient flows through
     the actions. For an action sampled inside the differentiated function, such as
@@ -105,12 +111,12 @@ def score_function_loss(
         log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)` of the actions
             taken, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
-            steps of weight 0 included.
-        use_stop_gradient: Whether to stop the gradient of the advantages.
+        stop_target_gradients: Whether to stop the gradient of the advantages.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0.
 
     Returns:
-        Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its
+        Losses, shape `[T]`. A step of advantage 0 has a loss of 0, even if its
             log-probability is infinite.
 
     Raises:
@@ -118,8 +124,8 @@ def score_function_loss(
 
     Example:
         >>> log_prob_t, adv_t = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
-        >>> print(rlaxlib.score_function_loss(log_prob_t, adv_t, jnp.ones(2)))
-        2.5
+        >>> print(rlaxlib.reinforce_loss(log_prob_t, adv_t))
+        [1. 4.]
 
     References:
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
@@ -129,19 +135,22 @@ def score_function_loss(
         Estimation Using Stochastic Computation Graphs*, 2015.
         https://arxiv.org/abs/1506.05254
     """
-    log_prob_t, adv_t, w_t, narrow = checks.widened(
+    log_prob_t, adv_t, sample_mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
         adv_t=(adv_t, "float[T]"),
-        w_t=(w_t, "float[T]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
     )
-    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
+    adv_t = gradients.stop_if(stop_target_gradients, adv_t)
+    log_prob_t, adv_t = streams.clean(sample_mask, log_prob_t, adv_t)
+    return narrow(-_product(adv_t, log_prob_t))
 
 
 def entropy_loss(
-    logits_t: ArrayLike, w_t: ArrayLike, *, mask: ArrayLike | None = None
+    logits_t: ArrayLike, w_t: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the entropy regularisation loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -155,7 +164,7 @@ def entropy_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
             steps of weight 0 included.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -173,12 +182,12 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    logits_t, w_t, mask, narrow = checks.widened(
+    logits_t, w_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         w_t=(w_t, "float[T]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
-    entropy_t = distributions.softmax().entropy(logits_t, mask=mask)
+    entropy_t = distributions.softmax().entropy(logits_t, mask=action_mask)
     return narrow(-jnp.mean(w_t * entropy_t))
 
 
@@ -187,9 +196,11 @@ def qpg_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Q-based policy-gradient (QPG) loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -205,7 +216,7 @@ def qpg_loss(
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the action values. Otherwise
             their gradient is :math:`-π_t/T`.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -223,13 +234,13 @@ def qpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jax.lax.stop_gradient(jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
     return narrow(-jnp.mean(jnp.sum(pi_t * (q_t - baseline_t), axis=-1)))
 
@@ -239,9 +250,11 @@ def rm_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the regret-matching policy-gradient (RMPG) loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -255,7 +268,7 @@ def rm_loss(
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the regrets, the terms in
             brackets.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -273,12 +286,12 @@ def rm_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jnp.sum(pi_t * q_t, axis=-1, keepdims=True)
     regret_t = gradients.stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
     return narrow(-jnp.mean(jnp.sum(pi_t * regret_t, axis=-1)))
@@ -289,9 +302,11 @@ def rpg_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the regret policy-gradient (RPG) loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -304,7 +319,7 @@ def rpg_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the action values.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -322,16 +337,16 @@ def rpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     regret_t = jax.nn.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
-    if mask is not None:
-        regret_t = jnp.where(mask, regret_t, 0)
+    if action_mask is not None:
+        regret_t = jnp.where(action_mask, regret_t, 0)
     return narrow(jnp.mean(jnp.sum(regret_t, axis=-1)))
 
 
@@ -342,6 +357,8 @@ def dpg_loss(
     use_stop_gradient: bool = True,
 ) -> Array:
     """Compute the deterministic policy-gradient (DPG) loss.
+
+    Takes one action, returns the loss of each of its dimensions.
 
     .. math::
 
@@ -395,11 +412,11 @@ def _product(weight: Array, log_prob: Array) -> Array:
 
 
 def _policy_and_values(
-    logits: Array, q: Array, mask: Array | None
+    logits: Array, q: Array, action_mask: Array | None
 ) -> tuple[Array, Array]:
     """Return the probabilities of actions, and action values, 0 where illegal."""
-    pi = distributions.softmax().probs(logits, mask=mask)
-    return pi, q if mask is None else jnp.where(mask, q, 0)
+    pi = distributions.softmax().probs(logits, mask=action_mask)
+    return pi, q if action_mask is None else jnp.where(action_mask, q, 0)
 
 
 def _clip_by_norm(x: Array, maximum: Array) -> Array:

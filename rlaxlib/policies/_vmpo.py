@@ -53,6 +53,8 @@ def vmpo_loss(
 ) -> tuple[Array, MpoOutputs]:
     """Compute the V-MPO loss of a batch of steps.
 
+    Takes a batch of steps, returns the loss of each step, and its terms.
+
     .. math::
 
         L_t = -N ψ_t log π_θ(a_t) + η (ε_η + log (1/K) ∑_{i ∈ D} e^{Â_i/η})
@@ -114,7 +116,7 @@ def vmpo_loss(
         ...     temperature_constraint=rlaxlib.LagrangePenalty(2.0, epsilon=0.5),
         ...     kl_constraints=[(jnp.ones(4), rlaxlib.LagrangePenalty(4.0, 0.5))],
         ... )
-        >>> print(outputs.normalized_weights, outputs.temperature_loss)
+        >>> print(outputs.normalized_weights, outputs.sac_temperature_loss)
         [0.  0.5 0.  0.5] 4.0
         >>> print(outputs.policy_loss.round(4))
         [0.     1.3863 0.     1.3863]
@@ -144,7 +146,7 @@ def vmpo_loss(
     if importance is None:
         importance = jnp.ones_like(advantages)
     importance = gradients.stop_if(use_stop_gradient, importance)
-    temperature_loss, weights, count = _e_step(
+    sac_temperature_loss, weights, count = _e_step(
         advantages, chosen, importance, eta, constraint.epsilon, axis_name
     )
     weights = gradients.stop_if(use_stop_gradient, weights)
@@ -157,11 +159,11 @@ def vmpo_loss(
     c_policy, c_temperature, c_kl, c_alpha = scales
     loss = (
         c_policy * policy_loss
-        + c_temperature * temperature_loss
+        + c_temperature * sac_temperature_loss
         + c_kl * kl_loss
         + c_alpha * alpha_loss
     )
-    terms = temperature_loss, policy_loss, kl_loss, alpha_loss
+    terms = sac_temperature_loss, policy_loss, kl_loss, alpha_loss
     return narrow((loss, MpoOutputs(*terms, weights, count)))
 
 
@@ -176,6 +178,8 @@ def vmpo_compute_weights_and_temperature_loss(
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array, Array]:
     """Compute the weights and the temperature loss of V-MPO's E-step.
+
+    Takes a batch of steps, returns one temperature loss, and the weight of each step.
 
     .. math::
 
@@ -257,6 +261,8 @@ def get_top_k_weights(
     use_stop_gradient: bool = True,
 ) -> Array:
     """Select the steps of highest advantage, as V-MPO does.
+
+    Takes a batch of steps, returns 1 or 0 for each step.
 
     .. math::
 

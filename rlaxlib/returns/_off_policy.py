@@ -1,12 +1,15 @@
-"""Estimate returns under one policy from experience gathered with another.
+"""Off-policy multistep returns and TD errors, corrected with traces or ratios.
 
-A behaviour policy :math:`μ` chose the actions, a target policy :math:`π` is to be
-valued. What follows an action counts only as far as :math:`π` might have chosen it too;
-how far, is what the methods differ in.
+- `general_off_policy_returns_from_action_values` and
+  `general_off_policy_returns_from_q_and_v`: returns with a trace :math:`c_t`, of which
+  Retrace, tree backup, Q(λ) and importance sampling are special cases.
+- `importance_corrected_td_errors`: TD errors weighted by importance ratios.
+- `tree_backup`: TD errors of the tree-backup algorithm.
 
-The clock is that of the other returns: arrays named `*_t` hold the times `1` to `T`,
-results the times `0` to `T - 1`. What was done after the last state is not known, so
-its action and the weight of it are never used.
+A behaviour policy :math:`μ` chose the actions, and a target policy :math:`π` is
+evaluated. Arrays named `*_tm1` hold the times `0` to `T - 1`, arrays named `*_t` the
+times `1` to `T`; results belong to the times `0` to `T - 1`. The action and the trace
+of the last state are never used.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ def general_off_policy_returns_from_action_values(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Correct returns for off-policy actions, from the values of all actions.
+    """Compute off-policy returns with traces, from the values of all actions.
 
     .. math::
 
@@ -46,36 +49,33 @@ def general_off_policy_returns_from_action_values(
             + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
         c_T = 0.
 
-    The trace :math:`c` decides which algorithm this is:
+    The trace :math:`c` selects the algorithm:
 
-    - :math:`π(a)/μ(a)`, importance sampling: no bias, large variance;
-    - :math:`λ`, Q(λ) of Harutyunyan and others: for policies that are close;
+    - :math:`π(a)/μ(a)`, importance sampling: unbiased, high variance;
+    - :math:`λ`, Q(λ) of Harutyunyan et al.: for policies that are close;
     - :math:`λ π(a)`, tree backup: :math:`μ` need not be known;
     - :math:`λ min(1, π(a)/μ(a))`, Retrace: the usual choice.
 
     Args:
         q_t: Action values :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_t: Actions taken :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        a_t: Actions taken :math:`a_1, …, a_T`, each in [0, A), shape `[T]`. An action
+            out of range gives NaN.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         c_t: Traces :math:`c_1, …, c_T`, each at least 0, shape `[T]`.
         pi_t: Probabilities of the actions under the target policy, shape `[T, A]`.
-        stop_target_gradients: Whether to hold the returns constant under
-            differentiation.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The return there
-            bootstraps from the values of this row, those of the true next observation,
-            and its action and trace are not used.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The return there is 0, and that of the
-            others is as if the row were not there.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The return bootstraps there from `q_t` and
+            `pi_t` of that step; its action and trace are not used.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Returns :math:`G_0, …, G_{T-1}`, shape `[T]`.
+        Returns :math:`G_0, …, G_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an action
-            whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
         >>> q_t, pi_t = jnp.array([[2.0, 4.0], [6.0, 8.0]]), jnp.full((2, 2), 0.5)
@@ -134,37 +134,35 @@ def general_off_policy_returns_from_q_and_v(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Correct returns for off-policy actions, from the values of those taken.
+    """Compute off-policy returns with traces, from the values of actions taken.
 
     .. math::
 
         G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],
         c_T = 0.
 
-    As `general_off_policy_returns_from_action_values`, which says what to choose for
-    the trace :math:`c`, but without a sum over actions: so also for continuous ones,
+    Like `general_off_policy_returns_from_action_values`, which lists the traces
+    :math:`c`, but without a sum over actions. So it is also for continuous actions,
     where :math:`v` is estimated from samples or by a network of its own.
 
     Args:
-        q_t: Values of the actions taken :math:`q_1, …, q_{T-1}`, shape `[T-1]`; or one
-            more, which is not used, shape `[T]`.
+        q_t: Values of the actions taken :math:`q_1, …, q_{T-1}`, shape `[T-1]`; or with
+            one more entry, which is not used, shape `[T]`.
         v_t: Values of the states under the target policy :math:`v_1, …, v_T`,
             shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        c_t: Traces :math:`c_1, …, c_{T-1}`, each at least 0, shape `[T-1]`; or one
-            more, which is not used, shape `[T]`.
-        stop_target_gradients: Whether to hold the returns constant under
-            differentiation.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The return there
-            bootstraps from `v_t` of this row, the value of the true next observation.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The return there is 0, and that of the
-            others is as if the row were not there.
+        c_t: Traces :math:`c_1, …, c_{T-1}`, each at least 0, shape `[T-1]`; or with one
+            more entry, which is not used, shape `[T]`.
+        stop_target_gradients: Whether to stop the gradient of the returns.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The return bootstraps there from `v_t` of
+            that step, the value of the true next observation.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Returns :math:`G_0, …, G_{T-1}`, shape `[T]`.
+        Returns :math:`G_0, …, G_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -182,7 +180,7 @@ def general_off_policy_returns_from_q_and_v(
         Efficient Off-Policy Reinforcement Learning*, 2016.
         https://arxiv.org/abs/1606.02647
     """
-    # The rewards first, since they determine T.
+    # The rewards come first: they determine T.
     r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask, narrow = checks.widened(
         r_t=(r_t, "float[T]"),
         discount_t=(discount_t, "float[T]"),
@@ -192,7 +190,7 @@ def general_off_policy_returns_from_q_and_v(
         truncated_t=(truncated_t, "bool[T] or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
-    q_t, c_t = (jnp.append(each[: r_t.size - 1], 0) for each in (q_t, c_t))
+    q_t, c_t = (jnp.append(x[: r_t.size - 1], 0) for x in (q_t, c_t))
     r_t, discount_t, v_t, q_t, c_t = streams.clean(
         sample_mask, r_t, discount_t, v_t, q_t, c_t
     )
@@ -220,39 +218,37 @@ def importance_corrected_td_errors(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Correct multistep errors by the importance ratio of each decision.
+    """Compute TD errors corrected with per-decision importance sampling.
 
     .. math::
 
         e_t = ρ_t (δ_t + γ_{t+1} λ_{t+1} e_{t+1}),   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t.
 
-    With all :math:`ρ` equal to 1 these are the advantages of
-    `truncated_generalized_advantage_estimation`. The ratios are used as they are: where
+    On-policy, where all :math:`ρ_t = 1`, these are the advantages of
+    `truncated_generalized_advantage_estimation`. The ratios are not clipped: where
     their products grow large, clip them, or use `vtrace`.
 
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
-            action under the target policy over that under the behaviour policy,
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
+            under the target policy divided by those under the behaviour policy,
             shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
+            shape `[T]`.
         values: State values at all times, :math:`v_0, …, v_T`, shape `[T+1]`.
-        stop_target_gradients: Whether to hold constant under differentiation what the
-            values are held against, :math:`e_t + v_t`.
-        v_t: Values of the true next observations, shape `[T]`; or None if they are
-            `values[1:]`, as they are unless the environment was reset in between.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The sum stops
-            there.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+        stop_target_gradients: Whether to stop the gradient of the targets of the
+            values, :math:`e_t + v_t`.
+        v_t: Values of the true next observations, shape `[T]`; or None for
+            `values[1:]`, which differ only after an automatic reset.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The sum stops there.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
+        TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -289,6 +285,7 @@ def importance_corrected_td_errors(
     r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t = streams.clean(
         sample_mask, r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t
     )
+    # The reward is added last: beside a large value it would lose precision.
     delta = r_t + (discount_t * v_t - v_tm1)
     errors = recurrence.backward(
         rho_tm1 * delta,
@@ -314,7 +311,7 @@ def tree_backup(
     truncated_t: ArrayLike | None = None,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compare action values with returns that need no behaviour policy (tree backup).
+    """Compute tree-backup TD errors, which need no behaviour policy.
 
     .. math::
 
@@ -323,39 +320,36 @@ def tree_backup(
             + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
         c_t = λ_t π_t(a_t),   c_T = 0.
 
-    At every state the actions not taken keep their values, and what the one taken led
-    to counts as much as :math:`π` would have chosen it. So the targets are safe
-    whatever chose the actions, known or not. The price is a short memory: near the
-    target policy, too, traces shrink by its probabilities, where those of `retrace` do
-    not.
+    At every state the actions not taken keep their values, and the return that followed
+    the action taken is weighted by its probability under :math:`π`. So the targets are
+    safe for any behaviour policy, known or not. The traces are shorter than those of
+    `retrace`: on-policy, too, they decay with the probabilities of the actions.
 
     Args:
         q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
             shape `[T, A]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`. An
+            action out of range gives NaN.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         pi_t: Probabilities of all actions in the next states under the target policy,
             shape `[T, A]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`. 0 is expected Sarsa, 1 the full tree.
-        stop_target_gradients: Whether to hold the targets constant under
-            differentiation.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. The target there
-            bootstraps from `q_t` and `pi_t` of this row.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. The error there is 0, and that of the
-            others is as if the row were not there.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
+            shape `[T]`. 0 gives expected Sarsa, 1 the full tree.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The target bootstraps there from `q_t` and
+            `pi_t` of that step.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
+        TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if an action
-            whose value is known is none of the A.
+        ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
         >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
@@ -376,21 +370,30 @@ def tree_backup(
         Efficient Off-Policy Reinforcement Learning*, 2016.
         https://arxiv.org/abs/1606.02647
     """
-    (q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, lambda_, *masks, narrow) = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[T, A]"),
-            q_t=(q_t, "float[T, A]"),
-            a_tm1=(a_tm1, "int[T]"),
-            a_t=(a_t, "int[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            pi_t=(pi_t, "float[T, A]"),
-            lambda_=(lambda_, "float[] or [T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
+    (
+        q_tm1,
+        q_t,
+        a_tm1,
+        a_t,
+        r_t,
+        discount_t,
+        pi_t,
+        lambda_,
+        truncated_t,
+        sample_mask,
+        narrow,
+    ) = checks.widened(
+        q_tm1=(q_tm1, "float[T, A]"),
+        q_t=(q_t, "float[T, A]"),
+        a_tm1=(a_tm1, "int[T]"),
+        a_t=(a_t, "int[T]"),
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        pi_t=(pi_t, "float[T, A]"),
+        lambda_=(lambda_, "float[] or [T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
     )
-    truncated_t, sample_mask = masks
     q_tm1, q_t, a_tm1, a_t, pi_t, lambda_ = streams.clean(
         sample_mask, q_tm1, q_t, a_tm1, a_t, pi_t, lambda_
     )

@@ -1,18 +1,22 @@
-"""Estimate values and advantages off-policy with clipped importance ratios: V-trace.
+"""V-trace and leaky V-trace: off-policy TD errors, advantages and action values.
 
-IMPALA's actors run behind its learner, so their actions come from an older policy. Each
-importance ratio is used twice: one clip decides which policy's values are learnt, the
-other, on the trace, only how fast. Unlike bare importance sampling, the variance stays
-bounded.
+- `vtrace`, `leaky_vtrace`: TD errors of the values.
+- `vtrace_td_error_and_advantage`, `leaky_vtrace_td_error_and_advantage`: advantages and
+  action-value estimates as well.
 
-The clock: `*_tm1` holds the times `0` to `T - 1`, `*_t` the times `1` to `T`. Where the
-stream was neither cut nor reset, `v_t[:-1]` equals `v_tm1[1:]`; where they differ,
-these functions read `v_t`, the value of what really came next.
+The actors of IMPALA lag behind its learner, so actions come from an older policy.
+V-trace clips each importance ratio twice: the clip of the TD error decides which
+policy's values are learnt, and the clip of the trace only how fast. So the variance
+stays bounded, unlike in plain importance sampling.
+
+Arrays named `*_tm1` hold the times `0` to `T - 1`, arrays named `*_t` the times `1` to
+`T`. `v_t[:-1]` and `v_tm1[1:]` differ only where the stream is cut or the environment
+was reset. Estimates bootstrap from `v_t`, the values of the true next observations.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -30,10 +34,10 @@ __all__ = [
 
 
 class VTraceOutput(NamedTuple):
-    """What V-trace tells of each step.
+    """V-trace estimates at each time step.
 
     Attributes:
-        errors: Target of the value less the value, shape `[T]`.
+        errors: TD error, the target of the value minus the value, shape `[T]`.
         pg_advantage: Advantage for the policy gradient, shape `[T]`.
         q_estimate: Estimated value of the action taken, shape `[T]`.
     """
@@ -55,47 +59,50 @@ def vtrace(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> Array:
-    """Correct multistep errors with clipped importance ratios (V-trace).
+    """Compute V-trace TD errors.
 
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
-        c_t = λ_{t+1} min(1, ρ_t).
+        c_t = λ_{t+1} min(c̄, ρ_t).
 
     The targets of the values are :math:`e_t + v_t`. On-policy, where all ratios are 1,
-    the errors are the advantages of `generalized_advantage_estimation`.
+    the TD errors are the advantages of `generalized_advantage_estimation`. An infinite
+    ratio, such as the exponential of a large number, is clipped like any other.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
-            action under the target policy over that under the behaviour policy,
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
+            under the target policy divided by those under the behaviour policy,
             shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
-            shape `[]`. The smaller, the closer to the behaviour policy is the policy
-            whose values are learnt.
-        stop_target_gradients: Whether to hold constant under differentiation what the
-            values are held against, :math:`e_t + v_t`.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. All results there are 0, and those of the
-            others are as if the row were not there.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. There the sum
-            stops, and the bootstrap is `v_t` of this row, the value of the true next
-            observation.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
+            shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
+            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
+            policy.
+        stop_target_gradients: Whether to stop the gradient of the targets of the
+            values, :math:`e_t + v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
+            `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
+        TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a threshold is
-            negative.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            threshold is negative.
 
     Example:
         >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
@@ -119,6 +126,7 @@ def vtrace(
         clip_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -130,14 +138,12 @@ def vtrace(
         clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
-    stream = _clean_stream(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
-    )
-    rho, c = (
-        jnp.minimum(stream.rho_tm1, clip_rho_threshold),
-        jnp.minimum(stream.rho_tm1, 1),
-    )
+    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
+    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
+    rho = jnp.minimum(stream.rho_tm1, clip_rho_threshold)
+    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, clip_c_threshold)
     errors = _errors(stream, rho, c)
     return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
 
@@ -155,8 +161,9 @@ def leaky_vtrace(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> Array:
-    """Correct multistep errors with partly clipped importance ratios.
+    """Compute leaky V-trace TD errors.
 
     .. math::
 
@@ -164,42 +171,43 @@ def leaky_vtrace(
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
         ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
 
-    and :math:`c_t` is λ times the same with a threshold of 1.
+    and :math:`c_t` is :math:`λ_{t+1}` times the same with the threshold :math:`c̄`.
 
-    At :math:`α = 1` this is V-trace, at 0 importance sampling. Clipping lowers the
-    variance, and makes the values those of another policy: α trades one for the other,
-    and the paper learns it by meta-gradients.
+    :math:`α = 1` gives V-trace, :math:`α = 0` importance sampling. Clipping reduces the
+    variance, but the values become those of another policy. The paper learns this
+    trade-off by meta-gradients.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
-            action under the target policy over that under the behaviour policy,
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
+            under the target policy divided by those under the behaviour policy,
             shape `[T]`.
-        alpha_: Share α of the clipped ratios in [0, 1], shape `[]`. It may be learnt.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
-            shape `[]`. The smaller, the closer to the behaviour policy is the policy
-            whose values are learnt.
-        stop_target_gradients: Whether to hold constant under differentiation what the
-            values are held against, :math:`e_t + v_t`.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. All results there are 0, and those of the
-            others are as if the row were not there.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. There the sum
-            stops, and the bootstrap is `v_t` of this row, the value of the true next
-            observation.
+        alpha_: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
+            shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
+            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
+            policy.
+        stop_target_gradients: Whether to stop the gradient of the targets of the
+            values, :math:`e_t + v_t`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
+            `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
+        TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a threshold is
-            negative, or if α lies outside [0, 1].
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            threshold is negative, or if a concrete α is outside [0, 1].
 
     Example:
         >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
@@ -228,6 +236,7 @@ def leaky_vtrace(
         clip_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -240,12 +249,12 @@ def leaky_vtrace(
         clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
-    stream = _clean_stream(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
-    )
+    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
+    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
     rho = _leaky_clip(stream.rho_tm1, clip_rho_threshold, alpha_)
-    c = _leaky_clip(stream.rho_tm1, 1.0, alpha_)
+    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, clip_c_threshold, alpha_)
     errors = _errors(stream, rho, c)
     return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
 
@@ -263,54 +272,55 @@ def vtrace_td_error_and_advantage(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> VTraceOutput:
-    """Estimate errors, advantages and action values with V-trace.
+    """Compute the V-trace TD errors and policy-gradient advantages.
 
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
-        c_t = λ_{t+1} min(1, ρ_t).
+        c_t = λ_{t+1} min(c̄, ρ_t).
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
         Â_t = ρ̄^pg_t (q_t - v_t).
 
-    The estimate of the action's value takes the corrected value of the next state; the
-    advantage is what :math:`∇log π` is to be weighted with. With both thresholds at 1,
-    as they are by default, it is the error.
+    The action value :math:`q_t` bootstraps from the corrected value of the next state.
+    The advantage :math:`Â_t` weights :math:`∇log π` in the policy gradient. With all
+    thresholds at 1, the default, it equals the TD error.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
-            action under the target policy over that under the behaviour policy,
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
+            under the target policy divided by those under the behaviour policy,
             shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
-            shape `[]`. The smaller, the closer to the behaviour policy is the policy
-            whose values are learnt.
-        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` for the advantages, at least
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
+            shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
+            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
+            policy.
+        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` of the advantages, at least
             0, shape `[]`.
-        stop_target_gradients: Whether to hold constant under differentiation what the
-            values are held against, :math:`e_t + v_t`, and with it the advantages and
-            the estimated action values.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. All results there are 0, and those of the
-            others are as if the row were not there.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. There the sum
-            stops, and the bootstrap is `v_t` of this row, the value of the true next
-            observation.
+        stop_target_gradients: Whether to stop the gradient of the targets of the
+            values, :math:`e_t + v_t`, of the advantages and of the action values.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
+            `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
-        A `VTraceOutput`: the errors :math:`e_t`, the advantages :math:`Â_t` and the
-        estimated action values :math:`q_t`, each of shape `[T]`.
+        A `VTraceOutput` with the TD errors :math:`e_t`, the advantages :math:`Â_t` and
+        the action values :math:`q_t`, each of shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a threshold is
-            negative.
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            threshold is negative.
 
     Example:
         >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
@@ -336,6 +346,7 @@ def vtrace_td_error_and_advantage(
         clip_pg_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -348,14 +359,13 @@ def vtrace_td_error_and_advantage(
         clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
-    stream = _clean_stream(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
-    )
-    rho, pg_rho, c = (
-        jnp.minimum(stream.rho_tm1, threshold)
-        for threshold in (clip_rho_threshold, clip_pg_rho_threshold, 1.0)
-    )
+    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
+    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
+    rho = jnp.minimum(stream.rho_tm1, clip_rho_threshold)
+    pg_rho = jnp.minimum(stream.rho_tm1, clip_pg_rho_threshold)
+    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, clip_c_threshold)
     return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
 
 
@@ -373,8 +383,9 @@ def leaky_vtrace_td_error_and_advantage(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> VTraceOutput:
-    """Estimate errors, advantages and action values with leaky V-trace.
+    """Compute the leaky V-trace TD errors and policy-gradient advantages.
 
     .. math::
 
@@ -382,50 +393,50 @@ def leaky_vtrace_td_error_and_advantage(
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
         ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
 
-    and :math:`c_t` is λ times the same with a threshold of 1.
+    and :math:`c_t` is :math:`λ_{t+1}` times the same with the threshold :math:`c̄`.
 
     .. math::
 
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
-        Â_t = ρ̄^pg_t (q_t - v_t).
+        Â_t = ρ̄^pg_t (q_t - v_t),
 
-    The clip of the advantages leaks in the same way. With both thresholds at 1, as they
-    are by default, the advantage is the error.
+    where :math:`ρ̄^pg_t` leaks in the same way. With all thresholds at 1, the default,
+    the advantage equals the TD error.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, the probability of each
-            action under the target policy over that under the behaviour policy,
+        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
+            under the target policy divided by those under the behaviour policy,
             shape `[T]`.
-        alpha: Share α of the clipped ratios in [0, 1], shape `[]`. It may be learnt.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` for the errors, at least 0,
-            shape `[]`. The smaller, the closer to the behaviour policy is the policy
-            whose values are learnt.
-        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` for the advantages, at least
+        alpha: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
+        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
+            shape `[T]`.
+        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
+            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
+            policy.
+        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` of the advantages, at least
             0, shape `[]`.
-        stop_target_gradients: Whether to hold constant under differentiation what the
-            values are held against, :math:`e_t + v_t`, and with it the advantages and
-            the estimated action values.
-        sample_mask: False where a row is no decision of the agent, such as padding,
-            shape `[T]`; or None if all are. All results there are 0, and those of the
-            others are as if the row were not there.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None if it was cut nowhere. There the sum
-            stops, and the bootstrap is `v_t` of this row, the value of the true next
-            observation.
+        stop_target_gradients: Whether to stop the gradient of the targets of the
+            values, :math:`e_t + v_t`, of the advantages and of the action values.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None.
+        truncated_t: True where the stream is cut after a step although the episode had
+            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
+            `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
-        A `VTraceOutput`: the errors :math:`e_t`, the advantages :math:`Â_t` and the
-        estimated action values :math:`q_t`, each of shape `[T]`.
+        A `VTraceOutput` with the TD errors :math:`e_t`, the advantages :math:`Â_t` and
+        the action values :math:`q_t`, each of shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a threshold is
-            negative, or if α lies outside [0, 1].
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            threshold is negative, or if a concrete α is outside [0, 1].
 
     Example:
         >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
@@ -455,6 +466,7 @@ def leaky_vtrace_td_error_and_advantage(
         clip_pg_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -468,19 +480,18 @@ def leaky_vtrace_td_error_and_advantage(
         clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
-    stream = _clean_stream(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, truncated_t, sample_mask
-    )
-    rho, pg_rho, c = (
-        _leaky_clip(stream.rho_tm1, threshold, alpha)
-        for threshold in (clip_rho_threshold, clip_pg_rho_threshold, 1.0)
-    )
+    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
+    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
+    rho = _leaky_clip(stream.rho_tm1, clip_rho_threshold, alpha)
+    pg_rho = _leaky_clip(stream.rho_tm1, clip_pg_rho_threshold, alpha)
+    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, clip_c_threshold, alpha)
     return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
 
 
 class _Stream(NamedTuple):
-    """A stream of experience."""
+    """A stream of experience, 0 at ignored steps."""
 
     v_tm1: Array
     v_t: Array
@@ -492,30 +503,20 @@ class _Stream(NamedTuple):
     sample_mask: Array | None
 
 
-def _clean_stream(*fields: Any) -> _Stream:
-    """Return a stream with 0 at invalid steps."""
-    *inputs, truncated_t, sample_mask = fields
-    return _Stream(
-        *streams.clean(sample_mask, *inputs),
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
-    )
-
-
 def _leaky_clip(rho: Array, threshold: ArrayLike, alpha: Array) -> Array:
-    """Return (1 - α) ρ + α min(ρ, threshold)."""
+    """Return (1 - α) ρ + α min(ρ, threshold), finite at α = 1 if ρ is infinite."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
     excess = jnp.where((alpha == 1) & jnp.isinf(excess), 0, excess)  # 0 * inf is NaN.
     return jnp.minimum(rho, threshold) + (1 - alpha) * excess
 
 
 def _errors(stream: _Stream, rho: Array, c: Array) -> Array:
-    """Solve for the errors, given the clipped ratios and the traces without λ."""
-    # In this order, large values do not round a small reward away.
+    """Solve e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1} for the TD errors."""
+    # The reward is added last: beside a large value it would lose precision.
     delta = stream.r_t + (stream.discount_t * stream.v_t - stream.v_tm1)
     return recurrence.backward(
         rho * delta,
-        stream.discount_t * stream.lambda_ * c,
+        stream.discount_t * c,
         0.0,
         truncated_t=stream.truncated_t,
         sample_mask=stream.sample_mask,
@@ -525,7 +526,7 @@ def _errors(stream: _Stream, rho: Array, c: Array) -> Array:
 def _estimates(
     stream: _Stream, rho: Array, pg_rho: Array, c: Array, stop: ArrayLike
 ) -> VTraceOutput:
-    """Return errors, advantages and action values, given the clipped ratios."""
+    """Return TD errors, advantages and action values, given the clipped ratios."""
     v_tm1, v_t, r_t, discount_t, _, lambda_, truncated_t, sample_mask = stream
     errors = _errors(stream, rho, c)
     e_t = streams.at_next_valid(errors, truncated_t, sample_mask)

@@ -1,7 +1,10 @@
-"""Transforms: numbers in a form in which they are easier to learn.
+"""Value transforms, encodings of values as distributions over bins, and their inverses.
 
-A `TxPair` is a transform and its inverse, `apply` and `apply_inv`. Some stand ready,
-`SYMLOG_PAIR` for one; `compose_tx` chains them.
+- Elementwise transforms: `signed_hyperbolic`, `symlog`, `power` and others.
+- Two-hot encoding over evenly or unevenly spaced bins (MuZero, DreamerV3).
+- Gaussian encoding over bins (HL-Gauss).
+- `TxPair`, a transform with its inverse: predefined pairs such as `SYMLOG_PAIR`, pairs
+  with bins such as `twohot_pair`, and `compose_tx` to chain them.
 """
 
 from rlaxlib.transforms import _hl_gauss, _pairs, _squashing, _two_hot

@@ -1,23 +1,26 @@
-"""Pair transforms with their inverses, and chain the pairs.
+"""Pairs of a transform and its inverse: predefined, with bins, and composed.
 
-A value function may be learnt in another space than that of returns: `apply` leads
-there, `apply_inv` back. Two kinds of pairs are made here: those that squash, and those
-that turn a number into a distribution over bins.
+`apply` maps returns to the space in which a network learns, `apply_inv` maps back. That
+space holds transformed values (`SIGNED_HYPERBOLIC_PAIR`, `SYMLOG_PAIR` and others) or
+distributions over bins (`twohot_pair`, `hl_gauss_pair`, `muzero_pair`,
+`unbiased_transform_pair`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-from rlaxlib._core import checks, dtypes
-from rlaxlib.transforms import _formulas, _hl_gauss, _squashing, _two_hot
+from rlaxlib._core import checks
+from rlaxlib.transforms import _hl_gauss, _squashing, _two_hot
 
 __all__ = [
     "DISCOUNT_TRANSFORM_PAIR",
@@ -30,7 +33,7 @@ __all__ = [
     "compose_tx",
     "hl_gauss_pair",
     "muzero_pair",
-    "out_of_range",
+    "outside_support",
     "twohot_pair",
     "unbiased_transform_pair",
 ]
@@ -39,10 +42,11 @@ __all__ = [
 class TxPair(NamedTuple):
     """A transform and its inverse.
 
-    A pair can be pickled, and be a static argument of a compiled function.
+    Pairs made from equal arguments are equal. They can be pickled, and passed to a
+    compiled function as a static argument.
 
     Attributes:
-        apply: The transform, often a function that squashes.
+        apply: The transform.
         apply_inv: Its inverse.
     """
 
@@ -51,27 +55,27 @@ class TxPair(NamedTuple):
 
 
 def compose_tx(*tx_list: TxPair) -> TxPair:
-    """Chain pairs into one.
+    """Compose transform pairs.
 
     .. math::
 
         f(x) = f_n(… f_1(x)),   f⁻¹(y) = f_1⁻¹(… f_n⁻¹(y))
 
-    In half precision, the result alone is rounded, and nothing on the way.
+    Half precision is raised to single for the whole composition.
 
     Args:
-        *tx_list: Pairs, in the order in which `apply` applies them; none give the
-            identity.
+        *tx_list: Pairs, in the order in which `apply` applies them. Without any, the
+            result is the identity.
 
     Returns:
-        A pair.
+        The composed pair.
 
     Raises:
-        ArgumentError: From its functions, if an argument has the wrong shape or dtype.
+        ArgumentError: When called, if an argument has the wrong shape or dtype.
 
     Example:
-        >>> squash = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-        >>> twice = rlaxlib.compose_tx(squash, squash)
+        >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+        >>> twice = rlaxlib.compose_tx(tx, tx)
         >>> print(twice.apply_inv(twice.apply(jnp.array([-9.0, 16.0]))).round(4))
         [-9. 16.]
 
@@ -80,33 +84,32 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
         Barreto, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    each = _ComposeTx(tx_list)
-    return TxPair(each.apply, each.apply_inv)
+    return _pair(_ComposeTx(tx_list))
 
 
 def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
-    """Make a pair of numbers and distributions over bins, which lie evenly.
+    """Make a pair that encodes values as two-hot distributions over bins.
 
     .. math::
 
         f(x)_k = max(0, 1 - |x - b_k| / w),   f⁻¹(p) = ∑_k p_k b_k,
         b_k = b_0 + k w
 
-    Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins. A
-    number beyond them becomes the outermost; `out_of_range` tells which do.
+    Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins.
+    Values outside the range are clipped; `outside_support` reports them.
 
     Args:
-        min_value: The first bin :math:`b_0`.
-        max_value: The last bin, more than `min_value`.
-        num_bins: Number of bins, at least 2.
+        min_value: First bin :math:`b_0`.
+        max_value: Last bin :math:`b_{K-1}`, more than `min_value`.
+        num_bins: Number of bins :math:`K`, at least 2.
 
     Returns:
-        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+        A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if
-            `max_value` is not more than `min_value`; from its functions, if an argument
-            has the wrong shape or dtype.
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if the
+            bounds are not finite or do not increase; when called, if an argument has
+            the wrong shape or dtype.
 
     Example:
         >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
@@ -119,41 +122,40 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         https://arxiv.org/abs/1911.08265
     """
     _two_hot.check_range(min_value, max_value, num_bins)
-    each = _TwohotPair(min_value, max_value, num_bins)
-    return TxPair(each.apply, each.apply_inv)
+    return _pair(_TwohotPair(min_value, max_value, num_bins))
 
 
 def hl_gauss_pair(
-    min_value: float, max_value: float, num_bins: int, sigma: float | None = None
+    min_value: float, max_value: float, num_bins: int, sigma_ratio: float = 0.75
 ) -> TxPair:
-    """Make a pair of numbers and Gaussians over bins (HL-Gauss).
+    """Make a pair that encodes values as Gaussians over bins (HL-Gauss).
 
     .. math::
 
         f(x)_k ∝ Φ((e_{k+1} - x) / σ) - Φ((e_k - x) / σ),
-        f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w
+        f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
 
     Its functions are `transform_to_hl_gauss` and `transform_from_hl_gauss` with these
-    bins. To squash numbers before, chain it: `compose_tx(SYMLOG_PAIR,
-    hl_gauss_pair(...))` has a range and a :math:`σ` in the space of squashed numbers.
+    bins. To transform values first, compose: `compose_tx(SYMLOG_PAIR,
+    hl_gauss_pair(...))` has its range on the scale of symlog.
 
-    As in the paper, the range ends where the outermost bins end, while those of
-    `twohot_pair` have their middles there.
+    As in the paper, the outermost bins end at the ends of the range, whereas those of
+    `twohot_pair` are centred there.
 
     Args:
-        min_value: The first edge :math:`e_0`.
-        max_value: The last edge, more than `min_value`.
-        num_bins: Number of bins, at least 2.
-        sigma: Standard deviation :math:`σ`, more than 0, in the unit of the numbers; or
-            None for the 0.75 widths of a bin that the paper recommends.
+        min_value: First edge :math:`e_0`.
+        max_value: Last edge :math:`e_K`, more than `min_value`.
+        num_bins: Number of bins :math:`K`, at least 2.
+        sigma_ratio: Standard deviation of the Gaussian divided by the width of a bin,
+            :math:`s` in (0, inf), shape `[]`. The paper recommends the default.
 
     Returns:
-        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+        A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, if
-            `max_value` is not more than `min_value`, or if `sigma` is not positive;
-            from its functions, if an argument has the wrong shape or dtype.
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, if the
+            bounds are not finite or do not increase, or if `sigma_ratio` is not
+            positive; when called, if an argument has the wrong shape or dtype.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
@@ -168,43 +170,42 @@ def hl_gauss_pair(
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
     _two_hot.check_range(min_value, max_value, num_bins)
-    checks.within("(0, inf)", sigma=sigma)
-    each = _HlGaussPair(min_value, max_value, num_bins, sigma)
-    return TxPair(each.apply, each.apply_inv)
+    checks.arrays(sigma_ratio=(sigma_ratio, "float[] in (0, inf)"))
+    return _pair(_HlGaussPair(min_value, max_value, num_bins, sigma_ratio))
 
 
 def muzero_pair(
     min_value: float, max_value: float, num_bins: int, tx: TxPair
 ) -> TxPair:
-    """Make a pair that squashes numbers, and then spreads them over bins (MuZero).
+    """Make the MuZero pair: a transform, then a two-hot encoding.
 
     .. math::
 
         f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
 
-    What is read back from a distribution is the mean of squashed numbers, stretched:
-    where returns vary, that is not their mean. `unbiased_transform_pair` gives it.
+    The inverse transforms the mean of transformed values. If returns vary, that is not
+    the mean of the returns, which `unbiased_transform_pair` gives.
 
-    A number that squashed lies beyond the bins becomes the outermost; `out_of_range`
-    tells which do.
+    Values whose transform is outside the bins are clipped; `outside_support` reports
+    them.
 
     Args:
-        min_value: The first bin :math:`b_0`, in the space of squashed numbers.
-        max_value: The last bin, more than `min_value`.
-        num_bins: Number of bins, at least 2.
-        tx: Pair :math:`h` that squashes.
+        min_value: First bin :math:`b_0`, on the transformed scale.
+        max_value: Last bin :math:`b_{K-1}`, more than `min_value`.
+        num_bins: Number of bins :math:`K`, at least 2.
+        tx: The transform :math:`h` with its inverse.
 
     Returns:
-        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+        A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if
-            `max_value` is not more than `min_value`; from its functions, if an argument
-            has the wrong shape or dtype.
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if the
+            bounds are not finite or do not increase; when called, if an argument has
+            the wrong shape or dtype.
 
     Example:
-        >>> squash = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-        >>> pair = rlaxlib.muzero_pair(-300.0, 300.0, num_bins=601, tx=squash)
+        >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+        >>> pair = rlaxlib.muzero_pair(-300.0, 300.0, num_bins=601, tx=tx)
         >>> print(pair.apply(42.0).shape, pair.apply_inv(pair.apply(42.0)).round())
         (601,) 42.0
 
@@ -213,45 +214,42 @@ def muzero_pair(
         Planning with a Learned Model*, appendix F, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    each = _MuzeroPair((tx, twohot_pair(min_value, max_value, num_bins)))
-    return TxPair(each.apply, each.apply_inv)
+    return _pair(_MuzeroPair((tx, twohot_pair(min_value, max_value, num_bins))))
 
 
 def unbiased_transform_pair(
     min_value: float, max_value: float, num_bins: int, tx: TxPair
 ) -> TxPair:
-    """Make a pair of numbers and distributions over bins that are stretched.
+    """Make a pair with two-hot bins spaced by an inverse transform (DreamerV3).
 
     .. math::
 
         f⁻¹(p) = ∑_k p_k b_k,
         b_k = h⁻¹(b'_0 + k (b'_{K-1} - b'_0) / (K - 1))
 
-    The bins are as dense as those of `muzero_pair`. But it is the bins that are
-    stretched, not the mean, so that what is read back from a distribution of returns is
+    The bins have the spacing of those of `muzero_pair`. As the inverse transform is
+    applied to the bins and not to the mean, decoding a distribution of returns gives
     their mean. Its functions are `transform_to_2hot_nonlinear` and
-    `transform_from_2hot_nonlinear` with these bins. A number beyond them becomes the
-    outermost; `out_of_range` tells which do.
+    `transform_from_2hot_nonlinear` with these bins. Values outside the bins are
+    clipped; `outside_support` reports them.
 
     Args:
-        min_value: The first bin :math:`b'_0`, in the space of squashed numbers.
-        max_value: The last bin :math:`b'_{K-1}` there, more than `min_value`.
+        min_value: First bin :math:`b'_0`, on the transformed scale.
+        max_value: Last bin :math:`b'_{K-1}`, on that scale, more than `min_value`.
         num_bins: Number of bins :math:`K`, at least 2.
-        tx: Pair :math:`h` that squashes, of which the inverse is used.
+        tx: The transform :math:`h` with its inverse, of which only the inverse is used.
 
     Returns:
-        A pair, whose functions turn `[...]` into `[..., num_bins]`, and back.
+        A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, if
-            `max_value` is not more than `min_value`, or if the stretched bins do not
-            increase or are not finite; from its functions, if an argument has the wrong
-            shape or dtype.
+        ArgumentError: If `num_bins` is not a Python integer of at least 2, if the
+            bounds are not finite or do not increase, or if the bins :math:`b` are not
+            or do not; when called, if an argument has the wrong shape or dtype.
 
     Example:
-        >>> squash = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-        >>> make_pair = rlaxlib.unbiased_transform_pair
-        >>> pair = make_pair(-300.0, 300.0, num_bins=601, tx=squash)
+        >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+        >>> pair = rlaxlib.unbiased_transform_pair(-300.0, 300.0, num_bins=601, tx=tx)
         >>> print(pair.apply(42.0).shape, pair.apply_inv(pair.apply(42.0)).round())
         (601,) 42.0
 
@@ -260,38 +258,40 @@ def unbiased_transform_pair(
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
     _two_hot.check_range(min_value, max_value, num_bins)
-    each = _UnbiasedTransformPair(min_value, max_value, num_bins, tx)
-    _two_hot.check_bins(each.bins(jnp.result_type(float)))
-    return TxPair(each.apply, each.apply_inv)
+    functions = _UnbiasedTransformPair(min_value, max_value, num_bins, tx)
+    bins: Any = functions.bins(jnp.result_type(float))
+    if not isinstance(bins, Tracer):
+        _two_hot.check_bins(np.asarray(bins))
+    return _pair(functions)
 
 
-def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
-    """Tell which numbers lie beyond the bins of a pair.
+def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
+    """Return which values are outside the bins of a pair.
 
     .. math::
 
         ¬(b_0 ≤ h(x) ≤ b_{K-1}),
 
-    where :math:`h` is what squashes before there are bins, if anything does, and
-    :math:`b_0` and :math:`b_{K-1}` are the ends of their range. To such a number its
-    pair gives the distribution of the nearest end, and what is learnt from it is that:
-    watch the mean of this over a batch, and widen the range if it is not nearly 0.
+    where :math:`h` is the transform before the bins, if there is one, and :math:`b_0`
+    and :math:`b_{K-1}` are the ends of the range. The pair clips such values, which
+    biases what is learnt. Monitor the mean over a batch, and widen the range if it is
+    not close to 0.
 
     Args:
-        x: Numbers, shape `[...]`.
+        x: Values, shape `[...]`.
         tx_pair: Pair with bins, made by `twohot_pair`, `muzero_pair`,
-            `unbiased_transform_pair` or `hl_gauss_pair`, or chained by `compose_tx`.
+            `unbiased_transform_pair` or `hl_gauss_pair`, or composed of such a pair and
+            others by `compose_tx`.
 
     Returns:
-        True where a number lies beyond the bins, or is none, shape `[...]`.
+        True where a value is outside the bins or NaN, shape `[...]`.
 
     Raises:
-        ArgumentError: If `x` has the wrong dtype, or if `tx_pair` has no bins that are
-            known.
+        ArgumentError: If `x` has the wrong dtype, or if `tx_pair` has no bins.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
-        >>> print(rlaxlib.out_of_range(jnp.array([-10.0, 3.0, 10.5]), pair))
+        >>> print(rlaxlib.outside_support(jnp.array([-10.0, 3.0, 10.5]), pair))
         [False False  True]
 
     References:
@@ -299,105 +299,135 @@ def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
     (x,) = checks.arrays(x=(x, "float[...]"))
-    beyond = _beyond(x, tx_pair)
-    if beyond is None:
-        checks.fail("`tx_pair` must be a pair with bins, made by a function of rlaxlib")
-    return beyond
+    outside = _outside_bins(x, tx_pair)
+    if outside is None:
+        checks.fail("`tx_pair` has no bins, must be a pair such as `twohot_pair` makes")
+    return outside
 
 
 # --- The functions of the pairs. ---
 
 
-def _beyond(x: Array, tx_pair: TxPair) -> Array | None:
-    """Return where numbers lie beyond the bins of a pair, or None if it has none."""
-    functions = getattr(tx_pair.apply, "__self__", None)
-    return functions.beyond(x) if isinstance(functions, _HAVE_BINS) else None
+@dataclasses.dataclass(frozen=True)
+class _Method:
+    """A method of an object, equal to the same method of an equal object.
+
+    Python compares the objects of bound methods by identity. A pair of bound methods
+    would not equal another, and `jax.jit` would trace again for each.
+    """
+
+    owner: Any
+    name: str
+
+    @property
+    def __wrapped__(self) -> Callable[..., Array]:
+        """The bound method, from which `inspect.signature` reads the arguments."""
+        return getattr(self.owner, self.name)
+
+    def __call__(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        return self.__wrapped__(*args, **kwargs)
+
+
+def _pair(functions: Any) -> TxPair:
+    """Return the pair of an object's methods `apply` and `apply_inv`."""
+    return TxPair(_Method(functions, "apply"), _Method(functions, "apply_inv"))
+
+
+def _outside_bins(x: Array, tx_pair: TxPair) -> Array | None:
+    """Return which values are outside the bins of a pair, or None if it has none."""
+    owner = getattr(tx_pair.apply, "owner", None)
+    return owner.outside(x) if isinstance(owner, _HAVE_BINS) else None
 
 
 def _outside(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
-    """Return where numbers lie outside, compared as they are rounded: NaN does."""
-    low, high = (jnp.asarray(each, x.dtype) for each in (low, high))
+    """Return which values are outside a range, rounded to their dtype, or NaN."""
+    low, high = (jnp.asarray(bound, x.dtype) for bound in (low, high))
     return ~((x >= low) & (x <= high))
 
 
 @dataclasses.dataclass(frozen=True)
 class _ComposeTx:
-    """The functions of a chain of pairs."""
+    """The functions of composed pairs."""
 
     tx_list: tuple[TxPair, ...]
 
     def apply(self, x: ArrayLike) -> Array:
-        (x,) = checks.arrays(x=(x, "float[...]"))
-        (x,), narrow = dtypes.widen(x)
+        x, narrow = checks.widened(x=(x, "float[...]"))
         for tx in self.tx_list:
             x = tx.apply(x)
         return narrow(x)
 
     def apply_inv(self, x: ArrayLike) -> Array:
-        (x,) = checks.arrays(x=(x, "float[...]"))
-        (x,), narrow = dtypes.widen(x)
+        x, narrow = checks.widened(x=(x, "float[...]"))
         for tx in reversed(self.tx_list):
             x = tx.apply_inv(x)
         return narrow(x)
 
-    def beyond(self, x: Array) -> Array | None:
+    def outside(self, x: Array) -> Array | None:
         for tx in self.tx_list:
-            beyond = _beyond(x, tx)
-            if beyond is not None:
-                return beyond
+            outside = _outside_bins(x, tx)
+            if outside is not None:
+                return outside
             x = tx.apply(x)
         return None
 
 
 class _MuzeroPair(_ComposeTx):
-    """The functions of a pair that squashes, and of one that has bins."""
+    """The functions of a transform and a two-hot encoding."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _TwohotPair:
-    """The functions of a pair with bins that lie evenly."""
+    """The functions of a two-hot encoding over evenly spaced bins."""
 
     min_value: float
     max_value: float
     num_bins: int
 
     def apply(self, scalar: ArrayLike) -> Array:
-        (scalar,) = checks.arrays(scalar=(scalar, "float[...]"))
-        return _two_hot.transform_to_2hot(scalar, *dataclasses.astuple(self))
+        checks.arrays(scalar=(scalar, "float[...]"))
+        return _two_hot.transform_to_2hot(
+            scalar, self.min_value, self.max_value, self.num_bins
+        )
 
     def apply_inv(self, probs: ArrayLike) -> Array:
-        (probs,) = checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
-        return _two_hot.transform_from_2hot(probs, *dataclasses.astuple(self))
+        checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
+        return _two_hot.transform_from_2hot(
+            probs, self.min_value, self.max_value, self.num_bins
+        )
 
-    def beyond(self, x: Array) -> Array:
+    def outside(self, x: Array) -> Array:
         return _outside(x, self.min_value, self.max_value)
 
 
 @dataclasses.dataclass(frozen=True)
 class _HlGaussPair:
-    """The functions of a pair with bins that a Gaussian is cut up by."""
+    """The functions of a Gaussian encoding over bins."""
 
     min_value: float
     max_value: float
     num_bins: int
-    sigma: float | None
+    sigma_ratio: float
 
     def apply(self, scalar: ArrayLike) -> Array:
-        (scalar,) = checks.arrays(scalar=(scalar, "float[...]"))
-        return _hl_gauss.transform_to_hl_gauss(scalar, *dataclasses.astuple(self))
+        checks.arrays(scalar=(scalar, "float[...]"))
+        return _hl_gauss.transform_to_hl_gauss(
+            scalar, self.min_value, self.max_value, self.num_bins, self.sigma_ratio
+        )
 
     def apply_inv(self, probs: ArrayLike) -> Array:
-        (probs,) = checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
-        *bins, _ = dataclasses.astuple(self)
-        return _hl_gauss.transform_from_hl_gauss(probs, *bins)
+        checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
+        return _hl_gauss.transform_from_hl_gauss(
+            probs, self.min_value, self.max_value, self.num_bins
+        )
 
-    def beyond(self, x: Array) -> Array:
+    def outside(self, x: Array) -> Array:
         return _outside(x, self.min_value, self.max_value)
 
 
 @dataclasses.dataclass(frozen=True)
 class _UnbiasedTransformPair:
-    """The functions of a pair with bins that are stretched."""
+    """The functions of a two-hot encoding over inversely transformed bins."""
 
     min_value: float
     max_value: float
@@ -405,67 +435,60 @@ class _UnbiasedTransformPair:
     tx: TxPair
 
     def apply(self, x: ArrayLike) -> Array:
-        (x,) = checks.arrays(x=(x, "float[...]"))
-        (x,), narrow = dtypes.widen(x)
+        x, narrow = checks.widened(x=(x, "float[...]"))
         return narrow(_two_hot.transform_to_2hot_nonlinear(x, self.bins(x.dtype)))
 
     def apply_inv(self, x: ArrayLike) -> Array:
-        (x,) = checks.arrays(x=(x, f"float[..., {self.num_bins}]"))
-        (x,), narrow = dtypes.widen(x)
+        x, narrow = checks.widened(x=(x, f"float[..., {self.num_bins}]"))
         return narrow(_two_hot.transform_from_2hot_nonlinear(x, self.bins(x.dtype)))
 
-    def beyond(self, x: Array) -> Array:
-        (wide,), _ = dtypes.widen(x)
+    def outside(self, x: Array) -> Array:
+        wide, _ = checks.widened(x=(x, "float[...]"))
         bins = self.bins(wide.dtype)
         return _outside(x, bins[0], bins[-1])
 
     def bins(self, dtype: DTypeLike) -> Array:
-        """Return the bins, as exact as the dtype allows."""
-        equal = self.min_value, self.max_value, self.num_bins
-        # Stretched once, and not anew wherever one of them is used.
+        """Return the bins, concrete if the bounds are."""
+        ends = self.min_value, self.max_value
         with jax.ensure_compile_time_eval():
-            return self.tx.apply_inv(_two_hot.equal_bins(*equal, dtype))
+            return self.tx.apply_inv(_two_hot.equal_bins(*ends, self.num_bins, dtype))
 
 
 @dataclasses.dataclass(frozen=True)
 class _DiscountTransformPair:
-    """The functions of a pair that stretches discounts."""
+    """The functions of `DISCOUNT_TRANSFORM_PAIR`."""
 
     def apply(self, x: ArrayLike) -> Array:
-        (x,) = checks.arrays(x=(x, "float[...]"))
-        (x,), narrow = dtypes.widen(x)
-        return narrow(_formulas.log_horizon(x))
+        x, narrow = checks.widened(x=(x, "float[...]"))
+        return narrow(-jnp.log1p(-x))
 
     def apply_inv(self, x: ArrayLike) -> Array:
-        (x,) = checks.arrays(x=(x, "float[...]"))
-        (x,), narrow = dtypes.widen(x)
-        return narrow(_formulas.discount_of_log_horizon(x))
+        x, narrow = checks.widened(x=(x, "float[...]"))
+        return narrow(-jnp.expm1(-x))
 
 
-_discount = _DiscountTransformPair()
 _HAVE_BINS = _ComposeTx, _TwohotPair, _HlGaussPair, _UnbiasedTransformPair
 
 
-# --- Pairs that are at hand. ---
+# --- Predefined pairs. ---
 
 
 IDENTITY_PAIR = TxPair(_squashing.identity, _squashing.identity)
-"""No transform at all."""
+"""The identity transform."""
 
 SIGNED_LOGP1_PAIR = TxPair(_squashing.signed_logp1, _squashing.signed_expm1)
-"""`signed_logp1`, and `signed_expm1` back."""
+"""`signed_logp1` and its inverse `signed_expm1`."""
 
 SYMLOG_PAIR = TxPair(_squashing.symlog, _squashing.symexp)
-"""`symlog`, and `symexp` back: `SIGNED_LOGP1_PAIR` by the names of DreamerV3."""
+"""`symlog` and its inverse `symexp`: `SIGNED_LOGP1_PAIR` by the names of DreamerV3."""
 
 SIGNED_HYPERBOLIC_PAIR = TxPair(
     _squashing.signed_hyperbolic, _squashing.signed_parabolic
 )
-"""`signed_hyperbolic`, and `signed_parabolic` back, as in R2D2 and MuZero."""
+"""`signed_hyperbolic` and its inverse `signed_parabolic`, as in R2D2 and MuZero."""
 
 HYPERBOLIC_SIN_PAIR = TxPair(_squashing.hyperbolic_arcsin, _squashing.hyperbolic_sin)
-"""`hyperbolic_arcsin`, and `hyperbolic_sin` back."""
+"""`hyperbolic_arcsin` and its inverse `hyperbolic_sin`."""
 
-DISCOUNT_TRANSFORM_PAIR = TxPair(_discount.apply, _discount.apply_inv)
-"""The logarithm of the horizon that a discount :math:`γ` gives,
-:math:`-log(1 - γ)`, and back."""
+DISCOUNT_TRANSFORM_PAIR = _pair(_DiscountTransformPair())
+"""Log-horizon of a discount :math:`γ`, :math:`-log(1 - γ)`, and its inverse."""

@@ -1,23 +1,21 @@
-"""Squash numbers monotonically, and stretch them back, one element at a time.
+"""Elementwise value transforms and their inverses: symlog, hyperbolic, sinh, power.
 
-Returns may be of any size, and networks learn best what is near 1. A squashing function
-keeps small numbers as they are, more or less, and makes large ones small; its inverse
-brings back what the network then predicts.
-
-All functions here are odd, but for `sigmoid` and its inverse. They keep their digits
-however close to 0 their argument is, and so do their slopes, at 0 included.
+Returns span orders of magnitude, while networks learn best around 1. A transform leaves
+small values nearly unchanged and compresses large ones; its inverse maps predictions of
+the network back. All functions here are odd, except `sigmoid` and `logit`. They are
+accurate for small values, and map infinities (masked action values) to infinities.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 from jax import Array
-from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
-from rlaxlib.transforms import _formulas
+from rlaxlib._core import checks
 
 __all__ = [
     "hyperbolic_arcsin",
@@ -36,19 +34,17 @@ __all__ = [
 
 
 def identity(x: ArrayLike) -> Array:
-    """Return numbers as they are.
+    """Return the values unchanged (identity transform).
 
     .. math::
 
         f(x) = x
 
-    For where a transform is asked for, and none is wanted.
-
     Args:
-        x: Numbers, shape `[...]`.
+        x: Values, shape `[...]`.
 
     Returns:
-        The numbers, shape `[...]`.
+        The same values, shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -67,17 +63,17 @@ def identity(x: ArrayLike) -> Array:
 
 
 def sigmoid(x: ArrayLike) -> Array:
-    """Squash any number into (0, 1).
+    """Compute the logistic sigmoid.
 
     .. math::
 
         f(x) = 1 / (1 + e^{-x})
 
     Args:
-        x: Numbers, shape `[...]`.
+        x: Values, shape `[...]`.
 
     Returns:
-        Numbers in (0, 1), shape `[...]`.
+        Values in (0, 1), shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -90,24 +86,23 @@ def sigmoid(x: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.sigmoid(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(jax.nn.sigmoid(x))
 
 
 def logit(x: ArrayLike) -> Array:
-    """Stretch (0, 1) to all numbers: the inverse of `sigmoid`.
+    """Compute the logit, inverse of `sigmoid`.
 
     .. math::
 
         f(x) = log (x / (1 - x))
 
     Args:
-        x: Numbers in [0, 1], shape `[...]`.
+        x: Values in [0, 1], shape `[...]`.
 
     Returns:
-        Numbers, shape `[...]`: minus infinity for 0, infinity for 1, and NaN for what
-        lies outside.
+        Log-odds, shape `[...]`: minus infinity for 0, infinity for 1, and NaN outside
+        [0, 1].
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -120,25 +115,24 @@ def logit(x: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.logit(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(jnp.log(x) - jnp.log1p(-x))
 
 
 def signed_logp1(x: ArrayLike) -> Array:
-    """Squash numbers by a logarithm, on either side of 0 (symlog).
+    """Compute the signed logarithm (symlog).
 
     .. math::
 
         f(x) = sign(x) log(|x| + 1)
 
-    Of the functions that squash, this squashes the most. Its slope at 0 is 1.
+    Of the transforms here it compresses the most. Its derivative at 0 is 1.
 
     Args:
-        x: Numbers, shape `[...]`.
+        x: Values, shape `[...]`.
 
     Returns:
-        Numbers, shape `[...]`.
+        Transformed values, shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -151,23 +145,23 @@ def signed_logp1(x: ArrayLike) -> Array:
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.signed_logp1(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(_odd(jnp.log1p, x))
 
 
 def signed_expm1(x: ArrayLike) -> Array:
-    """Stretch numbers by an exponential: the inverse of `signed_logp1` (symexp).
+    """Compute the signed exponential (symexp), inverse of `signed_logp1`.
 
     .. math::
 
         f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
-        x: Numbers, shape `[...]`. In single precision, those beyond 88 become infinite.
+        x: Values, shape `[...]`. In single precision, beyond ±88 the result is
+            infinite.
 
     Returns:
-        Numbers, shape `[...]`.
+        Values on the original scale, shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -180,27 +174,25 @@ def signed_expm1(x: ArrayLike) -> Array:
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.signed_expm1(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(_odd(jnp.expm1, x))
 
 
 def symlog(x: ArrayLike) -> Array:
-    """Squash numbers by a logarithm, under the name that DreamerV3 gives it.
+    """Compute the symlog transform of DreamerV3, equal to `signed_logp1`.
 
     .. math::
 
         f(x) = sign(x) log(|x| + 1)
 
-    The same as `signed_logp1`. Some libraries learn the mean of a distribution of
-    squashed numbers, others that of a distribution over stretched bins, and DreamerV3
-    has been both: see `muzero_pair` and `unbiased_transform_pair`.
+    To learn a distribution over bins on the transformed scale, combine it with
+    `muzero_pair` or `unbiased_transform_pair`.
 
     Args:
-        x: Numbers, shape `[...]`.
+        x: Values, shape `[...]`.
 
     Returns:
-        Numbers, shape `[...]`.
+        Transformed values, shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -213,25 +205,25 @@ def symlog(x: ArrayLike) -> Array:
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.signed_logp1(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(_odd(jnp.log1p, x))
 
 
 def symexp(x: ArrayLike) -> Array:
-    """Stretch numbers by an exponential: the inverse of `symlog`.
+    """Compute the symexp transform of DreamerV3, equal to `signed_expm1`.
 
     .. math::
 
         f(x) = sign(x) (e^{|x|} - 1)
 
-    The same as `signed_expm1`.
+    It is the inverse of `symlog`.
 
     Args:
-        x: Numbers, shape `[...]`. In single precision, those beyond 88 become infinite.
+        x: Values, shape `[...]`. In single precision, beyond ±88 the result is
+            infinite.
 
     Returns:
-        Numbers, shape `[...]`.
+        Values on the original scale, shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -244,31 +236,29 @@ def symexp(x: ArrayLike) -> Array:
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.signed_expm1(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(_odd(jnp.expm1, x))
 
 
 def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
-    """Squash numbers by a square root, on either side of 0.
+    """Compute the signed hyperbolic (square-root) transform of R2D2 and MuZero.
 
     .. math::
 
         f(x) = sign(x) (√(|x| + 1) - 1) + ε x
 
-    This is what R2D2 and MuZero learn values by. The linear part keeps the inverse from
-    growing too steep: its slope is never more than :math:`1/ε`.
+    The linear term bounds the derivative of the inverse by :math:`1/ε`.
 
     Args:
-        x: Numbers, shape `[...]`.
-        eps: Slope :math:`ε` of the linear part, at least 0, shape `[]`.
+        x: Values, shape `[...]`.
+        eps: Coefficient :math:`ε` of the linear term, at least 0, shape `[]`.
 
     Returns:
-        Numbers, shape `[...]`.
+        Transformed values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if `eps` is
-            negative.
+        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
+            `eps` is negative.
 
     Example:
         >>> print(rlaxlib.signed_hyperbolic(jnp.array([-3.0, 8.0]), eps=0.5))
@@ -278,35 +268,34 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
         Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
         Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
     """
-    x, slope = checks.arrays(x=(x, "float[...]"), eps=(eps, "float[]"))
-    checks.within("[0, inf)", eps=eps)
-    (x, slope), narrow = dtypes.widen(x, slope)
-    return narrow(_formulas.signed_hyperbolic(x, slope))
+    x, eps, narrow = checks.widened(
+        x=(x, "float[...]"), eps=(eps, "float[] in [0, inf)")
+    )
+    # √(|x| + 1) - 1 = |x| / (√(|x| + 1) + 1), which does not cancel near 0.
+    return narrow(_odd(lambda x: x / (jnp.sqrt(x + 1) + 1) + eps * x, x))
 
 
 def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
-    """Stretch numbers by a square: the inverse of `signed_hyperbolic`.
+    """Compute the signed parabolic transform, inverse of `signed_hyperbolic`.
 
     .. math::
 
-        f(x) = sign(x) w (w + 2),
-        w = (2 |x|) / (1 + 2 ε + √((1 + 2 ε)² + 4 ε |x|))
+        f(x) = sign(x) w (w + 2),   w = |x| / (h + √(h² + ε |x|)),   h = ½ + ε
 
-    The root :math:`w` is written so that nothing cancels. As Pohlen and others give it,
-    it is the difference of two numbers of about :math:`1/(2 ε)`, which has no digits
-    left where :math:`x` is small.
+    This equals the form of Pohlen and others, which subtracts two values of about
+    :math:`1/(2 ε)` and so has no precision left for small :math:`x`.
 
     Args:
-        x: Numbers, shape `[...]`.
-        eps: Slope :math:`ε` of the linear part of `signed_hyperbolic`, at least 0,
-            shape `[]`.
+        x: Values, shape `[...]`.
+        eps: Coefficient :math:`ε` of the linear term of `signed_hyperbolic`, at least
+            0, shape `[]`.
 
     Returns:
-        Numbers, shape `[...]`.
+        Values on the original scale, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if `eps` is
-            negative.
+        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
+            `eps` is negative.
 
     Example:
         >>> print(rlaxlib.signed_parabolic(jnp.array([-2.5, 6.0]), eps=0.5))
@@ -316,24 +305,31 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
         Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
         Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
     """
-    x, slope = checks.arrays(x=(x, "float[...]"), eps=(eps, "float[]"))
-    checks.within("[0, inf)", eps=eps)
-    (x, slope), narrow = dtypes.widen(x, slope)
-    return narrow(_formulas.signed_parabolic(x, slope))
+    x, eps, narrow = checks.widened(
+        x=(x, "float[...]"), eps=(eps, "float[] in [0, inf)")
+    )
+    half = 0.5 + eps
+
+    def parabola(x: Array) -> Array:
+        w = x / (half + jnp.sqrt(jnp.square(half) + eps * x))
+        return w * (w + 2)
+
+    return narrow(_odd(parabola, x))
 
 
 def hyperbolic_sin(x: ArrayLike) -> Array:
-    """Stretch numbers by the hyperbolic sine: the inverse of `hyperbolic_arcsin`.
+    """Compute the hyperbolic sine, inverse of `hyperbolic_arcsin`.
 
     .. math::
 
         f(x) = sinh x = (e^x - e^{-x}) / 2
 
     Args:
-        x: Numbers, shape `[...]`. In single precision, those beyond 89 become infinite.
+        x: Values, shape `[...]`. In single precision, beyond ±89 the result is
+            infinite.
 
     Returns:
-        Numbers, shape `[...]`.
+        Values on the original scale, shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -347,25 +343,24 @@ def hyperbolic_sin(x: ArrayLike) -> Array:
         to Handle Extreme Values of the Dependent Variable*, 1988.
         https://doi.org/10.1080/01621459.1988.10478575
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.sinh(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(jnp.sinh(x))
 
 
 def hyperbolic_arcsin(x: ArrayLike) -> Array:
-    """Squash numbers by the inverse of the hyperbolic sine.
+    """Compute the inverse hyperbolic sine (arsinh).
 
     .. math::
 
         f(x) = arsinh x = log (x + √(x² + 1))
 
-    Like `signed_logp1` for large numbers, and smooth at 0, where its slope is 1.
+    It grows like `signed_logp1`, and is smooth at 0, where its derivative is 1.
 
     Args:
-        x: Numbers, shape `[...]`.
+        x: Values, shape `[...]`.
 
     Returns:
-        Numbers, shape `[...]`.
+        Transformed values, shape `[...]`.
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -379,48 +374,49 @@ def hyperbolic_arcsin(x: ArrayLike) -> Array:
         to Handle Extreme Values of the Dependent Variable*, 1988.
         https://doi.org/10.1080/01621459.1988.10478575
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    (x,), narrow = dtypes.widen(x)
-    return narrow(_formulas.arcsinh(x))
+    x, narrow = checks.widened(x=(x, "float[...]"))
+    return narrow(jnp.arcsinh(x))
 
 
 def power(x: ArrayLike, p: ArrayLike) -> Array:
-    """Squash or stretch numbers by a power, on either side of 0.
+    """Compute the signed power transform.
 
     .. math::
 
         f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
 
-    Powers below 1 squash, powers above 1 stretch: that of :math:`1/p` is the inverse of
-    that of :math:`p`. The slope at 0 is 1.
+    Powers below 1 compress and powers above 1 expand: the inverse has power
+    :math:`1/p`. The derivative at 0 is 1.
 
     Args:
-        x: Numbers, shape `[...]`.
+        x: Values, shape `[...]`.
         p: Power :math:`p`, more than 0, shape `[]`.
 
     Returns:
-        Numbers, shape `[...]`.
+        Transformed values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if `p` is not
-            positive.
+        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete `p`
+            is not positive.
 
     Example:
-        >>> print(rlaxlib.power(jnp.array([-2.0, 6.0]), p=4.0))
+        >>> print(rlaxlib.power(jnp.array([-2.0, 6.0]), p=4.0).round(4))
         [ -7.5 127.5]
 
     References:
         In-Kwon Yeo and Richard A. Johnson, *A New Family of Power Transformations to
         Improve Normality or Symmetry*, 2000. https://doi.org/10.1093/biomet/87.4.954
     """
-    x, exponent = checks.arrays(x=(x, "float[...]"), p=(p, "float[]"))
-    checks.within("(0, inf)", p=p)
-    (x, exponent), narrow = dtypes.widen(x, exponent)
-    known = None if isinstance(p, Tracer) else float(cast(Any, p))
-    if known == 2:
-        return narrow(_formulas.square(x))
-    if known == 0.5:
-        return narrow(_formulas.square_root(x))
-    if known is not None and known < 1:
-        return narrow(_formulas.power_below_one(x, exponent))
-    return narrow(_formulas.power(x, exponent))
+    x, p, narrow = checks.widened(x=(x, "float[...]"), p=(p, "float[] in (0, inf)"))
+    q = jnp.sqrt(p)
+    # (|x|/q + 1)^p - 1 would cancel near 0.
+    return narrow(_odd(lambda x: jnp.expm1(p * jnp.log1p(x / q)) / q, x))
+
+
+def _odd(f: Callable[[Array], Array], x: Array) -> Array:
+    """Return `sign(x) f(|x|)` for an `f` that maps 0 to 0 and infinity to infinity."""
+    # `sign` and `abs` have derivative 0 at 0, where that of the product is f'(0).
+    # At infinity `f` may give NaN, such as inf / inf.
+    negative, infinite = x < 0, jnp.isinf(x)
+    y = f(jnp.where(infinite, 0, jnp.where(negative, -x, x)))
+    return jnp.where(infinite, x, jnp.where(negative, -y, y))

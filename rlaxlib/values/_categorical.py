@@ -317,7 +317,7 @@ def categorical_regression_loss(
     is the inverse transform of the mean of the transformed targets.
 
     A target outside the bins is clipped to their range. Log the mean of
-    `out_of_range(target, tx_pair)` to detect this.
+    `outside_support(target, tx_pair)` to detect this.
 
     Args:
         logits: Logits :math:`x`, one for each bin, shape `[M]`.
@@ -338,8 +338,8 @@ def categorical_regression_loss(
         >>> logits = jnp.log(jnp.array([0.1, 0.1, 0.1, 0.5, 0.2]))
         >>> print(rlaxlib.categorical_regression_loss(logits, 0.5, pair).round(4))
         0.6931
-        >>> print(rlaxlib.out_of_range(0.5, pair), rlaxlib.out_of_range(1.5, pair))
-        False True
+        >>> print(rlaxlib.outside_support(jnp.array([0.5, 1.5]), pair))
+        [False  True]
 
     References:
         Ehsan Imani and Martha White, *Improving Regression Performance with
@@ -367,7 +367,7 @@ def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     """Share each probability between the two new atoms around its old atom."""
     atoms = z_q.size
     z_p = jnp.clip(z_p, z_q[0], z_q[-1])
-    below = jnp.searchsorted(z_q, jax.lax.stop_gradient(z_p), side="right") - 1
+    below = jnp.searchsorted(z_q, z_p, side="right") - 1
     below = jnp.clip(below, 0, max(atoms - 2, 0))
     above = jnp.minimum(below + 1, atoms - 1)
     gap = z_q[above] - z_q[below]

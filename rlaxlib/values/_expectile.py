@@ -178,27 +178,27 @@ def impute_expectile_samples(
         (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k),
 
     so the mean determines :math:`P` at each expectile. :math:`P` is convex and
-    piecewise linear, with slopes 0 to :math:`n` and a kink at each sample. So the
-    samples are differences of its convex conjugate. With :math:`P` interpolated
-    linearly between the expectiles, they are
+    piecewise linear, and its derivative at :math:`x` is the number of samples below
+    :math:`x`. So the samples are differences of its convex conjugate. With :math:`P`
+    interpolated linearly between the expectiles, they are
 
     .. math::
 
         z_i = P^*(i) - P^*(i - 1),   P^*(0) = 0,   P^*(n) = n m,
         P^*(i) = max_k [i e_k - P(e_k)]   for 0 < i < n.
 
-    The mean is the expectile at :math:`τ = ½` if it is among those given. Otherwise a
-    search finds the mean that satisfies the equations best, which takes about 250 times
-    as long. If all :math:`τ` are on one side of ½, it searches on the other side up to
-    10 times the range of the expectiles.
+    The mean is the expectile at :math:`τ = ½`, if it is given. Otherwise a search finds
+    the mean that satisfies the equations best, which takes some 25 times as long. If
+    all :math:`τ` are on one side of ½, it searches the other side up to 10 times the
+    range of the expectiles.
 
     If there are :math:`n` samples with these expectiles, the result has them up to
     rounding. Otherwise it has them approximately: with 11 samples, the expectiles of a
     skewed distribution at 11 midpoints err by about 1e-3 of their magnitude, and with
-    22 not at all. If no distribution has these expectiles, as for an untrained
-    network, the samples are finite, ascending and have the right mean. Expectiles that
-    cross are sorted first. With :math:`n` much larger than :math:`N`, the tails beyond
-    the outermost expectiles are one sample each, far from the others.
+    22 not at all. If no distribution has these expectiles, as for an untrained network,
+    the samples are finite, ascending and have the right mean. Expectiles that cross are
+    sorted first. With :math:`n` much larger than :math:`N`, the tails beyond the
+    outermost expectiles are one sample each, far from the others.
 
     Args:
         expectiles: Expectiles :math:`e`, shape `[N]`.
@@ -324,7 +324,7 @@ def _means(dist: Array, tau: Array) -> Array:
 def _impute(e: Array, tau: Array, n: int) -> Array:
     """Return the samples of `impute_expectile_samples`."""
     e, tau = jnp.sort(jax.lax.stop_gradient(e)), jnp.sort(jax.lax.stop_gradient(tau))
-    tau = jnp.where(jnp.abs(tau - 0.5) < 1e-6, 0.5, tau)  # 1 - 2 τ would be rounding.
+    tau = jnp.where(jnp.abs(tau - 0.5) < 1e-6, 0.5, tau)  # 1 - 2 τ would be noise.
     centre = e[e.size // 2]  # A common offset would cost precision.
     e = e - centre
 
@@ -355,8 +355,8 @@ def _samples(mean: Array, e: Array, tau: Array, n: int) -> Array:
     """Return the differences of the convex conjugate of P, given the mean."""
     half = tau == 0.5
     p = n * tau * (mean - e) / jnp.where(half, 1, 1 - 2 * tau)
-    slopes = jnp.arange(1, n, dtype=e.dtype)
-    lines = slopes[None, :] * e[:, None] - p[:, None]
-    unknown = half & ~jnp.all(half)  # P is not determined at the mean.
+    i = jnp.arange(1, n, dtype=e.dtype)
+    lines = i[None, :] * e[:, None] - p[:, None]
+    unknown = half & ~jnp.all(half)  # At the mean, P is not determined.
     conjugate = jnp.max(jnp.where(unknown[:, None], -jnp.inf, lines), axis=0)
     return jnp.diff(conjugate, prepend=jnp.zeros_like(mean), append=n * mean)

@@ -67,7 +67,7 @@ def quantile_regression_loss(
     minimisers lie between quantiles and expectiles.
 
     Papers differ on whether to divide :math:`ρ_κ` by :math:`κ`. QR-DQN (equation 10)
-    does not, and this is the default: the loss then vanishes as :math:`κ → 0`. IQN
+    does not, and this is the default: the loss then vanishes with :math:`κ`. IQN
     (equation 3) does, as with `normalize_huber=True`: the loss then converges to that
     of :math:`κ = 0`. The two are equal at :math:`κ = 1`.
 
@@ -297,8 +297,8 @@ def asymmetric_loss(
 ) -> Array:
     """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
 
-    The loop over the samples, and recomputing its terms in the backward pass, keep the
-    memory linear in N and K.
+    The loop over samples, whose terms are recomputed in the backward pass, needs memory
+    for N + K values, not for N K.
 
     Args:
         rho: Penalty of an error.
@@ -319,7 +319,7 @@ def asymmetric_loss(
     def add(total: Array, y_j: Array) -> tuple[Array, None]:
         return total + recomputed(y_j), None
 
-    # Several samples an iteration, because accelerators start kernels in each.
+    # An accelerator launches kernels for each iteration, here for 8 samples at once.
     zeros = jnp.zeros_like(penalties(y[0]))
     total, _ = jax.lax.scan(add, zeros, y, unroll=8)
     return jnp.sum(total) / y.size

@@ -73,7 +73,7 @@ def run(config, **changes):
 
 def test_the_divergence_is_0_in_the_first_update_after_each_copy_and_in_no_other():
     agents, outputs = updates()
-    divergences = [np.max(output.policy.kl) for output in outputs]
+    divergences = [np.max(output.policy_constraint.kl) for output in outputs]
     np.testing.assert_allclose(divergences[::3], 0, atol=1e-9)
     assert all(kl > 1e-7 for i, kl in enumerate(divergences) if i % 3)
     for i, agent in enumerate(agents):
@@ -89,12 +89,12 @@ def test_the_divergence_is_from_the_target_policy_to_the_one_that_learns():
     logits, _ = network(agent.params["online"], observations)
     p, q = (softmax(np.asarray(x, np.float64)) for x in (target_logits, logits))
     forward, backward = (np.sum(x * np.log(x / y), -1) for x, y in ((p, q), (q, p)))
-    np.testing.assert_allclose(outputs[2].policy.kl, forward, rtol=1e-3)
-    assert not np.allclose(outputs[2].policy.kl, backward, rtol=1e-2)
+    np.testing.assert_allclose(outputs[2].policy_constraint.kl, forward, rtol=1e-3)
+    assert not np.allclose(outputs[2].policy_constraint.kl, backward, rtol=1e-2)
 
     temperature = jax.nn.softplus(agent.params["duals"]["temperature"])
     better = softmax(np.log(p) + q_values / temperature)
-    np.testing.assert_allclose(outputs[2].by_value.weights, better, rtol=1e-3)
+    np.testing.assert_allclose(outputs[2].temperature.weights, better, rtol=1e-3)
 
 
 def test_an_update_moves_all_that_learns():

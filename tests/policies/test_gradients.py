@@ -20,7 +20,7 @@ PI = jax.nn.softmax(LOGITS)
 def test_loss_of_logits_equals_loss_of_log_probabilities():
     def from_log_probs(logits):
         log_probs = rlaxlib.batched_index(jax.nn.log_softmax(logits), ACTIONS)
-        return rlaxlib.score_function_loss(log_probs, ADVANTAGES, WEIGHTS)
+        return jnp.mean(WEIGHTS * rlaxlib.reinforce_loss(log_probs, ADVANTAGES))
 
     def from_logits(logits):
         return rlaxlib.policy_gradient_loss(logits, ACTIONS, ADVANTAGES, WEIGHTS)
@@ -55,14 +55,14 @@ def test_entropy_loss_is_minimal_for_the_uniform_policy():
     assert rlaxlib.entropy_loss(LOGITS, jnp.ones(5)) > uniform
 
 
-def test_score_function_needs_actions_without_gradient():
+def test_reinforce_needs_actions_without_gradient():
     noise = jax.random.normal(jax.random.key(0), (1000,))
 
     def loss(mu, stop):
         action = mu + noise
         action = jax.lax.stop_gradient(action) if stop else action
         log_prob = -0.5 * (action - mu) ** 2
-        return rlaxlib.score_function_loss(log_prob, action, jnp.ones(1000))
+        return jnp.mean(rlaxlib.reinforce_loss(log_prob, action))
 
     # The return is the action: the gradient of its mean is 1, that of the loss -1.
     np.testing.assert_allclose(jax.grad(loss)(0.0, True), -1.0, atol=0.1)
@@ -88,7 +88,7 @@ def test_score_function_needs_actions_without_gradient():
 def test_masking_an_action_equals_removing_it(loss):
     mask = jnp.broadcast_to(jnp.arange(4) < 3, (5, 4))
     q = jnp.where(mask, Q, jnp.nan)
-    value, gradient = jax.value_and_grad(loss)(LOGITS, q, mask=mask)
+    value, gradient = jax.value_and_grad(loss)(LOGITS, q, action_mask=mask)
     expected, expected_gradient = jax.value_and_grad(loss)(LOGITS[:, :3], Q[:, :3])
     close(value, expected)
     close(gradient[:, :3], expected_gradient)
@@ -103,9 +103,9 @@ def test_impossible_action_of_weight_zero_has_zero_loss_and_gradient(adv, weight
     def loss(logits):
         actions, adv_t, w_t = jnp.array([1]), jnp.full(1, adv), jnp.full(1, weight)
         log_prob_t = jax.nn.log_softmax(logits)[:, 1]
-        return rlaxlib.policy_gradient_loss(
-            logits, actions, adv_t, w_t
-        ) + rlaxlib.score_function_loss(log_prob_t, adv_t, w_t)
+        masked = rlaxlib.reinforce_loss(log_prob_t, adv_t, sample_mask=w_t != 0)
+        mean = rlaxlib.policy_gradient_loss(logits, actions, adv_t, w_t)
+        return mean + jnp.sum(masked)
 
     value, gradient = jax.value_and_grad(loss)(jnp.array([[0.0, -jnp.inf]]))
     assert value == 0

@@ -1,4 +1,4 @@
-"""Test the returns that correct for another policy's actions."""
+"""Test off-policy returns: special cases, identities, bad input."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from experience import close, make_stream, pick
 import rlaxlib
 
 
-def test_a_trace_of_zero_gives_the_one_step_target():
+def test_zero_trace_gives_the_one_step_target():
     stream = make_stream()
     inputs = pick(stream, "q_t", "a_t", "r_t", "discount_t", "pi_t")
     actual = rlaxlib.general_off_policy_returns_from_action_values(
@@ -19,7 +19,7 @@ def test_a_trace_of_zero_gives_the_one_step_target():
     close(actual, stream["r_t"] + stream["discount_t"] * expected_q)
 
 
-def test_a_full_trace_on_policy_with_the_values_of_the_actions_is_the_lambda_return():
+def test_trace_of_lambda_with_q_equal_to_v_is_the_lambda_return():
     stream = make_stream()
     inputs = pick(stream, "v_t", "r_t", "discount_t")
     for lambda_ in (0.0, 0.6, 1.0):
@@ -29,7 +29,7 @@ def test_a_full_trace_on_policy_with_the_values_of_the_actions_is_the_lambda_ret
         close(actual, rlaxlib.lambda_returns(**inputs, lambda_=lambda_))
 
 
-def test_both_forms_agree():
+def test_returns_from_action_values_and_from_q_and_v_agree():
     stream = make_stream()
     c_t = jnp.linspace(0.1, 1.0, 8)
     rewards = pick(stream, "r_t", "discount_t")
@@ -48,7 +48,7 @@ def test_both_forms_agree():
 TREE = ("q_tm1", "q_t", "a_tm1", "a_t", "r_t", "discount_t", "pi_t")
 
 
-def test_tree_backup_without_a_trace_is_expected_sarsa():
+def test_tree_backup_at_lambda_zero_is_expected_sarsa():
     stream = make_stream()
     actual = rlaxlib.tree_backup(**pick(stream, *TREE), lambda_=0.0)
     names = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t", "pi_t")
@@ -56,13 +56,13 @@ def test_tree_backup_without_a_trace_is_expected_sarsa():
     close(actual, expected)
 
 
-def test_tree_backup_is_retrace_of_a_behaviour_that_is_sure_of_its_actions():
+def test_tree_backup_is_retrace_of_a_deterministic_behaviour_policy():
     stream = make_stream() | {"mu_t": jnp.ones(8)}
     actual = rlaxlib.tree_backup(**pick(stream, *TREE), lambda_=0.7)
     close(actual, rlaxlib.retrace(**pick(stream, *TREE, "mu_t"), lambda_=0.7, eps=0.0))
 
 
-def test_tree_backup_of_a_sure_policy_that_is_followed_is_sarsa_lambda():
+def test_tree_backup_of_a_deterministic_policy_on_policy_is_sarsa_lambda():
     stream = make_stream()
     stream["pi_t"] = rlaxlib.one_hot(stream["a_t"], 4)
     actual = rlaxlib.tree_backup(**pick(stream, *TREE), lambda_=0.7)
@@ -70,7 +70,7 @@ def test_tree_backup_of_a_sure_policy_that_is_followed_is_sarsa_lambda():
     close(actual, rlaxlib.sarsa_lambda(**pick(stream, *names), lambda_=0.7))
 
 
-def test_the_full_tree_weighs_its_leaves_by_the_policy():
+def test_tree_backup_weights_the_leaves_by_the_policy():
     stream = make_stream(2)
     q, pi = stream["q_t"], stream["pi_t"]
     taken = stream["a_t"][0]
@@ -82,7 +82,7 @@ def test_the_full_tree_weighs_its_leaves_by_the_policy():
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_what_was_done_after_the_last_state_does_not_matter(steps):
+def test_last_action_value_and_trace_are_not_used(steps):
     stream = make_stream(steps)
     inputs = pick(stream, "v_t", "r_t", "discount_t")
     function = rlaxlib.general_off_policy_returns_from_q_and_v
@@ -104,7 +104,7 @@ def test_importance_corrected_errors_on_policy_are_advantages():
     close(actual, rlaxlib.truncated_generalized_advantage_estimation(**inputs))
 
 
-def test_an_error_keeps_its_digits_when_its_target_is_held_constant():
+def test_importance_corrected_errors_keep_a_small_reward_beside_large_values():
     inputs = {
         "r_t": jnp.full(1, 1e-3),
         "discount_t": jnp.ones(1),
@@ -119,9 +119,10 @@ def test_an_error_keeps_its_digits_when_its_target_is_held_constant():
         np.testing.assert_array_equal(error, inputs["r_t"])
 
 
-def test_names_the_shape_that_the_rewards_ask_for():
+def test_shape_error_states_what_the_rewards_determine():
     inputs = pick(make_stream(), "v_t", "r_t", "discount_t") | {"c_t": jnp.ones(7)}
     with pytest.raises(
-        rlaxlib.ArgumentError, match=r"`q_t` is float32\[5\].*\[T-1\] or \[T\].* T = 8"
+        rlaxlib.ArgumentError,
+        match=r"`q_t` has shape \(5,\), must be \(7,\) or \(8,\) to match `r_t`",
     ):
         rlaxlib.general_off_policy_returns_from_q_and_v(**inputs, q_t=jnp.ones(5))

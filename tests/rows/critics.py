@@ -34,7 +34,7 @@ def ensemble_value(q, weight=0.75, kind="min"):
     return {
         "min": least,
         "mean": np.sum(q) / len(q),
-        "soft_min": weight * least + (1 - weight) * greatest,
+        "min_max_mix": weight * least + (1 - weight) * greatest,
     }[kind]
 
 
@@ -119,12 +119,12 @@ ROWS = [
             name="ensemble_value",
             case=kind,
             definition=ensemble_value,
-            make=make_critics("q", *["weight"] * (kind == "soft_min")),
+            make=make_critics("q", *["weight"] * (kind == "min_max_mix")),
             settings={"kind": kind},
             peer=NONE,
             invalid=({"kind": "max"}, {"kind": None}, {"weight": 1.5}),
         )
-        for kind in ("min", "mean", "soft_min")
+        for kind in ("min", "mean", "min_max_mix")
     ),
     Row(
         name="subset_minimum",

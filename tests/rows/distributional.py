@@ -1,20 +1,22 @@
-"""Distributional values: definitions in NumPy, and the rows that hold to them."""
+"""Categorical values, quantile and expectile losses: NumPy definitions and rows."""
 
+import functools
 import itertools
 
 import numpy as np
 from contract import ACTIONS, Row, actions, probabilities
 
+from rows import transforms
 from rows.distributions import categorical_cross_entropy, softmax
 
-ATOMS, OTHER_ATOMS, QUANTILES, SAMPLES = 5, 7, 4, 6
+ATOMS, OTHER_ATOMS, QUANTILES, SAMPLES, BINS = 5, 7, 4, 6, 5
 MIDPOINTS = np.array([1, 3, 5]) / 6
 
 # --- Categorical. ---
 
 
 def categorical_l2_project(z_p, probs, z_q):
-    """Bellemare et al. 2017: a hat over each new atom, which falls to 0 at the next."""
+    """Bellemare et al. 2017: a hat function over each new atom, 0 at all others."""
     hats = [np.interp(z_p, z_q, indicator) for indicator in np.eye(len(z_q))]
     return np.array([np.sum(probs * hat) for hat in hats])
 
@@ -50,6 +52,34 @@ def categorical_double_q_learning(
     return categorical_td_learning(
         q_atoms_tm1, q_logits_tm1[a_tm1], r_t, discount_t, q_atoms_t, logits_t
     )
+
+
+def two_hot_loss(logits, target):
+    """Schrittwieser et al. 2019, appendix F: a transform, then two-hot."""
+    probs = transforms.to_bins(
+        transforms.signed_hyperbolic(target), np.linspace(-3, 3, BINS)
+    )
+    return categorical_cross_entropy(probs, logits)
+
+
+def hl_gauss_loss(logits, target):
+    """Farebrother et al. 2024, equation 3.1, after the symlog of DreamerV3."""
+    probs = transforms.transform_to_hl_gauss(transforms.symlog(target), -3.0, 3.0, BINS)
+    return categorical_cross_entropy(probs, logits)
+
+
+def with_two_hot(library):
+    tx = library.SIGNED_HYPERBOLIC_PAIR
+    return _with_pair(library, library.muzero_pair(-3.0, 3.0, BINS, tx))
+
+
+def with_hl_gauss(library):
+    bins = library.hl_gauss_pair(-3.0, 3.0, BINS)
+    return _with_pair(library, library.compose_tx(library.SYMLOG_PAIR, bins))
+
+
+def _with_pair(library, tx_pair):
+    return functools.partial(library.categorical_regression_loss, tx_pair=tx_pair)
 
 
 # --- Quantiles. ---
@@ -130,7 +160,7 @@ def expectile_q_learning(
 
 
 def expectiles(samples, tau):
-    """Halve the interval in which each expectile lies."""
+    """Find each expectile by bisection."""
     low, high = np.full(len(tau), np.min(samples)), np.full(len(tau), np.max(samples))
     for _ in range(100):
         middle = (low + high) / 2
@@ -142,7 +172,7 @@ def expectiles(samples, tau):
 
 
 def impute_expectile_samples(expectiles, tau):
-    """Rowland et al. 2019, equation 10, solved for each order that there can be."""
+    """Rowland et al. 2019, equation 10, solved for each possible order."""
     number = len(tau)
     for below in itertools.combinations_with_replacement(range(1, number), number):
         first = np.arange(number) < np.array(below)[:, None]
@@ -171,20 +201,20 @@ def _with_samples(dist_q_tm1, tau_q_tm1, a_tm1, r_t, discount_t, samples):
     return expectile_regression_loss(dist_q_tm1[:, a_tm1], tau_q_tm1, target)
 
 
-def _held(targets):
-    """Hold the samples constant, and these targets."""
+def _with_constant_samples(targets):
+    """Stop the gradient of the samples and of these targets."""
 
-    def held(x, constants):
+    def loss(x, constants):
         names = "dist_q_t_selector", "dist_q_t", "tau_q_tm1"
         samples = _best_samples(*(constants[name] for name in names))
         x = x | {name: constants[name] for name in targets}
         names = "dist_q_tm1", "tau_q_tm1", "a_tm1", "r_t", "discount_t"
         return _with_samples(*(x[name] for name in names), samples)
 
-    return held
+    return loss
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_project(rng):
@@ -196,18 +226,18 @@ def make_project(rng):
 
 
 def categorical(of, *names):
-    """Draw atoms and logits of values or of action values, and of what follows."""
-    rows = (ACTIONS,) if of == "q" else ()
+    """Draw the arguments of categorical TD or Q-learning."""
+    axes = (ACTIONS,) if of == "q" else ()
 
     def make(rng):
         drawn = {
             f"{of}_atoms_tm1": np.linspace(-2, 2, ATOMS) + rng.uniform(0, 0.5, ATOMS),
-            f"{of}_logits_tm1": rng.normal(size=(*rows, ATOMS)),
+            f"{of}_logits_tm1": rng.normal(size=(*axes, ATOMS)),
             "a_tm1": actions(rng),
             "r_t": rng.normal(),
             "discount_t": rng.uniform(0.5, 1.0),
             f"{of}_atoms_t": np.sort(rng.normal(size=OTHER_ATOMS)),
-            f"{of}_logits_t": rng.normal(size=(*rows, OTHER_ATOMS)),
+            f"{of}_logits_t": rng.normal(size=(*axes, OTHER_ATOMS)),
             "q_t_selector": rng.normal(size=ACTIONS),
         }
         return {name: np.asarray(drawn[name]) for name in names}
@@ -216,7 +246,7 @@ def categorical(of, *names):
 
 
 def samples(*names):
-    """Draw predictions, and samples to hold them against."""
+    """Draw predictions, and samples of the target."""
 
     def make(rng):
         drawn = {
@@ -235,6 +265,11 @@ def samples(*names):
         return {name: np.asarray(drawn[name]) for name in names}
 
     return make
+
+
+def make_bins(rng):
+    target = rng.uniform(0.3, 1.2) * rng.choice([-1.0, 1.0])
+    return {"logits": rng.normal(size=BINS), "target": np.asarray(target)}
 
 
 def make_expectiles(rng):
@@ -271,6 +306,11 @@ Q = (
 HUBER = {"huber_param": 1.0}
 NORMALIZED = {"huber_param": 0.3, "normalize_huber": True}
 LOG_OF_ZERO = {False: "NaN: the logarithm of a label that is 0."}
+DESCENDING = np.linspace(1, -1, ATOMS, dtype=np.float32)
+ABOVE, BELOW = (np.full(QUANTILES, x, np.float32) for x in (1.1, -0.1))
+BAD_LOSS = ({"tau_src": ABOVE}, {"tau_src": BELOW})
+BAD_LEARN = ({"tau_q_tm1": ABOVE}, {"tau_q_tm1": BELOW})
+BAD_HUBER = ({"huber_param": -1.0},)
 
 ROWS = [
     Row(
@@ -278,6 +318,7 @@ ROWS = [
         definition=categorical_l2_project,
         make=make_project,
         any_length=("z_q",),
+        invalid=({"z_q": DESCENDING},),
     ),
     Row(
         name="categorical_td_learning",
@@ -285,6 +326,7 @@ ROWS = [
         make=categorical("v", *V),
         targets=("v_atoms_tm1", "r_t", "discount_t", "v_atoms_t", "v_logits_t"),
         peer_gradient=LOG_OF_ZERO,
+        invalid=({"v_atoms_tm1": DESCENDING},),
     ),
     Row(
         name="categorical_q_learning",
@@ -292,6 +334,7 @@ ROWS = [
         make=categorical("q", *Q),
         targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t"),
         peer_gradient=LOG_OF_ZERO,
+        invalid=({"q_atoms_tm1": DESCENDING},),
     ),
     Row(
         name="categorical_double_q_learning",
@@ -299,6 +342,22 @@ ROWS = [
         make=categorical("q", *Q, "q_t_selector"),
         targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t"),
         peer_gradient=LOG_OF_ZERO,
+        invalid=({"q_atoms_tm1": DESCENDING},),
+    ),
+    *(
+        Row(
+            name="categorical_regression_loss",
+            case=case,
+            definition=definition,
+            make=make_bins,
+            of=of,
+            targets=("target",),
+            peer="rlax has none",
+        )
+        for case, definition, of in (
+            ("two-hot", two_hot_loss, with_two_hot),
+            ("HL-Gauss", hl_gauss_loss, with_hl_gauss),
+        )
     ),
     *(
         Row(
@@ -310,6 +369,7 @@ ROWS = [
             targets=("dist_target",),
             any_length=("dist_target",),
             peer_gradient={True: "The flag does nothing."},
+            invalid=BAD_LOSS + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
@@ -332,6 +392,7 @@ ROWS = [
             settings=settings,
             targets=("r_t", "discount_t", "dist_q_t"),
             any_length=("dist_q_t_selector", "dist_q_t"),
+            invalid=BAD_LEARN + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
@@ -344,6 +405,7 @@ ROWS = [
             settings=settings,
             targets=("r_t", "discount_t", "dist_q_t", "probs_a_t"),
             any_length=("dist_q_t",),
+            invalid=BAD_LEARN + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
@@ -354,6 +416,7 @@ ROWS = [
         peer="rlax has no expectiles.",
         targets=("dist_target",),
         any_length=("dist_target",),
+        invalid=BAD_LOSS,
     ),
     Row(
         name="expectile_q_learning",
@@ -362,6 +425,7 @@ ROWS = [
         peer="rlax has no expectiles.",
         targets=("r_t", "discount_t", "dist_q_t"),
         any_length=("dist_q_t_selector", "dist_q_t"),
+        invalid=BAD_LEARN,
     ),
     Row(
         name="impute_expectile_samples",
@@ -369,6 +433,7 @@ ROWS = [
         make=make_expectiles,
         peer="rlax has no expectiles.",
         differentiable=False,
+        invalid=({"tau": ABOVE[:3]}, {"tau": BELOW[:3]}),
     ),
     Row(
         name="imputed_expectile_q_learning",
@@ -376,9 +441,10 @@ ROWS = [
         make=make_imputed,
         peer="rlax has no expectiles.",
         targets=("r_t", "discount_t"),
-        flagged=_held(("r_t", "discount_t")),
-        unflagged=_held(()),
-        differences="The samples are constants, which differences do not see.",
+        flagged=_with_constant_samples(("r_t", "discount_t")),
+        unflagged=_with_constant_samples(()),
+        differences="Finite differences would include the samples' gradient.",
         constant=("dist_q_t_selector", "dist_q_t"),
+        invalid=({"tau_q_tm1": ABOVE[:3]}, {"tau_q_tm1": BELOW[:3]}),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Distributions: definitions in NumPy, and the rows that hold the functions to them."""
+"""Distributions: definitions in NumPy, and the rows of the contract."""
 
 import operator
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from contract import ACTIONS, Row, actions, probabilities
 from rows import policies
 
 BATCH, DIMENSIONS = 5, 3
-A_DRAW = "what is drawn depends on the key"
+RANDOM = "what is drawn depends on the key"
 NO_MASKS = "rlax has no masks of legal actions"
 
 
-# --- Distributions over a number of actions. ---
+# --- Categorical distributions. ---
 
 
 def legal(x, mask):
@@ -26,21 +26,21 @@ def softmax(logits, mask=None, temperature=1.0):
 
 
 def greedy(preferences, mask=None):
-    """Share all probability among the best legal actions."""
+    """Uniform over the best legal actions."""
     preferences = np.where(legal(preferences, mask), preferences, -np.inf)
     best = preferences == np.max(preferences, axis=-1, keepdims=True)
     return best / np.sum(best, axis=-1, keepdims=True)
 
 
 def epsilon_greedy(preferences, mask=None, epsilon=0.25):
-    """Share a part of the probability among all legal actions."""
+    """Mix the greedy policy with the uniform one over legal actions."""
     allowed = legal(preferences, mask)
     uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)
     return epsilon * uniform + (1 - epsilon) * greedy(preferences, mask)
 
 
 def log(x):
-    """Return the logarithm, and 0 for what is only multiplied by 0."""
+    """Return the logarithm, and 0 for 0, since 0 log 0 = 0."""
     return np.log(np.where(x > 0, x, 1.0))
 
 
@@ -56,8 +56,8 @@ def chosen(probs, sample):
     return np.take_along_axis(probs, sample[..., None], axis=-1)[..., 0]
 
 
-def discrete(name, argument, probs, of, number=ACTIONS, case="", only="", **exceptions):
-    """Make the rows of a distribution whose probabilities follow from one argument."""
+def discrete(name, argument, probs, of, invalid=(), **exceptions):
+    """Make the rows of a distribution with one parameter."""
 
     def define_probs(mask=None, **logits):
         return probs(logits[argument], mask)
@@ -69,7 +69,7 @@ def discrete(name, argument, probs, of, number=ACTIONS, case="", only="", **exce
         return entropy(probs(logits[argument], mask))
 
     def make(rng):
-        return {argument: rng.normal(size=(BATCH, number))}
+        return {argument: rng.normal(size=(BATCH, ACTIONS))}
 
     def make_sampled(rng):
         drawn = make(rng)
@@ -78,25 +78,24 @@ def discrete(name, argument, probs, of, number=ACTIONS, case="", only="", **exce
         return {"sample": others, **drawn}
 
     functions = {
-        "sample": (A_DRAW, make, {"key": "key", "differentiable": False}),
+        "sample": (RANDOM, make, {"key": "key", "differentiable": False}),
         "probs": (define_probs, make, {}),
         "logprob": (define_logprob, make_sampled, {}),
         "entropy": (define_entropy, make, {}),
     }
     for function, (definition, draw, extra) in functions.items():
-        if only not in ("", function):
-            continue
         shared = {
             "name": f"{name}.{function}",
             "definition": definition,
             "of": of(function),
             "elementwise": True,
+            "invalid": invalid,
             **extra,
             **exceptions.get(function, {}),
         }
-        yield Row(case=case, make=draw, **shared)
+        yield Row(make=draw, **shared)
         yield Row(
-            case=f"{case}, mask" if case else "mask",
+            case="mask",
             make=masked(draw, argument),
             peer=NO_MASKS,
             optional=("mask",),
@@ -105,7 +104,7 @@ def discrete(name, argument, probs, of, number=ACTIONS, case="", only="", **exce
 
 
 def masked(make, argument):
-    """Draw a mask as well, under which what is drawn stays legal."""
+    """Draw a mask as well, under which sampled actions are legal."""
 
     def make_masked(rng):
         drawn = make(rng)
@@ -145,8 +144,8 @@ def kl_rows(name, **extra):
 
 def clipped_entropy(logits, mask=None):
     count = np.sum(legal(logits, mask), axis=-1)
-    most = 0.75 * np.log(count)
-    return np.minimum(entropy(softmax(logits, mask, 0.5)), most)
+    largest = np.log(count)
+    return np.minimum(entropy(softmax(logits, mask, 0.5)), 0.75 * largest)
 
 
 def categorical_cross_entropy(labels, logits, mask=None):
@@ -173,7 +172,7 @@ def make_ratios(rng):
 
 
 def made(factory, *arguments, **settings):
-    """Say how to find a function of a distribution that is made with these settings."""
+    """Return how to find a function of a distribution with these settings."""
 
     def of(function):
         return lambda library: operator.attrgetter(function)(
@@ -183,7 +182,7 @@ def made(factory, *arguments, **settings):
     return of
 
 
-# --- Distributions over vectors. ---
+# --- Continuous distributions. ---
 
 
 class Spec(NamedTuple):
@@ -213,17 +212,17 @@ def normal_kl(mu_0, sigma_0, mu_1, sigma_1):
 
 
 def activate(mu, sigma):
-    """Return mean and deviation of the Gaussian that is squashed, from -4 to 0."""
+    """Return mean and standard deviation, with log-bounds of -4 and 0."""
     return np.tanh(mu), np.exp(-4 + 4 * (np.tanh(sigma) + 1) / 2)
 
 
 def squashed_logprob(sample, mu, sigma, action_spec):
-    """Return the density before squashing, over how much squashing stretches it."""
+    """Return the log-density before squashing, minus that of the Jacobian."""
     low, high = (-1.0, 1.0) if action_spec is None else action_spec
     y = 2 * (sample - low) / (high - low) - 1
-    stretch = (high - low) / 2 * (1 - y**2)
+    jacobian = (high - low) / 2 * (1 - y**2)
     before = normal_logprob(np.arctanh(y), *activate(mu, sigma))
-    return before - np.sum(np.log(stretch), axis=-1)
+    return before - np.sum(np.log(jacobian), axis=-1)
 
 
 def make_normal(*names, bounds=None):
@@ -250,8 +249,8 @@ def exponential(function):
     return lambda **arguments: np.exp(function(**arguments))
 
 
-def continuous(name, make_sampled, logprob, before, settings):
-    """Make the rows of a Gaussian, of what stands before it is squashed, or not."""
+def continuous(name, make_sampled, logprob, before, settings, invalid):
+    """Make the rows of a Gaussian, whose parameters `before` computes."""
 
     def entropy(mu, sigma):
         return normal_entropy(*before(mu, sigma))
@@ -266,24 +265,36 @@ def continuous(name, make_sampled, logprob, before, settings):
     make_one = make_normal("mu", "sigma")
     make_both = make_normal("mu_0", "sigma_0", "mu_1", "sigma_1")
     functions = {
-        "sample": (A_DRAW, make_one, settings),
+        "sample": (RANDOM, make_one, settings),
         "prob": (exponential(logprob), make_sampled, settings),
         "logprob": (logprob, make_sampled, settings),
         "entropy": (entropy, make_one, {}),
         "kl_to_standard_normal": (kl_to_standard_normal, make_one, {}),
         "kl": (kl, make_both, {}),
     }
-    for function, (definition, make, chosen) in functions.items():
+    for function, (definition, make, used) in functions.items():
         yield Row(
             name=f"{name}.{function}",
             definition=definition,
             make=make,
-            settings=chosen,
+            settings=used,
             of=made(name)(function),
+            invalid=invalid(function),
             key="key" if function == "sample" else None,
             condition=16.0,
             elementwise=True,
         )
+
+
+def invalid_sigma(function):
+    names = ("sigma_0", "sigma_1") if function == "kl" else ("sigma",)
+    return tuple({name: sigma} for name in names for sigma in (0.0, -1.0))
+
+
+def invalid_spec(function):
+    specs = (Spec(0.0, np.inf), Spec(1.0, 1.0))
+    sampled = function in ("sample", "prob", "logprob")
+    return tuple({"action_spec": each} for each in specs) if sampled else ()
 
 
 SAMPLED = ("sample", "mu", "sigma")
@@ -294,15 +305,6 @@ ROWS = [
         "logits",
         lambda logits, mask: softmax(logits, mask, 0.5),
         made("softmax", 0.5),
-    ),
-    *discrete(
-        "softmax",
-        "logits",
-        lambda logits, mask: softmax(logits, mask, 0.5),
-        made("softmax", 0.5),
-        number=3 * ACTIONS,
-        case="many actions",
-        only="logprob",  # It is computed another way.
     ),
     *kl_rows("softmax.kl", of=made("softmax", 0.5)("kl")),
     *discrete(
@@ -323,6 +325,7 @@ ROWS = [
         "preferences",
         epsilon_greedy,
         made("epsilon_greedy", 0.25),
+        invalid=({"epsilon": 1.5}, {"epsilon": -0.5}),
     ),
     Row(
         name="greedy.probs",
@@ -348,6 +351,7 @@ ROWS = [
         normal_logprob,
         lambda mu, sigma: (mu, sigma),
         {},
+        invalid_sigma,
     ),
     Row(
         name="gaussian_diagonal.logprob",
@@ -364,6 +368,7 @@ ROWS = [
         squashed_logprob,
         activate,
         {"action_spec": BOUNDS},
+        invalid_spec,
     ),
     Row(
         name="squashed_gaussian.logprob",
@@ -377,7 +382,7 @@ ROWS = [
     ),
     Row(
         name="categorical_sample",
-        definition=A_DRAW,
+        definition=RANDOM,
         make=lambda rng: {"probs": probabilities(rng, BATCH, ACTIONS)},
         key="key",
         differentiable=False,
@@ -398,7 +403,11 @@ ROWS = [
         constant=("labels",),
         elementwise=True,
     ),
-    *kl_rows("categorical_kl_divergence", settings={"temperature": 0.5}),
+    *kl_rows(
+        "categorical_kl_divergence",
+        settings={"temperature": 0.5},
+        invalid=({"temperature": 0.0}, {"temperature": -1.0}),
+    ),
     Row(
         name="categorical_importance_sampling_ratios",
         definition=categorical_importance_sampling_ratios,
@@ -412,5 +421,6 @@ ROWS = [
         make=make_normal("mu_0", "sigma_0", "mu_1", "sigma_1"),
         condition=16.0,
         elementwise=True,
+        invalid=invalid_sigma("kl"),
     ),
 ]

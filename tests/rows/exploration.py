@@ -1,4 +1,4 @@
-"""Exploration: definitions in NumPy, and the rows that hold the functions to them."""
+"""Exploration: definitions in NumPy, and their rows of the contract."""
 
 import functools
 
@@ -13,7 +13,7 @@ BATCH, DIMENSIONS, SEEN = 5, 3, 7
 STATE = ("memory", "next_memory_index", "distance_sum", "distance_count")
 
 
-# --- Noise, given what is drawn. ---
+# --- Noise, from the same samples. ---
 
 
 def normal(key, shape):
@@ -38,7 +38,7 @@ def add_dirichlet_noise(key, prior, dirichlet_fraction, dirichlet_alpha):
     return (1 - dirichlet_fraction) * prior + dirichlet_fraction * noise
 
 
-# --- Neighbours, and what they are worth. ---
+# --- Neighbours and episodic rewards. ---
 
 
 def knn_query(data, query_points, num_neighbors, metric=None):
@@ -64,7 +64,7 @@ def episodic_memory_intrinsic_rewards(
     max_similarity,
     max_memory_size,
 ):
-    """Badia et al. 2020, algorithm 1, with a constant beside the mean, as in rlax."""
+    """Badia et al. 2020, algorithm 1, with a constant added to the mean as in rlax."""
     found = [knn_query(memory, x[None], num_neighbors)[2][0] for x in embeddings]
     squares = -np.array(found)
     distance_sum = distance_sum + squares.sum()
@@ -82,7 +82,7 @@ def episodic_memory_intrinsic_rewards(
     return np.array(rewards), (memory, index, distance_sum, distance_count)
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_noise(*names):
@@ -98,14 +98,11 @@ def make_noise(*names):
     return make
 
 
-def make_points(points):
-    def make(rng):
-        return {
-            "data": rng.normal(size=(points, DIMENSIONS)),
-            "query_points": rng.normal(size=(BATCH, DIMENSIONS)),
-        }
-
-    return make
+def make_points(rng):
+    return {
+        "data": rng.normal(size=(SEEN, DIMENSIONS)),
+        "query_points": rng.normal(size=(BATCH, DIMENSIONS)),
+    }
 
 
 def make_episode(rng):
@@ -120,7 +117,7 @@ def make_episode(rng):
 
 
 def with_state(library):
-    """Find the rewards, as a function of the entries of the state."""
+    """Return the rewards as a function of the entries of the state."""
 
     def rewards(**arguments):
         state = library.IntrinsicRewardState(*map(arguments.pop, STATE))
@@ -132,7 +129,7 @@ def with_state(library):
 
 
 def in_our_order(rlax):
-    """Find rlax's neighbours, and put its result in the order of ours."""
+    """Return the search of rlax, with its result in our order."""
 
     @functools.wraps(rlax.knn_query)
     def knn_query(**arguments):
@@ -145,21 +142,23 @@ def city_block(x, y):
     return jnp.sum(jnp.abs(x - y))
 
 
-def neighbors(case, points, **settings):
+def neighbors(case="", **settings):
     return Row(
         name="knn_query",
         case=case,
         definition=knn_query,
-        make=make_points(points),
+        make=make_points,
         settings={"num_neighbors": 2, **settings},
         peer_of=in_our_order,
         condition=4.0,
-        follows=("data",),  # The neighbours; distances are never in half precision.
+        follows=("data",),  # The neighbours. Distances are never in half precision.
         single_precision=(2,),
         any_length=("data", "query_points"),
         any_dtype=("data", "query_points"),
     )
 
+
+INVALID_PROCESSES = ({"damping": -0.1}, {"damping": 2.1}, {"stddev": -1.0})
 
 ROWS = [
     Row(
@@ -169,6 +168,7 @@ ROWS = [
         key="key",
         elementwise=True,
         any_length=("action",),
+        invalid=({"stddev": -0.1}, {"stddev": np.full(ACTIONS, -1.0)}),
     ),
     Row(
         name="ornstein_uhlenbeck_noise",
@@ -178,14 +178,16 @@ ROWS = [
         peer="rlax does not return the noise",
         elementwise=True,
         any_length=("noise_tm1",),
+        invalid=INVALID_PROCESSES,
     ),
     Row(
         name="add_ornstein_uhlenbeck_noise",
         definition=add_ornstein_uhlenbeck_noise,
         make=make_noise("action", "noise_tm1", "damping", "stddev"),
         key="key",
-        peer="rlax takes one vector only: see test_exploration.py",
+        peer="rlax takes one vector only: see test_noise.py",
         elementwise=True,
+        invalid=INVALID_PROCESSES,
     ),
     Row(
         name="add_dirichlet_noise",
@@ -197,10 +199,14 @@ ROWS = [
         settings={"dirichlet_alpha": 0.3},
         key="key",
         elementwise=True,
+        invalid=(
+            {"dirichlet_alpha": 0.0},
+            {"dirichlet_fraction": -0.1},
+            {"dirichlet_fraction": 1.1},
+        ),
     ),
-    neighbors("few", SEEN),
-    neighbors("many", 1300),
-    neighbors("by another metric", SEEN, metric=city_block),
+    neighbors(),
+    neighbors("by another metric", metric=city_block),
     Row(
         name="episodic_memory_intrinsic_rewards",
         definition=episodic_memory_intrinsic_rewards,
@@ -216,8 +222,14 @@ ROWS = [
         of=with_state,
         peer="rlax takes negative distances for distances (audit, 1.9)",
         condition=8.0,
-        follows=("embeddings",),  # The rewards; the memory keeps its dtype.
+        follows=("embeddings",),  # The rewards. The memory keeps its dtype.
         single_precision=(3,),
         any_dtype=("distance_sum", "distance_count"),
+        invalid=(
+            {"constant": -1e-3},
+            {"epsilon": 0.0},
+            {"cluster_distance": -1.0},
+            {"max_similarity": 0.0},
+        ),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Fractions and samples: definitions in NumPy, and the rows of the functions."""
+"""Fractions, distortions, risk and samples: NumPy definitions and rows."""
 
 import jax
 import jax.numpy as jnp
@@ -41,19 +41,19 @@ def power_fractions(fractions, level):
 
 
 def quantile_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpoints):
-    """Yang et al. 2019, proposition 1: the slope by each fraction."""
-    slopes = [
+    """Yang et al. 2019, proposition 1: the derivative by each fraction."""
+    derivatives = [
         2 * at - quantiles_at_midpoints[i + 1] - quantiles_at_midpoints[i]
         for i, at in enumerate(quantiles_at_fractions)
     ]
-    return np.dot(slopes, fractions[1:-1])
+    return np.dot(derivatives, fractions[1:-1])
 
 
 # --- Samples. ---
 
 
 def conditional_value_at_risk(quantiles, level):
-    """Add up the worst shares one by one, until their sum is the level."""
+    """Add up the smallest quantiles, until their weights sum to the level."""
     total, left = 0.0, level
     for quantile in sorted(quantiles):
         share = min(left, 1 / len(quantiles))
@@ -74,14 +74,17 @@ def energy_distance_loss(samples, targets):
     return 2 * mean_distance(samples, targets) - within
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 NUMBER = 5
+OUTSIDE = tuple({"fractions": np.full(NUMBER, x, np.float32)} for x in (1.1, -0.1))
+DESCENDING = {"fractions": np.linspace(1, 0, NUMBER + 1, dtype=np.float32)}
+TOO_LARGE = {"fractions": np.linspace(0.0, 1.2, NUMBER + 1, dtype=np.float32)}
 NONE = "rlax has no fractions but those that it is given"
 
 
-def risk(low, high):
-    """Draw fractions, and a level between these."""
+def distortion(low, high):
+    """Draw fractions, and a level in an interval."""
 
     def make(rng):
         return {
@@ -93,7 +96,7 @@ def risk(low, high):
 
 
 def make_proposal(rng):
-    """Draw fractions away from the ends, so that none leaves when they are moved."""
+    """Draw fractions away from the ends, so that differences stay inside."""
     return {
         "fractions": np.sort(rng.uniform(0.05, 0.95, NUMBER + 1)),
         "quantiles_at_fractions": rng.normal(size=NUMBER - 1),
@@ -126,17 +129,45 @@ ROWS = [
         cosine_embedding,
         lambda rng: {"fractions": rng.uniform(size=NUMBER)},
         settings={"dim": 8},
+        invalid=OUTSIDE,
     ),
-    fraction("cvar_fractions", cvar_fractions, risk(0.2, 0.9)),
-    fraction("wang_fractions", wang_fractions, risk(-1.0, 1.0)),
-    fraction("cpw_fractions", cpw_fractions, risk(0.4, 1.5)),
-    fraction("power_fractions", power_fractions, risk(0.5, 2.0), case="seeking"),
-    fraction("power_fractions", power_fractions, risk(-2.0, -0.5), case="fearing"),
+    fraction(
+        "cvar_fractions",
+        cvar_fractions,
+        distortion(0.2, 0.9),
+        invalid=(*OUTSIDE, {"level": 1.5}, {"level": -0.5}),
+    ),
+    fraction(
+        "wang_fractions",
+        wang_fractions,
+        distortion(-1.0, 1.0),
+        invalid=(*OUTSIDE, {"level": float("inf")}),
+    ),
+    fraction(
+        "cpw_fractions",
+        cpw_fractions,
+        distortion(0.4, 1.5),
+        invalid=(*OUTSIDE, {"level": 0.0}, {"level": float("inf")}),
+    ),
+    fraction(
+        "power_fractions",
+        power_fractions,
+        distortion(0.5, 2.0),
+        case="risk-seeking",
+        invalid=(*OUTSIDE, {"level": float("-inf")}),
+    ),
+    fraction(
+        "power_fractions",
+        power_fractions,
+        distortion(-2.0, -0.5),
+        case="risk-averse",
+    ),
     fraction(
         "quantile_fraction_loss",
         quantile_fraction_loss,
         make_proposal,
         constant=("quantiles_at_fractions", "quantiles_at_midpoints"),
+        invalid=(DESCENDING, TOO_LARGE),
     ),
     Row(
         name="conditional_value_at_risk",
@@ -146,6 +177,7 @@ ROWS = [
             "level": np.asarray(rng.uniform(0.25, 0.35)),
         },
         peer="rlax has no measures of risk",
+        invalid=({"level": 0.0}, {"level": 1.5}),
     ),
     Row(
         name="truncated_quantile_targets",

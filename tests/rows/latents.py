@@ -1,4 +1,4 @@
-"""Discrete latent variables: definitions in NumPy, and the rows that hold to them."""
+"""Discrete latent variables: definitions in NumPy, and the rows of the contract."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ GROUPS = 5
 
 
 def unimix_logits(logits, mix, mask=None):
-    """Hafner et al. 2023, of the possible classes."""
+    """Hafner et al. 2023, over the possible classes."""
     possible = np.broadcast_to(legal(logits, mask), logits.shape)
     even = possible / np.sum(possible, axis=-1, keepdims=True)
     return np.log((1 - mix) * softmax(logits, mask) + mix * even)
@@ -24,7 +24,7 @@ def straight_through_sample(key, logits, mask=None):
 
 
 def probabilities(x, constants):
-    """Return what the gradient of a draw is that of."""
+    """Return the probabilities, whose gradient the sample has."""
     return softmax(x["logits"], constants.get("mask"))
 
 
@@ -46,7 +46,7 @@ def balanced_kl(
 
 
 def held(x, constants):
-    """Hold constant what a term does not teach."""
+    """Stop the gradient of the distribution that a term does not train."""
     dynamics = {**x, "posterior_logits": constants["posterior_logits"]}
     representation = {**x, "prior_logits": constants["prior_logits"]}
     _, dynamics, _, _ = balanced_kl(**dynamics, **WEIGHTS)
@@ -69,7 +69,7 @@ def make_mixed(rng):
 
 
 def make_both(rng):
-    """Draw two sets of variables, more than the free nats apart."""
+    """Draw logits with a KL divergence of more than the free nats."""
     prior = rng.normal(size=(GROUPS, ACTIONS))
     posterior = prior + 2 * rng.normal(size=(GROUPS, ACTIONS))
     return {"posterior_logits": posterior, "prior_logits": prior}
@@ -83,6 +83,7 @@ ROWS = [
         peer=NEW,
         condition=4.0,
         elementwise=True,
+        invalid=({"mix": -0.1}, {"mix": 1.5}),
     ),
     Row(
         name="straight_through_sample",
@@ -104,7 +105,12 @@ ROWS = [
         settings=WEIGHTS,
         peer=NEW,
         unflagged=held,
-        differences="each term holds one of its arguments constant",
+        differences="each term stops the gradient of one of its arguments",
         optional=("mask",),
+        invalid=(
+            {"free_nats": -1.0},
+            {"dynamics_weight": -1.0},
+            {"representation_weight": -1.0},
+        ),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Normalisation: definitions in NumPy, and the rows that hold the functions to them."""
+"""Normalisation: definitions in NumPy, and the rows that compare with them."""
 
 import numpy as np
 from contract import ACTIONS, Row, actions
@@ -11,7 +11,7 @@ SETTINGS = {"step_size": 0.25, "scale_lb": 1e-3, "scale_ub": 1e3}
 
 
 def create_ema(first, second):
-    """Weigh two updates, and then the squares of what is not the mean."""
+    """Average two updates, then their squared distances from the mean."""
     weights = np.array([DECAY * (1 - DECAY), 1 - DECAY]) / (1 - DECAY**2)
     mean = weights @ [np.mean(first), np.mean(second)]
     squares = [np.mean((first - mean) ** 2), np.mean((second - mean) ** 2)]
@@ -30,12 +30,12 @@ def two_updates(library):
     return moments
 
 
-# --- Moments of all numbers so far. ---
+# --- Running moments. ---
 
 
-def running_moments(first, second, mask):
-    """Take all entries at once."""
-    entries = np.concatenate([first[mask], second])
+def running_moments(first, second, sample_mask):
+    """Compute the moments of all entries at once."""
+    entries = np.concatenate([first[sample_mask], second])
     mean = np.mean(entries, axis=0)
     return mean, np.mean((entries - mean) ** 2, axis=0)
 
@@ -43,11 +43,11 @@ def running_moments(first, second, mask):
 def two_batches(library):
     """Return a function that returns the moments of two batches of entries."""
 
-    def moments(first, second, mask):
+    def moments(first, second, sample_mask):
         init_state, update_moments = library.running_moments()
-        _, state = update_moments(first, init_state(first[0]), mask=mask)
-        said, _ = update_moments(second, state)
-        return said
+        _, state = update_moments(first, init_state(first[0]), sample_mask=sample_mask)
+        moved, _ = update_moments(second, state)
+        return moved
 
     return moments
 
@@ -55,10 +55,10 @@ def two_batches(library):
 # --- Scales. ---
 
 
-def percentile_scale(returns, mask):
-    """Weigh the ranges of two updates."""
+def percentile_scale(returns, sample_mask):
+    """Average the ranges of two updates."""
     weights = np.array([DECAY * (1 - DECAY), 1 - DECAY]) / (1 - DECAY**2)
-    updates = returns[mask], 2 * returns
+    updates = returns[sample_mask], 2 * returns
     ranges = [np.subtract(*np.percentile(x, [90, 20])) for x in updates]
     return np.asarray(max(0.25, weights @ ranges))
 
@@ -66,16 +66,16 @@ def percentile_scale(returns, mask):
 def two_ranges(library):
     """Return a function that returns the scale after two updates."""
 
-    def scale(returns, mask):
+    def scale(returns, sample_mask):
         init_state, update_scale = library.percentile_scale(DECAY, 20.0, 90.0, 0.25)
-        _, state = update_scale(returns, init_state(returns), mask=mask)
+        _, state = update_scale(returns, init_state(returns), sample_mask=sample_mask)
         return update_scale(2 * returns, state)[0]
 
     return scale
 
 
 def reward_scale(r_t, discount_t, truncated_t, sample_mask):
-    """Add up the rewards of each episode so far, step by step, in two stretches."""
+    """Sum the rewards of each episode so far, step by step, in two chunks."""
     sums, so_far = [], 0.0
     for t in [*range(len(r_t))] * 2:
         if sample_mask[t]:
@@ -86,8 +86,8 @@ def reward_scale(r_t, discount_t, truncated_t, sample_mask):
     return np.sqrt(np.var(sums) + 1e-8)
 
 
-def two_stretches(library):
-    """Return a function that returns the scale after a stretch, and another."""
+def two_chunks(library):
+    """Return a function that returns the scale after two chunks."""
 
     def scale(r_t, discount_t, **masks):
         init_state, update_scale = library.reward_scale()
@@ -97,15 +97,15 @@ def two_stretches(library):
     return scale
 
 
-def return_based_scale(r_t, discount_t, returns, mask, returns_mask):
-    """Schaul et al. 2021, on a stretch with masks and then on all of it."""
-    r_t, discount_t = (np.append(x, x[mask]) for x in (r_t, discount_t))
+def return_based_scale(r_t, discount_t, returns, sample_mask, returns_mask):
+    """Schaul et al. 2021, on numbers with masks and then on all of them."""
+    r_t, discount_t = (np.append(x, x[sample_mask]) for x in (r_t, discount_t))
     returns = np.append(returns, returns[returns_mask])
     return np.sqrt(np.var(r_t) + np.var(discount_t) * np.mean(returns**2))
 
 
 def two_updates_of_scale(library):
-    """Return a function that returns the scale after an update with masks, and one."""
+    """Return a function that returns the scale after updates with and without masks."""
 
     def scale(r_t, discount_t, returns, **masks):
         init_state, update_scale = library.return_based_scale()
@@ -140,11 +140,11 @@ def art(
     step_size,
     scale_lb,
     scale_ub,
-    mask=None,
+    sample_mask=None,
 ):
     """Van Hasselt et al. 2016: one step towards the mean for each of the targets."""
     shift, scale, second_moment = map(np.array, (shift, scale, second_moment))
-    mask = np.ones(targets.shape, bool) if mask is None else mask
+    mask = np.ones(targets.shape, bool) if sample_mask is None else sample_mask
     for k in range(len(shift)):
         own = targets[mask & (indices == k)]
         for _ in own:
@@ -170,11 +170,11 @@ def popart(w, b, shift, scale, second_moment, targets, indices, **settings):
     return pop(w, b, **states), state
 
 
-# --- What the functions are, with all they take in arrays. ---
+# --- Functions of arrays only. ---
 
 
 def with_statistics(name):
-    """Find a function that takes shift and scale apart, in any library."""
+    """Return a function that takes shift and scale as separate arguments."""
 
     def find(library):
         def function(shift, scale, *arguments, **named):
@@ -218,7 +218,7 @@ def popart_of(library):
     return function
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def make_statistics(rng):
@@ -229,7 +229,7 @@ def make_statistics(rng):
 
 
 def with_numbers(name, *axes):
-    """Draw statistics, and numbers that belong to different outputs."""
+    """Return a function that draws statistics, numbers and their outputs."""
 
     def make(rng):
         return {
@@ -242,7 +242,7 @@ def with_numbers(name, *axes):
 
 
 def make_targets(rng, indices=None):
-    """Draw a state, and targets, of which some outputs have many and one has none."""
+    """Draw a state, and targets of all outputs but one."""
     statistics = make_statistics(rng)
     squares = statistics["shift"] ** 2 + statistics["scale"] ** 2
     indices = np.array([0, 1, 0, 2, 0, 1]) if indices is None else indices
@@ -259,7 +259,10 @@ def make_one_target_each(rng):
 
 
 def make_masked(rng):
-    return {**make_targets(rng), "mask": np.array([True] * 3 + [False] * 2 + [True])}
+    return {
+        **make_targets(rng),
+        "sample_mask": np.array([True] * 3 + [False] * 2 + [True]),
+    }
 
 
 def make_layer(rng):
@@ -302,16 +305,16 @@ ROWS = [
         make=lambda rng: {
             "first": rng.normal(size=(4, 3)),
             "second": rng.normal(loc=1.0, size=(7, 3)),
-            "mask": np.array([True, False, True, True]),
+            "sample_mask": np.array([True, False, True, True]),
         },
         of=two_batches,
         differentiable=False,
         elementwise=True,
-        peer="rlax has none",
+        peer="rlax has no such function",
         single_precision=(0, 1),
         any_length=("first", "second"),
         any_dtype=("first", "second"),
-        optional=("mask",),
+        optional=("sample_mask",),
         trees=("first", "second"),
     ),
     Row(
@@ -319,15 +322,15 @@ ROWS = [
         definition=percentile_scale,
         make=lambda rng: {
             "returns": rng.normal(size=6),
-            "mask": np.array([True, False, True, True, True, False]),
+            "sample_mask": np.array([True, False, True, True, True, False]),
         },
         of=two_ranges,
         differentiable=False,
         elementwise=True,
-        peer="rlax has none",
+        peer="rlax has no such function",
         single_precision=(0,),
         any_dtype=("returns",),
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="return_based_scale",
@@ -336,16 +339,16 @@ ROWS = [
             "r_t": rng.normal(size=6),
             "discount_t": rng.uniform(size=6),
             "returns": rng.normal(loc=2.0, size=4),
-            "mask": np.array([True, True, False, True, True, False]),
+            "sample_mask": np.array([True, True, False, True, True, False]),
             "returns_mask": np.array([True, False, True, True]),
         },
         of=two_updates_of_scale,
         differentiable=False,
         elementwise=True,
-        peer="rlax has none",
+        peer="rlax has no such function",
         single_precision=(0,),
         any_dtype=("r_t", "returns"),
-        optional=("mask", "returns_mask"),
+        optional=("sample_mask", "returns_mask"),
     ),
     Row(
         name="reward_scale",
@@ -356,9 +359,9 @@ ROWS = [
             "truncated_t": np.array([False, True, False, False, False, False]),
             "sample_mask": np.array([True, True, True, False, True, True]),
         },
-        of=two_stretches,
+        of=two_chunks,
         differentiable=False,
-        peer="rlax has none",
+        peer="rlax has no such function",
         single_precision=(0,),
         any_dtype=("r_t",),
         optional=("truncated_t", "sample_mask"),
@@ -388,6 +391,12 @@ ROWS = [
         definition=art,
         make=make_targets,
         settings=SETTINGS,
+        invalid=(
+            {"step_size": 1.5},
+            {"scale_lb": 0.0},
+            {"scale_ub": 1e-4},
+            {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
+        ),
         of=art_of,
         peer_make=make_one_target_each,
         differentiable=False,
@@ -403,7 +412,7 @@ ROWS = [
         peer="rlax takes no mask",
         differentiable=False,
         any_dtype=("targets",),
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="pop",
@@ -429,6 +438,12 @@ ROWS = [
         definition=popart,
         make=lambda rng: make_layer(rng) | make_targets(rng),
         settings=SETTINGS,
+        invalid=(
+            {"step_size": 1.5},
+            {"scale_lb": 0.0},
+            {"scale_ub": 1e-4},
+            {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
+        ),
         of=popart_of,
         peer_make=lambda rng: make_layer(rng) | make_one_target_each(rng),
         differentiable=False,

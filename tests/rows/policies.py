@@ -3,6 +3,8 @@
 import numpy as np
 from contract import ACTIONS, STEPS, Row, actions, away_from
 
+NEW = "rlax has none"
+
 
 def softmax(logits):
     weights = np.exp(logits - np.max(logits, axis=-1, keepdims=True))
@@ -11,11 +13,13 @@ def softmax(logits):
 
 def policy_gradient_loss(logits_t, a_t, adv_t, w_t):
     log_prob_t = np.log(softmax(logits_t))[np.arange(len(a_t)), a_t]
-    return score_function_loss(log_prob_t, adv_t, w_t)
-
-
-def score_function_loss(log_prob_t, adv_t, w_t):
     return -np.mean(w_t * adv_t * log_prob_t)
+
+
+def reinforce_loss(log_prob_t, adv_t, sample_mask=None):
+    """Williams 1992."""
+    losses = -adv_t * log_prob_t
+    return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
 
 
 def entropy_loss(logits_t, w_t):
@@ -106,12 +110,16 @@ def make_policy_gradient(rng):
     }
 
 
-def make_score_function(rng):
-    return {
-        "log_prob_t": rng.normal(size=STEPS),
-        "adv_t": rng.normal(size=STEPS),
-        "w_t": rng.uniform(0.5, 1.5, STEPS),
-    }
+def make_reinforce(*names):
+    def make(rng):
+        drawn = {
+            "log_prob_t": rng.normal(size=STEPS),
+            "adv_t": rng.normal(size=STEPS),
+            "sample_mask": rng.permutation(np.arange(STEPS) > 1),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
 
 
 def make_entropy(rng):
@@ -141,11 +149,20 @@ ROWS = [
         targets=("adv_t",),
     ),
     Row(
-        name="score_function_loss",
-        definition=score_function_loss,
-        make=make_score_function,
-        peer="rlax has no loss for log-probabilities of any policy",
+        name="reinforce_loss",
+        definition=reinforce_loss,
+        make=make_reinforce("log_prob_t", "adv_t"),
+        peer=NEW,
         targets=("adv_t",),
+    ),
+    Row(
+        name="reinforce_loss",
+        case="masked",
+        definition=reinforce_loss,
+        make=make_reinforce("log_prob_t", "adv_t", "sample_mask"),
+        peer=NEW,
+        targets=("adv_t",),
+        optional=("sample_mask",),
     ),
     Row(name="entropy_loss", definition=entropy_loss, make=make_entropy),
     Row(

@@ -1,13 +1,13 @@
-"""Returns: definitions in NumPy, and the rows that hold the functions against them."""
+"""Returns: definitions in NumPy, and the rows that compare the functions with them."""
 
 import numpy as np
 from contract import ACTIONS, STEPS, Row, actions, away_from, discounts, probabilities
 
-# --- Sums over everything that follows, written out. ---
+# --- Definitions. ---
 
 
 def sum_of_errors(errors, decay):
-    """Add up the errors from each step on, each times all decays before it."""
+    """Sum the errors from each step on, each times all decays before it."""
     return np.array(
         [
             sum(np.prod(decay[t:k]) * errors[k] for k in range(t, len(errors)))
@@ -22,10 +22,10 @@ def one_step_target(t, r_t, discount_t, v_t, lambda_, further):
 
 
 def discounted_returns(r_t, discount_t, v_t):
-    """Add up what is paid from step t on, each payment times all discounts before."""
-    paid = np.append(r_t, v_t[-1])
+    """Sum the rewards from each step on, each times all discounts before it."""
+    rewards = np.append(r_t, v_t[-1])
     return [
-        sum(np.prod(discount_t[t:k]) * paid[k] for k in range(t, len(paid)))
+        sum(np.prod(discount_t[t:k]) * rewards[k] for k in range(t, len(rewards)))
         for t in range(len(r_t))
     ]
 
@@ -53,29 +53,8 @@ def generalized_advantage_estimation(v_tm1, v_t, r_t, discount_t, lambda_):
     return sum_of_errors(r_t + discount_t * v_t - v_tm1, discount_t * lambda_)
 
 
-def normalized_advantages(
-    v_tm1, v_t, r_t, discount_t, lambda_, normalized_weights=True
-):
-    """Average the advantages of all lengths up to the end, with weights of sum 1."""
-    assert normalized_weights
-    lambda_ = np.broadcast_to(lambda_, r_t.shape)
-
-    def of_length(t, k):
-        errors = r_t + discount_t * v_t - v_tm1
-        return sum(np.prod(discount_t[t:j]) * errors[j] for j in range(t, t + k))
-
-    def average(t):
-        ends = np.flatnonzero(discount_t[t:] == 0)
-        steps = ends[0] + 1 if len(ends) else len(r_t) - t
-        weights = [np.prod(lambda_[t : t + k]) for k in range(steps)]
-        advantages = [of_length(t, k + 1) for k in range(steps)]
-        return np.dot(weights, advantages) / np.sum(weights)
-
-    return np.array([average(t) for t in range(len(r_t))])
-
-
 def upgo_returns(v_tm1, v_t, r_t, discount_t):
-    """Vinyals et al. 2019, with a discount: follow what is no worse than expected."""
+    """Vinyals et al. 2019, with a discount."""
 
     def from_step(t):
         last = t == len(r_t) - 1
@@ -86,6 +65,17 @@ def upgo_returns(v_tm1, v_t, r_t, discount_t):
     return np.array([from_step(t) for t in range(len(r_t))])
 
 
+def linear_recurrence(a, b, final):
+    """Unroll the recurrence: the final value and each offset, times all factors."""
+    later = np.append(b, final)
+    return np.array(
+        [
+            sum(np.prod(a[t:k]) * later[k] for k in range(t, len(later)))
+            for t in range(len(b))
+        ]
+    )
+
+
 def truncated_generalized_advantage_estimation(
     r_t, discount_t, lambda_, values, v_t=None
 ):
@@ -94,7 +84,7 @@ def truncated_generalized_advantage_estimation(
 
 
 def importance_corrected_td_errors(r_t, discount_t, rho_tm1, lambda_, values, v_t=None):
-    """Sutton et al. 2014: an error counts as far as all actions before it count."""
+    """Sutton et al. 2014: an error is weighted by all ratios up to its step."""
     v_t = values[1:] if v_t is None else v_t
     errors = r_t + discount_t * v_t - values[:-1]
     rho_t = np.append(rho_tm1[1:], 0.0)
@@ -141,17 +131,25 @@ def leaky(rho, threshold, alpha):
 
 
 def leaky_vtrace(
-    v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho_threshold=1.0
+    v_tm1,
+    v_t,
+    r_t,
+    discount_t,
+    rho_tm1,
+    alpha_,
+    lambda_,
+    clip_rho_threshold=1.0,
+    clip_c_threshold=1.0,
 ):
-    """Espeholt et al. 2018, equation 1, less the value of each state."""
+    """Espeholt et al. 2018, equation 1, minus the value of each state."""
     rho = leaky(rho_tm1, clip_rho_threshold, alpha_)
-    c = lambda_ * leaky(rho_tm1, 1.0, alpha_)
+    c = lambda_ * leaky(rho_tm1, clip_c_threshold, alpha_)
     return sum_of_errors(rho * (r_t + discount_t * v_t - v_tm1), discount_t * c)
 
 
-def vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold=1.0):
+def vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, **thresholds):
     return leaky_vtrace(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, 1.0, lambda_, clip_rho_threshold
+        v_tm1, v_t, r_t, discount_t, rho_tm1, 1.0, lambda_, **thresholds
     )
 
 
@@ -163,12 +161,12 @@ def leaky_vtrace_td_error_and_advantage(
     rho_tm1,
     alpha,
     lambda_,
-    clip_rho_threshold=1.0,
     clip_pg_rho_threshold=1.0,
+    **thresholds,
 ):
-    """The value of an action is what it leads to: the next state's, corrected."""
+    """Espeholt et al. 2018, section 4.2: bootstrap from the corrected next value."""
     errors = leaky_vtrace(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho_threshold
+        v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, **thresholds
     )
     lambda_ = np.broadcast_to(lambda_, r_t.shape)
     q_estimate = r_t + discount_t * v_t
@@ -179,33 +177,18 @@ def leaky_vtrace_td_error_and_advantage(
 
 
 def vtrace_td_error_and_advantage(
-    v_tm1,
-    v_t,
-    r_t,
-    discount_t,
-    rho_tm1,
-    lambda_,
-    clip_rho_threshold=1.0,
-    clip_pg_rho_threshold=1.0,
+    v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, **thresholds
 ):
     return leaky_vtrace_td_error_and_advantage(
-        v_tm1,
-        v_t,
-        r_t,
-        discount_t,
-        rho_tm1,
-        1.0,
-        lambda_,
-        clip_rho_threshold,
-        clip_pg_rho_threshold,
+        v_tm1, v_t, r_t, discount_t, rho_tm1, 1.0, lambda_, **thresholds
     )
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 
 def maker(*names, **extra):
-    """Draw the arguments of these names, the same for all functions of the topic."""
+    """Return a function that draws the arguments of these names."""
 
     def make(rng):
         ratios = rng.uniform(0.2, 2.5, STEPS)
@@ -224,6 +207,9 @@ def maker(*names, **extra):
             "alpha_": rng.uniform(0.2, 0.8),
             "q_t": rng.normal(size=STEPS),
             "c_t": rng.uniform(0.2, 1.2, STEPS),
+            "a": rng.uniform(-1.0, 1.0, STEPS),
+            "b": rng.normal(size=STEPS),
+            "final": np.asarray(rng.normal()),
         }
         drawn |= {name: draw(rng) for name, draw in extra.items()}
         return {name: drawn[name] for name in names}
@@ -232,7 +218,7 @@ def maker(*names, **extra):
 
 
 def one_fewer(make, *names):
-    """Draw arguments of which these have one entry less."""
+    """Return a function that draws these arguments with one entry fewer."""
 
     def fewer(rng):
         drawn = make(rng)
@@ -242,7 +228,7 @@ def one_fewer(make, *names):
 
 
 def with_one_clock(make):
-    """Draw values of which those after a step are those before the next."""
+    """Return a function that draws values without resets, `v_t[:-1] == v_tm1[1:]`."""
 
     def consistent(rng):
         drawn = make(rng)
@@ -253,19 +239,19 @@ def with_one_clock(make):
 
 
 def values_of_rows(rows, xp):
-    """Take the values before each step and after the last, and `v_t` beside them."""
+    """Turn `v_tm1` and `v_t` into the argument `values`."""
     rows = dict(rows)
     values = xp.concatenate([rows.pop("v_tm1"), rows["v_t"][-1:]])
     return rows | {"values": values}
 
 
 def constant(definition, **settings):
-    """Return what is left of a gradient where all of a result is held constant."""
+    """Return a definition whose gradient is stopped entirely."""
     return lambda x, constants: definition(**constants, **settings)
 
 
 def all_but_value(definition, **settings):
-    """Return the same for an error, from which only the value is subtracted."""
+    """Return a definition of errors with a gradient by the subtracted value only."""
 
     def flagged(x, constants):
         before = x["v_tm1"] if "v_tm1" in x else x["values"][:-1]
@@ -332,6 +318,7 @@ ROWS = [
         definition=n_step_bootstrapped_returns,
         make=maker("r_t", "discount_t", "v_t", "lambda_t"),
         settings={"n": 3},
+        invalid=({"n": 0}, {"n": -1}, {"n": 2.0}),
         targets=("r_t", "discount_t", "v_t", "lambda_t"),
         flagged=constant(n_step_bootstrapped_returns, n=3),
         numbers=("lambda_t",),
@@ -352,25 +339,9 @@ ROWS = [
         name="generalized_advantage_estimation",
         definition=generalized_advantage_estimation,
         make=maker("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
-        peer="rlax has no advantages that tell the two values apart",
+        peer="rlax has no advantages with two values a step",
         targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
         flagged=constant(generalized_advantage_estimation),
-        numbers=("lambda_",),
-        multistep=True,
-    ),
-    Row(
-        name="generalized_advantage_estimation",
-        case="normalized weights",
-        definition=normalized_advantages,
-        make=maker(
-            *("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
-            # An end moves the weights: there they have no derivative.
-            discount_t=lambda rng: rng.uniform(0.5, 1.0, STEPS),
-        ),
-        settings={"normalized_weights": True},
-        peer="rlax has no advantages with these weights",
-        targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
-        flagged=constant(normalized_advantages),
         numbers=("lambda_",),
         multistep=True,
     ),
@@ -381,6 +352,22 @@ ROWS = [
         peer="rlax has no such returns",
         targets=("v_t", "r_t", "discount_t"),
         flagged=constant(upgo_returns),
+        multistep=True,
+    ),
+    Row(
+        name="linear_recurrence",
+        definition=linear_recurrence,
+        make=maker("a", "b", "final"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="linear_recurrence",
+        case="streams",
+        definition=linear_recurrence,
+        make=maker("a", "b"),
+        settings={"final": 0.0},
+        peer="rlax has no such function",
+        numbers=("a",),
         multistep=True,
     ),
     Row(
@@ -427,6 +414,7 @@ ROWS = [
         definition=vtrace,
         make=maker(*VTRACE),
         settings={"clip_rho_threshold": 1.5},
+        invalid=({"clip_rho_threshold": -1.0}, {"clip_c_threshold": -1.0}),
         targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
         flagged=all_but_value(vtrace, clip_rho_threshold=1.5),
         numbers=("lambda_",),
@@ -437,6 +425,11 @@ ROWS = [
         definition=leaky_vtrace,
         make=maker(*LEAKY),
         settings={"clip_rho_threshold": 1.5},
+        invalid=(
+            {"clip_rho_threshold": -1.0},
+            {"clip_c_threshold": -1.0},
+            {"alpha_": 2.0},
+        ),
         targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha_", "lambda_"),
         flagged=all_but_value(leaky_vtrace, clip_rho_threshold=1.5),
         numbers=("lambda_",),
@@ -447,6 +440,11 @@ ROWS = [
         definition=vtrace_td_error_and_advantage,
         make=maker(*VTRACE),
         settings={"clip_rho_threshold": 1.5, "clip_pg_rho_threshold": 0.5},
+        invalid=(
+            {"clip_rho_threshold": -1.0},
+            {"clip_pg_rho_threshold": np.nan},
+            {"clip_c_threshold": -1.0},
+        ),
         # Elsewhere rlax takes the next state's value from the wrong array (audit, 1.6).
         peer_make=with_one_clock(maker(*VTRACE)),
         peer_gradient={
@@ -467,6 +465,12 @@ ROWS = [
         definition=leaky_vtrace_td_error_and_advantage,
         make=maker(*LEAKY_PG),
         settings={"clip_rho_threshold": 1.5, "clip_pg_rho_threshold": 0.5},
+        invalid=(
+            {"clip_rho_threshold": -1.0},
+            {"clip_pg_rho_threshold": np.nan},
+            {"clip_c_threshold": -1.0},
+            {"alpha": -0.5},
+        ),
         peer_make=with_one_clock(maker(*LEAKY_PG)),
         peer_gradient={
             **NOT_STOPPED,

@@ -1,4 +1,4 @@
-"""Transforms: definitions in NumPy, and the rows that hold the functions to them."""
+"""Transforms: definitions in NumPy, and their rows of the contract."""
 
 import functools
 import importlib
@@ -9,7 +9,7 @@ from contract import Row, away_from
 
 import rlaxlib
 
-# --- Functions that squash, and their inverses. ---
+# --- Elementwise transforms and their inverses. ---
 
 
 def identity(x):
@@ -69,7 +69,7 @@ def power(x, p):
 
 
 def to_bins(x, bins):
-    """Give a number to the two bins around it, such that it is their mean."""
+    """Share probability between the two bins around a value, which is their mean."""
     rows = []
     for each in np.clip(np.ravel(x), bins[0], bins[-1]):
         k = np.flatnonzero(bins[:-1] <= each)[-1]
@@ -96,10 +96,10 @@ def transform_from_2hot_nonlinear(probs, bins):
     return probs @ bins
 
 
-def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma=None):
+def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma_ratio=0.75):
     """Farebrother et al. 2024, appendix A."""
     edges = np.linspace(min_value, max_value, num_bins + 1)
-    sigma = 0.75 * (edges[1] - edges[0]) if sigma is None else sigma
+    sigma = sigma_ratio * (edges[1] - edges[0])
     erf = np.vectorize(math.erf)
     shares = np.diff(erf((edges - scalar[..., None]) / (math.sqrt(2) * sigma)))
     return shares / np.sum(shares, axis=-1, keepdims=True)
@@ -114,12 +114,12 @@ def transform_from_hl_gauss(probs, min_value, max_value, num_bins):
 
 
 def hl_gauss_pair(scalar):
-    return transform_to_hl_gauss(scalar, **RANGE, sigma=20.0)
+    return transform_to_hl_gauss(scalar, **RANGE, sigma_ratio=1.5)
 
 
-def out_of_range(x):
-    squashed = symlog(x)
-    return (squashed < -2.0) | (squashed > 2.0)
+def outside_support(x):
+    y = symlog(x)
+    return (y < -2.0) | (y > 2.0)
 
 
 def compose_tx(x):
@@ -149,17 +149,17 @@ def two_hot(library):
 
 
 def hl_gauss(library):
-    return library.hl_gauss_pair(**RANGE, sigma=20.0).apply
+    return library.hl_gauss_pair(**RANGE, sigma_ratio=1.5).apply
 
 
 def beyond(library):
     bins = library.hl_gauss_pair(-2.0, 2.0, 5)
     pair = library.compose_tx(library.SYMLOG_PAIR, bins)
-    return functools.partial(library.out_of_range, tx_pair=pair)
+    return functools.partial(library.outside_support, tx_pair=pair)
 
 
 def two_hot_of_rlax(library):
-    """Show the argument that is left of a function whose others are set."""
+    """Return a function whose signature has the one argument that is not set."""
     apply = two_hot(library)
     return lambda scalar: apply(scalar=scalar)
 
@@ -174,14 +174,14 @@ def unbiased(library):
     ).apply
 
 
-# --- What they are called with. ---
+# --- Arguments. ---
 
 RANGE = {"min_value": -30.0, "max_value": 30.0, "num_bins": 5}
 EQUAL = np.linspace(-30.0, 30.0, 5)
 
 
 def draw(name="x", scale=2.0, **parameters):
-    """Draw numbers on both sides of 0, which is a kink of second derivatives."""
+    """Draw values on both sides of 0, where second derivatives do not exist."""
 
     def make(rng):
         x = away_from(rng.normal(scale=scale, size=(3, 4)), 0.0)
@@ -195,7 +195,7 @@ def draw_unit(rng):
 
 
 def between(bins, name):
-    """Draw numbers within bins, away from where one ends and the next begins."""
+    """Draw values between bins, where derivatives exist."""
 
     def make(rng):
         k = rng.integers(len(bins) - 1, size=(3, 4))
@@ -222,8 +222,8 @@ def from_any_bins(rng):
     return from_equal_bins(rng) | {"bins": draw_bins(rng)}
 
 
-def squash_of(name):
-    """Find what rlax does not export."""
+def private_too(name):
+    """Find a function by its name, also one that rlax does not export."""
 
     def find(library):
         if library is rlaxlib:
@@ -238,12 +238,21 @@ def elementwise(definition, make, **options):
         name=definition.__name__,
         definition=definition,
         make=make,
-        of=squash_of(definition.__name__),
+        of=private_too(definition.__name__),
         elementwise=True,
         **options,
     )
 
 
+INVALID_RANGES = (
+    {"max_value": -30.0},
+    {"max_value": np.inf},
+    {"min_value": -np.inf},
+)
+INVALID_BINS = (
+    {"bins": np.array([0.0, 1.0, 2.0, 2.0, 3.0])},
+    {"bins": np.array([0.0, 1.0, 2.0, 3.0, np.inf])},
+)
 NEW = "rlax has none"
 ROUNDING = "rlax's formula cancels (audit, 1.1)"
 
@@ -255,26 +264,52 @@ ROWS = [
     elementwise(signed_expm1, draw()),
     elementwise(symlog, draw(), peer="rlax calls it signed_logp1"),
     elementwise(symexp, draw(), peer="rlax calls it signed_expm1"),
-    elementwise(signed_hyperbolic, draw(eps=0.3), case="with a slope"),
+    elementwise(
+        signed_hyperbolic, draw(eps=0.3), case="with eps", invalid=({"eps": -1.0},)
+    ),
     elementwise(signed_hyperbolic, draw()),
-    elementwise(signed_parabolic, draw(eps=0.3), case="with a slope"),
+    elementwise(
+        signed_parabolic, draw(eps=0.3), case="with eps", invalid=({"eps": -1.0},)
+    ),
     elementwise(signed_parabolic, draw(), condition=100.0, peer=ROUNDING),
     elementwise(hyperbolic_sin, draw()),
     elementwise(hyperbolic_arcsin, draw()),
-    elementwise(power, draw(p=0.7)),
-    elementwise(power, draw(p=1.3), case="that stretches"),
-    elementwise(power, draw(), settings={"p": 2.0}, case="of 2"),
-    elementwise(power, draw(), settings={"p": 0.5}, case="of one half"),
-    elementwise(transform_to_2hot, between(EQUAL, "scalar"), settings=RANGE),
-    elementwise(transform_from_2hot, from_equal_bins, settings=RANGE),
+    elementwise(power, draw(p=0.7), invalid=({"p": 0.0}, {"p": -1.0})),
     elementwise(
-        transform_to_2hot_nonlinear, to_any_bins, any_length=("scalar", "bins")
+        transform_to_2hot,
+        between(EQUAL, "scalar"),
+        settings=RANGE,
+        invalid=INVALID_RANGES,
     ),
-    elementwise(transform_from_2hot_nonlinear, from_any_bins, any_length=("probs",)),
     elementwise(
-        transform_to_hl_gauss, between(EQUAL, "scalar"), settings=RANGE, peer=NEW
+        transform_from_2hot, from_equal_bins, settings=RANGE, invalid=INVALID_RANGES
     ),
-    elementwise(transform_from_hl_gauss, from_equal_bins, settings=RANGE, peer=NEW),
+    elementwise(
+        transform_to_2hot_nonlinear,
+        to_any_bins,
+        any_length=("scalar", "bins"),
+        invalid=INVALID_BINS,
+    ),
+    elementwise(
+        transform_from_2hot_nonlinear,
+        from_any_bins,
+        any_length=("probs",),
+        invalid=INVALID_BINS,
+    ),
+    elementwise(
+        transform_to_hl_gauss,
+        between(EQUAL, "scalar"),
+        settings=RANGE,
+        peer=NEW,
+        invalid=(*INVALID_RANGES, {"sigma_ratio": 0.0}, {"sigma_ratio": -0.5}),
+    ),
+    elementwise(
+        transform_from_hl_gauss,
+        from_equal_bins,
+        settings=RANGE,
+        peer=NEW,
+        invalid=INVALID_RANGES,
+    ),
     Row(
         name="hl_gauss_pair",
         definition=hl_gauss_pair,
@@ -284,8 +319,8 @@ ROWS = [
         peer=NEW,
     ),
     Row(
-        name="out_of_range",
-        definition=out_of_range,
+        name="outside_support",
+        definition=outside_support,
         make=draw(scale=8.0),
         of=beyond,
         elementwise=True,

@@ -1,5 +1,7 @@
-"""Test the pairs: round trips, dtypes, pickling, and what is refused."""
+"""Test the pairs: round trips, ranges, dtypes, equality, pickling and bad input."""
 
+import functools
+import inspect
 import pickle
 
 import contract
@@ -10,28 +12,28 @@ import pytest
 
 import rlaxlib
 
-SQUASH = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+HYPERBOLIC = rlaxlib.SIGNED_HYPERBOLIC_PAIR
 PAIRS = {
     "identity": rlaxlib.IDENTITY_PAIR,
     "log": rlaxlib.SIGNED_LOGP1_PAIR,
     "symlog": rlaxlib.SYMLOG_PAIR,
-    "hyperbolic": SQUASH,
+    "hyperbolic": HYPERBOLIC,
     "sinh": rlaxlib.HYPERBOLIC_SIN_PAIR,
     "discount": rlaxlib.DISCOUNT_TRANSFORM_PAIR,
-    "chain": rlaxlib.compose_tx(SQUASH, rlaxlib.SIGNED_LOGP1_PAIR),
-    "nothing": rlaxlib.compose_tx(),
+    "composed": rlaxlib.compose_tx(HYPERBOLIC, rlaxlib.SIGNED_LOGP1_PAIR),
+    "empty composition": rlaxlib.compose_tx(),
     "two-hot": rlaxlib.twohot_pair(-1.0, 1.0, 201),
-    "HL-Gauss": rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma=0.02),
-    "squashed HL-Gauss": rlaxlib.compose_tx(
-        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma=0.02)
+    "HL-Gauss": rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma_ratio=2.0),
+    "symlog HL-Gauss": rlaxlib.compose_tx(
+        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma_ratio=2.0)
     ),
-    "muzero": rlaxlib.muzero_pair(-1.0, 1.0, 201, SQUASH),
-    "unbiased": rlaxlib.unbiased_transform_pair(-1.0, 1.0, 201, SQUASH),
+    "muzero": rlaxlib.muzero_pair(-1.0, 1.0, 201, HYPERBOLIC),
+    "unbiased": rlaxlib.unbiased_transform_pair(-1.0, 1.0, 201, HYPERBOLIC),
 }
 each_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-SPREAD = {
-    "muzero": rlaxlib.muzero_pair(-300.0, 300.0, 601, SQUASH),
-    "unbiased": rlaxlib.unbiased_transform_pair(-300.0, 300.0, 601, SQUASH),
+WIDE = {
+    "muzero": rlaxlib.muzero_pair(-300.0, 300.0, 601, HYPERBOLIC),
+    "unbiased": rlaxlib.unbiased_transform_pair(-300.0, 300.0, 601, HYPERBOLIC),
 }
 
 
@@ -39,86 +41,132 @@ SPREAD = {
 
 
 @each_pair
-def test_pairs_undo_what_they_do(pair):
+def test_inverse_undoes_the_transform(pair):
     x = jnp.linspace(-0.9, 0.9, 101)
     np.testing.assert_allclose(pair.apply_inv(pair.apply(x)), x, atol=5e-7)
 
 
-@pytest.mark.parametrize("pair", SPREAD.values(), ids=SPREAD)
-def test_bins_bring_back_returns_of_all_sizes(pair):
+@pytest.mark.parametrize("pair", WIDE.values(), ids=WIDE)
+def test_returns_of_every_magnitude_survive_a_round_trip(pair):
     x = np.array([1.03, 4.43, -3012.33, 0.0, 1e-6, 5e4], np.float32)
     np.testing.assert_allclose(pair.apply_inv(pair.apply(x)), x, rtol=1e-6)
 
 
-def test_only_unbiased_bins_give_the_mean_of_returns():
+def test_only_the_unbiased_pair_decodes_the_mean_of_returns():
     means = {
         name: pair.apply_inv(0.5 * (pair.apply(0.0) + pair.apply(16.0)))
-        for name, pair in SPREAD.items()
+        for name, pair in WIDE.items()
     }
     np.testing.assert_allclose(means["unbiased"], 8.0, rtol=1e-5)
-    squashed = 0.5 * SQUASH.apply(16.0)
-    np.testing.assert_allclose(means["muzero"], SQUASH.apply_inv(squashed), rtol=1e-5)
+    transformed = 0.5 * HYPERBOLIC.apply(16.0)
+    np.testing.assert_allclose(
+        means["muzero"], HYPERBOLIC.apply_inv(transformed), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("bins", [rlaxlib.twohot_pair, rlaxlib.hl_gauss_pair])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_numbers_beyond_the_bins_are_told_and_those_at_the_end_are_not(bins, dtype):
+def test_outside_support_reports_values_outside_the_bins_only(bins, dtype):
     pair = bins(-0.3, 0.7, 11)
     x = jnp.array([-0.31, -0.3, 0.0, 0.7, 0.71, -jnp.inf, jnp.inf, jnp.nan], dtype)
     expected = np.array([1, 0, 0, 0, 1, 1, 1, 1], bool)
-    np.testing.assert_array_equal(rlaxlib.out_of_range(x, pair), expected)
+    np.testing.assert_array_equal(rlaxlib.outside_support(x, pair), expected)
 
-    chain = rlaxlib.compose_tx(rlaxlib.TxPair(lambda x: 2 * x, lambda x: x / 2), pair)
-    found = rlaxlib.out_of_range(x / 2, rlaxlib.compose_tx(chain))
+    composed = rlaxlib.compose_tx(
+        rlaxlib.TxPair(lambda x: 2 * x, lambda x: x / 2), pair
+    )
+    found = rlaxlib.outside_support(x / 2, rlaxlib.compose_tx(composed))
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("make", [rlaxlib.muzero_pair, rlaxlib.unbiased_transform_pair])
-def test_the_range_of_a_pair_that_squashes_is_that_of_what_is_squashed(make, dtype):
+def test_outside_support_applies_the_transform_before_the_bins(make, dtype):
     pair = make(-2.0, 3.0, 11, rlaxlib.SYMLOG_PAIR)
     x = jnp.array([-6.5, -6.3, 0.0, 19.0, 19.2], dtype)
-    np.testing.assert_array_equal(rlaxlib.out_of_range(x, pair), [1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(rlaxlib.outside_support(x, pair), [1, 0, 0, 0, 1])
 
 
-def test_a_chain_applies_in_order_and_goes_back_in_reverse():
+def test_composition_applies_in_order_and_inverts_in_reverse():
     double = rlaxlib.TxPair(lambda x: 2 * x, lambda x: x / 2)
     one_more = rlaxlib.TxPair(lambda x: x + 1, lambda x: x - 1)
-    chain = rlaxlib.compose_tx(double, one_more)
-    assert chain.apply(3.0) == 7.0
-    assert chain.apply_inv(7.0) == 3.0
+    composed = rlaxlib.compose_tx(double, one_more)
+    assert composed.apply(3.0) == 7.0
+    assert composed.apply_inv(7.0) == 3.0
 
 
 # --- How they behave under JAX. ---
 
 
 @each_pair
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64])
-def test_dtype_follows_the_argument_both_ways(pair, dtype):
-    with contract.x64(dtype in (jnp.float32, jnp.float64)):
-        x = jnp.asarray(0.3, dtype)
-        there = pair.apply(x)
-        back = pair.apply_inv(there)
-        assert there.dtype == back.dtype == dtype
-        eps = max(float(jnp.finfo(dtype).eps), 1e-15)
-        np.testing.assert_allclose(np.float64(back), np.float64(x), rtol=8 * eps)
+def test_dtype_follows_the_argument_both_ways(pair):
+    for dtype in (jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64):
+        with contract.x64(dtype in (jnp.float32, jnp.float64)):
+            x = jnp.asarray(0.3, dtype)
+            encoded = pair.apply(x)
+            back = pair.apply_inv(encoded)
+            assert encoded.dtype == back.dtype == dtype
+            eps = max(float(jnp.finfo(dtype).eps), 1e-15)
+            np.testing.assert_allclose(np.float64(back), np.float64(x), rtol=8 * eps)
 
 
 @each_pair
-def test_pairs_can_be_pickled_and_be_static_arguments(pair):
+def test_unpickled_pairs_are_equal_and_work(pair):
     copy = pickle.loads(pickle.dumps(pair))
-    np.testing.assert_array_equal(copy.apply(0.3), pair.apply(0.3))
-    there = pair.apply(0.3)
-    np.testing.assert_array_equal(copy.apply_inv(there), pair.apply_inv(there))
+    assert copy == pair
+    assert hash(copy) == hash(pair)
+    encoded = pair.apply(0.3)
+    np.testing.assert_array_equal(copy.apply(0.3), encoded)
+    np.testing.assert_array_equal(copy.apply_inv(encoded), pair.apply_inv(encoded))
 
-    apply = jax.jit(lambda pair, x: pair.apply(x), static_argnums=0)
-    for _ in range(2):
-        np.testing.assert_allclose(apply(pair, 0.3), there, rtol=1e-6, atol=1e-7)
-    assert apply._cache_size() == 1
+
+def make_pairs(high):
+    return {
+        rlaxlib.twohot_pair(-1.0, high, 5),
+        rlaxlib.hl_gauss_pair(-1.0, high, 5),
+        rlaxlib.hl_gauss_pair(-1.0, high, 5, sigma_ratio=0.3),
+        rlaxlib.muzero_pair(-1.0, high, 5, HYPERBOLIC),
+        rlaxlib.unbiased_transform_pair(-1.0, high, 5, HYPERBOLIC),
+        rlaxlib.compose_tx(HYPERBOLIC, rlaxlib.twohot_pair(-1.0, high, 5)),
+    }
+
+
+def test_pairs_are_equal_if_made_from_equal_arguments():
+    assert make_pairs(1.0) == make_pairs(1.0)
+    assert len(make_pairs(1.0)) == 6
+    assert not make_pairs(1.0) & make_pairs(2.0)
+    pair = rlaxlib.twohot_pair(-1.0, 1.0, 5)
+    assert pair.apply != pair.apply_inv
+
+
+def test_equal_pairs_as_static_arguments_are_traced_once():
+    traces = []
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def encode(pair, x):
+        traces.append(pair)
+        return pair.apply(x)
+
+    first, second = (
+        rlaxlib.compose_tx(HYPERBOLIC, rlaxlib.hl_gauss_pair(-1.0, 1.0, 5))
+        for _ in range(2)
+    )
+    for pair in (first, second, pickle.loads(pickle.dumps(first))):
+        np.testing.assert_allclose(encode(pair, 0.3), first.apply(0.3), rtol=1e-6)
+    assert len(traces) == 1
+
+
+def test_functions_of_a_pair_can_be_compiled_and_mapped():
+    pair = rlaxlib.twohot_pair(-1.0, 1.0, 5)
+    assert list(inspect.signature(pair.apply).parameters) == ["scalar"]
+    x = jnp.array([0.25, -0.5])
+    expected = rlaxlib.transform_to_2hot(x, -1.0, 1.0, 5)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(pair.apply))(x), expected)
+    np.testing.assert_array_equal(pair.apply(scalar=x), expected)
 
 
 @each_pair
-def test_a_pair_may_be_used_within_a_program(pair):
+def test_gradient_of_a_round_trip_is_that_of_the_identity(pair):
     def loss(x):
         return jnp.sum(jnp.square(pair.apply_inv(pair.apply(x))))
 
@@ -127,7 +175,14 @@ def test_a_pair_may_be_used_within_a_program(pair):
     np.testing.assert_allclose(gradient, 2 * x, rtol=2e-2)
 
 
-# --- What they refuse. ---
+def test_a_pair_can_be_made_within_a_program():
+    def encode(x):
+        return rlaxlib.unbiased_transform_pair(-2.0, 3.0, 5, HYPERBOLIC).apply(x)
+
+    np.testing.assert_allclose(jax.jit(encode)(0.7), encode(0.7), rtol=1e-6)
+
+
+# --- Bad input. ---
 
 
 @pytest.mark.parametrize(
@@ -135,56 +190,61 @@ def test_a_pair_may_be_used_within_a_program(pair):
     [
         (
             lambda: rlaxlib.twohot_pair(1.0, -1.0, 5),
-            "^twohot_pair: `min_value` and `max_value` must increase",
+            "^twohot_pair: `max_value` is -1.0, must be more than `min_value`",
         ),
         (
-            lambda: rlaxlib.muzero_pair(-1.0, 1.0, 1, SQUASH),
-            "`num_bins` must be at least 2",
+            lambda: rlaxlib.muzero_pair(-1.0, 1.0, 1, HYPERBOLIC),
+            "`num_bins` is 1, must be at least 2",
         ),
         (
-            lambda: rlaxlib.unbiased_transform_pair(1.0, 1.0, 5, SQUASH),
-            "^unbiased_transform_pair: `min_value` and `max_value` must increase",
+            lambda: rlaxlib.unbiased_transform_pair(1.0, 1.0, 5, HYPERBOLIC),
+            "^unbiased_transform_pair: `max_value` is 1.0, must be more than",
         ),
         (
             lambda: rlaxlib.unbiased_transform_pair(
                 -300.0, 300.0, 601, rlaxlib.HYPERBOLIC_SIN_PAIR
             ),
-            r"^unbiased_transform_pair: `bins` must lie in \(-inf, inf\)",
+            r"^unbiased_transform_pair: `bins` is -?inf, must",
         ),
         (
             lambda: rlaxlib.unbiased_transform_pair(
                 -1.0, 1.0, 5, rlaxlib.TxPair(jnp.negative, jnp.negative)
             ),
-            "^unbiased_transform_pair: `bins` must increase",
+            "^unbiased_transform_pair: `bins` is 0.5, must increase",
         ),
         (
-            lambda: SPREAD["unbiased"].apply_inv(jnp.ones(7)),
-            r"^unbiased_transform_pair.apply_inv: `x` is float32\[7\], but must be "
-            r"float\[\.\.\., 601\]",
+            lambda: WIDE["unbiased"].apply_inv(jnp.ones(7)),
+            r"^unbiased_transform_pair.apply_inv: `x` has shape \(7,\), must be "
+            r"\[\.\.\., 601\]",
         ),
         (
             lambda: rlaxlib.hl_gauss_pair(1.0, -1.0, 5),
-            "^hl_gauss_pair: `min_value` and `max_value` must increase",
+            "^hl_gauss_pair: `max_value` is -1.0, must be more than `min_value`",
         ),
         (
             lambda: rlaxlib.hl_gauss_pair(-1.0, 1.0, 1),
-            "^hl_gauss_pair: `num_bins` must be at least 2",
+            "^hl_gauss_pair: `num_bins` is 1, must be at least 2",
         ),
         (
-            lambda: rlaxlib.hl_gauss_pair(-1.0, 1.0, 5, sigma=0.0),
-            r"^hl_gauss_pair: `sigma` must lie in \(0, inf\), but is 0.0",
+            lambda: rlaxlib.hl_gauss_pair(-1.0, 1.0, 5, sigma_ratio=0.0),
+            r"^hl_gauss_pair: `sigma_ratio` is 0.0, must be in \(0, inf\)",
         ),
         (
             lambda: PAIRS["HL-Gauss"].apply_inv(jnp.ones(7)),
-            r"^hl_gauss_pair.apply_inv: `probs` is float32\[7\], but must be "
-            r"float\[\.\.\., 201\]",
+            r"^hl_gauss_pair.apply_inv: `probs` has shape \(7,\), must be "
+            r"\[\.\.\., 201\]",
         ),
         *(
             (
-                lambda pair=pair: rlaxlib.out_of_range(0.5, pair),
-                "^out_of_range: `tx_pair` must be a pair with bins",
+                lambda pair=pair: rlaxlib.outside_support(0.5, pair),
+                "^outside_support: `tx_pair` has no bins, must be a pair such as",
             )
-            for pair in (SQUASH, PAIRS["chain"], rlaxlib.TxPair(jnp.sin, jnp.sin))
+            for pair in (
+                HYPERBOLIC,
+                PAIRS["composed"],
+                rlaxlib.DISCOUNT_TRANSFORM_PAIR,
+                rlaxlib.TxPair(jnp.sin, jnp.sin),
+            )
         ),
         (
             lambda: rlaxlib.DISCOUNT_TRANSFORM_PAIR.apply([0.5]),
@@ -193,6 +253,6 @@ def test_a_pair_may_be_used_within_a_program(pair):
         (lambda: PAIRS["muzero"].apply("3"), "^muzero_pair.apply: `x` is '3'"),
     ],
 )
-def test_says_what_is_wrong(call, message):
+def test_rejects_bad_input(call, message):
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         call()

@@ -1,0 +1,470 @@
+"""Scales to divide rewards, TD errors, returns or advantages by.
+
+- `reward_scale`: for rewards, by the standard deviation of discounted reward sums.
+- `return_based_scale`: for TD errors, by the variances of rewards and returns.
+- `percentile_scale`: for returns or advantages, by a range of percentiles.
+
+All functions create a `StateFunctions` pair: `init` returns an initial state, `update`
+the scale and the next state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, devices, recurrence
+from rlaxlib._core.devices import AxisName
+from rlaxlib.normalization import _moments
+from rlaxlib.normalization._moments import (
+    EmaState,
+    RunningMomentsState,
+    StateFunctions,
+    create_ema,
+    running_moments,
+)
+
+__all__ = [
+    "ReturnRange",
+    "ReturnScaleState",
+    "RewardScaleState",
+    "percentile_scale",
+    "return_based_scale",
+    "reward_scale",
+]
+
+
+class RewardScaleState(NamedTuple):
+    """State of `reward_scale` between two chunks of a stream.
+
+    Attributes:
+        moments: Moments of the discounted sums of past rewards.
+        carried: Discounted sum so far in the current episode of the stream, shape `[]`.
+    """
+
+    moments: RunningMomentsState
+    carried: Array
+
+
+class ReturnScaleState(NamedTuple):
+    """State of `return_based_scale`.
+
+    Attributes:
+        steps: Moments of the rewards and of the discounts, a pair of scalars, each of
+            shape `[]`.
+        returns: Moments of the returns, scalars of shape `[]`.
+    """
+
+    steps: RunningMomentsState
+    returns: RunningMomentsState
+
+
+class ReturnRange(NamedTuple):
+    """Range between two percentiles of the returns.
+
+    Attributes:
+        low: Lower percentile, shape `[]`.
+        spread: Higher percentile minus the lower one, shape `[]`.
+    """
+
+    low: Array
+    spread: Array
+
+
+def reward_scale(
+    epsilon: ArrayLike = 1e-8, axis_name: AxisName | None = None
+) -> StateFunctions[Array, RewardScaleState]:
+    """Create a scale for rewards: the standard deviation of discounted reward sums.
+
+    .. math::
+
+        R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
+
+    where an episode starts from :math:`R = 0`. Divide rewards by the scale, and do not
+    subtract a mean: that would change the optimal policy. The targets of value
+    functions are then of the order of 1. The sum runs forwards, so it needs no complete
+    episode. Its variance is close to that of the returns if rewards are stationary over
+    an episode and the discount is less than 1.
+
+    An end takes effect after its own step: the last reward of an episode is added to
+    the sum of that episode, and the next episode starts from 0. Mark it by a discount
+    of 0 after a termination, or by `truncated_t` after a time limit.
+
+    Args:
+        epsilon: Constant added to the variance, :math:`ε ≥ 0`, shape `[]`.
+        axis_name: Mapped axis name, or names, of devices or streams, to include the
+            sums of all of them; or None.
+
+    Returns:
+        A `StateFunctions` pair. `init(r_t)` returns the initial `RewardScaleState` for
+        rewards like the template. `update(r_t, discount_t, state)` includes the rewards
+        and the discounts that follow them, each of shape `[T]`. It returns the scale
+        and the state with which the stream continues. It takes the keywords
+        `truncated_t` and `sample_mask`, bools of shape `[T]`, like `lambda_returns`.
+        The end of a chunk that the next one continues is not a truncation. The scale,
+        of shape `[]`, has its gradient stopped. It is 1 while all sums are equal.
+
+        With `jax.vmap` over streams, name the mapped axis, and map over the state too:
+        each stream has its own sum, and all share the moments.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `epsilon` is
+            negative.
+
+    Example:
+        >>> init, update = rlaxlib.reward_scale()
+        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0])
+        >>> scale, state = update(r_t, discount_t, init(r_t))
+        >>> print(scale, state.moments.mean)
+        0.75 1.75
+
+    References:
+        Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
+        Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
+
+        Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
+        Learning? A Large-Scale Empirical Study*, 2020.
+        https://arxiv.org/abs/2006.05990
+    """
+    (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] in [0, inf)"))
+    init_moments, update_moments = running_moments(axis_name)
+
+    def init(r_t: ArrayLike) -> RewardScaleState:
+        """Return the initial state, which has seen no rewards.
+
+        Args:
+            r_t: Rewards like those of the updates.
+
+        Returns:
+            The state.
+        """
+        zero = _zero(r_t=r_t)
+        return RewardScaleState(init_moments(zero), zero)
+
+    def update(
+        r_t: ArrayLike,
+        discount_t: ArrayLike,
+        state: RewardScaleState,
+        *,
+        truncated_t: ArrayLike | None = None,
+        sample_mask: ArrayLike | None = None,
+    ) -> tuple[Array, RewardScaleState]:
+        """Include the rewards of a chunk of one stream.
+
+        Args:
+            r_t: Rewards, `[T]`.
+            discount_t: Discounts that follow them, 0 where an episode terminates,
+                `[T]`.
+            state: State of the scale.
+            truncated_t: True where the stream is cut after a step although the episode
+                had not ended, `[T]`; or None.
+            sample_mask: False for time steps to ignore, such as resets, `[T]`; or None.
+
+        Returns:
+            The scale, and the next state.
+        """
+        r_t, discount_t, truncated_t, sample_mask = checks.arrays(
+            r_t=(_moments.floats(r_t), "float[T]"),
+            discount_t=(discount_t, "float[T]"),
+            truncated_t=(truncated_t, "bool[T] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+        sums, carried = _past_sums(
+            r_t, discount_t, state.carried, truncated_t, sample_mask
+        )
+        moments, moments_state = update_moments(
+            sums, state.moments, sample_mask=sample_mask
+        )
+        variance = moments.variance
+        square = jnp.where(variance > 0, variance + epsilon.astype(variance.dtype), 1)
+        return jnp.sqrt(square), RewardScaleState(moments_state, carried)
+
+    return StateFunctions(init, update)
+
+
+def return_based_scale(
+    min_scale: ArrayLike = 1e-2, axis_name: AxisName | None = None
+) -> StateFunctions[Array, ReturnScaleState]:
+    """Create a return-based scale for TD errors.
+
+    .. math::
+
+        σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
+
+    over all rewards R, discounts :math:`γ` and returns G so far. Once the values are
+    accurate, this is about the variance of the TD errors that no network can reduce. It
+    depends on the environment only, not on the predictions of a network. Dividing TD
+    errors by the scale gives losses of similar magnitude across tasks and discounts,
+    while values stay as they are. The discounts vary because they are 0 where an
+    episode ends. The mean square of the returns counts, not their variance, because an
+    unforeseen end loses the whole return.
+
+    The moments are of all numbers so far, so the scale is almost constant after a
+    while.
+
+    Args:
+        min_scale: Lower bound of the scale, more than 0, shape `[]`. It keeps the error
+            of the first reward small where rewards are very sparse.
+        axis_name: Mapped axis name, or names, to include the numbers of all devices; or
+            None.
+
+    Returns:
+        A `StateFunctions` pair. `init(r_t)` returns the initial `ReturnScaleState` for
+        rewards like the template. `update(r_t, discount_t, returns, state)` includes
+        rewards, discounts of the same shape, and returns of any shape, such as those of
+        `discounted_returns`. It returns the scale and the next state. Its keyword
+        `sample_mask` is false for the rewards and discounts to ignore, `returns_mask`
+        for the returns to ignore, such as those of unfinished episodes. Each has the
+        shape of its numbers. Masked numbers may be NaN. The scale, of shape `[]`, has
+        its gradient stopped. It is 1 while the numbers are constant.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `min_scale`
+            is not positive.
+
+    Example:
+        >>> init, update = rlaxlib.return_based_scale()
+        >>> r_t, discount_t = jnp.array([0.0, 6.0]), jnp.array([1.0, 0.0])
+        >>> returns = jnp.array([6.0, 10.0])
+        >>> scale, state = update(r_t, discount_t, returns, init(r_t))
+        >>> print(scale**2)
+        26.0
+
+    References:
+        Tom Schaul, Georg Ostrovski, Iurii Kemaev and Diana Borsa, *Return-based
+        Scaling: Yet Another Normalisation Trick for Deep RL*, 2021.
+        https://arxiv.org/abs/2105.05347
+    """
+    (min_scale,) = checks.arrays(min_scale=(min_scale, "float[] in (0, inf)"))
+    init_moments, update_moments = running_moments(axis_name)
+
+    def init(r_t: ArrayLike) -> ReturnScaleState:
+        """Return the initial state, which has seen no numbers.
+
+        Args:
+            r_t: Rewards like those of the updates.
+
+        Returns:
+            The state.
+        """
+        zero = _zero(r_t=r_t)
+        return ReturnScaleState(init_moments((zero, zero)), init_moments(zero))
+
+    def update(
+        r_t: ArrayLike,
+        discount_t: ArrayLike,
+        returns: ArrayLike,
+        state: ReturnScaleState,
+        *,
+        sample_mask: ArrayLike | None = None,
+        returns_mask: ArrayLike | None = None,
+    ) -> tuple[Array, ReturnScaleState]:
+        """Include rewards, discounts and returns.
+
+        Args:
+            r_t: Rewards, of any shape.
+            discount_t: Discounts that follow them, of the same shape.
+            returns: Returns, of any shape.
+            state: State of the scale.
+            sample_mask: False for the rewards and discounts to ignore, of their shape;
+                or None.
+            returns_mask: False for the returns to ignore, of their shape; or None.
+
+        Returns:
+            The scale, and the next state.
+        """
+        r_t, discount_t, sample_mask = checks.arrays(
+            r_t=(_moments.floats(r_t), "float[...]"),
+            discount_t=(discount_t, "float[...]"),
+            sample_mask=(sample_mask, "bool[...] or None"),
+        )
+        returns, returns_mask = checks.arrays(
+            returns=(_moments.floats(returns), "float[...]"),
+            returns_mask=(returns_mask, "bool[...] or None"),
+        )
+        steps, steps_state = update_moments(
+            (r_t, discount_t), state.steps, sample_mask=sample_mask
+        )
+        g, returns_state = update_moments(
+            returns, state.returns, sample_mask=returns_mask
+        )
+        reward_variance, discount_variance = steps.variance
+        mean_square = g.variance + jnp.square(g.mean)
+        variance = reward_variance + discount_variance * mean_square
+        scale = _moments.scale(variance, min_scale)
+        return scale, ReturnScaleState(steps_state, returns_state)
+
+    return StateFunctions(init, update)
+
+
+def percentile_scale(
+    decay: ArrayLike = 0.99,
+    low: ArrayLike = 5.0,
+    high: ArrayLike = 95.0,
+    min_scale: ArrayLike = 1.0,
+    axis_name: AxisName | None = None,
+) -> StateFunctions[Array, EmaState]:
+    """Create a scale for returns: an EMA of a percentile range (DreamerV3).
+
+    .. math::
+
+        S_n = max(S_min, (1 / (1 - d^n)) ∑_{i=1}^n (1 - d) d^{n-i} Δ_i),
+        Δ_i = P_{95}(G_i) - P_5(G_i)
+
+    where the percentiles are those of the returns of one update, interpolated linearly
+    as in NumPy. DreamerV3 divides advantages by this scale, so that one weight of the
+    entropy bonus fits rewards of any magnitude. The percentiles ignore outliers. The
+    bound :math:`S_min = 1` avoids amplifying small returns where rewards are sparse.
+
+    The bound is applied to the average, not to each update. Dividing by :math:`1 - d^n`
+    removes the bias towards the initial 0. Over devices, the percentiles are those of
+    all returns together.
+
+    Args:
+        decay: Decay :math:`d` of the weights, in [0, 1), shape `[]`.
+        low: Lower percentile, in [0, 100], shape `[]`.
+        high: Higher percentile, in [0, 100], at least `low`, shape `[]`.
+        min_scale: Lower bound of the scale :math:`S_min`, more than 0, shape `[]`.
+        axis_name: Mapped axis name, or names, to include the returns of all devices; or
+            None.
+
+    Returns:
+        A `StateFunctions` pair. `init(returns)` returns the initial `EmaState` of a
+        `ReturnRange`, for returns like the template. `update(returns, state)` includes
+        returns, floats or integers of any shape. It returns the scale and the next
+        state. Its keyword `sample_mask` is false for the returns to ignore; its axes
+        are the first ones of the returns. Masked returns may be NaN. If the mask
+        excludes all returns, the state stays the same. The scale, of shape `[]`, has
+        its gradient stopped. DreamerV3 also subtracts `state.mean.low`.
+
+    Raises:
+        ArgumentError: If a setting is out of range, if the returns are not numeric, or
+            if the mask does not fit.
+
+    Example:
+        >>> init, update = rlaxlib.percentile_scale(decay=0.5)
+        >>> returns = jnp.arange(101.0)
+        >>> scale, state = update(returns, init(returns))
+        >>> print(scale, state.mean.low)
+        90.0 5.0
+        >>> scale, state = update(4 * returns, state)
+        >>> print(scale)
+        270.0
+
+    References:
+        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
+        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+
+        Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
+        Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
+    """
+    _, low, high, min_scale = checks.arrays(
+        decay=(decay, "float[] in [0, 1)"),
+        low=(low, "float[] in [0, 100]"),
+        high=(high, "float[] in [0, 100]"),
+        min_scale=(min_scale, "float[] in (0, inf)"),
+    )
+    checks.ordered(low=low, high=high)
+    init_ema, update_ema = create_ema(decay)
+
+    def init(returns: ArrayLike) -> EmaState:
+        """Return the initial state, which has seen no returns.
+
+        Args:
+            returns: Returns like those of the updates.
+
+        Returns:
+            The state.
+        """
+        zero = _zero(returns=returns)
+        return init_ema(ReturnRange(zero, zero))
+
+    def update(
+        returns: ArrayLike, state: EmaState, *, sample_mask: ArrayLike | None = None
+    ) -> tuple[Array, EmaState]:
+        """Include returns.
+
+        Args:
+            returns: Returns, of any shape.
+            state: State of the scale.
+            sample_mask: False for the returns to ignore. Its axes are the first ones of
+                the returns; or None.
+
+        Returns:
+            The scale, and the next state.
+        """
+        dtype = state.mean.low.dtype
+        ranked, count = _rank(returns, sample_mask, dtype, axis_name)
+        bottom, top = (_percentile(ranked, count, q.astype(dtype)) for q in (low, high))
+        # The same on all devices, which `maximum` shows to the compiler.
+        bottom, top = (devices.maximum(x, axis_name) for x in (bottom, top))
+        found = ReturnRange(bottom, top - bottom)
+        moments, state = update_ema(found, state, sample_mask=count > 0)
+        return jnp.maximum(moments.mean.spread, min_scale.astype(dtype)), state
+
+    return StateFunctions(init, update)
+
+
+def _zero(**template: ArrayLike) -> Array:
+    """Return a zero like an argument, in single precision at least."""
+    ((name, x),) = template.items()
+    (array,) = checks.arrays(**{name: (_moments.floats(x), "float[...]")})
+    return jnp.sum(_moments.zeros(array))
+
+
+def _past_sums(
+    r_t: Array,
+    discount_t: Array,
+    carried: Array,
+    truncated_t: Array | None,
+    sample_mask: Array | None,
+) -> tuple[Array, Array]:
+    """Return the discounted sums of past rewards, `[T]`, and the sum to carry on."""
+    if sample_mask is not None:  # The sum passes through ignored steps.
+        r_t = jnp.where(sample_mask, r_t, 0)
+        discount_t = jnp.where(sample_mask, discount_t, 1)
+    if truncated_t is not None:
+        discount_t = jnp.where(truncated_t, 0, discount_t)
+    r_t, discount_t = (
+        jax.lax.stop_gradient(x).astype(carried.dtype) for x in (r_t, discount_t)
+    )
+    before = jnp.append(jnp.ones_like(discount_t[:1]), discount_t[:-1])
+    # The recurrence runs backwards in time, so time is reversed.
+    sums = recurrence.backward(r_t[::-1], before[::-1], carried)[::-1]
+    return sums, discount_t[-1] * sums[-1]
+
+
+def _rank(
+    returns: ArrayLike,
+    sample_mask: ArrayLike | None,
+    dtype: Any,
+    axis_name: AxisName | None,
+) -> tuple[Array, Array]:
+    """Return the sorted returns of all devices, and how many are not masked."""
+    (x,) = checks.arrays(returns=(_moments.floats(returns), "float[...]"))
+    (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
+    if mask is None:
+        mask = jnp.ones_like(x, bool)
+    else:
+        checks.leading_axes(sample_mask=mask, returns=x)
+        mask = jnp.broadcast_to(arrays.lhs_broadcast(mask, x), x.shape)
+    count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
+    x = jnp.where(mask, jax.lax.stop_gradient(x), jnp.inf).astype(dtype).ravel()
+    x = jnp.append(x, jnp.inf)  # So that there is an entry to read.
+    ranked = jnp.sort(devices.gather(x, axis_name))
+    return jnp.where(count > 0, ranked, 0), count
+
+
+def _percentile(ranked: Array, count: Array, percentage: Array) -> Array:
+    """Return a percentile of the first `count` of sorted values."""
+    last = jnp.maximum(count - 1, 0)
+    position = percentage * last.astype(ranked.dtype) / 100
+    index = jnp.minimum(jnp.floor(position).astype(jnp.int32), last)
+    below, above = ranked[index], ranked[jnp.minimum(index + 1, last)]
+    value = below + (position - index.astype(position.dtype)) * (above - below)
+    return jnp.where(jnp.isnan(ranked[-1]), ranked[-1], value)  # NaN is sorted last.

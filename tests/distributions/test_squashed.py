@@ -1,0 +1,304 @@
+"""Test tanh-squashed Gaussians: densities, bounds and gradients near the bounds."""
+
+import pickle
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+from scipy import stats
+
+import rlaxlib
+from rlaxlib.distributions import _squashed
+
+KEY = jax.random.key(0)
+MU, SIGMA = jnp.array([0.3, -0.7]), jnp.array([0.5, 1.5])
+SQUASHED = rlaxlib.squashed_gaussian()
+all_dtypes = pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
+
+
+class Spec(NamedTuple):
+    """Bounds of an action, as environments give them."""
+
+    minimum: float | np.ndarray
+    maximum: float | np.ndarray
+
+
+SPECS = [None, Spec(-2.0, 3.0), Spec(np.array([0.0]), np.array([1.0]))]
+all_specs = pytest.mark.parametrize("spec", SPECS, ids=str)
+
+
+def ends(spec):
+    """Return the bounds as floats."""
+    return (-1.0, 1.0) if spec is None else (float(np.sum(end)) for end in spec)
+
+
+# --- Densities. ---
+
+
+@all_specs
+def test_densities_integrate_to_one(spec):
+    low, high = ends(spec)
+    actions = low + (high - low) * (np.arange(20000) + 0.5) / 20000
+    parameters = jnp.array([[0.0, 0.0], [1.0, 0.5], [-2.0, -0.3]])
+
+    @jax.jit
+    def integrate(mu, sigma):
+        density = jax.vmap(
+            lambda a: SQUASHED.prob(a[None], mu[None], sigma[None], spec)
+        )
+        return (high - low) * jnp.mean(density(jnp.float32(actions)))
+
+    totals = [integrate(*each) for each in parameters]
+    np.testing.assert_allclose(totals, 1.0, rtol=1e-4)
+
+
+@all_specs
+def test_samples_follow_the_density(spec):
+    keys, parameters = jax.random.split(KEY, 5000), (jnp.ones(1), jnp.zeros(1), spec)
+    actions = jax.vmap(lambda key: SQUASHED.sample(key, *parameters))(keys)[:, 0]
+    low, high = ends(spec)
+    before = np.arctanh(2 * (np.asarray(actions, float) - low) / (high - low) - 1)
+    normal = stats.norm(np.tanh(1.0), np.exp(-2.0))
+    assert stats.kstest(before, normal.cdf).pvalue > 1e-3
+
+
+def test_action_spec_is_optional():
+    action = jnp.array([0.2, -0.9])
+    for name, first in (("sample", KEY), ("prob", action), ("logprob", action)):
+        function = getattr(SQUASHED, name)
+        close(function(first, MU, SIGMA), function(first, MU, SIGMA, Spec(-1, 1)))
+
+
+def test_each_mean_may_have_many_samples():
+    mu = jnp.stack([MU, 0 * MU, 1 - MU])
+    samples = jnp.linspace(-1, 1, 30).reshape(5, 3, 2)
+    result = SQUASHED.logprob(samples, mu, SIGMA, SPECS[1])
+    one_by_one = [SQUASHED.logprob(each, mu, SIGMA, SPECS[1]) for each in samples]
+    close(result, jnp.stack(one_by_one))
+
+
+def test_entropy_is_that_before_squashing():
+    mu, sigma = jnp.ones(2), jnp.zeros(2)
+    entropy = SQUASHED.entropy(mu, sigma)
+    close(entropy, 2 * stats.norm(0, np.exp(-2.0)).entropy())
+    keys = jax.random.split(KEY, 5000)
+    actions = jax.vmap(lambda key: SQUASHED.sample(key, mu, sigma))(keys)
+    log_density = jax.vmap(lambda a: SQUASHED.logprob(a, mu, sigma))(actions)
+    assert -jnp.mean(log_density) < entropy - 0.1  # That of the action.
+
+
+def test_kl_is_the_same_before_and_after_squashing():
+    first, second = (jnp.ones(1), jnp.zeros(1)), (jnp.zeros(1), jnp.full(1, 0.5))
+    keys = jax.random.split(KEY, 20000)
+    actions = jax.vmap(lambda key: SQUASHED.sample(key, *first))(keys)
+    logs = [
+        jax.vmap(lambda a, at=at: SQUASHED.logprob(a, *at))(actions)
+        for at in (first, second)
+    ]
+    divergence = SQUASHED.kl(*first, *second)
+    np.testing.assert_allclose(jnp.mean(logs[0] - logs[1]), divergence, rtol=0.05)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-3, 1e-1, 1.0])
+def test_gradient_of_the_kl_of_close_policies(size):
+    at = MU, jnp.array([0.2, -0.4]), MU + size, jnp.array([0.2, -0.4]) - size
+    found = jax.grad(SQUASHED.kl, argnums=(0, 1))(*at)
+    tanh_mu_0, tanh_sigma_0, tanh_mu_1, tanh_sigma_1 = np.tanh(np.float64(at))
+    log_0, log_1 = 2 * tanh_sigma_0 - 2, 2 * tanh_sigma_1 - 2  # From -4 to 0.
+    by_mean = (tanh_mu_0 - tanh_mu_1) * np.exp(-2 * log_1)
+    by_log = np.expm1(2 * (log_0 - log_1))
+    # The activations round, which matters where the policies hardly differ.
+    tolerance = {"rtol": 1e-5, "atol": 2e-5 if size else 0.0}
+    np.testing.assert_allclose(found[0], by_mean * (1 - tanh_mu_0**2), **tolerance)
+    by_sigma = 2 * by_log * (1 - tanh_sigma_0**2)
+    np.testing.assert_allclose(found[1], by_sigma, **tolerance)
+
+
+# --- Bounds. ---
+
+
+@all_specs
+@all_dtypes
+def test_densities_and_gradients_are_finite_at_the_bounds_and_beyond(spec, dtype):
+    low, high = ends(spec)
+    bounds = np.array([low, high, low - 1, high + 1])
+    near = np.asarray(jnp.nextafter(jnp.asarray([low, high], dtype), dtype(0.5)))
+    actions = jnp.asarray(np.append(bounds, near), dtype)[:, None]
+    mu, sigma = jnp.full(1, 5.0, dtype), jnp.full(1, 5.0, dtype)
+    one = jax.value_and_grad(lambda *x: SQUASHED.logprob(*x, spec), (0, 1, 2))
+    results = jax.jit(jax.vmap(one, (0, None, None)))(actions, mu, sigma)
+    for each in jax.tree.leaves(results):
+        assert each.dtype == dtype
+        assert np.all(np.isfinite(each))
+
+
+@all_dtypes
+@pytest.mark.parametrize("spec", [None, Spec(jnp.zeros(1), jnp.ones(1))], ids=str)
+def test_samples_have_finite_densities(dtype, spec):
+    policy = rlaxlib.squashed_gaussian(sigma_max=2.0)
+    mu, sigma = jnp.full(1, 5.0, dtype), jnp.full(1, 5.0, dtype)
+
+    @jax.jit
+    @jax.vmap
+    def sample(key):
+        action = policy.sample(key, mu, sigma, spec)
+        return action, policy.logprob(action, mu, sigma, spec)
+
+    actions, log_density = sample(jax.random.split(KEY, 5000))
+    assert actions.dtype == dtype  # Whatever the dtype of the bounds.
+    assert jnp.all(jnp.abs(actions) <= 1)
+    assert jnp.all(jnp.isfinite(log_density))
+
+
+def test_actions_reach_their_bounds_but_for_rounding_and_never_exceed_them():
+    bounds = np.float32(
+        [
+            (-1, 1),
+            (0, 1),
+            (100, 100.1),
+            (-3e38, 3e38),
+            # Half the width, or the middle, is rounded away from a bound.
+            (-0.00024081676, 0.03492357),
+            (-0.03492357, 0.00024081676),
+            (0.0008418791, 0.026249401),
+            (-0.026249401, -0.0008418791),
+            (-0.56262445, -0.5599386),
+            (0.5599386, 0.56262445),
+        ]
+    )
+    u = np.append(np.linspace(-50, 50, 4001), np.linspace(6, 10, 4001))
+    squash = jax.jit(jax.vmap(_squashed._squash, (None, 0, 0)))
+    actions = np.float64(squash(jnp.float32(u), *jnp.asarray(bounds.T)))
+    low, high = np.float64(bounds.T)[..., None]
+    assert np.all((low <= actions) & (actions <= high))
+    largest = np.maximum(np.abs(low), np.abs(high))
+    expected = low + (high - low) * (np.tanh(u) / 2 + 0.5)
+    np.testing.assert_allclose(actions / largest, expected / largest, atol=3e-7, rtol=0)
+
+
+def test_values_and_gradients_of_actions():
+    u, low, high = np.array([-3.0, -1.0, -1e-2, 0.0, 1e-20, 0.5, 2.0]), -2.0, 2.0
+    squash = jax.vmap(
+        jax.value_and_grad(_squashed._squash, argnums=(0, 1, 2)), (0, None, None)
+    )
+    actions, (by_u, by_low, by_high) = squash(jnp.float32(u), low, high)
+    np.testing.assert_allclose(actions, 2 * np.tanh(u), rtol=1e-6)
+    np.testing.assert_allclose(by_u, 2 / np.cosh(u) ** 2, rtol=1e-4)
+    np.testing.assert_allclose(by_low, 1 / (1 + np.exp(2 * u)), rtol=1e-4)
+    np.testing.assert_allclose(by_high, 1 / (1 + np.exp(-2 * u)), rtol=1e-4)
+
+
+# --- The log-density from the pre-tanh sample, and from the action. ---
+
+
+def test_value_and_gradients_far_into_saturation():
+    u = np.array([-80.0, -20.0, -10.0, -1e-3, 0.0, 1e-3, 9.0, 20.0, 80.0])[:, None]
+    log_prob, sigma = rlaxlib.tanh_normal_log_prob, jnp.ones(1)
+
+    @jax.jit
+    @jax.vmap
+    def derivatives(x):
+        second = jax.hessian(log_prob)(x, jax.lax.stop_gradient(x), sigma)[0]
+        return *jax.value_and_grad(log_prob, (0, 1))(x, x, sigma), second
+
+    value, (by_u, by_mu), second = derivatives(jnp.float32(u))
+    log_cosh = np.logaddexp(u, -u) - np.log(2)
+    expected = 2 * log_cosh - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(value, expected[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(by_u, 2 * np.tanh(u), rtol=1e-4)
+    np.testing.assert_array_equal(by_mu, 0.0)
+    np.testing.assert_allclose(second, 2 / np.cosh(u) ** 2 - 1, rtol=1e-5)
+
+
+@all_dtypes
+def test_action_at_a_bound_has_a_finite_density_and_no_gradient(dtype):
+    mu, sigma = MU.astype(dtype), SIGMA.astype(dtype)
+    at_bounds = jnp.array([1, -1], dtype)
+    beyond = jnp.array([3, -jnp.inf], dtype)
+    inside = jnp.nextafter(at_bounds, jnp.zeros(2, dtype))
+    function = jax.value_and_grad(
+        rlaxlib.tanh_normal_log_prob_of_action, argnums=(0, 1, 2)
+    )
+    actions = jnp.stack([at_bounds, beyond, inside])
+    values, (by_action, *others) = jax.vmap(function, (0, None, None))(
+        actions, mu, sigma
+    )
+    assert jnp.all(jnp.isfinite(values))
+    np.testing.assert_array_equal(by_action[:2], 0.0)
+    for each in others:
+        assert jnp.all(jnp.isfinite(each))
+        assert jnp.all(each != 0)
+    assert values[1] == values[0]
+    assert jnp.all(jnp.abs(inside) < 1)
+    np.testing.assert_allclose(values[2], values[0], rtol=0.3)
+
+
+def test_both_log_densities_agree():
+    u = jnp.array([[0.5, -1.0], [2.0, 3.0], [-2.5, 0.0]])
+    both = jax.vmap(
+        lambda u: (
+            rlaxlib.tanh_normal_log_prob(u, MU, SIGMA),
+            rlaxlib.tanh_normal_log_prob_of_action(jnp.tanh(u), MU, SIGMA),
+        )
+    )
+    np.testing.assert_allclose(*both(u), rtol=1e-4, atol=1e-4)
+
+
+def test_log_density_is_that_of_the_squashed_gaussian_with_the_same_mean_and_sigma():
+    action = jnp.array([0.2, -0.9])
+    mean, stddev = jnp.tanh(MU), jnp.exp(-4 + 2 * (jnp.tanh(SIGMA) + 1))
+    found = rlaxlib.tanh_normal_log_prob_of_action(action, mean, stddev)
+    close(found, SQUASHED.logprob(action, MU, SIGMA))
+
+
+# --- Behaviour and errors. ---
+
+
+def test_distributions_can_be_pickled():
+    copy = pickle.loads(pickle.dumps(SQUASHED))
+    np.testing.assert_array_equal(copy.entropy(MU, SIGMA), SQUASHED.entropy(MU, SIGMA))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: rlaxlib.squashed_gaussian(1.0, 0.0),
+            r"`sigma_max` is 0.0, must be at least `sigma_min`",
+        ),
+        (
+            lambda: SQUASHED.sample(KEY, MU, SIGMA, Spec(0.0, np.inf)),
+            r"`action_spec.maximum` is inf, must be in \(-inf, inf\)",
+        ),
+        (
+            lambda: SQUASHED.prob(
+                MU, MU, SIGMA, Spec(np.ones(2), np.array([2.0, 1.0]))
+            ),
+            r"`action_spec.maximum` is 1.0, must be more than `action_spec.minimum`",
+        ),
+        (
+            lambda: SQUASHED.logprob(MU, MU, SIGMA, object()),
+            r"^squashed_gaussian.logprob: `action_spec.minimum` is None",
+        ),
+        (
+            lambda: SQUASHED.prob(MU, MU, SIGMA, Spec(np.zeros(3), 1.0)),
+            r"`action_spec.minimum` has shape \(3,\), must be .*\(2,\)",
+        ),
+        (
+            lambda: rlaxlib.tanh_normal_log_prob(MU, MU, np.zeros(2, np.float32)),
+            r"^tanh_normal_log_prob: `sigma` is 0.0, must be in \(0, inf\)",
+        ),
+        (
+            lambda: rlaxlib.tanh_normal_log_prob_of_action(
+                MU, MU, np.zeros(2, np.float32)
+            ),
+            r"^tanh_normal_log_prob_of_action: `sigma` is 0.0, must be in \(0, inf\)",
+        ),
+    ],
+)
+def test_rejects_bad_arguments_in_traced_programs_too(call, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        jax.eval_shape(call)

@@ -1,0 +1,457 @@
+"""Test scales of rewards, TD errors and returns: ends, streams, devices, bad input."""
+
+import functools
+import operator
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+from jax.sharding import Mesh, PartitionSpec
+
+import rlaxlib
+
+REWARD_INIT, REWARD_UPDATE = rlaxlib.reward_scale()
+BASED_INIT, BASED_UPDATE = rlaxlib.return_based_scale()
+RANGE_INIT, RANGE_UPDATE = rlaxlib.percentile_scale()
+
+
+def draw(size, seed=0, mean=1.0, deviation=1.0):
+    drawn = mean + deviation * np.random.default_rng(seed).normal(size=size)
+    return np.float32(drawn)
+
+
+def past_returns(r_t, discount):
+    """Return the discounted sum of past rewards at each step of one episode."""
+    steps = np.arange(len(r_t))
+    weights = np.tril(np.float64(discount) ** (steps[:, None] - steps))
+    return weights @ np.asarray(r_t, np.float64)
+
+
+def scale_of(*episodes, discount=0.9):
+    """Return the reward scale of the definition, in double precision."""
+    sums = np.concatenate([past_returns(each, discount) for each in episodes])
+    return np.sqrt(np.var(sums) + 1e-8)
+
+
+def spread(returns):
+    """Return the percentile range of the definition, in double precision."""
+    return np.subtract(*np.percentile(np.asarray(returns, np.float64), [95, 5]))
+
+
+FIRST, SECOND = draw(3, seed=1), draw(4, seed=2)
+JOINED = np.append(FIRST, SECOND)
+DISCOUNTS = np.full(7, 0.9, np.float32)
+THIRD = np.arange(7) == 2
+EXPECTED = scale_of(FIRST, SECOND)
+
+
+# --- Reward scale. ---
+
+
+@pytest.mark.parametrize(
+    ("discount_t", "truncated_t"),
+    [
+        (np.where(THIRD, np.float32(0), DISCOUNTS), None),
+        (DISCOUNTS, THIRD),
+        (np.where(THIRD, np.float32(0), DISCOUNTS), THIRD),
+    ],
+    ids=["terminated", "truncated", "both"],
+)
+def test_episode_ends_after_its_last_reward(discount_t, truncated_t):
+    scale, state = REWARD_UPDATE(
+        JOINED, discount_t, REWARD_INIT(0.0), truncated_t=truncated_t
+    )
+    np.testing.assert_allclose(scale, EXPECTED, rtol=1e-6)
+    np.testing.assert_allclose(state.carried, 0.9 * past_returns(SECOND, 0.9)[-1], 1e-6)
+
+
+@pytest.mark.parametrize("cut", [2, 3])
+def test_reward_of_a_reset_step_is_ignored(cut):
+    rewards = np.concatenate([FIRST, np.float32([np.nan]), SECOND])
+    mask = np.arange(8) != 3
+    scale, _ = REWARD_UPDATE(
+        rewards,
+        np.where(mask, np.float32(0.9), np.float32(np.nan)),
+        REWARD_INIT(0.0),
+        truncated_t=np.arange(8) == cut,
+        sample_mask=mask,
+    )
+    np.testing.assert_allclose(scale, EXPECTED, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_reward_scale_is_precise_far_from_zero(mean):
+    rewards = draw(400, mean=mean)
+    scale, _ = REWARD_UPDATE(rewards, jnp.zeros(400), REWARD_INIT(0.0))
+    np.testing.assert_allclose(scale, np.std(rewards, dtype=float), rtol=1e-5)
+
+
+def test_reward_scale_is_one_while_all_sums_are_equal():
+    state = REWARD_INIT(0.0)
+    for steps in (2, 1):
+        scale, state = REWARD_UPDATE(jnp.zeros(steps), jnp.full(steps, 0.9), state)
+        assert scale == 1.0
+    scale, _ = REWARD_UPDATE(jnp.array([0.0, 1e-3]), jnp.full(2, 0.9), state)
+    np.testing.assert_allclose(scale, np.sqrt(1e-6 * 4 / 25 + 1e-8), rtol=1e-5)
+
+
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_reward_scale_of_two_chunks_is_that_of_the_whole_stream(at):
+    discounts = np.where(THIRD, np.float32(0), DISCOUNTS)
+    state = REWARD_INIT(0.0)
+    for part in (slice(None, at), slice(at, None)):
+        scale, state = REWARD_UPDATE(JOINED[part], discounts[part], state)
+    np.testing.assert_allclose(scale, EXPECTED, rtol=1e-6)
+
+
+def test_streams_share_their_moments_and_carry_their_own_sums():
+    _, update = rlaxlib.reward_scale(axis_name="streams")
+    rewards = draw((2, 3, 4))
+    states = jax.vmap(REWARD_INIT)(rewards[0, :, 0])
+    for chunk in rewards:
+        scale, states = jax.vmap(update, axis_name="streams")(
+            chunk, jnp.full((3, 4), 0.9), states
+        )
+    episodes = np.concatenate(rewards, axis=1)
+    close(scale, [scale_of(*episodes)] * 3)
+    close(states.carried, [0.9 * past_returns(each, 0.9)[-1] for each in episodes])
+
+
+def test_reward_scale_of_half_precision_sums_in_single_precision():
+    rewards = jnp.ones(1000, jnp.bfloat16)
+    scale, state = REWARD_UPDATE(rewards, rewards, REWARD_INIT(rewards))
+    assert scale.dtype == state.carried.dtype == jnp.float32
+    assert state.carried == 1000
+    np.testing.assert_allclose(scale, np.std(np.arange(1000.0)), rtol=1e-5)
+
+
+def test_reward_scale_can_be_carried_through_a_loop_on_a_mesh():
+    init_state, update_scale = rlaxlib.reward_scale(axis_name="devices")
+
+    @jax.jit
+    @functools.partial(
+        jax.shard_map,
+        mesh=Mesh(np.array(jax.devices()[:4]), "devices"),
+        in_specs=PartitionSpec("devices"),
+        out_specs=PartitionSpec("devices"),
+    )
+    def on_each(rewards):
+        def step(state, r_t):
+            return update_scale(r_t, jnp.full_like(r_t, 0.9), state)[::-1]
+
+        start = init_state(rewards[0, 0])
+        return jax.lax.scan(step, start, rewards.reshape(2, 3))[1][-1:]
+
+    rewards = draw((4, 6))
+    close(on_each(rewards), [scale_of(*rewards)] * 4)
+
+
+# --- Return-based scale. ---
+
+
+def test_return_based_scale_equals_the_formula_of_the_paper():
+    rewards, returns = draw(50), draw(9, mean=30.0)
+    discounts = np.where(np.arange(50) % 7 == 6, 0.0, 0.99).astype(np.float32)
+    scale, _ = BASED_UPDATE(rewards, discounts, returns, BASED_INIT(0.0))
+    square = np.mean(returns.astype(float) ** 2)
+    expected = np.var(rewards, dtype=float) + np.var(discounts, dtype=float) * square
+    np.testing.assert_allclose(scale, np.sqrt(expected), rtol=1e-6)
+
+
+def test_return_based_scale_has_a_lower_bound_and_is_one_while_nothing_varies():
+    same = jnp.zeros(5)
+    scale, state = BASED_UPDATE(same, same + 0.9, same, BASED_INIT(0.0))
+    assert scale == 1.0
+    scale, _ = BASED_UPDATE(same.at[0].set(1e-6), same + 0.9, same, state)
+    np.testing.assert_allclose(scale, 1e-2)
+    _, update = rlaxlib.return_based_scale(min_scale=0.5)
+    assert update(same.at[0].set(0.1), same, same, state)[0] == 0.5
+
+
+def test_return_based_scale_over_devices_is_that_of_all_numbers():
+    _, update = rlaxlib.return_based_scale(axis_name="devices")
+    rewards, returns = draw((4, 5)), draw((4, 3), seed=7)
+    discounts = np.where(rewards > 1, rewards * 0, rewards * 0 + np.float32(0.9))
+    mask, returns_mask = rewards > 0, returns > 0.5
+
+    @functools.partial(jax.pmap, axis_name="devices")
+    def on_each(rewards, discounts, returns, mask, returns_mask):
+        masks = {"sample_mask": mask, "returns_mask": returns_mask}
+        return update(rewards, discounts, returns, BASED_INIT(0.0), **masks)[0]
+
+    masks = {"sample_mask": mask, "returns_mask": returns_mask}
+    alone, _ = BASED_UPDATE(rewards, discounts, returns, BASED_INIT(0.0), **masks)
+    close(on_each(rewards, discounts, returns, mask, returns_mask), [alone] * 4)
+
+
+# --- Both scales of moments. ---
+
+
+def test_without_discounts_both_scales_are_the_deviation_of_the_rewards():
+    zeros = jnp.zeros(7)
+    expected = np.std(JOINED, dtype=float)
+    close(REWARD_UPDATE(JOINED, zeros, REWARD_INIT(0.0))[0], expected)
+    close(BASED_UPDATE(JOINED, zeros, JOINED, BASED_INIT(0.0))[0], expected)
+
+
+def test_scales_are_proportional_to_the_rewards():
+    returns = draw(7)
+    one, _ = REWARD_UPDATE(JOINED, DISCOUNTS, REWARD_INIT(0.0))
+    ten, _ = REWARD_UPDATE(10 * JOINED, DISCOUNTS, REWARD_INIT(0.0))
+    np.testing.assert_allclose(ten, 10 * one, rtol=1e-5)
+    discounts = DISCOUNTS * THIRD
+    one, _ = BASED_UPDATE(JOINED, discounts, returns, BASED_INIT(0.0))
+    ten, _ = BASED_UPDATE(10 * JOINED, discounts, 10 * returns, BASED_INIT(0.0))
+    np.testing.assert_allclose(ten, 10 * one, rtol=1e-5)
+
+
+def test_update_of_masked_rewards_changes_nothing():
+    nan, mask = jnp.full(7, jnp.nan), jnp.zeros(7, bool)
+    _, state = REWARD_UPDATE(JOINED, DISCOUNTS, REWARD_INIT(0.0))
+    _, based = BASED_UPDATE(JOINED, DISCOUNTS, JOINED, BASED_INIT(0.0))
+    with jax.debug_nans(True):
+        _, same = REWARD_UPDATE(nan, nan, state, sample_mask=mask)
+        masks = {"sample_mask": mask, "returns_mask": mask}
+        _, same_based = BASED_UPDATE(nan, nan, nan, based, **masks)
+    np.testing.assert_array_equal(*map(jax.tree.leaves, (same, state)))
+    np.testing.assert_array_equal(*map(jax.tree.leaves, (same_based, based)))
+
+
+def test_gradients_of_the_scales_are_stopped():
+    def total(x, discounts):
+        scale, state = REWARD_UPDATE(x, discounts, REWARD_INIT(0.0))
+        based, _ = BASED_UPDATE(x, discounts, x, BASED_INIT(0.0))
+        return scale + state.carried + based + RANGE_UPDATE(x, RANGE_INIT(0.0))[0]
+
+    for gradient in jax.grad(total, (0, 1))(jnp.asarray(JOINED), DISCOUNTS):
+        assert not np.any(gradient)
+
+
+def test_scales_keep_double_precision():
+    with contract.x64(True):
+        x = jnp.float64([1.0, 9.0])
+        results = (
+            REWARD_UPDATE(x, x / 10, REWARD_INIT(x)),
+            BASED_UPDATE(x, x / 10, x, BASED_INIT(x)),
+            RANGE_UPDATE(x, RANGE_INIT(x)),
+        )
+    assert {each.dtype for each in jax.tree.leaves(results)} == {np.dtype("float64")}
+
+
+# --- Percentile scale. ---
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e3])
+def test_percentile_scale_is_unbiased_from_the_first_update_on(mean):
+    updates = draw((4, 40), mean=mean, deviation=10.0)
+    state, spreads = RANGE_INIT(updates[0]), [spread(update) for update in updates]
+    weights = 0.01 * 0.99 ** np.arange(4.0)[::-1]
+    for n, update in enumerate(updates, start=1):
+        scale, state = RANGE_UPDATE(update, state)
+        used = weights[-n:] / weights[-n:].sum()
+        np.testing.assert_allclose(scale, used @ spreads[:n], rtol=1e-5)
+
+
+def test_percentile_scale_does_not_amplify_small_returns():
+    scale, state = RANGE_UPDATE(0.1 * draw(40), RANGE_INIT(0.0))
+    assert scale == 1.0
+    assert state.mean.spread < 0.5
+    scale, _ = RANGE_UPDATE(jnp.full(9, 1e6 + 0.3), RANGE_INIT(0.0))
+    assert scale == 1.0
+
+
+def test_lower_bound_applies_to_the_average_not_to_each_update():
+    _, update = rlaxlib.percentile_scale(decay=0.5, low=0.0, high=100.0)
+    _, state = update(jnp.array([0.0, 0.25]), RANGE_INIT(0.0))
+    scale, _ = update(jnp.array([0.0, 2.0]), state)
+    close(scale, (0.25 * 0.25 + 0.5 * 2.0) / 0.75)
+
+
+def test_percentile_scale_ignores_an_outlier():
+    returns = draw(1000, deviation=10.0)
+    expected, _ = RANGE_UPDATE(returns, RANGE_INIT(0.0))
+    returns[7] = 1e9
+    scale, _ = RANGE_UPDATE(returns, RANGE_INIT(0.0))
+    np.testing.assert_allclose(scale, expected, rtol=0.02)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 1e-8])
+def test_percentile_scale_with_a_decay_close_to_one_weights_updates_equally(rate):
+    init_state, update_scale = rlaxlib.percentile_scale(1 - rate)
+    updates = jnp.asarray(draw((3000, 3), deviation=10.0))
+
+    @jax.jit
+    def run(state):
+        step = lambda state, update: update_scale(update, state)[::-1]  # noqa: E731
+        return jax.lax.scan(step, state, updates)[1][-1]
+
+    weights = (1 - rate) ** np.arange(3000.0)[::-1]
+    expected = weights @ [spread(update) for update in updates] / weights.sum()
+    np.testing.assert_allclose(run(init_state(updates[0])), expected, rtol=1e-4)
+
+
+def test_returns_may_be_integers_of_any_shape():
+    scale, _ = RANGE_UPDATE(jnp.arange(202).reshape(2, 101) // 2, RANGE_INIT(0))
+    close(scale, spread(np.arange(202) // 2))
+
+
+def test_percentile_scale_is_proportional_to_the_returns_beyond_the_bound():
+    returns = draw(40, deviation=10.0)
+    one, _ = RANGE_UPDATE(returns, RANGE_INIT(0.0))
+    ten, _ = RANGE_UPDATE(10 * returns + 3, RANGE_INIT(0.0))
+    np.testing.assert_allclose(ten, 10 * one, rtol=1e-6)
+
+
+def test_percentile_scale_of_masked_returns_is_that_without_them():
+    returns = draw((6, 3), deviation=10.0)
+    mask = np.arange(6) % 3 > 0
+    expected, _ = RANGE_UPDATE(returns[mask], RANGE_INIT(0.0))
+    returns[~mask] = np.nan
+    close(
+        RANGE_UPDATE(returns, RANGE_INIT(0.0), sample_mask=jnp.asarray(mask))[0],
+        expected,
+    )
+
+
+def test_percentile_update_without_returns_changes_nothing():
+    _, later = RANGE_UPDATE(draw(40), RANGE_INIT(0.0))
+    masked = jnp.array([jnp.nan]), jnp.array([False])
+    with jax.debug_nans(True):
+        for state in (RANGE_INIT(0.0), later):
+            for returns, mask in (masked, (jnp.zeros(0), None)):
+                scale, same = RANGE_UPDATE(returns, state, sample_mask=mask)
+                np.testing.assert_array_equal(
+                    jax.tree.leaves(same), jax.tree.leaves(state)
+                )
+                assert scale >= 1
+
+
+def test_nan_return_gives_a_nan_percentile():
+    returns = jnp.asarray(draw(40)).at[3].set(jnp.nan)
+    assert jnp.isnan(RANGE_UPDATE(returns, RANGE_INIT(0.0))[1].mean.low)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_percentiles_over_devices_are_those_of_all_returns(masked):
+    returns = draw((4, 6), deviation=10.0) * np.arange(4, dtype=np.float32)[:, None]
+    mask = returns < 8 if masked else np.ones((4, 6), bool)
+    _, update_together = rlaxlib.percentile_scale(axis_name="devices")
+
+    def on_each(x, mask):
+        mask = mask if masked else None
+        return update_together(x, RANGE_INIT(0.0), sample_mask=mask)[0]
+
+    found = jax.pmap(on_each, "devices")(returns, mask)
+    close(found, [spread(returns[mask])] * 4)
+
+
+@pytest.mark.parametrize("axis_name", [None, "devices"])
+def test_percentile_scale_can_be_carried_through_a_loop_on_a_mesh(axis_name):
+    init_state, update_scale = rlaxlib.percentile_scale(axis_name=axis_name)
+    shared = PartitionSpec() if axis_name else PartitionSpec("devices")
+
+    @jax.jit
+    @functools.partial(
+        jax.shard_map,
+        mesh=Mesh(np.array(jax.devices()[:4]), "devices"),
+        in_specs=PartitionSpec("devices"),
+        out_specs=shared,
+    )
+    def on_each(updates):
+        def step(state, update):
+            return update_scale(update, state)[::-1]
+
+        start = init_state(0.0 if axis_name else updates[0, 0])
+        return jax.lax.scan(step, start, updates.T)[1][:1]
+
+    updates = jnp.asarray(draw((8, 2), deviation=10.0))
+    expected = [spread(each[:, 0]) for each in np.split(np.asarray(updates), 4)]
+    expected = [spread(updates[:, 0])] if axis_name else expected
+    close(on_each(updates), np.maximum(1, expected))
+
+
+# --- Bad input. ---
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("reward_scale", {"epsilon": -1.0}, r"`epsilon` is -1\.0, must be in \[0, inf"),
+        ("reward_scale", {"epsilon": jnp.ones(2)}, r"`epsilon` has shape \(2,\), must"),
+        ("return_based_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
+        ("return_based_scale", {"min_scale": "1"}, "`min_scale` is '1', must be a fl"),
+        ("percentile_scale", {"decay": 1.0}, r"`decay` is 1\.0, must be in \[0, 1\)"),
+        ("percentile_scale", {"low": -1.0}, r"`low` is -1\.0, must be in \[0, 100\]"),
+        ("percentile_scale", {"high": 101.0}, r"`high` is 101\.0, must be in \[0, 10"),
+        (
+            "percentile_scale",
+            {"low": 60.0, "high": 50.0},
+            r"`high` is 50\.0, must be at least `low`",
+        ),
+        ("percentile_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
+        ("percentile_scale", {"decay": jnp.ones(2)}, r"`decay` has shape \(2,\), must"),
+    ],
+)
+def test_rejects_settings_out_of_range(name, settings, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=f"^{name}: {message}"):
+        operator.attrgetter(name)(rlaxlib)(**settings)
+
+
+def test_names_the_wrong_argument():
+    x = jnp.ones(3)
+    masks = {"truncated_t": jnp.ones(2, bool)}
+    with pytest.raises(rlaxlib.ArgumentError, match=r"^reward_scale: `r_t` is bool"):
+        REWARD_INIT(jnp.ones(3, bool))
+    with pytest.raises(rlaxlib.ArgumentError, match=r"^reward_scale: `truncated_t` ha"):
+        REWARD_UPDATE(x, x, REWARD_INIT(x), **masks)
+    for name in ("sample_mask", "returns_mask"):
+        masks = {name: jnp.ones(2, bool)}
+        with pytest.raises(
+            rlaxlib.ArgumentError, match=rf"^return_based_scale: `{name}` has shape"
+        ):
+            BASED_UPDATE(x, x, x, BASED_INIT(x), **masks)
+
+
+@pytest.mark.parametrize(
+    ("returns", "mask", "message"),
+    [
+        (jnp.ones(2, bool), None, r"`returns` is bool\[2\], must be a floating-point"),
+        (
+            jnp.ones(2),
+            jnp.ones(3, bool),
+            r"`sample_mask` has shape \(3,\), must have the fir",
+        ),
+        (
+            jnp.ones(2),
+            jnp.ones(2),
+            r"`sample_mask` is float32\[2\], must be a bool array",
+        ),
+    ],
+)
+def test_percentile_scale_names_the_wrong_argument(returns, mask, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=f"^percentile_scale: {message}"):
+        RANGE_UPDATE(returns, RANGE_INIT(0.0), sample_mask=mask)
+
+
+# --- Factories. ---
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        rlaxlib.create_ema,
+        rlaxlib.running_moments,
+        rlaxlib.reward_scale,
+        rlaxlib.return_based_scale,
+        rlaxlib.percentile_scale,
+        functools.partial(rlaxlib.popart, 1, 0.5, 1e-4, 1e4),
+    ],
+)
+def test_a_factory_of_state_returns_a_named_pair(make):
+    made = make()
+    assert isinstance(made, rlaxlib.StateFunctions)
+    init, update = made
+    assert (init, update) == (made.init, made.update)

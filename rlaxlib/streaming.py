@@ -101,7 +101,7 @@ def accumulating_trace(
 
         z_t = γ_t λ z_{t-1} + ∇v(s_t)
 
-    The update :math:`w ← w + α δ z` is TD(λ). The discount in the decay is that of the
+    The update :math:`w ← w + α δ z` is TD(λ). The discount in the decay belongs to the
     transition *to* :math:`s_t`: it is 0 if an episode starts there, so that nothing
     leaks from the last one.
 
@@ -251,7 +251,7 @@ def emphatic_trace(
 
     The update :math:`w ← w + α δ z` is stable off-policy with linear values: the
     emphasis :math:`M_t` weighs a state by how often the target policy comes there from
-    states of interest. The ratio of :math:`F_t` is that of the *last* action, which
+    states of interest. The ratio of :math:`F_t` belongs to the *last* action, which
     the state carries, with the discount of the last transition :math:`γ_t`. The
     variance of :math:`F` can be infinite.
 
@@ -329,7 +329,7 @@ def true_online_td_lambda(
         w ← w + α (δ + v_{t-1} - v_old) z - α (v_{t-1} - v_old) x_{t-1}
 
     where :math:`v_old` is the value that :math:`v_{t-1}` had before the last update.
-    The weights equal those of the online λ-return algorithm after every step, and not
+    The weights equal the weights of the online λ-return algorithm after every step, and not
     only for small step sizes, as those of TD(λ) with an `accumulating_trace` do.
 
     Args:

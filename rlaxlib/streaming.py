@@ -329,8 +329,8 @@ def true_online_td_lambda(
         w ← w + α (δ + v_{t-1} - v_old) z - α (v_{t-1} - v_old) x_{t-1}
 
     where :math:`v_old` is the value that :math:`v_{t-1}` had before the last update.
-    The weights equal the weights of the online λ-return algorithm after every step, and not
-    only for small step sizes, as those of TD(λ) with an `accumulating_trace` do.
+    The weights equal the weights of the online λ-return algorithm after every step, and
+    not only for small step sizes, as those of TD(λ) with an `accumulating_trace` do.
 
     Args:
         state: Weights and trace, a `TrueOnlineTDState`.

@@ -88,8 +88,8 @@ def reward_scale(
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, and do not
     subtract a mean: that would change the optimal policy. The targets of value
     functions are then of the order of 1. The sum runs forwards, so it needs no complete
-    episode. Its variance is close to the variance of the returns if rewards are stationary over
-    an episode and the discount is less than 1.
+    episode. Its variance is close to the variance of the returns if rewards are
+    stationary over an episode and the discount is less than 1.
 
     An end takes effect after its own step: the last reward of an episode is added to
     the sum of that episode, and the next episode starts from 0. Mark it by a discount

@@ -464,9 +464,9 @@ def quantile_fraction_loss(
         τ̂_i = (τ_i + τ_{i+1}) / 2,
 
     with the gradient of the quantiles stopped. Its gradient with respect to the
-    fractions is the gradient of the Wasserstein distance between the distribution and its
-    approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the quantile
-    function ascends. The value itself has no meaning.
+    fractions is the gradient of the Wasserstein distance between the distribution and
+    its approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the
+    quantile function ascends. The value itself has no meaning.
 
     Train only the network of the fractions with this loss, and stop the gradient of
     fractions in the quantile loss. The paper adds a small bonus on the entropy of

@@ -147,10 +147,10 @@ class SACAgent(struct.PyTreeNode):
     def _update_temperature(self, entropy):
         def loss(params):
             log_temperature = self.log_temperature(params=params)
-            sac_temperature_loss = rlaxlib.sac_temperature_loss(
+            temperature_loss = rlaxlib.sac_temperature_loss(
                 log_temperature, -entropy, self.target_entropy
             )
-            return sac_temperature_loss, {"temperature": jnp.exp(log_temperature)}
+            return temperature_loss, {"temperature": jnp.exp(log_temperature)}
 
         return self.log_temperature.apply_loss_fn(loss_fn=loss, has_aux=True)
 

@@ -44,7 +44,7 @@ class MpoOutputs(NamedTuple):
     """Terms of the MPO and V-MPO losses.
 
     Attributes:
-        sac_temperature_loss: Loss of the temperature: for each state in MPO, shape `[...]`;
+        temperature_loss: Loss of the temperature: for each state in MPO, shape `[...]`;
             for the whole batch in V-MPO, shape `[]`.
         policy_loss: Loss of the policy, without its constraints, shape `[...]`.
         kl_loss: Penalty on the divergences, shape `[...]`.
@@ -54,7 +54,7 @@ class MpoOutputs(NamedTuple):
             selected, over all devices.
     """
 
-    sac_temperature_loss: Array
+    temperature_loss: Array
     policy_loss: Array
     kl_loss: Array
     alpha_loss: Array
@@ -226,7 +226,7 @@ def mpo_loss(
         ... )
         >>> print(outputs.normalized_weights, outputs.policy_loss.round(4))
         [0.5 0.5] 0.6931
-        >>> print(outputs.sac_temperature_loss, outputs.kl_loss, outputs.alpha_loss)
+        >>> print(outputs.temperature_loss, outputs.kl_loss, outputs.alpha_loss)
         2.0 1.0 1.0
 
     References:
@@ -259,7 +259,7 @@ def mpo_loss(
     log_probs, q_values, scales, constraint, constraints = inputs
     eta = _constraints.temperature(constraint, projection_operator)
     log_uniform = -math.log(q_values.shape[axis])
-    sac_temperature_loss, w = _e_step(q_values, eta, constraint.epsilon, log_uniform, axis)
+    temperature_loss, w = _e_step(q_values, eta, constraint.epsilon, log_uniform, axis)
     w = gradients.stop_if(use_stop_gradient, w)
     log_probs = jnp.where(w == 0, 0, log_probs)  # `0 * -inf` would be NaN.
     policy_loss = -jnp.sum(w * log_probs, axis=axis)
@@ -269,11 +269,11 @@ def mpo_loss(
     c_policy, c_temperature, c_kl, c_alpha = scales
     loss = (
         c_policy * policy_loss
-        + c_temperature * sac_temperature_loss
+        + c_temperature * temperature_loss
         + c_kl * kl_loss
         + c_alpha * alpha_loss
     )
-    terms = sac_temperature_loss, policy_loss, kl_loss, alpha_loss
+    terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return narrow((loss, MpoOutputs(*terms, w, q_values.shape[axis])))
 
 

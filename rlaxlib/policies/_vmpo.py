@@ -116,7 +116,7 @@ def vmpo_loss(
         ...     temperature_constraint=rlaxlib.LagrangePenalty(2.0, epsilon=0.5),
         ...     kl_constraints=[(jnp.ones(4), rlaxlib.LagrangePenalty(4.0, 0.5))],
         ... )
-        >>> print(outputs.normalized_weights, outputs.sac_temperature_loss)
+        >>> print(outputs.normalized_weights, outputs.temperature_loss)
         [0.  0.5 0.  0.5] 4.0
         >>> print(outputs.policy_loss.round(4))
         [0.     1.3863 0.     1.3863]
@@ -146,7 +146,7 @@ def vmpo_loss(
     if importance is None:
         importance = jnp.ones_like(advantages)
     importance = gradients.stop_if(use_stop_gradient, importance)
-    sac_temperature_loss, weights, count = _e_step(
+    temperature_loss, weights, count = _e_step(
         advantages, chosen, importance, eta, constraint.epsilon, axis_name
     )
     weights = gradients.stop_if(use_stop_gradient, weights)
@@ -159,11 +159,11 @@ def vmpo_loss(
     c_policy, c_temperature, c_kl, c_alpha = scales
     loss = (
         c_policy * policy_loss
-        + c_temperature * sac_temperature_loss
+        + c_temperature * temperature_loss
         + c_kl * kl_loss
         + c_alpha * alpha_loss
     )
-    terms = sac_temperature_loss, policy_loss, kl_loss, alpha_loss
+    terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return narrow((loss, MpoOutputs(*terms, weights, count)))
 
 

@@ -85,7 +85,7 @@ def test_samples_may_be_on_any_axis(axis):
 def test_without_constraints_the_penalty_is_zero():
     for learn, shape in ((rlaxlib.mpo_loss, (5,)), (rlaxlib.vmpo_loss, (4, 5))):
         loss, outputs = learn(LOG_PROBS, Q, TEMPERATURE, [])
-        close(loss, outputs.policy_loss + outputs.sac_temperature_loss)
+        close(loss, outputs.policy_loss + outputs.temperature_loss)
         np.testing.assert_array_equal(outputs.kl_loss, np.zeros(shape))
         np.testing.assert_array_equal(outputs.alpha_loss, np.zeros(shape))
 

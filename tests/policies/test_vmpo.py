@@ -119,8 +119,8 @@ def test_valid_steps_come_before_ignored_steps_even_at_minus_infinity():
 
 
 def test_without_a_valid_step_weights_and_gradients_are_zero():
-    sac_temperature_loss, weights, count = e_step(ADVANTAGES, jnp.zeros((4, 6)))
-    assert sac_temperature_loss == 0
+    temperature_loss, weights, count = e_step(ADVANTAGES, jnp.zeros((4, 6)))
+    assert temperature_loss == 0
     assert count == 0
     np.testing.assert_array_equal(weights, 0.0)
     inputs = LOG_PROBS, ADVANTAGES, jnp.zeros((4, 6)), IMPORTANCE, KL
@@ -132,7 +132,7 @@ def test_without_a_valid_step_weights_and_gradients_are_zero():
 def test_a_step_of_importance_weight_zero_has_no_weight():
     importance = jnp.array([0.0, 1.0, 2.0])
     advantages = jnp.array([1e3, 0.0, 0.0])
-    sac_temperature_loss, weights, count = e_step(
+    temperature_loss, weights, count = e_step(
         advantages, importance=importance, fraction=1.0
     )
     close(weights, [0.0, 1 / 3, 2 / 3])
@@ -202,7 +202,7 @@ def test_pmap_and_shard_map_equal_the_whole_batch():
     )(INPUTS)
     close(found.normalized_weights, expected.normalized_weights)
     close(found.policy_loss, expected.policy_loss)
-    close(found.sac_temperature_loss, np.full(4, expected.sac_temperature_loss))
+    close(found.temperature_loss, np.full(4, expected.temperature_loss))
 
     mesh = jax.make_mesh((4,), ("devices",), devices=devices)
     rows, whole = PartitionSpec("devices"), PartitionSpec()

@@ -99,9 +99,9 @@ def constraints_of(arguments):
 
 def losses(temperature_loss, policy_loss, duals, weights, count, scales=(1, 1, 1, 1)):
     """Return the weighted sum of the four losses, and the fields of `MpoOutputs`."""
-    parts = policy_loss, sac_temperature_loss, *duals
+    parts = policy_loss, temperature_loss, *duals
     total = sum(scale * part for scale, part in zip(scales, parts, strict=True))
-    return total, sac_temperature_loss, policy_loss, *duals, weights, count
+    return total, temperature_loss, policy_loss, *duals, weights, count
 
 
 def mpo_loss(sample_log_probs, sample_q_values, sample_axis=0, held=None, **others):
@@ -110,7 +110,7 @@ def mpo_loss(sample_log_probs, sample_q_values, sample_axis=0, held=None, **othe
     With `use_stop_gradient=False` the weights have a gradient.
     """
     settings = {"sample_axis": sample_axis}
-    sac_temperature_loss, weights, count = mpo_compute_weights_and_temperature_loss(
+    temperature_loss, weights, count = mpo_compute_weights_and_temperature_loss(
         sample_q_values, **settings, **others
     )
     if held and others.get("use_stop_gradient", True):
@@ -126,7 +126,7 @@ def mpo_loss(sample_log_probs, sample_q_values, sample_axis=0, held=None, **othe
 
 def vmpo_loss(sample_log_probs, top_k_fraction=0.5, held=None, **others):
     keep = others.pop("use_stop_gradient", True)
-    sac_temperature_loss, weights, count = vmpo_compute_weights_and_temperature_loss(
+    temperature_loss, weights, count = vmpo_compute_weights_and_temperature_loss(
         **others, top_k_fraction=top_k_fraction
     )
     if held:
@@ -134,7 +134,7 @@ def vmpo_loss(sample_log_probs, top_k_fraction=0.5, held=None, **others):
         importance = (
             {"importance_weights": constant["importance_weights"]} if keep else {}
         )
-        sac_temperature_loss, *_ = vmpo_compute_weights_and_temperature_loss(
+        temperature_loss, *_ = vmpo_compute_weights_and_temperature_loss(
             **others | importance, top_k_fraction=top_k_fraction
         )
         if keep:

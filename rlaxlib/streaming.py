@@ -22,8 +22,8 @@ from rlaxlib._core import checks, dtypes
 
 __all__ = [
     "EmphaticTraceState",
-    "GradientTDLosses",
-    "TrueOnlineTDState",
+    "GradientTdLosses",
+    "TrueOnlineTdState",
     "accumulating_trace",
     "dutch_trace",
     "emphatic_trace",
@@ -55,10 +55,10 @@ class EmphaticTraceState(NamedTuple):
     discount: ArrayLike = 0.0
 
 
-class TrueOnlineTDState(NamedTuple):
+class TrueOnlineTdState(NamedTuple):
     """Weights of a linear value function, and what the next update needs.
 
-    `TrueOnlineTDState(weights, jnp.zeros_like(weights))` is the state before the first
+    `TrueOnlineTdState(weights, jnp.zeros_like(weights))` is the state before the first
     transition.
 
     Attributes:
@@ -74,7 +74,7 @@ class TrueOnlineTDState(NamedTuple):
     discount: ArrayLike = 0.0
 
 
-class GradientTDLosses(NamedTuple):
+class GradientTdLosses(NamedTuple):
     """Losses of a gradient-TD method.
 
     Attributes:
@@ -310,7 +310,7 @@ def emphatic_trace(
 
 
 def true_online_td_lambda(
-    state: TrueOnlineTDState,
+    state: TrueOnlineTdState,
     x_tm1: ArrayLike,
     r_t: ArrayLike,
     discount_t: ArrayLike,
@@ -319,7 +319,7 @@ def true_online_td_lambda(
     step_size: ArrayLike,
     *,
     truncated_t: ArrayLike | None = None,
-) -> TrueOnlineTDState:
+) -> TrueOnlineTdState:
     """Update the weights of a linear value function by true online TD(λ).
 
     .. math::
@@ -333,7 +333,7 @@ def true_online_td_lambda(
     not only for small step sizes, as those of TD(λ) with an `accumulating_trace` do.
 
     Args:
-        state: Weights and trace, a `TrueOnlineTDState`.
+        state: Weights and trace, a `TrueOnlineTdState`.
         x_tm1: Features of the state, shape `[D]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount :math:`γ_t`, 0 where the episode ends, shape `[]`.
@@ -345,14 +345,14 @@ def true_online_td_lambda(
             None. The trace does not reach later steps.
 
     Returns:
-        Next `TrueOnlineTDState`.
+        Next `TrueOnlineTdState`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
             scalar is out of range.
 
     Example:
-        >>> state = rlaxlib.TrueOnlineTDState(jnp.zeros(2), jnp.zeros(2))
+        >>> state = rlaxlib.TrueOnlineTdState(jnp.zeros(2), jnp.zeros(2))
         >>> x_tm1, x_t = jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])
         >>> for r_t, discount_t in ((1.0, 1.0), (2.0, 0.0)):
         ...     state = rlaxlib.true_online_td_lambda(
@@ -385,7 +385,7 @@ def true_online_td_lambda(
     decay = discount * lambda_
     z = decay * z + (1 - alpha * decay * jnp.sum(z * x_tm1)) * x_tm1
     w = w + alpha * (delta + v_tm1 - v_old) * z - alpha * (v_tm1 - v_old) * x_tm1
-    return narrow(TrueOnlineTDState(w, z, v_t, _unless(cut, discount_t)))
+    return narrow(TrueOnlineTdState(w, z, v_t, _unless(cut, discount_t)))
 
 
 def tdc_losses(
@@ -395,7 +395,7 @@ def tdc_losses(
     v_t: ArrayLike,
     h_tm1: ArrayLike,
     rho_tm1: ArrayLike = 1.0,
-) -> GradientTDLosses:
+) -> GradientTdLosses:
     """Compute the losses of TD with gradient correction (TDC).
 
     .. math::
@@ -417,7 +417,7 @@ def tdc_losses(
         rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
 
     Returns:
-        A `GradientTDLosses`. The gradients of `value` with respect to `h_tm1` and of
+        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
         `correction` with respect to the values are 0.
 
     Raises:
@@ -447,7 +447,7 @@ def tdc_losses(
     stop = jax.lax.stop_gradient
     value = stop(rho_tm1 * discount_t * h_tm1) * v_t - stop(rho_tm1 * delta) * v_tm1
     correction = 0.5 * stop(rho_tm1) * jnp.square(stop(delta) - h_tm1)
-    return narrow(GradientTDLosses(value, correction, delta))
+    return narrow(GradientTdLosses(value, correction, delta))
 
 
 def gtd2_losses(
@@ -457,7 +457,7 @@ def gtd2_losses(
     v_t: ArrayLike,
     h_tm1: ArrayLike,
     rho_tm1: ArrayLike = 1.0,
-) -> GradientTDLosses:
+) -> GradientTdLosses:
     """Compute the losses of gradient TD, second version (GTD2).
 
     .. math::
@@ -478,7 +478,7 @@ def gtd2_losses(
         rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
 
     Returns:
-        A `GradientTDLosses`. The gradients of `value` with respect to `h_tm1` and of
+        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
         `correction` with respect to the values are 0.
 
     Raises:
@@ -508,7 +508,7 @@ def gtd2_losses(
     stop = jax.lax.stop_gradient
     value = stop(rho_tm1 * h_tm1) * (stop(discount_t) * v_t - v_tm1)
     correction = 0.5 * stop(rho_tm1) * jnp.square(stop(delta) - h_tm1)
-    return narrow(GradientTDLosses(value, correction, delta))
+    return narrow(GradientTdLosses(value, correction, delta))
 
 
 def obgd_step_size(

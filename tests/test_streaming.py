@@ -58,7 +58,7 @@ def run_true_online(x_tm1, r_t, discount_t, x_t, lambda_, step_size, state=None)
         return state, state.weights
 
     zeros = jnp.zeros(FEATURES)
-    state = rlaxlib.TrueOnlineTDState(zeros, zeros) if state is None else state
+    state = rlaxlib.TrueOnlineTdState(zeros, zeros) if state is None else state
     cut = np.arange(len(r_t)) == len(r_t) - 1
     return jax.lax.scan(step, state, (x_tm1, r_t, discount_t, x_t, cut))
 
@@ -76,7 +76,7 @@ def test_true_online_td_begins_anew_after_an_end_and_after_a_cut():
     x, r_t, discount_t = episode()
     with x64(True):
         first, _ = run_true_online(x[:-1], r_t, discount_t, x[1:], 0.7, 0.1)
-        again = rlaxlib.TrueOnlineTDState(first.weights, jnp.zeros(FEATURES))
+        again = rlaxlib.TrueOnlineTdState(first.weights, jnp.zeros(FEATURES))
         joined, separate = (
             run_true_online(-x[:-1], r_t, discount_t, -x[1:], 0.7, 0.1, state)[0]
             for state in (first, again)
@@ -85,7 +85,7 @@ def test_true_online_td_begins_anew_after_an_end_and_after_a_cut():
     x, r_t, discount_t = episode(ends=(12,))
     with x64(True):
         _, weights = run_true_online(x[:-1], r_t, discount_t, x[1:], 0.7, 0.1)
-        state = rlaxlib.TrueOnlineTDState(weights[12], jnp.zeros(FEATURES))
+        state = rlaxlib.TrueOnlineTdState(weights[12], jnp.zeros(FEATURES))
         rest = (each[13:] for each in (x[:-1], r_t, discount_t, x[1:]))
         _, separate = run_true_online(*rest, 0.7, 0.1, state)
     np.testing.assert_allclose(weights[13:], separate, 1e-12)

@@ -124,7 +124,7 @@ def row(definition, make, **more):
     )
 
 
-TRACE, ONLINE = "EmphaticTraceState", "TrueOnlineTDState"
+TRACE, ONLINE = "EmphaticTraceState", "TrueOnlineTdState"
 DECAYED = joined(vectors("trace", "gradient"), scalars("decay"))
 ERRORS = scalars("v_tm1", "r_t", "discount_t", "v_t", "h_tm1", "rho_tm1")
 
@@ -187,7 +187,7 @@ ROWS = [
             scalars("lambda_", "step_size"),
         ),
         of=with_state(
-            "true_online_td_lambda", ONLINE, rlaxlib.TrueOnlineTDState._fields
+            "true_online_td_lambda", ONLINE, rlaxlib.TrueOnlineTdState._fields
         ),
         peer="rlax has none",
         condition=64.0,

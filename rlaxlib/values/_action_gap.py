@@ -180,8 +180,8 @@ def persistent_advantage_learning(
         δ = r_t + γ_t max_a q̄_t(a) - α min(g_{t-1}, g_t) - q_{t-1}(a_{t-1}),
         g_k = max_a q̄_k(a) - q̄_k(a_{t-1})
 
-    Both gaps are those of the action taken, so an action that would be good in the next
-    state too loses less, and policies switch actions less often. At the end of an
+    Both gaps refer to the action taken. If it is also good in the next state, the
+    penalty is smaller, and policies switch actions less often. At the end of an
     episode, where :math:`γ_t = 0`, there is no next state and :math:`g_t = 0`. As in
     the paper's experiments, :math:`g_t` is not discounted.
 

@@ -172,8 +172,9 @@ def n_step_double_q_learning(
         Hado van Hasselt, Arthur Guez and David Silver, *Deep Reinforcement Learning
         with Double Q-Learning*, 2016. https://arxiv.org/abs/1509.06461
 
-        Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 3.1,
-        2018. https://arxiv.org/abs/1803.00933
+        Dan Horgan, John Quan, David Budden, Gabriel Barth-Maron, Matteo Hessel, Hado
+        van Hasselt and David Silver, *Distributed Prioritized Experience Replay*,
+        section 3.1, 2018. https://arxiv.org/abs/1803.00933
     """
     q_tm1, a_tm1, r_t, discount_t, value, selector, *masks, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),

@@ -502,9 +502,9 @@ def quantile_fraction_loss(
         τ̂_i = (τ_i + τ_{i+1}) / 2,
 
     with the gradient of the quantiles stopped. Its gradient with respect to the
-    fractions is that of the Wasserstein distance between the distribution and its
-    approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the quantile
-    function ascends. The value itself has no meaning.
+    fractions is the gradient of the Wasserstein distance between the distribution and
+    its approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the
+    quantile function ascends. The value itself has no meaning.
 
     Train only the network of the fractions with this loss, and stop the gradient of
     fractions in the quantile loss. The paper adds a small bonus on the entropy of
@@ -608,7 +608,7 @@ def energy_distance_loss(
         L = (2 / (N K)) ∑_{i,j} |x_i - y_j| - (1/N²) ∑_{i,i'} |x_i - x_{i'}|
             - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
 
-    The loss attracts samples to those of the target, and repels them from each other.
+    The loss attracts samples to target samples, and repels them from each other.
     It is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`, which has no
     width to tune. It equals twice the integral of the squared difference of the two
     distribution functions, so it is never negative, and 0 only if they are equal.

@@ -2,9 +2,9 @@
 
 The last axis holds the actions. All axes before it are batch axes, and are kept.
 
-A logit of minus infinity marks an illegal action, as does a false entry of `mask`. An
-illegal action has probability 0. If no action is legal, every function returns 0 with a
-gradient of 0, so that padding adds nothing to a sum.
+A logit of minus infinity marks an illegal action, as does a false entry of
+`action_mask`. An illegal action has probability 0. If no action is legal, every
+function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
 
     Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
     `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of shape
-    `[..., A]`. All of them take a keyword argument `mask`, true for legal actions.
+    `[..., A]`. All of them take a keyword argument `action_mask`, true for legal
+    actions.
 
     Args:
         temperature: Temperature :math:`τ`, more than 0: greedy if small, uniform if
@@ -75,9 +76,11 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         >>> policy, logits = rlaxlib.softmax(), jnp.zeros(4)
         >>> print(policy.probs(logits))
         [0.25 0.25 0.25 0.25]
-        >>> mask = jnp.array([True, True, False, False])
-        >>> print(policy.probs(logits, mask=mask), policy.logprob(2, logits, mask=mask))
-        [0.5 0.5 0.  0. ] -inf
+        >>> legal = jnp.array([True, True, False, False])
+        >>> print(policy.probs(logits, action_mask=legal))
+        [0.5 0.5 0.  0. ]
+        >>> print(policy.logprob(2, logits, action_mask=legal))
+        -inf
 
     References:
         John S. Bridle, *Probabilistic Interpretation of Feedforward Classification
@@ -137,7 +140,7 @@ def clipped_entropy_softmax(
 
 
 def categorical_sample(
-    key: ArrayLike, probs: ArrayLike, *, mask: ArrayLike | None = None
+    key: ArrayLike, probs: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     r"""Sample from a categorical distribution, given its probabilities.
 
@@ -149,7 +152,7 @@ def categorical_sample(
         key: Random key, shape `[]`.
         probs: Probabilities :math:`p`, at least 0; they need not sum to 1,
             shape `[..., A]`.
-        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Actions in [0, A), shape `[...]`; or -1 where a probability is negative,
@@ -166,19 +169,19 @@ def categorical_sample(
         Chris J. Maddison, Daniel Tarlow and Tom Minka, *A\* Sampling*, 2014.
         https://arxiv.org/abs/1411.0030
     """
-    key, probs, mask, _ = checks.widened(
+    key, probs, action_mask, _ = checks.widened(
         key=(key, "key[]"),
         probs=(probs, "float[..., A]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    probs = jnp.where(legal_actions(probs, mask), probs, 0)
+    probs = jnp.where(legal_actions(probs, action_mask), probs, 0)
     is_valid = jnp.all((probs >= 0) & jnp.isfinite(probs), axis=-1)
     is_valid &= jnp.any(probs > 0, axis=-1)
     return jnp.where(is_valid, jax.random.categorical(key, jnp.log(probs)), -1)
 
 
 def categorical_cross_entropy(
-    labels: ArrayLike, logits: ArrayLike, *, mask: ArrayLike | None = None
+    labels: ArrayLike, logits: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the softmax cross-entropy loss.
 
@@ -192,7 +195,7 @@ def categorical_cross_entropy(
         labels: Target probabilities :math:`p`, which should sum to 1 and are not
             normalised, shape `[..., A]`.
         logits: Logits of the prediction :math:`q`, shape `[..., A]`.
-        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Cross-entropies, shape `[...]`; infinite where an illegal action has a positive
@@ -210,12 +213,12 @@ def categorical_cross_entropy(
         Ian Goodfellow, Yoshua Bengio and Aaron Courville, *Deep Learning*, section
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
-    labels, logits, mask, narrow = checks.widened(
+    labels, logits, action_mask, narrow = checks.widened(
         labels=(labels, "float[..., A]"),
         logits=(logits, "float[..., A]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    log_q = log_probabilities(scaled(logits, mask))
+    log_q = log_probabilities(scaled(logits, action_mask))
     log_q = jnp.where((labels == 0) & (log_q == -jnp.inf), 0, log_q)
     return narrow(-jnp.sum(labels * log_q, axis=-1))
 
@@ -225,7 +228,7 @@ def categorical_kl_divergence(
     q_logits: ArrayLike,
     temperature: ArrayLike = 1.0,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the KL divergence between two softmax distributions.
 
@@ -241,7 +244,7 @@ def categorical_kl_divergence(
             shape `[..., A]`.
         q_logits: Logits :math:`y` of the other distribution, shape `[..., A]`.
         temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
-        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         KL divergences, in nats, shape `[...]`; infinite where only :math:`q` rules out
@@ -260,13 +263,16 @@ def categorical_kl_divergence(
         Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
         https://doi.org/10.1214/aoms/1177729694
     """
-    p_logits, q_logits, temperature, mask, narrow = checks.widened(
+    p_logits, q_logits, temperature, action_mask, narrow = checks.widened(
         p_logits=(p_logits, "float[..., A]"),
         q_logits=(q_logits, "float[..., A]"),
         temperature=(temperature, "float[] in (0, inf)"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    x, y = scaled(p_logits, mask, temperature), scaled(q_logits, mask, temperature)
+    x, y = (
+        scaled(p_logits, action_mask, temperature),
+        scaled(q_logits, action_mask, temperature),
+    )
     p, q = probabilities(x), probabilities(y)
     both = (p > 0) & (y != -jnp.inf)
     log_p, log_q = (jnp.where(both, log_probabilities(z), 0) for z in (x, y))
@@ -286,7 +292,7 @@ def categorical_importance_sampling_ratios(
     mu_logits_t: ArrayLike,
     a_t: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the importance sampling ratios of two softmax policies.
 
@@ -298,7 +304,7 @@ def categorical_importance_sampling_ratios(
         pi_logits_t: Logits of the target policy :math:`π`, shape `[..., A]`.
         mu_logits_t: Logits of the behaviour policy :math:`μ`, shape `[..., A]`.
         a_t: Actions taken, in [0, A), shape `[...]`.
-        mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Ratios, shape `[...]`: 0 where the target policy rules out the action, and
@@ -319,14 +325,14 @@ def categorical_importance_sampling_ratios(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
-    pi_logits_t, mu_logits_t, a_t, mask, narrow = checks.widened(
+    pi_logits_t, mu_logits_t, a_t, action_mask, narrow = checks.widened(
         pi_logits_t=(pi_logits_t, "float[..., A]"),
         mu_logits_t=(mu_logits_t, "float[..., A]"),
         a_t=(a_t, "int[...] in [0, A)"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    log_pi = indexing.pick(log_probabilities(scaled(pi_logits_t, mask)), a_t)
-    log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, mask)), a_t)
+    log_pi = indexing.pick(log_probabilities(scaled(pi_logits_t, action_mask)), a_t)
+    log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, action_mask)), a_t)
     log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
     return narrow(jnp.exp(log_pi - log_mu))
 
@@ -343,7 +349,7 @@ class _Softmax:
         logits: ArrayLike,
         action_spec: Any = None,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Sample an action.
 
@@ -351,7 +357,7 @@ class _Softmax:
             key: Random key, shape `[]`.
             logits: Logits, shape `[..., A]`.
             action_spec: Ignored.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
@@ -360,27 +366,27 @@ class _Softmax:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
         del action_spec
-        key, logits, temperature, mask, _ = checks.widened(
+        key, logits, temperature, action_mask, _ = checks.widened(
             key=(key, "key[]"),
             logits=(logits, "float[..., A]"),
             temperature=(self.temperature, "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
+            action_mask=(action_mask, "bool[A] or [..., A] or None"),
         )
-        return jax.random.categorical(key, scaled(logits, mask, temperature))
+        return jax.random.categorical(key, scaled(logits, action_mask, temperature))
 
     def probs(
         self,
         logits: ArrayLike,
         action_spec: Any = None,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Return the probability of each action.
 
         Args:
             logits: Logits, shape `[..., A]`.
             action_spec: Ignored.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
@@ -389,12 +395,12 @@ class _Softmax:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
         del action_spec
-        logits, temperature, mask, narrow = checks.widened(
+        logits, temperature, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),
             temperature=(self.temperature, "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
+            action_mask=(action_mask, "bool[A] or [..., A] or None"),
         )
-        return narrow(probabilities(scaled(logits, mask, temperature)))
+        return narrow(probabilities(scaled(logits, action_mask, temperature)))
 
     def logprob(
         self,
@@ -402,7 +408,7 @@ class _Softmax:
         logits: ArrayLike,
         action_spec: Any = None,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Return the log-probability of an action.
 
@@ -411,7 +417,7 @@ class _Softmax:
                 for each, shape `[N, ...]`.
             logits: Logits, shape `[..., A]`.
             action_spec: Ignored.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for illegal
@@ -422,22 +428,24 @@ class _Softmax:
                 scalar or NumPy action is outside [0, A).
         """
         del action_spec
-        logits, temperature, sample, mask, narrow = checks.widened(
+        logits, temperature, sample, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),
             temperature=(self.temperature, "float[]"),
             sample=(sample, "int[...] or [N, ...] in [0, A)"),
-            mask=(mask, "bool[A] or [..., A] or None"),
+            action_mask=(action_mask, "bool[A] or [..., A] or None"),
         )
-        log_probs = log_probabilities(scaled(logits, mask, temperature))
+        log_probs = log_probabilities(scaled(logits, action_mask, temperature))
         log_probs = jnp.broadcast_to(log_probs, (*sample.shape, logits.shape[-1]))
         return narrow(indexing.pick(log_probs, sample))
 
-    def entropy(self, logits: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
+    def entropy(
+        self, logits: ArrayLike, *, action_mask: ArrayLike | None = None
+    ) -> Array:
         """Return the entropy.
 
         Args:
             logits: Logits, shape `[..., A]`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
@@ -445,12 +453,12 @@ class _Softmax:
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        logits, temperature, mask, narrow = checks.widened(
+        logits, temperature, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),
             temperature=(self.temperature, "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
+            action_mask=(action_mask, "bool[A] or [..., A] or None"),
         )
-        x = scaled(logits, mask, temperature)
+        x = scaled(logits, action_mask, temperature)
         return narrow(_entropy(probabilities(x), log_probabilities(x)))
 
     def kl(
@@ -458,7 +466,7 @@ class _Softmax:
         p_logits: ArrayLike,
         q_logits: ArrayLike,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Return the KL divergence, as `categorical_kl_divergence` does.
 
@@ -466,7 +474,7 @@ class _Softmax:
             p_logits: Logits of the distribution that the expectation is over,
                 shape `[..., A]`.
             q_logits: Logits of the other distribution, shape `[..., A]`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             KL divergences, in nats, shape `[...]`.
@@ -474,13 +482,13 @@ class _Softmax:
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        p_logits, q_logits, mask = checks.arrays(
+        p_logits, q_logits, action_mask = checks.arrays(
             p_logits=(p_logits, "float[..., A]"),
             q_logits=(q_logits, "float[..., A]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
+            action_mask=(action_mask, "bool[A] or [..., A] or None"),
         )
         return categorical_kl_divergence(
-            p_logits, q_logits, self.temperature, mask=mask
+            p_logits, q_logits, self.temperature, action_mask=action_mask
         )
 
 
@@ -490,12 +498,14 @@ class _ClippedEntropySoftmax(_Softmax):
 
     entropy_clip: Array
 
-    def entropy(self, logits: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
+    def entropy(
+        self, logits: ArrayLike, *, action_mask: ArrayLike | None = None
+    ) -> Array:
         """Return the entropy, clipped at a fraction of the maximum entropy.
 
         Args:
             logits: Logits, shape `[..., A]`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
@@ -503,13 +513,13 @@ class _ClippedEntropySoftmax(_Softmax):
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        logits, temperature, entropy_clip, mask, narrow = checks.widened(
+        logits, temperature, entropy_clip, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),
             temperature=(self.temperature, "float[]"),
             entropy_clip=(self.entropy_clip, "float[]"),
-            mask=(mask, "bool[A] or [..., A] or None"),
+            action_mask=(action_mask, "bool[A] or [..., A] or None"),
         )
-        x = scaled(logits, mask, temperature)
+        x = scaled(logits, action_mask, temperature)
         entropy = _entropy(probabilities(x), log_probabilities(x))
         n_legal = jnp.sum(x != -jnp.inf, axis=-1, dtype=entropy.dtype)
         largest = jnp.log(jnp.maximum(n_legal, 1))
@@ -519,23 +529,25 @@ class _ClippedEntropySoftmax(_Softmax):
 # --- The softmax of legal actions. ---
 
 
-def legal_actions(logits: Array, mask: Array | None) -> Array:
-    """Return `mask` with the shape of `logits`, all true if it is None."""
-    return jnp.broadcast_to(True if mask is None else mask, logits.shape)
+def legal_actions(logits: Array, action_mask: Array | None) -> Array:
+    """Return `action_mask` with the shape of `logits`, all true if it is None."""
+    return jnp.broadcast_to(True if action_mask is None else action_mask, logits.shape)
 
 
-def scaled(logits: Array, mask: Array | None, temperature: ArrayLike = 1.0) -> Array:
+def scaled(
+    logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
+) -> Array:
     """Return logits minus the largest, divided by the temperature.
 
     Args:
         logits: Logits, `[..., A]`.
-        mask: True for legal actions, `[A]` or `[..., A]`; or None.
+        action_mask: True for legal actions, `[A]` or `[..., A]`; or None.
         temperature: Temperature, `[]`.
 
     Returns:
         Scaled logits, `[..., A]`: minus infinity for illegal actions, at most 0.
     """
-    legal = legal_actions(logits, mask) & (logits != -jnp.inf)
+    legal = legal_actions(logits, action_mask) & (logits != -jnp.inf)
     # Minus infinity would give NaN, in values and in the gradient by the temperature.
     logits = jnp.where(legal, logits, 0)
     largest = jnp.max(logits, axis=-1, keepdims=True, where=legal, initial=-jnp.inf)

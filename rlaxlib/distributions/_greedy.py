@@ -25,7 +25,8 @@ def greedy() -> DiscreteDistribution:
     Its functions are `sample(key, preferences)`, `probs(preferences)`,
     `logprob(sample, preferences)` and `entropy(preferences)`, with preferences
     :math:`x`, such as action values, of shape `[..., A]`. All of them take a keyword
-    argument `mask`, true for legal actions. If no action is legal, they return 0.
+    argument `action_mask`, true for legal actions. If no action is legal, they
+    return 0.
 
     Returns:
         A `DiscreteDistribution` whose `kl` is None.
@@ -93,14 +94,18 @@ class _Greedy:
     """The functions of a greedy distribution, where epsilon is 0."""
 
     def sample(
-        self, key: ArrayLike, preferences: ArrayLike, *, mask: ArrayLike | None = None
+        self,
+        key: ArrayLike,
+        preferences: ArrayLike,
+        *,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Sample an action.
 
         Args:
             key: Random key, shape `[]`.
             preferences: Preferences, such as action values, shape `[..., A]`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
@@ -108,14 +113,16 @@ class _Greedy:
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        return _sample(key, preferences, 0.0, mask)
+        return _sample(key, preferences, 0.0, action_mask)
 
-    def probs(self, preferences: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
+    def probs(
+        self, preferences: ArrayLike, *, action_mask: ArrayLike | None = None
+    ) -> Array:
         """Return the probability of each action.
 
         Args:
             preferences: Preferences, such as action values, shape `[..., A]`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
@@ -123,14 +130,14 @@ class _Greedy:
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        return _probs(preferences, 0.0, mask)
+        return _probs(preferences, 0.0, action_mask)
 
     def logprob(
         self,
         sample: ArrayLike,
         preferences: ArrayLike,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Return the log-probability of an action.
 
@@ -138,7 +145,7 @@ class _Greedy:
             sample: Actions in [0, A), one for each row of preferences, shape `[...]`;
                 or N for each, shape `[N, ...]`.
             preferences: Preferences, such as action values, shape `[..., A]`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
@@ -148,16 +155,16 @@ class _Greedy:
             ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
                 scalar or NumPy action is outside [0, A).
         """
-        return _logprob(sample, preferences, 0.0, mask)
+        return _logprob(sample, preferences, 0.0, action_mask)
 
     def entropy(
-        self, preferences: ArrayLike, *, mask: ArrayLike | None = None
+        self, preferences: ArrayLike, *, action_mask: ArrayLike | None = None
     ) -> Array:
         """Return the entropy.
 
         Args:
             preferences: Preferences, such as action values, shape `[..., A]`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
@@ -165,7 +172,7 @@ class _Greedy:
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.
         """
-        return _entropy(preferences, 0.0, mask)
+        return _entropy(preferences, 0.0, action_mask)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -180,7 +187,7 @@ class _EpsilonGreedy:
         preferences: ArrayLike,
         epsilon: ArrayLike | None = None,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Sample an action.
 
@@ -189,7 +196,7 @@ class _EpsilonGreedy:
             preferences: Preferences, such as action values, shape `[..., A]`.
             epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
                 that of `epsilon_greedy`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
@@ -198,14 +205,14 @@ class _EpsilonGreedy:
             ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
                 outside [0, 1], or if none was given.
         """
-        return _sample(key, preferences, self._or_own(epsilon), mask)
+        return _sample(key, preferences, self._or_own(epsilon), action_mask)
 
     def probs(
         self,
         preferences: ArrayLike,
         epsilon: ArrayLike | None = None,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Return the probability of each action.
 
@@ -213,7 +220,7 @@ class _EpsilonGreedy:
             preferences: Preferences, such as action values, shape `[..., A]`.
             epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
                 that of `epsilon_greedy`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
@@ -222,7 +229,7 @@ class _EpsilonGreedy:
             ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
                 outside [0, 1], or if none was given.
         """
-        return _probs(preferences, self._or_own(epsilon), mask)
+        return _probs(preferences, self._or_own(epsilon), action_mask)
 
     def logprob(
         self,
@@ -230,7 +237,7 @@ class _EpsilonGreedy:
         preferences: ArrayLike,
         epsilon: ArrayLike | None = None,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Return the log-probability of an action.
 
@@ -240,7 +247,7 @@ class _EpsilonGreedy:
             preferences: Preferences, such as action values, shape `[..., A]`.
             epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
                 that of `epsilon_greedy`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
@@ -251,14 +258,14 @@ class _EpsilonGreedy:
                 outside [0, 1], or if none was given; or if a concrete scalar or NumPy
                 action is outside [0, A).
         """
-        return _logprob(sample, preferences, self._or_own(epsilon), mask)
+        return _logprob(sample, preferences, self._or_own(epsilon), action_mask)
 
     def entropy(
         self,
         preferences: ArrayLike,
         epsilon: ArrayLike | None = None,
         *,
-        mask: ArrayLike | None = None,
+        action_mask: ArrayLike | None = None,
     ) -> Array:
         """Return the entropy.
 
@@ -266,7 +273,7 @@ class _EpsilonGreedy:
             preferences: Preferences, such as action values, shape `[..., A]`.
             epsilon: Probability of a random action, in [0, 1], shape `[]`; or None for
                 that of `epsilon_greedy`.
-            mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
+            action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
@@ -275,7 +282,7 @@ class _EpsilonGreedy:
             ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
                 outside [0, 1], or if none was given.
         """
-        return _entropy(preferences, self._or_own(epsilon), mask)
+        return _entropy(preferences, self._or_own(epsilon), action_mask)
 
     def _or_own(self, epsilon: ArrayLike | None) -> ArrayLike | None:
         """Return the epsilon given, or else the epsilon of the distribution."""
@@ -286,44 +293,46 @@ def _sample(
     key: ArrayLike,
     preferences: ArrayLike,
     epsilon: ArrayLike | None,
-    mask: ArrayLike | None,
+    action_mask: ArrayLike | None,
 ) -> Array:
     """Sample an action."""
-    key, preferences, epsilon, mask, _ = checks.widened(
+    key, preferences, epsilon, action_mask, _ = checks.widened(
         key=(key, "key[]"),
         preferences=(preferences, "float[..., A]"),
         epsilon=(epsilon, "float[] in [0, 1]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    return jax.random.categorical(key, jnp.log(_policy(preferences, epsilon, mask)))
+    return jax.random.categorical(
+        key, jnp.log(_policy(preferences, epsilon, action_mask))
+    )
 
 
 def _probs(
-    preferences: ArrayLike, epsilon: ArrayLike | None, mask: ArrayLike | None
+    preferences: ArrayLike, epsilon: ArrayLike | None, action_mask: ArrayLike | None
 ) -> Array:
     """Return the probability of each action."""
-    preferences, epsilon, mask, narrow = checks.widened(
+    preferences, epsilon, action_mask, narrow = checks.widened(
         preferences=(preferences, "float[..., A]"),
         epsilon=(epsilon, "float[] in [0, 1]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    return narrow(_policy(preferences, epsilon, mask))
+    return narrow(_policy(preferences, epsilon, action_mask))
 
 
 def _logprob(
     sample: ArrayLike,
     preferences: ArrayLike,
     epsilon: ArrayLike | None,
-    mask: ArrayLike | None,
+    action_mask: ArrayLike | None,
 ) -> Array:
     """Return the log-probability of an action."""
-    preferences, sample, epsilon, mask, narrow = checks.widened(
+    preferences, sample, epsilon, action_mask, narrow = checks.widened(
         preferences=(preferences, "float[..., A]"),
         sample=(sample, "int[...] or [N, ...] in [0, A)"),
         epsilon=(epsilon, "float[] in [0, 1]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    probs = _policy(preferences, epsilon, mask)
+    probs = _policy(preferences, epsilon, action_mask)
     none_legal = jnp.all(probs == 0, axis=-1, keepdims=True)
     probs = jnp.where(none_legal, 1, probs)  # Their logarithm is 0.
     probs = jnp.broadcast_to(probs, (*sample.shape, probs.shape[-1]))
@@ -331,22 +340,22 @@ def _logprob(
 
 
 def _entropy(
-    preferences: ArrayLike, epsilon: ArrayLike | None, mask: ArrayLike | None
+    preferences: ArrayLike, epsilon: ArrayLike | None, action_mask: ArrayLike | None
 ) -> Array:
     """Return the entropy."""
-    preferences, epsilon, mask, narrow = checks.widened(
+    preferences, epsilon, action_mask, narrow = checks.widened(
         preferences=(preferences, "float[..., A]"),
         epsilon=(epsilon, "float[] in [0, 1]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    probs = _policy(preferences, epsilon, mask)
+    probs = _policy(preferences, epsilon, action_mask)
     log_probs = jnp.log(jnp.where(probs > 0, probs, 1))  # 0 log 0 = 0.
     return narrow(-jnp.sum(probs * log_probs, axis=-1))
 
 
-def _policy(preferences: Array, epsilon: Array, mask: Array | None) -> Array:
+def _policy(preferences: Array, epsilon: Array, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
-    legal, dtype = legal_actions(preferences, mask), preferences.dtype
+    legal, dtype = legal_actions(preferences, action_mask), preferences.dtype
     largest = jnp.max(
         preferences, axis=-1, keepdims=True, where=legal, initial=-jnp.inf
     )

@@ -46,7 +46,7 @@ class BalancedKlOutputs(NamedTuple):
 
 
 def unimix_logits(
-    logits: ArrayLike, mix: ArrayLike = 0.01, *, mask: ArrayLike | None = None
+    logits: ArrayLike, mix: ArrayLike = 0.01, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Mix a softmax with the uniform distribution (unimix).
 
@@ -62,8 +62,8 @@ def unimix_logits(
             the uniform distribution, too.
         mix: Weight :math:`ε` of the uniform distribution, in [0, 1]; 0.01 in DreamerV3,
             shape `[]`.
-        mask: True for possible classes, shape `[A]` or `[..., A]`; or None. The uniform
-            distribution is over these.
+        action_mask: True for possible classes, shape `[A]` or `[..., A]`; or None. The
+            uniform distribution is over these.
 
     Returns:
         Log-probabilities, shape `[..., A]`: minus infinity for impossible classes.
@@ -81,12 +81,12 @@ def unimix_logits(
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    logits, mix, mask, narrow = checks.widened(
+    logits, mix, action_mask, narrow = checks.widened(
         logits=(logits, "float[..., A]"),
         mix=(mix, "float[] in [0, 1]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    x, possible = scaled(logits, mask), legal_actions(logits, mask)
+    x, possible = scaled(logits, action_mask), legal_actions(logits, action_mask)
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
     mixture = (1 - mix) * probabilities(x) + mix * uniform
@@ -98,7 +98,7 @@ def unimix_logits(
 
 
 def straight_through_sample(
-    key: ArrayLike, logits: ArrayLike, *, mask: ArrayLike | None = None
+    key: ArrayLike, logits: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Sample one-hot classes with the straight-through gradient estimator.
 
@@ -112,7 +112,7 @@ def straight_through_sample(
     Args:
         key: Random key, shape `[]`.
         logits: Logits, shape `[..., A]`.
-        mask: True for possible classes, shape `[A]` or `[..., A]`; or None.
+        action_mask: True for possible classes, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         One-hot vectors, shape `[..., A]`, of the classes that `softmax().sample`
@@ -135,12 +135,12 @@ def straight_through_sample(
         Atari with Discrete World Models*, algorithm 1, 2020.
         https://arxiv.org/abs/2010.02193
     """
-    key, logits, mask, narrow = checks.widened(
+    key, logits, action_mask, narrow = checks.widened(
         key=(key, "key[]"),
         logits=(logits, "float[..., A]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    x = scaled(logits, mask)
+    x = scaled(logits, action_mask)
     p, any_possible = probabilities(x), jnp.any(x != -jnp.inf, axis=-1)
     i = jnp.where(any_possible, jax.random.categorical(key, x), -1)
     z = jax.nn.one_hot(i, logits.shape[-1], dtype=logits.dtype)
@@ -154,7 +154,7 @@ def balanced_kl(
     dynamics_weight: ArrayLike = 1.0,
     representation_weight: ArrayLike = 0.1,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> tuple[Array, BalancedKlOutputs]:
     """Compute the KL balancing loss of a world model (DreamerV2, DreamerV3).
 
@@ -183,7 +183,7 @@ def balanced_kl(
             shape `[]`.
         representation_weight: Weight :math:`β_rep` of the representation loss, at least
             0, shape `[]`.
-        mask: True for possible classes, shape `[A]` or `[G, A]`; or None.
+        action_mask: True for possible classes, shape `[A]` or `[G, A]`; or None.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `BalancedKlOutputs`.
@@ -206,20 +206,20 @@ def balanced_kl(
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
-    q, p, free_nats, dynamics_weight, representation_weight, mask, narrow = (
+    q, p, free_nats, dynamics_weight, representation_weight, action_mask, narrow = (
         checks.widened(
             posterior_logits=(posterior_logits, "float[G, A]"),
             prior_logits=(prior_logits, "float[G, A]"),
             free_nats=(free_nats, "float[] in [0, inf)"),
             dynamics_weight=(dynamics_weight, "float[] in [0, inf)"),
             representation_weight=(representation_weight, "float[] in [0, inf)"),
-            mask=(mask, "bool[A] or [G, A] or None"),
+            action_mask=(action_mask, "bool[A] or [G, A] or None"),
         )
     )
     q_stopped, p_stopped = jax.lax.stop_gradient((q, p))
 
     def kl(q: Array, p: Array) -> Array:
-        return jnp.sum(categorical_kl_divergence(q, p, mask=mask))
+        return jnp.sum(categorical_kl_divergence(q, p, action_mask=action_mask))
 
     dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
     representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)

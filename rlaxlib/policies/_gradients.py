@@ -82,7 +82,7 @@ def policy_gradient_loss(
         action_mask=(action_mask, "bool[T, A] or None"),
     )
     adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=action_mask)
+    log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
     return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
 
 
@@ -187,7 +187,7 @@ def entropy_loss(
         w_t=(w_t, "float[T]"),
         action_mask=(action_mask, "bool[T, A] or None"),
     )
-    entropy_t = distributions.softmax().entropy(logits_t, mask=action_mask)
+    entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
     return narrow(-jnp.mean(w_t * entropy_t))
 
 
@@ -415,7 +415,7 @@ def _policy_and_values(
     logits: Array, q: Array, action_mask: Array | None
 ) -> tuple[Array, Array]:
     """Return the probabilities of actions, and action values, 0 where illegal."""
-    pi = distributions.softmax().probs(logits, mask=action_mask)
+    pi = distributions.softmax().probs(logits, action_mask=action_mask)
     return pi, q if action_mask is None else jnp.where(action_mask, q, 0)
 
 

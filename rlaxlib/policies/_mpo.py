@@ -443,9 +443,11 @@ def categorical_mpo_loss(
         "temperature_constraint", q_values, log_prior, weight_bound, operator
     )
     w = jnp.where(legal, temperature.weights, 0)
-    policy_loss = distributions.categorical_cross_entropy(w, logits, mask=action_mask)
+    policy_loss = distributions.categorical_cross_entropy(
+        w, logits, action_mask=action_mask
+    )
     kl = distributions.categorical_kl_divergence(
-        target_logits, logits, mask=action_mask
+        target_logits, logits, action_mask=action_mask
     )
     policy = constrain("policy_constraint", kl, policy_bound, operator)
     loss = policy_loss + temperature.loss + policy.kl_loss + policy.alpha_loss
@@ -456,8 +458,8 @@ def categorical_mpo_loss(
         policy_constraint=policy,
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
-        entropy=entropy(jax.lax.stop_gradient(logits), mask=action_mask),
-        target_entropy=entropy(target_logits, mask=action_mask),
+        entropy=entropy(jax.lax.stop_gradient(logits), action_mask=action_mask),
+        target_entropy=entropy(target_logits, action_mask=action_mask),
     )
     return narrow((loss, outputs))
 

@@ -459,7 +459,7 @@ def discrete_sac_temperature_loss(
         target_entropy=(target_entropy, "float[]"),
         action_mask=(action_mask, "bool[A] or None"),
     )
-    entropy = distributions.softmax().entropy(logits, mask=action_mask)
+    entropy = distributions.softmax().entropy(logits, action_mask=action_mask)
     excess = jax.lax.stop_gradient(entropy - target_entropy)
     return narrow(jnp.exp(log_temperature) * excess)
 
@@ -473,6 +473,6 @@ def _soft_value(
     # Mask before the minimum, whose gradient would otherwise be NaN.
     q = jnp.min(jnp.where(legal[None], jnp.atleast_2d(q), 0), axis=0)
     policy = distributions.softmax()
-    pi = policy.probs(logits, mask=action_mask)
-    entropy = policy.entropy(logits, mask=action_mask)
+    pi = policy.probs(logits, action_mask=action_mask)
+    entropy = policy.entropy(logits, action_mask=action_mask)
     return jnp.sum(pi * q) + temperature * entropy

@@ -88,7 +88,7 @@ def cmpo_policy_targets(
     )
     legal = _legal(prior_logits, action_mask)
     logits = prior_logits + jnp.clip(q - v, -clip, clip)
-    targets = distributions.softmax().probs(logits, mask=legal)
+    targets = distributions.softmax().probs(logits, action_mask=legal)
     return narrow(gradients.stop_if(stop_target_gradients, targets))
 
 
@@ -293,7 +293,7 @@ def gumbel_policy_targets(
         completed = _rescale(completed, legal)
     most = jnp.max(jnp.where(legal, visits, 0)).astype(logits.dtype)
     logits = logits + (c_visit + most) * c_scale * completed
-    targets = distributions.softmax().probs(logits, mask=legal)
+    targets = distributions.softmax().probs(logits, action_mask=legal)
     return narrow(gradients.stop_if(stop_target_gradients, targets))
 
 
@@ -308,7 +308,7 @@ def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) ->
     visited = legal & (visits > 0)
     n = jnp.sum(jnp.where(visited, visits, 0)).astype(logits.dtype)
     # Normalised over the visited actions, whose total probability may underflow.
-    pi = distributions.softmax().probs(logits, mask=visited)
+    pi = distributions.softmax().probs(logits, action_mask=visited)
     m = jnp.sum(pi * jnp.where(visited, q, 0))
     v_mix = (v + n * m) / (1 + n)
     return jnp.where(visited, q, v_mix)

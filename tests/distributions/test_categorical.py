@@ -33,15 +33,17 @@ inf = jnp.inf
 @all_policies
 def test_sample_frequencies_match_the_probabilities(policy):
     keys = jax.random.split(KEY, 20000)
-    samples = jax.vmap(lambda key: policy.sample(key, LOGITS[0], mask=MASK))(keys)
+    samples = jax.vmap(lambda key: policy.sample(key, LOGITS[0], action_mask=MASK))(
+        keys
+    )
     frequencies = np.bincount(samples, minlength=4) / 20000
-    probs = policy.probs(LOGITS[0], mask=MASK)
+    probs = policy.probs(LOGITS[0], action_mask=MASK)
     np.testing.assert_allclose(frequencies, probs, atol=0.015)
 
 
 def test_categorical_sample_frequencies_match_the_probabilities():
     probs, keys = jnp.arange(1.0, 5.0), jax.random.split(KEY, 20000)
-    sample = functools.partial(rlaxlib.categorical_sample, mask=MASK)
+    sample = functools.partial(rlaxlib.categorical_sample, action_mask=MASK)
     samples = jax.vmap(sample, (0, None))(keys, probs)
     frequencies = np.bincount(samples, minlength=4) / 20000
     np.testing.assert_allclose(frequencies, np.array([1, 2, 0, 4]) / 7, atol=0.015)
@@ -52,15 +54,15 @@ def test_categorical_sample_is_minus_one_for_invalid_probabilities():
     samples = rlaxlib.categorical_sample(KEY, probs)
     np.testing.assert_array_equal(samples, [-1, -1, -1, -1, 1])
     mask = jnp.array([False, False])
-    assert rlaxlib.categorical_sample(KEY, jnp.ones(2), mask=mask) == -1
+    assert rlaxlib.categorical_sample(KEY, jnp.ones(2), action_mask=mask) == -1
 
 
 @all_policies
 def test_each_row_may_have_many_samples(policy):
     actions = jnp.array([[2, 1], [0, 3], [1, 1]])
     mask = jnp.stack([MASK, NONE])
-    one_by_one = [policy.logprob(each, LOGITS, mask=mask) for each in actions]
-    close(policy.logprob(actions, LOGITS, mask=mask), jnp.stack(one_by_one))
+    one_by_one = [policy.logprob(each, LOGITS, action_mask=mask) for each in actions]
+    close(policy.logprob(actions, LOGITS, action_mask=mask), jnp.stack(one_by_one))
 
 
 def test_labels_are_not_normalised():
@@ -82,12 +84,15 @@ def test_small_temperature_does_not_overflow():
 def test_illegal_actions_have_no_influence(policy):
     logits = LOGITS.at[:, 2].set(jnp.nan)
     few = LOGITS[:, LEGAL]
-    close(policy.probs(logits, mask=MASK)[:, LEGAL], policy.probs(few))
-    np.testing.assert_array_equal(policy.probs(logits, mask=MASK)[:, 2], 0.0)
-    close(policy.entropy(logits, mask=MASK), policy.entropy(few))
+    close(policy.probs(logits, action_mask=MASK)[:, LEGAL], policy.probs(few))
+    np.testing.assert_array_equal(policy.probs(logits, action_mask=MASK)[:, 2], 0.0)
+    close(policy.entropy(logits, action_mask=MASK), policy.entropy(few))
     actions = jnp.array([3, 3])
-    close(policy.logprob(actions, logits, mask=MASK), policy.logprob(actions - 1, few))
-    illegal = policy.logprob(jnp.array([2, 2]), logits, mask=MASK)
+    close(
+        policy.logprob(actions, logits, action_mask=MASK),
+        policy.logprob(actions - 1, few),
+    )
+    illegal = policy.logprob(jnp.array([2, 2]), logits, action_mask=MASK)
     np.testing.assert_array_equal(illegal, -inf)
 
 
@@ -95,16 +100,16 @@ def test_illegal_actions_have_no_influence(policy):
 def test_values_and_gradients_are_zero_if_no_action_is_legal(policy):
     def results(logits):
         return (
-            policy.probs(logits, mask=NONE),
-            policy.logprob(jnp.array([0, 1]), logits, mask=NONE),
-            policy.entropy(logits, mask=NONE),
+            policy.probs(logits, action_mask=NONE),
+            policy.logprob(jnp.array([0, 1]), logits, action_mask=NONE),
+            policy.entropy(logits, action_mask=NONE),
         )
 
     values, pullback = jax.vjp(results, LOGITS)
     (gradient,) = pullback(jax.tree.map(jnp.ones_like, values))
     for each in (*values, gradient):
         np.testing.assert_array_equal(each, 0.0)
-    np.testing.assert_array_equal(policy.sample(KEY, LOGITS, mask=NONE), 0)
+    np.testing.assert_array_equal(policy.sample(KEY, LOGITS, action_mask=NONE), 0)
 
 
 @all_policies
@@ -114,11 +119,11 @@ def test_nan_logits_propagate(policy):
     def results(table, row):  # XLA drops NaN from a maximum fused with a gather.
         logits = jnp.take(table, row, axis=0)
         return [
-            function(logits, mask=mask)[..., :2]
+            function(logits, mask)[..., :2]
             for function in (
-                policy.probs,
-                lambda x, mask: policy.logprob(1, x, mask=mask)[None],
-                lambda x, mask: policy.entropy(x, mask=mask)[None],
+                lambda x, mask: policy.probs(x, action_mask=mask),
+                lambda x, mask: policy.logprob(1, x, action_mask=mask)[None],
+                lambda x, mask: policy.entropy(x, action_mask=mask)[None],
             )
             for mask in (None, MASK)
         ]
@@ -137,14 +142,14 @@ def test_logits_of_minus_infinity_are_masked_logits(row):
         clipped = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
         labels = jnp.array([0.0, 0.3, 0.7, 0.0])
         return (
-            SOFTMAX.probs(logits, mask=mask),
-            SOFTMAX.logprob(2, logits, mask=mask),
-            SOFTMAX.entropy(logits, mask=mask),
-            SOFTMAX.kl(logits, logits, mask=mask),
-            clipped.entropy(logits, mask=mask),
-            rlaxlib.categorical_cross_entropy(labels, logits, mask=mask),
+            SOFTMAX.probs(logits, action_mask=mask),
+            SOFTMAX.logprob(2, logits, action_mask=mask),
+            SOFTMAX.entropy(logits, action_mask=mask),
+            SOFTMAX.kl(logits, logits, action_mask=mask),
+            clipped.entropy(logits, action_mask=mask),
+            rlaxlib.categorical_cross_entropy(labels, logits, action_mask=mask),
             rlaxlib.categorical_importance_sampling_ratios(
-                logits, logits, 1, mask=mask
+                logits, logits, 1, action_mask=mask
             ),
         )
 

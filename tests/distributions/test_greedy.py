@@ -30,7 +30,10 @@ def test_epsilon_may_change_over_time():
 
 def test_log_probability_has_a_finite_gradient_by_epsilon():
     policy, mask = rlaxlib.epsilon_greedy(), jnp.array([True, True, False, True])
-    log_prob = lambda epsilon: policy.logprob(jnp.arange(4), Q, epsilon, mask=mask)  # noqa: E731
+
+    def log_prob(epsilon):
+        return policy.logprob(jnp.arange(4), Q, epsilon, action_mask=mask)
+
     close(jax.jacobian(log_prob)(0.3), [1 / 0.3, -2 / 2.4, 0.0, 1 / 0.3])
 
 

@@ -130,7 +130,7 @@ def test_unimix_is_the_log_softmax_at_zero_and_uniform_at_one():
 
 
 def test_unimix_is_normalised_over_possible_classes():
-    mixed = rlaxlib.unimix_logits(PRIOR, mask=MASK)
+    mixed = rlaxlib.unimix_logits(PRIOR, action_mask=MASK)
     close(mixed, jnp.log(rlaxlib.softmax().probs(mixed)))
     one = rlaxlib.unimix_logits(PRIOR[:, jnp.array([0, 2, 3])])
     close(mixed[:, jnp.array([0, 2, 3])], one)
@@ -140,8 +140,8 @@ def test_unimix_is_normalised_over_possible_classes():
 def test_straight_through_sample_is_that_of_the_softmax_with_the_same_key():
     key = jax.random.key(3)
     for mask in (None, MASK):
-        z = rlaxlib.straight_through_sample(key, POSTERIOR, mask=mask)
-        sample = rlaxlib.softmax().sample(key, POSTERIOR, mask=mask)
+        z = rlaxlib.straight_through_sample(key, POSTERIOR, action_mask=mask)
+        sample = rlaxlib.softmax().sample(key, POSTERIOR, action_mask=mask)
         np.testing.assert_array_equal(jnp.argmax(z, axis=-1), sample)
 
 
@@ -179,13 +179,15 @@ def test_unimix_keeps_the_kl_finite():
 def test_results_and_gradients_if_no_class_is_possible():
     nothing = jnp.zeros(4, bool)
     logits = PRIOR.at[0, 0].set(jnp.nan)
-    np.testing.assert_array_equal(rlaxlib.unimix_logits(logits, mask=nothing), -inf)
+    np.testing.assert_array_equal(
+        rlaxlib.unimix_logits(logits, action_mask=nothing), -inf
+    )
     sample = lambda x: rlaxlib.straight_through_sample(  # noqa: E731
-        jax.random.key(0), x, mask=nothing
+        jax.random.key(0), x, action_mask=nothing
     )
     np.testing.assert_array_equal(sample(logits), 0.0)
     np.testing.assert_array_equal(jax.jacobian(sample)(logits), 0.0)
-    loss, _ = rlaxlib.balanced_kl(logits, PRIOR, 0.0, mask=nothing)
+    loss, _ = rlaxlib.balanced_kl(logits, PRIOR, 0.0, action_mask=nothing)
     assert loss == 0
 
 
@@ -208,8 +210,8 @@ def test_unimix_of_logits_that_are_all_minus_infinity_is_uniform():
             r"^unimix_logits: `mix` is 1.5, must be in \[0, 1\]",
         ),
         (
-            lambda: rlaxlib.unimix_logits(PRIOR, mask=MASK[:3]),
-            r"^unimix_logits: `mask` has shape \(3,\), must be \(4,\) or \(3, 4\)",
+            lambda: rlaxlib.unimix_logits(PRIOR, action_mask=MASK[:3]),
+            r"^unimix_logits: `action_mask` has shape \(3,\), must be \(4,\) or \(3",
         ),
         (
             lambda: rlaxlib.balanced_kl(POSTERIOR, PRIOR, -1.0),

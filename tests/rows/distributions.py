@@ -16,27 +16,27 @@ NO_MASKS = "rlax has no masks of legal actions"
 # --- Categorical distributions. ---
 
 
-def legal(x, mask):
-    return np.ones(x.shape, bool) if mask is None else mask
+def legal(x, action_mask):
+    return np.ones(x.shape, bool) if action_mask is None else action_mask
 
 
-def softmax(logits, mask=None, temperature=1.0):
-    weights = np.where(legal(logits, mask), logits / temperature, -np.inf)
+def softmax(logits, action_mask=None, temperature=1.0):
+    weights = np.where(legal(logits, action_mask), logits / temperature, -np.inf)
     return policies.softmax(weights)
 
 
-def greedy(preferences, mask=None):
+def greedy(preferences, action_mask=None):
     """Uniform over the best legal actions."""
-    preferences = np.where(legal(preferences, mask), preferences, -np.inf)
+    preferences = np.where(legal(preferences, action_mask), preferences, -np.inf)
     best = preferences == np.max(preferences, axis=-1, keepdims=True)
     return best / np.sum(best, axis=-1, keepdims=True)
 
 
-def epsilon_greedy(preferences, mask=None, epsilon=0.25):
+def epsilon_greedy(preferences, action_mask=None, epsilon=0.25):
     """Mix the greedy policy with the uniform one over legal actions."""
-    allowed = legal(preferences, mask)
+    allowed = legal(preferences, action_mask)
     uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)
-    return epsilon * uniform + (1 - epsilon) * greedy(preferences, mask)
+    return epsilon * uniform + (1 - epsilon) * greedy(preferences, action_mask)
 
 
 def log(x):
@@ -59,14 +59,14 @@ def chosen(probs, sample):
 def discrete(name, argument, probs, of, invalid=(), **exceptions):
     """Make the rows of a distribution with one parameter."""
 
-    def define_probs(mask=None, **logits):
-        return probs(logits[argument], mask)
+    def define_probs(action_mask=None, **logits):
+        return probs(logits[argument], action_mask)
 
-    def define_logprob(sample, mask=None, **logits):
-        return np.log(chosen(probs(logits[argument], mask), sample))
+    def define_logprob(sample, action_mask=None, **logits):
+        return np.log(chosen(probs(logits[argument], action_mask), sample))
 
-    def define_entropy(mask=None, **logits):
-        return entropy(probs(logits[argument], mask))
+    def define_entropy(action_mask=None, **logits):
+        return entropy(probs(logits[argument], action_mask))
 
     def make(rng):
         return {argument: rng.normal(size=(BATCH, ACTIONS))}
@@ -98,7 +98,7 @@ def discrete(name, argument, probs, of, invalid=(), **exceptions):
             case="mask",
             make=masked(draw, argument),
             peer=NO_MASKS,
-            optional=("mask",),
+            optional=("action_mask",),
             **shared,
         )
 
@@ -108,11 +108,11 @@ def masked(make, argument):
 
     def make_masked(rng):
         drawn = make(rng)
-        mask = rng.random(drawn[argument].shape) < 0.5
+        action_mask = rng.random(drawn[argument].shape) < 0.5
         kept = drawn.get("sample", np.argmax(drawn[argument], axis=-1))
-        np.put_along_axis(mask, kept[..., None], True, axis=-1)
-        mask[0] = True
-        return drawn | {"mask": mask}
+        np.put_along_axis(action_mask, kept[..., None], True, axis=-1)
+        action_mask[0] = True
+        return drawn | {"action_mask": action_mask}
 
     return make_masked
 
@@ -123,9 +123,9 @@ def make_two(rng):
 
 
 def kl(temperature):
-    def define(p_logits, q_logits, mask=None, **_):
-        p = softmax(p_logits, mask, temperature)
-        return divergence(p, softmax(q_logits, mask, temperature))
+    def define(p_logits, q_logits, action_mask=None, **_):
+        p = softmax(p_logits, action_mask, temperature)
+        return divergence(p, softmax(q_logits, action_mask, temperature))
 
     return define
 
@@ -137,19 +137,19 @@ def kl_rows(name, **extra):
         case="mask",
         make=masked(make_two, "p_logits"),
         peer=NO_MASKS,
-        optional=("mask",),
+        optional=("action_mask",),
         **shared,
     )
 
 
-def clipped_entropy(logits, mask=None):
-    count = np.sum(legal(logits, mask), axis=-1)
+def clipped_entropy(logits, action_mask=None):
+    count = np.sum(legal(logits, action_mask), axis=-1)
     largest = np.log(count)
-    return np.minimum(entropy(softmax(logits, mask, 0.5)), 0.75 * largest)
+    return np.minimum(entropy(softmax(logits, action_mask, 0.5)), 0.75 * largest)
 
 
-def categorical_cross_entropy(labels, logits, mask=None):
-    return -np.sum(labels * log(softmax(logits, mask)), axis=-1)
+def categorical_cross_entropy(labels, logits, action_mask=None):
+    return -np.sum(labels * log(softmax(logits, action_mask)), axis=-1)
 
 
 def categorical_importance_sampling_ratios(pi_logits_t, mu_logits_t, a_t):
@@ -303,14 +303,14 @@ ROWS = [
     *discrete(
         "softmax",
         "logits",
-        lambda logits, mask: softmax(logits, mask, 0.5),
+        lambda logits, action_mask: softmax(logits, action_mask, 0.5),
         made("softmax", 0.5),
     ),
     *kl_rows("softmax.kl", of=made("softmax", 0.5)("kl")),
     *discrete(
         "clipped_entropy_softmax",
         "logits",
-        lambda logits, mask: softmax(logits, mask, 0.5),
+        lambda logits, action_mask: softmax(logits, action_mask, 0.5),
         made("clipped_entropy_softmax", 0.5, 0.75),
         entropy={
             "definition": clipped_entropy,

@@ -10,22 +10,22 @@ NEW = "rlax has none"
 GROUPS = 5
 
 
-def unimix_logits(logits, mix, mask=None):
+def unimix_logits(logits, mix, action_mask=None):
     """Hafner et al. 2023, over the possible classes."""
-    possible = np.broadcast_to(legal(logits, mask), logits.shape)
+    possible = np.broadcast_to(legal(logits, action_mask), logits.shape)
     even = possible / np.sum(possible, axis=-1, keepdims=True)
-    return np.log((1 - mix) * softmax(logits, mask) + mix * even)
+    return np.log((1 - mix) * softmax(logits, action_mask) + mix * even)
 
 
-def straight_through_sample(key, logits, mask=None):
+def straight_through_sample(key, logits, action_mask=None):
     """Hafner et al. 2020, algorithm 1."""
-    logits = np.where(legal(logits, mask), logits, -np.inf)
+    logits = np.where(legal(logits, action_mask), logits, -np.inf)
     return np.eye(ACTIONS)[np.asarray(jax.random.categorical(key, logits))]
 
 
 def probabilities(x, constants):
     """Return the probabilities, whose gradient the sample has."""
-    return softmax(x["logits"], constants.get("mask"))
+    return softmax(x["logits"], constants.get("action_mask"))
 
 
 def balanced_kl(
@@ -34,11 +34,13 @@ def balanced_kl(
     free_nats,
     dynamics_weight,
     representation_weight,
-    mask=None,
+    action_mask=None,
 ):
     """Hafner et al. 2023, equation 3: the bound is on the sum over all variables."""
     kl = np.sum(
-        divergence(softmax(posterior_logits, mask), softmax(prior_logits, mask))
+        divergence(
+            softmax(posterior_logits, action_mask), softmax(prior_logits, action_mask)
+        )
     )
     bound = np.maximum(kl, free_nats)
     loss = dynamics_weight * bound + representation_weight * bound
@@ -94,7 +96,7 @@ ROWS = [
         peer=NEW,
         unflagged=probabilities,
         differences="the gradient is that of the probabilities",
-        optional=("mask",),
+        optional=("action_mask",),
         elementwise=True,
     ),
     Row(
@@ -106,7 +108,7 @@ ROWS = [
         peer=NEW,
         unflagged=held,
         differences="each term stops the gradient of one of its arguments",
-        optional=("mask",),
+        optional=("action_mask",),
         invalid=(
             {"free_nats": -1.0},
             {"dynamics_weight": -1.0},

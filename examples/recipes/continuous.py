@@ -185,7 +185,7 @@ def redq_actor(params, apply, batch, key, temperature):
 
 
 def tqc_critic(params, target_params, apply, batch, key, temperature, num_dropped=2):
-    """TQC: SAC with quantile critics, whose largest quantiles are dropped in the target.
+    """TQC: SAC with quantile critics, dropping the largest in the target.
 
     `apply.critic` returns quantiles, [B, C, N]. Kuznetsov et al., 2020,
     https://arxiv.org/abs/2005.04269. Usual: C = 5, N = 25, 2 dropped a critic, Adam

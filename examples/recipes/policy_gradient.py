@@ -179,23 +179,153 @@ def vmpo(params, target_params, apply, batch, value_cost=0.5):
     return jnp.mean(loss + value_cost * rlaxlib.l2_loss(td_error))
 
 
-def muesli(params, target_params, apply, batch, scale=1.0, lambda_=0.95):
+def retrace_errors(q, target_q, pi, batch, lambda_):
+    """Return the Retrace(λ) errors of q, with targets from the target network."""
+    # The last of `a_t` and `mu_t` are not used.
+    a_t = jnp.roll(batch.a_tm1, -1, axis=1)
+    mu_t = jnp.roll(jnp.exp(log_probs(batch.logits_tm1, batch.a_tm1)), -1, axis=1)
+    return jax.vmap(rlaxlib.retrace, (0,) * 8 + (None,))(
+        *(q[:, :-1], target_q[:, 1:], batch.a_tm1, a_t, batch.r_t, batch.discount_t),
+        *(pi[:, 1:], mu_t, lambda_),
+    )
+
+
+def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     """Muesli: the policy gradient, distillation of clipped MPO targets, and Retrace.
 
-    `apply` returns logits and the model's one-step q, [B, T+1, A]. `scale` is a moving
-    average of the advantages' magnitude. The reward and value losses of the model are
-    those of `gumbel_muzero`. Hessel et al., 2021, https://arxiv.org/abs/2104.06159.
-    Usual: clip 1, λ 0.95, discount 0.995, target rate 0.1, Adam 3e-4.
+    `apply` returns logits and the model's one-step q, [B, T+1, A]; the further losses
+    of the model are those of `gumbel_muzero`. `scale` is the root of a moving average
+    of squared advantages. Hessel et al., 2021, https://arxiv.org/abs/2104.06159. Usual:
+    clip 1, λ 0.95, discount 0.995, Adam 3e-4, target network updated at a rate of 0.1.
     """
-    logits, q = apply(params, batch.s)
-    prior, target_q = apply(target_params, batch.s)
-    pi, a = jax.nn.softmax(prior), batch.a_tm1
-    v = jnp.sum(pi * target_q, axis=-1)
-    mu_t = jnp.exp(log_probs(batch.logits_tm1, a))[:, 1:]
-    retrace = jax.vmap(lambda *args: rlaxlib.retrace(*args, lambda_))
-    td_error = retrace(
-        *(target_q[:, :-2], target_q[:, 1:-1], a[:, :-1], a[:, 1:]),
-        *(batch.r_t[:, :-1], batch.discount_t[:, :-1], pi[:, 1:-1], mu_t),
+    (logits, q), (prior, target_q) = (
+        apply(p, batch.s) for p in (params, target_params)
     )
-    target = td_error + rlaxlib.batched_index(target_q[:, :-2], a[:, :-1])
-    return muesli_loss(logits, q, prior, target_q, v, target, batch, scale)
+    pi, a = jax.nn.softmax(prior), batch.a_tm1
+    errors = retrace_errors(q, target_q, pi, batch, lambda_=0.95)
+    v = jnp.sum(pi * target_q, axis=-1)
+    adv_t = (errors + rlaxlib.batched_index(q[:, :-1], a) - v[:, :-1]) / scale
+    log_prob, log_mu = log_probs(logits[:, :-1], a), log_probs(batch.logits_tm1, a)
+    rho = jnp.minimum(1.0, jnp.exp(log_prob - log_mu))
+    policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, rho * adv_t)
+    cmpo = jax.vmap(jax.vmap(rlaxlib.cmpo_policy_targets))
+    target = cmpo(prior, target_q / scale, v / scale)
+    distillation_loss = jnp.mean(rlaxlib.categorical_cross_entropy(target, logits))
+    loss = jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(errors))
+    return loss + distillation_loss
+
+
+def gumbel_muzero(params, apply, batch, value_cost=0.25, max_value=300.0):
+    """Gumbel MuZero: policy, value and reward of a model, unrolled over K steps.
+
+    `apply(params, s, a)` returns logits, [B, K+1, A], and logits of values, [B, K+1,
+    M], and rewards, [B, K, M]. The batch has `s`, [B, ...], `a_tm1` and `r_t`, [B, K];
+    of the searches the prior logits, `logits`, `q` and `visits`, [B, K+1, A], and the
+    root values, `v`; and the n-step returns, `returns`, [B, K+1]. Danihelka et al.,
+    2022, https://openreview.net/forum?id=bERaNdoegnO. Usual: K = 5, M = 601 bins in
+    [-300, 300], c_visit 50, c_scale 0.1 in Atari.
+    """
+    logits, v_logits, r_logits = apply(params, batch.s, batch.a_tm1)
+    tx, num_bins = rlaxlib.SIGNED_HYPERBOLIC_PAIR, v_logits.shape[-1]
+    pair = rlaxlib.muzero_pair(-max_value, max_value, num_bins, tx)
+    targets = jax.vmap(jax.vmap(rlaxlib.gumbel_policy_targets))(
+        batch.logits, batch.q, batch.visits, batch.v
+    )
+    cross_entropy = rlaxlib.categorical_cross_entropy
+    policy_loss = cross_entropy(targets, logits)
+    value_loss = cross_entropy(pair.apply(batch.returns), v_logits)
+    reward_loss = cross_entropy(pair.apply(batch.r_t), r_logits)
+    loss = jnp.mean(policy_loss + value_cost * value_loss)
+    return loss + jnp.mean(reward_loss)
+
+
+def dreamer_pair(num_bins):
+    """Return the encoding of values of DreamerV3: two-hot, symexp bins."""
+    return rlaxlib.unbiased_transform_pair(-20.0, 20.0, num_bins, rlaxlib.SYMLOG_PAIR)
+
+
+def dreamer_returns(values, batch, lambda_=0.95):
+    """Return the λ-returns of imagined streams, and the weights of their steps."""
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))(
+        batch.r_t, batch.discount_t, values[:, 1:], lambda_
+    )
+    survival = jnp.cumprod(batch.discount_t, axis=1)
+    first = jnp.ones_like(survival[:, :1])
+    return returns, jnp.concatenate([first, survival[:, :-1]], axis=1)
+
+
+def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):
+    """DreamerV3, actor: REINFORCE on imagined streams, with normalised returns.
+
+    `apply` returns logits. `scale` is the output of `percentile_scale` for the returns
+    of `dreamer_returns`. Hafner et al., 2023, https://arxiv.org/abs/2301.04104. Usual:
+    15 steps, λ 0.95, discount 0.997, entropy 3e-4, `unimix_logits` 0.01, Adam 4e-5.
+    """
+    returns, weights = dreamer_returns(batch.values, batch)
+    logits = apply(params, batch.s)[:, :-1]
+    adv_t = weights * (returns - batch.values[:, :-1]) / scale
+    log_prob = log_probs(logits, batch.a_tm1)
+    loss = jnp.mean(jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t))
+    return loss + entropy_cost * jnp.mean(
+        jax.vmap(rlaxlib.entropy_loss)(logits, weights)
+    )
+
+
+def dreamer_critic(params, target_params, apply, batch, slow_cost=1.0):
+    """DreamerV3, critic: two-hot regression on λ-returns, and on its slow average.
+
+    `apply` returns logits of the values, [B, T+1, M]. Hafner et al., 2023,
+    https://arxiv.org/abs/2301.04104. Usual: M = 255 bins, target network averaged with
+    a decay of 0.98, Adam 4e-5.
+    """
+    logits = apply(params, batch.s)
+    pair = dreamer_pair(logits.shape[-1])
+    values = pair.apply_inv(jax.nn.softmax(jax.lax.stop_gradient(logits)))
+    returns, weights = dreamer_returns(values, batch)
+    slow = pair.apply_inv(jax.nn.softmax(apply(target_params, batch.s)))
+    target = pair.apply(returns) + slow_cost * pair.apply(slow[:, :-1])
+    target = jax.lax.stop_gradient(target)
+    log_p = jax.nn.log_softmax(logits[:, :-1])
+    return -jnp.mean(weights * jnp.sum(target * log_p, axis=-1))
+
+
+def discrete_sac_critic(params, target_params, apply, batch, temperature):
+    """Discrete SAC, critics: one-step TD learning of soft values.
+
+    A batch of transitions has `s_tm1`, `s_t`, `a_tm1`, `r_t` and `discount_t`.
+    `apply.actor` returns logits, [B, A], `apply.critic` q, [B, 2, A]. Christodoulou,
+    2019, https://arxiv.org/abs/1910.07207. Usual: discount 0.99, Adam 3e-4, batch 64,
+    target critics updated at a rate of 0.005.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1)
+    q_t = apply.critic(target_params.critic, batch.s_t)
+    logits_t = jax.lax.stop_gradient(apply.actor(params.actor, batch.s_t))
+    soft_value = jax.vmap(rlaxlib.discrete_sac_value, (0, 0, None))
+    v_t = soft_value(logits_t, q_t, temperature)
+    qv_learning = jax.vmap(rlaxlib.qv_learning, (0, None, None, None, None))
+    td_errors = jax.vmap(qv_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, v_t
+    )
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(td_errors), axis=-1))
+
+
+def discrete_sac_actor(params, apply, batch, temperature):
+    """Discrete SAC, actor: the soft value, summed over all actions.
+
+    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual: Adam 3e-4.
+    """
+    logits = apply.actor(params.actor, batch.s_tm1)
+    q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1)
+    policy_loss = jax.vmap(rlaxlib.discrete_sac_policy_loss, (0, 0, None))
+    return jnp.mean(policy_loss(logits, q, temperature))
+
+
+def discrete_sac_temperature(log_temperature, params, apply, batch, target_entropy):
+    """Discrete SAC, temperature: raised while the entropy is below its target.
+
+    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual: Adam 3e-4, target
+    entropy 0.98 log A.
+    """
+    logits = apply.actor(params.actor, batch.s_tm1)
+    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None))
+    return jnp.mean(loss(log_temperature, logits, target_entropy))

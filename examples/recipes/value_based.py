@@ -112,7 +112,7 @@ def iqn(params, target_params, apply, batch, key, num_samples=64, num_policy=32)
 
 
 def fqf(params, target_params, apply, batch):
-    """FQF: the quantile loss, at the midpoints of the fractions that `fqf_fractions` fits.
+    """FQF: the quantile loss, at the midpoints of learned fractions.
 
     `apply.fractions` returns ascending fractions from 0 to 1, [B, N+1], and
     `apply.quantiles` is the `apply` of `iqn`. Yang et al., 2019,

@@ -166,7 +166,7 @@ def vmpo(params, target_params, apply, batch, value_cost=0.5):
     of the batch, KL bounds 0.01, target copied every 100 updates, Adam 1e-4.
     """
     logits, v = apply(params.policy, batch.s)
-    old_logits, _ = apply(target_params.policy, batch.s)
+    old_logits, _ = jax.lax.stop_gradient(apply(target_params.policy, batch.s))
     returns = jax.vmap(rlaxlib.lambda_returns)
     v_t = jax.lax.stop_gradient(v[:, 1:])
     td_error = returns(batch.r_t, batch.discount_t, v_t) - v[:, :-1]

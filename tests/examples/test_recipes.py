@@ -270,8 +270,8 @@ def plain_fqf_fractions(p, t):
     mid = (tau[:, 1:] + tau[:, :-1]) / 2
     inner = FQF.quantiles(p, ONE.s_tm1, tau[:, 1:-1])[rows, :, ONE.a_tm1]
     outer = FQF.quantiles(p, ONE.s_tm1, mid)[rows, :, ONE.a_tm1]
-    slopes = stop(2 * inner - outer[:, 1:] - outer[:, :-1])
-    return jnp.mean(jnp.sum(tau[:, 1:-1] * slopes, axis=1))
+    corrections = stop(2 * inner - outer[:, 1:] - outer[:, :-1])
+    return jnp.mean(jnp.sum(tau[:, 1:-1] * corrections, axis=1))
 
 
 def plain_munchausen(p, t):

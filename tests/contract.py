@@ -28,7 +28,16 @@ import rlaxlib
 Arguments = dict[str, Any]
 
 STEPS, ACTIONS = 6, 4
-INDICES = ("a_t", "a_tm1", "action", "actions", "indices", "sample", "start_indices")
+INDICES = (
+    "a",
+    "a_t",
+    "a_tm1",
+    "action",
+    "actions",
+    "indices",
+    "sample",
+    "start_indices",
+)
 SPREADS = ("alpha", "mask", "pred", "source")  # One entry may stand for all.
 SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
 FLAGS = ("stop_target_gradients", "use_stop_gradient")

@@ -54,8 +54,7 @@ def duelling_dqn(params, target_params, apply, batch):
     """
 
     def q(params, s):
-        v, advantages = apply(params, s)
-        return v[..., None] + advantages - jnp.mean(advantages, -1, keepdims=True)
+        return jax.vmap(rlaxlib.duelling_q_values)(*apply(params, s))
 
     return double_dqn(params, target_params, q, batch)
 
@@ -220,10 +219,9 @@ def ape_x(params, target_params, apply, batch, n=3, exponent=0.4):
     2,500 updates.
     """
     q, target_q = apply(params, batch.s), apply(target_params, batch.s)
-    a_t = jnp.argmax(q[:, 1:], axis=-1)
-    axes = (0, 0, 0, 0, 0, 0, None)
-    td_error = jax.vmap(rlaxlib.transformed_n_step_q_learning, axes)(
-        q[:, :-1], batch.a_tm1, target_q[:, 1:], a_t, batch.r_t, batch.discount_t, n
+    q_tm1, q_t_selector, q_t_value = q[:, :-1], q[:, 1:], target_q[:, 1:]
+    td_error = jax.vmap(rlaxlib.n_step_double_q_learning, (0, 0, 0, 0, 0, 0, None))(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t_value, q_t_selector, n
     )
     weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
     return jnp.mean(weights[:, None] * rlaxlib.huber_loss(td_error))

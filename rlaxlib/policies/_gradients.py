@@ -298,8 +298,8 @@ def acer_policy_loss(
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     mu_t = policy.probs(mu_logits_t, mask=action_mask)
     rho_t = jnp.minimum(c, jnp.exp(log_prob_t - mu_log_prob_t))
-    # As a difference: the ratio of an action that is never taken is infinite.
-    excess_t = jax.nn.relu(pi_t - c * mu_t)
+    # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
+    excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - c * mu_t), pi_t)
     pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
     v_t = jnp.sum(pi_t * q_t, axis=-1)
     adv_t = rho_t * (returns_t - v_t), excess_t * (q_t - v_t[:, None])

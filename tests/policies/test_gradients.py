@@ -123,11 +123,13 @@ def test_acer_corrects_for_actions_that_the_behaviour_never_takes():
     mu_logits = jnp.full((5, 4), -jnp.inf).at[:, 1].set(0.0)
     taken = jnp.ones(5, int), Q, Q[:, 1]
 
-    def loss(logits):
-        losses = rlaxlib.acer_policy_loss(logits, mu_logits, *taken, max_weight=1.0)
+    def loss(logits, max_weight):
+        losses = rlaxlib.acer_policy_loss(logits, mu_logits, *taken, max_weight)
         return jnp.mean(losses)
 
-    close(jax.grad(loss)(LOGITS), jax.grad(rlaxlib.qpg_loss)(LOGITS, Q))
+    for max_weight in (1.0, jnp.inf):
+        found = jax.grad(loss)(LOGITS, max_weight)
+        close(found, jax.grad(rlaxlib.qpg_loss)(LOGITS, Q))
 
 
 def test_acer_ignores_invalid_steps_and_illegal_actions():

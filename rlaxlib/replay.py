@@ -35,6 +35,8 @@ def prioritized_probabilities(
 ) -> Array:
     """Compute proportional prioritised replay (PER) probabilities.
 
+    Takes one priority for each entry of the buffer, returns one probability for each.
+
     .. math::
 
         P_i = p_i^α / ∑_j p_j^α
@@ -94,6 +96,8 @@ def rank_probabilities(
 ) -> Array:
     """Compute rank-based prioritised replay (PER) probabilities.
 
+    Takes one priority for each entry of the buffer, returns one probability for each.
+
     .. math::
 
         P_i = k_i^{-α} / ∑_j k_j^{-α},   k_i = rank of p_i, 1 for the largest
@@ -150,6 +154,8 @@ def importance_sampling_weights(
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the importance-sampling weights of prioritised replay (PER).
+
+    Takes one probability for each sample, returns one weight for each.
 
     .. math::
 
@@ -231,6 +237,8 @@ def sequence_priority(
 ) -> Array:
     """Compute the replay priority of a sequence from its TD errors (R2D2).
 
+    Takes the TD errors of one sequence, returns one priority.
+
     .. math::
 
         p = η max_t |δ_t| + (1 - η) (1/T) ∑_t |δ_t|
@@ -276,6 +284,8 @@ def sequence_priority(
 def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
     """Mask the burn-in steps of a recurrent sequence (R2D2).
 
+    Takes a number of steps, returns True or False for each.
+
     .. math::
 
         m_t = 1[t ≥ b]
@@ -313,6 +323,8 @@ def stratified_sample(
     key: ArrayLike, probabilities: ArrayLike, num_samples: int
 ) -> Array:
     """Sample the indices of a replay batch by stratified sampling.
+
+    Takes one probability for each entry of the buffer, returns indices.
 
     .. math::
 
@@ -361,6 +373,8 @@ def systematic_resample(
     key: ArrayLike, weights: ArrayLike, num_samples: int | None = None
 ) -> Array:
     """Sample the indices of particles by systematic resampling.
+
+    Takes one weight for each particle, returns indices.
 
     .. math::
 
@@ -416,6 +430,8 @@ def hindsight_indices(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Sample the goals of hindsight experience replay (HER) for each time step.
+
+    Takes one stream, returns one index for each time step.
 
     .. math::
 

@@ -51,7 +51,7 @@ VERBS = re.findall(
     Complete Compose Compute Convert Correct Create Cut Decode Describe Distort
     Embed Encode Estimate Evaluate Extract Fill Find Generate Impute Invert Make
     Map Mark Mask Mix Move Normalise Pick Pool Project Rank Reduce Replace Rescale
-    Resample Restore Return Sample Scale Select Shape Split Standardise Sum Test
+    Resample Restore Return Sample Scale Select Shape Solve Split Standardise Sum Test
     Transpose Truncate Turn Update Wrap
     """,
 )

@@ -24,6 +24,8 @@ __all__ = [
 def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> Array:
     """Add Gaussian noise to continuous actions.
 
+    Takes one action, or a batch, returns noisy ones.
+
     .. math::
 
         a' = a + σ ε,   ε ~ Normal(0, 1)
@@ -71,6 +73,8 @@ def add_ornstein_uhlenbeck_noise(
     stddev: ArrayLike,
 ) -> Array:
     """Add Ornstein-Uhlenbeck noise to continuous actions.
+
+    Takes one action, or a batch, returns noisy ones.
 
     .. math::
 
@@ -126,6 +130,8 @@ def ornstein_uhlenbeck_noise(
     key: ArrayLike, noise_tm1: ArrayLike, damping: ArrayLike, stddev: ArrayLike
 ) -> Array:
     """Advance an Ornstein-Uhlenbeck noise process by one step.
+
+    Takes the noise of one step, returns that of the next.
 
     .. math::
 
@@ -185,6 +191,8 @@ def add_dirichlet_noise(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Mix Dirichlet noise into the root prior of a search (AlphaZero).
+
+    Takes the probabilities of all actions, returns noisy ones.
 
     .. math::
 

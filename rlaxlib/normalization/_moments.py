@@ -109,6 +109,8 @@ def create_ema(
 ) -> StateFunctions[EmaMoments, EmaState]:
     """Create exponential moving averages (EMA) of the mean and variance of leaves.
 
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
+
     .. math::
 
         μ_n = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} x̄_i,
@@ -325,6 +327,8 @@ def running_moments(
     axis_name: AxisName | None = None,
 ) -> StateFunctions[RunningMoments, RunningMomentsState]:
     """Create running moments, the mean and variance of all entries so far.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 

@@ -68,6 +68,8 @@ class PopArtOutput(NamedTuple):
 def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -> Array:
     """Normalise numbers, such as value targets, by the statistics of their outputs.
 
+    Takes numbers of any shape, returns one for each.
+
     .. math::
 
         y_i = (x_i - μ_{k_i}) / σ_{k_i}
@@ -109,6 +111,8 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
 
 def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -> Array:
     """Convert normalised outputs to the values that they represent.
+
+    Takes numbers of any shape, returns one for each.
 
     .. math::
 
@@ -153,6 +157,8 @@ def unnormalize_linear(
     state: PopArtState, inputs: ArrayLike, indices: ArrayLike
 ) -> PopArtOutput:
     """Select one output of a layer, and convert it to the value that it represents.
+
+    Takes all outputs of a layer, returns the one selected, normalised and not.
 
     .. math::
 
@@ -210,6 +216,8 @@ def art(
     sample_mask: ArrayLike | None = None,
 ) -> PopArtState:
     """Update the shift and scale of each output by its targets (ART).
+
+    Takes a state and targets, returns the next state.
 
     .. math::
 
@@ -281,6 +289,8 @@ def art(
 def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
     """Rescale a layer so that its unnormalised outputs are preserved (POP).
 
+    Takes the parameters of a layer and two states, returns parameters.
+
     .. math::
 
         W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
@@ -332,6 +342,8 @@ def popart(
     dtype: DTypeLike = jnp.float32,
 ) -> StateFunctions[Any, PopArtState]:
     """Create the initial state and the update of PopArt.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 

@@ -81,6 +81,8 @@ def reward_scale(
 ) -> StateFunctions[Array, RewardScaleState]:
     """Create a scale for rewards: the standard deviation of discounted reward sums.
 
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
+
     .. math::
 
         R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
@@ -191,6 +193,8 @@ def return_based_scale(
     min_scale: ArrayLike = 1e-2, axis_name: AxisName | None = None
 ) -> StateFunctions[Array, ReturnScaleState]:
     """Create a return-based scale for TD errors.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 
@@ -310,6 +314,8 @@ def percentile_scale(
     axis_name: AxisName | None = None,
 ) -> StateFunctions[Array, EmaState]:
     """Create a scale for returns: an EMA of a percentile range (DreamerV3).
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 

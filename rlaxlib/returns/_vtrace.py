@@ -63,6 +63,8 @@ def vtrace(
 ) -> Array:
     """Compute V-trace TD errors.
 
+    Takes one trajectory, returns one TD error for each time step.
+
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
@@ -164,6 +166,8 @@ def leaky_vtrace(
     clip_c_threshold: ArrayLike = 1.0,
 ) -> Array:
     """Compute leaky V-trace TD errors.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -276,6 +280,8 @@ def vtrace_td_error_and_advantage(
 ) -> VTraceOutput:
     """Compute the V-trace TD errors and policy-gradient advantages.
 
+    Takes one trajectory, returns three numbers for each time step.
+
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
@@ -386,6 +392,8 @@ def leaky_vtrace_td_error_and_advantage(
     clip_c_threshold: ArrayLike = 1.0,
 ) -> VTraceOutput:
     """Compute the leaky V-trace TD errors and policy-gradient advantages.
+
+    Takes one trajectory, returns three numbers for each time step.
 
     .. math::
 

@@ -32,6 +32,8 @@ def transform_to_hl_gauss(
 ) -> Array:
     """Encode values as truncated Gaussians over bins (HL-Gauss).
 
+    Takes values of any shape, returns one distribution for each.
+
     .. math::
 
         p_k = (Φ(z_{k+1}) - Φ(z_k)) / (Φ(z_K) - Φ(z_0)),   z_k = (e_k - x) / σ,
@@ -94,6 +96,8 @@ def transform_from_hl_gauss(
     probs: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
 ) -> Array:
     """Compute the mean of an HL-Gauss distribution over bins.
+
+    Takes distributions, returns one value for each.
 
     .. math::
 

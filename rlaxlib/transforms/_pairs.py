@@ -57,6 +57,8 @@ class TxPair(NamedTuple):
 def compose_tx(*tx_list: TxPair) -> TxPair:
     """Compose transform pairs.
 
+    Takes several transforms with their inverses, returns one.
+
     .. math::
 
         f(x) = f_n(… f_1(x)),   f⁻¹(y) = f_1⁻¹(… f_n⁻¹(y))
@@ -89,6 +91,8 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
 
 def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
     """Make a pair that encodes values as two-hot distributions over bins.
+
+    Takes the range of the bins, returns a transform and its inverse.
 
     .. math::
 
@@ -129,6 +133,8 @@ def hl_gauss_pair(
     min_value: float, max_value: float, num_bins: int, sigma_ratio: float = 0.75
 ) -> TxPair:
     """Make a pair that encodes values as Gaussians over bins (HL-Gauss).
+
+    Takes the range of the bins, returns a transform and its inverse.
 
     .. math::
 
@@ -179,6 +185,8 @@ def muzero_pair(
 ) -> TxPair:
     """Make the MuZero pair: a transform, then a two-hot encoding.
 
+    Takes the range of the bins, returns a transform and its inverse.
+
     .. math::
 
         f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
@@ -221,6 +229,8 @@ def unbiased_transform_pair(
     min_value: float, max_value: float, num_bins: int, tx: TxPair
 ) -> TxPair:
     """Make a pair with two-hot bins spaced by an inverse transform (DreamerV3).
+
+    Takes the range of the bins, returns a transform and its inverse.
 
     .. math::
 
@@ -267,6 +277,8 @@ def unbiased_transform_pair(
 
 def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
     """Return which values are outside the bins of a pair.
+
+    Takes values of any shape, returns True or False for each.
 
     .. math::
 

@@ -36,6 +36,8 @@ def persistent_q_learning(
 ) -> Array:
     """Compute the persistent Q-learning TD error.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
@@ -96,6 +98,8 @@ def advantage_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the advantage learning (AL) TD error.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -168,6 +172,8 @@ def persistent_advantage_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the persistent advantage learning (PAL) TD error.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 

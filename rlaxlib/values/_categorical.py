@@ -35,6 +35,8 @@ __all__ = [
 def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> Array:
     """Project a categorical distribution onto other atoms (C51).
 
+    Takes one distribution, returns its probabilities on the new atoms.
+
     .. math::
 
         q_i = ∑_j p_j h_i(z_j),
@@ -98,6 +100,8 @@ def categorical_td_learning(
 ) -> Array:
     """Compute the categorical TD learning loss (D4PG).
 
+    Takes one transition, returns one loss.
+
     .. math::
 
         L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
@@ -160,6 +164,8 @@ def categorical_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the categorical Q-learning loss (C51).
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -231,6 +237,8 @@ def categorical_double_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the categorical double Q-learning loss (Rainbow).
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -305,6 +313,8 @@ def categorical_regression_loss(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the cross-entropy loss for a scalar target (two-hot, HL-Gauss).
+
+    Takes one prediction and one target, returns one loss.
 
     .. math::
 

@@ -20,6 +20,8 @@ def duelling_q_values(
 ) -> Array:
     """Compute the action values of a duelling network (duelling DQN).
 
+    Takes one state, returns one value for each action.
+
     .. math::
 
         q(a) = v + A(a) - (1/|L|) ∑_{b ∈ L} A(b),

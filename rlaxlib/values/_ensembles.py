@@ -25,6 +25,8 @@ __all__ = ["ensemble_value", "subset_minimum"]
 def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) -> Array:
     """Reduce the values of an ensemble to one: minimum, mean or a mix (BCQ).
 
+    Takes one value for each critic, returns one value.
+
     .. math::
 
         v_min = min_i q_i,   v_mean = (1/N) ∑_i q_i,
@@ -82,6 +84,8 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
 
 def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
     """Compute the minimum over a random subset of an ensemble (REDQ).
+
+    Takes one value for each critic, returns one value.
 
     .. math::
 

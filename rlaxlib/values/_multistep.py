@@ -45,6 +45,8 @@ def td_lambda(
 ) -> Array:
     """Compute the TD(λ) errors of state values.
 
+    Takes one trajectory, returns one TD error for each time step.
+
     .. math::
 
         e_t = G_t - v_t,
@@ -117,6 +119,8 @@ def sarsa_lambda(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Sarsa(λ) TD errors of action values.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -199,6 +203,8 @@ def q_lambda(
 ) -> Array:
     """Compute the Q(λ) TD errors of action values (Peng's and Watkins's Q(λ)).
 
+    Takes one trajectory, returns one TD error for each time step.
+
     .. math::
 
         e_t = G_t - q_t(a_t),
@@ -271,6 +277,8 @@ def q_lambda(
 def watkins_trace(q_t: ArrayLike, a_t: ArrayLike) -> Array:
     """Compute the trace coefficients of Watkins's Q(λ).
 
+    Takes one trajectory, returns one trace coefficient for each time step.
+
     .. math::
 
         c_t = { 1   if q_t(a_t) = max_a q_t(a)
@@ -322,6 +330,8 @@ def retrace(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Retrace(λ) TD errors of action values, corrected off-policy.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -421,6 +431,8 @@ def retrace_continuous(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Retrace(λ) TD errors for continuous actions.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 

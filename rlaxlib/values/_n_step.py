@@ -35,6 +35,8 @@ def n_step_q_learning(
 ) -> Array:
     """Compute the n-step Q-learning TD errors of action values.
 
+    Takes one trajectory, returns one TD error for each time step.
+
     .. math::
 
         e_t = G_t^{(n)} - q_t(a_t),
@@ -120,6 +122,8 @@ def n_step_double_q_learning(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the n-step double Q-learning TD errors of action values (Ape-X).
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 

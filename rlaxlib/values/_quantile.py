@@ -55,6 +55,8 @@ def quantile_regression_loss(
 ) -> Array:
     """Compute the quantile regression loss, or its Huber form (QR-DQN, IQN).
 
+    Takes one distribution and its samples, returns one loss.
+
     .. math::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| ρ_κ(y_j - x_i),
@@ -135,6 +137,8 @@ def quantile_q_learning(
     q_t_selector: ArrayLike | None = None,
 ) -> Array:
     """Compute the quantile Q-learning loss (QR-DQN, IQN).
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -235,6 +239,8 @@ def quantile_expected_sarsa(
     normalize_huber: bool = False,
 ) -> Array:
     """Compute the quantile expected SARSA loss.
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -370,6 +376,8 @@ def _huber(kappa: Array, normalize: bool) -> Callable[[Array], Array]:
 def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
     """Return the midpoints of equal intervals, the fractions of QR-DQN.
 
+    Takes a number, returns as many fractions.
+
     .. math::
 
         τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
@@ -406,6 +414,8 @@ def sample_quantile_fractions(
 ) -> Array:
     """Sample uniform fractions, those of IQN.
 
+    Takes a number, returns as many fractions.
+
     .. math::
 
         τ_i ~ U[0, 1),   i = 1, …, n, independently
@@ -439,6 +449,8 @@ def sample_quantile_fractions(
 
 def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
     """Compute the cosine features of fractions, the network input of IQN.
+
+    Takes the fractions of one state, returns one vector for each.
 
     .. math::
 
@@ -481,6 +493,8 @@ def quantile_fraction_loss(
     quantiles_at_midpoints: ArrayLike,
 ) -> Array:
     """Compute the loss for learned quantile fractions (FQF).
+
+    Takes the fractions of one state, returns one loss.
 
     .. math::
 
@@ -538,6 +552,8 @@ def quantile_fraction_loss(
 def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
     """Pool the quantiles of several critics and drop the largest (TQC).
 
+    Takes the quantiles of all critics, returns the ones to learn from.
+
     .. math::
 
         z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
@@ -584,6 +600,8 @@ def energy_distance_loss(
     samples: ArrayLike, targets: ArrayLike, stop_target_gradients: bool = True
 ) -> Array:
     """Compute the squared energy distance between two sets of samples (MMD-DQN).
+
+    Takes two sets of samples, returns one loss.
 
     .. math::
 

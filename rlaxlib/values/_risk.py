@@ -33,6 +33,8 @@ __all__ = [
 def quantile_mean(quantiles: ArrayLike, weights: ArrayLike | None = None) -> Array:
     """Compute the mean of a return distribution from its quantiles (FQF).
 
+    Takes the quantiles of one state, returns one value.
+
     .. math::
 
         v = ∑_i w_i x_i
@@ -75,6 +77,8 @@ def conditional_value_at_risk(
     quantiles: ArrayLike, level: ArrayLike, *, probs: ArrayLike | None = None
 ) -> Array:
     """Compute the conditional value at risk of a return distribution (CVaR).
+
+    Takes the quantiles of one state, returns one value.
 
     .. math::
 
@@ -128,6 +132,8 @@ def conditional_value_at_risk(
 def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by the conditional value at risk (CVaR).
 
+    Takes the fractions of one state, returns one fraction for each.
+
     .. math::
 
         β(τ) = η τ
@@ -167,6 +173,8 @@ def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
 def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by Wang's transform.
+
+    Takes the fractions of one state, returns one fraction for each.
 
     .. math::
 
@@ -213,6 +221,8 @@ def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by cumulative probability weighting (CPW).
 
+    Takes the fractions of one state, returns one fraction for each.
+
     .. math::
 
         β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
@@ -257,6 +267,8 @@ def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
 def power_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by a power.
+
+    Takes the fractions of one state, returns one fraction for each.
 
     .. math::
 

@@ -39,6 +39,8 @@ def soft_value(
 ) -> Array:
     """Compute the soft value, a log-sum-exp of the action values.
 
+    Takes one state, returns one value.
+
     .. math::
 
         v = τ log ∑_a exp(q(a)/τ) = ∑_a π(a) [q(a) - τ log π(a)],
@@ -86,6 +88,8 @@ def mellowmax(
     q: ArrayLike, omega: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the mellowmax, a smooth maximum that is a non-expansion.
+
+    Takes one state, returns one value.
 
     .. math::
 
@@ -154,6 +158,8 @@ def soft_q_learning(
 ) -> Array:
     """Compute the soft Q-learning TD error.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
@@ -220,6 +226,8 @@ def munchausen_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the Munchausen Q-learning TD error (M-DQN).
+
+    Takes one transition, returns one TD error.
 
     .. math::
 

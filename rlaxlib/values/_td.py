@@ -42,6 +42,8 @@ def td_learning(
 ) -> Array:
     """Compute the TD(0) error of a state value.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t v_t - v_{t-1}
@@ -84,6 +86,8 @@ def differential_td_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the differential TD error of a state value, for average rewards.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -147,6 +151,8 @@ def sarsa(
 ) -> Array:
     """Compute the Sarsa TD error.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
@@ -203,6 +209,8 @@ def expected_sarsa(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the expected Sarsa TD error.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -261,6 +269,8 @@ def q_learning(
 ) -> Array:
     """Compute the Q-learning TD error.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
@@ -312,6 +322,8 @@ def double_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the double Q-learning TD error (double DQN).
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -375,6 +387,8 @@ def qv_learning(
 ) -> Array:
     """Compute the QV-learning TD error of an action value.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t v_t - q_{t-1}(a_{t-1})
@@ -424,6 +438,8 @@ def qv_max(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the QVMAX TD error of a state value.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 

@@ -64,7 +64,7 @@ class Evaluation(NamedTuple):
     eval_return: float  # Mean return of the clone, with greedy actions.
 
 
-# --- The agent: a module, and what it learns from a batch. ---
+# --- Agent: module and loss. ---
 
 
 class Policy(nn.Module):
@@ -176,7 +176,7 @@ def train(config: Config) -> list[Evaluation]:
     ended = (data.discounts == 0) | data.truncated
     data_return = float(np.sum(data.rewards) / np.sum(ended))
     seen = len(data.rewards) * 9 // 10
-    known, kept = (
+    training, held_out = (
         jax.tree.map(lambda x, part=part: x[part], data)
         for part in (slice(seen), slice(seen, None))
     )
@@ -189,11 +189,11 @@ def train(config: Config) -> list[Evaluation]:
     with trange(1, config.train_steps + 1, unit="batch") as progress:
         for step in progress:
             indices = random.integers(seen, size=config.batch_size)
-            batch = jax.tree.map(lambda x, i=indices: x[i], known)
+            batch = jax.tree.map(lambda x, i=indices: x[i], training)
             agent, info = agent.update(batch)
             if step % config.eval_interval == 0 or step == config.train_steps:
                 eval_return = catch.evaluate(agent, choose, environment, config)
-                accuracy = float(agent.accuracy(kept))
+                accuracy = float(agent.accuracy(held_out))
                 curve.append(Evaluation(step, accuracy, data_return, eval_return))
                 progress.set_postfix_str(f"loss {info['loss']:.2f}", refresh=False)
     return curve

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 FOLDER = Path(__file__).parent
 README, CURVES = FOLDER / "README.md", FOLDER / "curves"
 START, END = "<!-- measured: start -->\n", "<!-- measured: end -->\n"
-HEADER = "| example | what it shows | curve | median | worst | seeds | seconds |\n"
+HEADER = "| example | description | curve | median | worst | seeds | seconds |\n"
 RULE = "|---|---|---|---:|---:|---:|---:|\n"
 
 SEEDS = flags.DEFINE_integer("seeds", 5, "Number of seeds per example.")

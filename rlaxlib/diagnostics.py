@@ -62,9 +62,8 @@ def explained_variance(
     Args:
         predictions: Predictions :math:`ŷ`, such as values, shape `[...]`.
         targets: Targets :math:`y`, such as returns, shape `[...]`.
-        sample_mask: False for samples to ignore, such as padding, shape `[...]`; or
-            None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
         count_bias: Whether to replace :math:`Var[y - ŷ]` by the mean squared error,
             which gives the coefficient of determination :math:`R²`.
 
@@ -127,9 +126,8 @@ def value_bias(
     Args:
         values: Values :math:`q_i`, shape `[...]`.
         returns: Returns :math:`G_i`, shape `[...]`.
-        sample_mask: False for samples to ignore, such as padding, shape `[...]`; or
-            None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
         normalize: Whether to divide by the magnitude of the mean return, to compare
             between tasks and over time.
 
@@ -186,8 +184,7 @@ class ImportanceStatistics(NamedTuple):
     """Statistics of importance ratios :math:`w_i`, shape `[]` each.
 
     Attributes:
-        mean_ratio: Mean of the ratios, 1 in expectation. Its distance from 1 shows
-            whether there are too few samples.
+        mean_ratio: Mean of the ratios; far from 1 if there are too few samples.
         max_log_ratio: Largest log-ratio.
         min_log_ratio: Smallest log-ratio.
         mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity
@@ -244,9 +241,8 @@ def approximate_kl(
     Args:
         log_ratio: Log-ratios :math:`l_i`, shape `[...]`.
         kind: `"k1"`, `"k2"` or `"k3"`.
-        sample_mask: False for samples to ignore, such as padding, shape `[...]`; or
-            None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
 
     Returns:
         The estimate in nats, shape `[]`; 0 if all samples are masked.
@@ -270,16 +266,11 @@ def approximate_kl(
         log_ratio=(log_ratio, "float[...]"),
         sample_mask=(sample_mask, "bool[...] or None"),
     )
-    if kind not in ("k1", "k2", "k3"):
+    x = streams.valid(log_ratio, mask)
+    estimates = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": jnp.expm1(x) - x}
+    if kind not in estimates:
         checks.fail(f'`kind` is {kind!r}, must be "k1", "k2" or "k3"')
-    log_ratio = streams.valid(log_ratio, mask)
-    if kind == "k1":
-        estimates = -log_ratio
-    elif kind == "k2":
-        estimates = 0.5 * jnp.square(log_ratio)
-    else:
-        estimates = jnp.expm1(log_ratio) - log_ratio
-    return narrow(arrays.masked_mean(estimates, mask, axis_name=axis_name))
+    return narrow(arrays.masked_mean(estimates[kind], mask, axis_name=axis_name))
 
 
 def clip_fraction(
@@ -310,9 +301,8 @@ def clip_fraction(
         epsilon_high: Upper clipping range, not negative, shape `[]`; or None for
             `epsilon`.
         adv_t: Advantages, shape `[...]`; or None to count all ratios out of range.
-        sample_mask: False for samples to ignore, such as padding, shape `[...]`; or
-            None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
 
     Returns:
         The fraction, shape `[]`; 0 if all samples are masked.
@@ -325,8 +315,7 @@ def clip_fraction(
         >>> log_ratio = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
         >>> print(rlaxlib.clip_fraction(log_ratio))
         0.5
-        >>> adv_t = jnp.array([1.0, 1.0, 1.0, 1.0])
-        >>> print(rlaxlib.clip_fraction(log_ratio, adv_t=adv_t))
+        >>> print(rlaxlib.clip_fraction(log_ratio, adv_t=jnp.ones(4)))
         0.25
 
     References:
@@ -369,11 +358,9 @@ def effective_sample_size(
     whole sequences, pass those.
 
     Args:
-        log_weights: Log-weights :math:`l_i`, minus infinity for a weight of 0,
-            shape `[...]`.
-        sample_mask: False for samples to ignore, such as padding, shape `[...]`; or
-            None.
-        axis_name: Name of the mapped axis or axes to sum over as well; or None.
+        log_weights: Log-weights :math:`l_i`, `-inf` for a weight of 0, shape `[...]`.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to sum over; or None.
 
     Returns:
         The effective sample size, shape `[]`; 0 if all weights are 0.
@@ -419,9 +406,8 @@ def importance_statistics(
     Args:
         log_ratio: Log-ratios :math:`l_i`, one for each action, token or sequence,
             shape `[...]`. Their gradient is stopped. Do not clip them.
-        sample_mask: False for samples to ignore, such as padding, shape `[...]`; or
-            None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
 
     Returns:
         The statistics, shape `[]` each; all are 0 if all samples are masked.
@@ -502,11 +488,9 @@ def dormant_fraction(
         activations: Activations :math:`h_i(x)` of the :math:`H` neurons of a layer, for
             a batch of inputs, shape `[..., H]`.
         threshold: Largest score :math:`τ` of a dormant neuron, not negative,
-            shape `[]`. The paper uses 0.025 and 0.1; 0 counts neurons that are 0 for
-            all inputs.
+            shape `[]`. The paper uses 0.025 and 0.1.
         sample_mask: False for inputs to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes that the inputs are spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the inputs; or None.
 
     Returns:
         The fraction, shape `[]`; 1 if all activations are 0.
@@ -566,8 +550,7 @@ def effective_rank(
             for B inputs, shape `[B, D]`.
         delta: Fraction :math:`δ` that may be left out, in [0, 1), shape `[]`.
         sample_mask: False for inputs to ignore, shape `[B]`; or None.
-        axis_name: Name of the mapped axis or axes that the inputs are spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the inputs; or None.
 
     Returns:
         The rank, an integer up to min(B, D), shape `[]`; 0 if all features are 0, or
@@ -633,8 +616,7 @@ def check_trajectory(
         r_t: Rewards, shape `[T]`.
         discount_t: Discounts, shape `[T]`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         True for each consistent step, shape `[T]`.
@@ -668,15 +650,11 @@ def check_trajectory(
     )
     mask = jnp.ones_like(r_t, bool) if sample_mask is None else sample_mask
     cut = jnp.zeros_like(mask) if truncated_t is None else truncated_t
-    ended = discount_t == 0
+    in_range, ended = (discount_t >= 0) & (discount_t <= 1), discount_t == 0
     at = "is {value} at step {step}"
     problems = [
         (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
-        (
-            mask & ~((discount_t >= 0) & (discount_t <= 1)),
-            f"`discount_t` {at}, must be in [0, 1]",
-            discount_t,
-        ),
+        (mask & ~in_range, f"`discount_t` {at}, must be in [0, 1]", discount_t),
         (
             mask & cut & ended,
             f"`truncated_t` {at}, must be False where `discount_t` is 0",

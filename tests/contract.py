@@ -283,6 +283,8 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
     def decorate(test: Any) -> Any:
         rows = [row for row in collect() if all(get(row) for get in getters)]
         test.rows = rows
+        topic = getattr(rlaxlib, os.environ.get("RLAXLIB_TOPIC", "rlaxlib"), rlaxlib)
+        rows = [row for row in rows if row.name.partition(".")[0] in topic.__all__]
         rows = third(rows, test.__name__) if sample else rows
         ids = [row.id for row in rows]
         return pytest.mark.parametrize("row", rows, ids=ids)(test)

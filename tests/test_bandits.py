@@ -114,7 +114,7 @@ def growth(regret):
 
 
 def logarithmic_fit(regret):
-    """Return the slope in log t over the last decade, and the R² of the fit."""
+    """Return the regret per unit of log t over the last decade, and R² of the fit."""
     steps = regret.shape[1]
     t = np.arange(steps // 10, steps)
     x, y = np.log(t + 1), regret.mean(axis=0)[t]
@@ -234,10 +234,10 @@ def test_ucb_regret_is_within_the_bound_of_auer_and_logarithmic():
     bound += (1 + np.pi**2 / 3) * GAPS.sum()
     assert upper(regret[:, -1]) < bound
     assert growth(regret) < 0.5
-    slope, fit = logarithmic_fit(regret)
+    rate, fit = logarithmic_fit(regret)
     assert fit > 0.98
     # By far not the smallest possible.
-    assert slope > 3 * LAI_ROBBINS
+    assert rate > 3 * LAI_ROBBINS
 
 
 def test_tuned_ucb_and_kl_ucb_regret_is_less_than_that_of_ucb():
@@ -252,8 +252,8 @@ def test_regret_reaches_the_lower_bound_of_lai_and_robbins(name):
     assert upper(regret[:, -1]) < LAI_ROBBINS * np.log(STEPS)
     assert lower(regret[:, -1]) > 0.3 * LAI_ROBBINS * np.log(STEPS)
     assert growth(regret) < 0.4
-    slope, fit = logarithmic_fit(regret)
-    assert 0.4 * LAI_ROBBINS < slope < 1.6 * LAI_ROBBINS
+    rate, fit = logarithmic_fit(regret)
+    assert 0.4 * LAI_ROBBINS < rate < 1.6 * LAI_ROBBINS
     assert fit > 0.9
 
 

@@ -84,7 +84,7 @@ def ez_greedy(
     *,
     action_mask: ArrayLike | None = None,
 ) -> tuple[Array, EzGreedyState]:
-    """Choose an action by temporally extended ε-greedy exploration (εz-greedy).
+    """Sample an action by temporally extended ε-greedy exploration (εz-greedy).
 
     .. math::
 

@@ -390,7 +390,7 @@ def diayn_reward(
 def ngu_reward(
     episodic: ArrayLike, modulation: ArrayLike, max_modulation: ArrayLike = 5.0
 ) -> Array:
-    """Combine episodic and lifelong novelty to an intrinsic reward (NGU).
+    """Compute the intrinsic reward from episodic and lifelong novelty (NGU).
 
     .. math::
 

@@ -425,10 +425,9 @@ def categorical_mpo_loss(
         q_values=(q_values, "float[A]"),
         action_mask=(action_mask, "bool[A] or None"),
     )
-    constraints = (
-        check_penalty("temperature_constraint", temperature_constraint),
-        check_penalty("policy_constraint", policy_constraint),
-    )
+    names = "temperature_constraint", "policy_constraint"
+    given = temperature_constraint, policy_constraint
+    constraints = tuple(map(check_penalty, names, given))
     inputs = logits, target_logits, q_values, constraints
     inputs, narrow = _constraints.widen(inputs)
     logits, target_logits, q_values, constraints = inputs
@@ -439,9 +438,7 @@ def categorical_mpo_loss(
         for each in constraints
     )
     operator = projection_operator
-    temperature = weigh(
-        "temperature_constraint", q_values, log_prior, weight_bound, operator
-    )
+    temperature = weigh(names[0], q_values, log_prior, weight_bound, operator)
     w = jnp.where(legal, temperature.weights, 0)
     policy_loss = distributions.categorical_cross_entropy(
         w, logits, action_mask=action_mask
@@ -449,7 +446,7 @@ def categorical_mpo_loss(
     kl = distributions.categorical_kl_divergence(
         target_logits, logits, action_mask=action_mask
     )
-    policy = constrain("policy_constraint", kl, policy_bound, operator)
+    policy = constrain(names[1], kl, policy_bound, operator)
     loss = policy_loss + temperature.loss + policy.kl_loss + policy.alpha_loss
     entropy = distributions.softmax().entropy
     outputs = CategoricalMpoOutputs(

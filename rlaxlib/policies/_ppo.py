@@ -65,7 +65,8 @@ class DecoupledPpoOutputs(NamedTuple):
     Attributes:
         log_ratio: Bounded log-ratios :math:`log (π(a_t)/π_old(a_t))`, for diagnostics,
             shape `[T]`.
-        weight: Importance weights :math:`w_t`, shape `[T]`.
+        weight: Importance weights :math:`w_t = π_prox(a_t)/π_old(a_t)`, truncated,
+            shape `[T]`.
         proximal: A `PpoOutputs` with the proximal policy as the old one.
     """
 
@@ -258,6 +259,7 @@ def decoupled_ppo_loss(
     dual_clip: ArrayLike | None = None,
     log_ratio_bound: ArrayLike = 20.0,
     *,
+    max_weight: ArrayLike | None = None,
     stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, DecoupledPpoOutputs]:
@@ -267,15 +269,18 @@ def decoupled_ppo_loss(
 
     .. math::
 
-        L_t = -(π_prox(a_t) / π_old(a_t))
-            min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
-        ρ_t = π(a_t) / π_prox(a_t)
+        L_t = -w_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
+        w_t = π_prox(a_t) / π_old(a_t),   ρ_t = π(a_t) / π_prox(a_t)
 
     In `ppo_clip_loss` the old policy has two roles: it took the actions, which the
     ratio corrects for, and the policy is kept close to it. Here a proximal policy has
     the second role, such as a moving average of the parameters, or the parameters
     before the current batch. Experience may then be stale, as with asynchronous actors.
     With :math:`π_prox = π_old` the two losses are equal.
+
+    The older the experience, the more the importance weights :math:`w_t` vary.
+    `max_weight` replaces them by :math:`min(c, w_t)`, which has less variance and some
+    bias.
 
     Args:
         log_prob_t: Log-probabilities or log-densities of the actions taken, under the
@@ -290,6 +295,8 @@ def decoupled_ppo_loss(
             shape `[]`; or None for no maximum.
         log_ratio_bound: Bound of the magnitude of both log-ratios, more than 0,
             shape `[]`.
+        max_weight: Maximum importance weight :math:`c`, more than 0, shape `[]`; or
+            None for no maximum.
         stop_target_gradients: Whether to stop the gradients of the advantages and of
             the log-probabilities under the other two policies.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
@@ -315,8 +322,11 @@ def decoupled_ppo_loss(
     References:
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
         Optimization*, 2021. https://arxiv.org/abs/2110.00641
+
+        Edward L. Ionides, *Truncated Importance Sampling*, 2008.
+        https://doi.org/10.1198/106186008X320456
     """
-    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, *scalars, mask, narrow = (
+    log_prob_t, old_log_prob_t, proximal_t, adv_t, *clips, c, mask, narrow = (
         checks.widened(
             log_prob_t=(log_prob_t, "float[T]"),
             old_log_prob_t=(old_log_prob_t, "float[T]"),
@@ -326,23 +336,19 @@ def decoupled_ppo_loss(
             epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
             dual_clip=(dual_clip, "float[] in (1, inf) or None"),
             log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+            max_weight=(max_weight, "float[] in (0, inf] or None"),
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    loss, outputs = ppo_clip_loss(
-        log_prob_t,
-        proximal_log_prob_t,
-        adv_t,
-        *scalars,
-        stop_target_gradients=stop_target_gradients,
-        sample_mask=mask,
+    flags = {"stop_target_gradients": stop_target_gradients, "sample_mask": mask}
+    loss, outputs = ppo_clip_loss(log_prob_t, proximal_t, adv_t, *clips, **flags)
+    log_prob_t, proximal_t, old_log_prob_t = prepare(
+        stop_target_gradients, mask, log_prob_t, proximal_t, old_log_prob_t
     )
-    log_prob_t, proximal_log_prob_t, old_log_prob_t = prepare(
-        stop_target_gradients, mask, log_prob_t, proximal_log_prob_t, old_log_prob_t
-    )
-    log_ratio, _ = bounded_log_ratio(log_prob_t, old_log_prob_t, scalars[-1])
-    log_weight, _ = bounded_log_ratio(proximal_log_prob_t, old_log_prob_t, scalars[-1])
+    log_ratio, _ = bounded_log_ratio(log_prob_t, old_log_prob_t, clips[-1])
+    log_weight, _ = bounded_log_ratio(proximal_t, old_log_prob_t, clips[-1])
     weight = jnp.exp(log_weight)
+    weight = weight if c is None else jnp.where(weight > c, c, weight)
     return narrow((weight * loss, DecoupledPpoOutputs(log_ratio, weight, outputs)))
 
 

@@ -81,7 +81,7 @@ def test_data_set_has_all_steps_of_the_expert(tmp_path):
     follows = data.next_observations[:-1] == data.observations[1:]
     np.testing.assert_array_equal(follows.all(axis=(1, 2)), ~ended[:-1])
     assert curve[0].data_return == pytest.approx(data.rewards.sum() / 10)
-    # The paddle moves as the action says, within its bounds.
+    # The paddle moves by the action, within its bounds.
     before, after = (
         x[:, 9].argmax(axis=1) for x in (data.observations, data.next_observations)
     )

@@ -244,6 +244,17 @@ def test_decoupled_loss_without_a_clip_does_not_depend_on_the_proximal_policy():
         close(loss, -jnp.exp(LOG_PROB - OLD) * ADVANTAGES)
 
 
+def test_decoupled_loss_truncates_the_importance_weights():
+    shifted = OLD + jnp.asarray(RNG.normal(size=64), jnp.float32)
+    steps = LOG_PROB, OLD, shifted, ADVANTAGES
+    plain, outputs = rlaxlib.decoupled_ppo_loss(*steps)
+    loss, truncated = rlaxlib.decoupled_ppo_loss(*steps, max_weight=1.5)
+    assert 0 < jnp.sum(outputs.weight > 1.5) < 64
+    close(truncated.weight, jnp.minimum(1.5, outputs.weight))
+    close(loss, plain * truncated.weight / outputs.weight)
+    jax.tree.map(close, truncated.proximal, outputs.proximal)
+
+
 # --- Clipped values. ---
 
 

@@ -305,7 +305,11 @@ ROWS = [
     ),
     row(
         ucb_tuned_scores,
-        statistics,
+        # With few pulls and many, so that either bound of the variance is the smaller.
+        joined(
+            statistics,
+            lambda rng: {"counts": rng.uniform(2.0, 4.0, ARMS) ** [1, 1, 6, 6]},
+        ),
         invalid=(*COUNTS, {"variances": np.full(ARMS, -1.0)}),
     ),
     row(

@@ -55,9 +55,10 @@ def decoupled_ppo_loss(
     log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, **settings
 ):
     """Hilton et al. 2021."""
-    mask = settings.get("sample_mask")
+    mask, max_weight = settings.get("sample_mask"), settings.pop("max_weight", np.inf)
     log_ratio, *_ = ratios(log_prob_t, old_log_prob_t, sample_mask=mask)
     _, weight, _, _ = ratios(proximal_log_prob_t, old_log_prob_t, sample_mask=mask)
+    weight = np.minimum(max_weight, weight)
     loss, *rest = ppo_clip_loss(log_prob_t, proximal_log_prob_t, adv_t, **settings)
     return weight * loss, log_ratio, weight, *rest
 
@@ -245,9 +246,9 @@ ROWS = [
         decoupled_ppo_loss,
         make_three_policies,
         (),
-        CLIPS,
+        {**CLIPS, "truncated": {"max_weight": 1.25}},
         targets=("old_log_prob_t", "proximal_log_prob_t", "adv_t"),
-        invalid=INVALID_CLIPS,
+        invalid=(*INVALID_CLIPS, {"max_weight": 0.0}),
         condition=8.0,
     ),
     *rows_of(

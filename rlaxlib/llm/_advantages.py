@@ -1,0 +1,368 @@
+"""Advantages of language-model RL: groups of answers, pass@k, and rewards of tokens.
+
+- Advantages of a group of answers to one prompt (GRPO, Dr. GRPO, RLOO, ReMax):
+  `group_advantages`, and the baseline of OPO, `length_weighted_baseline`.
+- Pass@k: `pass_at_k`, and the rewards that optimise it, `pass_at_k_rewards` (PKPO).
+- Rewards of tokens with a KL penalty: `kl_shaped_rewards`.
+
+Returns and advantages of tokens are those of `discounted_returns` and
+`generalized_advantage_estimation`, with `sample_mask`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, devices, streams
+from rlaxlib._core.devices import AxisName
+from rlaxlib.llm import _options
+
+__all__ = [
+    "group_advantages",
+    "kl_shaped_rewards",
+    "length_weighted_baseline",
+    "pass_at_k",
+    "pass_at_k_rewards",
+]
+
+
+def group_advantages(
+    rewards: ArrayLike,
+    *,
+    baseline: str | ArrayLike = "mean",
+    scale: str = "std",
+    ddof: int = 1,
+    epsilon: ArrayLike = 1e-6,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the advantages of a group of answers (GRPO, Dr. GRPO, RLOO, ReMax).
+
+    .. math::
+
+        Â_i = (r_i - b_i) / (σ + ε),   σ² = (1/(G - ddof)) ∑_i (r_i - r̄)²
+
+    The baseline :math:`b_i` is the mean of the group :math:`r̄`; the mean of the other
+    answers (`"leave_one_out"`), which is unbiased; 0 (`"none"`); or an array. Without a
+    scale, :math:`Â_i = r_i - b_i`.
+
+    - GRPO: the defaults.
+    - Dr. GRPO: `scale="none"`. Dividing by :math:`σ` gives more weight to prompts that
+      are almost always or almost never solved.
+    - RLOO: `baseline="leave_one_out", scale="none"`.
+    - ReMax: `baseline` is the reward of the greedy answer, with `scale="none"`.
+    - OPO: `baseline` is the `length_weighted_baseline`, with `scale="none"`.
+
+    Args:
+        rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
+        baseline: `"mean"`, `"leave_one_out"` or `"none"`; or the baseline
+            :math:`b_i`, shape `[]` or `[G]`.
+        scale: `"std"` or `"none"`.
+        ddof: Number to subtract from the size of the group in the variance, at least 0,
+            a Python integer. PyTorch's default is 1, NumPy's is 0.
+        epsilon: Constant :math:`ε` added to the standard deviation, at least 0,
+            shape `[]`.
+        mask: False for answers to ignore, shape `[G]`; or None.
+        axis_name: Name of the mapped axis or axes that the group is spread over; or
+            None.
+
+    Returns:
+        Advantages, shape `[G]`, 0 for ignored answers. If all rewards of the group are
+        equal, as that of a single answer, they are 0 with a scale, and without one with
+        the baselines `"mean"` and `"leave_one_out"`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `baseline` or
+            `scale` is none of the above, or if `ddof` or a concrete `epsilon` is
+            negative.
+
+    Example:
+        >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
+        >>> print(rlaxlib.group_advantages(rewards))
+        [ 1.499997 -0.499999 -0.499999 -0.499999]
+        >>> print(rlaxlib.group_advantages(rewards, scale="none"))
+        [ 0.75 -0.25 -0.25 -0.25]
+
+    References:
+        Zhihong Shao and others, *DeepSeekMath: Pushing the Limits of Mathematical
+        Reasoning in Open Language Models*, section 4.1, 2024.
+        https://arxiv.org/abs/2402.03300
+
+        Zichen Liu and others, *Understanding R1-Zero-Like Training: A Critical
+        Perspective*, section 3.1, 2025. https://arxiv.org/abs/2503.20783
+
+        Arash Ahmadian and others, *Back to Basics: Revisiting REINFORCE Style
+        Optimization for Learning from Human Feedback in LLMs*, 2024.
+        https://arxiv.org/abs/2402.14740
+
+        Ziniu Li and others, *ReMax: A Simple, Effective, and Efficient Reinforcement
+        Learning Method for Aligning Large Language Models*, 2023.
+        https://arxiv.org/abs/2310.10505
+    """
+    kind = baseline if isinstance(baseline, str) else "given"
+    if kind != "given":
+        baseline = 0.0
+        _options.check(("mean", "leave_one_out", "none"), baseline=kind)
+    _options.check(("std", "none"), scale=scale)
+    checks.static_int(0, ddof=ddof)
+    rewards, baseline, epsilon, mask, _ = checks.widened(
+        rewards=(rewards, "float[G]"),
+        baseline=(baseline, "float[] or [G]"),
+        epsilon=(epsilon, "float[] in [0, inf)"),
+        mask=(mask, "bool[G] or None"),
+    )
+    mask = jnp.ones_like(rewards, bool) if mask is None else mask
+    rewards, baseline = streams.clean(mask, rewards, baseline)
+    size = devices.total(jnp.sum(mask, dtype=rewards.dtype), axis_name)
+    # Subtract the maximum first: the mean of equal rewards rounds, that of zeros is 0.
+    shifted = rewards - devices.largest(rewards, mask, axis_name)
+    mean = arrays.masked_mean(shifted, mask, axis_name=axis_name)
+    centred = streams.valid(shifted - mean, mask)
+    advantages = streams.valid(rewards - baseline, mask)
+    if kind == "mean":
+        advantages = centred
+    elif kind == "leave_one_out":
+        advantages = centred * size / jnp.maximum(size - 1, 1)
+    if scale == "none":
+        return advantages
+    squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
+    variance = squares / jnp.maximum(size - ddof, 1)
+    constant = variance == 0
+    std = jnp.sqrt(jnp.where(constant, 1, variance))
+    return jnp.where(constant, 0, advantages / (std + epsilon))
+
+
+def length_weighted_baseline(
+    rewards: ArrayLike,
+    lengths: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the optimal reward baseline of a group of answers (OPO).
+
+    .. math::
+
+        b = (∑_i l_i r_i) / ∑_i l_i
+
+    It minimises the variance of the policy gradient if the squared norm of the gradient
+    of :math:`log π(y_i)` is proportional to the length of the answer. Pass it to
+    `group_advantages` as the baseline, with `scale="none"`.
+
+    Args:
+        rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
+        lengths: Numbers :math:`l_i` of tokens of the answers, at least 0, shape `[G]`.
+        mask: False for answers to ignore, shape `[G]`; or None.
+        axis_name: Name of the mapped axis or axes that the group is spread over; or
+            None.
+
+    Returns:
+        Baseline, shape `[]`; 0 if the sum of all lengths is 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy length
+            is negative.
+
+    Example:
+        >>> rewards, lengths = jnp.array([1.0, 0.0]), jnp.array([10, 30])
+        >>> print(rlaxlib.length_weighted_baseline(rewards, lengths))
+        0.25
+
+    References:
+        Yaru Hao, Li Dong, Xun Wu, Shaohan Huang, Zewen Chi and Furu Wei, *On-Policy RL
+        with Optimal Reward Baseline*, 2025. https://arxiv.org/abs/2505.23585
+    """
+    rewards, lengths, mask, _ = checks.widened(
+        rewards=(rewards, "float[G]"),
+        lengths=(lengths, "int[G] in [0, inf)"),
+        mask=(mask, "bool[G] or None"),
+    )
+    rewards, lengths = streams.clean(mask, rewards, lengths)
+    weights = lengths.astype(rewards.dtype)
+    total = devices.total(jnp.sum(weights), axis_name)
+    weighted = devices.total(jnp.sum(weights * rewards), axis_name)
+    return weighted / jnp.where(total == 0, 1, total)
+
+
+def pass_at_k(num_correct: ArrayLike, num_samples: ArrayLike, k: int) -> Array:
+    """Estimate pass@k, the probability that one of k answers is correct.
+
+    .. math::
+
+        1 - C(n - c, k) / C(n, k)
+
+    The estimate from :math:`c` correct answers among :math:`n ≥ k` is unbiased, unlike
+    :math:`1 - (1 - c/n)^k`. :math:`C(n, k)` is the binomial coefficient.
+
+    Args:
+        num_correct: Number :math:`c` of correct answers, in [0, n], shape `[...]`.
+        num_samples: Number :math:`n` of answers, at least `k`, shape `[]` or `[...]`.
+        k: Number of attempts, at least 1, a Python integer.
+
+    Returns:
+        Estimate, of the shape of `num_correct`, float32.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `k` is not a
+            Python integer of at least 1, or if concrete numbers are out of range.
+
+    Example:
+        >>> print(rlaxlib.pass_at_k(1, 4, k=2))
+        0.5
+
+    References:
+        Mark Chen and others, *Evaluating Large Language Models Trained on Code*,
+        equation 1, 2021. https://arxiv.org/abs/2107.03374
+    """
+    checks.static_int(1, k=k)
+    c, n = checks.arrays(
+        num_correct=(num_correct, "int[...] in [0, inf)"),
+        num_samples=(num_samples, "int[] or [...]"),
+    )
+    checks.ordered(k=k, num_samples=num_samples)
+    checks.ordered(num_correct=num_correct, num_samples=num_samples)
+    dtype = jnp.result_type(float)
+    c, n = c.astype(dtype), n.astype(dtype)
+    # `1 - ∏_i (1 - c / (n - i))` for i < k, without rounding the product near 1.
+    ratios = [jnp.minimum(c / jnp.maximum(n - i, 1), 1) for i in range(k)]
+    return jnp.abs(jnp.expm1(sum((jnp.log1p(-each) for each in ratios), 0 * c)))
+
+
+def pass_at_k_rewards(rewards: ArrayLike, k: int) -> Array:
+    r"""Compute rewards whose policy gradient is that of pass@k (PKPO).
+
+    .. math::
+
+        s_i = (1/C(G, k)) ∑_{S ∋ i, |S| = k} max_{j ∈ S} r_j
+
+    The sum of :math:`s_i ∇ log π(y_i)` over the group is an unbiased estimate of the
+    gradient of the expected maximum of the rewards of k answers. If rewards are 0 or 1,
+    that is pass@k: then :math:`s_i = k/G` for a correct answer, and for another
+    :math:`k/G` times the `pass_at_k` of :math:`k - 1` among the others. For a mean over
+    the group, multiply by :math:`G`; for `k = 1` that gives the rewards.
+
+    Args:
+        rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
+        k: Number of attempts, from 1 to G, a Python integer.
+
+    Returns:
+        Rewards :math:`s_i`, shape `[G]`.
+
+    Raises:
+        ArgumentError: If `rewards` has the wrong shape or dtype, or if `k` is not a
+            Python integer in [1, G].
+
+    Example:
+        >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
+        >>> print(4 * rlaxlib.pass_at_k_rewards(rewards, k=2))
+        [2.        0.6666667 0.6666667 0.6666667]
+
+    References:
+        Christian Walder and Deep Karkhanis, *Pass@K Policy Optimization: Solving Harder
+        Reinforcement Learning Problems*, 2025. https://arxiv.org/abs/2505.15201
+    """
+    rewards, _ = checks.widened(rewards=(rewards, "float[G]"))
+    size = rewards.shape[0]
+    checks.static_int(1, size, k=k)
+    # Of the sets with an answer, those whose maximum is answer j, in ascending order.
+    subsets = math.comb(size, k)
+    own = [math.comb(j, k - 1) / subsets for j in range(size)]
+    pairs = [math.comb(j - 1, k - 2) / subsets for j in range(1, size)] if k > 1 else 0
+    order = jnp.argsort(rewards)
+    ordered = rewards[order]
+    shared = jnp.asarray(pairs, rewards.dtype) * ordered[1:]
+    later = jnp.append(
+        jax.lax.cumsum(shared, reverse=True), jnp.zeros_like(rewards[:1])
+    )
+    shaped = jnp.asarray(own, rewards.dtype) * ordered + later
+    return jnp.zeros_like(rewards).at[order].set(shaped)
+
+
+def kl_shaped_rewards(
+    final_reward: ArrayLike,
+    log_prob: ArrayLike,
+    ref_log_prob: ArrayLike,
+    sample_mask: ArrayLike,
+    coefficient: ArrayLike,
+) -> Array:
+    """Compute the rewards of tokens, with a KL penalty (RLHF).
+
+    .. math::
+
+        r_t = -β (log π(a_t) - log π_ref(a_t)) + 1[t = T_last] R
+
+    The reward :math:`R` of the answer falls on its last valid token. The expected
+    return is :math:`E[R] - β KL(π ‖ π_ref)`, for whole answers. Unlike `kl_loss`, the
+    penalty takes into account that a token changes the KL of later ones.
+
+    `discounted_returns` and `generalized_advantage_estimation` turn the rewards into
+    returns and advantages; pass the same `sample_mask` to them.
+
+    Args:
+        final_reward: Reward :math:`R` of the answer, shape `[]`.
+        log_prob: Log-probabilities of the tokens under the policy that sampled them,
+            shape `[T]`.
+        ref_log_prob: The same under the reference policy, shape `[T]`.
+        sample_mask: True for tokens that the policy chose: not for prompt, padding and
+            the output of tools, shape `[T]`.
+        coefficient: Coefficient :math:`β` of the penalty, at least 0, shape `[]`.
+
+    Returns:
+        Rewards, shape `[T]`, 0 for other tokens. Their gradient is stopped.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `coefficient` is negative.
+
+    Example:
+        >>> log_prob, ref_log_prob = jnp.array([-1.0, -2.0, 0.0]), jnp.full(3, -1.5)
+        >>> sample_mask = jnp.array([True, True, False])
+        >>> r_t = rlaxlib.kl_shaped_rewards(
+        ...     1.0, log_prob, ref_log_prob, sample_mask, coefficient=0.5
+        ... )
+        >>> print(r_t)
+        [-0.25  1.25  0.  ]
+
+        GAE, with values of the tokens. In VAPO, the λ of the policy depends on the
+        length of the answer, and that of the critic is 1:
+
+        >>> v_tm1, v_t = jnp.array([0.5, 0.75, 0.0]), jnp.array([0.75, 0.0, 0.0])
+        >>> discount_t = jnp.array([1.0, 0.0, 0.0])  # 0 after the last valid token.
+        >>> length = jnp.sum(sample_mask, dtype=jnp.float32)
+        >>> lambda_ = jnp.maximum(1 - 1 / (0.05 * length), 0)
+        >>> adv_t, errors = [
+        ...     rlaxlib.generalized_advantage_estimation(
+        ...         v_tm1, v_t, r_t, discount_t, each, sample_mask=sample_mask
+        ...     )
+        ...     for each in (lambda_, 1.0)
+        ... ]
+        >>> print(adv_t, v_tm1 + errors)  # Advantages, and targets of the critic.
+        [0.  0.5 0. ] [1.   1.25 0.  ]
+
+    References:
+        Long Ouyang and others, *Training Language Models to Follow Instructions with
+        Human Feedback*, 2022. https://arxiv.org/abs/2203.02155
+
+        Yu Yue and others, *VAPO: Efficient and Reliable Reinforcement Learning for
+        Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
+    """
+    final_reward, log_prob, ref_log_prob, sample_mask, coefficient, _ = checks.widened(
+        final_reward=(final_reward, "float[]"),
+        log_prob=(log_prob, "float[T]"),
+        ref_log_prob=(ref_log_prob, "float[T]"),
+        sample_mask=(sample_mask, "bool[T]"),
+        coefficient=(coefficient, "float[] in [0, inf)"),
+    )
+    log_prob, ref_log_prob = streams.clean(sample_mask, log_prob, ref_log_prob)
+    is_last = cast(Array, streams.ends(None, sample_mask))
+    rewards = jnp.where(is_last, final_reward, 0) - coefficient * (
+        log_prob - ref_log_prob
+    )
+    return jax.lax.stop_gradient(rewards)

@@ -1,0 +1,243 @@
+"""Test log-probabilities of tokens: precision, memory, sharding and extreme logits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from contract import x64
+from experience import close
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import rlaxlib
+
+STEPS, HIDDEN, VOCABULARY = 16, 8, 384
+RNG = np.random.default_rng(0)
+STATES = RNG.normal(size=(STEPS, HIDDEN)).astype(np.float32)
+HEAD = RNG.normal(size=(HIDDEN, VOCABULARY)).astype(np.float32)
+TOKENS = RNG.integers(VOCABULARY, size=STEPS).astype(np.int32)
+WEIGHTS = RNG.normal(size=(2, STEPS)).astype(np.float32)
+LARGE = {"hidden": (4096, 512), "head": (512, 151_936), "tokens": (4096,)}
+
+
+def plain(hidden, head, tokens, **settings):
+    logits = jnp.dot(hidden, head, preferred_element_type=jnp.float32)
+    return rlaxlib.token_log_probs(logits, tokens, **settings)
+
+
+def exact(hidden, head, tokens, **settings):
+    with x64(True):
+        hidden, head = (jnp.asarray(x, jnp.float64) for x in (hidden, head))
+        return rlaxlib.token_log_probs(hidden @ head, tokens, **settings)
+
+
+def total(function, **settings):
+    """Return a weighted sum of log-probabilities and entropies as a function."""
+
+    def loss(hidden, head, tokens):
+        outputs = function(hidden, head, tokens, with_entropy=True, **settings)
+        return jnp.sum(jnp.asarray(WEIGHTS, outputs[0].dtype) * jnp.stack(outputs))
+
+    return loss
+
+
+# --- From logits. ---
+
+
+def test_log_probs_of_equal_logits_are_uniform():
+    logits, tokens = jnp.zeros((2, 4)), jnp.array([0, 3])
+    log_prob, entropy = rlaxlib.token_log_probs(logits, tokens, with_entropy=True)
+    close(log_prob, -np.log(4.0))
+    close(entropy, np.log(4.0))
+
+
+def test_log_probs_are_finite_and_not_positive_for_extreme_logits():
+    logits = jnp.array([[1e30, 0.0, -1e30], [-jnp.inf, 0.0, 5.0]])
+
+    def loss(logits):
+        outputs = rlaxlib.token_log_probs(logits, jnp.array([0, 2]), with_entropy=True)
+        return jnp.sum(jnp.stack(outputs)), outputs
+
+    gradient, (log_prob, entropy) = jax.grad(loss, has_aux=True)(logits)
+    assert np.all(log_prob <= 0)
+    close(entropy[0], 0.0)
+    assert np.isfinite(entropy).all()
+    assert np.isfinite(gradient).all()
+
+
+def test_log_probs_of_half_precision_logits_are_float32():
+    logits = jnp.asarray(RNG.normal(size=(STEPS, VOCABULARY)), jnp.bfloat16)
+    log_prob = rlaxlib.token_log_probs(logits, TOKENS)
+    assert log_prob.dtype == jnp.float32
+    close(log_prob, exact(np.eye(STEPS), logits.astype(jnp.float32), TOKENS))
+
+
+def test_temperature_divides_logits():
+    logits = jnp.asarray(STATES @ HEAD)
+    warm = rlaxlib.token_log_probs(logits, TOKENS, temperature=2.0)
+    close(warm, rlaxlib.token_log_probs(logits / 2, TOKENS))
+
+
+@pytest.mark.parametrize("token", [-1, -100, VOCABULARY])
+def test_a_traced_token_out_of_range_gives_nan_and_no_gradient(token):
+    tokens = jnp.asarray(TOKENS).at[3].set(token)
+    for function in (plain, rlaxlib.linear_token_log_probs):
+        log_prob = function(STATES, HEAD, tokens)
+        np.testing.assert_array_equal(jnp.isnan(log_prob), np.arange(STEPS) == 3)
+
+        def loss(hidden, head, tokens=tokens, function=function):
+            log_prob = function(hidden, head, tokens)
+            return jnp.sum(jnp.where(tokens == token, 0, log_prob))
+
+        by_hidden, by_head = jax.grad(loss, (0, 1))(STATES, HEAD)
+        assert not np.any(by_hidden[3])
+        assert np.isfinite(by_head).all()
+
+
+# --- From hidden states, in chunks. ---
+
+
+@pytest.mark.parametrize(
+    ("chunk_size", "columns"),
+    [(1, VOCABULARY), (100, VOCABULARY), (100, 383), (128, 352), (1000, 383)],
+)
+def test_value_and_gradients_equal_those_from_logits(chunk_size, columns):
+    head, tokens = HEAD[:, :columns], TOKENS % columns
+    function = total(rlaxlib.linear_token_log_probs, chunk_size=chunk_size)
+    value, gradients = jax.value_and_grad(function, (0, 1))(STATES, head, tokens)
+    with x64(True):
+        inputs = (jnp.asarray(STATES, jnp.float64), jnp.asarray(head, jnp.float64))
+        expected = jax.value_and_grad(total(exact), (0, 1))(*inputs, tokens)
+    close(value, expected[0], rtol=1e-6, atol=1e-5)
+    for one, other in zip(gradients, expected[1], strict=True):
+        close(one, other, rtol=1e-6, atol=1e-5)
+
+
+def test_gradient_by_temperature_equals_that_from_logits():
+    def loss(function):
+        return lambda temperature: total(function, temperature=temperature)(
+            STATES, HEAD, TOKENS
+        )
+
+    linear, dense = (
+        jax.grad(loss(function))(0.75)
+        for function in (rlaxlib.linear_token_log_probs, plain)
+    )
+    close(linear, dense, rtol=1e-5)
+
+
+def test_extreme_hidden_states_give_finite_values_and_gradients():
+    def loss(hidden):
+        outputs = rlaxlib.linear_token_log_probs(
+            hidden, HEAD, TOKENS, chunk_size=64, with_entropy=True
+        )
+        return jnp.sum(jnp.stack(outputs)), outputs
+
+    gradient, (log_prob, entropy) = jax.grad(loss, has_aux=True)(1e4 * STATES)
+    assert np.all(log_prob <= 0)
+    assert np.isfinite(log_prob).all()
+    close(entropy, 0.0, atol=1e-3)
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_weights_accumulate_in_float32(dtype):
+    hidden, head = jnp.asarray(STATES, dtype), jnp.asarray(HEAD, dtype)
+    function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
+    value, gradients = jax.value_and_grad(function, (0, 1))(hidden, head, TOKENS)
+    inputs = [np.asarray(x, np.float32) for x in (hidden, head)]
+    dense = jax.value_and_grad(total(plain), (0, 1))(*inputs, TOKENS)
+    assert value.dtype == jnp.float32
+    close(value, dense[0], rtol=1e-5)
+    for one, other in zip(gradients, dense[1], strict=True):
+        assert one.dtype == dtype
+        half = 0.51 * float(jnp.finfo(dtype).eps)  # Rounded once, at the end.
+        close(one.astype(jnp.float32), other, rtol=half, atol=1e-5)
+
+
+def test_a_batch_can_be_mapped_or_reshaped():
+    def mapped(hidden, head):
+        hidden, tokens = hidden.reshape(4, 4, HIDDEN), TOKENS.reshape(4, 4)
+        function = jax.vmap(rlaxlib.linear_token_log_probs, in_axes=(0, None, 0))
+        return jnp.sum(WEIGHTS[0] * function(hidden, head, tokens).ravel())
+
+    def reshaped(hidden, head):
+        log_prob = rlaxlib.linear_token_log_probs(hidden, head, TOKENS)
+        return jnp.sum(WEIGHTS[0] * log_prob)
+
+    one = jax.value_and_grad(mapped, (0, 1))(STATES, HEAD)
+    other = jax.value_and_grad(reshaped, (0, 1))(STATES, HEAD)
+    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), one, other)
+
+
+def abstract(function, dtype):
+    """Compile the value and gradient of a sum at the size of a language model."""
+    arrays = {
+        name: jax.ShapeDtypeStruct(shape, jnp.int32 if name == "tokens" else dtype)
+        for name, shape in LARGE.items()
+    }
+    gradient = jax.value_and_grad(lambda *x: jnp.sum(function(*x)), (0, 1))
+    return jax.jit(gradient).lower(*arrays.values()).compile().memory_analysis()
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_memory_is_at_most_a_tenth_of_that_with_logits(dtype):
+    dense = abstract(plain, dtype).temp_size_in_bytes
+    linear = abstract(rlaxlib.linear_token_log_probs, dtype).temp_size_in_bytes
+    assert dense > 4 * 4096 * 151_936
+    assert linear < dense / 15
+
+
+# --- Over devices. ---
+
+
+def test_head_sharded_by_vocabulary_stays_sharded():
+    mesh = jax.make_mesh((4,), ("vocabulary",), axis_types=(AxisType.Auto,))
+    columns = NamedSharding(mesh, PartitionSpec(None, "vocabulary"))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    shardings = (everywhere, columns, everywhere)
+    inputs = jax.device_put((STATES, HEAD, TOKENS), shardings)
+    function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
+    compiled = jax.jit(jax.value_and_grad(function, (0, 1))).lower(*inputs).compile()
+    found, expected = (
+        compiled(*inputs),
+        jax.value_and_grad(total(plain), (0, 1))(STATES, HEAD, TOKENS),
+    )
+    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
+    assert found[1][1].sharding.is_equivalent_to(columns, 2)
+    assert "all-gather" not in compiled.as_text()
+
+
+def test_head_sharded_over_an_explicit_mesh_needs_auto_axes():
+    mesh = jax.make_mesh((4,), ("vocabulary",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        columns = NamedSharding(mesh, PartitionSpec(None, "vocabulary"))
+        head = jax.device_put(HEAD, columns)
+        function = jax.sharding.auto_axes(
+            rlaxlib.linear_token_log_probs, out_sharding=PartitionSpec()
+        )
+        log_prob = jax.jit(function)(STATES, head, TOKENS)
+    close(np.asarray(log_prob), plain(STATES, HEAD, TOKENS), atol=1e-5)
+
+
+def test_gradients_of_a_replicated_head_add_up_over_devices():
+    mesh = jax.make_mesh((4,), ("batch",))
+    batch, everywhere = PartitionSpec("batch"), PartitionSpec()
+
+    def on_each(hidden, head, tokens):
+        def loss(hidden, head):
+            log_prob, entropy = rlaxlib.linear_token_log_probs(
+                hidden, head, tokens, with_entropy=True
+            )
+            return jnp.sum(log_prob * entropy)
+
+        return jax.grad(loss, (0, 1))(hidden, head)
+
+    specs = (batch, everywhere, batch)
+    mapped = jax.shard_map(
+        on_each, mesh=mesh, in_specs=specs, out_specs=(batch, everywhere)
+    )
+    shardings = [NamedSharding(mesh, spec) for spec in specs]
+    found = jax.jit(mapped)(*jax.device_put((STATES, HEAD, TOKENS), tuple(shardings)))
+    expected = on_each(STATES, HEAD, TOKENS)
+    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)

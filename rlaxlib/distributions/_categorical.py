@@ -52,6 +52,8 @@ class DiscreteDistribution(NamedTuple):
 def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
     """Create a softmax (Boltzmann) distribution.
 
+    Takes settings, returns a named tuple of functions.
+
     .. math::
 
         π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
@@ -99,6 +101,8 @@ def clipped_entropy_softmax(
 ) -> DiscreteDistribution:
     """Create a softmax distribution with clipped entropy.
 
+    Takes settings, returns a named tuple of functions.
+
     .. math::
 
         π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ),
@@ -144,6 +148,8 @@ def categorical_sample(
 ) -> Array:
     r"""Sample from a categorical distribution, given its probabilities.
 
+    Takes the probabilities of all actions, returns one action.
+
     .. math::
 
         P(a = i) = p_i / ∑_j p_j
@@ -184,6 +190,8 @@ def categorical_cross_entropy(
     labels: ArrayLike, logits: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the softmax cross-entropy loss.
+
+    Takes probabilities and logits of all actions, returns one number.
 
     .. math::
 
@@ -231,6 +239,8 @@ def categorical_kl_divergence(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the KL divergence between two softmax distributions.
+
+    Takes the logits of all actions of two policies, returns one number.
 
     .. math::
 
@@ -295,6 +305,9 @@ def categorical_importance_sampling_ratios(
     action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the importance sampling ratios of two softmax policies.
+
+    Takes the logits of all actions of two policies, returns one ratio for each action
+    taken.
 
     .. math::
 

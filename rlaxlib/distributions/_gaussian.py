@@ -48,6 +48,8 @@ class ContinuousDistribution(NamedTuple):
 def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
     """Create a Gaussian distribution with a diagonal covariance matrix.
 
+    Takes settings, returns a named tuple of functions.
+
     .. math::
 
         p(x) = ∏_i (1 / (√(2 π) σ_i)) exp(-(x_i - μ_i)² / (2 σ_i²))
@@ -95,6 +97,8 @@ def multivariate_normal_kl_divergence(
     mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
 ) -> Array:
     """Compute the KL divergence between two diagonal Gaussians.
+
+    Takes the parameters of two distributions, returns one number.
 
     .. math::
 

@@ -18,6 +18,8 @@ __all__ = ["epsilon_greedy", "greedy"]
 def greedy() -> DiscreteDistribution:
     """Create a greedy distribution, uniform over the best actions.
 
+    Takes settings, returns a named tuple of functions.
+
     .. math::
 
         π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
@@ -52,6 +54,8 @@ def greedy() -> DiscreteDistribution:
 
 def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
     """Create an epsilon-greedy distribution.
+
+    Takes settings, returns a named tuple of functions.
 
     .. math::
 

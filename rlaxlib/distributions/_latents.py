@@ -50,6 +50,8 @@ def unimix_logits(
 ) -> Array:
     """Mix a softmax with the uniform distribution (unimix).
 
+    Takes the logits of all classes, returns logits.
+
     .. math::
 
         ℓ_i = log((1 - ε) p_i + ε / A),   p = softmax(logits)
@@ -101,6 +103,8 @@ def straight_through_sample(
     key: ArrayLike, logits: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Sample one-hot classes with the straight-through gradient estimator.
+
+    Takes the logits of all classes, returns one class as a one-hot vector.
 
     .. math::
 
@@ -157,6 +161,8 @@ def balanced_kl(
     action_mask: ArrayLike | None = None,
 ) -> tuple[Array, BalancedKlOutputs]:
     """Compute the KL balancing loss of a world model (DreamerV2, DreamerV3).
+
+    Takes the latent variables of one time step, returns one loss, and its parts.
 
     .. math::
 

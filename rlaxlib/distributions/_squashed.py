@@ -36,6 +36,8 @@ def squashed_gaussian(
 ) -> ContinuousDistribution:
     """Create a tanh-squashed Gaussian distribution over bounded actions.
 
+    Takes settings, returns a named tuple of functions.
+
     .. math::
 
         a = l + (h - l) (tanh(u) + 1) / 2,   u ~ Normal(m, s²),
@@ -100,6 +102,8 @@ def squashed_gaussian(
 def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -> Array:
     """Compute the log-density of a tanh-Gaussian from its pre-tanh sample.
 
+    Takes one action, returns one log-density.
+
     .. math::
 
         log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
@@ -153,6 +157,8 @@ def tanh_normal_log_prob_of_action(
     action: ArrayLike, mu: ArrayLike, sigma: ArrayLike
 ) -> Array:
     """Compute the log-density of a tanh-Gaussian from the action alone.
+
+    Takes one action, returns one log-density.
 
     .. math::
 

@@ -38,6 +38,8 @@ class EzGreedyState(NamedTuple):
 def ladder_epsilons(n: int, base: ArrayLike = 0.4, alpha: ArrayLike = 7.0) -> Array:
     """Compute the exploration rate of each actor of a distributed agent (Ape-X).
 
+    Takes a number of actors, returns one exploration rate for each.
+
     .. math::
 
         ε_i = ε^{1 + α i/(n - 1)},   i = 0, …, n - 1
@@ -85,6 +87,8 @@ def ez_greedy(
     action_mask: ArrayLike | None = None,
 ) -> tuple[Array, EzGreedyState]:
     """Sample an action by temporally extended ε-greedy exploration (εz-greedy).
+
+    Takes one state, returns one action, and the action to repeat.
 
     .. math::
 
@@ -158,6 +162,8 @@ def ez_greedy(
 def factorised_noise(key: ArrayLike, n_in: int, n_out: int) -> tuple[Array, Array]:
     """Sample factorised Gaussian noise for a layer of a noisy network (NoisyNet).
 
+    Takes the sizes of one layer, returns the noise of its weights and of its biases.
+
     .. math::
 
         ε^w_{ij} = f(ε_i) f(ε_j),   ε^b_j = f(ε_j),   f(x) = sign(x) √|x|
@@ -207,6 +213,8 @@ def bootstrap_mask(
 ) -> Array:
     """Sample the heads that learn from a transition (bootstrapped DQN).
 
+    Takes a number of heads, returns True or False for each.
+
     .. math::
 
         m_k ~ Bernoulli(p)
@@ -251,10 +259,12 @@ def bootstrapped_q_learning(
     r_t: ArrayLike,
     discount_t: ArrayLike,
     q_t: ArrayLike,
-    mask: ArrayLike,
+    head_mask: ArrayLike,
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the masked Q-learning TD errors of all heads (bootstrapped DQN).
+
+    Takes one transition, returns one TD error for each head.
 
     .. math::
 
@@ -269,8 +279,8 @@ def bootstrapped_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount, 0 where the episode ended, shape `[]`.
         q_t: Action values of each head in the next state, shape `[K, A]`.
-        mask: True for the heads that learn from the transition, see `bootstrap_mask`,
-            shape `[K]`.
+        head_mask: True for the heads that learn from the transition, see
+            `bootstrap_mask`, shape `[K]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -290,19 +300,19 @@ def bootstrapped_q_learning(
         Ian Osband, Charles Blundell, Alexander Pritzel and Benjamin Van Roy, *Deep
         Exploration via Bootstrapped DQN*, 2016. https://arxiv.org/abs/1602.04621
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, mask, narrow = checks.widened(
+    q_tm1, a_tm1, r_t, discount_t, q_t, head_mask, narrow = checks.widened(
         q_tm1=(q_tm1, "float[K, A]"),
         a_tm1=(a_tm1, "int[] in [0, A)"),
         r_t=(r_t, "float[]"),
         discount_t=(discount_t, "float[]"),
         q_t=(q_t, "float[K, A]"),
-        mask=(mask, "bool[K]"),
+        head_mask=(head_mask, "bool[K]"),
     )
     prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
     bootstrap = discount_t * jnp.max(q_t, axis=-1)
-    reward = jnp.broadcast_to(r_t, mask.shape)
+    reward = jnp.broadcast_to(r_t, head_mask.shape)
     errors = gradients.error(bootstrap, prediction, stop_target_gradients, reward)
-    return narrow(jnp.where(mask, errors, 0))
+    return narrow(jnp.where(head_mask, errors, 0))
 
 
 def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:

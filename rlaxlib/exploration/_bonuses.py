@@ -63,6 +63,8 @@ class RndState(NamedTuple):
 def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
     """Compute the predictor's loss of random network distillation (RND).
 
+    Takes one state, returns one loss.
+
     .. math::
 
         L = ∑_k (f̂_k(s) - f_k(s))²
@@ -110,6 +112,9 @@ def rnd_reward(
     axis_name: AxisName | None = None,
 ) -> tuple[Array, RndState]:
     """Compute the normalised intrinsic rewards of random network distillation (RND).
+
+    Takes one trajectory and a state, returns one reward for each time step, and the
+    next state.
 
     .. math::
 
@@ -189,6 +194,8 @@ def icm_losses(
 ) -> IcmLosses:
     """Compute the losses and the reward of an intrinsic curiosity module (ICM).
 
+    Takes one transition, returns two losses and a reward.
+
     .. math::
 
         L_F = ½ ‖φ̂(s_t) - φ(s_t)‖²,   L_I = -log p(a_{t-1} | φ(s_{t-1}), φ(s_t))
@@ -252,6 +259,8 @@ def knn_entropy_reward(
 ) -> Array:
     """Compute rewards that maximise the entropy of visited states (RE3, APT).
 
+    Takes the embeddings of a batch of states, returns one reward for each.
+
     .. math::
 
         r_i = log(1 + d_i)
@@ -305,6 +314,8 @@ def count_bonus(
 ) -> Array:
     """Compute the count-based exploration bonus of visited states (MBIE-EB).
 
+    Takes visit counts of any shape, returns one bonus for each.
+
     .. math::
 
         r = β / √(N + c)
@@ -344,6 +355,8 @@ def diayn_reward(
     logits: ArrayLike, skill: ArrayLike, log_prior: ArrayLike | None = None
 ) -> Array:
     """Compute the reward for states that reveal the skill (DIAYN).
+
+    Takes one state and its skill, returns one reward.
 
     .. math::
 
@@ -391,6 +404,8 @@ def ngu_reward(
     episodic: ArrayLike, modulation: ArrayLike, max_modulation: ArrayLike = 5.0
 ) -> Array:
     """Compute the intrinsic reward from episodic and lifelong novelty (NGU).
+
+    Takes rewards of any shape, returns one reward for each.
 
     .. math::
 

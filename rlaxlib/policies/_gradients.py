@@ -293,10 +293,10 @@ def acer_policy_loss(
         sample_mask, logits_t, mu_logits_t, a_t, q_t, returns_t
     )
     policy = distributions.softmax()
-    log_prob_t = policy.logprob(a_t, logits_t, mask=action_mask)
-    mu_log_prob_t = policy.logprob(a_t, mu_logits_t, mask=action_mask)
+    log_prob_t = policy.logprob(a_t, logits_t, action_mask=action_mask)
+    mu_log_prob_t = policy.logprob(a_t, mu_logits_t, action_mask=action_mask)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    mu_t = policy.probs(mu_logits_t, mask=action_mask)
+    mu_t = policy.probs(mu_logits_t, action_mask=action_mask)
     rho_t = jnp.minimum(c, jnp.exp(log_prob_t - mu_log_prob_t))
     # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
     excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - c * mu_t), pi_t)
@@ -305,7 +305,7 @@ def acer_policy_loss(
     adv_t = rho_t * (returns_t - v_t), excess_t * (q_t - v_t[:, None])
     taken_t, every_t = (gradients.stop_if(stop_target_gradients, x) for x in adv_t)
     correction_t = distributions.categorical_cross_entropy(
-        every_t, logits_t, mask=action_mask
+        every_t, logits_t, action_mask=action_mask
     )
     return narrow(correction_t - _product(taken_t, log_prob_t))
 

@@ -174,7 +174,7 @@ def test_acer_ignores_invalid_steps_and_illegal_actions():
         lambda logits, q, **mask: jnp.sum(
             rlaxlib.counterfactual_advantage(
                 q,
-                rlaxlib.softmax().probs(logits, mask=mask.get("action_mask")),
+                rlaxlib.softmax().probs(logits, action_mask=mask.get("action_mask")),
                 jnp.zeros(5, int),
                 **mask,
             )

@@ -49,9 +49,9 @@ def bootstrap_mask(key, num_heads, probability):
     return np.asarray(jax.random.bernoulli(key, probability, (num_heads,)))
 
 
-def bootstrapped_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, mask):
+def bootstrapped_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, head_mask):
     targets = r_t + discount_t * q_t.max(axis=1)
-    return mask * (targets - q_tm1[:, a_tm1])
+    return head_mask * (targets - q_tm1[:, a_tm1])
 
 
 # --- Intrinsic rewards. ---
@@ -250,7 +250,7 @@ ROWS = [
             "r_t": scalar(rng),
             "discount_t": scalar(rng),
             "q_t": rng.normal(size=(HEADS, ACTIONS)),
-            "mask": np.array([True, False, True]),
+            "head_mask": np.array([True, False, True]),
         },
         targets=("r_t", "discount_t", "q_t"),
     ),

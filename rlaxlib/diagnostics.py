@@ -187,8 +187,8 @@ class ImportanceStatistics(NamedTuple):
         mean_ratio: Mean of the ratios; far from 1 if there are too few samples.
         max_log_ratio: Largest log-ratio.
         min_log_ratio: Smallest log-ratio.
-        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity of the
-            behaviour policy divided by that of the current policy.
+        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity
+            ratio of the behaviour policy to the current policy.
         std_log_ratio: Standard deviation of the log-ratios.
         kl: The k3 estimate of :math:`KL(μ ‖ π)` of `approximate_kl`, not negative.
         chi_squared: Estimate of :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the variance of the

@@ -28,7 +28,16 @@ import rlaxlib
 Arguments = dict[str, Any]
 
 STEPS, ACTIONS = 6, 4
-INDICES = ("a_t", "a_tm1", "action", "actions", "indices", "sample", "start_indices")
+INDICES = (
+    "a",
+    "a_t",
+    "a_tm1",
+    "action",
+    "actions",
+    "indices",
+    "sample",
+    "start_indices",
+)
 SPREADS = ("alpha", "mask", "pred", "source")  # One entry may stand for all.
 SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
 FLAGS = ("stop_target_gradients", "use_stop_gradient")
@@ -274,6 +283,8 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
     def decorate(test: Any) -> Any:
         rows = [row for row in collect() if all(get(row) for get in getters)]
         test.rows = rows
+        topic = getattr(rlaxlib, os.environ.get("RLAXLIB_TOPIC", "rlaxlib"), rlaxlib)
+        rows = [row for row in rows if row.name.partition(".")[0] in topic.__all__]
         rows = third(rows, test.__name__) if sample else rows
         ids = [row.id for row in rows]
         return pytest.mark.parametrize("row", rows, ids=ids)(test)

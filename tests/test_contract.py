@@ -192,11 +192,13 @@ def test_rejects_a_wrong_length(row):
 
 
 def test_every_function_with_a_range_has_values_out_of_it():
-    rule = r"""\] (?:in (?:[\[(][-\d]|\{0)|ascending|increasing)"""
+    bounds = r"[\[(]-?[\d.inf]+, -?[\d.inf]+[\])]"
+    rule = rf"\] (?:in (?:{bounds}|\{{0)|ascending|increasing)"
     ranged = {
         row.name
         for row in ROWS
-        if re.search(rule, inspect.getsource(inspect.unwrap(row.function(rlaxlib))))
+        if inspect.isroutine(row.function(rlaxlib))
+        and re.search(rule, inspect.getsource(row.function(rlaxlib)))
     }
     indexed = {row.name for row in ROWS if row.picks}
     assert sorted(ranged - indexed - {row.name for row in ROWS if row.invalid}) == []
@@ -210,7 +212,7 @@ def test_rejects_values_out_of_range_in_traced_programs_too(row):
         valid = {key: x for key, x in inputs.items() if key not in invalid}
         with contract.refused(row, name) as error:
             jax.eval_shape(lambda valid, bad=invalid: row.call()(**valid, **bad), valid)
-        assert f"`{name}`" in str(error.value)
+        assert f"`{name}" in str(error.value)  # Or a field of it.
 
 
 @each_row("picks", "differentiable")

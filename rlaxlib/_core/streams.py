@@ -1,6 +1,6 @@
 """Truncation and masks of a stream of experience.
 
-Row `t` of a stream is one time step. Two masks say what the arrays alone cannot:
+Row `t` of a stream is one time step. Two masks mark truncation and steps to ignore:
 
 - `truncated_t` is true where the stream was cut after the step although the episode had
   not ended: a time limit, an automatic reset, the end of a window.

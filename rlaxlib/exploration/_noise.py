@@ -84,7 +84,7 @@ def add_ornstein_uhlenbeck_noise(
         key: PRNG key, shape `[]`.
         action: Actions :math:`a_t`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
         noise_tm1: Noise :math:`n_{t-1}` of the previous step, 0 at the start of an
-            episode, of the shape of `action`.
+            episode, of the shape of `action`, shape `[..., A]` or `()`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
         stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
             or one for each dimension, shape `[A]`; or one for each entry, shape

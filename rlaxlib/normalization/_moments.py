@@ -171,7 +171,7 @@ def create_ema(
         """Return the initial state, which has seen no entries.
 
         Args:
-            template_tree: A tree like those of the updates.
+            template_tree: A tree with the structure of the updates.
 
         Returns:
             The state.

@@ -88,8 +88,8 @@ def reward_scale(
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, and do not
     subtract a mean: that would change the optimal policy. The targets of value
     functions are then of the order of 1. The sum runs forwards, so it needs no complete
-    episode. Its variance is close to that of the returns if rewards are stationary over
-    an episode and the discount is less than 1.
+    episode. Its variance is close to the variance of the returns if rewards are
+    stationary over an episode and the discount is less than 1.
 
     An end takes effect after its own step: the last reward of an episode is added to
     the sum of that episode, and the next episode starts from 0. Mark it by a discount
@@ -138,7 +138,7 @@ def reward_scale(
         """Return the initial state, which has seen no rewards.
 
         Args:
-            r_t: Rewards like those of the updates.
+            r_t: Rewards of the same shape as in updates.
 
         Returns:
             The state.
@@ -244,10 +244,10 @@ def return_based_scale(
     init_moments, update_moments = running_moments(axis_name)
 
     def init(r_t: ArrayLike) -> ReturnScaleState:
-        """Return the initial state, which has seen no numbers.
+        """Return the initial state.
 
         Args:
-            r_t: Rewards like those of the updates.
+            r_t: Rewards of the same shape as in updates.
 
         Returns:
             The state.
@@ -316,7 +316,7 @@ def percentile_scale(
         S_n = max(S_min, (1 / (1 - d^n)) ∑_{i=1}^n (1 - d) d^{n-i} Δ_i),
         Δ_i = P_{95}(G_i) - P_5(G_i)
 
-    where the percentiles are those of the returns of one update, interpolated linearly
+    with percentiles over the returns of one update, interpolated linearly
     as in NumPy. DreamerV3 divides advantages by this scale, so that one weight of the
     entropy bonus fits rewards of any magnitude. The percentiles ignore outliers. The
     bound :math:`S_min = 1` avoids amplifying small returns where rewards are sparse.
@@ -376,7 +376,7 @@ def percentile_scale(
         """Return the initial state, which has seen no returns.
 
         Args:
-            returns: Returns like those of the updates.
+            returns: Returns of the same shape as in updates.
 
         Returns:
             The state.

@@ -1,8 +1,9 @@
 """Conservative Q-learning: CQL, discrete CQL and Cal-QL.
 
-The loss lowers the values of actions that the policy would take and raises those of the
-data's actions, so that the critic does not overestimate actions unseen in the data. Add
-it to the TD loss, with a weight that is fixed or learned by `cql_temperature_loss`.
+The loss lowers the values of actions that the policy would take and raises the values
+of the data's actions, so that the critic does not overestimate actions unseen in the
+data. Add it to the TD loss, with a weight that is fixed or learned by
+`cql_temperature_loss`.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def rebrac_critic_target(
 
         y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
 
-    The next action :math:`a'_t` is that of the target policy, with the clipped noise of
+    The next action :math:`a'_t` is the target policy's, with the clipped noise of
     TD3; :math:`a_t` is the next action in the data. With :math:`β_2 = 0` this is the
     target of TD3.
 

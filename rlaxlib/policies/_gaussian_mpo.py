@@ -118,8 +118,8 @@ def gaussian_mpo_loss(
     *Bounds on actions.* If actions are clipped by the environment, the mean may drift
     beyond the bounds. `bounds_constraint` adds a second E-step, with
     :math:`-‖a_i - clip(a_i)‖_2` as the value and its own temperature. Its weights are
-    added to those of the values, as in multi-objective MPO, so that the weights sum to
-    2.
+    added to the weights of the values, as in multi-objective MPO, so that the
+    weights sum to 2.
 
     Args:
         mean: Mean :math:`μ` of the policy, shape `[D]`.

@@ -104,7 +104,7 @@ def reinforce_loss(
 
         L_t = -Â_t log π(a_t)
 
-    The gradient estimates that of the expected return only if no gradient flows through
+    This estimates the gradient of the expected return only if no gradient flows through
     the actions. For an action sampled inside the differentiated function, such as
     :math:`a = μ + σ ε`, pass :math:`log π` of `jax.lax.stop_gradient(a)`. Otherwise
     :math:`∇ log π(a)` has a second term, through :math:`a`, which biases the estimate:

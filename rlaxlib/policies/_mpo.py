@@ -4,8 +4,8 @@
 - `mpo_compute_weights_and_temperature_loss`: the E-step alone.
 - `categorical_mpo_loss`: the whole of MPO for discrete actions.
 
-The first two take any number of states, on the axes beside that of the samples. The
-last takes one state: map it over a batch with `jax.vmap`, with `in_axes=None` for the
+The first two take any number of states, on axes beside the sample axis. The last
+takes one state: map it over a batch with `jax.vmap`, with `in_axes=None` for the
 dual variables. Average all losses over the states.
 """
 
@@ -175,8 +175,8 @@ def mpo_loss(
     the constraint.
 
     *Constraints.* A categorical policy has one divergence and one constraint. For a
-    Gaussian policy, split the divergence into that of the mean, from
-    :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and that of the covariance, from
+    Gaussian policy, split the divergence into one for the mean, from
+    :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and one for the covariance, from
     :math:`N(μ_old, Σ_old)` to :math:`N(μ_old, Σ_θ)`. A much smaller bound on the second
     keeps the policy exploring, such as 0.01 and 0.0001. The log-probabilities may be
     split in the same way: pass the sum of both. `gaussian_mpo_loss` and

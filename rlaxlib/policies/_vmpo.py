@@ -6,7 +6,7 @@
 
 V-MPO has one action a state, so its weights are over the steps of a batch. These
 functions take the whole batch at once, of any number of axes. If it is sharded over
-devices, `axis_name` makes the results those of the whole batch.
+devices, `axis_name` gives the results of the whole batch.
 """
 
 from __future__ import annotations

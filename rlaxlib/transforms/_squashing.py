@@ -415,7 +415,7 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
 
 def _odd(f: Callable[[Array], Array], x: Array) -> Array:
     """Return `sign(x) f(|x|)` for an `f` that maps 0 to 0 and infinity to infinity."""
-    # `sign` and `abs` have derivative 0 at 0, where that of the product is f'(0).
+    # JAX differentiates `sign` and `abs` to 0 at 0; the right derivative is f'(0).
     # At infinity `f` may give NaN, such as inf / inf.
     negative, infinite = x < 0, jnp.isinf(x)
     y = f(jnp.where(infinite, 0, jnp.where(negative, -x, x)))

@@ -103,7 +103,7 @@ def categorical_td_learning(
         L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
     where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
-    For the critic of D4PG, the next logits are those of the policy's next action.
+    For the critic of D4PG, pass the logits of the policy's next action.
 
     Args:
         v_atoms_tm1: Atoms :math:`z` of the state's return, in ascending order,

@@ -176,6 +176,7 @@ ROWS = [
         "tanh_normal_log_prob",
         make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
         condition=4.0,
+        invalid=({"sigma": np.zeros(DIMENSIONS, np.float32)},),
     ),
     row(
         "tanh_normal_log_prob",
@@ -187,6 +188,7 @@ ROWS = [
         "tanh_normal_log_prob_of_action",
         make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
         condition=4.0,
+        invalid=({"sigma": np.zeros(DIMENSIONS, np.float32)},),
     ),
     row(
         "discrete_sac_value",

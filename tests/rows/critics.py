@@ -29,6 +29,14 @@ def persistent_advantage_learning(
     return max(here, there)
 
 
+def duelling_q_values(v, advantages, action_mask=None):
+    """Wang et al. 2016, equation 9."""
+    if action_mask is None:
+        return v + advantages - np.mean(advantages)
+    q = v + advantages - np.mean(advantages[action_mask])
+    return np.where(action_mask, q, -np.inf)
+
+
 def ensemble_value(q, weight=0.75, kind="min"):
     least, greatest = np.sort(q)[[0, -1]]
     return {
@@ -75,6 +83,18 @@ def make_nearer(first):
     return make
 
 
+def make_network(*names):
+    def make(rng):
+        drawn = {
+            "v": np.asarray(rng.normal()),
+            "advantages": rng.normal(size=ACTIONS),
+            "action_mask": np.arange(ACTIONS) != 1,
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
 def make_critics(*names):
     def make(rng):
         drawn = {"q": rng.normal(size=CRITICS), "weight": rng.uniform(0.2, 0.8)}
@@ -113,6 +133,21 @@ ROWS = [
         make=make_nearer(False),
         peer=GAPS,
         targets=TARGETS,
+    ),
+    Row(
+        name="duelling_q_values",
+        definition=duelling_q_values,
+        make=make_network("v", "advantages"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="duelling_q_values",
+        case="mask",
+        definition=duelling_q_values,
+        make=make_network("v", "advantages", "action_mask"),
+        peer="rlax has no such function",
+        differentiable=False,
+        optional=("action_mask",),
     ),
     *(
         Row(

@@ -85,7 +85,7 @@ def group_advantages(
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
-        >>> print(rlaxlib.group_advantages(rewards).round(3))
+        >>> print(rlaxlib.group_advantages(2 * rewards, scale="none"))
         [ 1.5 -0.5 -0.5 -0.5]
         >>> print(rlaxlib.group_advantages(rewards, scale="none"))
         [ 0.75 -0.25 -0.25 -0.25]

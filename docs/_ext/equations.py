@@ -37,7 +37,14 @@ FUNCTIONS = {
 OPERATORS = {
     **{sign: sign for sign in ("=", "<", ">", "+", "-", ",", ";", ".", ":", ":=")},
     **{"≤": r"\le", "≥": r"\ge", "≠": r"\ne", "≈": r"\approx", "∝": r"\propto"},
-    **{"~": r"\sim", "∈": r"\in", "⊆": r"\subseteq", "·": r"\cdot", "mod": r"\bmod"},
+    **{
+        "~": r"\sim",
+        "∈": r"\in",
+        "∋": r"\ni",
+        "⊆": r"\subseteq",
+        "·": r"\cdot",
+        "mod": r"\bmod",
+    },
     **{"←": r"\leftarrow", "⇒": r"\Rightarrow", "|": r"\mid", "‖": r"\,\|\,"},
 }
 FACTORS = {

@@ -80,13 +80,13 @@ def group_advantages(
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `baseline` or
-            `scale` is none of the above, or if `ddof` or a concrete `epsilon` is
+            `scale` is not one of the above, or if `ddof` or a concrete `epsilon` is
             negative.
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
-        >>> print(rlaxlib.group_advantages(rewards))
-        [ 1.499997 -0.499999 -0.499999 -0.499999]
+        >>> print(rlaxlib.group_advantages(2 * rewards, scale="none"))
+        [ 1.5 -0.5 -0.5 -0.5]
         >>> print(rlaxlib.group_advantages(rewards, scale="none"))
         [ 0.75 -0.25 -0.25 -0.25]
 

@@ -256,3 +256,11 @@ def test_a_pair_can_be_made_within_a_program():
 def test_rejects_bad_input(call, message):
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         call()
+
+
+def test_the_bounds_of_an_unbiased_pair_may_be_traced():
+    def encode(low):
+        tx = rlaxlib.IDENTITY_PAIR
+        return rlaxlib.unbiased_transform_pair(low, 1.0, 5, tx).apply(0.5)
+
+    np.testing.assert_allclose(jax.jit(encode)(-1.0), encode(-1.0), atol=1e-6)

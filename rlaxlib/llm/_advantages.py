@@ -85,8 +85,8 @@ def group_advantages(
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
-        >>> print(rlaxlib.group_advantages(rewards))
-        [ 1.499997 -0.499999 -0.499999 -0.499999]
+        >>> print(rlaxlib.group_advantages(rewards).round(2))
+        [ 1.5 -0.5 -0.5 -0.5]
         >>> print(rlaxlib.group_advantages(rewards, scale="none"))
         [ 0.75 -0.25 -0.25 -0.25]
 

@@ -7,20 +7,24 @@
   `gspo_ratio`, `gmpo_loss`, `kl_loss`, `clip_cov_mask`, `high_entropy_mask`,
   `overlong_penalty`. GRPO and DAPO use `ppo_clip_loss`.
 - Aggregation over a batch: `aggregate_losses`.
+- Sampler and learner that disagree (TIS, MIS, IcePop): `importance_weights`,
+  `off_policy_sequence_mask`.
 
 Functions take one sequence `[T]`, or one group of answers `[G]`; use `jax.vmap` for a
 batch. `sample_mask` is true for the tokens that the policy chose: not for the prompt,
 padding and the output of tools. Results are float32 for inputs of half precision.
 """
 
-from rlaxlib.llm import _advantages, _aggregation, _log_probs, _losses
+from rlaxlib.llm import _advantages, _aggregation, _log_probs, _losses, _off_policy
 from rlaxlib.llm._advantages import *
 from rlaxlib.llm._aggregation import *
 from rlaxlib.llm._log_probs import *
 from rlaxlib.llm._losses import *
+from rlaxlib.llm._off_policy import *
 
 __all__: list[str] = []
 __all__ += _advantages.__all__
 __all__ += _aggregation.__all__
 __all__ += _log_probs.__all__
 __all__ += _losses.__all__
+__all__ += _off_policy.__all__

@@ -1,30 +1,52 @@
-# Every command makes what it needs, from nothing: an environment in .venv, and in it the
-# extras of pyproject.toml that the command asks for.
+# Every command creates the environment it needs in .venv, with extras of pyproject.toml.
 
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8
+FAST = XLA_FLAGS="$$($(BIN)/python tests/compiler.py)"
+CONTRACT := $(wildcard tests/test_contract*.py)
 
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test examples bench check wheel docs figures clean
+.PHONY: help demo test trust compat compat-oldest compat-newest examples bench check \
+	wheel docs figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:  ## List the commands.
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 8
 
-demo: .venv/with-examples  ## Train an agent on bsuite's Catch, before your eyes.
+demo: .venv/with-examples  ## Train an agent on bsuite's Catch.
 	$(BIN)/python examples/online_q_learning.py
 
-test: .venv/with-test,reference  ## Run the tests, and measure what they cover.
+ifdef TOPIC
+test: .venv/with-test,reference
+	RLAXLIB_TOPIC=$(TOPIC) $(FAST) $(TESTS) -m "not slow" $(CONTRACT) \
+		$(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
+else
+test: .venv/with-test,reference  ## Run the tests with coverage; of one topic by TOPIC=returns.
 	$(TESTS) -m "optimized and not slow" --cov --cov-report= --cov-fail-under=0
-	XLA_FLAGS="$$($(BIN)/python tests/compiler.py)" \
-		$(TESTS) -m "not optimized and not slow" --cov --cov-append
+	$(FAST) $(TESTS) -m "not optimized and not slow" --cov --cov-append
+endif
 
-examples: .venv/with-test  ## Train the agents of all examples, and hold them to their claims.
+trust: .venv/with-test,reference  ## Run every test on every row, for hours.
+	RLAXLIB_TRUST=1 $(TESTS) -m "not slow"
+
+compat: compat-oldest compat-newest  ## Run the contract on the oldest and newest versions.
+
+# Versions of an environment of its own, in which the contract runs.
+compat-oldest: VERSIONS := jax==0.7.0 jaxlib==0.7.0 numpy==1.26.4
+compat-newest: VERSIONS := --upgrade jax jaxlib numpy
+compat-oldest compat-newest:
+	$(PYTHON) -m venv .venv/$@
+	.venv/$@/bin/python -m pip install --quiet $(VERSIONS) --editable . \
+		absl-py chex hypothesis pytest pytest-cov pytest-xdist
+	XLA_FLAGS="$$(.venv/$@/bin/python tests/compiler.py)" .venv/$@/bin/python -m pytest \
+		--numprocesses=logical -m "not slow" $(CONTRACT)
+
+examples: .venv/with-test  ## Train the agents of all examples, and test their returns.
 	$(BIN)/python -m pytest -m slow tests/examples
 
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
@@ -35,7 +57,7 @@ check: .venv/with-dev  ## Check style, format and types.
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-wheel: .venv/with-dev  ## Build the sdist and the wheel, and look into both.
+wheel: .venv/with-dev  ## Build the sdist and the wheel, and import the wheel alone.
 	$(BIN)/python .ci/build_wheel.py
 
 docs: .venv/with-docs  ## Build the documentation into docs/_build.
@@ -44,6 +66,10 @@ docs: .venv/with-docs  ## Build the documentation into docs/_build.
 
 figures: .venv/with-examples  ## Draw the figures of the documentation.
 	$(BIN)/python docs/figures/make.py
+
+release-check: check wheel  ## Check that TAG is the version, and build what is released.
+	@test "$(TAG)" = "v$$($(BIN)/python -c 'import rlaxlib; print(rlaxlib.__version__)')" \
+		|| { echo "TAG=$(TAG) is not the version of rlaxlib." >&2; exit 1; }
 
 clean:  ## Remove all that the other commands made.
 	rm -rf .venv build dist docs/_build docs/api *.egg-info

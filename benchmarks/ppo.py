@@ -1,12 +1,12 @@
-"""Time a whole run of PPO beside rejax, the fastest public one of its kind.
+"""Compare training runs of PPO with rejax, on CartPole-v1.
 
     python -m benchmarks.ppo
 
-Both train on CartPole-v1, each in one jitted function, with the same hyper-parameters:
-262,144 steps, and five evaluations of 128 episodes on the way. rejax needs an older
-gymnax than the example does, so it gets an environment of its own, which the first run
-makes, and each library a process of its own, on the CPU. The processes take turns: what
-slows the machine slows both.
+Each library trains in one jitted function, with the same hyper-parameters: 262,144
+steps and five evaluations of 128 episodes. rejax requires an older gymnax than the
+example, so that it has its own virtual environment, which the first run creates. Each
+library runs in its own process, on the CPU. The processes take turns, so that load on
+the machine affects both.
 """
 
 import argparse
@@ -29,29 +29,29 @@ from benchmarks import machine
 ROOT = pathlib.Path(__file__).parents[1]
 OURS, THEIRS = "rlaxlib", "rejax"
 VERSIONS = {"rejax": "0.1.3", "gymnax": "0.0.9"}
-STEPS, EVALUATIONS = 262_144, 4  # Besides the one at the beginning.
+STEPS, EVALUATIONS = 262_144, 4  # In addition to the initial one.
 EPISODES = 128
 
 
 class Run(NamedTuple):
-    """A training run: its time, and the average return that each evaluation found."""
+    """A training run: its time, and the mean return of each evaluation."""
 
     seconds: float
     returns: list[float]
 
 
 class Result(NamedTuple):
-    """All that was measured of a library."""
+    """Measurements of one library."""
 
-    compilations: list[float]  # Seconds, tracing included.
-    runs: list[Run]  # One a seed.
+    compilations: list[float]  # Seconds, including tracing.
+    runs: list[Run]  # One per seed.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark, or be one of its two processes.
+    """Run the benchmark, or one of its two processes.
 
     Args:
-        arguments: Command line, without the name of the program.
+        arguments: Command-line arguments, without the program name.
     """
     options = _parser().parse_args(arguments)
     jax.config.update("jax_platforms", "cpu")
@@ -71,33 +71,34 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ppo", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("--seeds", type=int, default=10, help="runs of each library")
+    parser.add_argument("--seeds", type=int, default=10, help="runs per library")
     parser.add_argument(
-        "--compilations", type=int, default=3, help="how often each is compiled"
+        "--compilations", type=int, default=3, help="compilations per library"
     )
     parser.add_argument(
         "--environment",
         type=pathlib.Path,
         metavar="FOLDER",
         default=ROOT / ".venv" / "rejax",
-        help="virtual environment of rejax, made if there is none (.venv/rejax)",
+        help="virtual environment of rejax, created if missing (.venv/rejax)",
     )
     parser.add_argument(
-        "--output", type=pathlib.Path, metavar="FOLDER", help="where ppo.md goes"
+        "--output", type=pathlib.Path, metavar="FOLDER", help="folder for ppo.md"
     )
     parser.add_argument("--library", choices=(OURS, THEIRS), help=argparse.SUPPRESS)
     return parser
 
 
-# --- A process: one library, which compiles and runs when it is told to. ---
+# --- Process of one library. ---
 
 
 def serve(train: Callable[[int], Any]) -> None:
-    """Answer each line of the input, a seed, by one of the output.
+    """Read seeds from stdin, one a line; for each, print a `Run` as JSON.
 
     Args:
-        train: What to compile, if the seed is negative, and to run otherwise. Takes a
-            seed and returns the returns of all episodes, `[evaluations, episodes]`.
+        train: Function from a seed to the returns of all episodes, shape
+            `[evaluations, episodes]`. It is compiled for a negative seed, and run for
+            any other.
     """
     compiled = None
     for line in sys.stdin:
@@ -115,7 +116,7 @@ def serve(train: Callable[[int], Any]) -> None:
 
 
 def _ours() -> Callable[[int], Any]:
-    """Return the function that trains our agent, and gives all returns."""
+    """Return the training function of the example, from a seed to all returns."""
     sys.path.insert(0, str(ROOT / "examples"))
     import ppo_pure_jax  # noqa: PLC0415
 
@@ -141,7 +142,7 @@ def _ours() -> Callable[[int], Any]:
 
 
 def _theirs() -> Callable[[int], Any]:
-    """Return the function that trains rejax's agent, and gives all returns."""
+    """Return the training function of rejax, from a seed to all returns."""
     from rejax import PPO  # noqa: PLC0415
     from rejax.evaluate import evaluate  # noqa: PLC0415
 
@@ -169,17 +170,17 @@ def _theirs() -> Callable[[int], Any]:
     return lambda seed: algorithm.train(jax.random.PRNGKey(seed))[1][1]
 
 
-# --- The process that asks. ---
+# --- Main process. ---
 
 
 def _measure(peer: str, seeds: int, compilations: int) -> dict[str, Result]:
-    """Let both libraries compile and run, in turns."""
+    """Compile and run both libraries in turns."""
     processes = {OURS: _start(sys.executable, OURS), THEIRS: _start(peer, THEIRS)}
     results = {library: Result([], []) for library in processes}
     try:
         for turn, seed in enumerate([*[-1] * compilations, *range(seeds)]):
             for library in list(processes)[:: -1 if turn % 2 else 1]:
-                run = _ask(processes[library], seed)
+                run = _request(processes[library], seed)
                 if seed < 0:
                     results[library].compilations.append(run.seconds)
                 else:
@@ -202,23 +203,23 @@ def _start(python: str, library: str) -> subprocess.Popen[str]:
     )
 
 
-def _ask(process: subprocess.Popen[str], seed: int) -> Run:
-    """Tell a process what to do, and wait for what it says."""
+def _request(process: subprocess.Popen[str], seed: int) -> Run:
+    """Send a seed to a process and return its run."""
     print(seed, file=process.stdin, flush=True)
     for line in process.stdout:
-        if line.startswith("{"):  # Not what some import has to say.
+        if line.startswith("{"):  # Skips messages of imports.
             return Run(**json.loads(line))
-    raise RuntimeError("A process ended early; what it wrote above says why.")
+    raise RuntimeError("A process ended early; see its output above.")
 
 
 def _line(library: str, seed: int, run: Run) -> str:
-    what = "compiled" if seed < 0 else f"seed {seed}"
+    label = "compiled" if seed < 0 else f"seed {seed}"
     returns = " ".join(f"{each:.0f}" for each in run.returns)
-    return f"{library:8} {what:8} {run.seconds:6.2f} s  {returns}"
+    return f"{library:8} {label:8} {run.seconds:6.2f} s  {returns}"
 
 
 def _peer(folder: pathlib.Path) -> str:
-    """Return the Python that has rejax, in an environment made if there is none."""
+    """Return the Python of the environment with rejax, created if missing."""
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
@@ -228,18 +229,18 @@ def _peer(folder: pathlib.Path) -> str:
     return str(python)
 
 
-# --- What it all says. ---
+# --- Report. ---
 
 
 def report(results: Mapping[str, Result], about: Mapping[str, str]) -> list[str]:
-    """Return the lines of a page in Markdown.
+    """Return the lines of a Markdown page.
 
     Args:
-        results: What was measured of each library, the seeds in the same order.
-        about: On what, with what and when it was measured.
+        results: Measurements of each library, with the same order of seeds.
+        about: Machine, versions and date.
 
     Returns:
-        The lines: on what, and then compilation, speed and what was learnt.
+        The lines: machine and versions, compile time, speed and returns.
     """
     ours, theirs = results[OURS], results[THEIRS]
     compilations = ours.compilations, theirs.compilations
@@ -260,12 +261,12 @@ def report(results: Mapping[str, Result], about: Mapping[str, str]) -> list[str]
         step = STEPS // EVALUATIONS * number
         rows.append((f"return after {step:,} steps", *returns, ""))
     return [
-        f"# PPO beside {THEIRS} {VERSIONS['rejax']}, on CartPole",
+        f"# PPO compared with {THEIRS} {VERSIONS['rejax']}, on CartPole",
         "",
         *(f"- {name}: {value}" for name, value in about.items()),
         "",
-        f"Medians of {len(ours.compilations)} compilations, tracing included, and of "
-        f"{len(ours.runs)} seeds; a ratio is {OURS}'s number over {THEIRS}'s, its "
+        f"Medians of {len(ours.compilations)} compilations, including tracing, and of "
+        f"{len(ours.runs)} seeds. A ratio is {OURS} divided by {THEIRS}, with its "
         "median and range over the turns. Returns are means over the seeds, with the "
         "standard error.",
         "",
@@ -283,7 +284,7 @@ def _row(
 
 
 def _spread(numbers: Sequence[float]) -> str:
-    """Return the mean, and the standard error of it."""
+    """Return the mean and its standard error."""
     error = statistics.stdev(numbers) / math.sqrt(len(numbers))
     return f"{statistics.fmean(numbers):.0f} ± {error:.0f}"
 

@@ -1,26 +1,24 @@
-"""Learn to catch a falling ball by an actor-critic whose actors lag behind (IMPALA).
+"""Train an actor-critic with V-trace (IMPALA) on Catch, from lagging actors.
 
-Where many machines play and one learns, they play with parameters of some updates ago.
-Here they lag on purpose: each episode is played by the policy of `--lag` updates before
-the one that will learn from it. So the experience is off-policy, and a plain policy
-gradient would follow a policy that is no more. V-trace corrects for that. It shows:
+In distributed training, actors play with parameters that are some updates old. This
+example simulates that: the policy from `--lag` updates ago plays each episode. The
+experience is off-policy, which biases the plain policy gradient; V-trace corrects it.
 
-    rlaxlib.softmax                                 chooses the actions,
-    rlaxlib.categorical_importance_sampling_ratios  compares the policy that learns with
-                                                    the one that acted,
-    rlaxlib.vtrace_td_error_and_advantage           estimates errors and advantages,
-    rlaxlib.policy_gradient_loss                    teaches the actor,
-    rlaxlib.l2_loss                                 teaches the critic,
-    rlaxlib.entropy_loss                            keeps the actor from settling soon.
+    rlaxlib.softmax                                 the policy,
+    rlaxlib.categorical_importance_sampling_ratios  the ratios π/μ of learner and actor,
+    rlaxlib.vtrace_td_error_and_advantage           the TD errors and advantages,
+    rlaxlib.policy_gradient_loss                    the loss of the actor,
+    rlaxlib.l2_loss                                 the loss of the critic,
+    rlaxlib.entropy_loss                            the entropy regularisation.
 
-Every function of rlaxlib takes one stream of experience, which here is an episode:
-`loss_of` is written for one, and `jax.vmap` makes the batch.
+Functions of rlaxlib take one stream of experience, here an episode. `loss_of` is
+written for one episode, and `jax.vmap` makes the batch.
 
-In bsuite's Catch a ball drops through ten rows of five columns, and the agent moves a
-paddle below it. An episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. Expect +1.00 in the final evaluation, after about
-20 seconds on two cores, imports and compilation included. Without the correction the
-same agent does not learn it, or forgets it again, from four seeds of five:
+In bsuite's Catch, a ball falls through ten rows of five columns, and the agent moves a
+paddle in the bottom row. An episode has nine steps and returns +1 for a catch and -1
+for a miss. A random agent averages -0.6. Expect +1.00 in the final evaluation, after
+about 25 seconds on two cores, imports and compilation included. Without the correction,
+four of five seeds do not learn the task, or forget it again:
 
     python examples/actor_critic.py --seed=1
     python examples/actor_critic.py --seed=1 --nocorrect
@@ -46,49 +44,49 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, the actions and the environment.")
+    seed: int = flag(0, "Seed of the network, actions and environment.")
     output: str = flag("results/actor_critic", "Folder for the learning curve.")
-    train_episodes: int = flag(8000, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(500, "Training episodes between two evaluations.")
-    batch_size: int = flag(8, "Episodes of each update.")
-    lag: int = flag(64, "Updates that the actors are behind.")
-    correct: bool = flag(True, "Correct for the lag; if not, act as if there is none.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(3e-3, "Step size of Adam.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-    critic_cost: float = flag(0.5, "Weight of the critic's loss.")
-    entropy_cost: float = flag(0.01, "Weight of the entropy's loss.")
+    train_episodes: int = flag(8000, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(500, "Training episodes between evaluations.")
+    batch_size: int = flag(8, "Episodes per batch.")
+    lag: int = flag(64, "Age of the actors' parameters, in updates.")
+    correct: bool = flag(True, "Whether to correct for the lag with V-trace.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(3e-3, "Learning rate of Adam.")
+    discount: float = flag(0.99, "Discount factor.")
+    critic_cost: float = flag(0.5, "Weight of the critic loss.")
+    entropy_cost: float = flag(0.01, "Weight of the entropy loss.")
 
 
 class Experience(NamedTuple):
-    """An episode of T steps, and how the actor came to choose its actions."""
+    """An episode of T steps, and the logits of the policy that acted."""
 
     episode: catch.Trajectory
-    logits: np.ndarray  # [T, A]: of the policy that acted, to be held against another.
+    logits: np.ndarray  # [T, A]: of the behaviour policy μ.
 
 
-# --- The agent: a network, its optimizer, and pure functions. ---
+# --- Agent: network, optimizer and pure functions. ---
 
 
 class Network(nn.Module):
-    """An actor and a critic, of one observation."""
+    """Logits of the actor and the value of the critic, for one observation."""
 
     num_actions: int
     hidden_units: int
 
     @nn.compact
     def __call__(self, observation):
-        """Return the logits of all actions, and the value."""
+        """Return the logits and the value."""
         hidden = nn.relu(nn.Dense(self.hidden_units)(jnp.ravel(observation)))
         logits, value = nn.Dense(self.num_actions)(hidden), nn.Dense(1)(hidden)
         return logits, jnp.squeeze(value, axis=-1)
 
 
 def make_agent(key, environment, config) -> TrainState:
-    """Initialise the network and its optimizer."""
+    """Initialise the network and the optimizer."""
     network = Network(environment.action_spec().num_values, config.hidden_units)
     observation = environment.observation_spec().generate_value()
     return TrainState.create(
@@ -100,14 +98,14 @@ def make_agent(key, environment, config) -> TrainState:
 
 @jax.jit
 def act(agent, key, step, observation):
-    """Choose an action as the policy does, at random; return its logits as well."""
+    """Sample an action from the policy; return it and the logits."""
     logits, _ = agent.apply_fn(agent.params, observation)
     return rlaxlib.softmax().sample(jax.random.fold_in(key, step), logits), logits
 
 
 @jax.jit
 def act_greedily(agent, observation):
-    """Choose the action that the policy finds best."""
+    """Return the most likely action."""
     logits, _ = agent.apply_fn(agent.params, observation)
     return jnp.argmax(logits)
 
@@ -124,7 +122,7 @@ def loss_of(experience, params, apply_fn, config):
         v_tm1,
         v_t,
         reward,
-        config.discount * discount,  # 0 at the end of the episode.
+        config.discount * discount,  # 0 at a terminal step.
         rho_tm1=ratios(logits, actor_logits, action) if config.correct else ones,
     )
     actor_loss = rlaxlib.policy_gradient_loss(
@@ -152,11 +150,11 @@ def learn(agent, batch, config):
     return agent.apply_gradients(grads=jax.grad(loss)(agent.params))
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def play(environment, actor, key, steps) -> Experience:
-    """Play an episode, and keep the logits that the actions were drawn from."""
+    """Play an episode and record the logits of the behaviour policy."""
     actor_logits = []
 
     def choose(observation):
@@ -168,11 +166,11 @@ def play(environment, actor, key, steps) -> Experience:
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     agent = make_agent(init_key, catch.Catch(), config)
     steps, batch = itertools.count(), []
-    # The agents of the latest updates, the oldest of which is the one that acts.
+    # The agents after the latest updates; the oldest one acts.
     versions = collections.deque([agent], maxlen=config.lag + 1)
 
     def train_episode(agent, environment):

@@ -1,19 +1,18 @@
-"""Clone an agent from what it did: behaviour cloning, with an agent that is a pytree.
+"""Train an agent on Catch by behaviour cloning (BC), from recorded experience.
 
-A Q-learning agent learns to catch a falling ball, and then plays a hundred episodes in
-which it errs now and then, on purpose. Its clone sees these alone, with no reward
-and no environment: it learns to guess the action by maximum likelihood. It ends up
-better than what it imitates, since errors that follow no rule are not worth learning:
-its policy at a temperature of 0 is what the other one does most of the time.
+A Q-learning agent learns Catch and then plays a hundred episodes with ε-greedy
+exploration. The clone is trained on these actions by maximum likelihood, without
+rewards or an environment. With greedy actions it performs better than the data, because
+the random actions are not predictable. The agent is a pytree: `agent.update(batch)`
+returns a new agent.
 
-    rlaxlib.softmax          the policy: its samples, and how likely the data are,
-    rlaxlib.epsilon_greedy,
-    q_learning and l2_loss   make the agent to clone, in online_q_learning.py.
+    rlaxlib.softmax   the policy: samples, log-probabilities and entropy.
 
-The data set is kept: `common/offline.py` says what is in it, and `--dataset` clones the
-agent of any other with whole numbers as actions. In bsuite's Catch a random agent
-returns -0.6 on average, a perfect one +1. Expect about +0.6 of the data, and +1.00 in
-the final evaluation, after about 15 seconds on two cores, compilation included.
+The agent to clone is that of `online_q_learning.py`. The data set is written to a file
+in the format of `common/offline.py`. `--dataset` reads any other data set with discrete
+actions. In bsuite's Catch, a random agent averages -0.6 and a perfect agent returns +1.
+Expect about +0.6 in the data and +1.00 in the final evaluation, after about 25 seconds
+on two cores, imports and compilation included.
 
     python examples/bc_agent.py --seed=1 --data_episodes=20
 """
@@ -40,32 +39,32 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the networks, the actions and the environments.")
+    seed: int = flag(0, "Seed of the networks, actions and environments.")
     output: str = flag("results/bc_agent", "Folder for data set and learning curve.")
-    dataset: str = flag("", "File to learn from; or none, to make it first.")
-    expert_episodes: int = flag(2000, "Episodes that the agent to clone learns from.")
-    data_episodes: int = flag(100, "Episodes that it plays then, for the data set.")
-    data_epsilon: float = flag(0.3, "Probability that it acts at random there.")
-    train_steps: int = flag(1000, "Batches that the clone learns from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(100, "Batches between two evaluations.")
-    batch_size: int = flag(64, "Steps of a batch.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(1e-3, "Step size of Adam.")
+    dataset: str = flag("", "Data set to read; if empty, one is made.")
+    expert_episodes: int = flag(2000, "Training episodes of the agent to clone.")
+    data_episodes: int = flag(100, "Episodes in the data set.")
+    data_epsilon: float = flag(0.3, "Probability of a random action in the data set.")
+    train_steps: int = flag(1000, "Training batches of the clone.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(100, "Batches between evaluations.")
+    batch_size: int = flag(64, "Transitions per batch.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
 
 
 class Evaluation(NamedTuple):
     """One point of the learning curve."""
 
-    step: int  # Batches that the clone has learnt from.
-    accuracy: float  # Of guessing actions in a tenth of the data, kept back.
-    data_return: float  # Of what it imitates.
-    eval_return: float  # Of its best actions.
+    step: int  # Training batches so far.
+    accuracy: float  # On held-out data, a tenth of the data set.
+    data_return: float  # Mean return in the data set.
+    eval_return: float  # Mean return of the clone, with greedy actions.
 
 
-# --- The agent: a module, and what it learns from a batch. ---
+# --- Agent: module and loss. ---
 
 
 class Policy(nn.Module):
@@ -81,19 +80,19 @@ class Policy(nn.Module):
 
 
 class BCAgent(struct.PyTreeNode):
-    """An agent that does what it has seen done."""
+    """An agent trained by behaviour cloning."""
 
     actor: TrainState
 
     @jax.jit
     def sample_actions(self, observations, *, seed, temperature=1.0):
-        """Draw actions, shape `[...]`; the best ones at a temperature of 0."""
-        policy = rlaxlib.softmax(jnp.maximum(temperature, 1e-6))  # Not divided by 0.
+        """Sample actions, shape `[...]`; greedy ones at a temperature of 0."""
+        policy = rlaxlib.softmax(jnp.maximum(temperature, 1e-6))  # Avoids 0 / 0.
         return policy.sample(seed, self.actor(observations))
 
     @jax.jit
     def update(self, batch):
-        """Return the agent that has learnt from a batch, and numbers to know of."""
+        """Return the agent after an update on a batch, and metrics."""
 
         def loss(params):
             logits = self.actor(batch.observations, params=params)
@@ -107,24 +106,24 @@ class BCAgent(struct.PyTreeNode):
 
     @jax.jit
     def accuracy(self, batch):
-        """Return how often the best action is the one that was taken."""
+        """Return the fraction of steps whose action is the most likely one."""
         best = jnp.argmax(self.actor(batch.observations), axis=-1)
         return jnp.mean(best == batch.actions)
 
 
 def make_agent(key, observations, config) -> BCAgent:
-    """Initialise the module and its optimizer."""
+    """Initialise the module and the optimizer."""
     num_actions = catch.Catch().action_spec().num_values
     actor = Policy(config.hidden_units, num_actions)
     params = actor.init(key, observations)["params"]
     return BCAgent(TrainState.create(actor, params, optax.adam(config.learning_rate)))
 
 
-# --- The agent to clone, and its data. ---
+# --- Data set. ---
 
 
 def make_dataset(config: Config) -> offline.Transitions:
-    """Train an agent to catch, and record what it does then, errors included."""
+    """Train a Q-learning agent and record its ε-greedy episodes."""
     expert_config = online_q_learning.Config(
         seed=config.seed,
         train_episodes=config.expert_episodes,
@@ -166,18 +165,18 @@ def make_dataset(config: Config) -> offline.Transitions:
     return jax.tree.map(lambda *xs: np.concatenate(xs), *steps)
 
 
-# --- The clone learns. ---
+# --- Training. ---
 
 
 def train(config: Config) -> list[Evaluation]:
-    """Make a data set, if none is given, clone an agent, and return its curve."""
+    """Read or make a data set, clone its policy, and return the learning curve."""
     data = offline.load(config.dataset) if config.dataset else make_dataset(config)
     if not config.dataset:
         offline.save(data, Path(config.output) / "dataset.npz")
     ended = (data.discounts == 0) | data.truncated
     data_return = float(np.sum(data.rewards) / np.sum(ended))
     seen = len(data.rewards) * 9 // 10
-    known, kept = (
+    training, held_out = (
         jax.tree.map(lambda x, part=part: x[part], data)
         for part in (slice(seen), slice(seen, None))
     )
@@ -190,18 +189,18 @@ def train(config: Config) -> list[Evaluation]:
     with trange(1, config.train_steps + 1, unit="batch") as progress:
         for step in progress:
             indices = random.integers(seen, size=config.batch_size)
-            batch = jax.tree.map(lambda x, i=indices: x[i], known)
+            batch = jax.tree.map(lambda x, i=indices: x[i], training)
             agent, info = agent.update(batch)
             if step % config.eval_interval == 0 or step == config.train_steps:
                 eval_return = catch.evaluate(agent, choose, environment, config)
-                accuracy = float(agent.accuracy(kept))
+                accuracy = float(agent.accuracy(held_out))
                 curve.append(Evaluation(step, accuracy, data_return, eval_return))
                 progress.set_postfix_str(f"loss {info['loss']:.2f}", refresh=False)
     return curve
 
 
 def choose(agent, observation):
-    """Return the action that the clone thinks most likely."""
+    """Return the most likely action."""
     return agent.sample_actions(observation, seed=jax.random.key(0), temperature=0.0)
 
 

@@ -1,19 +1,19 @@
-"""Learn to catch a falling ball from the distribution of returns, by C51.
+"""Train a C51 agent on Catch: categorical distributional Q-learning.
 
-DQN with one change: the network predicts of each action not the mean of its return, but
-how likely each of 51 returns is, the atoms. What the next step says of the return lies
-between the atoms, is moved to those around it, and is learned as a class is: by
-cross-entropy. It shows what rlaxlib has for it:
+C51 is DQN with a distribution in place of a mean: for each action, the network predicts
+the probabilities of 51 fixed returns, the atoms. The target distribution of the next
+step is projected onto the atoms, and the loss is the cross-entropy.
 
-    rlaxlib.softmax                 turns logits into probabilities of the atoms,
-    rlaxlib.epsilon_greedy          chooses actions by the means of the distributions,
-    rlaxlib.categorical_q_learning  is the loss of one transition, projection included,
-    rlaxlib.periodic_update         renews the target network now and then.
+    rlaxlib.softmax                 the probabilities of the atoms,
+    rlaxlib.epsilon_greedy          the behaviour policy over the mean returns,
+    rlaxlib.categorical_q_learning  the loss of one transition, with the projection,
+    rlaxlib.periodic_update         the parameters of the target network.
 
-In bsuite's Catch an episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. Returns lie in [-1, 1], and so do the atoms. Expect
-+1.00 in the final evaluation, after about 20 seconds on two cores, imports and
-compilation included. Every field of `Config` is a flag:
+An episode of bsuite's Catch has nine steps and returns +1 for a catch and -1 for a
+miss, so the atoms span [-1, 1]. A random agent averages -0.6. Expect +1.00 in the final
+evaluation, after about 45 seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/c51.py --seed=1 --num_atoms=21
 """
@@ -35,37 +35,37 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of network, exploration, environment and replay.")
+    seed: int = flag(0, "Seed of the network, exploration, replay and environment.")
     output: str = flag("results/c51", "Folder for the learning curve.")
-    train_episodes: int = flag(1500, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(100, "Training episodes between two evaluations.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    num_atoms: int = flag(51, "Returns that the network tells apart.")
-    min_return: float = flag(-1.0, "The least of them.")
-    max_return: float = flag(1.0, "The largest of them.")
-    learning_rate: float = flag(1e-3, "Step size of Adam.")
-    batch_size: int = flag(64, "Transitions of each gradient step.")
-    capacity: int = flag(10_000, "Transitions to keep.")
-    target_period: int = flag(25, "Gradient steps from one target network to the next.")
+    train_episodes: int = flag(1500, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(100, "Training episodes between evaluations.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    num_atoms: int = flag(51, "Number of atoms.")
+    min_return: float = flag(-1.0, "Smallest atom.")
+    max_return: float = flag(1.0, "Largest atom.")
+    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
+    batch_size: int = flag(64, "Transitions per batch.")
+    capacity: int = flag(10_000, "Capacity of the replay buffer, in transitions.")
+    target_period: int = flag(25, "Gradient steps between target network updates.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
+    discount: float = flag(0.99, "Discount factor.")
 
 
-# --- The agent: a network, its optimizer, and two pure functions. ---
+# --- Agent: network, optimizer and pure functions. ---
 
 
 class Agent(TrainState):
-    """A network of logits `[A, K]`, as it is and as it was when last copied."""
+    """An online and a target network with logits of shape `[A, K]`."""
 
     target_params: Any
-    atoms: jax.Array  # [K]: the returns whose probabilities it predicts.
+    atoms: jax.Array  # [K]: the support of the distributions.
 
 
 class Transition(NamedTuple):
-    """What there is to learn from one step, or from a batch of them."""
+    """A transition, or a batch of transitions."""
 
     observation_tm1: Any
     a_tm1: Any
@@ -75,7 +75,7 @@ class Transition(NamedTuple):
 
 
 def make_agent(key, environment, config) -> Agent:
-    """Initialise the network and its optimizer."""
+    """Initialise the network and the optimizer."""
     shape = (environment.action_spec().num_values, config.num_atoms)
     network = nn.Sequential(
         [
@@ -98,10 +98,10 @@ def make_agent(key, environment, config) -> Agent:
 
 @jax.jit
 def act(agent, key, observation, epsilon):
-    """Choose a random action with probability ε, the one of highest mean otherwise."""
+    """Sample an action from the ε-greedy policy over the mean returns."""
     logits = agent.apply_fn(agent.params, observation)
     q_values = rlaxlib.softmax().probs(logits) @ agent.atoms
-    key = jax.random.fold_in(key, agent.step)  # New randomness after each update.
+    key = jax.random.fold_in(key, agent.step)  # A new key after each update.
     return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
 
 
@@ -130,11 +130,11 @@ def learn(agent, batch, target_period):
     return agent.replace(target_params=target_params)
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train_episode(agent, key, environment, replay, config) -> tuple[Agent, float]:
-    """Play one episode, and learn from the past after every step of it."""
+    """Play one episode, with one update from replay after each step."""
     episode_return = 0.0
     timestep = environment.reset()
     while not timestep.last():
@@ -144,7 +144,7 @@ def train_episode(agent, key, environment, replay, config) -> tuple[Agent, float
             previous.observation,
             action,
             timestep.reward,
-            config.discount * timestep.discount,  # 0 at the end of the episode.
+            config.discount * timestep.discount,  # 0 at a terminal step.
             timestep.observation,
         )
         replay.add(transition)
@@ -155,7 +155,7 @@ def train_episode(agent, key, environment, replay, config) -> tuple[Agent, float
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     replay = Replay(config.capacity, config.seed)
     _, curve = catch.train(

@@ -1,30 +1,30 @@
-"""Learn on many devices what one would, with the environments spread over them.
+"""Train an actor-critic on Catch, data-parallel over devices.
 
-Every device steps environments of its own, and takes the gradient on what they return.
-What must know of all of them is reduced over the axis that the devices form, by its
-name: the gradients, the statistics of PopArt, and the moving averages that advantages
-are scaled by. The rest of the agent need not know how many devices there are. Then the
-agent is the same on all of them, and, to rounding, the one that a single device makes
-of the whole batch: `--compare=8` shows by how much they differ.
+Each device steps its own environments and computes the gradient on their trajectories.
+Quantities that depend on the whole batch are reduced over the mapped axis by its name:
+the gradients, the PopArt statistics, and the moving averages that scale the advantages.
+All devices hold the same agent, and up to rounding it equals the agent that one device
+trains on the whole batch. `--compare=8` prints the differences.
 
     rlaxlib.softmax                the policy,
-    rlaxlib.lambda_returns         returns, cut where episodes end,
-    rlaxlib.popart                 learns values of any size; takes the axis, as does
-    rlaxlib.create_ema             which follows the scale of advantages,
-    rlaxlib.normalize              puts returns in terms of these statistics, and
-    rlaxlib.unnormalize_linear     values in terms of rewards,
-    rlaxlib.policy_gradient_loss   what the policy learns,
-    rlaxlib.entropy_loss           which keeps it from certainty,
-    rlaxlib.l2_loss                what the values learn.
+    rlaxlib.lambda_returns         the targets of the values, cut at episode ends,
+    rlaxlib.popart                 the PopArt statistics, reduced over the axis,
+    rlaxlib.create_ema             the moments of the advantages, reduced over the axis,
+    rlaxlib.normalize              normalised targets,
+    rlaxlib.unnormalize_linear     values in the scale of the rewards,
+    rlaxlib.policy_gradient_loss   the loss of the policy,
+    rlaxlib.entropy_loss           the entropy regularisation,
+    rlaxlib.l2_loss                the loss of the values.
 
-There are two ways to spread the work. `jax.shard_map` over a mesh is today's: arrays
-stay whole, and a specification says which axis of them is spread. `jax.pmap` is what
-older code has: arrays have an axis for the devices, which `replicate`, `shard_batch`
-and `unreplicate` in `common/devices.py` add and take off. A CPU is made to look like as
-many devices as one likes, which shows that a program is right, not that it is fast.
+There are two methods. `jax.shard_map` over a mesh is the recommended one: arrays stay
+whole, and a specification names the axis that is sharded. `jax.pmap` is found in older
+code: arrays have a leading axis of devices, which `replicate`, `shard_batch` and
+`unreplicate` in `common/devices.py` add and remove. A CPU can simulate any number of
+devices, which tests correctness, not speed.
 
 The environment is gymnax's Catch, with rewards of 1000 for a catch and -1000 for a
-miss. Expect about +1000 at the end, after about 30 seconds on two cores.
+miss. Expect a return of about +1000 at the end, after about 15 seconds on two cores,
+imports and compilation included.
 
     python examples/data_parallel.py --devices=4 --method=pmap
 """
@@ -53,56 +53,56 @@ SAME, SPREAD = PartitionSpec(), PartitionSpec("data")
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, the actions and the environments.")
+    seed: int = flag(0, "Seed of the network, actions and environments.")
     output: str = flag("results/data_parallel", "Folder for the learning curve.")
-    devices: int = flag(4, "Devices to learn on; a CPU is made to look like so many.")
-    method: str = flag("shard_map", "How to use them: `shard_map` or `pmap`.")
-    compare: int = flag(0, "Compare 1, 2, 4, ... devices at first, up to so many.")
-    environments: int = flag(64, "Environments, on all devices together.")
-    steps: int = flag(16, "Steps in each environment between two updates.")
-    train_updates: int = flag(600, "Updates to learn from.")
-    report_interval: int = flag(30, "Updates between two points of the curve.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(3e-3, "Step size of Adam.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-    lambda_: float = flag(0.9, "How far returns reach before they trust the values.")
-    entropy_cost: float = flag(0.01, "Weight of the entropy.")
-    popart_step_size: float = flag(1e-4, "Step size of PopArt, for one target.")
-    ema_decay: float = flag(0.99, "Decay of the moving averages, for one update.")
-    reward_scale: float = flag(1000.0, "What a catch is worth.")
+    devices: int = flag(4, "Number of devices, simulated on a CPU.")
+    method: str = flag("shard_map", "`shard_map` or `pmap`.")
+    compare: int = flag(0, "Compare 1, 2, 4, ... devices first, up to this number.")
+    environments: int = flag(64, "Number of environments on all devices.")
+    steps: int = flag(16, "Steps per environment and update.")
+    train_updates: int = flag(600, "Number of updates.")
+    report_interval: int = flag(30, "Updates between points of the curve.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(3e-3, "Learning rate of Adam.")
+    discount: float = flag(0.99, "Discount factor.")
+    lambda_: float = flag(0.9, "λ of the returns, in [0, 1].")
+    entropy_cost: float = flag(0.01, "Weight of the entropy loss.")
+    popart_step_size: float = flag(1e-4, "Step size of PopArt, per target.")
+    ema_decay: float = flag(0.99, "Decay of the moving averages, per update.")
+    reward_scale: float = flag(1000.0, "Reward of a catch.")
 
 
 class Evaluation(NamedTuple):
     """One point of the learning curve."""
 
     update: int
-    train_return: float  # Of episodes since the point before, as the agent explores.
+    train_return: float  # Mean over training episodes since the last point.
 
 
 class Trajectories(NamedTuple):
-    """What B environments returned in T steps."""
+    """Trajectories of T steps in B environments."""
 
     observations: Any  # [B, T+1, ...]
     actions: Any  # [B, T]
     rewards: Any  # [B, T]
-    discounts: Any  # [B, T], 0 after the last step of an episode.
+    discounts: Any  # [B, T], 0 at terminal steps.
 
 
 class Actors(NamedTuple):
-    """B environments, each with randomness of its own, wherever it is."""
+    """B environments, each with its own key, so that devices do not matter."""
 
     states: Any
     observations: Any
     keys: Any
 
 
-# --- The agent, which knows the axis by its name, and no more. ---
+# --- Agent. ---
 
 
 class Network(nn.Module):
-    """Logits of the actions, and a value that PopArt normalises."""
+    """Logits of the policy, and a value normalised by PopArt."""
 
     hidden_units: int
 
@@ -115,7 +115,7 @@ class Network(nn.Module):
 
 
 class Agent(struct.PyTreeNode):
-    """An actor-critic."""
+    """An actor-critic with PopArt, which depends on devices by the axis name only."""
 
     network: TrainState
     popart: rlaxlib.PopArtState
@@ -123,12 +123,12 @@ class Agent(struct.PyTreeNode):
     config: Config = struct.field(pytree_node=False)
 
     def sample_actions(self, observations, *, seed):
-        """Draw an action in each environment, from keys of their own."""
+        """Sample an action in each environment, with one key each."""
         logits, _ = self.network(observations)
         return jax.vmap(rlaxlib.softmax().sample)(seed, logits)
 
     def update(self, batch, axis=None):
-        """Learn from the trajectories here and, over an axis, on other devices."""
+        """Take one gradient step on trajectories; `axis` is the mapped axis name."""
         config = self.config
         _, popart_update = make_popart(config, axis)
         _, ema_update = rlaxlib.create_ema(config.ema_decay, axis)
@@ -143,7 +143,7 @@ class Agent(struct.PyTreeNode):
         moments, ema = ema_update(advantages, self.advantages)
         advantages = advantages / jnp.sqrt(moments.variance + 1e-8)
 
-        # First new statistics, then a loss in their terms, on the popped parameters.
+        # The loss uses the updated statistics and the rescaled last layer.
         params = self.network.params
         value, popart = popart_update(
             params["value"], self.popart, targets, indices[:, 1:]
@@ -163,7 +163,7 @@ class Agent(struct.PyTreeNode):
                 "policy_loss": jnp.mean(policy_loss),
                 "entropy_loss": jnp.mean(entropy_loss),
                 "value_loss": jnp.mean(value_loss),
-                # The return of an episode is its last reward.
+                # Only the last step has a reward: return = reward / episodes.
                 "reward": jnp.mean(batch.rewards),
                 "episodes": jnp.mean(batch.discounts == 0),
             }
@@ -177,12 +177,12 @@ class Agent(struct.PyTreeNode):
 
 
 def make_popart(config, axis=None):
-    """Return the two functions of PopArt."""
+    """Return the initial state and the update of PopArt."""
     return rlaxlib.popart(1, config.popart_step_size, 1e-4, 1e6, axis)
 
 
 def make_agent(config) -> Agent:
-    """Initialise the network, its optimizer, and the statistics."""
+    """Initialise the network, the optimizer and the statistics."""
     network = Network(config.hidden_units)
     observation, _ = make_environment().reset(jax.random.key(0))
     params = network.init(jax.random.key(config.seed), observation)["params"]
@@ -197,12 +197,12 @@ def make_agent(config) -> Agent:
     )
 
 
-# --- The environments, as many as a device has. ---
+# --- Environments. ---
 
 
 @functools.cache
 def make_environment():
-    """Import the environment, which starts JAX: how many devices is settled then."""
+    """Import gymnax late, because it initialises JAX and so fixes the devices."""
     from gymnax.environments.bsuite.catch import Catch  # noqa: PLC0415
 
     return Catch()
@@ -216,7 +216,7 @@ def make_actors(config) -> Actors:
 
 
 def act(agent, actors) -> tuple[Trajectories, Actors]:
-    """Take steps in each environment."""
+    """Take T steps in each environment."""
 
     def one(actors, _):
         keys, act_keys, step_keys = jax.vmap(
@@ -238,7 +238,7 @@ def act(agent, actors) -> tuple[Trajectories, Actors]:
 
 
 def advance(agent, actors, updates, axis=None):
-    """Act and learn a number of times; return the mean of what there is to know."""
+    """Act and update repeatedly; return the agent, the actors and mean metrics."""
 
     def one(carry, _):
         agent, actors = carry
@@ -250,11 +250,11 @@ def advance(agent, actors, updates, axis=None):
     return agent, actors, jax.tree.map(jnp.mean, info)
 
 
-# --- Two ways to spread them over devices. ---
+# --- Parallelism. ---
 
 
 def shard(function, mesh, in_specs, out_specs):
-    """Compile a function that takes an axis, for a mesh; `spread` says the rest."""
+    """Compile a function with an `axis` argument for a mesh, by `jax.shard_map`."""
     mapped = jax.shard_map(
         functools.partial(function, axis="data"),
         mesh=mesh,
@@ -266,24 +266,24 @@ def shard(function, mesh, in_specs, out_specs):
 
 
 def spread(function, num_devices, method, in_specs, out_specs):
-    """Compile a function that takes an axis, to run on several devices.
+    """Compile a function with an `axis` argument to run on several devices.
 
     Args:
-        function: Function of trees, and of the name of the axis.
-        num_devices: How many.
+        function: Function of trees, with the axis name as `axis`.
+        num_devices: Number of devices.
         method: `shard_map` or `pmap`.
-        in_specs: Of each argument, whether it is the `SAME` on all devices, or
-            `SPREAD` over them along its first axis.
-        out_specs: The same of each result.
+        in_specs: For each argument, `SAME` if it is replicated, or `SPREAD` if its
+            first axis is sharded over devices.
+        out_specs: The same for each result.
 
     Returns:
-        A function of whole trees, that returns whole trees.
+        A function that takes and returns whole trees.
     """
     if method == "shard_map":
         mesh = Mesh(np.asarray(jax.devices()[:num_devices]), ("data",))
         return shard(function, mesh, in_specs, out_specs)
     if method != "pmap":
-        raise ValueError(f"There is no method {method!r}.")
+        raise ValueError(f"`method` is {method!r}, must be 'shard_map' or 'pmap'.")
     mapped = jax.pmap(
         functools.partial(function, axis="data"),
         "data",
@@ -303,15 +303,15 @@ def spread(function, num_devices, method, in_specs, out_specs):
     return call
 
 
-# --- The agent meets its environments, and itself on other devices. ---
+# --- Training and comparison. ---
 
 
 def compare(config) -> dict[tuple[str, int], float]:
-    """Update once on one device and on several, and say how far apart they end up.
+    """Compare one update on several devices with the update on one device.
 
     Returns:
-        For each way and number of devices, the largest difference of an array in the
-        agent, relative to the largest number in it.
+        For each method and number of devices, the largest difference in an array of the
+        agent, relative to the largest magnitude in that array.
     """
     agent = make_agent(config)
     batch, _ = jax.jit(act)(agent, make_actors(config))
@@ -333,7 +333,7 @@ def compare(config) -> dict[tuple[str, int], float]:
 
 
 def train(config: Config) -> list[Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     agent, actors = make_agent(config), make_actors(config)
     specs = (SAME, SPREAD), (SAME, SPREAD, SAME)
     advance_on_all = spread(
@@ -359,7 +359,7 @@ def main(config):
         print("Largest relative difference from one device, after an update:")
         for (method, num_devices), difference in compare(config).items():
             print(f"{method:>9} on {num_devices}: {difference:.1e}")
-    curves.report(train(config), "Actor-critic on many devices", config.output)
+    curves.report(train(config), "Data-parallel actor-critic on Catch", config.output)
 
 
 if __name__ == "__main__":

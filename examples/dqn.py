@@ -1,24 +1,24 @@
-"""Learn to catch a falling ball by DQN: from memory, and most from what surprises.
+"""Train a DQN agent on Catch, with prioritised replay and double Q-learning.
 
-Online Q-learning sees a transition once and forgets it. This agent keeps them, and
-learns from batches drawn out of them, with three improvements that have become the
-rule: the values to bootstrap from are those of a target network, a copy that stands
-still for a while; the online network chooses the next action and the target network
-values it (double Q-learning), as the best of noisy values is too large; and what
-surprised more is drawn more often (prioritised replay), at a weight that makes up for
-it.
+The agent keeps transitions in a replay buffer and learns from batches of them, with
+three common improvements. A target network, a copy of the online network that is
+updated rarely, provides the values to bootstrap from. In double Q-learning, the online
+network selects the next action and the target network evaluates it, which reduces the
+overestimation bias of the maximum. Prioritised replay (PER) samples transitions with
+large TD errors more often; importance-sampling weights correct the bias.
 
-    rlaxlib.epsilon_greedy                chooses the actions,
-    rlaxlib.prioritized_probabilities     says how likely to draw each transition,
-    rlaxlib.stratified_sample             draws a batch,
-    rlaxlib.importance_sampling_weights   says how much each of it weighs,
-    rlaxlib.double_q_learning             says by how much each surprised the agent,
-    rlaxlib.huber_loss                    turns that surprise into a loss to descend,
-    rlaxlib.periodic_update               renews the target network.
+    rlaxlib.epsilon_greedy                the behaviour policy,
+    rlaxlib.prioritized_probabilities     the sampling probabilities of transitions,
+    rlaxlib.stratified_sample             the indices of a batch,
+    rlaxlib.importance_sampling_weights   the weights of the losses,
+    rlaxlib.double_q_learning             the TD errors,
+    rlaxlib.huber_loss                    the losses of the TD errors,
+    rlaxlib.periodic_update               the parameters of the target network.
 
-Expect +1.00 in the final evaluation, where a random agent has -0.6, after about 15
-seconds on two cores, imports and compilation included. Every field of `Config` is a
-flag; with this one all transitions are drawn as often:
+Expect +1.00 in the final evaluation (a random agent averages -0.6), after about 20
+seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag. An exponent of 0 gives uniform replay:
 
     python examples/dqn.py --seed=1 --priority_exponent=0
 """
@@ -43,28 +43,28 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, all that is drawn and the environment.")
+    seed: int = flag(0, "Seed of the network, exploration, replay and environment.")
     output: str = flag("results/dqn", "Folder for the learning curve.")
-    train_episodes: int = flag(1500, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(100, "Training episodes between two evaluations.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(1e-3, "Step size of Adam.")
+    train_episodes: int = flag(1500, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(100, "Training episodes between evaluations.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-    capacity: int = flag(5000, "Transitions to keep.")
-    batch_size: int = flag(32, "Transitions of each update.")
-    learn_period: int = flag(2, "Steps in the environment between two updates.")
-    target_period: int = flag(50, "Updates between two of the target network.")
-    priority_exponent: float = flag(0.6, "How much priorities matter, 0 for not.")
-    importance_exponent: float = flag(0.4, "How much of the bias to take out at first.")
-    importance_steps: int = flag(5000, "Updates until all of the bias is taken out.")
+    discount: float = flag(0.99, "Discount factor.")
+    capacity: int = flag(5000, "Capacity of the replay buffer, in transitions.")
+    batch_size: int = flag(32, "Transitions per batch.")
+    learn_period: int = flag(2, "Environment steps between updates.")
+    target_period: int = flag(50, "Updates between copies to the target network.")
+    priority_exponent: float = flag(0.6, "Exponent of the priorities; 0 is uniform.")
+    importance_exponent: float = flag(0.4, "Initial exponent of the weights.")
+    importance_steps: int = flag(5000, "Updates until that exponent is 1.")
 
 
 class Transition(NamedTuple):
-    """What is remembered of a step."""
+    """A transition, or a batch of transitions."""
 
     observation_tm1: np.ndarray
     a_tm1: int
@@ -73,17 +73,17 @@ class Transition(NamedTuple):
     observation_t: np.ndarray
 
 
-# --- The agent: two networks, an optimizer, and pure functions. ---
+# --- Agent: networks, optimizer and pure functions. ---
 
 
 class Agent(TrainState):
-    """An online network with its optimizer, and the parameters of a target network."""
+    """An online network, its optimizer, and the parameters of a target network."""
 
     target_params: Any
 
 
 def make_agent(key, environment, config) -> Agent:
-    """Initialise the network, a copy of it, and the optimizer."""
+    """Initialise the networks and the optimizer."""
     num_actions = environment.action_spec().num_values
     network = nn.Sequential(
         [jnp.ravel, nn.Dense(config.hidden_units), nn.relu, nn.Dense(num_actions)]
@@ -99,7 +99,7 @@ def make_agent(key, environment, config) -> Agent:
 
 @jax.jit
 def act(agent, key, step, observation, epsilon):
-    """Choose a random action with probability ε, the one of highest value otherwise."""
+    """Sample an action from the ε-greedy policy."""
     q_values = agent.apply_fn(agent.params, observation)
     key = jax.random.fold_in(key, step)
     return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
@@ -107,13 +107,13 @@ def act(agent, key, step, observation, epsilon):
 
 @functools.partial(jax.jit, static_argnames="config")
 def draw(key, updates, priorities, config):
-    """Choose what to learn from; return its indices, and how much each weighs."""
+    """Sample a batch by priority; return its indices and importance weights."""
     probabilities = rlaxlib.prioritized_probabilities(
         priorities, config.priority_exponent
     )
     key = jax.random.fold_in(key, updates)
     indices = rlaxlib.stratified_sample(key, probabilities, config.batch_size)
-    # At first the bias does little harm, and what surprises is worth most.
+    # The bias matters most near convergence, so the correction grows to 1.
     exponent = optax.linear_schedule(
         config.importance_exponent, 1.0, config.importance_steps
     )
@@ -125,7 +125,7 @@ def draw(key, updates, priorities, config):
 
 @functools.partial(jax.jit, static_argnames="config")
 def learn(agent, batch, weights, config):
-    """Take one gradient step on a batch; return the errors, too."""
+    """Take one gradient step on a batch; return the agent and the TD errors."""
     q = jax.vmap(agent.apply_fn, (None, 0))
 
     def loss(params):
@@ -147,43 +147,43 @@ def learn(agent, batch, weights, config):
     return agent.replace(target_params=target_params), td_errors
 
 
-# --- The agent meets its environment, and remembers. ---
+# --- Replay and training. ---
 
 
 class Memory:
-    """Transitions, each with a priority: how much it surprised the agent last time."""
+    """A replay buffer with priorities, the magnitudes of the latest TD errors."""
 
     def __init__(self, key, config):
         self.key, self.config = key, config
         self.transitions = Replay(config.capacity, config.seed)
-        # 0 where there is no transition: that is never drawn.
+        # Empty slots have priority 0 and are never sampled.
         self.priorities = np.zeros(config.capacity, np.float32)
 
     def add(self, transition):
-        """Keep a transition, as the greatest surprise: it is to be learnt from soon."""
+        """Add a transition with the largest priority, so that it is sampled soon."""
         index = self.transitions.add(transition)
         self.priorities[index] = np.max(self.priorities) or 1.0
 
     def sample(self, updates):
-        """Return the indices of a batch, the batch, and how much each of it weighs."""
+        """Return the indices of a batch, the batch, and its importance weights."""
         indices, weights = draw(self.key, updates, self.priorities, self.config)
         indices = np.asarray(indices)
         return indices, self.transitions.take(indices), weights
 
     def update(self, indices, td_errors):
-        """Take in how much transitions surprise now; a little more, to forget none."""
+        """Set priorities to |TD error| + 0.01, so that none becomes 0."""
         self.priorities[indices] = np.abs(td_errors) + 0.01
 
 
 def train_episode(agent, memory, key, steps, environment, config):
-    """Play one episode, and learn from memory; return the agent that this made."""
+    """Play one episode, with updates from replay; return the agent and the return."""
     episode_return = 0.0
     timestep = environment.reset()
     while not timestep.last():
         step = next(steps)
         action = int(act(agent, key, step, timestep.observation, config.epsilon))
         previous, timestep = timestep, environment.step(action)
-        discount = config.discount * timestep.discount  # 0 at the end of the episode.
+        discount = config.discount * timestep.discount  # 0 at a terminal step.
         memory.add(
             Transition(
                 previous.observation,
@@ -202,10 +202,10 @@ def train_episode(agent, memory, key, steps, environment, config):
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key, draw_key = jax.random.split(jax.random.key(config.seed), 3)
     memory = Memory(draw_key, config)
-    steps = itertools.count()  # For new randomness at each.
+    steps = itertools.count()  # A new key for each step.
     _, curve = catch.train(
         make_agent(init_key, catch.Catch(), config),
         lambda agent, env: train_episode(agent, memory, act_key, steps, env, config),

@@ -1,27 +1,28 @@
-"""Learn to catch a falling ball from the expectiles of returns, by ER-DQN.
+"""Train ER-DQN agents on Catch: distributional Q-learning by expectile regression.
 
-DQN with one change: the network predicts of each action not the mean of its return
-alone, but expectiles. These are to means what quantiles are to medians: an error up
-costs τ times its square, one down 1 - τ times, and at τ = ½ the expectile is the mean.
-Expectiles are no samples, however, since they lie closer together. Two agents are
-trained, one after the other: a naive one that takes expectiles of the next state for
-samples of its return, and one that first finds (imputes) samples that have those
-expectiles. It shows what rlaxlib has for it:
+ER-DQN is DQN with expectiles in place of a mean. Expectiles generalise the mean as
+quantiles generalise the median: the squared loss weighs positive errors by τ and
+negative errors by 1 - τ, and the expectile at τ = ½ is the mean. Expectiles of the next
+state are not samples of its return. Two agents are trained, one after the other: a
+naive one that uses expectiles as samples, and one that first imputes samples with the
+predicted expectiles.
 
-    rlaxlib.quantile_midpoints            says which expectiles to predict,
-    rlaxlib.epsilon_greedy                chooses actions by the expectile at ½,
-    rlaxlib.expectile_q_learning          is the loss of the naive agent,
-    rlaxlib.imputed_expectile_q_learning  is that of the other,
-    rlaxlib.periodic_update               renews the target network now and then.
+    rlaxlib.quantile_midpoints            the fractions τ of the expectiles,
+    rlaxlib.epsilon_greedy                the behaviour policy over expectiles at τ = ½,
+    rlaxlib.expectile_q_learning          the loss of the naive agent,
+    rlaxlib.imputed_expectile_q_learning  the loss of the agent with imputation,
+    rlaxlib.periodic_update               the parameters of the target network.
 
-In bsuite's Catch an episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. So that there is something to predict beyond the
-mean, a coin adds 1 to the reward that ends an episode of training, or takes 1 away.
-Expect +1.00 in both final evaluations, after about a minute on two cores, imports and
-compilation included. A second plot, in the folder `width`, tells the two agents apart:
-from how far the largest expectile lies above the smallest, at each step of an episode.
-The reward is as uncertain at the first step as at the last, but the naive agent gets
-surer of it the farther it is away.
+An episode of bsuite's Catch has nine steps and returns +1 for a catch and -1 for a
+miss. A random agent averages -0.6. During training, the last reward has noise of +1 or
+-1 with equal probability, so that returns have a distribution. Expect +1.00 in both
+final evaluations, after about 20 seconds on two cores, imports and compilation
+included.
+
+A second plot, in the folder `width`, compares the predicted distributions: the distance
+between the largest and the smallest expectile, at each step of an episode. The true
+distance is nearly the same at all steps. The naive agent's expectiles collapse to the
+mean as the distance from the reward grows.
 
 Every field of `Config` is a flag:
 
@@ -52,35 +53,35 @@ LOSSES = {
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, all that is drawn and the environment.")
+    seed: int = flag(0, "Seed of the network, exploration, replay and environment.")
     output: str = flag("results/er_dqn", "Folder for the learning curves.")
-    train_episodes: int = flag(1500, "Episodes to learn from, for each agent.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(100, "Training episodes between two evaluations.")
-    reward_noise: float = flag(1.0, "What a coin adds to the last reward, or takes.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    num_expectiles: int = flag(11, "Expectiles to predict; odd, so that ½ is one.")
-    learning_rate: float = flag(1e-3, "Step size of Adam.")
-    batch_size: int = flag(64, "Transitions of each gradient step.")
-    capacity: int = flag(10_000, "Transitions to keep.")
-    target_period: int = flag(25, "Gradient steps from one target network to the next.")
+    train_episodes: int = flag(1500, "Number of training episodes of each agent.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(100, "Training episodes between evaluations.")
+    reward_noise: float = flag(1.0, "Magnitude of the noise of the last reward.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    num_expectiles: int = flag(11, "Number of expectiles; odd, to include τ = ½.")
+    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
+    batch_size: int = flag(64, "Transitions per batch.")
+    capacity: int = flag(10_000, "Capacity of the replay buffer, in transitions.")
+    target_period: int = flag(25, "Gradient steps between target network updates.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
+    discount: float = flag(0.99, "Discount factor.")
 
 
-# --- The agent: a network, its optimizer, and two pure functions. ---
+# --- Agent: network, optimizer and pure functions. ---
 
 
 class Agent(TrainState):
-    """A network of expectiles `[N, A]`, as it is and as it was when last copied."""
+    """An online and a target network with expectiles of shape `[N, A]`."""
 
     target_params: Any
 
 
 class Transition(NamedTuple):
-    """What there is to learn from one step, or from a batch of them."""
+    """A transition, or a batch of transitions."""
 
     observation_tm1: Any
     a_tm1: Any
@@ -90,7 +91,7 @@ class Transition(NamedTuple):
 
 
 def make_agent(key, environment, config) -> Agent:
-    """Initialise the network and its optimizer."""
+    """Initialise the network and the optimizer."""
     shape = (config.num_expectiles, environment.action_spec().num_values)
     network = nn.Sequential(
         [
@@ -112,10 +113,10 @@ def make_agent(key, environment, config) -> Agent:
 
 @jax.jit
 def act(agent, key, observation, epsilon):
-    """Choose a random action with probability ε, the one of highest mean otherwise."""
+    """Sample an action from the ε-greedy policy over the mean returns."""
     expectiles = agent.apply_fn(agent.params, observation)
-    q_values = expectiles[len(expectiles) // 2]  # At ½: the means.
-    key = jax.random.fold_in(key, agent.step)  # New randomness after each update.
+    q_values = expectiles[len(expectiles) // 2]  # At τ = ½: the means.
+    key = jax.random.fold_in(key, agent.step)  # A new key after each update.
     return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
 
 
@@ -132,8 +133,8 @@ def learn(agent, batch, expectile_loss, target_period):
             transition.a_tm1,
             transition.r_t,
             transition.discount_t,
-            dist_q_t,  # Chooses the next action,
-            dist_q_t,  # whose return is the target.
+            dist_q_t,  # Selects the next action.
+            dist_q_t,  # Evaluates it.
         )
 
     def mean_loss(params):
@@ -146,13 +147,13 @@ def learn(agent, batch, expectile_loss, target_period):
     return agent.replace(target_params=target_params)
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train_episode(
     agent, key, environment, replay, random, expectile_loss, config
 ) -> tuple[Agent, float]:
-    """Play one episode, and learn from the past after every step of it."""
+    """Play one episode, with one update from replay after each step."""
     episode_return = 0.0
     timestep = environment.reset()
     while not timestep.last():
@@ -163,7 +164,7 @@ def train_episode(
             previous.observation,
             action,
             timestep.reward + noise,
-            config.discount * timestep.discount,  # 0 at the end of the episode.
+            config.discount * timestep.discount,  # 0 at a terminal step.
             timestep.observation,
         )
         replay.add(transition)
@@ -174,7 +175,7 @@ def train_episode(
 
 
 def train_agent(config, expectile_loss) -> tuple[Agent, list[catch.Evaluation]]:
-    """Train an agent, and return it with its learning curve."""
+    """Train an agent; return it and its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     replay = Replay(config.capacity, config.seed)
     random = np.random.default_rng(config.seed)
@@ -188,18 +189,18 @@ def train_agent(config, expectile_loss) -> tuple[Agent, list[catch.Evaluation]]:
     )
 
 
-# --- How wide are the distributions that it predicts? ---
+# --- Width of the predicted distributions. ---
 
 
 class Width(NamedTuple):
-    """How far the largest expectile lies above the smallest, before a step."""
+    """Distance between the largest and the smallest expectile before a step."""
 
     step: int
     width: float
 
 
 def predicted_widths(agent, config) -> list[Width]:
-    """Average over greedy episodes the widths that an agent predicts, step by step."""
+    """Return the mean predicted width at each step of greedy episodes."""
     key, environment = jax.random.key(config.seed), catch.Catch(seed=config.seed)
 
     def width(observation):
@@ -217,7 +218,7 @@ def predicted_widths(agent, config) -> list[Width]:
 
 
 def true_widths(num_steps, config) -> list[Width]:
-    """Return those of a perfect agent: the expectile of a coin at τ is 2τ - 1."""
+    """Return the true widths: the expectile of a fair ±1 variable at τ is 2τ - 1."""
     tau = rlaxlib.quantile_midpoints(config.num_expectiles)
     last = config.reward_noise * 2 * float(tau[-1] - tau[0])
     return [
@@ -227,7 +228,7 @@ def true_widths(num_steps, config) -> list[Width]:
 
 
 def train(config: Config):
-    """Train both agents; return their learning curves, and their widths."""
+    """Train both agents; return their learning curves and their widths."""
     learning, widths = {}, {}
     for name, expectile_loss in LOSSES.items():
         agent, learning[name] = train_agent(config, expectile_loss)

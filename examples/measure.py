@@ -1,11 +1,11 @@
-"""Run the examples with several seeds, and write what they return into the README.
+"""Measure the returns of the examples over several seeds, for the table in README.md.
 
-    python examples/measure.py                      # all of them: an hour on two cores
+    python examples/measure.py                      # all; an hour on two cores
     python examples/measure.py dqn c51 --seeds=10   # some, with more seeds
 
-Each run is a command of its own, as a reader would type it, one after the other. The
-last row of its learning curve counts. `README.md` gets a line for each example, between
-the two marks, and `curves/` a plot of all seeds.
+Each run is a separate process with the example's command line, one after the other. The
+table has the last point of the learning curves, between the two marks in `README.md`.
+`curves/` gets a plot over seeds for each example.
 """
 
 import csv
@@ -24,23 +24,23 @@ from matplotlib.figure import Figure
 FOLDER = Path(__file__).parent
 README, CURVES = FOLDER / "README.md", FOLDER / "curves"
 START, END = "<!-- measured: start -->\n", "<!-- measured: end -->\n"
-HEADER = "| example | what it shows | curve | median | worst | seeds | seconds |\n"
+HEADER = "| example | description | curve | median | worst | seeds | seconds |\n"
 RULE = "|---|---|---|---:|---:|---:|---:|\n"
 
-SEEDS = flags.DEFINE_integer("seeds", 5, "How many seeds to run each example with.")
+SEEDS = flags.DEFINE_integer("seeds", 5, "Number of seeds per example.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of an example: its learning curves, and how long it took."""
+    """Learning curves and wall time of a run of an example."""
 
-    curves: dict[str, np.ndarray]  # For each, rows of x and the return in evaluation.
+    curves: dict[str, np.ndarray]  # [points, 2]: x and evaluation return.
     x_name: str
     seconds: float
 
 
 def main(argv: list[str]) -> None:
-    """Measure the examples named on the command line, or all."""
+    """Measure the examples named on the command line, or all examples."""
     names = argv[1:] or sorted(path.stem for path in FOLDER.glob("*.py"))
     for name in names:
         if (FOLDER / f"{name}.py").samefile(__file__):
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
 
 
 def run(name: str, seed: int) -> Run:
-    """Run an example as a command of its own."""
+    """Run an example in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         command = [sys.executable, FOLDER / f"{name}.py"]
@@ -74,7 +74,7 @@ def run(name: str, seed: int) -> Run:
 
 
 def plot(name: str, runs: list[Run]) -> None:
-    """Draw the median over seeds, and all between the worst and the best."""
+    """Plot the median over seeds, and the range from the worst to the best."""
     figure = Figure(figsize=(4, 2.5), layout="constrained")
     axes = figure.subplots()
     for label in runs[0].curves:
@@ -84,7 +84,7 @@ def plot(name: str, runs: list[Run]) -> None:
         low, high = returns.min(axis=0), returns.max(axis=0)
         axes.fill_between(x, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
     axes.set(xlabel=runs[0].x_name, ylabel="average return", title=name)
-    axes.locator_params(axis="x", nbins=5)  # As many numbers as there is room for.
+    axes.locator_params(axis="x", nbins=5)  # Avoids overlapping tick labels.
     if len(runs[0].curves) > 1:
         axes.legend()
     CURVES.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def plot(name: str, runs: list[Run]) -> None:
 
 
 def lines(name: str, runs: list[Run]) -> str:
-    """Return the rows of the table for one example, one for each of its curves."""
+    """Return the table rows of an example, one per learning curve."""
     source = (FOLDER / f"{name}.py").read_text()
     shows = re.match(r'r?"""(.*?)\.?\n', source).group(1)
     seconds = np.median([each.seconds for each in runs])
@@ -109,7 +109,7 @@ def lines(name: str, runs: list[Run]) -> str:
 
 
 def write(name: str, new: str) -> None:
-    """Put the rows of one example into the README, in place of those it has."""
+    """Replace the rows of an example in README.md."""
     before, rest = README.read_text().split(START)
     table, after = rest.split(END)
     old = table.removeprefix("\n" + HEADER + RULE).splitlines(keepends=True)

@@ -1,46 +1,44 @@
-"""Learn to catch a falling ball by maximum a posteriori policy optimisation (MPO).
+"""Train a maximum a posteriori policy optimisation (MPO) agent on Catch.
 
-The E-step asks, of every state, how likely a better policy would make each action: the
-likelier, the more it is worth by the critic. The M-step teaches that to the policy, and
-keeps it from moving far. All experience is replayed, whoever made it. It shows:
+In each state, the E-step reweights the target policy by the exponentiated action values
+of the critic. The M-step fits the online policy to the result by cross-entropy, within
+a bound on the KL divergence from the target policy. All experience is replayed.
 
-    rlaxlib.softmax               chooses the actions,
-    rlaxlib.expected_sarsa        teaches the critic what the target policy would earn,
-    rlaxlib.l2_loss               turns its errors into a loss,
-    rlaxlib.categorical_mpo_loss  is both steps, and the losses of the dual variables,
-    rlaxlib.LagrangePenalty       is a bound with the dual variable that enforces it,
-    rlaxlib.periodic_update       copies the target network now and then.
+    rlaxlib.softmax               the behaviour policy,
+    rlaxlib.expected_sarsa        the TD errors of the critic,
+    rlaxlib.l2_loss               the loss of the TD errors,
+    rlaxlib.categorical_mpo_loss  the E-step, the M-step and the dual losses,
+    rlaxlib.LagrangePenalty       a bound with its dual variable,
+    rlaxlib.periodic_update       the parameters of the target network.
 
-What people ask about MPO:
+Common questions about MPO:
 
-*Which two distributions go into the divergence?* The target policy and the one that
-learns, in this order, in the same state: KL(target || online). The target policy is a
-copy of the online one from some updates ago. It is constant: the gradient reaches the
-online policy alone. The better policy of the E-step is in neither place; the online one
-learns from it by its cross-entropy, which is the policy's loss.
+*Which distributions does the KL divergence compare?* KL(target || online), in the same
+state. The target policy is a copy of the online policy from some updates ago. Its
+gradient is stopped. The improved policy of the E-step enters the cross-entropy only.
 
-*The target network starts as a copy. Why is the divergence not 0?* It is 0, and so is
+*Why is the KL divergence not 0, if the target network is a copy?* It is 0, and so is
 its gradient, in the first update after each copy. That update moves the online policy,
-and the target stays: from the second update on there is a distance, which the penalty
-keeps near its bound. So the target must stand still for many updates. Were it copied
-after each of them, the divergence would be 0 forever, and hold nothing back.
+but not the target policy. From the second update on, the KL divergence is positive, and
+the penalty keeps it near its bound. So the target network must be copied rarely: with a
+copy after each update, the KL divergence would always be 0 and constrain nothing.
 
-*Why are constraints a list in `rlaxlib.mpo_loss`, and not here?* A Gaussian policy has
-two, a loose one for its mean and a tight one for its standard deviation: else it loses
-its width, and with it its exploration, as fast as it finds better means. The list has a
-divergence and a penalty for each. A categorical policy has one divergence, which
-`categorical_mpo_loss` takes by itself, from the logits; in `mpo_loss`, which takes any
-policy by samples, its list would have one entry, as that of `vmpo.py` has. Of three
-actions there is no need to sample: all of them count, each by its probability.
+*Why does `rlaxlib.mpo_loss` take a list of constraints?* A Gaussian policy has two: a
+loose one for the mean and a tight one for the standard deviation, which keeps the
+policy from losing its exploration early. A categorical policy has one, which
+`categorical_mpo_loss` computes from the logits. `vmpo_loss` in `vmpo.py` takes a list
+of one. `mpo_loss` takes samples of any policy; with three actions, sampling is not
+needed, and each action is weighted by its probability.
 
-*Which learning rate do dual variables have?* Their own, larger than the network's. They
-must keep pace with a policy that they are to hold back.
+*Which learning rate do the dual variables have?* Their own, larger than that of the
+network, because they have to adapt faster than the policy that they constrain.
 
-In bsuite's Catch a ball drops through ten rows of five columns, and the agent moves a
-paddle below it. An episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. Expect +1.00 in the final evaluation, after about
-15 seconds on two cores, imports and compilation included. Every field of `Config` is a
-flag:
+In bsuite's Catch, a ball falls through ten rows of five columns, and the agent moves a
+paddle in the bottom row. An episode has nine steps and returns +1 for a catch and -1
+for a miss. A random agent averages -0.6. Expect +1.00 in the final evaluation, after
+about 15 seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/mpo.py --seed=1 --policy_bound=0.001
 """
@@ -65,27 +63,27 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of network, actions, replay and environment.")
+    seed: int = flag(0, "Seed of the network, actions, replay and environment.")
     output: str = flag("results/mpo", "Folder for the learning curve.")
-    train_episodes: int = flag(2000, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(250, "Training episodes between two evaluations.")
-    replay_capacity: int = flag(20_000, "Transitions to remember.")
-    batch_size: int = flag(64, "Transitions of each update.")
+    train_episodes: int = flag(2000, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(250, "Training episodes between evaluations.")
+    replay_capacity: int = flag(20_000, "Capacity of the replay buffer.")
+    batch_size: int = flag(64, "Transitions per batch.")
     updates_per_episode: int = flag(5, "Updates after each episode.")
-    target_period: int = flag(100, "Updates between two copies of the target network.")
-    temperature_bound: float = flag(0.1, "Nats from the target to the better policy.")
-    policy_bound: float = flag(0.01, "Nats from the target to the online policy.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(1e-3, "Step size of Adam, for the network.")
-    dual_learning_rate: float = flag(1e-2, "Step size of Adam, for the dual variables.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
+    target_period: int = flag(100, "Updates between copies to the target network.")
+    temperature_bound: float = flag(0.1, "Bound on KL(improved || target), in nats.")
+    policy_bound: float = flag(0.01, "Bound on KL(target || online), in nats.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(1e-3, "Learning rate of the network.")
+    dual_learning_rate: float = flag(1e-2, "Learning rate of the dual variables.")
+    discount: float = flag(0.99, "Discount factor.")
 
 
 class Transition(NamedTuple):
-    """One step from an observation to the next."""
+    """A transition, or a batch of transitions."""
 
     observation_tm1: np.ndarray
     a_tm1: int
@@ -94,34 +92,34 @@ class Transition(NamedTuple):
     observation_t: np.ndarray
 
 
-# --- The agent: a network, dual variables, their optimizer, and pure functions. ---
+# --- Agent: network, dual variables, optimizer and pure functions. ---
 
 
 class Network(nn.Module):
-    """A policy and the values of all actions, of one observation."""
+    """Logits of the policy and action values, for one observation."""
 
     num_actions: int
     hidden_units: int
 
     @nn.compact
     def __call__(self, observation):
-        """Return the logits of all actions, and their values."""
+        """Return the logits and the action values."""
         hidden = nn.relu(nn.Dense(self.hidden_units)(jnp.ravel(observation)))
         return nn.Dense(self.num_actions)(hidden), nn.Dense(self.num_actions)(hidden)
 
 
 class Agent(TrainState):
-    """A network with its target network, dual variables, and an optimizer of both."""
+    """An online and a target network, dual variables, and an optimizer."""
 
     target_params: Any  # Parameters of the target network.
 
 
 def make_agent(key, environment, config) -> Agent:
-    """Initialise the network, the dual variables and their optimizer."""
+    """Initialise the network, the dual variables and the optimizer."""
     network = Network(environment.action_spec().num_values, config.hidden_units)
     observation = environment.observation_spec().generate_value()
     online = network.init(key, observation)
-    # The loss makes these positive by a softplus: they may be any numbers.
+    # The loss applies a softplus, so that these may be any real numbers.
     duals = {"temperature": jnp.ones(()), "policy": jnp.ones(())}
     optimizers = {
         "online": optax.adam(config.learning_rate),
@@ -137,21 +135,21 @@ def make_agent(key, environment, config) -> Agent:
 
 @jax.jit
 def act(agent, key, step, observation):
-    """Choose an action as the online policy does, at random."""
+    """Sample an action from the online policy."""
     logits, _ = agent.apply_fn(agent.params["online"], observation)
     return rlaxlib.softmax().sample(jax.random.fold_in(key, step), logits)
 
 
 @jax.jit
 def act_greedily(agent, observation):
-    """Choose the action that the online policy finds best."""
+    """Return the most likely action of the online policy."""
     logits, _ = agent.apply_fn(agent.params["online"], observation)
     return jnp.argmax(logits)
 
 
 @functools.partial(jax.jit, static_argnames="config")
 def learn(agent, batch, config):
-    """Take one gradient step on a batch of transitions; return what MPO did, too."""
+    """Take one gradient step on a batch; return the agent and the MPO outputs."""
     network = jax.vmap(agent.apply_fn, in_axes=(None, 0))
     target_logits_tm1, target_q_tm1 = network(
         agent.target_params, batch.observation_tm1
@@ -164,7 +162,7 @@ def learn(agent, batch, config):
             q_tm1,
             batch.a_tm1,
             batch.r_t,
-            config.discount * batch.discount_t,  # 0 at the end of the episode.
+            config.discount * batch.discount_t,  # 0 at a terminal step.
             target_q_t,
             rlaxlib.softmax().probs(target_logits_t),
         )
@@ -189,14 +187,14 @@ def learn(agent, batch, config):
     return agent.replace(target_params=target_params), outputs
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     replay = Replay(config.replay_capacity, config.seed)
-    steps = itertools.count()  # For new randomness at each.
+    steps = itertools.count()  # A new key for each step.
 
     def train_episode(agent, environment):
         episode = catch.play(

@@ -1,25 +1,27 @@
-"""Learn on the devices of several processes, and go on where one of them was lost.
+"""Train an actor-critic on Catch in several processes, with checkpoints.
 
-The agent is that of `data_parallel.py`, with its use of rlaxlib, and so is the way it
-is spread over a mesh. But here the devices belong to several processes, on one machine
-or on many, all of which run this program. What there is to know:
+The agent and its use of rlaxlib are those of `data_parallel.py`, and so is `shard_map`
+over a mesh. Here the devices belong to several processes, on one or more machines. All
+processes run this program:
 
-- After `jax.distributed.initialize`, `jax.devices()` are those of all processes. An
-  array on them has parts in each, so that a compiled function makes it where it lies.
-- Each process writes its parts of a checkpoint, with each point of the curve, into a
-  folder that all must see. Only the first shows the progress and writes the curve.
-- The others wait for a process that is lost. The one that started them here notices,
-  and ends them. On a cluster JAX does, when nothing was heard of it for 30 seconds. A
-  process that fails must end at once: Python would have it wait for the others first.
-- `--resume` goes on from the last checkpoint, if there is one. The curve is the one of
-  a run that nothing disturbed, to the last digit.
+- After `jax.distributed.initialize`, `jax.devices()` returns the devices of all
+  processes. A global array has shards in each of them, so that compiled functions
+  create arrays where they are needed.
+- With each point of the curve, each process writes its shards of a checkpoint to a
+  shared folder. Only the first process shows the progress and writes the curve.
+- If a process is lost, the others wait for it. The launcher in this file notices and
+  ends them. On a cluster, JAX ends them after 30 seconds without a heartbeat. A process
+  that fails exits immediately, because the usual shutdown waits for the others.
+- `--resume` continues from the last checkpoint, if there is one. The curve is identical
+  to that of an uninterrupted run.
 
-On a cluster, its launcher starts the processes: JAX knows Slurm, Open MPI, Kubernetes
-and TPUs, and finds out how many there are, and where. To start them by hand, give each
-`--processes`, `--process` and the `--coordinator` that the first one is to be.
+On a cluster, its launcher starts the processes, and JAX detects their number and
+addresses (Slurm, Open MPI, Kubernetes and TPUs). To start them by hand, pass each
+`--processes`, `--process`, and the address of the first as `--coordinator`.
 
 The environment is gymnax's Catch, with rewards of 1000 for a catch and -1000 for a
-miss. Expect about +1000 at the end, after about 40 seconds on two cores.
+miss. Expect a return of about +1000 at the end, after about 40 seconds on two cores,
+imports and compilation included.
 
     python examples/multi_host.py --processes=2
     srun --ntasks=16 python examples/multi_host.py --processes=0 --resume
@@ -45,27 +47,27 @@ from data_parallel import SAME, SPREAD, Evaluation
 from jax.sharding import Mesh, NamedSharding
 from tqdm import tqdm
 
-PATIENCE = 30  # Seconds without a sign of life after which a process is lost.
+TIMEOUT = 30  # Seconds without a heartbeat after which a process counts as lost.
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What there is to choose; for the rest of the agent, see `data_parallel.py`."""
+    """Configuration; `data_parallel.Config` has the hyper-parameters of the agent."""
 
-    seed: int = flag(0, "Seed of the network, the actions and the environments.")
+    seed: int = flag(0, "Seed of the network, actions and environments.")
     output: str = flag("results/multi_host", "Folder for checkpoints and the curve.")
-    resume: bool = flag(False, "Whether to go on from the last checkpoint there.")
-    processes: int = flag(2, "Processes to start here; 0 if a cluster's launcher did.")
-    devices: int = flag(4, "Devices of each that is started here, all of them CPUs.")
-    coordinator: str = flag("", "Address, `host:port`, of the first, if by hand.")
-    process: int = flag(0, "Which of the processes this is, if by hand.")
-    environments: int = flag(64, "Environments, on all devices together.")
-    train_updates: int = flag(600, "Updates to learn from.")
-    report_interval: int = flag(30, "Updates from one point of the curve to the next.")
+    resume: bool = flag(False, "Whether to continue from the last checkpoint.")
+    processes: int = flag(2, "Processes to start; 0 on a cluster.")
+    devices: int = flag(4, "CPU devices per process that is started here.")
+    coordinator: str = flag("", "`host:port` of the first process, if started by hand.")
+    process: int = flag(0, "Index of this process, if started by hand.")
+    environments: int = flag(64, "Number of environments on all devices.")
+    train_updates: int = flag(600, "Number of updates.")
+    report_interval: int = flag(30, "Updates between points of the curve.")
 
 
 def train(config: Config) -> list[Evaluation]:
-    """Train an agent on the devices of all processes, and return its learning curve."""
+    """Train an agent on the devices of all processes; return its learning curve."""
     learner = data_parallel.Config(
         seed=config.seed,
         environments=config.environments,
@@ -100,8 +102,8 @@ def train(config: Config) -> list[Evaluation]:
 
 
 def make_state(learner, mesh) -> list:
-    """Make an agent that is the same everywhere, and actors that are spread."""
-    data_parallel.make_environment()  # Whose constants must not be made while tracing.
+    """Return a replicated agent and sharded actors."""
+    data_parallel.make_environment()  # Its constants must not be created while tracing.
 
     def make():
         return [data_parallel.make_agent(learner), data_parallel.make_actors(learner)]
@@ -111,7 +113,7 @@ def make_state(learner, mesh) -> list:
 
 
 def begin(checkpoints, state, learner, resume):
-    """Return the updates, the state and the curve to begin with."""
+    """Return the initial or the resumed number of updates, state and curve."""
     if not resume:
         checkpoints.clear()
     latest = checkpoints.latest()
@@ -121,29 +123,30 @@ def begin(checkpoints, state, learner, resume):
     now = dataclasses.asdict(learner)
     other = {k: x for k, x in notes["learner"].items() if now.get(k) != x}
     if other:
-        raise ValueError(f"The checkpoint is of a run with {other}.")
+        raise ValueError(f"The checkpoint belongs to a run with {other}.")
     curve = [Evaluation(*point) for point in notes["curve"]]
     return updates, checkpoints.restore(state), curve
 
 
 def work(config):
-    """Be one of the processes."""
+    """Run one of the processes."""
     by_hand = config.coordinator, config.processes, config.process
     jax.distributed.initialize(
-        *(by_hand if config.coordinator else ()), heartbeat_timeout_seconds=PATIENCE
+        *(by_hand if config.coordinator else ()),
+        heartbeat_timeout_seconds=TIMEOUT,
     )
     try:
         curve = train(config)
         if jax.process_index() == 0:
             curves.report(curve, "Actor-critic of several processes", config.output)
     except BaseException:
-        # The usual end waits for the others, who wait for this one: for five minutes.
+        # The usual exit would wait for the other processes, for five minutes.
         traceback.print_exc()
         os._exit(1)
 
 
 def launch(config):
-    """Start the processes on this machine, and see to it that they end together."""
+    """Start the processes on this machine; if one fails, end all."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = "{}:{}".format(*free.getsockname())
@@ -153,22 +156,22 @@ def launch(config):
         "JAX_COORDINATOR_BIND_ADDRESS": address,
     }
     processes = []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended, and the processes too."))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Terminated all processes."))
     try:
         for process in range(config.processes):
             flags = [f"--coordinator={address}", f"--process={process}"]
             command = [sys.executable, *sys.argv, *flags]
             processes.append(subprocess.Popen(command, env={**os.environ, **settings}))
-            print(f"Process {process} is {processes[-1].pid}.", flush=True)
+            print(f"Process {process} has PID {processes[-1].pid}.", flush=True)
         wait(processes)
     finally:
         for process in processes:
-            process.kill()  # Not `terminate`: JAX takes that for an announcement.
+            process.kill()  # JAX handles SIGTERM as a preemption notice.
             process.wait()
 
 
 def wait(processes):
-    """Wait for the end of all processes, or for one that fails."""
+    """Wait until all processes end, or one fails."""
     codes = [None]
     while None in codes and not any(codes):
         time.sleep(0.1)
@@ -176,8 +179,8 @@ def wait(processes):
     lost = [f"Process {i} ended with code {x}" for i, x in enumerate(codes) if x]
     if lost:
         sys.exit(
-            f"{', '.join(lost)}: all others are ended too. "
-            "With --resume, the same command goes on from the last checkpoint."
+            f"{', '.join(lost)}, so all processes were ended. "
+            "With --resume, the same command continues from the last checkpoint."
         )
 
 

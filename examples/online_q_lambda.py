@@ -1,22 +1,22 @@
-"""Learn to catch a falling ball by Q(λ), from whole episodes.
+"""Train a Q(λ) agent on Catch, with one gradient step per episode.
 
-An episode has one reward, at its end. Q-learning moves it back by a single step each
-time: what the ninth step has learnt, the eighth can learn next. Q(λ) compares every
-step with returns over all horizons, those that reach far weighing λ more each, so that
-the reward is felt at once by all that led to it. The agent plays an episode, and takes
-one gradient step on all of it:
+Catch has one reward, at the end of an episode. One-step Q-learning propagates it back
+by one step per update. Q(λ) mixes the returns of all horizons, so that the reward
+reaches all earlier actions in a single update. The agent plays an episode, and then
+takes one gradient step on all of its transitions:
 
-    rlaxlib.epsilon_greedy   chooses the actions,
-    rlaxlib.q_lambda         compares the values of an episode with its λ-returns,
-    rlaxlib.l2_loss          turns the errors into a loss to descend.
+    rlaxlib.epsilon_greedy   the behaviour policy,
+    rlaxlib.q_lambda         the TD errors between action values and λ-returns,
+    rlaxlib.l2_loss          the loss of the TD errors.
 
-The returns are those of what was done, explorations included (Peng's Q(λ)). With
-`--watkins` they are those of the best actions only: a return ends, with the value of
-the best action, where another was taken, as `rlaxlib.batched_index` tells.
+By default, the returns follow the actions taken, exploratory ones included (Peng's
+Q(λ)). With `--watkins`, they are cut at the first action that is not greedy (Watkins's
+Q(λ)), which `rlaxlib.batched_index` helps to find.
 
-Expect +1.00 in the final evaluation, where a random agent has -0.6, after about 10
-seconds on two cores, imports and compilation included. Every field of `Config` is a
-flag:
+Expect +1.00 in the final evaluation (a random agent averages -0.6), after about 10
+seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/online_q_lambda.py --seed=1 --lambda_=0.5 --watkins
 """
@@ -38,26 +38,26 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, the exploration and the environment.")
+    seed: int = flag(0, "Seed of the network, exploration and environment.")
     output: str = flag("results/online_q_lambda", "Folder for the learning curve.")
-    train_episodes: int = flag(3000, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(250, "Training episodes between two evaluations.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(2e-3, "Step size of Adam.")
+    train_episodes: int = flag(3000, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(250, "Training episodes between evaluations.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(2e-3, "Learning rate of Adam.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-    lambda_: float = flag(0.9, "From 0, for one step at a time, to 1, for all at once.")
-    watkins: bool = flag(False, "Whether to end returns where an action explored.")
+    discount: float = flag(0.99, "Discount factor.")
+    lambda_: float = flag(0.9, "λ of the returns, in [0, 1].")
+    watkins: bool = flag(False, "Whether to cut returns at non-greedy actions.")
 
 
-# --- The agent: a network, its optimizer, and two pure functions. ---
+# --- Agent: network, optimizer and pure functions. ---
 
 
 def make_agent(key, environment, config) -> TrainState:
-    """Initialise the network and its optimizer."""
+    """Initialise the network and the optimizer."""
     num_actions = environment.action_spec().num_values
     network = nn.Sequential(
         [jnp.ravel, nn.Dense(config.hidden_units), nn.relu, nn.Dense(num_actions)]
@@ -72,7 +72,7 @@ def make_agent(key, environment, config) -> TrainState:
 
 @jax.jit
 def act(agent, key, step, observation, epsilon):
-    """Choose a random action with probability ε, the one of highest value otherwise."""
+    """Sample an action from the ε-greedy policy."""
     q_values = agent.apply_fn(agent.params, observation)
     key = jax.random.fold_in(key, step)
     return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
@@ -83,13 +83,13 @@ def learn(agent, episode, config):
     """Take one gradient step on all steps of an episode."""
 
     def loss(params):
-        # One row more than steps: both ends of every step are in it.
+        # [T+1, A]: the values at both ends of every step.
         q = jax.vmap(agent.apply_fn, (None, 0))(params, episode.observation)
         td_errors = rlaxlib.q_lambda(
             q[:-1],
             episode.action,
             episode.reward,
-            config.discount * episode.discount,  # 0 at the end of the episode.
+            config.discount * episode.discount,  # 0 at a terminal step.
             q[1:],
             traces(q[:-1], episode.action, config),
         )
@@ -99,20 +99,20 @@ def learn(agent, episode, config):
 
 
 def traces(q_tm1, a_tm1, config):
-    """Say how much of what follows each step to put in place of the best value."""
+    """Return the λ of each step."""
     if not config.watkins:
         return config.lambda_
     taken = rlaxlib.batched_index(q_tm1, a_tm1)
     is_best = taken == jnp.max(q_tm1, axis=-1)
-    # What follows a step begins with the next action; after the last there is none.
+    # The λ of a step depends on the next action; after the last step there is none.
     return config.lambda_ * jnp.append(is_best[1:], False)
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train_episode(agent, key, steps, environment, config) -> tuple[TrainState, float]:
-    """Play one episode, then learn from it; return the agent that this made."""
+    """Play one episode, update on it, and return the agent and the return."""
     episode = catch.play(
         environment,
         lambda observation: act(agent, key, next(steps), observation, config.epsilon),
@@ -121,9 +121,9 @@ def train_episode(agent, key, steps, environment, config) -> tuple[TrainState, f
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
-    steps = itertools.count()  # For new randomness at each.
+    steps = itertools.count()  # A new key for each step.
     _, curve = catch.train(
         make_agent(init_key, catch.Catch(), config),
         lambda agent, env: train_episode(agent, act_key, steps, env, config),

@@ -1,19 +1,19 @@
-"""Learn to catch a falling ball by online Q-learning.
+"""Train a Q-learning agent on Catch, online: one gradient step per transition.
 
-The plainest agent of deep reinforcement learning: an epsilon-greedy policy over the
-values that a small network predicts, and one gradient step on each transition as it
-comes. No replay buffer, no target network, no batch. It shows where rlaxlib stands
-between a network, an optimizer and an environment:
+The simplest agent of deep RL: an ε-greedy policy over the action values of a small
+network, without replay buffer, target network or batches. It shows how functions of
+rlaxlib connect a network, an optimizer and an environment:
 
-    rlaxlib.epsilon_greedy   chooses the actions,
-    rlaxlib.q_learning       says by how much a transition surprised the agent,
-    rlaxlib.l2_loss          turns that surprise into a loss to descend.
+    rlaxlib.epsilon_greedy   the behaviour policy,
+    rlaxlib.q_learning       the TD error,
+    rlaxlib.l2_loss          the loss of the TD error.
 
-In bsuite's Catch a ball drops through ten rows of five columns, and the agent moves a
-paddle below it. An episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. Expect +1.00 in the final evaluation, after about
-10 seconds on two cores, imports and compilation included. Every field of `Config` is a
-flag:
+In bsuite's Catch, a ball falls through ten rows of five columns, and the agent moves a
+paddle in the bottom row. An episode has nine steps and returns +1 for a catch and -1
+for a miss. A random agent averages -0.6. Expect +1.00 in the final evaluation, after
+about 20 seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/online_q_learning.py --seed=1 --epsilon=0.05
 """
@@ -33,24 +33,24 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, the exploration and the environment.")
+    seed: int = flag(0, "Seed of the network, exploration and environment.")
     output: str = flag("results/online_q_learning", "Folder for the learning curve.")
-    train_episodes: int = flag(4000, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(250, "Training episodes between two evaluations.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(1e-3, "Step size of Adam.")
+    train_episodes: int = flag(4000, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(250, "Training episodes between evaluations.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
+    discount: float = flag(0.99, "Discount factor.")
 
 
-# --- The agent: a network, its optimizer, and two pure functions. ---
+# --- Agent: network, optimizer and pure functions. ---
 
 
 def make_agent(key, environment, config) -> TrainState:
-    """Initialise the network and its optimizer."""
+    """Initialise the network and the optimizer."""
     num_actions = environment.action_spec().num_values
     network = nn.Sequential(
         [jnp.ravel, nn.Dense(config.hidden_units), nn.relu, nn.Dense(num_actions)]
@@ -65,9 +65,9 @@ def make_agent(key, environment, config) -> TrainState:
 
 @jax.jit
 def act(agent, key, observation, epsilon):
-    """Choose a random action with probability ε, the one of highest value otherwise."""
+    """Sample an action from the ε-greedy policy."""
     q_values = agent.apply_fn(agent.params, observation)
-    key = jax.random.fold_in(key, agent.step)  # New randomness after each update.
+    key = jax.random.fold_in(key, agent.step)  # A new key after each update.
     return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
 
 
@@ -84,11 +84,11 @@ def learn(agent, observation_tm1, a_tm1, r_t, discount_t, observation_t):
     return agent.apply_gradients(grads=jax.grad(loss)(agent.params))
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train_episode(agent, key, environment, config) -> tuple[TrainState, float]:
-    """Play one episode and learn from every step of it; return the agent it made."""
+    """Play one episode, with one update per step; return the agent and the return."""
     episode_return = 0.0
     timestep = environment.reset()
     while not timestep.last():
@@ -99,7 +99,7 @@ def train_episode(agent, key, environment, config) -> tuple[TrainState, float]:
             previous.observation,
             action,
             timestep.reward,
-            config.discount * timestep.discount,  # 0 at the end of the episode.
+            config.discount * timestep.discount,  # 0 at a terminal step.
             timestep.observation,
         )
         episode_return += timestep.reward
@@ -107,7 +107,7 @@ def train_episode(agent, key, environment, config) -> tuple[TrainState, float]:
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     _, curve = catch.train(
         make_agent(init_key, catch.Catch(), config),

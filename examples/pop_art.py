@@ -1,38 +1,41 @@
-"""Learn to catch a falling ball for 10,000 points, with and without PopArt.
+"""Train Q(λ) agents on Catch with rewards of 10,000, with and without PopArt.
 
-Rewards of any size are common, and who knows beforehand how large the returns will be?
-Step sizes that suit values of about 1 make a network explode that is to predict 10,000.
-PopArt learns normalised values instead. It has two halves. ART moves a shift and a
-scale to where the targets are. That alone would change what every value stands for, so
-POP changes the last layer such that they stand for the same as before.
+Learning rates that suit values near 1 diverge with values near 10,000. PopArt learns
+normalised values instead, and has two parts. ART adapts a shift and a scale per action
+to the targets. This alone would change the values that the network represents, so that
+POP rescales the last layer to preserve them.
 
-Two agents are trained, and their curves drawn in one plot. They are the same but for
-the step size of ART, which is 0 for one of them: then nothing is ever normalised.
+Two agents are trained, and their curves drawn in one plot. They differ only in the step
+size of ART, which is 0 for the agent without PopArt.
 
-    rlaxlib.epsilon_greedy   chooses the actions,
-    rlaxlib.lambda_returns   says what the values should have been,
-    rlaxlib.popart           makes the function that does ART and POP,
-    rlaxlib.PopArtState      is what ART knows of the targets of each action,
-    rlaxlib.normalize        turns targets into what the network should have said,
-    rlaxlib.unnormalize      turns what it says into values,
-    rlaxlib.batched_index    picks what it said of the actions taken,
-    rlaxlib.l2_loss          compares the two.
+    rlaxlib.epsilon_greedy   the behaviour policy,
+    rlaxlib.lambda_returns   the targets,
+    rlaxlib.popart           the initial state and the update of PopArt,
+    rlaxlib.PopArtState      the statistics of the targets of each action,
+    rlaxlib.normalize        normalised targets,
+    rlaxlib.unnormalize      values in the scale of the rewards,
+    rlaxlib.batched_index    the outputs for the actions taken,
+    rlaxlib.l2_loss          the losses.
 
-Three points are easy to get wrong. The parameters that POP returns are those that the
-optimizer changes and that act from then on: whoever computes the loss with them, and
-then stores an update of the old ones, unlearns with every change of the scale. Targets
-are normalised by the statistics that they have moved already. And while the loss is
-about normalised values, what bootstraps and what is compared to choose an action are
-values in points.
+Three points are easy to get wrong:
 
-Expect +1.00 in the final evaluation with PopArt, in units of 10,000 points, and about
--0.6 without, which is what a random agent has: a few steps, 10,000 times too long, have
-left no hidden unit alive. Adam, whose steps have the same length whatever the loss,
-hides the worst, not all of it: with `--optimizer=adam --learning_rate=0.003`, PopArt
-first caught every ball after 450 to 750 episodes on three seeds; without, one had not
-after 3000, and the others caught them all in one evaluation and not in the next. It
-takes about 20 seconds on two cores, imports and compilation included. Every field of
-`Config` is a flag:
+- The loss must be differentiated with respect to the parameters that POP returns, and
+  these must be stored. If the old parameters are updated instead, each change of the
+  scale changes the values.
+- Targets are normalised by the updated statistics.
+- The loss compares normalised values. Bootstrapping and action selection use values in
+  the scale of the rewards.
+
+Expect +1.00 in the final evaluation with PopArt, in units of 10,000, and about -0.6
+without, the return of a random agent: its first gradient steps are 10,000 times too
+large and leave all hidden units inactive (dead ReLUs). Adam, whose step size does not
+depend on the scale of the loss, hides part of the problem: with `--optimizer=adam
+--learning_rate=0.003`, the agent with PopArt first reached +1.00 after 450 to 750
+episodes on three seeds. Without PopArt, one seed had not reached it after 3000
+episodes, and the others did not keep it between evaluations. A run takes about 20
+seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/pop_art.py --seed=1 --reward_scale=1
 """
@@ -54,52 +57,52 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, the exploration and the environment.")
+    seed: int = flag(0, "Seed of the network, exploration and environment.")
     output: str = flag("results/pop_art", "Folder for the learning curves.")
-    train_episodes: int = flag(3000, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(150, "Training episodes between two evaluations.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
+    train_episodes: int = flag(3000, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(150, "Training episodes between evaluations.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
     optimizer: str = flag("sgd", "Name of the optimizer in optax.")
-    learning_rate: float = flag(0.05, "Step size of the optimizer.")
+    learning_rate: float = flag(0.05, "Learning rate of the optimizer.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-    lambda_: float = flag(0.9, "From 0, for one step at a time, to 1, for all at once.")
-    reward_scale: float = flag(10_000.0, "What to multiply the rewards by.")
-    step_size: float = flag(1e-3, "Step size of ART; 0 for an agent without PopArt.")
+    discount: float = flag(0.99, "Discount factor.")
+    lambda_: float = flag(0.9, "λ of the returns, in [0, 1].")
+    reward_scale: float = flag(10_000.0, "Factor of the rewards.")
+    step_size: float = flag(1e-3, "Step size of ART; 0 disables PopArt.")
 
 
-# --- The agent: a network, its optimizer, what is known of targets; pure functions. ---
+# --- Agent: network, optimizer, statistics and pure functions. ---
 
 
 class Agent(TrainState):
-    """A network, its optimizer, and shift and scale of each action's targets."""
+    """A network, its optimizer, and the PopArt statistics of each action."""
 
     popart: rlaxlib.PopArtState
 
 
 class Network(nn.Module):
-    """A network of one hidden layer, and of a last one that has a name."""
+    """A network with one hidden layer and a named last layer, which POP rescales."""
 
     hidden_units: int
     num_actions: int
 
     @nn.compact
     def __call__(self, observation):
-        """Return a normalised value of each action."""
+        """Return normalised action values."""
         hidden = nn.relu(nn.Dense(self.hidden_units)(jnp.ravel(observation)))
         return nn.Dense(self.num_actions, name="head")(hidden)
 
 
 def make_popart(num_actions, config):
-    """Make the two functions of PopArt: a start and a step."""
+    """Return the initial state and the update of PopArt."""
     return rlaxlib.popart(num_actions, config.step_size, scale_lb=1e-4, scale_ub=1e6)
 
 
 def make_agent(key, environment, config) -> Agent:
-    """Initialise the network, its optimizer and the statistics."""
+    """Initialise the network, the optimizer and the statistics."""
     num_actions = environment.action_spec().num_values
     network = Network(config.hidden_units, num_actions)
     observation = environment.observation_spec().generate_value()
@@ -113,26 +116,26 @@ def make_agent(key, environment, config) -> Agent:
 
 
 def predict(agent, observation):
-    """Return the values of all actions, in points."""
+    """Return the action values in the scale of the rewards."""
     q = agent.apply_fn(agent.params, observation)
     return rlaxlib.unnormalize(agent.popart, q, jnp.arange(q.size))
 
 
 @jax.jit
 def act(agent, key, step, observation, epsilon):
-    """Choose a random action with probability ε, the one of highest value otherwise."""
+    """Sample an action from the ε-greedy policy."""
     key = jax.random.fold_in(key, step)
-    # Each action has a scale of its own: only values in points compare.
+    # Each action has its own scale, so normalised values are not comparable.
     return rlaxlib.epsilon_greedy(epsilon).sample(key, predict(agent, observation))
 
 
 @functools.partial(jax.jit, static_argnames="config")
 def learn(agent, episode, config):
-    """Take one step of PopArt and one of the optimizer on all steps of an episode."""
+    """Update PopArt, then take one gradient step on all steps of an episode."""
     q_t = jax.vmap(predict, (None, 0))(agent, episode.observation[1:])
     targets = rlaxlib.lambda_returns(
         config.reward_scale * episode.reward,
-        config.discount * episode.discount,  # 0 at the end of the episode.
+        config.discount * episode.discount,  # 0 at a terminal step.
         jnp.max(q_t, axis=-1),
         config.lambda_,
     )
@@ -148,10 +151,10 @@ def learn(agent, episode, config):
 
 
 def renormalize(agent, targets, actions, config) -> Agent:
-    """Return an agent that knows of the targets, and whose values are what they were.
+    """Update the statistics and the last layer, which preserves all values.
 
-    Both its statistics and its parameters are new, and belong together: it is this
-    agent that the optimizer has to change, and never the one before.
+    The new statistics and parameters belong together: the gradient step must update the
+    returned agent, not the one before.
     """
     layers = agent.params["params"]
     _, update = make_popart(agent.popart.shift.size, config)
@@ -159,11 +162,11 @@ def renormalize(agent, targets, actions, config) -> Agent:
     return agent.replace(params={"params": {**layers, "head": head}}, popart=popart)
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train_episode(agent, key, steps, environment, config) -> tuple[Agent, float]:
-    """Play one episode, then learn from it; return the agent that this made."""
+    """Play one episode, update on it, and return the agent and the return."""
     episode = catch.play(
         environment,
         lambda observation: act(agent, key, next(steps), observation, config.epsilon),
@@ -172,9 +175,9 @@ def train_episode(agent, key, steps, environment, config) -> tuple[Agent, float]
 
 
 def train_agent(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve, in units of the reward scale."""
+    """Train an agent; return its learning curve, in units of the reward scale."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
-    steps = itertools.count()  # For new randomness at each.
+    steps = itertools.count()  # A new key for each step.
     _, curve = catch.train(
         make_agent(init_key, catch.Catch(), config),
         lambda agent, env: train_episode(agent, act_key, steps, env, config),
@@ -185,7 +188,7 @@ def train_agent(config: Config) -> list[catch.Evaluation]:
 
 
 def train(config: Config) -> dict[str, list[catch.Evaluation]]:
-    """Train two agents, and return their learning curves."""
+    """Train agents with and without PopArt; return both learning curves."""
     return {
         "with PopArt": train_agent(config),
         "without": train_agent(dataclasses.replace(config, step_size=0.0)),
@@ -193,7 +196,7 @@ def train(config: Config) -> dict[str, list[catch.Evaluation]]:
 
 
 def main(config):
-    title = f"Catch for {config.reward_scale:,.0f} points"
+    title = f"Catch with rewards of {config.reward_scale:,.0f}"
     curves.report(train(config), title, config.output)
 
 

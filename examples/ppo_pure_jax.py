@@ -1,9 +1,8 @@
-"""Train PPO in one jitted function, the environment included.
+"""Train a PPO agent on CartPole, Catch or Acrobot in one jitted function.
 
-gymnax writes its environments in JAX, so that nothing ever has to leave the device:
-acting, learning and evaluating are one program, which XLA compiles once. A whole run is
-a pure function, `(key) -> (state, metrics)`. Its state is enough to go on from, and
-`jax.vmap` makes a population of it, over seeds or over hyper-parameters:
+The environments of gymnax are written in JAX, so that acting, updates and evaluation
+are one compiled program. A training run is a pure function `(key) -> (state, metrics)`.
+It continues from a state, and `jax.vmap` maps it over seeds or hyper-parameters:
 
     ppo = make("CartPole-v1")
     state, metrics = ppo.train(key)
@@ -11,22 +10,22 @@ a pure function, `(key) -> (state, metrics)`. Its state is enough to go on from,
     states, metrics = jax.vmap(ppo.train)(jax.random.split(key, 8))
     states, metrics = jax.vmap(lambda r: ppo.set(learning_rate=r).train(key))(rates)
 
-An episode that the time limit cuts short has not ended. What would have followed counts
-by the value of its final observation, which gymnax gives beside the first observation
-of the next episode. From rlaxlib there are
+Episodes cut by the time limit are truncated, not terminated: advantages bootstrap from
+the value of the final observation, which gymnax returns in addition to the first
+observation of the next episode.
 
     rlaxlib.softmax                            the policy,
-    rlaxlib.generalized_advantage_estimation   how good its actions were,
-    rlaxlib.standardize                        the same, in units of their spread,
+    rlaxlib.generalized_advantage_estimation   the advantages (GAE),
+    rlaxlib.standardize                        the standardised advantages,
     rlaxlib.ppo_clip_loss                      the loss of the policy,
-    rlaxlib.clipped_value_loss                 the loss of the values.
+    rlaxlib.ppo_value_loss                     the loss of the values.
 
-Each of three environments gets the same 262,144 steps, in some 15 seconds on two cores,
-of which learning takes 2. Over ten seeds, the median return of the last evaluation and
-the worst were 500 and 480 in CartPole, 1.0 and 1.0 in Catch, -83 and -174 in Acrobot. A
-value may move as far as it likes. Where it is held within 0.2 as well, as many programs
-do, it cannot follow returns of tens and hundreds: those of CartPole were 478 and 235
-then, those of Acrobot -350 and -500.
+A run has 262,144 steps and takes about 15 seconds on two cores, of which 2 are
+training. Over ten seeds, the median and worst return of the last evaluation were 500
+and 480 on CartPole, 1.0 and 1.0 on Catch, and -83 and -174 on Acrobot. By default the
+value loss is not clipped. With the common clipping of value changes at 0.2, values
+cannot follow returns in the tens and hundreds: the returns were 478 and 235 on
+CartPole, and -350 and -500 on Acrobot.
 
     python examples/ppo_pure_jax.py --environment=Acrobot-v1 --seed=1
 """
@@ -51,22 +50,22 @@ from tqdm import tqdm
 
 import rlaxlib
 
-Params = Any  # Of the network: what flax makes of them.
+Params = Any  # Parameters of the network, a tree of flax.
 
-# --- What flows through the program. B environments, T steps of each, A actions. ---
+# --- Data types. B environments, T steps, A actions. ---
 
 
 class HyperParameters(struct.PyTreeNode):
-    """What to choose: numbers, which may be traced, and sizes, which may not."""
+    """Hyper-parameters: scalars, which may be traced, and static sizes."""
 
     learning_rate: float = 3e-4
     discount: float = 0.99
-    lambda_: float = 0.95  # Of the advantages.
-    epsilon: float = 0.2  # How far the ratio of an action may move, and gain.
-    value_epsilon: float = math.inf  # The same of a value, in units of return.
+    lambda_: float = 0.95  # Of GAE.
+    epsilon: float = 0.2  # Clipping range of the ratios.
+    value_epsilon: float = math.inf  # Clipping range of the values.
     value_cost: float = 0.5
     entropy_cost: float = 0.01
-    iterations: int = 16  # Each T steps of all environments, before an evaluation.
+    iterations: int = 16  # Rollouts between evaluations.
 
     num_envs: int = struct.field(pytree_node=False, default=64)  # B
     num_steps: int = struct.field(pytree_node=False, default=64)  # T
@@ -78,7 +77,7 @@ class HyperParameters(struct.PyTreeNode):
 
 
 class CollectionState(struct.PyTreeNode):
-    """Where the collection of data stands."""
+    """State of the data collection."""
 
     key: jax.Array
     env_state: Any
@@ -86,7 +85,7 @@ class CollectionState(struct.PyTreeNode):
 
 
 class AlgorithmState(struct.PyTreeNode):
-    """Where learning stands."""
+    """State of the optimisation."""
 
     key: jax.Array
     params: Params
@@ -94,7 +93,7 @@ class AlgorithmState(struct.PyTreeNode):
 
 
 class State(struct.PyTreeNode):
-    """All that a run needs to go on."""
+    """State of a training run."""
 
     iteration: jax.Array
     evaluation_key: jax.Array
@@ -103,19 +102,19 @@ class State(struct.PyTreeNode):
 
 
 class Trajectory(struct.PyTreeNode):
-    """What the environments did, [T, B, ...]."""
+    """Rollouts of all environments, [T, B, ...]."""
 
     observation: jax.Array
     action: jax.Array
     log_prob: jax.Array
     reward: jax.Array
-    terminated: jax.Array  # The episode ended: nothing follows.
-    truncated: jax.Array  # The time was up: something would have followed.
-    next_observation: jax.Array  # Before any reset.
+    terminated: jax.Array  # No bootstrap.
+    truncated: jax.Array  # Time limit: bootstrap from the final observation.
+    next_observation: jax.Array  # Before a reset.
 
 
 class Minibatch(struct.PyTreeNode):
-    """Steps to learn from, in any order, [N, ...]."""
+    """A batch of steps, [N, ...]."""
 
     observation: jax.Array
     action: jax.Array
@@ -125,28 +124,27 @@ class Minibatch(struct.PyTreeNode):
 
 
 class Metrics(struct.PyTreeNode):
-    """What an evaluation found."""
+    """Metrics of an evaluation."""
 
-    step: jax.Array  # Of all environments, up to here.
+    step: jax.Array  # Total steps of all environments so far.
     episode_return: jax.Array  # [eval_episodes]
     episode_length: jax.Array  # [eval_episodes]
 
 
-# --- The algorithm. ---
+# --- Algorithm. ---
 
 
 class Dense(nn.Module):
-    """An affine map of columns, [inputs, N].
+    """A dense layer on columns, [inputs, N].
 
-    A CPU has its gradients sooner than those of flax's layer, which maps rows. Together
-    with the one vector that `learn` makes of the parameters, a quarter of the time.
+    On a CPU, its gradient is faster than that of flax's layer, which maps rows.
     """
 
     features: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Return columns of features."""
+        """Return the features, [features, N]."""
         init = nn.initializers.lecun_normal(in_axis=1, out_axis=0)
         kernel = self.param("kernel", init, (self.features, x.shape[0]))
         bias = self.param("bias", nn.initializers.zeros, (self.features, 1))
@@ -154,14 +152,14 @@ class Dense(nn.Module):
 
 
 class Network(nn.Module):
-    """A tower for the policy, another for the value."""
+    """Separate networks for the policy and the value."""
 
     hidden_units: int
     num_actions: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the logits, [N, A], and the value, [N], of observations, [N, ...]."""
+        """Return logits, [N, A], and values, [N], for observations, [N, ...]."""
         x = x.reshape(len(x), -1).T
 
         def tower(outputs):
@@ -174,7 +172,7 @@ class Network(nn.Module):
 
 
 class Ppo(struct.PyTreeNode):
-    """PPO on an environment of gymnax."""
+    """PPO on a gymnax environment."""
 
     env: Environment = struct.field(pytree_node=False)
     env_params: Any
@@ -184,7 +182,7 @@ class Ppo(struct.PyTreeNode):
     )
 
     def set(self, **changes: Any) -> "Ppo":
-        """Return PPO with other hyper-parameters."""
+        """Return a copy with other hyper-parameters."""
         return self.replace(hyper=self.hyper.replace(**changes))
 
     @functools.partial(jax.jit, static_argnames="skip_initial_evaluation")
@@ -194,15 +192,15 @@ class Ppo(struct.PyTreeNode):
         state: State | None = None,
         skip_initial_evaluation: bool = False,
     ) -> tuple[State, Metrics]:
-        """Begin a run, or go on with one.
+        """Start a run, or continue one.
 
         Args:
-            key: Random key of a new run; not used to go on.
-            state: Where to go on; or None to begin.
-            skip_initial_evaluation: Whether to learn before the first evaluation.
+            key: Random key of a new run; unused if `state` is given.
+            state: State to continue from; or None for a new run.
+            skip_initial_evaluation: Whether to skip the evaluation before training.
 
         Returns:
-            Where the run stands, and the metrics of all evaluations, one a row.
+            The final state, and the metrics of all evaluations, stacked.
         """
         if state is None:
             state = self.init(*jax.random.split(key))
@@ -213,15 +211,14 @@ class Ppo(struct.PyTreeNode):
             )
             return state, self.evaluate(state)
 
-        # The initial evaluation comes after no iterations, rather than from a program
-        # of its own, which would be compiled beside this one.
+        # The initial evaluation follows 0 iterations, so that it is not compiled twice.
         iterations = jnp.full(self.hyper.num_evaluations, self.hyper.iterations)
         if not skip_initial_evaluation:
             iterations = jnp.concatenate([jnp.zeros_like(iterations[:1]), iterations])
         return jax.lax.scan(learn_and_evaluate, state, iterations)
 
     def init(self, network_key: jax.Array, environment_key: jax.Array) -> State:
-        """Begin a run, with separate seeds for the network and for the environments."""
+        """Return the initial state, with separate keys of network and environments."""
         init_key, learn_key = jax.random.split(network_key)
         keys = jax.random.split(environment_key, self.hyper.num_envs + 2)
         observation, env_state = self.reset(keys[2:])
@@ -236,7 +233,7 @@ class Ppo(struct.PyTreeNode):
         )
 
     def iterate(self, state: State) -> State:
-        """Collect trajectories, and learn from them."""
+        """Collect rollouts and update on them."""
         collection, trajectory = self.collect(state.collection, state.algorithm.params)
         algorithm = self.learn(state.algorithm, trajectory)
         return state.replace(
@@ -265,7 +262,7 @@ class Ppo(struct.PyTreeNode):
                 next_observation=info["final_observation"],
             )
 
-        # All keys at once: for each step, one for the actions and one an environment.
+        # One key per step for the actions, and one per step and environment.
         shape = (self.hyper.num_steps + 1, self.hyper.num_envs + 1)
         keys = jax.random.split(state.key, shape)
         (env_state, observation), trajectory = jax.lax.scan(
@@ -274,13 +271,13 @@ class Ppo(struct.PyTreeNode):
         return CollectionState(keys[0, 0], env_state, observation), trajectory
 
     def learn(self, state: AlgorithmState, trajectory: Trajectory) -> AlgorithmState:
-        """Go through the trajectories several times, in minibatches."""
+        """Update on shuffled minibatches of the rollouts, for several epochs."""
         steps = self.estimate(state.params, trajectory)
         steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
         key, shuffle_key = jax.random.split(state.key)
         order = shuffle(shuffle_key, len(steps.action), self.hyper.num_epochs)
 
-        # Parameters in one vector: the optimizer has one array to update, not twelve.
+        # A flat vector makes the optimizer update one array instead of twelve.
         vector, unravel = ravel_pytree(state.params)
 
         def update(carry, rows):
@@ -298,7 +295,7 @@ class Ppo(struct.PyTreeNode):
         return AlgorithmState(key, unravel(vector), optimizer_state)
 
     def estimate(self, params: Params, trajectory: Trajectory) -> Minibatch:
-        """Find out how much better each action was than the value of its state."""
+        """Estimate the values and the advantages of all steps."""
         observations = jnp.stack([trajectory.observation, trajectory.next_observation])
         shape = observations.shape[:3]
         rows = observations.reshape(-1, *observations.shape[3:])
@@ -315,7 +312,7 @@ class Ppo(struct.PyTreeNode):
         )
 
     def advantage(self, value, next_value, trajectory):
-        """Estimate the advantages of one environment's steps."""
+        """Estimate the advantages of one environment by GAE."""
         return rlaxlib.generalized_advantage_estimation(
             v_tm1=value,
             v_t=next_value,
@@ -335,7 +332,7 @@ class Ppo(struct.PyTreeNode):
             adv_t=rlaxlib.standardize(batch.advantage),
             epsilon=hyper.epsilon,
         )
-        value_loss, _ = rlaxlib.clipped_value_loss(
+        value_loss, _ = rlaxlib.ppo_value_loss(
             v=value,
             old_v=batch.value,
             target=batch.value + batch.advantage,
@@ -345,7 +342,7 @@ class Ppo(struct.PyTreeNode):
         return jnp.mean(policy_loss + hyper.value_cost * value_loss - bonus)
 
     def evaluate(self, state: State) -> Metrics:
-        """Play one episode in each of many environments, until the last one is over."""
+        """Play one episode in each of the evaluation environments."""
         step_env = jax.vmap(self.env.step_env, (0, 0, 0, None))
         is_truncated = jax.vmap(self.env.is_truncated, (0, None))
 
@@ -377,61 +374,61 @@ class Ppo(struct.PyTreeNode):
         return metrics
 
     def reset(self, keys: jax.Array) -> tuple[jax.Array, Any]:
-        """Begin an episode with each key, in an environment of its own."""
+        """Reset one environment per key."""
         return jax.vmap(self.env.reset, (0, None))(keys, self.env_params)
 
     @property
     def network(self) -> Network:
-        """The network, without its parameters."""
+        """The network module."""
         return Network(self.hyper.hidden_units, self.env.num_actions)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
-        """The optimizer, whose learning rate may be traced."""
+        """The optimizer; its learning rate may be traced."""
         return optax.adam(self.hyper.learning_rate)
 
 
 def make(environment: str, **hyper: Any) -> Ppo:
-    """Make PPO for an environment that gymnax knows by this name."""
+    """Create PPO for a gymnax environment, by its name."""
     return Ppo(*gymnax.make(environment), hyper=HyperParameters(**hyper))
 
 
 def shuffle(key: jax.Array, number: int, times: int) -> jax.Array:
-    """Return the numbers below `number` in random order, [times, number].
+    """Return random permutations of `range(number)`, [times, number].
 
-    What is sorted are random bits, each followed by its number. A whole run takes a
-    quarter longer with `jax.random.permutation`, which sorts twice, and pairs.
+    Each index is in the low bits of a random number, so that one sort is enough. With
+    `jax.random.permutation`, a run takes a quarter longer.
     """
-    digits = (number - 1).bit_length()
-    bits = jax.random.bits(key, (times, number)) >> digits << digits
-    return jnp.sort(bits | jnp.arange(number, dtype=bits.dtype)) % (1 << digits)
+    low = (number - 1).bit_length()
+    bits = jax.random.bits(key, (times, number)) >> low << low
+    return jnp.sort(bits | jnp.arange(number, dtype=bits.dtype)) % (1 << low)
 
 
-# --- The command. ---
+# --- Command line. ---
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose from the command line."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, and of how it learns.")
-    environment_seed: int = flag(0, "Seed of the environments, and of how it acts.")
+    seed: int = flag(0, "Seed of the network and the minibatches.")
+    environment_seed: int = flag(0, "Seed of the environments and the actions.")
     output: str = flag("results/ppo_pure_jax", "Folder for the learning curve.")
-    environment: str = flag("CartPole-v1", "Or Catch-bsuite, or Acrobot-v1.")
-    evaluations: int = flag(16, "Evaluations, besides the one at the beginning.")
-    iterations: int = flag(4, "Iterations of 4096 steps before each evaluation.")
-    learning_rate: float = flag(3e-4, "Step size of Adam.")
+    environment: str = flag("CartPole-v1", "CartPole-v1, Catch-bsuite or Acrobot-v1.")
+    evaluations: int = flag(16, "Evaluations, in addition to the initial one.")
+    iterations: int = flag(4, "Rollouts of 4096 steps between evaluations.")
+    learning_rate: float = flag(3e-4, "Learning rate of Adam.")
 
 
 class Point(NamedTuple):
     """One point of the learning curve."""
 
-    step: int  # Of all environments.
+    step: int  # Total steps of all environments.
     eval_return: float
 
 
 def train(config: Config) -> list[Point]:
-    """Train an agent behind a progress bar, and return its learning curve."""
+    """Train an agent with a progress bar; return its learning curve."""
     ppo = make(
         config.environment,
         learning_rate=config.learning_rate,
@@ -450,7 +447,7 @@ def train(config: Config) -> list[Point]:
         seeds = config.seed, config.environment_seed
         state = jax.jit(ppo.init)(*map(jax.random.key, seeds))
         _, metrics = ppo.replace(on_evaluation=show).train(state=state)
-        jax.effects_barrier()  # The last evaluation has been shown.
+        jax.effects_barrier()  # Wait for the last callback.
     averages = metrics.episode_return.mean(axis=1)
     return list(map(Point, metrics.step.tolist(), averages.tolist()))
 

@@ -1,21 +1,21 @@
-"""Learn to catch a falling ball from the quantiles of returns, by QR-DQN.
+"""Train QR-DQN agents on Catch: distributional Q-learning by quantile regression.
 
-DQN with one change: the network predicts of each action not the mean of its return, but
-its quantiles. No range of returns has to be chosen, as it has for C51. The loss is that
-of quantile regression, in which an error up costs τ times its size and one down 1 - τ
-times. Two agents are trained, one after the other: with the square of errors up to
-`huber_param` (the Huber loss, as the paper recommends), and with their size alone. It
-shows what rlaxlib has for it:
+QR-DQN is DQN with quantiles in place of a mean: for each action, the network predicts
+quantiles of the return. Unlike C51, it needs no range of returns. The loss of quantile
+regression weighs positive errors by τ and negative errors by 1 - τ. Two agents are
+trained, one after the other: one with the quantile Huber loss of the paper, which is
+quadratic for errors up to `huber_param`, and one with the absolute error.
 
-    rlaxlib.quantile_midpoints   says which quantiles to predict,
-    rlaxlib.epsilon_greedy       chooses actions by the means of the quantiles,
-    rlaxlib.quantile_q_learning  is the loss of one transition, with Huber or without,
-    rlaxlib.periodic_update      renews the target network now and then.
+    rlaxlib.quantile_midpoints   the fractions τ of the quantiles,
+    rlaxlib.epsilon_greedy       the behaviour policy over the means of the quantiles,
+    rlaxlib.quantile_q_learning  the loss of one transition,
+    rlaxlib.periodic_update      the parameters of the target network.
 
-In bsuite's Catch an episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. Expect +1.00 in both final evaluations, after about
-30 seconds on two cores, imports and compilation included. Every field of `Config` is a
-flag:
+An episode of bsuite's Catch has nine steps and returns +1 for a catch and -1 for a
+miss. A random agent averages -0.6. Expect +1.00 in both final evaluations, after about
+30 seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/qr_dqn.py --seed=1 --num_quantiles=11
 """
@@ -37,35 +37,35 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of network, exploration, environment and replay.")
+    seed: int = flag(0, "Seed of the network, exploration, replay and environment.")
     output: str = flag("results/qr_dqn", "Folder for the learning curves.")
-    train_episodes: int = flag(1000, "Episodes to learn from, for each agent.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(100, "Training episodes between two evaluations.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    num_quantiles: int = flag(21, "Quantiles that the network predicts.")
-    huber_param: float = flag(1.0, "Size of the error where the square ends.")
-    learning_rate: float = flag(1e-3, "Step size of Adam.")
-    batch_size: int = flag(64, "Transitions of each gradient step.")
-    capacity: int = flag(10_000, "Transitions to keep.")
-    target_period: int = flag(25, "Gradient steps from one target network to the next.")
+    train_episodes: int = flag(1000, "Number of training episodes of each agent.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(100, "Training episodes between evaluations.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    num_quantiles: int = flag(21, "Number of quantiles.")
+    huber_param: float = flag(1.0, "Threshold of the Huber loss.")
+    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
+    batch_size: int = flag(64, "Transitions per batch.")
+    capacity: int = flag(10_000, "Capacity of the replay buffer, in transitions.")
+    target_period: int = flag(25, "Gradient steps between target network updates.")
     epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
+    discount: float = flag(0.99, "Discount factor.")
 
 
-# --- The agent: a network, its optimizer, and two pure functions. ---
+# --- Agent: network, optimizer and pure functions. ---
 
 
 class Agent(TrainState):
-    """A network of quantiles `[N, A]`, as it is and as it was when last copied."""
+    """An online and a target network with quantiles of shape `[N, A]`."""
 
     target_params: Any
 
 
 class Transition(NamedTuple):
-    """What there is to learn from one step, or from a batch of them."""
+    """A transition, or a batch of transitions."""
 
     observation_tm1: Any
     a_tm1: Any
@@ -75,7 +75,7 @@ class Transition(NamedTuple):
 
 
 def make_agent(key, environment, config) -> Agent:
-    """Initialise the network and its optimizer."""
+    """Initialise the network and the optimizer."""
     shape = (config.num_quantiles, environment.action_spec().num_values)
     network = nn.Sequential(
         [
@@ -97,9 +97,9 @@ def make_agent(key, environment, config) -> Agent:
 
 @jax.jit
 def act(agent, key, observation, epsilon):
-    """Choose a random action with probability ε, the one of highest mean otherwise."""
+    """Sample an action from the ε-greedy policy over the mean returns."""
     q_values = jnp.mean(agent.apply_fn(agent.params, observation), axis=0)
-    key = jax.random.fold_in(key, agent.step)  # New randomness after each update.
+    key = jax.random.fold_in(key, agent.step)  # A new key after each update.
     return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
 
 
@@ -116,8 +116,8 @@ def learn(agent, batch, huber_param, target_period):
             transition.a_tm1,
             transition.r_t,
             transition.discount_t,
-            dist_q_t,  # Chooses the next action,
-            dist_q_t,  # whose return is the target.
+            dist_q_t,  # Selects the next action.
+            dist_q_t,  # Evaluates it.
             huber_param,
         )
 
@@ -131,13 +131,13 @@ def learn(agent, batch, huber_param, target_period):
     return agent.replace(target_params=target_params)
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train_episode(
     agent, key, environment, replay, huber_param, config
 ) -> tuple[Agent, float]:
-    """Play one episode, and learn from the past after every step of it."""
+    """Play one episode, with one update from replay after each step."""
     episode_return = 0.0
     timestep = environment.reset()
     while not timestep.last():
@@ -147,7 +147,7 @@ def train_episode(
             previous.observation,
             action,
             timestep.reward,
-            config.discount * timestep.discount,  # 0 at the end of the episode.
+            config.discount * timestep.discount,  # 0 at a terminal step.
             timestep.observation,
         )
         replay.add(transition)
@@ -158,7 +158,7 @@ def train_episode(
 
 
 def train_agent(config: Config, huber_param: float) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     replay = Replay(config.capacity, config.seed)
     _, curve = catch.train(
@@ -173,7 +173,7 @@ def train_agent(config: Config, huber_param: float) -> list[catch.Evaluation]:
 
 
 def train(config: Config) -> dict[str, list[catch.Evaluation]]:
-    """Train an agent with the Huber loss and one without, and return both curves."""
+    """Train agents with and without the Huber loss; return both learning curves."""
     return {
         "Huber": train_agent(config, config.huber_param),
         "no Huber": train_agent(config, 0.0),

@@ -1,23 +1,24 @@
-"""Learn to catch a falling ball by REINFORCE, with a baseline.
+"""Train a REINFORCE agent on Catch, with a learned baseline.
 
-The oldest policy gradient. Play an episode, make each action more likely by as much as
-the return that followed was better than expected, and forget the episode. What was
-expected, the baseline, is a value that the network learns on the way. It changes
-nothing about where the gradient points on average, since it does not depend on the
-action; but it takes away most of what varies from episode to episode. It shows:
+REINFORCE is the simplest policy gradient. The agent plays an episode, updates on it and
+discards it. Each action's log-probability is weighted by its advantage, the return that
+followed it minus the baseline, a state value that the network predicts. The baseline
+does not depend on the action, so that it reduces the variance of the gradient without
+changing its expectation.
 
-    rlaxlib.softmax               chooses the actions,
-    rlaxlib.discounted_returns    says what followed each of them,
-    rlaxlib.policy_gradient_loss  makes those more likely that did well,
-    rlaxlib.l2_loss               teaches the baseline what to expect.
+    rlaxlib.softmax               the policy,
+    rlaxlib.discounted_returns    the returns that followed each action,
+    rlaxlib.policy_gradient_loss  the loss of the policy,
+    rlaxlib.l2_loss               the loss of the baseline.
 
-Every function of rlaxlib takes one stream of experience, which here is the episode.
+Functions of rlaxlib take one stream of experience, here the episode.
 
-In bsuite's Catch a ball drops through ten rows of five columns, and the agent moves a
-paddle below it. An episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. Expect +1.00 in the final evaluation, after about
-10 seconds on two cores, imports and compilation included. Every field of `Config` is a
-flag:
+In bsuite's Catch, a ball falls through ten rows of five columns, and the agent moves a
+paddle in the bottom row. An episode has nine steps and returns +1 for a catch and -1
+for a miss. A random agent averages -0.6. Expect +1.00 in the final evaluation, after
+about 15 seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/reinforce_baseline.py --seed=1 --learning_rate=0.001
 """
@@ -40,38 +41,38 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, the actions and the environment.")
+    seed: int = flag(0, "Seed of the network, actions and environment.")
     output: str = flag("results/reinforce_baseline", "Folder for the learning curve.")
-    train_episodes: int = flag(3000, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(250, "Training episodes between two evaluations.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(3e-3, "Step size of Adam.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-    baseline_cost: float = flag(0.5, "Weight of the baseline's loss.")
+    train_episodes: int = flag(3000, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(250, "Training episodes between evaluations.")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(3e-3, "Learning rate of Adam.")
+    discount: float = flag(0.99, "Discount factor.")
+    baseline_cost: float = flag(0.5, "Weight of the baseline loss.")
 
 
-# --- The agent: a network, its optimizer, and pure functions. ---
+# --- Agent: network, optimizer and pure functions. ---
 
 
 class Network(nn.Module):
-    """A policy and its value, of one observation."""
+    """Logits of the policy and a state value, for one observation."""
 
     num_actions: int
     hidden_units: int
 
     @nn.compact
     def __call__(self, observation):
-        """Return the logits of all actions, and the value."""
+        """Return the logits and the value."""
         hidden = nn.relu(nn.Dense(self.hidden_units)(jnp.ravel(observation)))
         logits, value = nn.Dense(self.num_actions)(hidden), nn.Dense(1)(hidden)
         return logits, jnp.squeeze(value, axis=-1)
 
 
 def make_agent(key, environment, config) -> TrainState:
-    """Initialise the network and its optimizer."""
+    """Initialise the network and the optimizer."""
     network = Network(environment.action_spec().num_values, config.hidden_units)
     observation = environment.observation_spec().generate_value()
     return TrainState.create(
@@ -83,14 +84,14 @@ def make_agent(key, environment, config) -> TrainState:
 
 @jax.jit
 def act(agent, key, step, observation):
-    """Choose an action as the policy does, at random."""
+    """Sample an action from the policy."""
     logits, _ = agent.apply_fn(agent.params, observation)
     return rlaxlib.softmax().sample(jax.random.fold_in(key, step), logits)
 
 
 @jax.jit
 def act_greedily(agent, observation):
-    """Choose the action that the policy finds best."""
+    """Return the most likely action."""
     logits, _ = agent.apply_fn(agent.params, observation)
     return jnp.argmax(logits)
 
@@ -99,12 +100,12 @@ def act_greedily(agent, observation):
 def learn(agent, episode, config):
     """Take one gradient step on one episode."""
     network = jax.vmap(agent.apply_fn, in_axes=(None, 0))
-    discount_t = config.discount * episode.discount  # 0 at the end of the episode.
+    discount_t = config.discount * episode.discount  # 0 at a terminal step.
     return_t = rlaxlib.discounted_returns(episode.reward, discount_t, v_t=0.0)
 
     def loss(params):
         logits_t, v_t = network(params, episode.observation[:-1])
-        # The loss holds the advantages constant: the policy learns nothing through v_t.
+        # `policy_gradient_loss` stops the gradient of the advantages, and so of v_t.
         policy_loss = rlaxlib.policy_gradient_loss(
             logits_t, episode.action, return_t - v_t, w_t=jnp.ones_like(v_t)
         )
@@ -114,13 +115,13 @@ def learn(agent, episode, config):
     return agent.apply_gradients(grads=jax.grad(loss)(agent.params))
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
-    steps = itertools.count()  # For new randomness at each.
+    steps = itertools.count()  # A new key for each step.
 
     def train_episode(agent, environment):
         episode = catch.play(

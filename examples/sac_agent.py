@@ -1,21 +1,21 @@
-"""Learn to swing up a pendulum by soft actor-critic, with an agent that is a pytree.
+"""Train a soft actor-critic (SAC) agent on Pendulum.
 
-Soft actor-critic learns a stochastic policy over continuous actions, which is paid for
-its entropy: the temperature says how much, and learns too. The agent holds four
-modules, each with parameters of its own, in one pytree: `agent.update(batch)` returns
-another agent, `agent.sample_actions(observations, seed=key)` acts. Because nothing is
-hidden, thousands of steps of environment, replay and learning are compiled as one loop.
+SAC learns a stochastic policy over continuous actions that maximises reward and
+entropy. The temperature, the weight of the entropy, is learned too. The agent is a
+pytree of four modules and their parameters: `agent.update(batch)` returns a new agent,
+and `agent.sample_actions(observations, seed=key)` returns actions. Both are pure, so
+that environment, replay and updates are compiled as one loop.
 
-    rlaxlib.tanh_normal_log_prob       how likely an action is, which has bounds,
-    rlaxlib.soft_actor_critic_target   what the critics learn to predict,
-    rlaxlib.l2_loss                    by how much they fail to,
-    rlaxlib.soft_policy_loss           makes the actions valuable, and undecided,
-    rlaxlib.temperature_loss           finds the temperature for an entropy.
+    rlaxlib.tanh_normal_log_prob   the log-densities of tanh-Gaussian actions,
+    rlaxlib.sac_critic_target      the targets of the critics,
+    rlaxlib.l2_loss                the loss of the critics,
+    rlaxlib.sac_policy_loss        the loss of the policy,
+    rlaxlib.sac_temperature_loss   the loss of the temperature.
 
-Returns are at best about -150, in gymnax's Pendulum. Expect more than -200 in the final
-evaluation, after about 30 seconds on two cores, compilation included. With `--dataset`,
-all experience is written to a file, to learn from it offline: `common/offline.py` says
-what is in it.
+A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
+-150. Expect more than -200 in the final evaluation, after about 30 seconds on two
+cores, imports and compilation included. With `--dataset`, all experience is written to
+a file, for offline RL, in the format of `common/offline.py`.
 
     python examples/sac_agent.py --seed=1 --dataset=results/pendulum.npz
 """
@@ -37,28 +37,28 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the networks, the actions and the environment.")
+    seed: int = flag(0, "Seed of the networks, actions and environment.")
     output: str = flag("results/sac_agent", "Folder for the learning curve.")
-    dataset: str = flag("", "File for all experience, to learn from; or none.")
-    random_steps: int = flag(1000, "Steps at random, before the agent acts.")
-    train_steps: int = flag(10_000, "Steps to learn from, once each.")
-    eval_episodes: int = flag(32, "Episodes of each evaluation, by the mean action.")
-    eval_interval: int = flag(1000, "Training steps between two evaluations.")
-    batch_size: int = flag(128, "Steps of a batch.")
-    hidden_units: int = flag(64, "Units of each of two hidden layers.")
-    learning_rate: float = flag(1e-3, "Step size of Adam.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
-    tau: float = flag(0.01, "Part of the way that the target critics go at a time.")
-    target_entropy: float = flag(-1.0, "Entropy to aim at: minus one a dimension.")
+    dataset: str = flag("", "File for all experience; none if empty.")
+    random_steps: int = flag(1000, "Steps with random actions, before training.")
+    train_steps: int = flag(10_000, "Training steps, with one update per step.")
+    eval_episodes: int = flag(32, "Episodes per evaluation, with median actions.")
+    eval_interval: int = flag(1000, "Training steps between evaluations.")
+    batch_size: int = flag(128, "Transitions per batch.")
+    hidden_units: int = flag(64, "Units of each of the two hidden layers.")
+    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
+    discount: float = flag(0.99, "Discount factor.")
+    tau: float = flag(0.01, "Step size of the target critics.")
+    target_entropy: float = flag(-1.0, "Target entropy, often minus the action size.")
 
 
-# --- The agent: modules, and what they learn from a batch. ---
+# --- Agent: modules and losses. ---
 
 
 class Actor(nn.Module):
-    """A Gaussian, of which the action is the tanh."""
+    """Mean and standard deviation of a tanh-Gaussian policy, before the tanh."""
 
     hidden_units: int
     action_size: int
@@ -72,7 +72,7 @@ class Actor(nn.Module):
 
 
 class LogTemperature(nn.Module):
-    """One number."""
+    """The logarithm of the temperature."""
 
     @nn.compact
     def __call__(self):
@@ -80,7 +80,7 @@ class LogTemperature(nn.Module):
 
 
 class SACAgent(struct.PyTreeNode):
-    """An agent of soft actor-critic."""
+    """A soft actor-critic agent."""
 
     key: jax.Array
     actor: TrainState
@@ -93,13 +93,13 @@ class SACAgent(struct.PyTreeNode):
 
     @jax.jit
     def sample_actions(self, observations, *, seed, temperature=1.0):
-        """Draw actions, shape `[..., D]`; the median ones at a temperature of 0."""
+        """Sample actions, shape `[..., D]`; the median at a temperature of 0."""
         mu, sigma = self.actor(observations)
         return jnp.tanh(mu + temperature * sigma * jax.random.normal(seed, mu.shape))
 
     @jax.jit
     def update(self, batch):
-        """Return the agent that has learnt from a batch, and numbers to know of."""
+        """Return the agent after an update on a batch, and metrics."""
         key, critic_key, actor_key = jax.random.split(self.key, 3)
         critic, critic_info = self._update_critic(batch, critic_key)
         agent = self.replace(key=key, critic=critic)
@@ -113,8 +113,10 @@ class SACAgent(struct.PyTreeNode):
         return agent, {**critic_info, **actor_info, **info}
 
     def _update_critic(self, batch, key):
-        actions, log_probs = self._draw(self.actor.params, batch.next_observations, key)
-        targets = jax.vmap(rlaxlib.soft_actor_critic_target, (0, 0, 0, 0, None))(
+        actions, log_probs = self._sample(
+            self.actor.params, batch.next_observations, key
+        )
+        targets = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
             batch.rewards,
             self.discount * batch.discounts,
             self.target_critic(batch.next_observations, actions),
@@ -133,9 +135,9 @@ class SACAgent(struct.PyTreeNode):
         temperature = jnp.exp(self.log_temperature())
 
         def loss(params):
-            actions, log_probs = self._draw(params, batch.observations, key)
+            actions, log_probs = self._sample(params, batch.observations, key)
             q = self.critic(batch.observations, actions)
-            losses = jax.vmap(rlaxlib.soft_policy_loss, (0, 0, None))(
+            losses = jax.vmap(rlaxlib.sac_policy_loss, (0, 0, None))(
                 log_probs, q, temperature
             )
             actor_loss = jnp.mean(losses)
@@ -147,22 +149,22 @@ class SACAgent(struct.PyTreeNode):
     def _update_temperature(self, entropy):
         def loss(params):
             log_temperature = self.log_temperature(params=params)
-            temperature_loss = rlaxlib.temperature_loss(
+            temperature_loss = rlaxlib.sac_temperature_loss(
                 log_temperature, -entropy, self.target_entropy
             )
             return temperature_loss, {"temperature": jnp.exp(log_temperature)}
 
         return self.log_temperature.apply_loss_fn(loss_fn=loss, has_aux=True)
 
-    def _draw(self, params, observations, key):
-        """Draw an action for each observation, and say how likely it was."""
+    def _sample(self, params, observations, key):
+        """Sample an action for each observation; return it and its log-density."""
         mu, sigma = self.actor(observations, params=params)
         u = mu + sigma * jax.random.normal(key, mu.shape)
         return jnp.tanh(u), jax.vmap(rlaxlib.tanh_normal_log_prob)(u, mu, sigma)
 
 
 def make_agent(key, config) -> SACAgent:
-    """Initialise the modules and their optimizers."""
+    """Initialise the modules and the optimizers."""
     key, actor_key, critic_key = jax.random.split(key, 3)
     observations = jnp.zeros((1, pendulum.OBSERVATION_SIZE))
     actions = jnp.zeros((1, pendulum.ACTION_SIZE))
@@ -187,11 +189,11 @@ def make_agent(key, config) -> SACAgent:
     )
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train(config: Config) -> list[pendulum.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     agent = make_agent(jax.random.key(config.seed), config)
     _, curve, experience = pendulum.train(agent, config)
     if config.dataset:

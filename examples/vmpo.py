@@ -1,30 +1,30 @@
-"""Learn to catch a falling ball by V-MPO, from the better half of what was done.
+"""Train a V-MPO agent on Catch.
 
-MPO without a critic of actions. A target policy plays a batch of episodes. The better
-half of all their steps counts, each the more, the better it turned out: that is the
-E-step. The M-step makes those steps likelier, without moving far from the target
-policy, in several updates on the same batch. Then the target policy is renewed. It
-shows:
+V-MPO is an on-policy MPO with a state-value critic in place of an action-value critic.
+The target policy plays a batch of episodes. The E-step keeps the steps with advantages
+above the median, and weights them by their exponentiated advantages. The M-step
+maximises their weighted log-likelihood, within a bound on the KL divergence from the
+target policy, in several updates on the same batch. Then the target policy is updated.
 
-    rlaxlib.softmax                    chooses the actions,
-    rlaxlib.td_lambda                  says how much better a step was than expected,
-                                       and teaches the values,
-    rlaxlib.l2_loss                    turns its errors into a loss,
-    rlaxlib.categorical_kl_divergence  says how far the policy is from its target,
-    rlaxlib.vmpo_loss                  is both steps, and the losses of dual variables,
-    rlaxlib.LagrangePenalty            is a bound with the dual variable to enforce it,
-    rlaxlib.periodic_update            renews the target policy.
+    rlaxlib.softmax                    the policy,
+    rlaxlib.td_lambda                  the TD errors of the critic, and the advantages,
+    rlaxlib.l2_loss                    the loss of the TD errors,
+    rlaxlib.categorical_kl_divergence  the divergence of the constraint,
+    rlaxlib.vmpo_loss                  the E-step, the M-step and the dual losses,
+    rlaxlib.LagrangePenalty            a bound with its dual variable,
+    rlaxlib.periodic_update            the parameters of the target network.
 
-`td_lambda` takes one stream of experience, as most of rlaxlib, and `jax.vmap` makes the
-batch. `vmpo_loss` takes the whole batch at once: the better half is one of all steps.
-Its constraints are a list of pairs, each of a divergence and a penalty; a categorical
-policy has one. `mpo.py` says why there may be more, and what is held against what.
+`td_lambda` takes one stream of experience, like most of rlaxlib, and `jax.vmap` makes
+the batch. `vmpo_loss` takes the whole batch, because the better half is taken of all
+its steps. Its constraints are a list of pairs of a divergence and a penalty; a
+categorical policy has one. `mpo.py` explains when there are more.
 
-In bsuite's Catch a ball drops through ten rows of five columns, and the agent moves a
-paddle below it. An episode takes nine steps and returns +1 for a catch, -1 for a miss:
--0.6 on average for a random agent. Expect +1.00 in the final evaluation, after about
-15 seconds on two cores, imports and compilation included. Every field of `Config` is a
-flag:
+In bsuite's Catch, a ball falls through ten rows of five columns, and the agent moves a
+paddle in the bottom row. An episode has nine steps and returns +1 for a catch and -1
+for a miss. A random agent averages -0.6. Expect +1.00 in the final evaluation, after
+about 20 seconds on two cores, imports and compilation included.
+
+Every field of `Config` is a flag:
 
     python examples/vmpo.py --seed=1 --top_k_fraction=1
 """
@@ -48,56 +48,54 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything there is to choose."""
+    """Configuration; each field is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, the actions and the environment.")
+    seed: int = flag(0, "Seed of the network, actions and environment.")
     output: str = flag("results/vmpo", "Folder for the learning curve.")
-    train_episodes: int = flag(4000, "Episodes to learn from.")
-    eval_episodes: int = flag(100, "Episodes of each evaluation, played greedily.")
-    eval_interval: int = flag(500, "Training episodes between two evaluations.")
-    batch_size: int = flag(16, "Episodes of each batch.")
-    target_period: int = flag(8, "Updates on each batch, and of each target policy.")
-    top_k_fraction: float = flag(0.5, "Part of the steps to learn from.")
-    temperature_bound: float = flag(
-        0.1, "Nats from even weights to those of the steps."
-    )
-    policy_bound: float = flag(0.002, "Nats from the target policy to the online one.")
-    lambda_: float = flag(0.9, "How far advantages look ahead.")
-    hidden_units: int = flag(64, "Units of the network's only hidden layer.")
-    learning_rate: float = flag(2e-3, "Step size of Adam, for the network.")
-    dual_learning_rate: float = flag(1e-2, "Step size of Adam, for the dual variables.")
-    discount: float = flag(0.99, "What a reward is worth one step before it comes.")
+    train_episodes: int = flag(4000, "Number of training episodes.")
+    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
+    eval_interval: int = flag(500, "Training episodes between evaluations.")
+    batch_size: int = flag(16, "Episodes per batch.")
+    target_period: int = flag(8, "Updates per batch and target policy.")
+    top_k_fraction: float = flag(0.5, "Fraction of the steps in the E-step.")
+    temperature_bound: float = flag(0.1, "Bound on KL(weights || uniform), in nats.")
+    policy_bound: float = flag(0.002, "Bound on KL(target || online), in nats.")
+    lambda_: float = flag(0.9, "λ of the TD(λ) errors, in [0, 1].")
+    hidden_units: int = flag(64, "Units of the hidden layer.")
+    learning_rate: float = flag(2e-3, "Learning rate of the network.")
+    dual_learning_rate: float = flag(1e-2, "Learning rate of the dual variables.")
+    discount: float = flag(0.99, "Discount factor.")
 
 
-# --- The agent: a network, dual variables, their optimizer, and pure functions. ---
+# --- Agent: network, dual variables, optimizer and pure functions. ---
 
 
 class Network(nn.Module):
-    """A policy and its value, of one observation."""
+    """Logits of the policy and a state value, for one observation."""
 
     num_actions: int
     hidden_units: int
 
     @nn.compact
     def __call__(self, observation):
-        """Return the logits of all actions, and the value."""
+        """Return the logits and the value."""
         hidden = nn.relu(nn.Dense(self.hidden_units)(jnp.ravel(observation)))
         logits, value = nn.Dense(self.num_actions)(hidden), nn.Dense(1)(hidden)
         return logits, jnp.squeeze(value, axis=-1)
 
 
 class Agent(TrainState):
-    """A network with its target network, dual variables, and an optimizer of both."""
+    """An online and a target network, dual variables, and an optimizer."""
 
-    target_params: Any  # Parameters of the target network, whose policy acts.
+    target_params: Any  # Parameters of the target network; its policy acts.
 
 
 def make_agent(key, environment, config) -> Agent:
-    """Initialise the network, the dual variables and their optimizer."""
+    """Initialise the network, the dual variables and the optimizer."""
     network = Network(environment.action_spec().num_values, config.hidden_units)
     observation = environment.observation_spec().generate_value()
     online = network.init(key, observation)
-    # The loss makes these positive by a softplus: they may be any numbers.
+    # The loss applies a softplus, so that these may be any real numbers.
     duals = {"temperature": jnp.ones(()), "policy": jnp.ones(())}
     optimizers = {
         "online": optax.adam(config.learning_rate),
@@ -113,24 +111,24 @@ def make_agent(key, environment, config) -> Agent:
 
 @jax.jit
 def act(agent, key, step, observation):
-    """Choose an action as the target policy does, at random."""
+    """Sample an action from the target policy."""
     logits, _ = agent.apply_fn(agent.target_params, observation)
     return rlaxlib.softmax().sample(jax.random.fold_in(key, step), logits)
 
 
 @jax.jit
 def act_greedily(agent, observation):
-    """Choose the action that the online policy finds best."""
+    """Return the most likely action of the online policy."""
     logits, _ = agent.apply_fn(agent.params["online"], observation)
     return jnp.argmax(logits)
 
 
 @functools.partial(jax.jit, static_argnames="config")
 def learn(agent, batch, config):
-    """Take one gradient step on a batch of episodes; return what V-MPO did, too."""
+    """Take one gradient step on a batch; return the agent and the V-MPO outputs."""
     network = jax.vmap(jax.vmap(agent.apply_fn, (None, 0)), (None, 0))
     target_logits, _ = network(agent.target_params, batch.observation[:, :-1])
-    discount = config.discount * batch.discount  # 0 at the end of the episode.
+    discount = config.discount * batch.discount  # 0 at a terminal step.
 
     def loss(params):
         logits, values = network(params["online"], batch.observation)
@@ -141,7 +139,7 @@ def learn(agent, batch, config):
         duals, penalty = params["duals"], rlaxlib.LagrangePenalty
         policy_loss, outputs = rlaxlib.vmpo_loss(
             rlaxlib.softmax().logprob(batch.action, logits),
-            jax.lax.stop_gradient(td_errors),  # The value learns from the next loss.
+            jax.lax.stop_gradient(td_errors),  # The critic has its own loss below.
             temperature_constraint=penalty(
                 duals["temperature"], config.temperature_bound
             ),
@@ -164,11 +162,11 @@ def learn(agent, batch, config):
     return agent.replace(target_params=target_params), outputs
 
 
-# --- The agent meets its environment. ---
+# --- Training. ---
 
 
 def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent, and return its learning curve."""
+    """Train an agent and return its learning curve."""
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     steps, batch = itertools.count(), []
 

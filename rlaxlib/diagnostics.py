@@ -1,8 +1,8 @@
 """Diagnostics of values, policy divergence, networks and data.
 
 - Values: explained variance, bias.
-- Policy divergence, from importance ratios: approximate KL, clip fraction, effective
-  sample size.
+- Policy divergence, from log-ratios: approximate KL, clip fraction, effective sample
+  size. The outputs of `ppo_clip_loss` and its variants have them as `log_ratio`.
 - Networks: dormant neurons, effective rank.
 - Data: consistency of a trajectory.
 """
@@ -43,12 +43,14 @@ __all__ = [
 def explained_variance(
     predictions: ArrayLike,
     targets: ArrayLike,
-    mask: ArrayLike | None = None,
-    axis_name: AxisName | None = None,
     *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
     count_bias: bool = False,
 ) -> Array:
     """Compute the fraction of the variance of targets that predictions explain.
+
+    Takes samples of any shape, returns one number.
 
     .. math::
 
@@ -60,8 +62,8 @@ def explained_variance(
     Args:
         predictions: Predictions :math:`ŷ`, such as values, shape `[...]`.
         targets: Targets :math:`y`, such as returns, shape `[...]`.
-        mask: False for entries to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
         count_bias: Whether to replace :math:`Var[y - ŷ]` by the mean squared error,
             which gives the coefficient of determination :math:`R²`.
 
@@ -86,7 +88,7 @@ def explained_variance(
     predictions, targets, mask, narrow = checks.widened(
         predictions=(predictions, "float[...]"),
         targets=(targets, "float[...]"),
-        mask=(mask, "bool[...] or None"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     predictions, targets = (streams.valid(x, mask) for x in (predictions, targets))
     errors = targets - predictions
@@ -103,12 +105,14 @@ def explained_variance(
 def value_bias(
     values: ArrayLike,
     returns: ArrayLike,
-    mask: ArrayLike | None = None,
-    axis_name: AxisName | None = None,
     *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
     normalize: bool = False,
 ) -> Array:
     """Compute the mean overestimation bias of values.
+
+    Takes samples of any shape, returns one number.
 
     .. math::
 
@@ -122,13 +126,13 @@ def value_bias(
     Args:
         values: Values :math:`q_i`, shape `[...]`.
         returns: Returns :math:`G_i`, shape `[...]`.
-        mask: False for entries to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
         normalize: Whether to divide by the magnitude of the mean return, to compare
             between tasks and over time.
 
     Returns:
-        The bias, shape `[]`, positive if values are too large; 0 if all entries are
+        The bias, shape `[]`, positive if values are too large; 0 if all samples are
         masked, or if `normalize` and the mean return is 0.
 
     Raises:
@@ -149,7 +153,7 @@ def value_bias(
     values, returns, mask, narrow = checks.widened(
         values=(values, "float[...]"),
         returns=(returns, "float[...]"),
-        mask=(mask, "bool[...] or None"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
     bias = mean(values - returns)
@@ -180,12 +184,11 @@ class ImportanceStatistics(NamedTuple):
     """Statistics of importance ratios :math:`w_i`, shape `[]` each.
 
     Attributes:
-        mean_ratio: Mean of the ratios, 1 in expectation. Its distance from 1 shows
-            whether there are too few samples.
+        mean_ratio: Mean of the ratios; far from 1 if there are too few samples.
         max_log_ratio: Largest log-ratio.
         min_log_ratio: Smallest log-ratio.
-        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity of the
-            behaviour policy divided by that of the current policy.
+        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity
+            ratio of the behaviour policy to the current policy.
         std_log_ratio: Standard deviation of the log-ratios.
         kl: The k3 estimate of :math:`KL(μ ‖ π)` of `approximate_kl`, not negative.
         chi_squared: Estimate of :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the variance of the
@@ -206,12 +209,15 @@ class ImportanceStatistics(NamedTuple):
 
 
 def approximate_kl(
-    log_ratios: ArrayLike,
+    log_ratio: ArrayLike,
     kind: str = "k3",
-    mask: ArrayLike | None = None,
+    *,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Estimate the KL divergence of two policies from samples (k1, k2, k3).
+
+    Takes samples of any shape, returns one number.
 
     .. math::
 
@@ -233,54 +239,52 @@ def approximate_kl(
       :math:`KL(ρ ‖ π)`.
 
     Args:
-        log_ratios: Log-ratios :math:`l_i`, shape `[...]`.
+        log_ratio: Log-ratios :math:`l_i`, shape `[...]`.
         kind: `"k1"`, `"k2"` or `"k3"`.
-        mask: False for entries to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
 
     Returns:
-        The estimate in nats, shape `[]`; 0 if all entries are masked.
+        The estimate in nats, shape `[]`; 0 if all samples are masked.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if `kind` is not
             one of the three.
 
     Example:
-        >>> log_ratios = jnp.log(jnp.array([0.5, 2.0]))
-        >>> print(rlaxlib.approximate_kl(log_ratios, "k1"))
+        >>> log_ratio = jnp.log(jnp.array([0.5, 2.0]))
+        >>> print(rlaxlib.approximate_kl(log_ratio, "k1"))
         0.0
-        >>> print(rlaxlib.approximate_kl(log_ratios))
+        >>> print(rlaxlib.approximate_kl(log_ratio))
         0.25
 
     References:
         John Schulman, *Approximating KL Divergence*, 2020.
         http://joschu.net/blog/kl-approx.html
     """
-    log_ratios, mask, narrow = checks.widened(
-        log_ratios=(log_ratios, "float[...]"), mask=(mask, "bool[...] or None")
+    log_ratio, mask, narrow = checks.widened(
+        log_ratio=(log_ratio, "float[...]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
-    if kind not in ("k1", "k2", "k3"):
+    x = streams.valid(log_ratio, mask)
+    estimates = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": jnp.expm1(x) - x}
+    if kind not in estimates:
         checks.fail(f'`kind` is {kind!r}, must be "k1", "k2" or "k3"')
-    log_ratios = streams.valid(log_ratios, mask)
-    if kind == "k1":
-        estimates = -log_ratios
-    elif kind == "k2":
-        estimates = 0.5 * jnp.square(log_ratios)
-    else:
-        estimates = jnp.expm1(log_ratios) - log_ratios
-    return narrow(arrays.masked_mean(estimates, mask, axis_name=axis_name))
+    return narrow(arrays.masked_mean(estimates[kind], mask, axis_name=axis_name))
 
 
 def clip_fraction(
-    log_ratios: ArrayLike,
+    log_ratio: ArrayLike,
     epsilon: ArrayLike = 0.2,
     epsilon_high: ArrayLike | None = None,
     *,
     adv_t: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the fraction of importance ratios that PPO clips.
+
+    Takes samples of any shape, returns one number.
 
     .. math::
 
@@ -291,28 +295,27 @@ def clip_fraction(
     negative one. That is the fraction of the batch without effect.
 
     Args:
-        log_ratios: Log-ratios :math:`l_i` of the current to the behaviour policy,
+        log_ratio: Log-ratios :math:`l_i` of the current to the behaviour policy,
             shape `[...]`.
         epsilon: Clipping range :math:`ε`, in [0, 1], shape `[]`.
         epsilon_high: Upper clipping range, not negative, shape `[]`; or None for
             `epsilon`.
         adv_t: Advantages, shape `[...]`; or None to count all ratios out of range.
-        mask: False for entries to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
 
     Returns:
-        The fraction, shape `[]`; 0 if all entries are masked.
+        The fraction, shape `[]`; 0 if all samples are masked.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
             `epsilon` or `epsilon_high` is out of range.
 
     Example:
-        >>> log_ratios = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
-        >>> print(rlaxlib.clip_fraction(log_ratios))
+        >>> log_ratio = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
+        >>> print(rlaxlib.clip_fraction(log_ratio))
         0.5
-        >>> adv_t = jnp.array([1.0, 1.0, 1.0, 1.0])
-        >>> print(rlaxlib.clip_fraction(log_ratios, adv_t=adv_t))
+        >>> print(rlaxlib.clip_fraction(log_ratio, adv_t=jnp.ones(4)))
         0.25
 
     References:
@@ -320,28 +323,31 @@ def clip_fraction(
         *Proximal Policy Optimization Algorithms*, 2017.
         https://arxiv.org/abs/1707.06347
     """
-    log_ratios, low, high, adv_t, mask, narrow = checks.widened(
-        log_ratios=(log_ratios, "float[...]"),
+    log_ratio, low, high, adv_t, mask, narrow = checks.widened(
+        log_ratio=(log_ratio, "float[...]"),
         epsilon=(epsilon, "float[] in [0, 1]"),
         epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
         adv_t=(adv_t, "float[...] or None"),
-        mask=(mask, "bool[...] or None"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     high = low if high is None else high
-    above, below = log_ratios > jnp.log1p(high), log_ratios < jnp.log1p(-low)
+    above, below = log_ratio > jnp.log1p(high), log_ratio < jnp.log1p(-low)
     if adv_t is not None:
         above, below = above & (adv_t > 0), below & (adv_t < 0)
-    clipped = (above | below).astype(log_ratios.dtype)
-    clipped = jnp.where(jnp.isnan(log_ratios), log_ratios, clipped)
+    clipped = (above | below).astype(log_ratio.dtype)
+    clipped = jnp.where(jnp.isnan(log_ratio), log_ratio, clipped)
     return narrow(arrays.masked_mean(clipped, mask, axis_name=axis_name))
 
 
 def effective_sample_size(
     log_weights: ArrayLike,
-    mask: ArrayLike | None = None,
+    *,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the effective sample size (ESS) of importance weights.
+
+    Takes samples of any shape, returns one number.
 
     .. math::
 
@@ -352,10 +358,9 @@ def effective_sample_size(
     whole sequences, pass those.
 
     Args:
-        log_weights: Log-weights :math:`l_i`, minus infinity for a weight of 0,
-            shape `[N]`.
-        mask: False for entries to ignore, shape `[N]`; or None.
-        axis_name: Name of the mapped axis or axes to sum over as well; or None.
+        log_weights: Log-weights :math:`l_i`, `-inf` for a weight of 0, shape `[...]`.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to sum over; or None.
 
     Returns:
         The effective sample size, shape `[]`; 0 if all weights are 0.
@@ -373,18 +378,22 @@ def effective_sample_size(
         1992. https://victorelvira.github.io/papers/kong92.pdf
     """
     log_weights, mask, narrow = checks.widened(
-        log_weights=(log_weights, "float[N]"), mask=(mask, "bool[N] or None")
+        log_weights=(log_weights, "float[...]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     log_weights = streams.valid(log_weights, mask)
     return narrow(_sample_size(log_weights, mask, axis_name))
 
 
 def importance_statistics(
-    log_ratios: ArrayLike,
-    mask: ArrayLike | None = None,
+    log_ratio: ArrayLike,
+    *,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> ImportanceStatistics:
     """Compute statistics of the importance ratios of two policies.
+
+    Takes samples of any shape, returns one number for each statistic.
 
     .. math::
 
@@ -395,13 +404,13 @@ def importance_statistics(
     that the two policies were computed differently, for example in another precision.
 
     Args:
-        log_ratios: Log-ratios :math:`l_i`, one for each action, token or sequence,
+        log_ratio: Log-ratios :math:`l_i`, one for each action, token or sequence,
             shape `[...]`. Their gradient is stopped. Do not clip them.
-        mask: False for entries to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        sample_mask: False for samples to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, to average over; or None.
 
     Returns:
-        The statistics, shape `[]` each; all are 0 if all entries are masked.
+        The statistics, shape `[]` each; all are 0 if all samples are masked.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -418,7 +427,8 @@ def importance_statistics(
         from the Training-Inference Mismatch*, 2025. https://richardli.xyz/rl-collapse
     """
     x, mask, narrow = checks.widened(
-        log_ratios=(log_ratios, "float[...]"), mask=(mask, "bool[...] or None")
+        log_ratio=(log_ratio, "float[...]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     x = jax.lax.stop_gradient(streams.valid(x, mask))
     mask = jnp.ones_like(x, bool) if mask is None else mask
@@ -458,10 +468,13 @@ def _sample_size(x: Array, mask: Array | None, axis_name: AxisName | None) -> Ar
 def dormant_fraction(
     activations: ArrayLike,
     threshold: ArrayLike = 0.025,
-    mask: ArrayLike | None = None,
+    *,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the fraction of dormant neurons of a layer.
+
+    Takes the activations of one layer for a batch of inputs, returns one number.
 
     .. math::
 
@@ -475,11 +488,9 @@ def dormant_fraction(
         activations: Activations :math:`h_i(x)` of the :math:`H` neurons of a layer, for
             a batch of inputs, shape `[..., H]`.
         threshold: Largest score :math:`τ` of a dormant neuron, not negative,
-            shape `[]`. The paper uses 0.025 and 0.1; 0 counts neurons that are 0 for
-            all inputs.
-        mask: False for inputs to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes that the inputs are spread over; or
-            None.
+            shape `[]`. The paper uses 0.025 and 0.1.
+        sample_mask: False for inputs to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, of the inputs; or None.
 
     Returns:
         The fraction, shape `[]`; 1 if all activations are 0.
@@ -501,7 +512,7 @@ def dormant_fraction(
     h, threshold, mask, narrow = checks.widened(
         activations=(activations, "float[..., H]"),
         threshold=(threshold, "float[] in [0, inf)"),
-        mask=(mask, "bool[...] or None"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     mask = None if mask is None else mask[..., None]
     batch = tuple(range(h.ndim - 1))
@@ -515,10 +526,13 @@ def dormant_fraction(
 def effective_rank(
     features: ArrayLike,
     delta: ArrayLike = 0.01,
-    mask: ArrayLike | None = None,
+    *,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the effective rank (srank) of features.
+
+    Takes the features of a batch of inputs, returns one number.
 
     .. math::
 
@@ -535,9 +549,8 @@ def effective_rank(
         features: Features :math:`Φ`, such as the activations of the penultimate layer,
             for B inputs, shape `[B, D]`.
         delta: Fraction :math:`δ` that may be left out, in [0, 1), shape `[]`.
-        mask: False for inputs to ignore, shape `[B]`; or None.
-        axis_name: Name of the mapped axis or axes that the inputs are spread over; or
-            None.
+        sample_mask: False for inputs to ignore, shape `[B]`; or None.
+        axis_name: Mapped axis name, or names, of the inputs; or None.
 
     Returns:
         The rank, an integer up to min(B, D), shape `[]`; 0 if all features are 0, or
@@ -560,7 +573,7 @@ def effective_rank(
     features, delta, mask, _ = checks.widened(
         features=(features, "float[B, D]"),
         delta=(delta, "float[] in [0, 1)"),
-        mask=(mask, "bool[B] or None"),
+        sample_mask=(sample_mask, "bool[B] or None"),
     )
     features = streams.valid(features, mask)  # Zeros change no singular value.
     whole = devices.gather(features, axis_name)
@@ -582,6 +595,8 @@ def check_trajectory(
 ) -> Array:
     """Check that a stream of experience is consistent.
 
+    Takes one stream, returns True or False for each time step.
+
     .. math::
 
         r_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
@@ -601,8 +616,7 @@ def check_trajectory(
         r_t: Rewards, shape `[T]`.
         discount_t: Discounts, shape `[T]`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         True for each consistent step, shape `[T]`.
@@ -636,15 +650,11 @@ def check_trajectory(
     )
     mask = jnp.ones_like(r_t, bool) if sample_mask is None else sample_mask
     cut = jnp.zeros_like(mask) if truncated_t is None else truncated_t
-    ended = discount_t == 0
+    in_range, ended = (discount_t >= 0) & (discount_t <= 1), discount_t == 0
     at = "is {value} at step {step}"
     problems = [
         (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
-        (
-            mask & ~((discount_t >= 0) & (discount_t <= 1)),
-            f"`discount_t` {at}, must be in [0, 1]",
-            discount_t,
-        ),
+        (mask & ~in_range, f"`discount_t` {at}, must be in [0, 1]", discount_t),
         (
             mask & cut & ended,
             f"`truncated_t` {at}, must be False where `discount_t` is 0",

@@ -30,10 +30,12 @@ def prioritized_probabilities(
     priorities: ArrayLike,
     exponent: ArrayLike = 0.6,
     *,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute proportional prioritised replay (PER) probabilities.
+
+    Takes one priority for each entry of the buffer, returns one probability for each.
 
     .. math::
 
@@ -50,7 +52,7 @@ def prioritized_probabilities(
             then all entries are equally likely.
         exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0 all entries are equally
             likely; the paper uses 0.6.
-        mask: False for entries that do not exist, in a buffer that is not full,
+        sample_mask: False for entries that do not exist, in a buffer that is not full,
             shape `[N]`; or None.
         axis_name: Name of the mapped axis or axes that the buffer is spread over; or
             None.
@@ -74,9 +76,9 @@ def prioritized_probabilities(
     p, exponent, exists, narrow = checks.widened(
         priorities=(priorities, "float[N]"),
         exponent=(exponent, "float[] in [0, inf)"),
-        mask=(mask, "bool[N] or None"),
+        sample_mask=(sample_mask, "bool[N] or None"),
     )
-    if mask is None:  # Masked entries may hold anything.
+    if sample_mask is None:  # Masked entries may hold anything.
         checks.within("[0, inf)", priorities=priorities)
     p, exponent = jax.lax.stop_gradient((p, exponent))
     exists = _exists(p, exists)
@@ -90,9 +92,11 @@ def rank_probabilities(
     priorities: ArrayLike,
     exponent: ArrayLike = 0.7,
     *,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute rank-based prioritised replay (PER) probabilities.
+
+    Takes one priority for each entry of the buffer, returns one probability for each.
 
     .. math::
 
@@ -107,8 +111,8 @@ def rank_probabilities(
             equal priorities, the first ranks highest.
         exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0 all entries are equally
             likely; the paper uses 0.7.
-        mask: False for entries that do not exist, which have no rank, shape `[N]`; or
-            None.
+        sample_mask: False for entries that do not exist, which have no rank,
+            shape `[N]`; or None.
 
     Returns:
         Probabilities, shape `[N]`, 0 at masked entries.
@@ -130,7 +134,7 @@ def rank_probabilities(
     p, exponent, exists, narrow = checks.widened(
         priorities=(priorities, "float[N]"),
         exponent=(exponent, "float[] in [0, inf)"),
-        mask=(mask, "bool[N] or None"),
+        sample_mask=(sample_mask, "bool[N] or None"),
     )
     p, exponent = jax.lax.stop_gradient((p, exponent))
     exists = _exists(p, exists)
@@ -146,10 +150,12 @@ def importance_sampling_weights(
     normalize_by: str = "batch",
     *,
     min_probability: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the importance-sampling weights of prioritised replay (PER).
+
+    Takes one probability for each sample, returns one weight for each.
 
     .. math::
 
@@ -160,19 +166,19 @@ def importance_sampling_weights(
     :math:`N` cancels. The paper raises the exponent from 0.4 to 1 during training.
 
     The maximum is over the batch with `"batch"`, as the authors confirmed: a weight
-    then depends on the other samples. With `"max"` it is over the whole buffer, as in
-    OpenAI Baselines: then a single entry of low priority shortens all updates.
+    then depends on the other samples. With `"buffer"` it is over the whole buffer, as
+    in OpenAI Baselines: then a single entry of low priority shortens all updates.
 
     Args:
         probabilities: Probability :math:`P_i` of each entry of the batch, or of the
             whole buffer, shape `[N]`. They need not sum to 1.
         exponent: Exponent :math:`β`, in [0, 1], shape `[]`.
-        normalize_by: `"batch"` to divide by the largest of these weights, `"max"` to
+        normalize_by: `"batch"` to divide by the largest of these weights, `"buffer"` to
             divide by the largest in the buffer.
-        min_probability: For `"max"`, the smallest positive probability in the buffer,
-            on the same scale, shape `[]`; or None if `probabilities` are those of the
-            whole buffer.
-        mask: False for entries that do not exist, shape `[N]`; or None.
+        min_probability: For `"buffer"`, the smallest positive probability in the
+            buffer, on the same scale, shape `[]`; or None if `probabilities` are those
+            of the whole buffer.
+        sample_mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Name of the mapped axis or axes that the batch is spread over; or
             None.
 
@@ -190,7 +196,7 @@ def importance_sampling_weights(
         >>> print(rlaxlib.importance_sampling_weights(probabilities, 0.5))
         [1.  0.5]
         >>> print(rlaxlib.importance_sampling_weights(
-        ...     probabilities, 0.5, "max", min_probability=0.025
+        ...     probabilities, 0.5, "buffer", min_probability=0.025
         ... ))
         [0.5  0.25]
 
@@ -206,14 +212,14 @@ def importance_sampling_weights(
         probabilities=(probabilities, "float[N]"),
         exponent=(exponent, "float[] in [0, 1]"),
         min_probability=(min_probability, "float[] in (0, inf) or None"),
-        mask=(mask, "bool[N] or None"),
+        sample_mask=(sample_mask, "bool[N] or None"),
     )
-    if mask is None:  # Masked entries may hold anything.
+    if sample_mask is None:  # Masked entries may hold anything.
         checks.within("[0, inf)", probabilities=probabilities)
-    if normalize_by not in ("batch", "max"):
-        checks.fail(f'`normalize_by` is {normalize_by!r}, must be "batch" or "max"')
+    if normalize_by not in ("batch", "buffer"):
+        checks.fail(f'`normalize_by` is {normalize_by!r}, must be "batch" or "buffer"')
     if normalize_by == "batch" and min_probability is not None:
-        checks.fail('`min_probability` must be None unless `normalize_by` is "max"')
+        checks.fail('`min_probability` must be None unless `normalize_by` is "buffer"')
     p, exponent, smallest = jax.lax.stop_gradient((p, exponent, smallest))
     sampled = _exists(p, exists) & (p != 0)
     if smallest is None:
@@ -224,9 +230,14 @@ def importance_sampling_weights(
 
 
 def sequence_priority(
-    td_errors: ArrayLike, mask: ArrayLike | None = None, eta: ArrayLike = 0.9
+    td_errors: ArrayLike,
+    eta: ArrayLike = 0.9,
+    *,
+    sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the replay priority of a sequence from its TD errors (R2D2).
+
+    Takes the TD errors of one sequence, returns one priority.
 
     .. math::
 
@@ -237,9 +248,9 @@ def sequence_priority(
 
     Args:
         td_errors: TD errors :math:`δ_t`, shape `[T]`.
-        mask: False for time steps to ignore, such as padding and the burn-in (see
-            `burn_in_mask`), shape `[T]`; or None.
         eta: Weight :math:`η` of the maximum, in [0, 1], shape `[]`.
+        sample_mask: False for time steps to ignore, such as padding and the burn-in
+            (see `burn_in_mask`), shape `[T]`; or None.
 
     Returns:
         The priority, shape `[]`; 0 if all steps are masked.
@@ -251,7 +262,7 @@ def sequence_priority(
     Example:
         >>> td_errors = jnp.array([9.0, 4.0, -2.0])
         >>> mask = rlaxlib.burn_in_mask(3, burn_in=1)
-        >>> print(rlaxlib.sequence_priority(td_errors, mask, eta=0.5))
+        >>> print(rlaxlib.sequence_priority(td_errors, eta=0.5, sample_mask=mask))
         3.5
 
     References:
@@ -259,19 +270,21 @@ def sequence_priority(
         *Recurrent Experience Replay in Distributed Reinforcement Learning*, section
         2.3, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
-    td_errors, mask, eta, narrow = checks.widened(
+    td_errors, eta, sample_mask, narrow = checks.widened(
         td_errors=(td_errors, "float[T]"),
-        mask=(mask, "bool[T] or None"),
         eta=(eta, "float[] in [0, 1]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
     )
     td_errors, eta = jax.lax.stop_gradient((td_errors, eta))
-    errors = streams.valid(jnp.abs(td_errors), mask)
-    mean = arrays.masked_mean(errors, mask)
+    errors = streams.valid(jnp.abs(td_errors), sample_mask)
+    mean = arrays.masked_mean(errors, sample_mask)
     return narrow(eta * jnp.max(errors) + (1 - eta) * mean)
 
 
 def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
     """Mask the burn-in steps of a recurrent sequence (R2D2).
+
+    Takes a number of steps, returns True or False for each.
 
     .. math::
 
@@ -310,6 +323,8 @@ def stratified_sample(
     key: ArrayLike, probabilities: ArrayLike, num_samples: int
 ) -> Array:
     """Sample the indices of a replay batch by stratified sampling.
+
+    Takes one probability for each entry of the buffer, returns indices.
 
     .. math::
 
@@ -358,6 +373,8 @@ def systematic_resample(
     key: ArrayLike, weights: ArrayLike, num_samples: int | None = None
 ) -> Array:
     """Sample the indices of particles by systematic resampling.
+
+    Takes one weight for each particle, returns indices.
 
     .. math::
 
@@ -413,6 +430,8 @@ def hindsight_indices(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Sample the goals of hindsight experience replay (HER) for each time step.
+
+    Takes one stream, returns one index for each time step.
 
     .. math::
 

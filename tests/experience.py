@@ -1,4 +1,4 @@
-"""Experience for tests of one function: a stream of random numbers, as float32."""
+"""A random stream of experience for tests, as float32."""
 
 import functools
 
@@ -9,7 +9,7 @@ close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
 
 
 def make_stream(steps=8, seed=0, actions=4):
-    """Draw all that any function takes; pick what the one under test does."""
+    """Sample all arguments that functions take."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=steps + 1)
     pi, mu = rng.dirichlet(np.ones(actions), size=(2, steps))
@@ -32,7 +32,7 @@ def make_stream(steps=8, seed=0, actions=4):
 
 
 def pick(stream, *names):
-    """Choose some arguments of a stream, by name."""
+    """Return some arguments of a stream, by name."""
     return {name: stream[name] for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Import what the tests compare with, where it is installed."""
+"""Import the libraries that tests compare with."""
 
 import warnings
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 
 def find(name: str) -> Any:
-    """Return a module, without the warnings that it gives; skip the test if none."""
+    """Return a module, without its warnings; skip the test if it is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip(name, reason=f"{name} is not here to compare with")
+        return pytest.importorskip(name, reason=f"{name} is not installed")

@@ -1,11 +1,11 @@
-"""Check what the examples on Catch have in common: a seed, and a curve that is kept."""
+"""Check the reproducibility and the output of examples on Catch."""
 
 import csv
 import dataclasses
 
 
 def check_that_one_repeats_and_is_written(example, config, folder):
-    """Train twice with one seed, once to files, and once with another seed."""
+    """Train twice with one seed, where one run writes files, and with another seed."""
     config = dataclasses.replace(config, output=str(folder))
     curve = example.train(config)
     assert curve != example.train(dataclasses.replace(config, seed=1))

@@ -1,8 +1,9 @@
-"""Hold every public function to the contract: what it computes, and how it behaves."""
+"""Test every public function: values, gradients, and invalid arguments."""
 
 import functools
 import inspect
 import operator
+import re
 import warnings
 
 import contract
@@ -17,7 +18,7 @@ import rlaxlib
 ROWS = contract.collect()
 
 
-# --- The table is complete. ---
+# --- Completeness. ---
 
 
 def test_every_public_function_has_a_row():
@@ -34,7 +35,7 @@ def test_no_two_rows_are_the_same():
     assert len(ROWS) == len({row.id for row in ROWS})
 
 
-# --- What the functions compute. ---
+# --- Values and gradients. ---
 
 
 @each_row("defined")
@@ -120,7 +121,7 @@ def test_takes_the_arguments_of_rlax_by_position(row, rlax):
     assert len(ours) >= len(theirs)
     for one, other in zip(ours, theirs, strict=False):
         assert one[:2] == other[:2]
-        assert one[2] or not other[2]  # What may be left out there, may be here.
+        assert one[2] or not other[2]  # Optional there, optional here.
 
 
 @each_row("key", sample=True)
@@ -159,7 +160,7 @@ def test_result_over_devices_equals_that_of_one_device(row):
         contract.assert_close(parts, jnp.stack([whole] * 2), SINGLE, SINGLE)
 
 
-# --- What the functions reject. ---
+# --- Invalid arguments. ---
 
 
 @each_row("single", "given")
@@ -190,6 +191,19 @@ def test_rejects_a_wrong_length(row):
             assert any(text in str(error.value) for text in shown)
 
 
+def test_every_function_with_a_range_has_values_out_of_it():
+    bounds = r"[\[(]-?[\d.inf]+, -?[\d.inf]+[\])]"
+    rule = rf"\] (?:in (?:{bounds}|\{{0)|ascending|increasing)"
+    ranged = {
+        row.name
+        for row in ROWS
+        if inspect.isroutine(row.function(rlaxlib))
+        and re.search(rule, inspect.getsource(row.function(rlaxlib)))
+    }
+    indexed = {row.name for row in ROWS if row.picks}
+    assert sorted(ranged - indexed - {row.name for row in ROWS if row.invalid}) == []
+
+
 @each_row("invalid")
 def test_rejects_values_out_of_range_in_traced_programs_too(row):
     inputs = row.inputs()
@@ -198,7 +212,7 @@ def test_rejects_values_out_of_range_in_traced_programs_too(row):
         valid = {key: x for key, x in inputs.items() if key not in invalid}
         with contract.refused(row, name) as error:
             jax.eval_shape(lambda valid, bad=invalid: row.call()(**valid, **bad), valid)
-        assert f"`{name}`" in str(error.value)
+        assert f"`{name}" in str(error.value)  # Or a field of it.
 
 
 @each_row("picks", "differentiable")
@@ -243,7 +257,7 @@ def test_rejects_lists_strings_and_none(row):
             assert f"`{name}`" in str(error.value)
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def peer_inputs(row):

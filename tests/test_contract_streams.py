@@ -1,4 +1,4 @@
-"""Hold every multistep estimate to what cuts and masked rows mean."""
+"""Test truncation and masks in every multistep estimator."""
 
 import functools
 
@@ -12,9 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from rlaxlib._core import recurrence
 
-# --- What multistep estimates make of streams. ---
-
-# Rows after which the stream is cut (x), and rows that are decisions (1).
+# Steps after which the stream is truncated (x), and valid steps (1).
 STREAMS = [
     ("..x...", "111111"),
     ("x....x", "111111"),
@@ -30,8 +28,8 @@ STREAMS = [
 
 
 def read(stream):
-    cuts, decisions = stream
-    return np.array([c == "x" for c in cuts]), np.array([c == "1" for c in decisions])
+    cuts, valid = stream
+    return np.array([c == "x" for c in cuts]), np.array([c == "1" for c in valid])
 
 
 def stream_rows(row, seed=0):
@@ -39,7 +37,7 @@ def stream_rows(row, seed=0):
 
 
 def with_masks(row):
-    """Return a row's function of rows and masks, with gradients to all of them."""
+    """Return a row's function of arrays and masks, with no gradient stopped."""
     function = row.call(**row.setting(False))
 
     def masked(rows, truncated, mask):
@@ -50,7 +48,7 @@ def with_masks(row):
 
 
 def poison(rows, where):
-    """Put NaN into all floats of some rows, and what is no action into all integers."""
+    """Set all floats of some steps to NaN, and all integers to -1."""
 
     def spoiled(x):
         bad = jnp.nan if contract.is_float(x) else -1
@@ -60,7 +58,7 @@ def poison(rows, where):
 
 
 def row_gradient(function, rows, truncated, mask, until=contract.STEPS):
-    """Return the gradient of the first outputs, weighted, and all outputs."""
+    """Return the gradient of a weighted sum of the first outputs, and all outputs."""
     moved = {name: x for name, x in rows.items() if contract.is_float(x)}
 
     def total(moved):
@@ -128,7 +126,7 @@ def test_gradients_respect_cuts_and_masks(row):
 
 @each_row("multistep", sample=True)
 def test_nan_in_masked_steps_does_not_spread_mapped_or_without_jit(row):
-    # Compiled, zero times NaN may be 0. Mapped, or step by step, it is NaN.
+    # In a compiled program `0 * NaN` may be 0; mapped or without jit it is NaN.
     truncated, mask = read(("..x...", "110111"))
     rows = stream_rows(row)
     bad, tolerance = poison(rows, ~mask), SINGLE * row.scale(rows)
@@ -155,7 +153,7 @@ def test_nan_after_a_cut_does_not_reach_earlier_steps(row):
     with contract.x64(True):
         rows = stream_rows(row)
         bad = poison(rows, ~before)
-        # A number that all rows share does get a NaN from those that hold one.
+        # The gradient of a scalar for all steps has contributions from later steps.
         names = [name for name, x in rows.items() if contract.is_float(x) and x.ndim]
         along = contract.direction(rows, tuple(names), seed=1)
         along = {name: np.where(before, x.T, 0).T for name, x in along.items()}
@@ -195,7 +193,7 @@ def test_trivial_masks_change_nothing(row):
 @pytest.mark.no_cover
 @each_row("multistep", sample=True)
 def test_the_associative_scan_equals_the_definition(row, monkeypatch):
-    """A CPU walks through time, all other devices join runs of steps in parallel."""
+    """A CPU runs a loop, other devices an associative scan."""
     monkeypatch.setattr(recurrence, "_solve", recurrence._associative_scan)
     with contract.x64(True):
         rows = stream_rows(row)

@@ -1,7 +1,6 @@
-"""Hold every public function to how it must behave under JAX.
+"""Test every public function under JAX: transformations, dtypes, devices, NaN checks.
 
-Nothing runs here that other tests do not run too: what they cover is measured there.
-Measuring it here again would take a quarter more time.
+Coverage is not measured here: other tests run the same lines.
 """
 
 import operator
@@ -63,7 +62,7 @@ def test_vmap_equals_a_loop_over_the_batch(row):
 
 @each_row("given", sample=True)
 def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
-    # JAX sees as it traces whether what differs between devices meets what does not.
+    # Tracing alone finds carries that vary over devices while others do not.
     inputs = row.inputs()
     if row.key is not None:
         inputs[row.key] = jax.random.key_data(inputs[row.key])
@@ -202,11 +201,11 @@ def test_dtype_follows_the_arguments(row, dtype, x64):
 @each_row("floats", "deterministic", sample=True)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_half_precision_rounds_once(row, dtype):
-    # Compiled, a CPU computes half precision in single: only step by step it shows.
+    # A compiled CPU program computes half precision in float32; eager calls do not.
     inputs = row.inputs(dtype=dtype)
     outputs = jax.tree.leaves(row.call()(**inputs))
-    # The definition sees the rounded arguments; one more rounding is due at the end,
-    # by at most half an eps.
+    # The definition has the rounded arguments. The result is rounded once more, by at
+    # most half an eps.
     relative = 0.51 * float(jnp.finfo(dtype).eps)
     absolute = SINGLE * row.scale(inputs)
     contract.assert_close(outputs, row.define(inputs), relative, absolute)
@@ -238,7 +237,7 @@ def test_no_intermediate_value_is_nan(row):
             contract.gradient(row, function, inputs)
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def to_x64(arguments):

@@ -81,11 +81,13 @@ def test_value_diagnostics_ignore_masked_entries(function):
     predictions = jnp.array([[0.5, jnp.nan], [3.0, 2.0]])
     targets = jnp.array([[1.0, 2.0], [jnp.inf, 4.0]])
     mask = jnp.array([[True, False], [False, True]])
-    result, gradients = jax.value_and_grad(function, (0, 1))(predictions, targets, mask)
+    result, gradients = jax.value_and_grad(function, (0, 1))(
+        predictions, targets, sample_mask=mask
+    )
     close(result, function(predictions[mask], targets[mask]))
     assert np.all(np.isfinite(gradients))
     np.testing.assert_array_equal(np.asarray(gradients)[:, ~mask], 0.0)
-    assert function(predictions, targets, jnp.zeros_like(mask)) == 0
+    assert function(predictions, targets, sample_mask=jnp.zeros_like(mask)) == 0
 
 
 @pytest.mark.parametrize("function", OF_VALUES)
@@ -100,8 +102,8 @@ def test_value_diagnostics_over_devices_equal_those_of_one_device(function):
     predictions = jnp.array([[0.5, 7.0], [3.0, 2.0]])
     targets, mask = TARGETS.reshape(2, 2), jnp.array([[True, True], [False, True]])
     over = jax.vmap(functools.partial(function, axis_name="i"), axis_name="i")
-    parts = over(predictions, targets, mask)
-    close(parts, jnp.full(2, function(predictions, targets, mask)))
+    parts = over(predictions, targets, sample_mask=mask)
+    close(parts, jnp.full(2, function(predictions, targets, sample_mask=mask)))
 
 
 # --- Policy divergence. ---
@@ -129,8 +131,8 @@ def test_only_the_gradient_of_k2_is_unbiased_for_actions_of_the_trained_policy()
     def expected_gradient(logits, kind):
         # The policy that samples is not differentiated.
         probs = jax.nn.softmax(jax.lax.stop_gradient(logits))
-        log_ratios = jax.nn.log_softmax(OTHER) - jax.nn.log_softmax(logits)
-        estimates = jax.vmap(lambda x: rlaxlib.approximate_kl(x, kind))(log_ratios)
+        log_ratio = jax.nn.log_softmax(OTHER) - jax.nn.log_softmax(logits)
+        estimates = jax.vmap(lambda x: rlaxlib.approximate_kl(x, kind))(log_ratio)
         return jnp.sum(probs * estimates)
 
     k1, k2, k3 = (jax.grad(expected_gradient)(LOGITS, kind) for kind in KINDS)
@@ -156,42 +158,42 @@ def test_k3_is_precise_for_small_log_ratios(log_ratio):
 
 def test_k3_is_never_negative():
     sizes = np.logspace(-8, 1, 100_000)
-    log_ratios = jnp.asarray(np.concatenate([sizes, -sizes]), jnp.float32)
-    assert jnp.min(jax.vmap(rlaxlib.approximate_kl)(log_ratios)) >= 0
+    log_ratio = jnp.asarray(np.concatenate([sizes, -sizes]), jnp.float32)
+    assert jnp.min(jax.vmap(rlaxlib.approximate_kl)(log_ratio)) >= 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_kl_of_an_impossible_action_is_infinite(kind):
-    log_ratios = jnp.array([0.1, -jnp.inf])
-    result, gradient = jax.value_and_grad(rlaxlib.approximate_kl)(log_ratios, kind)
+    log_ratio = jnp.array([0.1, -jnp.inf])
+    result, gradient = jax.value_and_grad(rlaxlib.approximate_kl)(log_ratio, kind)
     assert result == jnp.inf
     assert not np.any(np.isnan(gradient))
 
 
 def test_ratios_at_the_bounds_are_not_clipped():
-    log_ratios = jnp.log1p(jnp.array([-0.5, 0.25]))
-    assert rlaxlib.clip_fraction(log_ratios, 0.5, 0.25) == 0
-    assert rlaxlib.clip_fraction(log_ratios, 0.49, 0.25) == 0.5
-    assert rlaxlib.clip_fraction(log_ratios, 0.5, 0.24) == 0.5
+    log_ratio = jnp.log1p(jnp.array([-0.5, 0.25]))
+    assert rlaxlib.clip_fraction(log_ratio, 0.5, 0.25) == 0
+    assert rlaxlib.clip_fraction(log_ratio, 0.49, 0.25) == 0.5
+    assert rlaxlib.clip_fraction(log_ratio, 0.5, 0.24) == 0.5
 
 
 def test_ratios_that_overflow_are_clipped_and_none_is_below_a_bound_of_zero():
-    log_ratios = jnp.array([1000.0, -1000.0])
-    assert rlaxlib.clip_fraction(log_ratios) == 1
-    assert rlaxlib.clip_fraction(log_ratios, 1.0) == 0.5
+    log_ratio = jnp.array([1000.0, -1000.0])
+    assert rlaxlib.clip_fraction(log_ratio) == 1
+    assert rlaxlib.clip_fraction(log_ratio, 1.0) == 0.5
 
 
 def test_clip_fraction_with_advantages_counts_zero_gradients_of_ppo():
     rng = np.random.default_rng(0)
-    log_ratios = jnp.asarray(rng.normal(size=200), jnp.float32)
+    log_ratio = jnp.asarray(rng.normal(size=200), jnp.float32)
     adv_t = jnp.asarray(rng.normal(size=200), jnp.float32)
 
     def loss(x):
         return rlaxlib.clipped_surrogate_pg_loss(jnp.exp(x), adv_t, 0.2)
 
-    still = jnp.mean(jax.grad(loss)(log_ratios) == 0)
-    close(rlaxlib.clip_fraction(log_ratios, adv_t=adv_t), still)
-    assert 0 < still < rlaxlib.clip_fraction(log_ratios)
+    still = jnp.mean(jax.grad(loss)(log_ratio) == 0)
+    close(rlaxlib.clip_fraction(log_ratio, adv_t=adv_t), still)
+    assert 0 < still < rlaxlib.clip_fraction(log_ratio)
 
 
 @pytest.mark.parametrize("shift", [-1e4, 0.0, 1e4])
@@ -243,17 +245,19 @@ def test_importance_statistics_of_an_impossible_action():
 
 @pytest.mark.parametrize("function", OF_RATIOS)
 def test_ratio_diagnostics_ignore_masked_entries(function):
-    log_ratios = jnp.array([0.5, jnp.nan, -1.0, jnp.inf])
+    log_ratio = jnp.array([0.5, jnp.nan, -1.0, jnp.inf])
     mask = jnp.array([True, False, True, False])
 
     def total(x):
-        return sum(jax.tree.leaves(function(x, mask=mask)))
+        return sum(jax.tree.leaves(function(x, sample_mask=mask)))
 
-    jax.tree.map(close, function(log_ratios, mask=mask), function(log_ratios[mask]))
-    gradient = jax.grad(total)(log_ratios)
+    jax.tree.map(
+        close, function(log_ratio, sample_mask=mask), function(log_ratio[mask])
+    )
+    gradient = jax.grad(total)(log_ratio)
     assert np.all(np.isfinite(gradient))
     np.testing.assert_array_equal(gradient[~mask], 0.0)
-    nothing = function(log_ratios, mask=jnp.zeros_like(mask))
+    nothing = function(log_ratio, sample_mask=jnp.zeros_like(mask))
     np.testing.assert_array_equal(jax.tree.leaves(nothing), 0.0)
 
 
@@ -265,12 +269,12 @@ def test_ratio_diagnostics_do_not_hide_nan(function):
 
 @pytest.mark.parametrize("function", OF_RATIOS)
 def test_ratio_diagnostics_over_devices_equal_those_of_one_device(function):
-    log_ratios = jnp.array([[0.5, 0.1], [3.0, -2.0]])
+    log_ratio = jnp.array([[0.5, 0.1], [3.0, -2.0]])
     mask = jnp.array([[True, True], [False, True]])
-    whole = function(log_ratios.ravel(), mask=mask.ravel())
+    whole = function(log_ratio.ravel(), sample_mask=mask.ravel())
     parts = jax.vmap(
-        lambda x, mask: function(x, mask=mask, axis_name="i"), axis_name="i"
-    )(log_ratios, mask)
+        lambda x, mask: function(x, sample_mask=mask, axis_name="i"), axis_name="i"
+    )(log_ratio, mask)
     jax.tree.map(lambda part, one: close(part, jnp.full(2, one)), parts, whole)
 
 
@@ -333,8 +337,8 @@ def test_network_diagnostics_ignore_masked_inputs():
     x = jnp.asarray(rng.normal(size=(6, 4)), jnp.float32).at[1].set(jnp.nan)
     x = x.at[:, 2].set(0.0).at[1, 2].set(jnp.inf)
     mask = jnp.array([True, False, True, True, False, True])
-    assert rlaxlib.dormant_fraction(x, mask=mask) == 0.25
-    assert rlaxlib.effective_rank(x, mask=mask) == 3
+    assert rlaxlib.dormant_fraction(x, sample_mask=mask) == 0.25
+    assert rlaxlib.effective_rank(x, sample_mask=mask) == 3
 
 
 def test_network_diagnostics_do_not_hide_nan():
@@ -349,10 +353,12 @@ def test_network_diagnostics_over_devices_equal_those_of_one_device():
     mask = jnp.array([[True, True, True], [True, False, False]])
     for function in (rlaxlib.dormant_fraction, rlaxlib.effective_rank):
         parts = jax.vmap(
-            lambda x, mask, function=function: function(x, mask=mask, axis_name="i"),
+            lambda x, mask, function=function: function(
+                x, sample_mask=mask, axis_name="i"
+            ),
             axis_name="i",
         )(x, mask)
-        whole = function(x.reshape(6, 8), mask=mask.ravel())
+        whole = function(x.reshape(6, 8), sample_mask=mask.ravel())
         np.testing.assert_array_equal(parts, whole)
     assert whole == 4
 
@@ -510,8 +516,10 @@ def test_loss_that_checks_its_stream_keeps_its_gradient():
     [
         *(
             (
-                lambda function=function: function(TARGETS, TARGETS, np.ones(2, bool)),
-                r"`mask` has shape \(2,\), must be \(4,\) to match",
+                lambda function=function: function(
+                    TARGETS, TARGETS, sample_mask=np.ones(2, bool)
+                ),
+                r"`sample_mask` has shape \(2,\), must be \(4,\) to match",
             )
             for function in OF_VALUES
         ),
@@ -524,8 +532,10 @@ def test_loss_that_checks_its_stream_keeps_its_gradient():
             r"`adv_t` has shape \(2, 2\), must be \(2,\)",
         ),
         (
-            lambda: rlaxlib.dormant_fraction(jnp.ones((2, 3)), mask=jnp.ones(3, bool)),
-            r"`mask` has shape \(3,\), must be \(2,\)",
+            lambda: rlaxlib.dormant_fraction(
+                jnp.ones((2, 3)), sample_mask=jnp.ones(3, bool)
+            ),
+            r"`sample_mask` has shape \(3,\), must be \(2,\)",
         ),
         (
             lambda: rlaxlib.effective_rank(jnp.ones(3)),

@@ -1,7 +1,7 @@
-"""Hold the library to rlax: whoever knows that one finds everything in this one.
+"""Test that every name of rlax exists, with the same arguments and fields.
 
-`test_api.py` compares the arguments of functions with rlax's, and `test_contract.py`
-what they compute. Here is what makes sure that nothing is left out of either.
+`test_api.py` compares arguments with rlax's, and `test_contract.py` results. Tests here
+ensure that neither leaves out a name.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import pytest
 
 import rlaxlib
 
-# What rlax makes and takes, but keeps to itself.
+# Private in rlax, although its functions return or take them.
 HIDDEN = (
     "ContinuousDistribution",
     "DiscreteDistribution",
@@ -36,25 +36,25 @@ HIDDEN = (
     "transform_to_2hot_nonlinear",
 )
 
-# Data with other fields, where rlax's can be read all the same, each with the reason.
-OTHER_FIELDS = {"EmaState": "rlax keeps moments about 0, in which a variance drowns"}
+# Data with other fields, where rlax's are properties, with the reason.
+OTHER_FIELDS = {"EmaState": "a variance from moments about 0 cancels"}
 
 # Functions that no row compares with rlax, each with the reason.
 NOT_COMPARED = {
     "add_ornstein_uhlenbeck_noise": "rlax takes a vector only: see `test_noise.py`",
-    "episodic_memory_intrinsic_rewards": "rlax takes negative distances for distances",
+    "episodic_memory_intrinsic_rewards": "rlax uses negative distances as distances",
 }
 
-# How functions of rlax show their arguments that show not all of them.
+# Signatures of rlax that do not list all arguments.
 HIDES_ALL, HIDES_REST = ("args", "kwargs"), ("tx_pair", "args", "kwargs")
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @pytest.fixture(scope="module")
 def hidden(rlax):
-    """Return what rlax keeps to itself, under its names."""
+    """Return the private names of rlax."""
     found = {}
     for module in pkgutil.iter_modules(importlib.import_module("rlax._src").__path__):
         if not module.name.endswith("_test") and module.name != "test_utils":
@@ -67,7 +67,7 @@ def hidden(rlax):
 
 
 def public(rlax):
-    """Return all that rlax offers, under its names."""
+    """Return the public names of rlax."""
     named = {name: getattr(rlax, name) for name in dir(rlax) if name[0] != "_"}
     return {
         name: thing
@@ -125,28 +125,28 @@ def _is_data(thing):
     )
 
 
-# --- Every name. ---
+# --- Names. ---
 
 
-def test_every_name_of_rlax_is_here(rlax):
+def test_every_public_name_of_rlax_exists(rlax):
     assert sorted(set(public(rlax)) - set(rlaxlib.__all__)) == []
 
 
-def test_what_rlax_keeps_to_itself_is_here(hidden):
+def test_every_private_name_of_rlax_exists(hidden):
     assert sorted(set(hidden) - set(rlaxlib.__all__)) == []
 
 
-def test_every_name_stands_for_a_thing_of_the_same_kind(rlax, hidden):
+def test_every_name_is_of_the_same_kind(rlax, hidden):
     for name, theirs in (public(rlax) | hidden).items():
         ours = getattr(rlaxlib, name)
         assert inspect.isclass(ours) == inspect.isclass(theirs), name
         assert callable(ours) == callable(theirs), name
 
 
-# --- Its arguments, and its fields. ---
+# --- Arguments and fields. ---
 
 
-def test_every_function_has_arguments_that_one_can_compare(rlax):
+def test_every_function_has_comparable_arguments(rlax):
     for name, theirs in public(rlax).items():
         if is_function(theirs) and not is_pair(theirs):
             # Else `test_api.py` passes over it.
@@ -169,7 +169,7 @@ def test_a_function_that_wraps_another_takes_the_arguments_of_both(rlax):
         assert ours[: len(theirs)] == theirs, name
 
 
-def test_what_rlax_keeps_to_itself_takes_the_same_arguments(hidden):
+def test_private_functions_of_rlax_take_the_same_arguments(hidden):
     for name, theirs in hidden.items():
         if is_function(theirs):
             expected = arguments(theirs)
@@ -185,7 +185,7 @@ def test_data_has_the_fields_of_rlax(rlax, hidden):
             assert hasattr(getattr(rlaxlib, name), field), name
 
 
-# --- Its numbers. ---
+# --- Values. ---
 
 
 def test_every_function_is_compared_with_rlax_in_value(rlax):
@@ -204,7 +204,7 @@ def test_pairs_are_those_of_rlax(rlax):
     pairs = {name: thing for name, thing in public(rlax).items() if is_pair(thing)}
     assert pairs
     with contract.x64(True), jax.numpy_dtype_promotion("standard"):
-        # In double precision, where rlax has digits to lose.
+        # In double precision, where rlax is accurate enough.
         x = jnp.linspace(-0.9, 0.9, 18, dtype=jnp.float64)
         for name, theirs in pairs.items():
             ours = getattr(rlaxlib, name)

@@ -37,7 +37,7 @@ def test_exponent_of_zero_gives_equal_probabilities():
         np.testing.assert_array_equal(function(priorities, 0.0), 0.25)
         mask = jnp.array([True, True, False, False])
         np.testing.assert_array_equal(
-            function(priorities, 0.0, mask=mask), [0.5, 0.5, 0.0, 0.0]
+            function(priorities, 0.0, sample_mask=mask), [0.5, 0.5, 0.0, 0.0]
         )
 
 
@@ -50,7 +50,7 @@ def test_scale_of_priorities_does_not_matter(scale):
 
 def test_priorities_of_zero_give_equal_probabilities():
     mask = jnp.array([True, False, True])
-    probabilities = rlaxlib.prioritized_probabilities(jnp.zeros(3), mask=mask)
+    probabilities = rlaxlib.prioritized_probabilities(jnp.zeros(3), sample_mask=mask)
     np.testing.assert_array_equal(probabilities, [0.5, 0.0, 0.5])
 
 
@@ -65,12 +65,12 @@ def test_priorities_of_zero_give_equal_probabilities():
 )
 def test_masked_entries_may_hold_anything_and_all_may_be_masked(function):
     x, mask = np.array([1.0, NAN, 3.0, -5.0]), np.array([True, False, True, False])
-    result = function(x, mask=mask)
+    result = function(x, sample_mask=mask)
     if result.ndim:
         assert np.all(np.asarray(result)[~mask] == 0)
         result = result[mask]
     np.testing.assert_array_equal(result, function(x[mask]))
-    np.testing.assert_array_equal(function(x, mask=jnp.zeros_like(mask)), 0.0)
+    np.testing.assert_array_equal(function(x, sample_mask=jnp.zeros_like(mask)), 0.0)
 
 
 def test_rank_probabilities_depend_on_the_order_only():
@@ -98,9 +98,9 @@ def test_largest_weight_is_one_in_the_batch_or_in_the_buffer():
     batch = buffer[1:]
     weigh = rlaxlib.importance_sampling_weights
     assert jnp.max(weigh(batch, 0.5)) == 1
-    whole = weigh(buffer, 0.5, "max")
+    whole = weigh(buffer, 0.5, "buffer")
     assert jnp.argmax(whole) == 0
-    close(weigh(batch, 0.5, "max", min_probability=jnp.min(buffer)), whole[1:])
+    close(weigh(batch, 0.5, "buffer", min_probability=jnp.min(buffer)), whole[1:])
     close(weigh(batch, 0.5) * whole[1], whole[1:])
 
 
@@ -310,14 +310,15 @@ def test_buffer_spread_over_devices_equals_one_buffer():
     def over(function):
         function = functools.partial(function, axis_name="devices")
         return jax.vmap(
-            lambda x, mask: function(x, exponent=0.5, mask=mask), axis_name="devices"
+            lambda x, mask: function(x, exponent=0.5, sample_mask=mask),
+            axis_name="devices",
         )(x, mask)
 
     for function in (
         rlaxlib.prioritized_probabilities,
         rlaxlib.importance_sampling_weights,
     ):
-        whole = function(x.ravel(), exponent=0.5, mask=mask.ravel())
+        whole = function(x.ravel(), exponent=0.5, sample_mask=mask.ravel())
         close(over(function).ravel(), whole)
 
 
@@ -337,13 +338,13 @@ def test_buffer_spread_over_devices_equals_one_buffer():
         ),
         (
             lambda: rlaxlib.importance_sampling_weights(jnp.ones(2), 0.5, "mean"),
-            r"`normalize_by` is 'mean', must be \"batch\" or \"max\"",
+            r"`normalize_by` is 'mean', must be \"batch\" or \"buffer\"",
         ),
         (
             lambda: rlaxlib.importance_sampling_weights(
                 jnp.ones(2), 0.5, min_probability=0.1
             ),
-            r'`min_probability` must be None unless `normalize_by` is "max"',
+            r'`min_probability` must be None unless `normalize_by` is "buffer"',
         ),
         (
             lambda: rlaxlib.stratified_sample(jax.random.key(0), np.array([-1.0]), 1),

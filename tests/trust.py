@@ -1,12 +1,11 @@
-"""Write into the documentation what the public functions are tested for.
+"""Write the tables of `docs/trust.md`: which tests run on which functions.
 
-    python tests/trust.py    # Writes the tables of docs/trust.md.
+    python tests/trust.py
 
-A row in `rows/` says which tests of the contract fit a function. The tables are made of
-that, and of the reasons that rows give where a function is excepted.
+The tables come from the rows in `rows/`, and from the reasons that rows give for
+exceptions.
 """
 
-import re
 import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,21 +28,21 @@ TOPICS = {
 }
 TOPIC = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
 
-OF_THE_TABLE = ("test_no_row_lacks_a_function",)  # Says nothing of a function.
+OF_THE_TABLE = ("test_every_row_has_a_function",)  # Not about a function.
 VARIANTS = "test_is_the_same_in_every_variant"
 
-# The tests that have a column of their own, where functions are listed.
+# Tests with a column of their own in the list of functions.
 COLUMNS = {
-    "value": "test_equals_its_definition",
-    "rlax": "test_equals_rlax_in_value",
-    "slope": "test_gradient_is_the_slope_of_the_definition",
-    "flag": "test_gradient_of_targets_stops_if_and_only_if_the_flag_says_so",
+    "value, gradient": "test_value_and_gradient_equal_the_definition",
+    "rlax": "test_value_and_gradient_equal_those_of_rlax",
+    "range": "test_rejects_values_out_of_range_in_traced_programs_too",
+    "flag": "test_a_traced_flag_stops_the_gradient_of_targets_and_changes_no_value",
     "half": "test_half_precision_rounds_once",
     "vmap": "test_vmap_equals_a_loop_over_the_batch",
-    "cuts": "test_a_cut_joins_streams_and_a_masked_row_is_as_good_as_deleted",
+    "streams": "test_cuts_join_streams_and_masked_steps_are_as_if_deleted",
 }
 
-# What a function may be excepted from, and the reasons that its row gives.
+# Exceptions, and the reasons that rows give.
 EXCEPTIONS: dict[str, Callable[[Row], Iterable[str]]] = {
     "No definition in NumPy": lambda row: () if row.defined else (row.definition,),
     "Not compared with rlax": lambda row: (row.peer,),
@@ -57,33 +56,14 @@ def tests() -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for module in (test_contract, test_contract_under_jax, test_contract_streams):
         for name, test in vars(module).items():
-            for mark in getattr(test, "pytestmark", ()):
-                if mark.args[:1] == ("row",) and name not in OF_THE_TABLE:
-                    found[name] = list(mark.args[1])
-    methods = {name.rpartition("__")[0] for name in _in_variants()}
-    found[VARIANTS] = [
-        row
-        for row in contract.collect()
-        if "_".join([VARIANTS, re.sub(r"\W", "_", row.id)]) in methods
-    ]
+            if hasattr(test, "rows") and name not in OF_THE_TABLE:
+                found[name] = test.rows
+    found[VARIANTS] = [row for row in contract.collect() if row.given]
     return found
 
 
-def variants() -> list[str]:
-    """Return the ways in which each function is called: compiled, mapped and so on."""
-    found = {name.rpartition("__")[2].replace("_", " ") for name in _in_variants()}
-    return sorted(found)
-
-
-def _in_variants() -> list[str]:
-    """Return the names of the methods, one for each row and variant."""
-    module = test_contract_under_jax
-    classes = module.TestVariants, module.TestCompiled
-    return [name for each in classes for name in dir(each) if VARIANTS in name]
-
-
 def in_order(rows: Iterable[Row]) -> list[str]:
-    """Return the functions of rows, each once, in the order of their topics."""
+    """Return the functions of rows in the order of their topics."""
     names = dict.fromkeys(row.name for row in rows)
     topics = list(TOPICS)
     return sorted(names, key=lambda name: topics.index(topic_of(name)))
@@ -97,16 +77,17 @@ def tables() -> str:
     """Return all tables, in Markdown."""
     by_test = tests()
     parts = [
-        "## What is asked",
-        "A function may have several rows: one for each of its forms.",
+        "## Tests",
+        "A function may have several rows, one for each of its cases.",
         _asked(by_test),
-        f"A variant is one of: {', '.join(variants())}.",
-        "## Of which functions",
-        "How many functions of a topic are held to what is asked most often:",
+        "Variants are those of chex: with and without jit, with and without device, "
+        "and with pmap on four devices.",
+        "## Functions",
+        "The number of functions of a topic that the main tests run on:",
         _counted(by_test),
         _legend(),
         *_listed(by_test),
-        "## What is not asked, and why",
+        "## Exceptions",
         *_excepted(),
     ]
     return "\n\n".join(parts)
@@ -124,11 +105,11 @@ def _asked(by_test: dict[str, list[Row]]) -> str:
         [sentence(test), str(len(in_order(rows))), str(len(rows))]
         for test, rows in by_test.items()
     ]
-    return _table(["a function ...", "functions", "rows"], lines)
+    return _table(["test", "functions", "rows"], lines)
 
 
 def sentence(test: str) -> str:
-    """Return what a test asks, in words: its name."""
+    """Return the name of a test in words."""
     return test.removeprefix("test_").replace("_", " ")
 
 
@@ -152,22 +133,21 @@ def _legend() -> str:
 
 
 def _listed(by_test: dict[str, list[Row]]) -> list[str]:
-    """Return a table for each topic, collapsed, of its functions."""
+    """Return a collapsed table of functions for each topic."""
     held = [set(in_order(by_test[test])) for test in COLUMNS.values()]
     everything = in_order(contract.collect())
     parts: list[str] = []
     for topic in TOPICS:
         own = sorted(name for name in everything if topic_of(name) == topic)
         lines = [
-            [f"{{ours}}`{name}`", *("●" * (name in each) for each in held)]
-            for name in own
+            [f"`{name}`", *("●" * (name in each) for each in held)] for name in own
         ]
         parts.append(_collapsed(topic, _table(["", *COLUMNS], lines)))
     return parts
 
 
 def _excepted() -> list[str]:
-    """Return the reasons for exceptions, collapsed, each with its functions."""
+    """Return the reasons for exceptions, collapsed, with their rows."""
     parts: list[str] = []
     for title, reasons in EXCEPTIONS.items():
         by_reason: dict[str, list[Row]] = {}

@@ -37,12 +37,20 @@ FUNCTIONS = {
 OPERATORS = {
     **{sign: sign for sign in ("=", "<", ">", "+", "-", ",", ";", ".", ":", ":=")},
     **{"≤": r"\le", "≥": r"\ge", "≠": r"\ne", "≈": r"\approx", "∝": r"\propto"},
-    **{"~": r"\sim", "∈": r"\in", "⊆": r"\subseteq", "·": r"\cdot", "mod": r"\bmod"},
+    **{
+        "~": r"\sim",
+        "∈": r"\in",
+        "∋": r"\ni",
+        "⊆": r"\subseteq",
+        "·": r"\cdot",
+        "mod": r"\bmod",
+    },
     **{"←": r"\leftarrow", "⇒": r"\Rightarrow", "|": r"\mid", "‖": r"\,\|\,"},
 }
 FACTORS = {
     **{"∂": r"\partial", "∇": r"\nabla", "¬": r"\neg", "½": r"\tfrac12"},
     **{"…": r"\dots", "⋯": r"\cdots", "ℓ": r"\ell", "ℝ": r"\mathbb{R}", "*": "*"},
+    "∞": r"\infty",
     "Normal": r"\mathcal{N}",
 }
 LARGE = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int"}

@@ -1,10 +1,10 @@
-"""Bias and spread of return estimators on a random walk, over λ and n.
+"""Bias and standard deviation of return estimators on a random walk, over λ and n.
 
-The walk has nine states in a row, starts in the middle, and ends beyond either side,
-with a reward of -1 on the left and of 1 on the right. A fifth of all steps slip, and go
-either way. The target policy goes right seven times in ten. All estimates bootstrap
-from the values of the policy before it, which went either way: as after an improvement.
-What is shown is the estimate for the first step of an episode.
+The walk has nine states. It starts in the middle and ends beyond either side, with a
+reward of -1 on the left and 1 on the right. With probability 0.2 the action is replaced
+by a random one. The target policy goes right with probability 0.7. All estimates
+bootstrap from the values of the uniform policy, as after a policy improvement. The
+figure shows the estimate for the first step of an episode.
 """
 
 import itertools
@@ -23,14 +23,14 @@ from matplotlib.figure import Figure
 import rlaxlib
 
 STATES, SLIP, DISCOUNT = 9, 0.2, 0.95
-TARGET, BEFORE = np.array([0.3, 0.7]), np.array([0.5, 0.5])  # Of left and right.
+TARGET, UNIFORM = np.array([0.3, 0.7]), np.array([0.5, 0.5])  # Of left and right.
 EPISODES, STEPS = 4096, 96
 LAMBDAS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 LENGTHS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Stream(NamedTuple):
-    """An episode, with what an agent would know of it."""
+    """The arrays of an episode, and the true value."""
 
     v_tm1: Array
     v_t: Array
@@ -39,18 +39,18 @@ class Stream(NamedTuple):
     q_t: Array
     a_t: Array
     rho_tm1: Array
-    truth: Array  # What the first step should be estimated at.
+    truth: Array  # The true value of the first step.
 
 
 def draw() -> Figure:
-    """Draw estimators by what they get wrong on average, and by how they vary."""
+    """Draw the bias of estimators against their standard deviation."""
     figure = style.figure(3.8)
     left, right = figure.subplots(1, 2, sharey=True)
     stream = sample(TARGET, of_actions=False)
     curve(left, "λ-returns", lambda_returns, LAMBDAS, stream)
     curve(left, "n-step", n_step_returns, LENGTHS, stream)
     curve(left, "UPGO", upgo_returns, (0,), stream)
-    left.set(title="acted by the target policy", ylabel="bias")
+    left.set(title="on-policy", ylabel="bias")
     left.legend(loc="upper left", fontsize="small")
     for text, place in {
         "λ = 0, n = 1": (0.14, -0.485),
@@ -60,13 +60,13 @@ def draw() -> Figure:
     }.items():
         left.text(*place, text, fontsize="small")
 
-    stream = sample(BEFORE, of_actions=True)
+    stream = sample(UNIFORM, of_actions=True)
     for name, trace in TRACES.items():
         curve(right, name, partial(off_policy_returns, trace), LAMBDAS, stream)
     curve(right, "uncorrected", uncorrected_returns, LAMBDAS, stream)
-    stream = sample(BEFORE, of_actions=False)
+    stream = sample(UNIFORM, of_actions=False)
     curve(right, "V-trace", vtrace_returns, LAMBDAS, stream, color=style.INK)
-    right.set_title("acted by the policy before")
+    right.set_title("off-policy")
     right.legend(loc="lower right", fontsize="small", bbox_to_anchor=(1.03, 0.1))
     for axes in (left, right):
         axes.axhline(0, color=style.INK, lw=0.8, zorder=0)
@@ -82,7 +82,7 @@ def curve(
     stream: Stream,
     **options: str,
 ) -> None:
-    """Draw bias against standard deviation, one point for each parameter."""
+    """Draw bias against standard deviation, with one point per parameter."""
     points = []
     for parameter in parameters:
         estimate = jax.vmap(partial(estimator, parameter))
@@ -91,25 +91,25 @@ def curve(
     axes.plot(*np.array(points).T, marker=".", lw=1.4, label=name, **options)
 
 
-# --- The estimators, of one stream. ---
+# --- Estimators for one stream. ---
 
 
 def lambda_returns(lambda_: float, stream: Stream) -> Array:
-    """Estimate by averaging over all lengths."""
+    """Estimate by λ-returns."""
     return rlaxlib.lambda_returns(
         stream.r_t, stream.discount_t, stream.v_t, jnp.float32(lambda_)
     )
 
 
 def n_step_returns(n: int, stream: Stream) -> Array:
-    """Estimate by one length."""
+    """Estimate by n-step returns."""
     return rlaxlib.n_step_bootstrapped_returns(
         stream.r_t, stream.discount_t, stream.v_t, n
     )
 
 
 def upgo_returns(_: float, stream: Stream) -> Array:
-    """Estimate by what good play makes of it."""
+    """Estimate by UPGO returns."""
     return rlaxlib.upgo_returns(stream.v_tm1, stream.v_t, stream.r_t, stream.discount_t)
 
 
@@ -122,7 +122,7 @@ TRACES = {
 
 
 def off_policy_returns(trace: Callable, lambda_: float, stream: Stream) -> Array:
-    """Estimate the value of an action, with a correction by the next ones."""
+    """Estimate an action value with an off-policy correction."""
     target = jnp.asarray(TARGET, jnp.float32)
     rho_t = jnp.roll(stream.rho_tm1, -1)  # The last is not used.
     return rlaxlib.general_off_policy_returns_from_action_values(
@@ -136,7 +136,7 @@ def off_policy_returns(trace: Callable, lambda_: float, stream: Stream) -> Array
 
 
 def uncorrected_returns(lambda_: float, stream: Stream) -> Array:
-    """Estimate the value of an action as if the target policy had gone on."""
+    """Estimate an action value without off-policy correction."""
     v_t = stream.q_t @ jnp.asarray(TARGET, jnp.float32)
     return rlaxlib.lambda_returns(
         stream.r_t, stream.discount_t, v_t, jnp.float32(lambda_)
@@ -144,7 +144,7 @@ def uncorrected_returns(lambda_: float, stream: Stream) -> Array:
 
 
 def vtrace_returns(lambda_: float, stream: Stream) -> Array:
-    """Estimate the value of a state by V-trace."""
+    """Estimate a state value by V-trace."""
     errors = rlaxlib.vtrace(*stream[:4], stream.rho_tm1, jnp.float32(lambda_))
     return errors + stream.v_tm1
 
@@ -153,23 +153,23 @@ def vtrace_returns(lambda_: float, stream: Stream) -> Array:
 
 
 def sample(policy: np.ndarray, of_actions: bool) -> Stream:
-    """Return episodes of a policy, and the true values of states or of actions."""
+    """Return episodes of a policy, with true state values or action values."""
     random = np.random.default_rng(0)
     shape = STEPS, EPISODES
     actions = (random.random(shape) < policy[1]).astype(np.int32)
     sideways = random.integers(2, size=shape)
     moves = np.where(random.random(shape) < SLIP, sideways, actions) * 2 - 1
-    places = STATES // 2 + np.cumsum(moves, axis=0)  # As if it went on beyond the ends.
+    places = STATES // 2 + np.cumsum(moves, axis=0)  # Continued beyond the ends.
     outside = (places < 0) | (places >= STATES)
     ended = np.cumsum(outside, axis=0)
     rewards = np.where(outside & (ended == 1), np.sign(moves), 0.0)
     start = np.full((1, EPISODES), STATES // 2)
     states = np.concatenate([start, np.clip(places, 0, STATES - 1)])
 
-    v, q = true_values(BEFORE)
+    v, q = true_values(UNIFORM)
     target_v, target_q = true_values(TARGET)
     truth = target_q[states[0], actions[0]] if of_actions else target_v[states[0]]
-    rows = Stream(
+    stream = Stream(
         v_tm1=v[states[:-1]],
         v_t=v[states[1:]],
         r_t=rewards,
@@ -179,14 +179,14 @@ def sample(policy: np.ndarray, of_actions: bool) -> Stream:
         rho_tm1=(TARGET / policy)[actions],
         truth=truth[None],
     )
-    as_jax = (jnp.asarray(np.moveaxis(each, 0, 1)) for each in rows)
+    as_jax = (jnp.asarray(np.moveaxis(each, 0, 1)) for each in stream)
     single = (x if x.dtype == jnp.int32 else x.astype(jnp.float32) for x in as_jax)
     stream = Stream(*single)
     return stream._replace(truth=stream.truth[:, 0])
 
 
 def true_values(policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of all states under a policy, and those of all actions."""
+    """Return the state values and the action values of a policy."""
     to, reward = np.zeros((STATES, 2, STATES)), np.zeros((STATES, 2))
     for state in range(STATES):
         for action, move in itertools.product((0, 1), (0, 1)):

@@ -1,11 +1,11 @@
-"""Draw the figures of the manual, each into a file of SVG beside its script.
+"""Draw the figures of the manual as SVG files, next to their scripts.
 
-    python docs/figures/make.py             # All of them.
-    python docs/figures/make.py timeline    # Those named.
+    python docs/figures/make.py             # All figures.
+    python docs/figures/make.py timeline    # Selected figures.
 
-A figure is a script in this folder that has a function `draw`, which returns it. What
-it shows, in words and numbers, is written into its file as well: the lines of a file
-depend on the version of matplotlib, but what they show does not.
+Each script in this folder has a function `draw` that returns the figure. The metadata
+of the SVG file contains the texts and numbers of the figure, which do not depend on the
+version of matplotlib.
 """
 
 import importlib
@@ -47,7 +47,7 @@ def draw(name: str) -> str:
 
 
 def contents(figure: Figure) -> dict[str, Any]:
-    """Tell what a figure shows: its words, and the numbers that are drawn."""
+    """Return the texts and the plotted numbers of a figure."""
     words, numbers = [each.get_text() for each in figure.texts], []
     for axes in figure.axes:
         texts = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
@@ -70,7 +70,7 @@ def contents(figure: Figure) -> dict[str, Any]:
 
 
 def main(names: list[str]) -> None:
-    """Draw the figures named, or all."""
+    """Draw the figures with the given names, or all."""
     for name in names or NAMES:
         path = FOLDER / f"{name}.svg"
         path.write_text(draw(name), encoding="utf-8", newline="\n")

@@ -1,9 +1,9 @@
-"""What PopArt is good for: targets that all grow, and large ones that are rare.
+"""Learning with PopArt, ART alone and neither, with growing or rare large targets.
 
-A network of one hidden layer learns a function of two numbers, from 16 new examples at
-each step, by Adam. On the left all targets are 100 times larger after step 1000. On the
-right they are as before, but for one target of 100, every 250 steps, at an input of its
-own. The error is that of new examples, in units of the function.
+Adam trains a network with one hidden layer on a function of two variables, with 16 new
+examples at each step. On the left, all targets are 100 times larger after step 1000. On
+the right, one target of 100 occurs every 250 steps, at an input of its own. The error
+is measured on new examples, relative to the scale of the function.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ import rlaxlib
 STEPS, CHANGE, PERIOD, LARGE = 2000, 1000, 250, 100.0
 BATCH, HIDDEN, SEEDS, BIN = 16, 32, 8, 10
 OPTIMIZER = optax.adam(3e-3)
-CURVES = {"art and pop": style.BLUE, "art alone": style.ORANGE, "neither": style.INK}
+CURVES = {"ART and POP": style.BLUE, "ART alone": style.ORANGE, "neither": style.INK}
 
 
 def draw() -> Figure:
-    """Draw errors over the course of learning, with both halves of PopArt or less."""
+    """Draw the error during training, with both parts of PopArt, one or neither."""
     figure = style.figure(3.0)
     panels = figure.subplots(1, 2, sharey=True)
-    sides = {"all targets grow": growing, "few targets are large": rare}
+    sides = {"all targets grow": growing, "rare large targets": rare}
     keys = jax.random.split(jax.random.key(0), SEEDS)
     for axes, (title, examples) in zip(panels, sides.items(), strict=True):
         for name, color in CURVES.items():
@@ -45,14 +45,14 @@ def draw() -> Figure:
 
 
 def growing(key: Array, step: Array) -> tuple[Array, Array, Array]:
-    """Return examples that are larger from some step on, and how large."""
+    """Return examples whose targets grow at some step, and the scale of the targets."""
     x = jax.random.uniform(key, (BATCH, 2), minval=-1, maxval=1)
     size = jnp.where(step < CHANGE, 1.0, LARGE)
     return x, size * (truth(x) + 2), size
 
 
 def rare(key: Array, step: Array) -> tuple[Array, Array, Array]:
-    """Return examples, now and then a large one among them, and the size of most."""
+    """Return examples with a rare large target, and the scale of the others."""
     x = jax.random.uniform(key, (BATCH, 2), minval=-1, maxval=1)
     large = (jnp.arange(BATCH) == 0) & (step % PERIOD == PERIOD - 1)
     y = jnp.where(large, LARGE, truth(x))
@@ -65,7 +65,7 @@ def truth(x: Array) -> Array:
 
 
 def train(name: str, examples: Callable, key: Array) -> Array:
-    """Return the error at each step."""
+    """Train a network, and return the error at each step."""
     initial_state, update = rlaxlib.popart(1, 3e-3, scale_lb=1e-4, scale_ub=1e6)
     output = jnp.zeros(BATCH, int)
 
@@ -80,7 +80,7 @@ def train(name: str, examples: Callable, key: Array) -> Array:
         x, y, _ = examples(train_key, i)
         if name != "neither":
             head, popart = update(params["head"], popart, y, output)
-            if name == "art and pop":
+            if name == "ART and POP":
                 params = {**params, "head": head}
         targets = rlaxlib.normalize(popart, y, output)
         grads = jax.grad(loss)(params, x, targets)
@@ -97,7 +97,7 @@ def train(name: str, examples: Callable, key: Array) -> Array:
 
 
 def initialise(key: Array) -> dict[str, Any]:
-    """Return parameters of a hidden and a last layer."""
+    """Return the parameters of the hidden and the last layer."""
     sizes = {"hidden": (2, HIDDEN), "head": (HIDDEN, 1)}
     keys = jax.random.split(key, len(sizes))
     return {
@@ -110,7 +110,7 @@ def initialise(key: Array) -> dict[str, Any]:
 
 
 def predict(params: dict[str, Any], x: Array) -> Array:
-    """Return what the last layer says."""
+    """Return the outputs of the last layer."""
     hidden, head = params["hidden"], params["head"]
     x = jnp.tanh(x @ hidden["w"] + hidden["b"][None])
     return (x @ head["w"] + head["b"][None])[:, 0]

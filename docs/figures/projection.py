@@ -1,4 +1,4 @@
-"""How a return becomes probabilities of atoms: C51's projection, two-hot, HL-Gauss."""
+"""Projection of C51, and encoding of a scalar by two-hot and HL-Gauss."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +9,12 @@ import rlaxlib
 
 ATOMS = jnp.linspace(-2.0, 2.0, 9)
 PROBS = jnp.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05, 0.0])
-REWARD, DISCOUNT, NUMBER = 0.6, 0.7, 0.65
-WIDTH = 0.5  # Between atoms.
+REWARD, DISCOUNT, SCALAR = 0.6, 0.7, 0.65
+WIDTH = 0.5  # Distance between atoms.
 
 
 def draw() -> Figure:
-    """Draw a distribution before and after its projection, and a number as two."""
+    """Draw a distribution and its projection, and two encodings of a scalar."""
     figure = style.figure(2.9)
     left, right = figure.subplots(1, 2)
     moved = REWARD + DISCOUNT * ATOMS
@@ -23,14 +23,14 @@ def draw() -> Figure:
     markers, stems, _ = left.stem(moved, PROBS, basefmt=" ", label="$r + \\gamma z$")
     markers.set(color=style.ORANGE, markersize=4)
     stems.set(color=style.ORANGE, lw=1.4)
-    left.set(title="C51: atoms moved", ylabel="probability")
+    left.set(title="C51: projection", ylabel="probability")
 
-    two_hot = rlaxlib.transform_to_2hot(NUMBER, -2.0, 2.0, num_bins=9)
-    gauss = rlaxlib.transform_to_hl_gauss(NUMBER, -2.25, 2.25, num_bins=9)
+    two_hot = rlaxlib.transform_to_2hot(SCALAR, -2.0, 2.0, num_bins=9)
+    gauss = rlaxlib.transform_to_hl_gauss(SCALAR, -2.25, 2.25, num_bins=9)
     right.bar(ATOMS - 0.1, two_hot, 0.2, color=(style.BLUE, 0.5), label="two-hot")
     right.bar(ATOMS + 0.1, gauss, 0.2, color=(style.GREEN, 0.5), label="HL-Gauss")
-    right.axvline(NUMBER, color=style.ORANGE, lw=1.4)
-    right.set(title=f"the number {NUMBER}", xlim=(-1.9, 2.3))
+    right.axvline(SCALAR, color=style.ORANGE, lw=1.4)
+    right.set(title=f"encoding of {SCALAR}", xlim=(-1.9, 2.3))
     for axes in (left, right):
         axes.set_xlabel("return")
         axes.legend(fontsize="small", loc="upper left")

@@ -1,7 +1,7 @@
-"""Quantiles and expectiles of a distribution, and why the latter are no samples.
+"""Quantiles and expectiles of a distribution, and repeated backups of expectiles.
 
-The distribution is a mixture of two normal ones. Its expectiles at the midpoints are
-taken for samples, and theirs again, and so on: as if each were a step of learning.
+The distribution is a mixture of two Gaussians. At each backup, the expectiles at the
+midpoints are used as samples, or samples with these expectiles are imputed.
 """
 
 import jax
@@ -20,7 +20,7 @@ GRID = np.linspace(-3.0, 4.5, 4001)
 
 
 def draw() -> Figure:
-    """Draw both statistics, and how wide they stay."""
+    """Draw both statistics, and the range of the expectiles over repeated backups."""
     figure = style.figure(3.0)
     left, right = figure.subplots(1, 2)
     density = np.asarray(sum(w * norm.pdf(GRID, m, s) for w, m, s in PARTS))
@@ -35,7 +35,9 @@ def draw() -> Figure:
     left.axvline(mean, color=style.INK, lw=1, ls="--")
     left.text(6.1, -0.05, "quantiles", color=style.BLUE, ha="right", va="center")
     left.text(6.1, -0.13, "expectiles", color=style.ORANGE, ha="right", va="center")
-    left.set(title="11 of each", xlabel="return", yticks=[], xlim=(-3, 6.2))
+    left.set(
+        title="statistics at 11 fractions", xlabel="return", yticks=[], xlim=(-3, 6.2)
+    )
     left.spines["left"].set_visible(False)
 
     naive, imputed = [expectiles], [expectiles]
@@ -47,12 +49,12 @@ def draw() -> Figure:
         )
     curves = {
         "imputed": (imputed, style.GREEN),
-        "taken for samples": (naive, style.RED),
+        "used as samples": (naive, style.RED),
     }
     for name, (each, color) in curves.items():
         right.plot([np.ptp(x) for x in each], ".-", color=color, label=name)
     right.set(
-        title="from the first to the last", xlabel="step", ylim=(0, 4), yticks=range(5)
+        title="range of the expectiles", xlabel="backup", ylim=(0, 4), yticks=range(5)
     )
     right.legend(fontsize="small", loc=(0.25, 0.45))
     return figure
@@ -61,7 +63,7 @@ def draw() -> Figure:
 def expectiles_of(
     points: np.ndarray, weights: np.ndarray, tau: np.ndarray
 ) -> np.ndarray:
-    """Return expectiles of a weighted sample, by bisection of what defines them."""
+    """Return expectiles of a weighted sample, by bisection of their definition."""
     low, high = np.full(tau.size, points.min()), np.full(tau.size, points.max())
     for _ in range(60):
         middle = (low + high) / 2
@@ -74,7 +76,7 @@ def expectiles_of(
 
 
 def impute(expectiles: np.ndarray, tau: np.ndarray) -> np.ndarray:
-    """Return samples that have these expectiles."""
+    """Return samples with the given expectiles."""
     each: tuple[Array, Array] = jnp.float32(expectiles), jnp.float32(tau)
     samples = jax.jit(rlaxlib.impute_expectile_samples, static_argnums=2)(*each, 33)
     return np.asarray(samples, np.float64)

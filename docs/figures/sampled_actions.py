@@ -1,4 +1,4 @@
-"""What is learned from actions that are constants, and from ones that are not."""
+"""Learning from sampled actions with and without `stop_gradient`."""
 
 import jax
 import jax.numpy as jnp
@@ -9,47 +9,47 @@ from matplotlib.figure import Figure
 import rlaxlib
 
 UPDATES, STEP_SIZE = 40, 0.05
-LARGEST = 4.0  # Deviation beyond which there is nothing left to see.
-NOISE = jax.scipy.stats.norm.ppf((jnp.arange(200) + 0.5) / 200)  # Evenly spread.
+LARGEST = 4.0  # Standard deviation at which curves end.
+NOISE = jax.scipy.stats.norm.ppf((jnp.arange(200) + 0.5) / 200)  # Quantiles.
 
 
-def loss(params: jax.Array, carry: bool) -> jax.Array:
-    """Return the score function's loss of actions around `params`; 1 is the best."""
-    mean, deviation = params[0], jnp.exp(params[1])
-    actions = mean + deviation * NOISE
+def loss(params: jax.Array, stop: bool) -> jax.Array:
+    """Return the score-function loss of a Gaussian policy; the best action is 1."""
+    mean, std = params[0], jnp.exp(params[1])
+    actions = mean + std * NOISE
     rewards = -((actions - 1) ** 2)
-    if not carry:
+    if stop:
         actions = jax.lax.stop_gradient(actions)
-    log_probs = jax.scipy.stats.norm.logpdf(actions, mean, deviation)
-    return rlaxlib.score_function_loss(log_probs, rewards, jnp.ones_like(rewards))
+    log_probs = jax.scipy.stats.norm.logpdf(actions, mean, std)
+    return jnp.mean(rlaxlib.reinforce_loss(log_probs, rewards))
 
 
-def learn(carry: bool) -> np.ndarray:
-    """Return mean and deviation of a policy before each update, [2, UPDATES]."""
+def learn(stop: bool) -> np.ndarray:
+    """Return mean and std of a policy before each update, shape `[2, UPDATES]`."""
 
     def update(params: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
-        return params - STEP_SIZE * jax.grad(loss)(params, carry), params
+        return params - STEP_SIZE * jax.grad(loss)(params, stop), params
 
     _, params = jax.lax.scan(update, jnp.zeros(2), length=UPDATES)
     return np.stack([params[:, 0], np.exp(np.minimum(params[:, 1], np.log(LARGEST)))])
 
 
 def draw() -> Figure:
-    """Draw mean and deviation of two policies as they learn."""
+    """Draw mean and standard deviation of two policies during training."""
     figure = style.figure(height=2.6)
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     cases = [
-        ("action: a constant", False, style.GREEN),
-        ("action: carries a gradient", True, style.RED),
+        ("with stop_gradient", True, style.GREEN),
+        ("without stop_gradient", False, style.RED),
     ]
-    for axes, (title, carry, color) in zip(panels, cases, strict=True):
-        mean, deviation = learn(carry)
-        shown = deviation < LARGEST - 1e-3
+    for axes, (title, stop, color) in zip(panels, cases, strict=True):
+        mean, std = learn(stop)
+        shown = std < LARGEST - 1e-3
         x = np.arange(UPDATES)[shown]
         axes.fill_between(
             x,
-            (mean - deviation)[shown],
-            (mean + deviation)[shown],
+            (mean - std)[shown],
+            (mean + std)[shown],
             color=color,
             alpha=0.25,
             lw=0,
@@ -58,5 +58,5 @@ def draw() -> Figure:
         axes.axhline(1, color=style.INK, lw=1, ls=":")
         axes.set(xlabel="update", title=title, ylim=(-3, 3))
         axes.title.set_color(color)
-    panels[0].set_ylabel("action: mean ± deviation")
+    panels[0].set_ylabel("action: mean ± std")
     return figure

@@ -1,4 +1,4 @@
-"""A stream is a row, a batch has many, and vmap maps a function over them."""
+"""A function of one stream, and the same function mapped over a batch by vmap."""
 
 import style
 from matplotlib.axes import Axes
@@ -8,7 +8,7 @@ CELL = 0.42
 
 
 def draw() -> Figure:
-    """Draw a function of one stream and, below it, the same mapped over a batch."""
+    """Draw a function of one stream above the same function mapped over a batch."""
     axes = style.diagram(height=2.55, left=0, right=6.2, bottom=2.82)
     _row(axes, 0.3, 0.55, style.BLUE)
     axes.text(1.14, 0.18, "one stream  [T]", ha="center", color=style.BLUE)

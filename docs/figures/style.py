@@ -1,7 +1,7 @@
-"""What the figures of the manual share: size, colours, and a few marks.
+"""Size, colours and shapes that the figures of the manual share.
 
-A page is white or nearly black, and a figure is the same on both: its background is
-transparent, and each colour here is as far from white as from black.
+Figures have a transparent background. Each colour has enough contrast on a white page
+and on a dark page.
 """
 
 from typing import Any
@@ -11,17 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-WIDTH = 5.6  # Inches: a page's column on a desk, and still legible on a telephone.
+WIDTH = 5.6  # Inches. Fits the column of a page, and is legible on a phone.
 
-INK = "#787b83"  # Text, axes, and what is not the point.
+INK = "#787b83"  # Text, axes and background elements.
 BLUE = "#2f7fd6"
 ORANGE = "#d97b1f"
 GREEN = "#2f9467"
 RED = "#d6455d"
 PURPLE = "#8f6bd6"
-COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE)  # In the order in which curves take them.
+COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE)  # In the order of use.
 
-MONOSPACE = "DejaVu Sans Mono"  # Comes with matplotlib, as the other does.
+MONOSPACE = "DejaVu Sans Mono"  # Included in matplotlib.
 
 SETTINGS: dict[str, Any] = {
     "axes.axisbelow": True,
@@ -43,8 +43,8 @@ SETTINGS: dict[str, Any] = {
     "lines.linewidth": 2,
     "patch.edgecolor": INK,
     "savefig.facecolor": "none",
-    "svg.fonttype": "path",  # Looks the same wherever it is read.
-    "svg.hashsalt": "rlaxlib",  # Names its parts the same each time it is drawn.
+    "svg.fonttype": "path",  # Independent of installed fonts.
+    "svg.hashsalt": "rlaxlib",  # Reproducible element ids.
     "text.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,
@@ -52,21 +52,21 @@ SETTINGS: dict[str, Any] = {
 
 
 def figure(height: float = 2.8, width: float = WIDTH) -> Figure:
-    """Return an empty figure, in inches."""
+    """Return an empty figure of the given size in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def diagram(height: float, left: float, right: float, bottom: float) -> Axes:
-    """Return axes without a frame, for boxes and arrows.
+    """Return axes without a frame, for a diagram of boxes and arrows.
 
     Args:
         height: Height of the figure, in inches.
-        left: Where the x-axis begins.
-        right: Where it ends.
-        bottom: Where the y-axis ends: it begins at 0, and counts downwards.
+        left: Start of the x-axis.
+        right: End of the x-axis.
+        bottom: End of the y-axis, which starts at 0 and points down.
 
     Returns:
-        Axes that fill a figure of their own.
+        Axes that fill a new figure.
     """
     axes = Figure(figsize=(WIDTH, height)).add_axes((0, 0, 1, 1))
     axes.set(xlim=(left, right), ylim=(bottom, 0))
@@ -90,7 +90,7 @@ def box(
     size: tuple[float, float] = (0.86, 0.6),
     **options: Any,
 ) -> None:
-    """Draw a box with text in it, and a tint of the text's colour."""
+    """Draw a box with text, filled with a tint of the text's colour."""
     corner = centre[0] - size[0] / 2, centre[1] - size[1] / 2
     frame = {"edgecolor": color, "facecolor": (color, 0.12), "lw": 1.2, **options}
     axes.add_patch(Rectangle(corner, *size, **frame))

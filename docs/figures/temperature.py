@@ -1,4 +1,4 @@
-"""What the temperature of MPO does: how sharply it weighs, and which one is learnt."""
+"""The temperature of MPO: weights of the E-step, and the temperature loss."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ TEMPERATURES = np.geomspace(0.03, 10, 200)
 
 
 def draw() -> Figure:
-    """Draw the weights of five actions, and the loss of the temperature."""
+    """Draw the weights of five actions, and the temperature loss for three bounds."""
     figure = style.figure(3.0)
     left, right = figure.subplots(1, 2, sharex=True)
     _, weights = e_step(0.0)
@@ -23,14 +23,14 @@ def draw() -> Figure:
         options = {"color": style.INK, "lw": 1.6, "label": f"{value:.1f}"}
         left.plot(TEMPERATURES, each, line, **options)
     left.legend(title="value", fontsize="small", title_fontsize="small", reverse=True)
-    left.set(title="weight of an action", ylim=(-0.03, 1.03))
+    left.set(title="weights of actions", ylim=(-0.03, 1.03))
     for bound, color in BOUNDS.items():
         losses, _ = e_step(bound)
         best = np.argmin(losses)
         right.plot(TEMPERATURES, losses, color=color, label=f"{bound} nats")
         right.plot(TEMPERATURES[best], losses[best], "o", color=color)
         left.axvline(TEMPERATURES[best], color=color, lw=1, ls="--")
-    right.set(title="loss of the temperature", ylim=(0.4, 1.6))
+    right.set(title="temperature loss", ylim=(0.4, 1.6))
     right.legend(title="bound", fontsize="small", title_fontsize="small")
     right.set(xscale="log")
     for axes in (left, right):

@@ -1,4 +1,4 @@
-"""One clock for all arguments: which time an array's name tells, and in which row."""
+"""Time indices of arrays: `_tm1`, `_t` and `values`."""
 
 import style
 from matplotlib.figure import Figure
@@ -13,23 +13,23 @@ ARRAYS = (
     ("v_t", "v", AFTER, style.ORANGE),
     ("values", "v", BOTH, style.PURPLE),
 )
-ROW = 1  # The row to point out.
+STEP = 1  # The highlighted time step.
 
 
 def draw() -> Figure:
-    """Draw the states of a stream, and below them the arrays that tell of it."""
+    """Draw the states of a stream above the elements of its arrays."""
     axes = style.diagram(height=3.6, left=-1.55, right=4.6, bottom=3.95)
     for t in BOTH:
         style.box(axes, (t, 0.8), f"$s_{t}$")
     for t in BEFORE:
         style.arrow(axes, (t + 0.43, 0.8), (t + 0.57, 0.8))
-        color = style.GREEN if t == ROW else style.INK
-        axes.text(t + 0.5, 0.25, f"row {t}", ha="center", va="center", color=color)
+        color = style.GREEN if t == STEP else style.INK
+        axes.text(t + 0.5, 0.25, f"step {t}", ha="center", va="center", color=color)
     for place, (name, symbol, times, color) in enumerate(ARRAYS):
         y = 1.5 + 0.44 * place
         axes.text(-1.5, y, name, va="center", color=color, family=style.MONOSPACE)
-        for row, t in enumerate(times):
+        for step, t in enumerate(times):
             frame = {"edgecolor": style.GREEN, "lw": 2.2}
-            options = frame if row == ROW and times != BOTH else {}
+            options = frame if step == STEP and times != BOTH else {}
             style.box(axes, (t, y), f"${symbol}_{t}$", color, (0.86, 0.34), **options)
     return axes.figure

@@ -1,1 +1,1 @@
-"""What the examples share, and what is not their point: flags, loops, curves."""
+"""Shared code of the examples: flags, training loops, networks, replay and plots."""

@@ -1,8 +1,8 @@
-"""The loop of every agent on bsuite's Catch: episodes of training, then an evaluation.
+"""Training loop of agents on bsuite's Catch, with regular evaluations.
 
-A ball drops through ten rows of five columns, and the agent moves a paddle below it. An
-episode takes nine steps and returns +1 for a catch, -1 for a miss: -0.6 on average for
-a random agent.
+A ball falls through ten rows of five columns, and the agent moves a paddle in the
+bottom row. An episode has nine steps and returns +1 for a catch and -1 for a miss. A
+random agent averages -0.6.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ EnvironmentMaker = Callable[[int], dm_env.Environment]  # From a seed.
 
 
 class Config(Protocol):
-    """The fields that the loop needs of an example's config."""
+    """Fields of an example's config that the loop reads."""
 
     seed: int
     train_episodes: int
@@ -30,21 +30,21 @@ class Evaluation(NamedTuple):
     """One point of the learning curve."""
 
     episode: int
-    train_return: float  # Of the latest training episodes, as the agent explores.
-    eval_return: float  # Of the policy that the agent would choose.
+    train_return: float  # Mean over the latest training episodes, with exploration.
+    eval_return: float  # Mean over evaluation episodes, without exploration.
 
 
 class Trajectory(NamedTuple):
     """An episode of T steps."""
 
-    observation: np.ndarray  # [T+1, ...]: what is seen before each step, and at last.
+    observation: np.ndarray  # [T+1, ...]: the last one is after the last step.
     action: np.ndarray  # [T]
-    reward: np.ndarray  # [T]: what each step returns.
-    discount: np.ndarray  # [T]: 1, but 0 after the step that ends the episode.
+    reward: np.ndarray  # [T]
+    discount: np.ndarray  # [T]: 0 at the terminal step, else 1.
 
 
 def play(environment: dm_env.Environment, choose: Callable[..., Any]) -> Trajectory:
-    """Play an episode, with a function that chooses an action for an observation."""
+    """Play an episode with `choose`, a function from observation to action."""
     timestep = environment.reset()
     observations, steps = [timestep.observation], []
     while not timestep.last():
@@ -64,18 +64,18 @@ def train(
     config: Config,
     make_environment: EnvironmentMaker = lambda seed: Catch(seed=seed),
 ) -> tuple[Agent, list[Evaluation]]:
-    """Train an agent behind a progress bar, and evaluate it now and then.
+    """Train an agent with a progress bar and regular evaluations.
 
     Args:
-        agent: The agent to begin with.
-        train_episode: Plays an episode and learns from it; returns the agent that it
-            made and the episode's return.
-        choose: Chooses an action for an observation, in evaluation.
-        config: How long, and from which seed.
-        make_environment: Makes an environment from a seed, if it is another one.
+        agent: Initial agent.
+        train_episode: Function that plays one episode with updates, and returns the
+            next agent and the return of the episode.
+        choose: Function from agent and observation to an action, for evaluation.
+        config: Seed, number of episodes and evaluation settings.
+        make_environment: Function from a seed to an environment.
 
     Returns:
-        The trained agent, and its learning curve.
+        The trained agent and its learning curve.
     """
     train_seed, eval_seed = np.random.SeedSequence(config.seed).generate_state(2)
     environment, eval_environment = map(make_environment, (train_seed, eval_seed))
@@ -98,7 +98,7 @@ def evaluate(
     environment: dm_env.Environment,
     config: Config,
 ) -> float:
-    """Average the return over episodes that nothing is learnt from."""
+    """Return the mean return over evaluation episodes."""
     episodes = [
         play(environment, lambda observation: choose(agent, observation))
         for _ in range(config.eval_episodes)

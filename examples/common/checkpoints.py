@@ -1,4 +1,4 @@
-"""Keep a run in a folder, to go on with it; be it spread over several processes."""
+"""Checkpoints of a run with arrays that may be sharded over processes."""
 
 from pathlib import Path
 from typing import Any
@@ -7,18 +7,18 @@ import orbax.checkpoint as ocp
 
 
 class Checkpoints:
-    """The latest state of a run: a tree of arrays, and notes beside it.
+    """The latest checkpoint of a run: a tree of arrays and JSON notes.
 
-    Where several processes share arrays, all of them take each step together, and the
-    folder is one that all of them see. Each writes the parts that lie on its devices. A
-    checkpoint takes its name when it is whole; one that was cut short does not count.
+    If arrays are sharded over processes, all processes must call each method together,
+    and the folder must be shared. Each process writes the shards on its devices.
+    Incomplete checkpoints are ignored.
     """
 
     def __init__(self, folder: str | Path):
         options = ocp.CheckpointManagerOptions(
             max_to_keep=1,
             cleanup_tmp_directories=True,
-            enable_async_checkpointing=False,  # What is saved is there.
+            enable_async_checkpointing=False,  # `save` returns after the write.
         )
         self._manager = ocp.CheckpointManager(Path(folder).absolute(), options=options)
 
@@ -29,14 +29,14 @@ class Checkpoints:
         self._manager.close()
 
     def save(self, step: int, tree: Any, notes: Any) -> None:
-        """Keep a tree of arrays, and notes that JSON can write, and no earlier ones."""
+        """Save a tree of arrays and JSON notes, and delete earlier checkpoints."""
         args = ocp.args.Composite(
             tree=ocp.args.StandardSave(tree), notes=ocp.args.JsonSave(notes)
         )
         self._manager.save(step, args=args)
 
     def latest(self) -> tuple[int, Any] | None:
-        """Return the step and the notes of what was saved last, if anything was."""
+        """Return the step and the notes of the latest checkpoint, or None."""
         step = self._manager.latest_step()
         if step is None:
             return None
@@ -44,16 +44,16 @@ class Checkpoints:
         return step, self._manager.restore(step, args=args)["notes"]
 
     def restore(self, like: Any) -> Any:
-        """Return the tree that was saved last.
+        """Return the tree of the latest checkpoint.
 
         Args:
-            like: A tree of arrays of the same shapes, that lie where the restored ones
-                are to lie. These may be other devices than those of before.
+            like: Tree of arrays with the same shapes. The restored arrays get its
+                shardings, which may be on other devices than the saved ones.
         """
         args = ocp.args.Composite(tree=ocp.args.StandardRestore(like))
         return self._manager.restore(self._manager.latest_step(), args=args)["tree"]
 
     def clear(self) -> None:
-        """Forget what was saved."""
+        """Delete all checkpoints."""
         for step in self._manager.all_steps():
             self._manager.delete(step)

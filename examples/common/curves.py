@@ -1,4 +1,4 @@
-"""What a run leaves behind: a table, a CSV file and a plot."""
+"""Output of learning curves: a table, a CSV file and a plot."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-Curve = Sequence[Any]  # Named tuples of numbers, all of one type: x first, then each y.
+Curve = Sequence[Any]  # Named tuples of one type, with fields x, y, y, ...
 
 
 def report(
@@ -16,18 +16,18 @@ def report(
     folder: str,
     ylabel: str = "average return",
 ) -> None:
-    """Print learning curves, and write them to a folder as numbers and as a plot.
+    """Print learning curves, and write them as CSV and as a plot.
 
     Args:
-        curves: A curve, or several, each under the name of what it shows.
+        curves: A curve, or a dictionary of named curves.
         title: Title of the plot.
-        folder: Where to write `curve.csv` and `curve.png`, made if it is not there.
-        ylabel: What the plot shows, beside its vertical axis.
+        folder: Folder for `curve.csv` and `curve.png`, created if missing.
+        ylabel: Label of the vertical axis.
     """
     named = curves if isinstance(curves, Mapping) else {"": curves}
     rows = [(name, *row) for name, curve in named.items() for row in curve]
     header = ["curve", *next(iter(named.values()))[0]._fields]
-    if not isinstance(curves, Mapping):  # A name for one of one says nothing.
+    if not isinstance(curves, Mapping):  # A single curve has no name.
         header, rows = header[1:], [row[1:] for row in rows]
 
     _print(header, rows)
@@ -51,7 +51,7 @@ def _format(value: Any) -> str:
 
 
 def _plot(curves: Mapping[str, Curve], title: str, ylabel: str) -> Figure:
-    figure = Figure(layout="constrained")  # Drawn by Agg, as any figure without pyplot.
+    figure = Figure(layout="constrained")  # Without pyplot, no display is needed.
     axes = figure.subplots()
     for name, curve in curves.items():
         (x_name, *y_names), (x, *ys) = curve[0]._fields, zip(*curve, strict=True)

@@ -1,4 +1,4 @@
-"""Make a dataclass the command line of an example."""
+"""Command-line flags of an example, from the fields of a dataclass."""
 
 import dataclasses
 import sys
@@ -9,17 +9,17 @@ from absl import app, flags
 
 
 def flag(default: Any, description: str) -> Any:
-    """Describe a field of a config, to make it a flag of the command line as well."""
+    """Define a field of a config that is also a command-line flag."""
     return dataclasses.field(default=default, metadata={"help": description})
 
 
 def run(main: Callable[[Any], None], config_class: type) -> None:
-    """Read a config from the command line, and call `main` with it.
+    """Parse a config from the command line and call `main` with it.
 
     Args:
-        main: What the example does with a config.
-        config_class: A dataclass whose fields are made by `flag`, each a flag of its
-            name: an int, a float, a str or a bool.
+        main: Main function of the example.
+        config_class: Dataclass with fields defined by `flag`, of type int, float, str
+            or bool.
     """
     define = {
         bool: flags.DEFINE_bool,
@@ -38,5 +38,5 @@ def run(main: Callable[[Any], None], config_class: type) -> None:
             config_class(**{each.name: flags.FLAGS[each.name].value for each in fields})
         )
 
-    # Some libraries tell of each file that they touch: `--verbosity=0` is for that.
+    # Some libraries log each file access at the default verbosity.
     app.run(read, [sys.argv[0], "--verbosity=-1", *sys.argv[1:]])

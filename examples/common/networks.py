@@ -1,4 +1,4 @@
-"""Networks of the agents that control something."""
+"""Networks for continuous control: MLP, critic and ensemble of critics."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from flax import linen as nn
 
 
 class MLP(nn.Module):
-    """Layers of units, each followed by a ReLU."""
+    """A multilayer perceptron with a ReLU after each layer."""
 
     layers: Sequence[int]
 
@@ -20,7 +20,7 @@ class MLP(nn.Module):
 
 
 class Critic(nn.Module):
-    """The value of an action."""
+    """An action-value network."""
 
     layers: Sequence[int]
 
@@ -31,7 +31,7 @@ class Critic(nn.Module):
 
 
 def critics(number: int, layers: Sequence[int]) -> nn.Module:
-    """Make an ensemble of critics, whose values are along the last axis, `[..., N]`."""
+    """Create an ensemble of N critics with values of shape `[..., N]`."""
     ensemble = nn.vmap(
         Critic,
         variable_axes={"params": 0},

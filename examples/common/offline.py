@@ -1,4 +1,4 @@
-"""Experience that an agent made, in a file that another learns from."""
+"""Data sets of transitions, for offline RL and imitation."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,20 +8,20 @@ import numpy as np
 
 
 class Transitions(NamedTuple):
-    """N steps, in the order in which they were taken; or a batch of them, in none.
+    """N transitions, in order of time in a data set, in any order in a batch.
 
-    A data set is a file of NumPy, `.npz`, of arrays with these names.
+    A data set is a NumPy `.npz` file of arrays with these names.
 
     Attributes:
-        observations: What the agent saw before each step, shape `[N, ...]`.
-        actions: What it did: a whole number, shape `[N]`; or a vector in [-1, 1],
-            shape `[N, D]`.
-        rewards: What the step returned, shape `[N]`.
-        discounts: 0 where the step ended the episode, else 1, shape `[N]`. It is 1
-            where a time limit cut the episode: there is more to come, had it gone on.
-        truncated: Whether a time limit cut the episode after the step, shape `[N]`.
-        next_observations: What the agent saw after the step, and not after the reset
-            that may have followed, shape `[N, ...]`.
+        observations: Observations before each step, shape `[N, ...]`.
+        actions: Discrete actions, shape `[N]`; or continuous actions in [-1, 1], shape
+            `[N, D]`.
+        rewards: Rewards, shape `[N]`.
+        discounts: 0 at terminal steps, else 1, shape `[N]`. It is 1 at steps truncated
+            by a time limit.
+        truncated: True at steps truncated by a time limit, shape `[N]`.
+        next_observations: Observations after each step and before a reset, shape
+            `[N, ...]`.
     """
 
     observations: Any
@@ -33,7 +33,7 @@ class Transitions(NamedTuple):
 
 
 def save(transitions: Transitions, path: str | Path) -> None:
-    """Write a data set, and say where."""
+    """Write a data set and print its path."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     arrays = jax.tree.map(np.asarray, transitions)
     np.savez_compressed(path, **arrays._asdict())

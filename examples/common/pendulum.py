@@ -1,8 +1,8 @@
-"""The loop of every agent on gymnax's Pendulum: all of it compiled, environment too.
+"""Training loop of agents on gymnax's Pendulum, compiled with the environment.
 
-A pendulum hangs somewhere, and is to be swung up and held, by a torque too weak to lift
-it at once. Each step costs up to 16, and nothing upright. An episode is cut after 200
-steps, and never ends by itself: about -1200 for a random agent, -150 for a good one.
+The agent swings up a pendulum and balances it, with a torque too weak to lift it
+directly. The reward is 0 upright and at least about -16. Episodes are truncated after
+200 steps and never terminate. A random agent returns about -1200, a good agent -150.
 """
 
 import functools
@@ -20,7 +20,7 @@ OBSERVATION_SIZE, ACTION_SIZE, EPISODE_STEPS = 3, 1, 200
 
 
 class Config(Protocol):
-    """The fields that the loop needs of an example's config."""
+    """Fields of an example's config that the loop reads."""
 
     seed: int
     random_steps: int
@@ -31,42 +31,42 @@ class Config(Protocol):
 
 
 class Agent(Protocol):
-    """A pytree that acts, and learns."""
+    """A pytree that acts and learns."""
 
     def sample_actions(
         self, observations: jax.Array, *, seed: jax.Array, temperature: float = 1.0
     ) -> jax.Array:
-        """Choose actions in [-1, 1], without exploring at a temperature of 0."""
+        """Return actions in [-1, 1], without exploration at a temperature of 0."""
 
     def update(self, batch: Transitions) -> tuple["Agent", dict[str, jax.Array]]:
-        """Return the agent that has learnt from a batch, and numbers to know of."""
+        """Return the agent after an update on a batch, and metrics."""
 
 
 class Evaluation(NamedTuple):
     """One point of the learning curve."""
 
-    step: int  # Steps in the environment.
-    train_return: float  # Of an episode since the point before, as the agent explores.
-    eval_return: float  # Of the policy that the agent would choose.
+    step: int  # Environment steps so far.
+    train_return: float  # Mean per episode since the last point, with exploration.
+    eval_return: float  # Mean over evaluation episodes, without exploration.
 
 
 class Loop(NamedTuple):
-    """All that changes."""
+    """State of the training loop."""
 
     agent: Any
-    state: Any  # Of the environment.
+    state: Any  # State of the environment.
     observation: jax.Array
-    replay: Transitions  # Room for all steps there will be.
+    replay: Transitions  # Preallocated for all steps of the run.
     num_steps: jax.Array
 
 
 def train(agent: Agent, config: Config) -> tuple[Agent, list[Evaluation], Transitions]:
-    """Train an agent behind a progress bar, and evaluate it now and then.
+    """Train an agent with a progress bar and regular evaluations.
 
     Args:
-        agent: The agent to begin with.
-        config: How long, and from which seed. After `random_steps` of random actions,
-            the agent learns once for each of its `train_steps`.
+        agent: Initial agent.
+        config: Seed, number of steps and evaluation settings. After `random_steps` with
+            random actions, the agent is updated once per step, for `train_steps`.
 
     Returns:
         The trained agent, its learning curve, and all its experience.
@@ -75,7 +75,7 @@ def train(agent: Agent, config: Config) -> tuple[Agent, list[Evaluation], Transi
         jax.random.key(config.seed), 4
     )
     observation, state = ENVIRONMENT.reset(reset_key)
-    replay = _room(config.random_steps + config.train_steps)
+    replay = _empty_replay(config.random_steps + config.train_steps)
     loop = Loop(agent, state, observation, replay, jnp.zeros((), jnp.int32))
     loop, _ = run(loop, random_key, config.random_steps)
     curve = []
@@ -96,10 +96,10 @@ def train(agent: Agent, config: Config) -> tuple[Agent, list[Evaluation], Transi
 def run(
     loop: Loop, key: jax.Array, steps: int, batch_size: int | None = None
 ) -> tuple[Loop, jax.Array]:
-    """Take steps, and learn from a batch after each; or at random, if of no size.
+    """Take steps with one update each; without `batch_size`, random steps only.
 
     Returns:
-        What changed, and the mean reward of a step.
+        The next state of the loop, and the mean reward per step.
     """
 
     def one(loop: Loop, key: jax.Array) -> tuple[Loop, jax.Array]:
@@ -118,7 +118,7 @@ def run(
 
 
 def step(loop: Loop, key: jax.Array, action: jax.Array) -> tuple[Loop, jax.Array]:
-    """Take one step, and keep it."""
+    """Take one step and store it in replay."""
     observation, state, reward, terminated, truncated, info = ENVIRONMENT.step(
         key, loop.state, _torque(action)
     )
@@ -131,14 +131,14 @@ def step(loop: Loop, key: jax.Array, action: jax.Array) -> tuple[Loop, jax.Array
         info["final_observation"],
     )
     replay = jax.tree.map(
-        lambda room, x: room.at[loop.num_steps].set(x), loop.replay, transition
+        lambda buffer, x: buffer.at[loop.num_steps].set(x), loop.replay, transition
     )
     return Loop(loop.agent, state, observation, replay, loop.num_steps + 1), reward
 
 
 @functools.partial(jax.jit, static_argnames="episodes")
 def evaluate(agent: Agent, key: jax.Array, episodes: int) -> jax.Array:
-    """Average the return over episodes without exploration."""
+    """Return the mean return over evaluation episodes."""
 
     def play(key: jax.Array) -> jax.Array:
         def one(carry: Any, key: jax.Array) -> tuple[Any, jax.Array]:
@@ -158,11 +158,11 @@ def evaluate(agent: Agent, key: jax.Array, episodes: int) -> jax.Array:
 
 
 def _torque(action: jax.Array) -> jax.Array:
-    """Return what the environment takes, for an action in [-1, 1]."""
+    """Scale an action in [-1, 1] to the torque of the environment."""
     return ENVIRONMENT.default_params.max_torque * action
 
 
-def _room(steps: int) -> Transitions:
+def _empty_replay(steps: int) -> Transitions:
     return Transitions(
         observations=jnp.zeros((steps, OBSERVATION_SIZE)),
         actions=jnp.zeros((steps, ACTION_SIZE)),

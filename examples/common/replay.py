@@ -1,4 +1,4 @@
-"""Keep the latest transitions, in plain arrays, and draw from them."""
+"""Uniform replay buffer in NumPy arrays."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import numpy as np
 
 
 class Replay:
-    """A ring of transitions: the newest takes the place of the oldest.
+    """A ring buffer of transitions; the newest replaces the oldest.
 
-    What a transition is, the first one says: any named tuple, or other pytree, of
-    numbers and arrays.
+    A transition is a pytree of scalars and arrays, such as a named tuple. The first one
+    sets the structure, shapes and dtypes.
     """
 
     def __init__(self, capacity: int, seed: int):
@@ -23,25 +23,25 @@ class Replay:
         return min(self._added, self._capacity)
 
     def add(self, transition: Any) -> int:
-        """Keep a transition, and return its index."""
+        """Add a transition and return its index."""
         if self._data is None:
-            self._data = jax.tree.map(self._make_room, transition)
+            self._data = jax.tree.map(self._allocate, transition)
         index = self._added % self._capacity
-        for place, value in zip(
+        for array, value in zip(
             jax.tree.leaves(self._data), jax.tree.leaves(transition), strict=True
         ):
-            place[index] = value
+            array[index] = value
         self._added += 1
         return index
 
     def sample(self, size: int) -> Any:
-        """Return transitions drawn with replacement, all alike likely, as a batch."""
+        """Return a batch of transitions, sampled uniformly with replacement."""
         return self.take(self._random.integers(len(self), size=size))
 
     def take(self, indices: np.ndarray) -> Any:
-        """Return the transitions of these indices, as a batch."""
+        """Return the batch of transitions at `indices`."""
         return jax.tree.map(lambda x: x[indices], self._data)
 
-    def _make_room(self, value: Any) -> np.ndarray:
+    def _allocate(self, value: Any) -> np.ndarray:
         value = np.asarray(value)
         return np.zeros((self._capacity, *value.shape), value.dtype)

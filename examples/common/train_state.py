@@ -1,7 +1,7 @@
-"""Tie a flax module to its parameters and its optimizer: what agents are made of.
+"""Train state: a flax module with its parameters and optimizer.
 
-An agent that is a pytree of such states has no state hidden anywhere. It can be jitted,
-vmapped, replicated over devices and saved as a whole, and its update returns another.
+An agent made of train states is a pytree without hidden state: it can be jitted,
+vmapped, replicated over devices and saved, and its update returns a new agent.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from flax import struct
 
 
 class TrainState(struct.PyTreeNode):
-    """A module, its parameters and, if these are to be learnt, an optimizer.
+    """A module, its parameters and, if they are trained, an optimizer.
 
     Call it to apply the module::
 
@@ -26,9 +26,9 @@ class TrainState(struct.PyTreeNode):
     Attributes:
         step: Number of gradient steps taken, shape `[]`.
         params: Parameters of the module, `model_def.init(...)["params"]`.
-        opt_state: State of the optimizer; or None if there is none.
+        opt_state: State of the optimizer; or None without an optimizer.
         model_def: The module.
-        tx: The optimizer; or None for a module that does not learn, such as a target
+        tx: The optimizer; or None for a module that is not trained, such as a target
             network.
     """
 
@@ -45,7 +45,7 @@ class TrainState(struct.PyTreeNode):
         params: Any,
         tx: optax.GradientTransformation | None = None,
     ) -> "TrainState":
-        """Return the state to start from."""
+        """Return the initial state."""
         return cls(
             step=jnp.zeros((), jnp.int32),
             params=params,
@@ -64,22 +64,22 @@ class TrainState(struct.PyTreeNode):
         """Apply the module.
 
         Args:
-            *args: What the module takes.
-            params: Parameters to apply it with; or None for those of the state. A loss
-                passes those that it is a function of.
-            method: Method of the module to call, or its name; or None for `__call__`.
-            **kwargs: What the module takes by name.
+            *args: Arguments of the module.
+            params: Parameters; or None for those of the state. A loss passes the
+                parameters that it is differentiated with respect to.
+            method: Method of the module, or its name; or None for `__call__`.
+            **kwargs: Keyword arguments of the module.
 
         Returns:
-            What the module returns.
+            The output of the module.
         """
         variables = {"params": self.params if params is None else params}
         return self.model_def.apply(variables, *args, method=method, **kwargs)
 
     def apply_gradients(self, *, grads: Any) -> "TrainState":
-        """Return the state after a step of the optimizer."""
+        """Return the state after one optimizer step."""
         if self.tx is None:
-            raise ValueError("A state made without `tx` does not learn.")
+            raise ValueError("`tx` is None, must be an optimizer to apply gradients.")
         updates, opt_state = self.tx.update(grads, self.opt_state, self.params)
         return self.replace(
             step=self.step + 1,
@@ -94,20 +94,22 @@ class TrainState(struct.PyTreeNode):
         has_aux: bool = False,
         pmap_axis: str | None = None,
     ) -> Any:
-        """Take a gradient step down a loss.
+        """Take one gradient step on a loss.
 
         Args:
-            loss_fn: Function of the parameters that returns a loss, or, if `has_aux`,
-                a loss and a tree of numbers to know of.
-            has_aux: Whether it returns such a tree.
-            pmap_axis: Name of the axis that devices form, if each has a part of the
-                batch, to average gradients and numbers over; of `jax.pmap`,
-                `jax.shard_map` or `jax.vmap`.
+            loss_fn: Function from parameters to a loss; or, if `has_aux`, to a loss and
+                a tree of metrics.
+            has_aux: Whether `loss_fn` returns metrics.
+            pmap_axis: Mapped axis name of `jax.pmap`, `jax.shard_map` or `jax.vmap`, if
+                each device has a part of the batch. Gradients and metrics are averaged
+                over it.
 
         Returns:
-            The next state; if `has_aux`, and the tree of numbers.
+            The next state; if `has_aux`, the next state and the metrics.
         """
-        grads = jax.grad(loss_fn, has_aux=has_aux)(_vary(self.params, pmap_axis))
+        grads = jax.grad(loss_fn, has_aux=has_aux)(
+            _make_varying(self.params, pmap_axis)
+        )
         if pmap_axis is not None:
             grads = jax.lax.pmean(grads, pmap_axis)
         if not has_aux:
@@ -117,19 +119,19 @@ class TrainState(struct.PyTreeNode):
 
 
 def target_update(model: TrainState, target: TrainState, tau: float) -> TrainState:
-    """Move the parameters of a target network a part `tau` of the way to a model's."""
+    """Return the target with parameters `(1 - tau) * target + tau * model`."""
     params = optax.incremental_update(model.params, target.params, tau)
     return target.replace(params=params)
 
 
-def _vary(params: Any, axis: str | None) -> Any:
-    """Let each device take the gradient of its own loss alone.
+def _make_varying(params: Any, axis: str | None) -> Any:
+    """Mark replicated parameters as varying over devices.
 
-    The gradient by what `jax.shard_map` knows to be the same on all devices is summed
-    over them before one sees it. What the index of a device has a part in, be it none,
-    may differ.
+    `jax.shard_map` sums gradients with respect to replicated values over devices.
+    Subtracting 0 times the device index makes the values varying, so that each device
+    gets the gradient of its own loss.
     """
     if axis is None:
         return params
-    nothing = 0 * jax.lax.axis_index(axis)
-    return jax.tree.map(lambda x: x - nothing.astype(x.dtype), params)
+    zero = 0 * jax.lax.axis_index(axis)
+    return jax.tree.map(lambda x: x - zero.astype(x.dtype), params)

@@ -57,7 +57,7 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
         stop: Whether to stop the gradient of the target.
 
     Returns:
-        The error. If `stop`, its gradient is that of the negated prediction.
+        The error. If `stop`, it has the gradient of the negated prediction.
     """
     zero = jax.lax.stop_gradient(prediction) - prediction
     stopped = jax.lax.stop_gradient(difference) + zero

@@ -1,6 +1,6 @@
 """Truncation and masks of a stream of experience.
 
-Row `t` of a stream is one time step. Two masks say what the arrays alone cannot:
+Row `t` of a stream is one time step. Two masks mark truncation and steps to ignore:
 
 - `truncated_t` is true where the stream was cut after the step although the episode had
   not ended: a time limit, an automatic reset, the end of a window.
@@ -114,10 +114,8 @@ def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
     return tuple(valid(each, sample_mask) if each.ndim else each for each in arguments)
 
 
-def compact(x: Array, sample_mask: Array | None) -> Array:
+def compact(x: Array, sample_mask: Array) -> Array:
     """Move the valid steps of a stream to its front, followed by zeros."""
-    if sample_mask is None:
-        return x
     return jnp.zeros_like(x).at[_ranks(sample_mask)].set(x, mode="drop")
 
 

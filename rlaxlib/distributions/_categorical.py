@@ -245,7 +245,7 @@ def categorical_kl_divergence(
 
     Returns:
         KL divergences, in nats, shape `[...]`; infinite where only :math:`q` rules out
-            an action. The gradient is then that of the other actions.
+            an action. The gradient then covers the remaining actions only.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if `temperature`

@@ -291,7 +291,7 @@ class _GaussianDiagonal:
         return narrow(normal_kl(mu_0, sigma_0, mu_1, sigma_1))
 
     def _or_own(self, sigma: ArrayLike | None) -> ArrayLike | None:
-        """Return the sigma given, or else that of the distribution."""
+        """Return the sigma given, or else the sigma of the distribution."""
         return self.sigma if sigma is None else sigma
 
 

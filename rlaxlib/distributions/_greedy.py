@@ -278,7 +278,7 @@ class _EpsilonGreedy:
         return _entropy(preferences, self._or_own(epsilon), mask)
 
     def _or_own(self, epsilon: ArrayLike | None) -> ArrayLike | None:
-        """Return the epsilon given, or else that of the distribution."""
+        """Return the epsilon given, or else the epsilon of the distribution."""
         return self.epsilon if epsilon is None else epsilon
 
 

@@ -106,7 +106,7 @@ def straight_through_sample(
 
         z = e_i,   i ~ p = softmax(logits),   ∂z / ∂logits := ∂p / ∂logits
 
-    A sample has no gradient. The straight-through estimator uses that of the
+    A sample has no gradient. The straight-through estimator uses the gradient of the
     probabilities, which has low variance and is biased unless the rest is linear.
 
     Args:

@@ -53,10 +53,10 @@ def squashed_gaussian(
     [`sigma_min`, `sigma_max`], as in SAC: the policy cannot collapse to a point, nor
     spread until all its mass is at the bounds.
 
-    `prob` and `logprob` are those of the squashed distribution. `entropy` is that of
-    the Gaussian **before** squashing, since that of the action has no closed form;
-    estimate the latter by `-logprob` of a sample. KL divergences are the same before
-    and after squashing.
+    `prob` and `logprob` are of the squashed action. `entropy` is of the Gaussian
+    **before** squashing, since the entropy of the action has no closed form; estimate
+    it by `-logprob` of a sample. KL divergences are the same before and after
+    squashing.
 
     Args:
         sigma_min: Smallest log standard deviation :math:`σ_min`, shape `[]`.
@@ -302,8 +302,8 @@ class _SquashedGaussian:
                 `[..., D]`.
 
         Returns:
-            Entropies, in nats, shape `[...]`. That of the action differs by the mean
-                log-derivative of the squashing.
+            Entropies, in nats, shape `[...]`. The entropy of the action differs by
+                the mean log-derivative of the squashing.
 
         Raises:
             ArgumentError: If an argument has the wrong shape or dtype.

@@ -1,17 +1,30 @@
-"""Exploration: action noise, nearest neighbours and episodic intrinsic rewards.
+"""Exploration: noise, exploratory behaviour and intrinsic rewards.
 
 - Noise: Gaussian and Ornstein-Uhlenbeck noise on continuous actions, Dirichlet noise on
   the prior of a search.
+- Exploratory behaviour: exploration rates of Ape-X, εz-greedy, noise of noisy networks,
+  and bootstrapped DQN.
+- Intrinsic rewards: RND, ICM, k-NN entropy (APT, RE3), counts, DIAYN and NGU.
 - Exact nearest-neighbour search: `knn_query`.
 - Episodic novelty rewards of Never Give Up (NGU).
 """
 
-from rlaxlib.exploration import _episodic, _neighbors, _noise
+from rlaxlib.exploration import (
+    _behaviour,
+    _bonuses,
+    _episodic,
+    _neighbors,
+    _noise,
+)
+from rlaxlib.exploration._behaviour import *
+from rlaxlib.exploration._bonuses import *
 from rlaxlib.exploration._episodic import *
 from rlaxlib.exploration._neighbors import *
 from rlaxlib.exploration._noise import *
 
 __all__: list[str] = []
+__all__ += _behaviour.__all__
+__all__ += _bonuses.__all__
 __all__ += _episodic.__all__
 __all__ += _neighbors.__all__
 __all__ += _noise.__all__

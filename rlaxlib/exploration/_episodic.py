@@ -47,6 +47,9 @@ def episodic_memory_intrinsic_rewards(
 ) -> tuple[Array, IntrinsicRewardState]:
     """Compute the episodic novelty rewards of Never Give Up (NGU).
 
+    Takes the embeddings of one trajectory and a state, returns one reward for each time
+    step, and the next state.
+
     .. math::
 
         r = { β/s   if s ≤ s_max

@@ -40,6 +40,8 @@ def knn_query(
 ) -> KNNQueryResult:
     """Find the k nearest neighbours of each query point (k-NN).
 
+    Takes stored points and query points, returns neighbours of each query point.
+
     .. math::
 
         i_{q,k} = index of the kth smallest of ‖y_q - x_1‖², …, ‖y_q - x_N‖²

@@ -24,6 +24,8 @@ __all__ = [
 def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> Array:
     """Add Gaussian noise to continuous actions.
 
+    Takes one action, or a batch, returns noisy ones.
+
     .. math::
 
         a' = a + σ ε,   ε ~ Normal(0, 1)
@@ -72,6 +74,8 @@ def add_ornstein_uhlenbeck_noise(
 ) -> Array:
     """Add Ornstein-Uhlenbeck noise to continuous actions.
 
+    Takes one action, or a batch, returns noisy ones.
+
     .. math::
 
         a'_t = a_t + n_t,   n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
@@ -84,7 +88,7 @@ def add_ornstein_uhlenbeck_noise(
         key: PRNG key, shape `[]`.
         action: Actions :math:`a_t`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
         noise_tm1: Noise :math:`n_{t-1}` of the previous step, 0 at the start of an
-            episode, of the shape of `action`.
+            episode, of the shape of `action`, shape `[..., A]` or `()`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
         stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
             or one for each dimension, shape `[A]`; or one for each entry, shape
@@ -126,6 +130,8 @@ def ornstein_uhlenbeck_noise(
     key: ArrayLike, noise_tm1: ArrayLike, damping: ArrayLike, stddev: ArrayLike
 ) -> Array:
     """Advance an Ornstein-Uhlenbeck noise process by one step.
+
+    Takes the noise of one step, returns that of the next.
 
     .. math::
 
@@ -182,9 +188,11 @@ def add_dirichlet_noise(
     dirichlet_alpha: ArrayLike,
     dirichlet_fraction: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Mix Dirichlet noise into the root prior of a search (AlphaZero).
+
+    Takes the probabilities of all actions, returns noisy ones.
 
     .. math::
 
@@ -194,8 +202,8 @@ def add_dirichlet_noise(
     number of legal actions is a good choice. AlphaZero uses 0.3 for chess, 0.15 for
     shogi and 0.03 for Go, MuZero 0.25 for Atari, all with :math:`f = 0.25`.
 
-    Only legal actions receive noise. Without `mask`, an action is illegal if its prior
-    is exactly 0. Pass `mask` if legal actions may have a prior of 0, for example in
+    Only legal actions receive noise. Without `action_mask`, an action is illegal if its
+    prior is exactly 0. Pass it if legal actions may have a prior of 0, for example in
     half precision.
 
     Args:
@@ -204,8 +212,8 @@ def add_dirichlet_noise(
         dirichlet_alpha: Concentration :math:`α` of the noise, more than 0, shape `[]`;
             or one for each action, shape `[A]`.
         dirichlet_fraction: Fraction :math:`f` of the noise, in [0, 1], shape `[]`.
-        mask: True for legal actions, shape `[A]` or `[..., A]`; or None for those whose
-            prior is not 0.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None for
+            those whose prior is not 0.
 
     Returns:
         Noisy priors, shape `[..., A]`; 0 for illegal actions.
@@ -228,14 +236,16 @@ def add_dirichlet_noise(
         Julian Schrittwieser and others, *Mastering Atari, Go, Chess and Shogi by
         Planning with a Learned Model*, 2019. https://arxiv.org/abs/1911.08265
     """
-    key, prior, alpha, fraction, mask, narrow = checks.widened(
+    key, prior, alpha, fraction, action_mask, narrow = checks.widened(
         key=(key, "key[]"),
         prior=(prior, "float[..., A]"),
         dirichlet_alpha=(dirichlet_alpha, "float[] or [A] in (0, inf)"),
         dirichlet_fraction=(dirichlet_fraction, "float[] in [0, 1]"),
-        mask=(mask, "bool[A] or [..., A] or None"),
+        action_mask=(action_mask, "bool[A] or [..., A] or None"),
     )
-    legal = prior != 0 if mask is None else jnp.broadcast_to(mask, prior.shape)
+    legal = prior != 0
+    if action_mask is not None:
+        legal = jnp.broadcast_to(action_mask, prior.shape)
     # Normalised gamma variables are Dirichlet; those of a subset are so too.
     dtype = jnp.result_type(prior, alpha)
     alpha = jnp.broadcast_to(alpha.astype(dtype), prior.shape[-1:])

@@ -80,7 +80,7 @@ def group_advantages(
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `baseline` or
-            `scale` is none of the above, or if `ddof` or a concrete `epsilon` is
+            `scale` is not one of the above, or if `ddof` or a concrete `epsilon` is
             negative.
 
     Example:

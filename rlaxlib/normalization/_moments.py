@@ -2,6 +2,7 @@
 
 - `create_ema`: moments of recent updates, for numbers that change during learning.
 - `running_moments`: moments of all entries so far, such as observations.
+- `StateFunctions`: what all factories of state return, a pair `(init, update)`.
 
 Variances are centred. The mean square minus the squared mean would be 0 in single
 precision where the mean is 10,000 standard deviations from zero.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +28,27 @@ __all__ = [
     "EmaState",
     "RunningMoments",
     "RunningMomentsState",
+    "StateFunctions",
     "create_ema",
     "running_moments",
 ]
+
+Output = TypeVar("Output")
+State = TypeVar("State")
+
+
+class StateFunctions(NamedTuple, Generic[Output, State]):
+    """A pair of functions: one makes a state, the other updates it.
+
+    It unpacks as a pair, `init, update = rlaxlib.create_ema()`.
+
+    Attributes:
+        init: Returns the initial state.
+        update: Takes new data and a state, and returns an output and the next state.
+    """
+
+    init: Callable[..., State]
+    update: Callable[..., tuple[Output, State]]
 
 
 class EmaMoments(NamedTuple):
@@ -87,11 +106,10 @@ class EmaState(NamedTuple):
 
 def create_ema(
     decay: ArrayLike = 0.999, pmean_axis_name: AxisName | None = None
-) -> tuple[
-    Callable[[Any], EmaState],
-    Callable[..., tuple[EmaMoments, EmaState]],
-]:
+) -> StateFunctions[EmaMoments, EmaState]:
     """Create exponential moving averages (EMA) of the mean and variance of leaves.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 
@@ -117,24 +135,24 @@ def create_ema(
         pmean_axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
-        Two functions. `init_state(template_tree)` returns the initial `EmaState` for
-        trees like the template. `update_moments(tree, state)` returns the updated
+        A `StateFunctions` pair. `init(template_tree)` returns the initial `EmaState`
+        for trees like the template. `update(tree, state)` returns the updated
         `EmaMoments` and `EmaState`. The leaves are floats or integers of any shape.
-        Its keyword `mask` is true for the entries to include; its axes are the first
-        ones of each leaf. Masked entries may be NaN. If the mask excludes all entries,
-        the state stays the same.
+        Its keyword `sample_mask` is false for the entries to ignore; its axes are the
+        first ones of each leaf. Masked entries may be NaN. If the mask excludes all
+        entries, the state stays the same.
 
     Raises:
         ArgumentError: If `decay` is outside [0, 1), if a leaf is not numeric, if the
             mask does not fit, or if the tree structure differs from the state's.
 
     Example:
-        >>> init_state, update_moments = rlaxlib.create_ema(decay=0.5)
-        >>> state = init_state(jnp.zeros(2))
-        >>> moments, state = update_moments(jnp.array([1.0, 3.0]), state)
+        >>> init, update = rlaxlib.create_ema(decay=0.5)
+        >>> state = init(jnp.zeros(2))
+        >>> moments, state = update(jnp.array([1.0, 3.0]), state)
         >>> print(moments.mean, moments.variance)
         2.0 1.0
-        >>> moments, state = update_moments(jnp.array([5.0, 5.0]), state)
+        >>> moments, state = update(jnp.array([5.0, 5.0]), state)
         >>> print(moments.mean)
         4.0
 
@@ -151,11 +169,11 @@ def create_ema(
     checks.arrays(decay=(decay, "float[] in [0, 1)"))
     rate = 1 - decay  # Before the decay is rounded to single precision.
 
-    def init_state(template_tree: Any) -> EmaState:
+    def init(template_tree: Any) -> EmaState:
         """Return the initial state, which has seen no entries.
 
         Args:
-            template_tree: A tree like those of the updates.
+            template_tree: A tree with the structure of the updates.
 
         Returns:
             The state.
@@ -163,22 +181,22 @@ def create_ema(
         zeros = jax.tree.map(jnp.sum, _zeros(template_tree))
         return EmaState(zeros, zeros, _zero_like_leaves(zeros))
 
-    def update_moments(
-        tree: Any, state: EmaState, *, mask: ArrayLike | None = None
+    def update(
+        tree: Any, state: EmaState, *, sample_mask: ArrayLike | None = None
     ) -> tuple[EmaMoments, EmaState]:
         """Include the entries of one tree.
 
         Args:
             tree: Numbers, leaves of any shape.
             state: State of the moving averages.
-            mask: True for the entries to include. Its axes are the first ones of each
-                leaf; or None for all.
+            sample_mask: False for the entries to ignore. Its axes are the first ones of
+                each leaf; or None.
 
         Returns:
             Mean and variance of each leaf, and the next state.
         """
         checks.same_structure(state=state.mean, tree=tree)
-        (mask,) = checks.arrays(mask=(mask, "bool[...] or None"))
+        (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
 
         def average(x: Array) -> Array:
             return arrays.masked_mean(x, mask, axis_name=pmean_axis_name)
@@ -197,7 +215,7 @@ def create_ema(
         state = EmaState(mean, variance, weight)
         return state.debiased_moments(), state
 
-    return init_state, update_moments
+    return StateFunctions(init, update)
 
 
 class RunningMoments(NamedTuple):
@@ -307,11 +325,10 @@ class RunningMomentsState(NamedTuple):
 
 def running_moments(
     axis_name: AxisName | None = None,
-) -> tuple[
-    Callable[[Any], RunningMomentsState],
-    Callable[..., tuple[RunningMoments, RunningMomentsState]],
-]:
+) -> StateFunctions[RunningMoments, RunningMomentsState]:
     """Create running moments, the mean and variance of all entries so far.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 
@@ -334,13 +351,13 @@ def running_moments(
             None.
 
     Returns:
-        Two functions. `init_state(template_tree)` returns the initial
+        A `StateFunctions` pair. `init(template_tree)` returns the initial
         `RunningMomentsState` for entries like the template, a tree whose leaves have
-        the shape of one entry. `update_moments(tree, state)` returns the updated
+        the shape of one entry. `update(tree, state)` returns the updated
         `RunningMoments` and `RunningMomentsState`. The leaves are floats or integers,
-        with any number of axes before those of one entry. Its keyword `mask` is true
-        for the entries to include; its axes are the first ones of each leaf. Masked
-        entries may be NaN. Without an entry, the state stays the same.
+        with any number of axes before those of one entry. Its keyword `sample_mask` is
+        false for the entries to ignore; its axes are the first ones of each leaf.
+        Masked entries may be NaN. Without an entry, the state stays the same.
 
         The state has three methods. `state.moments()` returns mean and variance,
         `state.normalize(tree, clip=10.0)` normalises entries, and `state.merge(other)`
@@ -352,13 +369,13 @@ def running_moments(
             state's.
 
     Example:
-        >>> init_state, update_moments = rlaxlib.running_moments()
-        >>> state = init_state(jnp.zeros(2))
+        >>> init, update = rlaxlib.running_moments()
+        >>> state = init(jnp.zeros(2))
         >>> observations = jnp.array([[1.0, 0.0], [3.0, 0.0]])
-        >>> moments, state = update_moments(observations, state)
+        >>> moments, state = update(observations, state)
         >>> print(moments.mean, moments.variance)
         [2. 0.] [1. 0.]
-        >>> moments, state = update_moments(jnp.array([8.0, 3.0]), state)
+        >>> moments, state = update(jnp.array([8.0, 3.0]), state)
         >>> print(moments.mean)
         [4. 1.]
 
@@ -372,7 +389,7 @@ def running_moments(
         https://arxiv.org/abs/2006.05990
     """
 
-    def init_state(template_tree: Any) -> RunningMomentsState:
+    def init(template_tree: Any) -> RunningMomentsState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -385,25 +402,25 @@ def running_moments(
         count = _zero_like_leaves(zeros)
         return RunningMomentsState(zeros, zeros, count, count)
 
-    def update_moments(
-        tree: Any, state: RunningMomentsState, *, mask: ArrayLike | None = None
+    def update(
+        tree: Any, state: RunningMomentsState, *, sample_mask: ArrayLike | None = None
     ) -> tuple[RunningMoments, RunningMomentsState]:
         """Include the entries of one tree.
 
         Args:
             tree: Entries, each leaf with any number of axes before those of one entry.
             state: State of the running moments.
-            mask: True for the entries to include. Its axes are the first ones of each
-                leaf; or None for all.
+            sample_mask: False for the entries to ignore. Its axes are the first ones of
+                each leaf; or None.
 
         Returns:
             Mean and variance of each element, and the next state.
         """
         checks.same_structure(state=state.mean, tree=tree)
-        state = state.merge(_describe(tree, state, mask, axis_name))
+        state = state.merge(_describe(tree, state, sample_mask, axis_name))
         return state.moments(), state
 
-    return init_state, update_moments
+    return StateFunctions(init, update)
 
 
 # --- What the chapters of normalization share. ---
@@ -500,7 +517,7 @@ def _clean(leaf: ArrayLike, mean: Array, mask: Array | None) -> Array:
     (x,) = checks.arrays(tree=(floats(leaf), "float[...]"))
     checks.static_int(1, **{"tree.size": x.size})
     if mask is not None:
-        checks.leading_axes(mask=mask, tree=x)
+        checks.leading_axes(sample_mask=mask, tree=x)
     return streams.valid(x, mask).astype(mean.dtype)
 
 
@@ -529,10 +546,10 @@ def _add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _describe(
-    tree: Any, state: RunningMomentsState, mask: Any, axis_name: AxisName | None
+    tree: Any, state: RunningMomentsState, sample_mask: Any, axis_name: AxisName | None
 ) -> RunningMomentsState:
     """Return the moments of the entries of one tree, on all devices together."""
-    (mask,) = checks.arrays(mask=(mask, "bool[...] or None"))
+    (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
     means = cast(Any, jax.tree.leaves(state.mean))
     leaves = cast(Any, jax.tree.leaves(_entries(tree, state.mean)))
     shapes = [x.shape[: x.ndim - y.ndim] for x, y in zip(leaves, means, strict=True)]
@@ -574,11 +591,11 @@ def _included(mask: Array | None, x: Array, leading: tuple[int, ...]) -> Array:
     """Return whether to include each entry, `[N]`."""
     if mask is None:
         return jnp.ones(math.prod(leading), bool)
-    checks.leading_axes(mask=mask, tree=x)
+    checks.leading_axes(sample_mask=mask, tree=x)
     if mask.ndim > len(leading):
         checks.fail(
-            f"`mask` has shape {mask.shape}, must have no axes but those before one "
-            f"entry, {leading}"
+            f"`sample_mask` has shape {mask.shape}, must have no axes but those before "
+            f"one entry, {leading}"
         )
     mask = mask.reshape(mask.shape + (1,) * (len(leading) - mask.ndim))
     return jnp.broadcast_to(mask, leading).ravel()

@@ -11,7 +11,6 @@ index states which output a number belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -22,6 +21,7 @@ from jax.typing import ArrayLike, DTypeLike
 from rlaxlib._core import checks, devices, dtypes, indexing
 from rlaxlib._core.devices import AxisName
 from rlaxlib.normalization import _moments
+from rlaxlib.normalization._moments import StateFunctions
 
 __all__ = [
     "PopArtOutput",
@@ -68,6 +68,8 @@ class PopArtOutput(NamedTuple):
 def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -> Array:
     """Normalise numbers, such as value targets, by the statistics of their outputs.
 
+    Takes numbers of any shape, returns one for each.
+
     .. math::
 
         y_i = (x_i - μ_{k_i}) / σ_{k_i}
@@ -109,6 +111,8 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
 
 def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -> Array:
     """Convert normalised outputs to the values that they represent.
+
+    Takes numbers of any shape, returns one for each.
 
     .. math::
 
@@ -153,6 +157,8 @@ def unnormalize_linear(
     state: PopArtState, inputs: ArrayLike, indices: ArrayLike
 ) -> PopArtOutput:
     """Select one output of a layer, and convert it to the value that it represents.
+
+    Takes all outputs of a layer, returns the one selected, normalised and not.
 
     .. math::
 
@@ -207,9 +213,11 @@ def art(
     scale_ub: ArrayLike,
     axis_name: AxisName | None = None,
     *,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
 ) -> PopArtState:
     """Update the shift and scale of each output by its targets (ART).
+
+    Takes a state and targets, returns the next state.
 
     .. math::
 
@@ -243,7 +251,7 @@ def art(
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
         axis_name: Mapped axis name, or names, to include the targets of all devices; or
             None.
-        mask: True for the targets to include, shape `[...]`; or None for all. Masked
+        sample_mask: False for the targets to ignore, shape `[...]`; or None. Masked
             targets may be NaN.
 
     Returns:
@@ -274,12 +282,14 @@ def art(
     )
     checks.ordered(scale_lb=scale_lb, scale_ub=scale_ub)
     return _move(
-        state, targets, indices, step_size, scale_lb, scale_ub, axis_name, mask
+        state, targets, indices, step_size, scale_lb, scale_ub, axis_name, sample_mask
     )
 
 
 def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
     """Rescale a layer so that its unnormalised outputs are preserved (POP).
+
+    Takes the parameters of a layer and two states, returns parameters.
 
     .. math::
 
@@ -330,8 +340,10 @@ def popart(
     axis_name: AxisName | None = None,
     *,
     dtype: DTypeLike = jnp.float32,
-) -> tuple[Callable[[], PopArtState], Callable[..., tuple[Any, PopArtState]]]:
+) -> StateFunctions[Any, PopArtState]:
     """Create the initial state and the update of PopArt.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 
@@ -353,20 +365,20 @@ def popart(
         dtype: Dtype of the state, single precision at least.
 
     Returns:
-        Two functions. `initial_state()` returns the initial `PopArtState`, with shifts
-        of 0 and scales of 1. `popart_update(params, state, targets, indices)` returns
-        the parameters of the layer and the state after `art` and `pop`. It takes the
-        keyword `mask` of `art`.
+        A `StateFunctions` pair. `init()` returns the initial `PopArtState`, with shifts
+        of 0 and scales of 1. `update(params, state, targets, indices)` returns the
+        parameters of the layer and the state after `art` and `pop`. It takes the
+        keyword `sample_mask` of `art`.
 
     Raises:
         ArgumentError: If `num_outputs` is not a Python integer of at least 1, or if a
             concrete `step_size` or bound is out of range.
 
     Example:
-        >>> initial_state, popart_update = rlaxlib.popart(1, 0.5, 1e-4, 1e4)
-        >>> params, state = {"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}, initial_state()
+        >>> init, update = rlaxlib.popart(1, 0.5, 1e-4, 1e4)
+        >>> params, state = {"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}, init()
         >>> targets, indices = jnp.array([4.0]), jnp.array([0])
-        >>> params, state = popart_update(params, state, targets, indices)
+        >>> params, state = update(params, state, targets, indices)
         >>> values = jnp.ones(3) @ params["w"] + params["b"]
         >>> print(rlaxlib.unnormalize(state, values, jnp.array([0])))
         [3.]
@@ -386,7 +398,7 @@ def popart(
     )
     checks.ordered(scale_lb=scale_lb, scale_ub=scale_ub)
 
-    def initial_state() -> PopArtState:
+    def init() -> PopArtState:
         """Return shifts of 0 and scales of 1.
 
         Returns:
@@ -395,13 +407,13 @@ def popart(
         zeros, ones = jnp.zeros(num_outputs, dtype), jnp.ones(num_outputs, dtype)
         return PopArtState(zeros, ones, ones)
 
-    def popart_update(
+    def update(
         params: Params,
         state: PopArtState,
         targets: ArrayLike,
         indices: ArrayLike,
         *,
-        mask: ArrayLike | None = None,
+        sample_mask: ArrayLike | None = None,
     ) -> tuple[Params, PopArtState]:
         """Update the statistics, and preserve the outputs of the layer.
 
@@ -410,17 +422,17 @@ def popart(
             state: Statistics of the targets.
             targets: Targets, not normalised.
             indices: Output of each target, of the same shape.
-            mask: True for the targets to include, of the same shape; or None for all.
+            sample_mask: False for the targets to ignore, of the same shape; or None.
 
         Returns:
             The new parameters and the new state.
         """
         if rate is None:
             return params, state
-        new = _move(state, targets, indices, rate, low, high, axis_name, mask)
+        new = _move(state, targets, indices, rate, low, high, axis_name, sample_mask)
         return _preserve(params, state, new), new
 
-    return initial_state, popart_update
+    return StateFunctions(init, update)
 
 
 def _pick(indices: Array, *values: Array) -> tuple[Array, ...]:
@@ -437,23 +449,23 @@ def _move(
     scale_lb: Array,
     scale_ub: Array,
     axis_name: AxisName | None,
-    mask: ArrayLike | None,
+    sample_mask: ArrayLike | None,
 ) -> PopArtState:
     """Update shift, scale and second moment, as `art` does."""
-    shift, scale, second_moment, targets, indices, mask = checks.arrays(
+    shift, scale, second_moment, targets, indices, sample_mask = checks.arrays(
         shift=(state.shift, "float[N]"),
         scale=(state.scale, "float[N]"),
         second_moment=(state.second_moment, "float[N]"),
         targets=(_moments.floats(targets), "float[...]"),
-        indices=(indices, "int[...] in [0, N)" if mask is None else "int[...]"),
-        mask=(mask, "bool[...] or None"),
+        indices=(indices, "int[...] in [0, N)" if sample_mask is None else "int[...]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
     )
     checks.static_int(1, **{"targets.size": targets.size})
     (shift, scale, second_moment), narrow = dtypes.widen(shift, scale, second_moment)
     x, step_size, scale_lb, scale_ub = (
         each.astype(shift.dtype) for each in (targets, step_size, scale_lb, scale_ub)
     )
-    count, difference, variance = _describe(shift, x, indices, mask, axis_name)
+    count, difference, variance = _describe(shift, x, indices, sample_mask, axis_name)
     is_seen = count > 0
     # 1 - (1 - β)^n, which would round a small β to single precision.
     log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)

@@ -4,13 +4,12 @@
 - `return_based_scale`: for TD errors, by the variances of rewards and returns.
 - `percentile_scale`: for returns or advantages, by a range of percentiles.
 
-All functions create a pair of functions: the first returns an initial state, the second
+All functions create a `StateFunctions` pair: `init` returns an initial state, `update`
 the scale and the next state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +24,7 @@ from rlaxlib.normalization import _moments
 from rlaxlib.normalization._moments import (
     EmaState,
     RunningMomentsState,
+    StateFunctions,
     create_ema,
     running_moments,
 )
@@ -78,11 +78,10 @@ class ReturnRange(NamedTuple):
 
 def reward_scale(
     epsilon: ArrayLike = 1e-8, axis_name: AxisName | None = None
-) -> tuple[
-    Callable[[Any], RewardScaleState],
-    Callable[..., tuple[Array, RewardScaleState]],
-]:
+) -> StateFunctions[Array, RewardScaleState]:
     """Create a scale for rewards: the standard deviation of discounted reward sums.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 
@@ -91,8 +90,8 @@ def reward_scale(
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, and do not
     subtract a mean: that would change the optimal policy. The targets of value
     functions are then of the order of 1. The sum runs forwards, so it needs no complete
-    episode. Its variance is close to that of the returns if rewards are stationary over
-    an episode and the discount is less than 1.
+    episode. Its variance is close to the variance of the returns if rewards are
+    stationary over an episode and the discount is less than 1.
 
     An end takes effect after its own step: the last reward of an episode is added to
     the sum of that episode, and the next episode starts from 0. Mark it by a discount
@@ -104,10 +103,10 @@ def reward_scale(
             sums of all of them; or None.
 
     Returns:
-        Two functions. `init_state(r_t)` returns the initial `RewardScaleState` for
-        rewards like the template. `update_scale(r_t, discount_t, state)` includes the
-        rewards and the discounts that follow them, each of shape `[T]`. It returns the
-        scale and the state with which the stream continues. It takes the keywords
+        A `StateFunctions` pair. `init(r_t)` returns the initial `RewardScaleState` for
+        rewards like the template. `update(r_t, discount_t, state)` includes the rewards
+        and the discounts that follow them, each of shape `[T]`. It returns the scale
+        and the state with which the stream continues. It takes the keywords
         `truncated_t` and `sample_mask`, bools of shape `[T]`, like `lambda_returns`.
         The end of a chunk that the next one continues is not a truncation. The scale,
         of shape `[]`, has its gradient stopped. It is 1 while all sums are equal.
@@ -120,9 +119,9 @@ def reward_scale(
             negative.
 
     Example:
-        >>> init_state, update_scale = rlaxlib.reward_scale()
+        >>> init, update = rlaxlib.reward_scale()
         >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0])
-        >>> scale, state = update_scale(r_t, discount_t, init_state(r_t))
+        >>> scale, state = update(r_t, discount_t, init(r_t))
         >>> print(scale, state.moments.mean)
         0.75 1.75
 
@@ -137,11 +136,11 @@ def reward_scale(
     (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] in [0, inf)"))
     init_moments, update_moments = running_moments(axis_name)
 
-    def init_state(r_t: ArrayLike) -> RewardScaleState:
+    def init(r_t: ArrayLike) -> RewardScaleState:
         """Return the initial state, which has seen no rewards.
 
         Args:
-            r_t: Rewards like those of the updates.
+            r_t: Rewards of the same shape as in updates.
 
         Returns:
             The state.
@@ -149,7 +148,7 @@ def reward_scale(
         zero = _zero(r_t=r_t)
         return RewardScaleState(init_moments(zero), zero)
 
-    def update_scale(
+    def update(
         r_t: ArrayLike,
         discount_t: ArrayLike,
         state: RewardScaleState,
@@ -180,21 +179,22 @@ def reward_scale(
         sums, carried = _past_sums(
             r_t, discount_t, state.carried, truncated_t, sample_mask
         )
-        moments, moments_state = update_moments(sums, state.moments, mask=sample_mask)
+        moments, moments_state = update_moments(
+            sums, state.moments, sample_mask=sample_mask
+        )
         variance = moments.variance
         square = jnp.where(variance > 0, variance + epsilon.astype(variance.dtype), 1)
         return jnp.sqrt(square), RewardScaleState(moments_state, carried)
 
-    return init_state, update_scale
+    return StateFunctions(init, update)
 
 
 def return_based_scale(
     min_scale: ArrayLike = 1e-2, axis_name: AxisName | None = None
-) -> tuple[
-    Callable[[Any], ReturnScaleState],
-    Callable[..., tuple[Array, ReturnScaleState]],
-]:
+) -> StateFunctions[Array, ReturnScaleState]:
     """Create a return-based scale for TD errors.
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 
@@ -218,24 +218,24 @@ def return_based_scale(
             None.
 
     Returns:
-        Two functions. `init_state(r_t)` returns the initial `ReturnScaleState` for
-        rewards like the template. `update_scale(r_t, discount_t, returns, state)`
-        includes rewards, discounts of the same shape, and returns of any shape, such as
-        those of `discounted_returns`. It returns the scale and the next state. Its
-        keyword `mask` is true for the rewards and discounts to include, `returns_mask`
-        for the returns, such as those of completed episodes. Each has the shape of its
-        numbers. Masked numbers may be NaN. The scale, of shape `[]`, has its gradient
-        stopped. It is 1 while the numbers are constant.
+        A `StateFunctions` pair. `init(r_t)` returns the initial `ReturnScaleState` for
+        rewards like the template. `update(r_t, discount_t, returns, state)` includes
+        rewards, discounts of the same shape, and returns of any shape, such as those of
+        `discounted_returns`. It returns the scale and the next state. Its keyword
+        `sample_mask` is false for the rewards and discounts to ignore, `returns_mask`
+        for the returns to ignore, such as those of unfinished episodes. Each has the
+        shape of its numbers. Masked numbers may be NaN. The scale, of shape `[]`, has
+        its gradient stopped. It is 1 while the numbers are constant.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if `min_scale`
             is not positive.
 
     Example:
-        >>> init_state, update_scale = rlaxlib.return_based_scale()
+        >>> init, update = rlaxlib.return_based_scale()
         >>> r_t, discount_t = jnp.array([0.0, 6.0]), jnp.array([1.0, 0.0])
         >>> returns = jnp.array([6.0, 10.0])
-        >>> scale, state = update_scale(r_t, discount_t, returns, init_state(r_t))
+        >>> scale, state = update(r_t, discount_t, returns, init(r_t))
         >>> print(scale**2)
         26.0
 
@@ -247,11 +247,11 @@ def return_based_scale(
     (min_scale,) = checks.arrays(min_scale=(min_scale, "float[] in (0, inf)"))
     init_moments, update_moments = running_moments(axis_name)
 
-    def init_state(r_t: ArrayLike) -> ReturnScaleState:
-        """Return the initial state, which has seen no numbers.
+    def init(r_t: ArrayLike) -> ReturnScaleState:
+        """Return the initial state.
 
         Args:
-            r_t: Rewards like those of the updates.
+            r_t: Rewards of the same shape as in updates.
 
         Returns:
             The state.
@@ -259,13 +259,13 @@ def return_based_scale(
         zero = _zero(r_t=r_t)
         return ReturnScaleState(init_moments((zero, zero)), init_moments(zero))
 
-    def update_scale(
+    def update(
         r_t: ArrayLike,
         discount_t: ArrayLike,
         returns: ArrayLike,
         state: ReturnScaleState,
         *,
-        mask: ArrayLike | None = None,
+        sample_mask: ArrayLike | None = None,
         returns_mask: ArrayLike | None = None,
     ) -> tuple[Array, ReturnScaleState]:
         """Include rewards, discounts and returns.
@@ -275,32 +275,35 @@ def return_based_scale(
             discount_t: Discounts that follow them, of the same shape.
             returns: Returns, of any shape.
             state: State of the scale.
-            mask: True for the rewards and discounts to include, of their shape; or None
-                for all.
-            returns_mask: True for the returns to include, of their shape; or None for
-                all.
+            sample_mask: False for the rewards and discounts to ignore, of their shape;
+                or None.
+            returns_mask: False for the returns to ignore, of their shape; or None.
 
         Returns:
             The scale, and the next state.
         """
-        r_t, discount_t, mask = checks.arrays(
+        r_t, discount_t, sample_mask = checks.arrays(
             r_t=(_moments.floats(r_t), "float[...]"),
             discount_t=(discount_t, "float[...]"),
-            mask=(mask, "bool[...] or None"),
+            sample_mask=(sample_mask, "bool[...] or None"),
         )
         returns, returns_mask = checks.arrays(
             returns=(_moments.floats(returns), "float[...]"),
             returns_mask=(returns_mask, "bool[...] or None"),
         )
-        steps, steps_state = update_moments((r_t, discount_t), state.steps, mask=mask)
-        g, returns_state = update_moments(returns, state.returns, mask=returns_mask)
+        steps, steps_state = update_moments(
+            (r_t, discount_t), state.steps, sample_mask=sample_mask
+        )
+        g, returns_state = update_moments(
+            returns, state.returns, sample_mask=returns_mask
+        )
         reward_variance, discount_variance = steps.variance
         mean_square = g.variance + jnp.square(g.mean)
         variance = reward_variance + discount_variance * mean_square
         scale = _moments.scale(variance, min_scale)
         return scale, ReturnScaleState(steps_state, returns_state)
 
-    return init_state, update_scale
+    return StateFunctions(init, update)
 
 
 def percentile_scale(
@@ -309,15 +312,17 @@ def percentile_scale(
     high: ArrayLike = 95.0,
     min_scale: ArrayLike = 1.0,
     axis_name: AxisName | None = None,
-) -> tuple[Callable[[Any], EmaState], Callable[..., tuple[Array, EmaState]]]:
+) -> StateFunctions[Array, EmaState]:
     """Create a scale for returns: an EMA of a percentile range (DreamerV3).
+
+    Takes settings, returns a pair of functions: one makes a state, one updates it.
 
     .. math::
 
         S_n = max(S_min, (1 / (1 - d^n)) ∑_{i=1}^n (1 - d) d^{n-i} Δ_i),
         Δ_i = P_{95}(G_i) - P_5(G_i)
 
-    where the percentiles are those of the returns of one update, interpolated linearly
+    with percentiles over the returns of one update, interpolated linearly
     as in NumPy. DreamerV3 divides advantages by this scale, so that one weight of the
     entropy bonus fits rewards of any magnitude. The percentiles ignore outliers. The
     bound :math:`S_min = 1` avoids amplifying small returns where rewards are sparse.
@@ -335,25 +340,25 @@ def percentile_scale(
             None.
 
     Returns:
-        Two functions. `init_state(returns)` returns the initial `EmaState` of a
-        `ReturnRange`, for returns like the template. `update_scale(returns, state)`
-        includes returns, floats or integers of any shape. It returns the scale and the
-        next state. Its keyword `mask` is true for the returns to include; its axes are
-        the first ones of the returns. Masked returns may be NaN. If the mask excludes
-        all returns, the state stays the same. The scale, of shape `[]`, has its
-        gradient stopped. DreamerV3 also subtracts `state.mean.low`.
+        A `StateFunctions` pair. `init(returns)` returns the initial `EmaState` of a
+        `ReturnRange`, for returns like the template. `update(returns, state)` includes
+        returns, floats or integers of any shape. It returns the scale and the next
+        state. Its keyword `sample_mask` is false for the returns to ignore; its axes
+        are the first ones of the returns. Masked returns may be NaN. If the mask
+        excludes all returns, the state stays the same. The scale, of shape `[]`, has
+        its gradient stopped. DreamerV3 also subtracts `state.mean.low`.
 
     Raises:
         ArgumentError: If a setting is out of range, if the returns are not numeric, or
             if the mask does not fit.
 
     Example:
-        >>> init_state, update_scale = rlaxlib.percentile_scale(decay=0.5)
+        >>> init, update = rlaxlib.percentile_scale(decay=0.5)
         >>> returns = jnp.arange(101.0)
-        >>> scale, state = update_scale(returns, init_state(returns))
+        >>> scale, state = update(returns, init(returns))
         >>> print(scale, state.mean.low)
         90.0 5.0
-        >>> scale, state = update_scale(4 * returns, state)
+        >>> scale, state = update(4 * returns, state)
         >>> print(scale)
         270.0
 
@@ -373,11 +378,11 @@ def percentile_scale(
     checks.ordered(low=low, high=high)
     init_ema, update_ema = create_ema(decay)
 
-    def init_state(returns: ArrayLike) -> EmaState:
+    def init(returns: ArrayLike) -> EmaState:
         """Return the initial state, which has seen no returns.
 
         Args:
-            returns: Returns like those of the updates.
+            returns: Returns of the same shape as in updates.
 
         Returns:
             The state.
@@ -385,30 +390,30 @@ def percentile_scale(
         zero = _zero(returns=returns)
         return init_ema(ReturnRange(zero, zero))
 
-    def update_scale(
-        returns: ArrayLike, state: EmaState, *, mask: ArrayLike | None = None
+    def update(
+        returns: ArrayLike, state: EmaState, *, sample_mask: ArrayLike | None = None
     ) -> tuple[Array, EmaState]:
         """Include returns.
 
         Args:
             returns: Returns, of any shape.
             state: State of the scale.
-            mask: True for the returns to include. Its axes are the first ones of the
-                returns; or None for all.
+            sample_mask: False for the returns to ignore. Its axes are the first ones of
+                the returns; or None.
 
         Returns:
             The scale, and the next state.
         """
         dtype = state.mean.low.dtype
-        ranked, count = _rank(returns, mask, dtype, axis_name)
+        ranked, count = _rank(returns, sample_mask, dtype, axis_name)
         bottom, top = (_percentile(ranked, count, q.astype(dtype)) for q in (low, high))
         # The same on all devices, which `maximum` shows to the compiler.
         bottom, top = (devices.maximum(x, axis_name) for x in (bottom, top))
         found = ReturnRange(bottom, top - bottom)
-        moments, state = update_ema(found, state, mask=count > 0)
+        moments, state = update_ema(found, state, sample_mask=count > 0)
         return jnp.maximum(moments.mean.spread, min_scale.astype(dtype)), state
 
-    return init_state, update_scale
+    return StateFunctions(init, update)
 
 
 def _zero(**template: ArrayLike) -> Array:
@@ -441,15 +446,18 @@ def _past_sums(
 
 
 def _rank(
-    returns: ArrayLike, mask: ArrayLike | None, dtype: Any, axis_name: AxisName | None
+    returns: ArrayLike,
+    sample_mask: ArrayLike | None,
+    dtype: Any,
+    axis_name: AxisName | None,
 ) -> tuple[Array, Array]:
     """Return the sorted returns of all devices, and how many are not masked."""
     (x,) = checks.arrays(returns=(_moments.floats(returns), "float[...]"))
-    (mask,) = checks.arrays(mask=(mask, "bool[...] or None"))
+    (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
     if mask is None:
         mask = jnp.ones_like(x, bool)
     else:
-        checks.leading_axes(mask=mask, returns=x)
+        checks.leading_axes(sample_mask=mask, returns=x)
         mask = jnp.broadcast_to(arrays.lhs_broadcast(mask, x), x.shape)
     count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
     x = jnp.where(mask, jax.lax.stop_gradient(x), jnp.inf).astype(dtype).ravel()

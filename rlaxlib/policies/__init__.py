@@ -1,21 +1,24 @@
 """Losses and targets for policies.
 
-- Policy gradients (REINFORCE, QPG, RMPG, RPG, DPG) and entropy regularisation:
-  `policy_gradient_loss`, `score_function_loss`, `entropy_loss`, `qpg_loss`, `rm_loss`,
-  `rpg_loss`, `dpg_loss`.
+- Policy gradients (REINFORCE, QPG, RMPG, RPG) and entropy regularisation:
+  `policy_gradient_loss`, `reinforce_loss`, `entropy_loss`, `qpg_loss`, `rm_loss`,
+  `rpg_loss`.
+- COMA and ACER: `counterfactual_advantage`, `acer_policy_loss`.
+- Deterministic policies (DPG, DDPG): `dpg_loss`, `invert_gradients`.
 - PPO: `ppo_clip_loss`, `decoupled_ppo_loss`, `clipped_surrogate_pg_loss`,
-  `clipped_value_loss`.
-- PPO-penalty, SPO and DPO: `ppo_penalty_loss`, `adaptive_kl_coefficient`,
-  `simple_policy_loss`, `discovered_policy_loss`.
-- SAC: `soft_actor_critic_target`, `soft_policy_loss`, `temperature_loss`.
-- Discrete SAC: `discrete_soft_value`, `discrete_soft_policy_loss`,
-  `discrete_temperature_loss`.
-- TD3: `clipped_double_q_target`, `smoothed_target_action`.
+  `ppo_value_loss`.
+- PPO-penalty, SPO and DPO: `ppo_penalty_loss`, `adaptive_kl_coefficient`, `spo_loss`,
+  `discovered_policy_loss`.
+- SAC: `sac_critic_target`, `sac_policy_loss`, `sac_temperature_loss`.
+- Discrete SAC: `discrete_sac_value`, `discrete_sac_policy_loss`,
+  `discrete_sac_temperature_loss`.
+- TD3: `td3_critic_target`, `td3_target_action`.
 - MPO: `mpo_loss`, `gaussian_mpo_loss`, `categorical_mpo_loss`,
   `mpo_compute_weights_and_temperature_loss`.
 - V-MPO: `vmpo_loss`, `vmpo_compute_weights_and_temperature_loss`, `get_top_k_weights`.
 - KL constraints with Lagrange multipliers: `kl_constraint_loss`,
   `compute_parametric_kl_penalty_and_dual_loss`.
+- Cost constraints (PID Lagrangian): `pid_lagrangian`.
 - Policy improvement by planning (CMPO of Muesli, Gumbel MuZero): `cmpo_policy_targets`,
   `cmpo_sample_weights`, `completed_q_values`, `gumbel_policy_targets`.
 - Policy distillation: `sampled_policy_distillation_loss`, `constant_policy_targets`,

@@ -1,8 +1,8 @@
-"""Lagrangian KL constraints for MPO and V-MPO: penalties and dual-variable losses.
+"""Constraints with Lagrange multipliers: KL (MPO, V-MPO) and costs (PID Lagrangian).
 
 A constraint :math:`KL ≤ ε` enters the loss as the penalty :math:`α KL`. Its dual
 variable :math:`α ≥ 0` is learned: it rises while the divergence exceeds :math:`ε`, and
-falls while it is below.
+falls while it is below. `pid_lagrangian` controls the multiplier of a cost instead.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib._core.devices import AxisName
+from rlaxlib.normalization import StateFunctions
 
 __all__ = [
     "LagrangePenalty",
+    "PidLagrangianState",
     "compute_parametric_kl_penalty_and_dual_loss",
     "kl_constraint_loss",
+    "pid_lagrangian",
 ]
 
 Projection = Callable[[Array], Array]
@@ -72,6 +76,8 @@ def kl_constraint_loss(
     use_stop_gradient: bool = True,
 ) -> tuple[Array, Array, Array]:
     """Compute the losses of a KL constraint and of its dual variable (MPO).
+
+    Takes divergences of any shape, returns two losses of each, and the dual variable.
 
     .. math::
 
@@ -125,6 +131,8 @@ def compute_parametric_kl_penalty_and_dual_loss(
 ) -> tuple[Array, Array]:
     """Compute the losses of several KL constraints and their dual variables (MPO).
 
+    Takes divergences of any shape, returns two losses of each.
+
     .. math::
 
         L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
@@ -170,6 +178,126 @@ def compute_parametric_kl_penalty_and_dual_loss(
     return narrow(
         total_losses(constraints, projection_operator, use_stop_gradient, zero)
     )
+
+
+class PidLagrangianState(NamedTuple):
+    """State of `pid_lagrangian`, in single precision at least.
+
+    Attributes:
+        integral: Sum :math:`I_k ≥ 0` of the excess costs, shape `[]`.
+        cost: Cost :math:`C_k` of the last update, shape `[]`.
+    """
+
+    integral: Array
+    cost: Array
+
+
+def pid_lagrangian(
+    limit: ArrayLike,
+    k_p: ArrayLike,
+    k_i: ArrayLike,
+    k_d: ArrayLike = 0.0,
+    *,
+    axis_name: AxisName | None = None,
+) -> StateFunctions[Array, PidLagrangianState]:
+    """Create a PID controller of the Lagrange multiplier of a cost (constrained RL).
+
+    Takes one mean cost at each update, returns the multiplier.
+
+    .. math::
+
+        λ_k = [K_P Δ_k + K_I I_k + K_D (C_k - C_{k-1})⁺]⁺,
+        Δ_k = C_k - d,   I_k = (I_{k-1} + Δ_k)⁺
+
+    The policy maximises its return subject to a limit on its cost, :math:`C ≤ d`. Its
+    loss is :math:`(L_return + λ L_cost) / (1 + λ)`, where :math:`L_cost` is the
+    policy-gradient loss with negated advantages of the cost. The division keeps its
+    scale as the multiplier grows.
+
+    With :math:`K_P = K_D = 0` this is gradient ascent on the multiplier, which
+    oscillates around the limit. The proportional term damps the oscillation, the
+    derivative term acts against a rising cost before it exceeds the limit. The integral
+    does not fall below 0, so the controller reacts to the first excess. Noisy costs
+    need a moving average, such as `create_ema`, before a large :math:`K_D`.
+
+    Args:
+        limit: Limit :math:`d` of the cost, shape `[]`.
+        k_p: Proportional gain :math:`K_P`, at least 0, shape `[]`.
+        k_i: Integral gain :math:`K_I`, at least 0, shape `[]`.
+        k_d: Derivative gain :math:`K_D`, at least 0, shape `[]`.
+        axis_name: Mapped axis name, or names, to average the cost over; or None.
+
+    Returns:
+        A `StateFunctions` pair. `init(cost=0.0)` returns the initial
+        `PidLagrangianState`, with the cost :math:`C_0` that the first derivative is
+        taken from. `update(cost, state)` takes the mean cost of an episode, shape `[]`,
+        and returns the multiplier :math:`λ_k`, shape `[]`, and the next state. The
+        multiplier has its gradient stopped.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            gain is negative.
+
+    Example:
+        >>> init, update = rlaxlib.pid_lagrangian(limit=2.0, k_p=1.0, k_i=0.5)
+        >>> state = init()
+        >>> for cost in (4.0, 4.0, 1.0):
+        ...     multiplier, state = update(cost, state)
+        ...     print(multiplier)
+        3.0
+        4.0
+        0.5
+
+    References:
+        Adam Stooke, Joshua Achiam and Pieter Abbeel, *Responsive Safety in
+        Reinforcement Learning by PID Lagrangian Methods*, 2020.
+        https://arxiv.org/abs/2007.03964
+    """
+    limit, k_p, k_i, k_d = checks.arrays(
+        limit=(limit, "float[]"),
+        k_p=(k_p, "float[] in [0, inf)"),
+        k_i=(k_i, "float[] in [0, inf)"),
+        k_d=(k_d, "float[] in [0, inf)"),
+    )
+
+    def init(cost: ArrayLike = 0.0) -> PidLagrangianState:
+        """Return the initial state.
+
+        Args:
+            cost: Cost before the first update, `[]`.
+
+        Returns:
+            The state.
+        """
+        last_cost, _ = checks.widened(cost=(cost, "float[]"))
+        zero = jnp.zeros((), last_cost.dtype)
+        return PidLagrangianState(zero, zero + last_cost)  # Not weakly typed.
+
+    def update(
+        cost: ArrayLike, state: PidLagrangianState
+    ) -> tuple[Array, PidLagrangianState]:
+        """Compute the multiplier from the cost of one update.
+
+        Args:
+            cost: Mean cost of an episode, `[]`.
+            state: State of the controller.
+
+        Returns:
+            The multiplier, and the next state.
+        """
+        integral, last_cost, _ = checks.widened(
+            **{f"state.{name}": (x, "float[]") for name, x in state._asdict().items()}
+        )
+        mean, _ = checks.widened(cost=(cost, "float[]"))
+        mean = mean if axis_name is None else jax.lax.pmean(mean, axis_name)
+        mean = jax.lax.stop_gradient(mean)
+        delta = mean - limit
+        integral = jax.nn.relu(integral + delta)
+        derivative = jax.nn.relu(mean - last_cost)
+        multiplier = jax.nn.relu(k_p * delta + k_i * integral + k_d * derivative)
+        return multiplier, PidLagrangianState(integral, mean)
+
+    return StateFunctions(init, update)
 
 
 # --- Losses, shared by MPO and V-MPO. ---

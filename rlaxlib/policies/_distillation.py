@@ -78,6 +78,8 @@ def constant_policy_targets(
 ) -> PolicyTarget:
     """Sample policy targets of constant weight.
 
+    Takes the policy of a batch of states, returns N actions and weights for each state.
+
     .. math::
 
         a_i ~ p,   w_i = c,   i = 1 … N
@@ -124,6 +126,8 @@ def zero_policy_targets(
 ) -> PolicyTarget:
     """Sample policy targets of weight 0.
 
+    Takes the policy of a batch of states, returns N actions and weights for each state.
+
     .. math::
 
         a_i ~ p,   w_i = 0,   i = 1 … N
@@ -167,6 +171,8 @@ def sampled_policy_distillation_loss(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the sampled policy-distillation (cross-entropy) loss.
+
+    Takes the policy of a batch of states, returns the mean loss.
 
     .. math::
 

@@ -37,16 +37,17 @@ class GaussianMpoOutputs(NamedTuple):
     """Terms of the MPO loss for a Gaussian policy, and diagnostics.
 
     The loss is the sum of `mean_policy_loss`, `stddev_policy_loss`, and all losses in
-    `by_value`, `by_bounds`, `mean` and `stddev`. All other fields have their gradients
-    stopped.
+    `temperature`, `bounds_temperature`, `mean_constraint` and `stddev_constraint`. All
+    other fields have their gradients stopped.
 
     Attributes:
         mean_policy_loss: Loss of the mean, without its constraint, shape `[]`.
         stddev_policy_loss: Loss of the standard deviation, likewise, shape `[]`.
-        by_value: E-step on the values of the actions.
-        by_bounds: E-step on the distances of the actions from their bounds; or None.
-        mean: KL constraint on the mean.
-        stddev: KL constraint on the standard deviation.
+        temperature: E-step on the values of the actions: their weights and temperature.
+        bounds_temperature: E-step on the distances of the actions from their bounds; or
+            None.
+        mean_constraint: KL constraint on the mean.
+        stddev_constraint: KL constraint on the standard deviation.
         min_q_value: Lowest value of the sampled actions, shape `[]`.
         max_q_value: Highest value of the sampled actions, shape `[]`.
         min_stddev: Smallest standard deviation of the policy, shape `[]`.
@@ -55,10 +56,10 @@ class GaussianMpoOutputs(NamedTuple):
 
     mean_policy_loss: Array
     stddev_policy_loss: Array
-    by_value: MpoWeightOutputs
-    by_bounds: MpoWeightOutputs | None
-    mean: MpoConstraintOutputs
-    stddev: MpoConstraintOutputs
+    temperature: MpoWeightOutputs
+    bounds_temperature: MpoWeightOutputs | None
+    mean_constraint: MpoConstraintOutputs
+    stddev_constraint: MpoConstraintOutputs
     min_q_value: Array
     max_q_value: Array
     min_stddev: Array
@@ -66,10 +67,10 @@ class GaussianMpoOutputs(NamedTuple):
 
 
 def gaussian_mpo_loss(
-    mu: ArrayLike,
-    sigma: ArrayLike,
-    target_mu: ArrayLike,
-    target_sigma: ArrayLike,
+    mean: ArrayLike,
+    stddev: ArrayLike,
+    target_mean: ArrayLike,
+    target_stddev: ArrayLike,
     sample_actions: ArrayLike,
     sample_q_values: ArrayLike,
     temperature_constraint: LagrangePenalty,
@@ -82,6 +83,8 @@ def gaussian_mpo_loss(
     maximum: ArrayLike = 1.0,
 ) -> tuple[Array, GaussianMpoOutputs]:
     """Compute the MPO loss of a Gaussian policy, with decoupled KL constraints.
+
+    Takes one state, returns one loss, and its terms.
 
     .. math::
 
@@ -115,14 +118,14 @@ def gaussian_mpo_loss(
     *Bounds on actions.* If actions are clipped by the environment, the mean may drift
     beyond the bounds. `bounds_constraint` adds a second E-step, with
     :math:`-‖a_i - clip(a_i)‖_2` as the value and its own temperature. Its weights are
-    added to those of the values, as in multi-objective MPO, so that the weights sum to
-    2.
+    added to the weights of the values, as in multi-objective MPO, so that the
+    weights sum to 2.
 
     Args:
-        mu: Mean :math:`μ` of the policy, shape `[D]`.
-        sigma: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
-        target_mu: Mean :math:`μ_old` of the target policy, shape `[D]`.
-        target_sigma: Standard deviation :math:`σ_old` of the target policy, positive,
+        mean: Mean :math:`μ` of the policy, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
+        target_mean: Mean :math:`μ_old` of the target policy, shape `[D]`.
+        target_stddev: Standard deviation :math:`σ_old` of the target policy, positive,
             shape `[D]`.
         sample_actions: N actions :math:`a_i` sampled from the target policy, before
             they are clipped, shape `[N, D]`.
@@ -153,10 +156,10 @@ def gaussian_mpo_loss(
 
     Example:
         >>> loss, outputs = rlaxlib.gaussian_mpo_loss(
-        ...     mu=jnp.array([0.5]),
-        ...     sigma=jnp.array([1.0]),
-        ...     target_mu=jnp.array([0.0]),
-        ...     target_sigma=jnp.array([1.0]),
+        ...     mean=jnp.array([0.5]),
+        ...     stddev=jnp.array([1.0]),
+        ...     target_mean=jnp.array([0.0]),
+        ...     target_stddev=jnp.array([1.0]),
         ...     sample_actions=jnp.array([[1.0], [-1.0]]),
         ...     sample_q_values=jnp.array([jnp.log(3.0), 0.0]),
         ...     temperature_constraint=rlaxlib.LagrangePenalty(1.0, epsilon=0.1),
@@ -164,9 +167,10 @@ def gaussian_mpo_loss(
         ...     stddev_constraint=rlaxlib.LagrangePenalty(8.0, epsilon=0.01),
         ...     projection_operator=jax.nn.relu,
         ... )
-        >>> print(outputs.by_value.weights.round(4), outputs.by_value.temperature)
+        >>> print(outputs.temperature.weights.round(4), outputs.temperature.eta)
         [0.75 0.25] 1.0
-        >>> print(outputs.mean.kl, outputs.mean.relative_kl, outputs.mean.kl_loss)
+        >>> constraint = outputs.mean_constraint
+        >>> print(constraint.kl, constraint.relative_kl, constraint.kl_loss)
         0.125 0.5 0.5
 
     References:
@@ -182,33 +186,37 @@ def gaussian_mpo_loss(
         Abbas Abdolmaleki, Sandy H. Huang and others, *A Distributional View on
         Multi-Objective Policy Optimization*, 2020. https://arxiv.org/abs/2005.07513
     """
-    mu, sigma, target_mu, target_sigma, actions, q_values, low, high = checks.arrays(
-        mu=(mu, "float[D]"),
-        sigma=(sigma, "float[D] in (0, inf)"),
-        target_mu=(target_mu, "float[D]"),
-        target_sigma=(target_sigma, "float[D] in (0, inf)"),
-        sample_actions=(sample_actions, "float[N, D]"),
-        sample_q_values=(sample_q_values, "float[N]"),
-        minimum=(minimum, "float[] or [D]"),
-        maximum=(maximum, "float[] or [D]"),
+    mean, stddev, target_mean, target_stddev, actions, q_values, low, high = (
+        checks.arrays(
+            mean=(mean, "float[D]"),
+            stddev=(stddev, "float[D] in (0, inf)"),
+            target_mean=(target_mean, "float[D]"),
+            target_stddev=(target_stddev, "float[D] in (0, inf)"),
+            sample_actions=(sample_actions, "float[N, D]"),
+            sample_q_values=(sample_q_values, "float[N]"),
+            minimum=(minimum, "float[] or [D]"),
+            maximum=(maximum, "float[] or [D]"),
+        )
     )
     checks.ordered(minimum=minimum, maximum=maximum)
     constraints = (
         check_penalty("temperature_constraint", temperature_constraint),
-        check_penalty("mean_constraint", mean_constraint, mu=mu),
-        check_penalty("stddev_constraint", stddev_constraint, mu=mu),
+        check_penalty("mean_constraint", mean_constraint, mean=mean),
+        check_penalty("stddev_constraint", stddev_constraint, mean=mean),
         None
         if bounds_constraint is None
         else check_penalty("bounds_constraint", bounds_constraint),
     )
-    policy, target = (mu, sigma), (target_mu, target_sigma)
+    policy, target = (mean, stddev), (target_mean, target_stddev)
     inputs = policy, target, actions, q_values, (low, high), constraints
     inputs, narrow = _constraints.widen(inputs)
     outputs = _terms(*inputs, projection_operator)
-    loss = outputs.mean_policy_loss + outputs.stddev_policy_loss + outputs.by_value.loss
-    loss += outputs.mean.kl_loss + outputs.mean.alpha_loss
-    loss += outputs.stddev.kl_loss + outputs.stddev.alpha_loss
-    loss += 0 if outputs.by_bounds is None else outputs.by_bounds.loss
+    mean_bound, stddev_bound = outputs.mean_constraint, outputs.stddev_constraint
+    loss = outputs.mean_policy_loss + mean_bound.kl_loss + mean_bound.alpha_loss
+    loss += outputs.stddev_policy_loss + stddev_bound.kl_loss + stddev_bound.alpha_loss
+    loss += outputs.temperature.loss
+    if outputs.bounds_temperature is not None:
+        loss += outputs.bounds_temperature.loss
     return narrow((loss, outputs))
 
 
@@ -222,34 +230,40 @@ def _terms(
     operator: Projection,
 ) -> GaussianMpoOutputs:
     """Return the terms of `gaussian_mpo_loss`."""
-    (mu, sigma), inputs = policy, (target, actions, q_values, limits)
+    (mean, stddev), inputs = policy, (target, actions, q_values, limits)
     target, actions, q_values, limits = jax.lax.stop_gradient(inputs)
-    target_mu, target_sigma = target
-    temperature, mean_bound, stddev_bound, bounds = constraints
+    target_mean, target_stddev = target
+    weight_bound, mean_bound, stddev_bound, distance_bound = constraints
     uniform = jnp.full_like(q_values, -math.log(q_values.size))
 
-    by_value = weigh("temperature_constraint", q_values, uniform, temperature, operator)
-    by_bounds, w = None, by_value.weights
-    if bounds is not None:
+    temperature = weigh(
+        "temperature_constraint", q_values, uniform, weight_bound, operator
+    )
+    bounds_temperature, w = None, temperature.weights
+    if distance_bound is not None:
         low, high = (jnp.broadcast_to(x, actions.shape) for x in limits)
         outside = actions - jnp.clip(actions, low, high)
         distances = jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
-        by_bounds = weigh("bounds_constraint", -distances, uniform, bounds, operator)
-        w += by_bounds.weights
+        bounds_temperature = weigh(
+            "bounds_constraint", -distances, uniform, distance_bound, operator
+        )
+        w += bounds_temperature.weights
     log_prob = distributions.gaussian_diagonal().logprob
-    mean_kl = _kl(target, (mu, target_sigma), mean_bound.per_dimension)
-    stddev_kl = _kl(target, (target_mu, sigma), stddev_bound.per_dimension)
+    mean_kl = _kl(target, (mean, target_stddev), mean_bound.per_dimension)
+    stddev_kl = _kl(target, (target_mean, stddev), stddev_bound.per_dimension)
     return GaussianMpoOutputs(
-        mean_policy_loss=-jnp.sum(w * log_prob(actions, mu, target_sigma)),
-        stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mu, sigma)),
-        by_value=by_value,
-        by_bounds=by_bounds,
-        mean=constrain("mean_constraint", mean_kl, mean_bound, operator),
-        stddev=constrain("stddev_constraint", stddev_kl, stddev_bound, operator),
+        mean_policy_loss=-jnp.sum(w * log_prob(actions, mean, target_stddev)),
+        stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mean, stddev)),
+        temperature=temperature,
+        bounds_temperature=bounds_temperature,
+        mean_constraint=constrain("mean_constraint", mean_kl, mean_bound, operator),
+        stddev_constraint=constrain(
+            "stddev_constraint", stddev_kl, stddev_bound, operator
+        ),
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
-        min_stddev=jnp.min(jax.lax.stop_gradient(sigma)),
-        max_stddev=jnp.max(jax.lax.stop_gradient(sigma)),
+        min_stddev=jnp.min(jax.lax.stop_gradient(stddev)),
+        max_stddev=jnp.max(jax.lax.stop_gradient(stddev)),
     )
 
 

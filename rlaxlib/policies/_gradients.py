@@ -1,7 +1,8 @@
-"""Policy-gradient losses: REINFORCE, QPG, RMPG, RPG, DPG and entropy.
+"""Policy gradients: REINFORCE, COMA, ACER, QPG, RMPG, RPG, DPG and entropy.
 
-Each loss is minimised, and averages over the time steps of one trajectory. Only its
-gradient is meaningful; its value does not measure how good the policy is.
+Each loss is minimised. Only its gradient is meaningful; its value does not measure how
+good the policy is. `reinforce_loss` and `acer_policy_loss` return the loss of each time
+step, the others the mean over one trajectory.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib import distributions
-from rlaxlib._core import checks, gradients
+from rlaxlib import arrays, distributions
+from rlaxlib._core import checks, gradients, streams
 
 __all__ = [
+    "acer_policy_loss",
+    "counterfactual_advantage",
     "dpg_loss",
     "entropy_loss",
+    "invert_gradients",
     "policy_gradient_loss",
     "qpg_loss",
+    "reinforce_loss",
     "rm_loss",
     "rpg_loss",
-    "score_function_loss",
 ]
 
 
@@ -32,15 +36,17 @@ def policy_gradient_loss(
     w_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the REINFORCE policy-gradient loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
         L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
-    For a policy other than a softmax over integer actions, see `score_function_loss`.
+    For a policy other than a softmax over integer actions, see `reinforce_loss`.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
@@ -49,7 +55,7 @@ def policy_gradient_loss(
         w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
             steps of weight 0 included.
         use_stop_gradient: Whether to stop the gradient of the advantages.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its action is
@@ -71,31 +77,34 @@ def policy_gradient_loss(
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
-    logits_t, a_t, adv_t, w_t, mask, narrow = checks.widened(
+    logits_t, a_t, adv_t, w_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         a_t=(a_t, "int[T] in [0, A)"),
         adv_t=(adv_t, "float[T]"),
         w_t=(w_t, "float[T]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=mask)
+    log_prob_t = distributions.softmax().logprob(a_t, logits_t, mask=action_mask)
     return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
 
 
-def score_function_loss(
+def reinforce_loss(
     log_prob_t: ArrayLike,
     adv_t: ArrayLike,
-    w_t: ArrayLike,
-    use_stop_gradient: bool = True,
+    *,
+    stop_target_gradients: bool = True,
+    sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compute the score-function (REINFORCE) loss of any distribution.
+    """Compute the REINFORCE (score-function) loss of any distribution.
+
+    Takes one trajectory, returns the loss of each time step.
 
     .. math::
 
-        L = -(1/T) ∑_t w_t Â_t log π(a_t)
+        L_t = -Â_t log π(a_t)
 
-    The gradient estimates that of the expected return only if no gradient flows through
+    This estimates the gradient of the expected return only if no gradient flows through
     the actions. For an action sampled inside the differentiated function, such as
     :math:`a = μ + σ ε`, pass :math:`log π` of `jax.lax.stop_gradient(a)`. Otherwise
     :math:`∇ log π(a)` has a second term, through :math:`a`, which biases the estimate:
@@ -105,12 +114,12 @@ def score_function_loss(
         log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)` of the actions
             taken, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
-            steps of weight 0 included.
-        use_stop_gradient: Whether to stop the gradient of the advantages.
+        stop_target_gradients: Whether to stop the gradient of the advantages.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0.
 
     Returns:
-        Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its
+        Losses, shape `[T]`. A step of advantage 0 has a loss of 0, even if its
             log-probability is infinite.
 
     Raises:
@@ -118,8 +127,8 @@ def score_function_loss(
 
     Example:
         >>> log_prob_t, adv_t = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
-        >>> print(rlaxlib.score_function_loss(log_prob_t, adv_t, jnp.ones(2)))
-        2.5
+        >>> print(rlaxlib.reinforce_loss(log_prob_t, adv_t))
+        [1. 4.]
 
     References:
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
@@ -129,19 +138,184 @@ def score_function_loss(
         Estimation Using Stochastic Computation Graphs*, 2015.
         https://arxiv.org/abs/1506.05254
     """
-    log_prob_t, adv_t, w_t, narrow = checks.widened(
+    log_prob_t, adv_t, sample_mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
         adv_t=(adv_t, "float[T]"),
-        w_t=(w_t, "float[T]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
     )
-    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
-    return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
+    adv_t = gradients.stop_if(stop_target_gradients, adv_t)
+    log_prob_t, adv_t = streams.clean(sample_mask, log_prob_t, adv_t)
+    return narrow(-_product(adv_t, log_prob_t))
+
+
+def counterfactual_advantage(
+    q_t: ArrayLike,
+    pi_t: ArrayLike,
+    a_t: ArrayLike,
+    *,
+    action_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the counterfactual advantages of COMA.
+
+    Takes one trajectory, returns the advantage of each time step.
+
+    .. math::
+
+        Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
+
+    COMA has several agents and one critic. For each agent, :math:`q_t` are the values
+    of its actions, with the actions of all other agents as they were taken. The
+    baseline, the mean value over the agent's own actions, assigns the common return to
+    the agent. With one agent these are the advantages of any critic of action values.
+
+    Args:
+        q_t: Action values, shape `[T, A]`.
+        pi_t: Probabilities :math:`π_t` of the actions under the policy, shape `[T, A]`.
+        a_t: Actions taken, each in [0, A), shape `[T]`.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+
+    Returns:
+        Advantages :math:`Â_t`, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy action
+            is outside [0, A).
+
+    Example:
+        >>> q_t, pi_t = jnp.array([[1.0, 3.0]]), jnp.array([[0.25, 0.75]])
+        >>> print(rlaxlib.counterfactual_advantage(q_t, pi_t, jnp.array([0])))
+        [-1.5]
+
+    References:
+        Jakob Foerster, Gregory Farquhar, Triantafyllos Afouras, Nantas Nardelli and
+        Shimon Whiteson, *Counterfactual Multi-Agent Policy Gradients*, 2017.
+        https://arxiv.org/abs/1705.08926
+    """
+    q_t, pi_t, a_t, action_mask, narrow = checks.widened(
+        q_t=(q_t, "float[T, A]"),
+        pi_t=(pi_t, "float[T, A]"),
+        a_t=(a_t, "int[T] in [0, A)"),
+        action_mask=(action_mask, "bool[T, A] or None"),
+    )
+    if action_mask is not None:
+        q_t = jnp.where(action_mask, q_t, 0)
+    return narrow(arrays.batched_index(q_t, a_t) - jnp.sum(pi_t * q_t, axis=-1))
+
+
+def acer_policy_loss(
+    logits_t: ArrayLike,
+    mu_logits_t: ArrayLike,
+    a_t: ArrayLike,
+    q_t: ArrayLike,
+    returns_t: ArrayLike,
+    max_weight: ArrayLike = 10.0,
+    *,
+    stop_target_gradients: bool = True,
+    action_mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the policy loss of ACER: truncated, with bias correction.
+
+    Takes one trajectory, returns the loss of each time step.
+
+    .. math::
+
+        L_t = -min(c, ρ_t(a_t)) (G_t - v_t) log π_t(a_t)
+            - ∑_a π_t(a) [1 - c/ρ_t(a)]⁺ (q_t(a) - v_t) log π_t(a),
+        ρ_t(a) = π_t(a) / μ_t(a),   v_t = ∑_a π_t(a) q_t(a)
+
+    The first term learns from the action taken, with a truncated importance weight of
+    little variance. The second corrects the bias of the truncation: it is the expected
+    gradient where weights exceed :math:`c`, with the critic's values. If :math:`G_t` is
+    unbiased and :math:`q_t` right, the gradient is unbiased for any :math:`c`:
+    :math:`c = ∞` uses importance sampling alone, :math:`c = 0` the critic alone.
+
+    The gradients of the importance weights, and of the policy in :math:`v_t`, are
+    always stopped. The paper also projects the gradient onto a trust region around an
+    average policy, which this loss does not.
+
+    Args:
+        logits_t: Logits of the policy :math:`π`, shape `[T, A]`.
+        mu_logits_t: Logits of the behaviour policy :math:`μ` that took the actions,
+            shape `[T, A]`. Log-probabilities are logits too.
+        a_t: Actions taken, each in [0, A), shape `[T]`.
+        q_t: Action values, shape `[T, A]`.
+        returns_t: Returns :math:`G_t` of the actions taken, in ACER those of Retrace,
+            shape `[T]`. `general_off_policy_returns_from_action_values` returns them.
+        max_weight: Maximum importance weight :math:`c`, at least 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradients of the action values and
+            returns.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their loss is 0.
+
+    Returns:
+        Losses, shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `max_weight` is negative, or if a NumPy action is outside [0, A).
+
+    Example:
+        >>> logits_t = jnp.log(jnp.array([[0.5, 0.5]]))
+        >>> mu_logits_t = jnp.log(jnp.array([[0.75, 0.25]]))
+        >>> gradient = jax.grad(
+        ...     lambda logits_t: rlaxlib.acer_policy_loss(
+        ...         logits_t,
+        ...         mu_logits_t,
+        ...         a_t=jnp.array([1]),
+        ...         q_t=jnp.array([[0.0, 8.0]]),
+        ...         returns_t=jnp.array([6.0]),
+        ...         max_weight=1.0,  # The weight of the action taken is 2.
+        ...     )[0]
+        ... )
+        >>> print(gradient(logits_t))  # Of the first term 1, of the second 0.5.
+        [[ 1.5 -1.5]]
+
+    References:
+        Ziyu Wang, Victor Bapst, Nicolas Heess, Volodymyr Mnih, Rémi Munos, Koray
+        Kavukcuoglu and Nando de Freitas, *Sample Efficient Actor-Critic with Experience
+        Replay*, sections 3.2 and 3.3, 2016. https://arxiv.org/abs/1611.01224
+    """
+    logits_t, mu_logits_t, a_t, q_t, returns_t, c, action_mask, sample_mask, narrow = (
+        checks.widened(
+            logits_t=(logits_t, "float[T, A]"),
+            mu_logits_t=(mu_logits_t, "float[T, A]"),
+            a_t=(a_t, "int[T] in [0, A)"),
+            q_t=(q_t, "float[T, A]"),
+            returns_t=(returns_t, "float[T]"),
+            max_weight=(max_weight, "float[] in [0, inf]"),
+            action_mask=(action_mask, "bool[T, A] or None"),
+            sample_mask=(sample_mask, "bool[T] or None"),
+        )
+    )
+    logits_t, mu_logits_t, a_t, q_t, returns_t = streams.clean(
+        sample_mask, logits_t, mu_logits_t, a_t, q_t, returns_t
+    )
+    policy = distributions.softmax()
+    log_prob_t = policy.logprob(a_t, logits_t, mask=action_mask)
+    mu_log_prob_t = policy.logprob(a_t, mu_logits_t, mask=action_mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
+    mu_t = policy.probs(mu_logits_t, mask=action_mask)
+    rho_t = jnp.minimum(c, jnp.exp(log_prob_t - mu_log_prob_t))
+    # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
+    excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - c * mu_t), pi_t)
+    pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
+    v_t = jnp.sum(pi_t * q_t, axis=-1)
+    adv_t = rho_t * (returns_t - v_t), excess_t * (q_t - v_t[:, None])
+    taken_t, every_t = (gradients.stop_if(stop_target_gradients, x) for x in adv_t)
+    correction_t = distributions.categorical_cross_entropy(
+        every_t, logits_t, mask=action_mask
+    )
+    return narrow(correction_t - _product(taken_t, log_prob_t))
 
 
 def entropy_loss(
-    logits_t: ArrayLike, w_t: ArrayLike, *, mask: ArrayLike | None = None
+    logits_t: ArrayLike, w_t: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the entropy regularisation loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -155,7 +329,7 @@ def entropy_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
             steps of weight 0 included.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -173,12 +347,12 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    logits_t, w_t, mask, narrow = checks.widened(
+    logits_t, w_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         w_t=(w_t, "float[T]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
-    entropy_t = distributions.softmax().entropy(logits_t, mask=mask)
+    entropy_t = distributions.softmax().entropy(logits_t, mask=action_mask)
     return narrow(-jnp.mean(w_t * entropy_t))
 
 
@@ -187,9 +361,11 @@ def qpg_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Q-based policy-gradient (QPG) loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -205,7 +381,7 @@ def qpg_loss(
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the action values. Otherwise
             their gradient is :math:`-π_t/T`.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -223,13 +399,13 @@ def qpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jax.lax.stop_gradient(jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
     return narrow(-jnp.mean(jnp.sum(pi_t * (q_t - baseline_t), axis=-1)))
 
@@ -239,9 +415,11 @@ def rm_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the regret-matching policy-gradient (RMPG) loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -255,7 +433,7 @@ def rm_loss(
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the regrets, the terms in
             brackets.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -273,12 +451,12 @@ def rm_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jnp.sum(pi_t * q_t, axis=-1, keepdims=True)
     regret_t = gradients.stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
     return narrow(-jnp.mean(jnp.sum(pi_t * regret_t, axis=-1)))
@@ -289,9 +467,11 @@ def rpg_loss(
     q_t: ArrayLike,
     use_stop_gradient: bool = True,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the regret policy-gradient (RPG) loss.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -304,7 +484,7 @@ def rpg_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the action values.
-        mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -322,16 +502,16 @@ def rpg_loss(
         Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, mask, narrow = checks.widened(
+    logits_t, q_t, action_mask, narrow = checks.widened(
         logits_t=(logits_t, "float[T, A]"),
         q_t=(q_t, "float[T, A]"),
-        mask=(mask, "bool[T, A] or None"),
+        action_mask=(action_mask, "bool[T, A] or None"),
     )
     q_t = gradients.stop_if(use_stop_gradient, q_t)
-    pi_t, q_t = _policy_and_values(logits_t, q_t, mask)
+    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     regret_t = jax.nn.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
-    if mask is not None:
-        regret_t = jnp.where(mask, regret_t, 0)
+    if action_mask is not None:
+        regret_t = jnp.where(action_mask, regret_t, 0)
     return narrow(jnp.mean(jnp.sum(regret_t, axis=-1)))
 
 
@@ -342,6 +522,8 @@ def dpg_loss(
     use_stop_gradient: bool = True,
 ) -> Array:
     """Compute the deterministic policy-gradient (DPG) loss.
+
+    Takes one action, returns the loss of each of its dimensions.
 
     .. math::
 
@@ -388,6 +570,59 @@ def dpg_loss(
     return narrow(0.5 * jnp.square(error))
 
 
+def invert_gradients(
+    a_t: ArrayLike, dqda_t: ArrayLike, minimum: ArrayLike, maximum: ArrayLike
+) -> Array:
+    """Invert gradients that lead a deterministic policy out of its bounds.
+
+    Takes one action, returns the gradient of each of its dimensions.
+
+    .. math::
+
+        g'_i = { g_i (h_i - a_i) / (h_i - l_i)   if g_i > 0
+               { g_i (a_i - l_i) / (h_i - l_i)   otherwise
+
+    The gradient shrinks as the action approaches the bound that it points to, and
+    changes its sign beyond the bound. The outputs of a policy network then stay within
+    the bounds without a tanh, which would saturate. Pass the result as `dqda_t` to
+    `dpg_loss`.
+
+    Args:
+        a_t: Action :math:`a` of the policy, of D dimensions, shape `[D]`.
+        dqda_t: Gradient :math:`g` of the action value by this action, shape `[D]`.
+        minimum: Lower bound :math:`l` of the action, finite: one for all dimensions,
+            shape `[]`; or one each, shape `[D]`.
+        maximum: Upper bound :math:`h` of the action, finite and more than `minimum`:
+            one for all dimensions, shape `[]`; or one each, shape `[D]`.
+
+    Returns:
+        Gradient :math:`g'`, shape `[D]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar or NumPy bound is infinite, or `maximum` not more than `minimum`.
+
+    Example:
+        >>> a_t, dqda_t = jnp.array([0.5, 0.5, 1.5]), jnp.array([8.0, -8.0, 8.0])
+        >>> print(rlaxlib.invert_gradients(a_t, dqda_t, -1.0, 1.0))
+        [ 2. -6. -2.]
+
+    References:
+        Matthew Hausknecht and Peter Stone, *Deep Reinforcement Learning in
+        Parameterized Action Space*, section 5.3, 2016.
+        https://arxiv.org/abs/1511.04143
+    """
+    a_t, dqda_t, minimum, maximum, narrow = checks.widened(
+        a_t=(a_t, "float[D]"),
+        dqda_t=(dqda_t, "float[D]"),
+        minimum=(minimum, "float[] or [D] in (-inf, inf)"),
+        maximum=(maximum, "float[] or [D] in (-inf, inf)"),
+    )
+    checks.increasing(minimum=minimum, maximum=maximum)
+    room = jnp.where(dqda_t > 0, maximum - a_t, a_t - minimum)
+    return narrow(dqda_t * room / (maximum - minimum))
+
+
 def _product(weight: Array, log_prob: Array) -> Array:
     """Return `weight * log_prob`, and 0 for an impossible action of weight 0."""
     impossible = (weight == 0) & jnp.isinf(log_prob)  # `0 * -inf` would be NaN.
@@ -395,11 +630,11 @@ def _product(weight: Array, log_prob: Array) -> Array:
 
 
 def _policy_and_values(
-    logits: Array, q: Array, mask: Array | None
+    logits: Array, q: Array, action_mask: Array | None
 ) -> tuple[Array, Array]:
     """Return the probabilities of actions, and action values, 0 where illegal."""
-    pi = distributions.softmax().probs(logits, mask=mask)
-    return pi, q if mask is None else jnp.where(mask, q, 0)
+    pi = distributions.softmax().probs(logits, mask=action_mask)
+    return pi, q if action_mask is None else jnp.where(action_mask, q, 0)
 
 
 def _clip_by_norm(x: Array, maximum: Array) -> Array:

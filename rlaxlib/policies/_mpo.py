@@ -4,8 +4,8 @@
 - `mpo_compute_weights_and_temperature_loss`: the E-step alone.
 - `categorical_mpo_loss`: the whole of MPO for discrete actions.
 
-The first two take any number of states, on the axes beside that of the samples. The
-last takes one state: map it over a batch with `jax.vmap`, with `in_axes=None` for the
+The first two take any number of states, on axes beside the sample axis. The last
+takes one state: map it over a batch with `jax.vmap`, with `in_axes=None` for the
 dual variables. Average all losses over the states.
 """
 
@@ -69,7 +69,7 @@ class MpoWeightOutputs(NamedTuple):
 
     Attributes:
         loss: Loss of the temperature, shape `[]`.
-        temperature: Temperature :math:`η`, shape `[]`.
+        eta: Temperature :math:`η`, shape `[]`.
         weights: Weights of the actions, which sum to 1: of the N samples, shape `[N]`;
             or of all actions, shape `[A]`.
         kl: KL(weights ‖ target policy) in nats, shape `[]`. Its estimate from samples
@@ -81,7 +81,7 @@ class MpoWeightOutputs(NamedTuple):
     """
 
     loss: Array
-    temperature: Array
+    eta: Array
     weights: Array
     kl: Array
     relative_kl: Array
@@ -113,13 +113,13 @@ class MpoConstraintOutputs(NamedTuple):
 class CategoricalMpoOutputs(NamedTuple):
     """Terms of the MPO loss for discrete actions, and diagnostics.
 
-    The loss is the sum of `policy_loss` and all losses in `by_value` and `policy`. All
-    other fields have their gradients stopped.
+    The loss is the sum of `policy_loss` and all losses in `temperature` and
+    `policy_constraint`. All other fields have their gradients stopped.
 
     Attributes:
         policy_loss: Loss of the policy, without its constraint, shape `[]`.
-        by_value: E-step on the values of the actions.
-        policy: KL constraint on the policy.
+        temperature: E-step: weights of the actions, and their temperature.
+        policy_constraint: KL constraint on the policy.
         min_q_value: Lowest value of the legal actions, shape `[]`.
         max_q_value: Highest value of the legal actions, shape `[]`.
         entropy: Entropy of the policy in nats, shape `[]`.
@@ -127,8 +127,8 @@ class CategoricalMpoOutputs(NamedTuple):
     """
 
     policy_loss: Array
-    by_value: MpoWeightOutputs
-    policy: MpoConstraintOutputs
+    temperature: MpoWeightOutputs
+    policy_constraint: MpoConstraintOutputs
     min_q_value: Array
     max_q_value: Array
     entropy: Array
@@ -149,6 +149,9 @@ def mpo_loss(
     use_stop_gradient: bool = True,
 ) -> tuple[Array, MpoOutputs]:
     """Compute the MPO loss from sampled actions and their values.
+
+    Takes sampled actions of any number of states, returns the loss of each state, and
+    its terms.
 
     .. math::
 
@@ -172,8 +175,8 @@ def mpo_loss(
     the constraint.
 
     *Constraints.* A categorical policy has one divergence and one constraint. For a
-    Gaussian policy, split the divergence into that of the mean, from
-    :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and that of the covariance, from
+    Gaussian policy, split the divergence into one for the mean, from
+    :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and one for the covariance, from
     :math:`N(μ_old, Σ_old)` to :math:`N(μ_old, Σ_θ)`. A much smaller bound on the second
     keeps the policy exploring, such as 0.01 and 0.0001. The log-probabilities may be
     split in the same way: pass the sum of both. `gaussian_mpo_loss` and
@@ -282,6 +285,9 @@ def mpo_compute_weights_and_temperature_loss(
 ) -> tuple[Array, Array, int]:
     """Compute the weights and the temperature loss of MPO's E-step.
 
+    Takes sampled actions of any number of states, returns the temperature loss of each
+    state, and the weight of each action.
+
     .. math::
 
         w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
@@ -348,9 +354,11 @@ def categorical_mpo_loss(
     policy_constraint: LagrangePenalty,
     projection_operator: Projection = _constraints.softplus,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> tuple[Array, CategoricalMpoOutputs]:
     """Compute the MPO loss of a policy over discrete actions, from all action values.
+
+    Takes one state, returns one loss, and its terms.
 
     .. math::
 
@@ -377,7 +385,7 @@ def categorical_mpo_loss(
         policy_constraint: Bound :math:`ε` on KL(target policy ‖ policy) in nats, such
             as 0.01; and the parameter of its dual variable, a scalar.
         projection_operator: Function that makes the dual variables positive.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `CategoricalMpoOutputs`. If no
@@ -397,9 +405,9 @@ def categorical_mpo_loss(
         ...     policy_constraint=rlaxlib.LagrangePenalty(4.0, epsilon=0.25),
         ...     projection_operator=jax.nn.relu,
         ... )
-        >>> print(outputs.by_value.weights.round(4), f"{outputs.policy_loss:.4f}")
+        >>> print(outputs.temperature.weights.round(4), f"{outputs.policy_loss:.4f}")
         [0.75 0.25] 0.6931
-        >>> print(f"{outputs.by_value.loss:.4f} {0.5 + jnp.log(3.0):.4f}")
+        >>> print(f"{outputs.temperature.loss:.4f} {0.5 + jnp.log(3.0):.4f}")
         1.5986 1.5986
 
     References:
@@ -411,43 +419,42 @@ def categorical_mpo_loss(
         Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
         Regularized Policy Iteration*, 2018. https://arxiv.org/abs/1812.02256
     """
-    logits, target_logits, q_values, mask = checks.arrays(
+    logits, target_logits, q_values, action_mask = checks.arrays(
         logits=(logits, "float[A]"),
         target_logits=(target_logits, "float[A]"),
         q_values=(q_values, "float[A]"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    constraints = (
-        check_penalty("temperature_constraint", temperature_constraint),
-        check_penalty("policy_constraint", policy_constraint),
-    )
+    names = "temperature_constraint", "policy_constraint"
+    given = temperature_constraint, policy_constraint
+    constraints = tuple(map(check_penalty, names, given))
     inputs = logits, target_logits, q_values, constraints
     inputs, narrow = _constraints.widen(inputs)
     logits, target_logits, q_values, constraints = inputs
     target_logits, q_values = jax.lax.stop_gradient((target_logits, q_values))
-    legal, log_prior, q_values = _legal(target_logits, q_values, mask)
-    temperature, bound = (
+    legal, log_prior, q_values = _legal(target_logits, q_values, action_mask)
+    weight_bound, policy_bound = (
         each._replace(epsilon=jnp.where(jnp.any(legal), each.epsilon, 0))
         for each in constraints
     )
     operator = projection_operator
-    by_value = weigh(
-        "temperature_constraint", q_values, log_prior, temperature, operator
+    temperature = weigh(names[0], q_values, log_prior, weight_bound, operator)
+    w = jnp.where(legal, temperature.weights, 0)
+    policy_loss = distributions.categorical_cross_entropy(w, logits, mask=action_mask)
+    kl = distributions.categorical_kl_divergence(
+        target_logits, logits, mask=action_mask
     )
-    w = jnp.where(legal, by_value.weights, 0)
-    policy_loss = distributions.categorical_cross_entropy(w, logits, mask=mask)
-    kl = distributions.categorical_kl_divergence(target_logits, logits, mask=mask)
-    policy = constrain("policy_constraint", kl, bound, operator)
-    loss = policy_loss + by_value.loss + policy.kl_loss + policy.alpha_loss
+    policy = constrain(names[1], kl, policy_bound, operator)
+    loss = policy_loss + temperature.loss + policy.kl_loss + policy.alpha_loss
     entropy = distributions.softmax().entropy
     outputs = CategoricalMpoOutputs(
         policy_loss=policy_loss,
-        by_value=by_value._replace(weights=w),
-        policy=policy,
+        temperature=temperature._replace(weights=w),
+        policy_constraint=policy,
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
-        entropy=entropy(jax.lax.stop_gradient(logits), mask=mask),
-        target_entropy=entropy(target_logits, mask=mask),
+        entropy=entropy(jax.lax.stop_gradient(logits), mask=action_mask),
+        target_entropy=entropy(target_logits, mask=action_mask),
     )
     return narrow((loss, outputs))
 
@@ -462,7 +469,7 @@ def _check_axis(q_values: Array, sample_axis: int) -> int:
 
 
 def _legal(
-    target_logits: Array, q_values: Array, mask: Array | None
+    target_logits: Array, q_values: Array, action_mask: Array | None
 ) -> tuple[Array, Array, Array]:
     """Return which actions are legal, their prior log-probabilities, and their values.
 
@@ -470,7 +477,7 @@ def _legal(
     action is legal, the prior is uniform and all values are 0.
     """
     legal = target_logits != -jnp.inf
-    legal = legal if mask is None else mask & legal
+    legal = legal if action_mask is None else action_mask & legal
     some = jnp.any(legal)
     logits = jnp.where(legal, target_logits, jnp.where(some, -jnp.inf, 0))
     best = jnp.max(q_values, initial=-jnp.inf, where=legal)

@@ -20,13 +20,13 @@ from rlaxlib import losses
 from rlaxlib._core import checks, gradients, streams
 
 __all__ = [
-    "ClippedValueOutputs",
     "DecoupledPpoOutputs",
     "PpoOutputs",
+    "PpoValueOutputs",
     "clipped_surrogate_pg_loss",
-    "clipped_value_loss",
     "decoupled_ppo_loss",
     "ppo_clip_loss",
+    "ppo_value_loss",
 ]
 
 
@@ -34,6 +34,9 @@ class PpoOutputs(NamedTuple):
     """Diagnostics of a PPO update: ratios, clipping and approximate KL.
 
     Attributes:
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, shape `[T]`. `approximate_kl`,
+            `clip_fraction`, `effective_sample_size` and `importance_statistics` take
+            them.
         ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
         clipped: True where the clip removes the gradient: the ratio is outside its
             bounds on the side that the advantage favours, shape `[T]`.
@@ -47,6 +50,7 @@ class PpoOutputs(NamedTuple):
             actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
     """
 
+    log_ratio: Array
     ratio: Array
     clipped: Array
     dual_clipped: Array
@@ -59,15 +63,19 @@ class DecoupledPpoOutputs(NamedTuple):
     """Diagnostics of a decoupled PPO update.
 
     Attributes:
-        weight: Importance weights :math:`π_prox(a_t)/π_old(a_t)`, shape `[T]`.
+        log_ratio: Bounded log-ratios :math:`log (π(a_t)/π_old(a_t))`, for diagnostics,
+            shape `[T]`.
+        weight: Importance weights :math:`w_t = π_prox(a_t)/π_old(a_t)`, truncated,
+            shape `[T]`.
         proximal: A `PpoOutputs` with the proximal policy as the old one.
     """
 
+    log_ratio: Array
     weight: Array
     proximal: PpoOutputs
 
 
-class ClippedValueOutputs(NamedTuple):
+class PpoValueOutputs(NamedTuple):
     """Diagnostics of a clipped value loss.
 
     Attributes:
@@ -90,10 +98,12 @@ def ppo_clip_loss(
     dual_clip: ArrayLike | None = None,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, PpoOutputs]:
     """Compute the clipped PPO surrogate loss.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 
@@ -120,8 +130,8 @@ def ppo_clip_loss(
             shape `[]`; or None for no maximum.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -167,7 +177,7 @@ def ppo_clip_loss(
     )
     epsilon, epsilon_high, dual_clip, log_ratio_bound = scalars
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, sample_mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, sample_mask, log_prob_t, old_log_prob_t, adv_t
     )
     log_ratio, bounded = bounded_log_ratio(log_prob_t, old_log_prob_t, log_ratio_bound)
     ratio = jnp.exp(log_ratio)
@@ -176,6 +186,7 @@ def ppo_clip_loss(
     above, below = ratio > high, ratio < low
     maximum = jnp.inf if dual_clip is None else dual_clip
     outputs = PpoOutputs(
+        log_ratio=log_ratio,
         ratio=ratio,
         clipped=((adv_t > 0) & above) | ((adv_t < 0) & below),
         dual_clipped=(adv_t < 0) & (ratio > maximum),
@@ -193,6 +204,8 @@ def clipped_surrogate_pg_loss(
     use_stop_gradient: bool = True,
 ) -> Array:
     """Compute the clipped PPO surrogate loss from probability ratios.
+
+    Takes one trajectory, returns its mean loss.
 
     .. math::
 
@@ -246,22 +259,28 @@ def decoupled_ppo_loss(
     dual_clip: ArrayLike | None = None,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    max_weight: ArrayLike | None = None,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, DecoupledPpoOutputs]:
     """Compute the decoupled PPO loss.
 
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
+
     .. math::
 
-        L_t = -(π_prox(a_t) / π_old(a_t))
-            min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
-        ρ_t = π(a_t) / π_prox(a_t)
+        L_t = -w_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
+        w_t = π_prox(a_t) / π_old(a_t),   ρ_t = π(a_t) / π_prox(a_t)
 
     In `ppo_clip_loss` the old policy has two roles: it took the actions, which the
     ratio corrects for, and the policy is kept close to it. Here a proximal policy has
     the second role, such as a moving average of the parameters, or the parameters
     before the current batch. Experience may then be stale, as with asynchronous actors.
     With :math:`π_prox = π_old` the two losses are equal.
+
+    The older the experience, the more the importance weights :math:`w_t` vary.
+    `max_weight` replaces them by :math:`min(c, w_t)`, which has less variance and some
+    bias.
 
     Args:
         log_prob_t: Log-probabilities or log-densities of the actions taken, under the
@@ -276,8 +295,10 @@ def decoupled_ppo_loss(
             shape `[]`; or None for no maximum.
         log_ratio_bound: Bound of the magnitude of both log-ratios, more than 0,
             shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and of the
-            log-probabilities under the other two policies.
+        max_weight: Maximum importance weight :math:`c`, more than 0, shape `[]`; or
+            None for no maximum.
+        stop_target_gradients: Whether to stop the gradients of the advantages and of
+            the log-probabilities under the other two policies.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratios 1.
 
@@ -301,8 +322,11 @@ def decoupled_ppo_loss(
     References:
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
         Optimization*, 2021. https://arxiv.org/abs/2110.00641
+
+        Edward L. Ionides, *Truncated Importance Sampling*, 2008.
+        https://doi.org/10.1198/106186008X320456
     """
-    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, *scalars, mask, narrow = (
+    log_prob_t, old_log_prob_t, proximal_t, adv_t, *clips, c, mask, narrow = (
         checks.widened(
             log_prob_t=(log_prob_t, "float[T]"),
             old_log_prob_t=(old_log_prob_t, "float[T]"),
@@ -312,34 +336,35 @@ def decoupled_ppo_loss(
             epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
             dual_clip=(dual_clip, "float[] in (1, inf) or None"),
             log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
+            max_weight=(max_weight, "float[] in (0, inf] or None"),
             sample_mask=(sample_mask, "bool[T] or None"),
         )
     )
-    loss, outputs = ppo_clip_loss(
-        log_prob_t,
-        proximal_log_prob_t,
-        adv_t,
-        *scalars,
-        use_stop_gradient=use_stop_gradient,
-        sample_mask=mask,
+    flags = {"stop_target_gradients": stop_target_gradients, "sample_mask": mask}
+    loss, outputs = ppo_clip_loss(log_prob_t, proximal_t, adv_t, *clips, **flags)
+    log_prob_t, proximal_t, old_log_prob_t = prepare(
+        stop_target_gradients, mask, log_prob_t, proximal_t, old_log_prob_t
     )
-    proximal, old = streams.clean(mask, proximal_log_prob_t, old_log_prob_t)
-    log_weight, _ = bounded_log_ratio(proximal, old, scalars[-1])
-    weight = gradients.stop_if(use_stop_gradient, jnp.exp(log_weight))
-    return narrow((weight * loss, DecoupledPpoOutputs(weight, outputs)))
+    log_ratio, _ = bounded_log_ratio(log_prob_t, old_log_prob_t, clips[-1])
+    log_weight, _ = bounded_log_ratio(proximal_t, old_log_prob_t, clips[-1])
+    weight = jnp.exp(log_weight)
+    weight = weight if c is None else jnp.where(weight > c, c, weight)
+    return narrow((weight * loss, DecoupledPpoOutputs(log_ratio, weight, outputs)))
 
 
-def clipped_value_loss(
+def ppo_value_loss(
     v: ArrayLike,
     old_v: ArrayLike,
     target: ArrayLike,
     epsilon: ArrayLike,
-    huber: ArrayLike | None = None,
+    huber_delta: ArrayLike | None = None,
     *,
     stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
-) -> tuple[Array, ClippedValueOutputs]:
+) -> tuple[Array, PpoValueOutputs]:
     """Compute the clipped value loss of PPO.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 
@@ -358,23 +383,23 @@ def clipped_value_loss(
         target: Targets :math:`y_t`, shape `[T]`.
         epsilon: Clipping range :math:`ε` in units of the values, at least 0,
             shape `[]`.
-        huber: Error at which :math:`ℓ` becomes linear, as `delta` of `huber_loss`, more
-            than 0, shape `[]`; or None for the squared error.
+        huber_delta: Error at which :math:`ℓ` becomes linear, as `delta` of
+            `huber_loss`, more than 0, shape `[]`; or None for the squared error.
         stop_target_gradients: Whether to stop the gradients of the targets and the old
             values.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `ClippedValueOutputs`.
+        A tuple of two: losses, shape `[T]`, and a `PpoValueOutputs`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `epsilon` is negative, or if a concrete `huber` is not positive.
+            `epsilon` is negative, or if a concrete `huber_delta` is not positive.
 
     Example:
         >>> v, old_v = jnp.array([3.0, 3.0]), jnp.array([0.0, 0.0])
-        >>> loss, outputs = rlaxlib.clipped_value_loss(
+        >>> loss, outputs = rlaxlib.ppo_value_loss(
         ...     v, old_v, target=jnp.array([5.0, 0.0]), epsilon=1.0
         ... )
         >>> print(loss, outputs.clipped, outputs.value_outside)
@@ -387,24 +412,24 @@ def clipped_value_loss(
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
-    v, old_v, target, epsilon, huber, sample_mask, narrow = checks.widened(
+    v, old_v, target, epsilon, huber_delta, sample_mask, narrow = checks.widened(
         v=(v, "float[T]"),
         old_v=(old_v, "float[T]"),
         target=(target, "float[T]"),
         epsilon=(epsilon, "float[] in [0, inf]"),
-        huber=(huber, "float[] in (0, inf) or None"),
+        huber_delta=(huber_delta, "float[] in (0, inf) or None"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
     v, old_v, target = prepare(stop_target_gradients, sample_mask, v, old_v, target)
 
     def penalty(error: Array) -> Array:
-        if huber is None:
+        if huber_delta is None:
             return losses.l2_loss(error)
-        return losses.huber_loss(error, huber)
+        return losses.huber_loss(error, huber_delta)
 
     near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
     loss, near_loss = penalty(v - target), penalty(near_v - target)
-    outputs = ClippedValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
+    outputs = PpoValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
     return narrow((jnp.maximum(loss, near_loss), outputs))
 
 

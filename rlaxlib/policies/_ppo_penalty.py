@@ -24,7 +24,7 @@ __all__ = [
     "adaptive_kl_coefficient",
     "discovered_policy_loss",
     "ppo_penalty_loss",
-    "simple_policy_loss",
+    "spo_loss",
 ]
 
 
@@ -32,6 +32,8 @@ class RatioOutputs(NamedTuple):
     """Diagnostics of a policy update: ratios and approximate KL.
 
     Attributes:
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics such as
+            `importance_statistics`, shape `[T]`.
         ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
         bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
             0, shape `[T]`.
@@ -39,6 +41,7 @@ class RatioOutputs(NamedTuple):
             actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
     """
 
+    log_ratio: Array
     ratio: Array
     bounded: Array
     approximate_kl: Array
@@ -52,10 +55,12 @@ def ppo_penalty_loss(
     coefficient: ArrayLike,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the PPO loss with a KL penalty (PPO-penalty).
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 
@@ -76,8 +81,8 @@ def ppo_penalty_loss(
         coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -117,9 +122,9 @@ def ppo_penalty_loss(
         )
     )
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    outputs = _compare(log_prob_t, old_log_prob_t, bound)
     kl_t = outputs.approximate_kl if kl_t is None else streams.valid(kl_t, mask)
     return narrow((coefficient * kl_t - outputs.ratio * adv_t, outputs))
 
@@ -134,6 +139,9 @@ def adaptive_kl_coefficient(
     axis_name: AxisName | None = None,
 ) -> Array:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
+
+    Takes the coefficient and the mean divergence of one update, returns the next
+    coefficient.
 
     .. math::
 
@@ -186,17 +194,19 @@ def adaptive_kl_coefficient(
     return narrow(jnp.where(kl > target * tolerance, coefficient * factor, lowered))
 
 
-def simple_policy_loss(
+def spo_loss(
     log_prob_t: ArrayLike,
     old_log_prob_t: ArrayLike,
     adv_t: ArrayLike,
     epsilon: ArrayLike = 0.2,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the Simple Policy Optimization (SPO) loss.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 
@@ -217,8 +227,8 @@ def simple_policy_loss(
             shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -232,7 +242,7 @@ def simple_policy_loss(
     Example:
         >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
         >>> old_log_prob_t = jnp.log(jnp.array([0.25]))
-        >>> loss, outputs = rlaxlib.simple_policy_loss(
+        >>> loss, outputs = rlaxlib.spo_loss(
         ...     log_prob_t, old_log_prob_t, adv_t, epsilon=0.25
         ... )
         >>> print(loss, outputs.ratio)
@@ -251,9 +261,9 @@ def simple_policy_loss(
         sample_mask=(sample_mask, "bool[T] or None"),
     )
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    _, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    outputs = _compare(log_prob_t, old_log_prob_t, bound)
     ratio = outputs.ratio
     penalty = jnp.abs(adv_t) / (2 * epsilon) * jnp.square(ratio - 1)
     return narrow((penalty - ratio * adv_t, outputs))
@@ -267,10 +277,12 @@ def discovered_policy_loss(
     beta: ArrayLike = 0.6,
     log_ratio_bound: ArrayLike = 20.0,
     *,
-    use_stop_gradient: bool = True,
+    stop_target_gradients: bool = True,
     sample_mask: ArrayLike | None = None,
 ) -> tuple[Array, RatioOutputs]:
     """Compute the Discovered Policy Optimisation (DPO) loss.
+
+    Takes one trajectory, returns the loss of each time step, and diagnostics.
 
     .. math::
 
@@ -294,8 +306,8 @@ def discovered_policy_loss(
             shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
             is constant. It prevents overflow, shape `[]`.
-        use_stop_gradient: Whether to stop the gradients of the advantages and the old
-            log-probabilities.
+        stop_target_gradients: Whether to stop the gradients of the advantages and the
+            old log-probabilities.
         sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
             None. Their loss is 0 and their ratio 1.
 
@@ -332,20 +344,18 @@ def discovered_policy_loss(
         )
     )
     log_prob_t, old_log_prob_t, adv_t = prepare(
-        use_stop_gradient, mask, log_prob_t, old_log_prob_t, adv_t
+        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
     )
-    log_ratio, outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    outputs = _compare(log_prob_t, old_log_prob_t, bound)
     ratio, positive = outputs.ratio, adv_t >= 0
-    x = adv_t * jnp.where(positive, ratio - 1, log_ratio)
+    x = adv_t * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
     drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
     return narrow((drift - ratio * adv_t, outputs))
 
 
-def _compare(
-    log_prob: Array, old_log_prob: Array, bound: Array
-) -> tuple[Array, RatioOutputs]:
+def _compare(log_prob: Array, old_log_prob: Array, bound: Array) -> RatioOutputs:
     """Return log-ratios, and the diagnostics that follow from them."""
     log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, bound)
     kl = jnp.expm1(log_ratio) - log_ratio
-    return log_ratio, RatioOutputs(jnp.exp(log_ratio), bounded, kl)
+    return RatioOutputs(log_ratio, jnp.exp(log_ratio), bounded, kl)

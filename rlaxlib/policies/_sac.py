@@ -1,8 +1,7 @@
 """Soft actor-critic (SAC), discrete SAC and TD3: critic targets and policy losses.
 
-Functions take one time step. The values of an action by N critics are one array `[N]`,
-of which they take the minimum. For their mean, as in the policy loss of REDQ, pass the
-mean alone, `[1]`.
+Functions take one time step. The value of an action is one number, or the values by N
+critics, whose minimum is used. `ensemble_value` and `subset_minimum` choose otherwise.
 
 Train critics on the targets, for example by `l2_loss`. The gradient of a policy loss
 flows through the critics into the actions: do not update the critics with it.
@@ -19,18 +18,18 @@ from rlaxlib import distributions
 from rlaxlib._core import checks, gradients
 
 __all__ = [
-    "clipped_double_q_target",
-    "discrete_soft_policy_loss",
-    "discrete_soft_value",
-    "discrete_temperature_loss",
-    "smoothed_target_action",
-    "soft_actor_critic_target",
-    "soft_policy_loss",
-    "temperature_loss",
+    "discrete_sac_policy_loss",
+    "discrete_sac_temperature_loss",
+    "discrete_sac_value",
+    "sac_critic_target",
+    "sac_policy_loss",
+    "sac_temperature_loss",
+    "td3_critic_target",
+    "td3_target_action",
 ]
 
 
-def soft_actor_critic_target(
+def sac_critic_target(
     r_t: ArrayLike,
     discount_t: ArrayLike,
     q_t: ArrayLike,
@@ -41,18 +40,25 @@ def soft_actor_critic_target(
 ) -> Array:
     """Compute the critic target of soft actor-critic (SAC).
 
+    Takes one transition, returns one target.
+
     .. math::
 
         y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
         a_t ~ π(· | s_t)
 
     Sample the next action from the current policy; the one stored with the experience
-    is from an older policy. With :math:`α = 0` this is `clipped_double_q_target`.
+    is from an older policy. With :math:`α = 0` this is `td3_critic_target`.
+
+    The target of REDQ uses the minimum of two random critics::
+
+        sac_critic_target(r_t, discount_t, subset_minimum(key, q_t, 2), ...)
 
     Args:
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Values :math:`q_i` of the next action by N target critics, shape `[N]`.
+        q_t: Value of the next action, shape `[]`; or values :math:`q_i` by N target
+            critics, shape `[N]`.
         log_prob_t: Log-density of the next action, shape `[]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -66,7 +72,7 @@ def soft_actor_critic_target(
 
     Example:
         >>> q_t = jnp.array([4.0, 6.0])
-        >>> target = rlaxlib.soft_actor_critic_target(
+        >>> target = rlaxlib.sac_critic_target(
         ...     1.0, 0.5, q_t, log_prob_t=-2.0, temperature=3.0
         ... )
         >>> print(target)
@@ -75,11 +81,15 @@ def soft_actor_critic_target(
     References:
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
+
+        Xinyue Chen, Che Wang, Zijian Zhou and Keith Ross, *Randomized Ensembled Double
+        Q-Learning: Learning Fast Without a Model*, 2021.
+        https://arxiv.org/abs/2101.05982
     """
     r_t, discount_t, q_t, log_prob_t, temperature, narrow = checks.widened(
         r_t=(r_t, "float[]"),
         discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[N]"),
+        q_t=(q_t, "float[] or [N]"),
         log_prob_t=(log_prob_t, "float[]"),
         temperature=(temperature, "float[] in [0, inf)"),
     )
@@ -87,7 +97,7 @@ def soft_actor_critic_target(
     return narrow(gradients.stop_if(stop_target_gradients, target))
 
 
-def clipped_double_q_target(
+def td3_critic_target(
     r_t: ArrayLike,
     discount_t: ArrayLike,
     q_t: ArrayLike,
@@ -95,6 +105,8 @@ def clipped_double_q_target(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the clipped double-Q critic target of TD3.
+
+    Takes one transition, returns one target.
 
     .. math::
 
@@ -106,8 +118,8 @@ def clipped_double_q_target(
     Args:
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Values :math:`q_i` of the next action by N target critics, shape `[N]`. In
-            TD3 the next action is a `smoothed_target_action`.
+        q_t: Value of the next action, in TD3 a `td3_target_action`, shape `[]`; or
+            values :math:`q_i` by N target critics, shape `[N]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -117,7 +129,7 @@ def clipped_double_q_target(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> print(rlaxlib.clipped_double_q_target(1.0, 0.5, jnp.array([4.0, 6.0])))
+        >>> print(rlaxlib.td3_critic_target(1.0, 0.5, jnp.array([4.0, 6.0])))
         3.0
 
     References:
@@ -128,13 +140,13 @@ def clipped_double_q_target(
     r_t, discount_t, q_t, narrow = checks.widened(
         r_t=(r_t, "float[]"),
         discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[N]"),
+        q_t=(q_t, "float[] or [N]"),
     )
     target = r_t + discount_t * jnp.min(q_t)
     return narrow(gradients.stop_if(stop_target_gradients, target))
 
 
-def smoothed_target_action(
+def td3_target_action(
     key: ArrayLike,
     action: ArrayLike,
     stddev: ArrayLike,
@@ -143,6 +155,8 @@ def smoothed_target_action(
     maximum: ArrayLike,
 ) -> Array:
     """Add clipped Gaussian noise to a target action (target policy smoothing of TD3).
+
+    Takes one action, returns one action.
 
     .. math::
 
@@ -176,7 +190,7 @@ def smoothed_target_action(
 
     Example:
         >>> key, action = jax.random.key(0), jnp.array([0.5, 2.0])
-        >>> print(rlaxlib.smoothed_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
+        >>> print(rlaxlib.td3_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
         [0.5 1. ]
 
     References:
@@ -198,10 +212,10 @@ def smoothed_target_action(
     return narrow(jnp.clip(action + noise, minimum, maximum))
 
 
-def soft_policy_loss(
-    log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike
-) -> Array:
+def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -> Array:
     """Compute the policy loss of soft actor-critic (SAC).
+
+    Takes one action, returns one loss.
 
     .. math::
 
@@ -210,11 +224,14 @@ def soft_policy_loss(
     The action is reparameterised: sampled as a differentiable function of the policy's
     parameters, such as :math:`tanh(μ + σ ε)`. The gradient flows through it into the
     critics and into the log-density, which `tanh_normal_log_prob` supports. The
-    gradient of the temperature is stopped; `temperature_loss` trains it.
+    gradient of the temperature is stopped; `sac_temperature_loss` trains it.
+
+    REDQ uses the mean over critics: pass `ensemble_value(q, kind="mean")`.
 
     Args:
         log_prob: Log-density of the action, shape `[]`.
-        q: Values :math:`q_i` of the action by N critics, shape `[N]`.
+        q: Value of the action, shape `[]`; or values :math:`q_i` by N critics,
+            shape `[N]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
 
     Returns:
@@ -225,7 +242,7 @@ def soft_policy_loss(
             `temperature` is negative.
 
     Example:
-        >>> print(rlaxlib.soft_policy_loss(-2.0, jnp.array([4.0, 6.0]), 3.0))
+        >>> print(rlaxlib.sac_policy_loss(-2.0, jnp.array([4.0, 6.0]), 3.0))
         -10.0
 
     References:
@@ -234,16 +251,18 @@ def soft_policy_loss(
     """
     log_prob, q, temperature, narrow = checks.widened(
         log_prob=(log_prob, "float[]"),
-        q=(q, "float[N]"),
+        q=(q, "float[] or [N]"),
         temperature=(temperature, "float[] in [0, inf)"),
     )
     return narrow(jax.lax.stop_gradient(temperature) * log_prob - jnp.min(q))
 
 
-def temperature_loss(
+def sac_temperature_loss(
     log_temperature: ArrayLike, log_prob: ArrayLike, target_entropy: ArrayLike
 ) -> Array:
     """Compute the temperature loss of soft actor-critic (SAC).
+
+    Takes one action, returns one loss.
 
     .. math::
 
@@ -272,7 +291,7 @@ def temperature_loss(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> print(rlaxlib.temperature_loss(0.0, log_prob=3.0, target_entropy=-2.0))
+        >>> print(rlaxlib.sac_temperature_loss(0.0, log_prob=3.0, target_entropy=-2.0))
         -1.0
 
     References:
@@ -288,21 +307,23 @@ def temperature_loss(
     return narrow(-jnp.exp(log_temperature) * deficit)
 
 
-def discrete_soft_value(
+def discrete_sac_value(
     logits: ArrayLike,
     q: ArrayLike,
     temperature: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the soft state value of discrete soft actor-critic (discrete SAC).
+
+    Takes one state, returns one value.
 
     .. math::
 
         v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
     It is the expectation over all actions of the sampled term in
-    `soft_actor_critic_target`. Pass it as `v_t` to `qv_learning` for the TD error. It
+    `sac_critic_target`. Pass it as `v_t` to `qv_learning` for the TD error. It
     is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
 
     Args:
@@ -310,7 +331,7 @@ def discrete_soft_value(
         q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
             shape `[N, A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Value :math:`v`, shape `[]`, 0 if no action is legal.
@@ -321,36 +342,38 @@ def discrete_soft_value(
 
     Example:
         >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
-        >>> print(rlaxlib.discrete_soft_value(logits, q, temperature=0.0))
+        >>> print(rlaxlib.discrete_sac_value(logits, q, temperature=0.0))
         4.0
 
     References:
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    logits, q, temperature, mask, narrow = checks.widened(
+    logits, q, temperature, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),
         q=(q, "float[A] or [N, A]"),
         temperature=(temperature, "float[] in [0, inf)"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    return narrow(_soft_value(logits, q, temperature, mask))
+    return narrow(_soft_value(logits, q, temperature, action_mask))
 
 
-def discrete_soft_policy_loss(
+def discrete_sac_policy_loss(
     logits: ArrayLike,
     q: ArrayLike,
     temperature: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
+
+    Takes one state, returns one loss.
 
     .. math::
 
         L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
-    It is the negative of `discrete_soft_value`, with the gradients of the action values
+    It is the negative of `discrete_sac_value`, with the gradients of the action values
     and the temperature stopped. Up to a constant it is
     :math:`α KL(π ‖ softmax(q/α))`. The sum over all actions needs no sample.
 
@@ -359,7 +382,7 @@ def discrete_soft_policy_loss(
         q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
             shape `[N, A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`, 0 if no action is legal.
@@ -370,47 +393,49 @@ def discrete_soft_policy_loss(
 
     Example:
         >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
-        >>> print(jax.grad(rlaxlib.discrete_soft_policy_loss)(logits, q, 1.0))
+        >>> print(jax.grad(rlaxlib.discrete_sac_policy_loss)(logits, q, 1.0))
         [ 1. -1.]
 
     References:
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    logits, q, temperature, mask, narrow = checks.widened(
+    logits, q, temperature, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),
         q=(q, "float[A] or [N, A]"),
         temperature=(temperature, "float[] in [0, inf)"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
     q, temperature = jax.lax.stop_gradient((q, temperature))
-    return narrow(-_soft_value(logits, q, temperature, mask))
+    return narrow(-_soft_value(logits, q, temperature, action_mask))
 
 
-def discrete_temperature_loss(
+def discrete_sac_temperature_loss(
     log_temperature: ArrayLike,
     logits: ArrayLike,
     target_entropy: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
+
+    Takes one state, returns one loss.
 
     .. math::
 
         L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
         α = exp(`log_temperature`)
 
-    It is the expectation over all actions of `temperature_loss`. The entropy is at most
-    :math:`log A` for A legal actions; the paper uses 0.98 of it as the target. If the
-    target is out of reach, the temperature grows without bound.
+    It is the expectation over all actions of `sac_temperature_loss`. The entropy is at
+    most :math:`log A` for A legal actions; the paper uses 0.98 of it as the target. If
+    the target is out of reach, the temperature grows without bound.
 
     Args:
         log_temperature: Logarithm of the temperature, the parameter to train,
             shape `[]`.
         logits: Logits of the policy, whose gradient is stopped, shape `[A]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.
@@ -420,7 +445,7 @@ def discrete_temperature_loss(
 
     Example:
         >>> logits, half = jnp.zeros(4), jnp.log(2.0)
-        >>> loss = rlaxlib.discrete_temperature_loss(0.0, logits, half)
+        >>> loss = rlaxlib.discrete_sac_temperature_loss(0.0, logits, half)
         >>> print(loss.round(4), half.round(4))
         0.6931 0.6931
 
@@ -428,24 +453,26 @@ def discrete_temperature_loss(
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    log_temperature, logits, target_entropy, mask, narrow = checks.widened(
+    log_temperature, logits, target_entropy, action_mask, narrow = checks.widened(
         log_temperature=(log_temperature, "float[]"),
         logits=(logits, "float[A]"),
         target_entropy=(target_entropy, "float[]"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    entropy = distributions.softmax().entropy(logits, mask=mask)
+    entropy = distributions.softmax().entropy(logits, mask=action_mask)
     excess = jax.lax.stop_gradient(entropy - target_entropy)
     return narrow(jnp.exp(log_temperature) * excess)
 
 
 def _soft_value(
-    logits: Array, q: Array, temperature: Array, mask: Array | None
+    logits: Array, q: Array, temperature: Array, action_mask: Array | None
 ) -> Array:
     """Return the expected action value plus the temperature times the entropy."""
-    legal = logits != -jnp.inf if mask is None else mask & (logits != -jnp.inf)
+    legal = logits != -jnp.inf
+    legal = legal if action_mask is None else action_mask & legal
     # Mask before the minimum, whose gradient would otherwise be NaN.
     q = jnp.min(jnp.where(legal[None], jnp.atleast_2d(q), 0), axis=0)
     policy = distributions.softmax()
-    pi, entropy = policy.probs(logits, mask=mask), policy.entropy(logits, mask=mask)
+    pi = policy.probs(logits, mask=action_mask)
+    entropy = policy.entropy(logits, mask=action_mask)
     return jnp.sum(pi * q) + temperature * entropy

@@ -32,10 +32,12 @@ def cmpo_policy_targets(
     v: ArrayLike,
     clip: ArrayLike = 1.0,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the clipped MPO policy targets (CMPO) of Muesli.
+
+    Takes one state, returns the target probability of each action.
 
     .. math::
 
@@ -56,7 +58,7 @@ def cmpo_policy_targets(
         q: Action values of the prior, shape `[A]`.
         v: Value :math:`v` of the prior, shape `[]`.
         clip: Bound :math:`c`, at least 0, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
         stop_target_gradients: Whether to stop the gradient of the targets.
 
     Returns:
@@ -77,14 +79,14 @@ def cmpo_policy_targets(
         Improvements in Policy Optimization*, section 4.1, 2021.
         https://arxiv.org/abs/2104.06159
     """
-    prior_logits, q, v, clip, mask, narrow = checks.widened(
+    prior_logits, q, v, clip, action_mask, narrow = checks.widened(
         prior_logits=(prior_logits, "float[A]"),
         q=(q, "float[A]"),
         v=(v, "float[]"),
         clip=(clip, "float[] in [0, inf]"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    legal = _legal(prior_logits, mask)
+    legal = _legal(prior_logits, action_mask)
     logits = prior_logits + jnp.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, mask=legal)
     return narrow(gradients.stop_if(stop_target_gradients, targets))
@@ -99,6 +101,8 @@ def cmpo_sample_weights(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the weights of sampled actions for clipped MPO (CMPO) of Muesli.
+
+    Takes the sampled actions of one state, returns the weight of each.
 
     .. math::
 
@@ -158,9 +162,11 @@ def completed_q_values(
     visits: ArrayLike,
     v: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
 ) -> Array:
     """Complete the action values of a search with values for unvisited actions.
+
+    Takes one state, returns the value of each action.
 
     .. math::
 
@@ -180,8 +186,8 @@ def completed_q_values(
             ignored.
         visits: Visit counts :math:`N`, at least 0, shape `[A]`.
         v: Value :math:`v` of the state from the network, shape `[]`.
-        mask: True where an action is legal, shape `[A]`; or None if all are. Visits of
-            illegal actions are ignored.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
+            Visits of illegal actions are ignored.
 
     Returns:
         Completed action values :math:`q̄`, shape `[A]`; :math:`v_mix` for illegal
@@ -201,14 +207,14 @@ def completed_q_values(
         Improvement by Planning with Gumbel*, equation 10 and appendix D, 2022.
         https://openreview.net/forum?id=bERaNdoegnO
     """
-    logits, q, visits, v, mask, narrow = checks.widened(
+    logits, q, visits, v, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),
         q=(q, "float[A]"),
         visits=(visits, "int[A] in [0, inf)"),
         v=(v, "float[]"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    return narrow(_complete(logits, q, visits, v, _legal(logits, mask)))
+    return narrow(_complete(logits, q, visits, v, _legal(logits, action_mask)))
 
 
 def gumbel_policy_targets(
@@ -220,10 +226,12 @@ def gumbel_policy_targets(
     c_scale: ArrayLike = 1.0,
     *,
     rescale_values: bool = False,
-    mask: ArrayLike | None = None,
+    action_mask: ArrayLike | None = None,
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the Gumbel MuZero policy targets from the values of a search.
+
+    Takes one state, returns the target probability of each action.
 
     .. math::
 
@@ -246,7 +254,7 @@ def gumbel_policy_targets(
         c_scale: Scale :math:`c_scale` of the values, at least 0, shape `[]`.
         rescale_values: Whether to rescale the completed values of legal actions to
             [0, 1], unless their range is below 1e-8.
-        mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
         stop_target_gradients: Whether to stop the gradient of the targets.
 
     Returns:
@@ -270,16 +278,16 @@ def gumbel_policy_targets(
         Improvement by Planning with Gumbel*, section 3.4 and section 4, 2022.
         https://openreview.net/forum?id=bERaNdoegnO
     """
-    logits, q, visits, v, c_visit, c_scale, mask, narrow = checks.widened(
+    logits, q, visits, v, c_visit, c_scale, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),
         q=(q, "float[A]"),
         visits=(visits, "int[A] in [0, inf)"),
         v=(v, "float[]"),
         c_visit=(c_visit, "float[] in [0, inf)"),
         c_scale=(c_scale, "float[] in [0, inf)"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    legal = _legal(logits, mask)
+    legal = _legal(logits, action_mask)
     completed = _complete(logits, q, visits, v, legal)
     if rescale_values:
         completed = _rescale(completed, legal)
@@ -289,10 +297,10 @@ def gumbel_policy_targets(
     return narrow(gradients.stop_if(stop_target_gradients, targets))
 
 
-def _legal(logits: Array, mask: Array | None) -> Array:
+def _legal(logits: Array, action_mask: Array | None) -> Array:
     """Return which actions are legal by the mask and have a logit above -inf."""
     possible = logits != -jnp.inf
-    return possible if mask is None else mask & possible
+    return possible if action_mask is None else action_mask & possible
 
 
 def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) -> Array:

@@ -6,7 +6,7 @@
 
 V-MPO has one action a state, so its weights are over the steps of a batch. These
 functions take the whole batch at once, of any number of axes. If it is sharded over
-devices, `axis_name` makes the results those of the whole batch.
+devices, `axis_name` gives the results of the whole batch.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def vmpo_loss(
     use_stop_gradient: bool = True,
 ) -> tuple[Array, MpoOutputs]:
     """Compute the V-MPO loss of a batch of steps.
+
+    Takes a batch of steps, returns the loss of each step, and its terms.
 
     .. math::
 
@@ -177,6 +179,8 @@ def vmpo_compute_weights_and_temperature_loss(
 ) -> tuple[Array, Array, Array]:
     """Compute the weights and the temperature loss of V-MPO's E-step.
 
+    Takes a batch of steps, returns one temperature loss, and the weight of each step.
+
     .. math::
 
         ψ_t = (ρ_t e^{Â_t/η}) / ∑_{i ∈ D} ρ_i e^{Â_i/η},
@@ -257,6 +261,8 @@ def get_top_k_weights(
     use_stop_gradient: bool = True,
 ) -> Array:
     """Select the steps of highest advantage, as V-MPO does.
+
+    Takes a batch of steps, returns 1 or 0 for each step.
 
     .. math::
 

@@ -43,6 +43,8 @@ def general_off_policy_returns_from_action_values(
 ) -> Array:
     """Compute off-policy returns with traces, from the values of all actions.
 
+    Takes one trajectory, returns one return for each time step.
+
     .. math::
 
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
@@ -136,6 +138,8 @@ def general_off_policy_returns_from_q_and_v(
 ) -> Array:
     """Compute off-policy returns with traces, from the values of actions taken.
 
+    Takes one trajectory, returns one return for each time step.
+
     .. math::
 
         G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],
@@ -219,6 +223,8 @@ def importance_corrected_td_errors(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute TD errors corrected with per-decision importance sampling.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -312,6 +318,8 @@ def tree_backup(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute tree-backup TD errors, which need no behaviour policy.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 

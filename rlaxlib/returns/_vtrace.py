@@ -59,14 +59,17 @@ def vtrace(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> Array:
     """Compute V-trace TD errors.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
-        c_t = λ_{t+1} min(1, ρ_t).
+        c_t = λ_{t+1} min(c̄, ρ_t).
 
     The targets of the values are :math:`e_t + v_t`. On-policy, where all ratios are 1,
     the TD errors are the advantages of `generalized_advantage_estimation`. An infinite
@@ -92,6 +95,9 @@ def vtrace(
         truncated_t: True where the stream is cut after a step although the episode had
             not ended, shape `[T]`; or None. The sum stops there and bootstraps from
             `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -122,6 +128,7 @@ def vtrace(
         clip_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -133,11 +140,12 @@ def vtrace(
         clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
     inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
     stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
     rho = jnp.minimum(stream.rho_tm1, clip_rho_threshold)
-    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, 1)
+    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, clip_c_threshold)
     errors = _errors(stream, rho, c)
     return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
 
@@ -155,8 +163,11 @@ def leaky_vtrace(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> Array:
     """Compute leaky V-trace TD errors.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -164,7 +175,7 @@ def leaky_vtrace(
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
         ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
 
-    and :math:`c_t` is :math:`λ_{t+1}` times the same with a threshold of 1.
+    and :math:`c_t` is :math:`λ_{t+1}` times the same with the threshold :math:`c̄`.
 
     :math:`α = 1` gives V-trace, :math:`α = 0` importance sampling. Clipping reduces the
     variance, but the values become those of another policy. The paper learns this
@@ -191,6 +202,9 @@ def leaky_vtrace(
         truncated_t: True where the stream is cut after a step although the episode had
             not ended, shape `[T]`; or None. The sum stops there and bootstraps from
             `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -226,6 +240,7 @@ def leaky_vtrace(
         clip_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -238,11 +253,12 @@ def leaky_vtrace(
         clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
     inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
     stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
     rho = _leaky_clip(stream.rho_tm1, clip_rho_threshold, alpha_)
-    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, 1.0, alpha_)
+    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, clip_c_threshold, alpha_)
     errors = _errors(stream, rho, c)
     return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
 
@@ -260,19 +276,22 @@ def vtrace_td_error_and_advantage(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> VTraceOutput:
     """Compute the V-trace TD errors and policy-gradient advantages.
+
+    Takes one trajectory, returns three numbers for each time step.
 
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
-        c_t = λ_{t+1} min(1, ρ_t).
+        c_t = λ_{t+1} min(c̄, ρ_t).
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
         Â_t = ρ̄^pg_t (q_t - v_t).
 
     The action value :math:`q_t` bootstraps from the corrected value of the next state.
-    The advantage :math:`Â_t` weights :math:`∇log π` in the policy gradient. With both
+    The advantage :math:`Â_t` weights :math:`∇log π` in the policy gradient. With all
     thresholds at 1, the default, it equals the TD error.
 
     Args:
@@ -297,6 +316,9 @@ def vtrace_td_error_and_advantage(
         truncated_t: True where the stream is cut after a step although the episode had
             not ended, shape `[T]`; or None. The sum stops there and bootstraps from
             `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
         A `VTraceOutput` with the TD errors :math:`e_t`, the advantages :math:`Â_t` and
@@ -330,6 +352,7 @@ def vtrace_td_error_and_advantage(
         clip_pg_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -342,12 +365,13 @@ def vtrace_td_error_and_advantage(
         clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
     inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
     stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
     rho = jnp.minimum(stream.rho_tm1, clip_rho_threshold)
     pg_rho = jnp.minimum(stream.rho_tm1, clip_pg_rho_threshold)
-    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, 1)
+    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, clip_c_threshold)
     return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
 
 
@@ -365,8 +389,11 @@ def leaky_vtrace_td_error_and_advantage(
     sample_mask: ArrayLike | None = None,
     *,
     truncated_t: ArrayLike | None = None,
+    clip_c_threshold: ArrayLike = 1.0,
 ) -> VTraceOutput:
     """Compute the leaky V-trace TD errors and policy-gradient advantages.
+
+    Takes one trajectory, returns three numbers for each time step.
 
     .. math::
 
@@ -374,14 +401,14 @@ def leaky_vtrace_td_error_and_advantage(
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
         ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
 
-    and :math:`c_t` is :math:`λ_{t+1}` times the same with a threshold of 1.
+    and :math:`c_t` is :math:`λ_{t+1}` times the same with the threshold :math:`c̄`.
 
     .. math::
 
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
         Â_t = ρ̄^pg_t (q_t - v_t),
 
-    where :math:`ρ̄^pg_t` leaks in the same way. With both thresholds at 1, the default,
+    where :math:`ρ̄^pg_t` leaks in the same way. With all thresholds at 1, the default,
     the advantage equals the TD error.
 
     Args:
@@ -407,6 +434,9 @@ def leaky_vtrace_td_error_and_advantage(
         truncated_t: True where the stream is cut after a step although the episode had
             not ended, shape `[T]`; or None. The sum stops there and bootstraps from
             `v_t` of that step.
+        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
+            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
+            which values are learnt.
 
     Returns:
         A `VTraceOutput` with the TD errors :math:`e_t`, the advantages :math:`Â_t` and
@@ -444,6 +474,7 @@ def leaky_vtrace_td_error_and_advantage(
         clip_pg_rho_threshold,
         sample_mask,
         truncated_t,
+        clip_c_threshold,
         narrow,
     ) = checks.widened(
         v_tm1=(v_tm1, "float[T]"),
@@ -457,12 +488,13 @@ def leaky_vtrace_td_error_and_advantage(
         clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
         sample_mask=(sample_mask, "bool[T] or None"),
         truncated_t=(truncated_t, "bool[T] or None"),
+        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
     )
     inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
     stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
     rho = _leaky_clip(stream.rho_tm1, clip_rho_threshold, alpha)
     pg_rho = _leaky_clip(stream.rho_tm1, clip_pg_rho_threshold, alpha)
-    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, 1.0, alpha)
+    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, clip_c_threshold, alpha)
     return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
 
 

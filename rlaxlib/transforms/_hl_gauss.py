@@ -28,19 +28,21 @@ def transform_to_hl_gauss(
     min_value: ArrayLike,
     max_value: ArrayLike,
     num_bins: int,
-    sigma: ArrayLike | None = None,
+    sigma_ratio: ArrayLike = 0.75,
 ) -> Array:
     """Encode values as truncated Gaussians over bins (HL-Gauss).
+
+    Takes values of any shape, returns one distribution for each.
 
     .. math::
 
         p_k = (Φ(z_{k+1}) - Φ(z_k)) / (Φ(z_K) - Φ(z_0)),   z_k = (e_k - x) / σ,
-        e_k = e_0 + k w,   w = (e_K - e_0) / K,
+        e_k = e_0 + k w,   w = (e_K - e_0) / K,   σ = s w,
 
     with :math:`Φ` the cumulative distribution function of the standard normal
-    distribution. The default :math:`σ = ¾ w` puts most of the probability on six bins.
-    A much smaller :math:`σ` encodes only which bin contains the value; a much larger
-    one makes all encodings alike.
+    distribution. The default :math:`s = ¾` puts most of the probability on six bins. A
+    much smaller :math:`s` encodes only which bin contains the value; a much larger one
+    makes all encodings alike.
 
     Truncation moves the mean, which `transform_from_hl_gauss` returns, inside the
     range: by up to 0.7 :math:`w` for a value at an end, and by less than 0.0002
@@ -53,8 +55,8 @@ def transform_to_hl_gauss(
         min_value: First edge :math:`e_0`, shape `[]`.
         max_value: Last edge :math:`e_K`, more than `min_value`, shape `[]`.
         num_bins: Number of bins :math:`K`, at least 2.
-        sigma: Standard deviation :math:`σ` of the Gaussian, on the scale of the values,
-            more than 0, shape `[]`; or None for :math:`¾ w`.
+        sigma_ratio: Standard deviation of the Gaussian divided by the width of a bin,
+            :math:`s` in (0, inf), shape `[]`.
 
     Returns:
         Probabilities, shape `[..., num_bins]`.
@@ -62,7 +64,7 @@ def transform_to_hl_gauss(
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
             a Python integer of at least 2, if concrete bounds are not finite or do not
-            increase, or if a concrete `sigma` is not positive.
+            increase, or if a concrete `sigma_ratio` is not positive.
 
     Example:
         >>> probs = rlaxlib.transform_to_hl_gauss(0.0, -2.0, 2.0, num_bins=4)
@@ -78,13 +80,12 @@ def transform_to_hl_gauss(
     """
     x, narrow = checks.widened(scalar=(scalar, "float[...]"))
     low, high = _two_hot.check_range(min_value, max_value, num_bins)
-    (spread,) = checks.arrays(sigma=(sigma, "float[] in (0, inf) or None"))
+    (ratio,) = checks.arrays(sigma_ratio=(sigma_ratio, "float[] in (0, inf)"))
     edges = _two_hot.equal_bins(low, high, num_bins + 1, x.dtype)
     x = jnp.clip(x, edges[0], edges[-1])
-    if sigma is None:
-        spread = 0.75 * (edges[-1] - edges[0]) / num_bins
+    sigma = ratio.astype(x.dtype) * (edges[-1] - edges[0]) / num_bins
     edges = jnp.broadcast_to(edges, (*x.shape, num_bins + 1))
-    z = (edges - x[..., None]) / spread.astype(x.dtype)
+    z = (edges - x[..., None]) / sigma
     cdf = special.erf(z / math.sqrt(2))  # 2 Φ(z) - 1
     # Rounding can make erf decrease in its tails, and probabilities negative.
     mass = jnp.maximum(jnp.diff(cdf), 0)
@@ -95,6 +96,8 @@ def transform_from_hl_gauss(
     probs: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
 ) -> Array:
     """Compute the mean of an HL-Gauss distribution over bins.
+
+    Takes distributions, returns one value for each.
 
     .. math::
 

@@ -33,7 +33,7 @@ __all__ = [
     "compose_tx",
     "hl_gauss_pair",
     "muzero_pair",
-    "out_of_range",
+    "outside_support",
     "twohot_pair",
     "unbiased_transform_pair",
 ]
@@ -56,6 +56,8 @@ class TxPair(NamedTuple):
 
 def compose_tx(*tx_list: TxPair) -> TxPair:
     """Compose transform pairs.
+
+    Takes several transforms with their inverses, returns one.
 
     .. math::
 
@@ -90,13 +92,15 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
 def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
     """Make a pair that encodes values as two-hot distributions over bins.
 
+    Takes the range of the bins, returns a transform and its inverse.
+
     .. math::
 
         f(x)_k = max(0, 1 - |x - b_k| / w),   f⁻¹(p) = ∑_k p_k b_k,
         b_k = b_0 + k w
 
     Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins.
-    Values outside the range are clipped; `out_of_range` reports them.
+    Values outside the range are clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b_0`.
@@ -126,18 +130,20 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
 
 
 def hl_gauss_pair(
-    min_value: float, max_value: float, num_bins: int, sigma: float | None = None
+    min_value: float, max_value: float, num_bins: int, sigma_ratio: float = 0.75
 ) -> TxPair:
     """Make a pair that encodes values as Gaussians over bins (HL-Gauss).
+
+    Takes the range of the bins, returns a transform and its inverse.
 
     .. math::
 
         f(x)_k ∝ Φ((e_{k+1} - x) / σ) - Φ((e_k - x) / σ),
-        f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w
+        f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
 
     Its functions are `transform_to_hl_gauss` and `transform_from_hl_gauss` with these
     bins. To transform values first, compose: `compose_tx(SYMLOG_PAIR,
-    hl_gauss_pair(...))` has its range and :math:`σ` on the scale of symlog.
+    hl_gauss_pair(...))` has its range on the scale of symlog.
 
     As in the paper, the outermost bins end at the ends of the range, whereas those of
     `twohot_pair` are centred there.
@@ -146,16 +152,16 @@ def hl_gauss_pair(
         min_value: First edge :math:`e_0`.
         max_value: Last edge :math:`e_K`, more than `min_value`.
         num_bins: Number of bins :math:`K`, at least 2.
-        sigma: Standard deviation :math:`σ`, more than 0, on the scale of the values,
-            shape `[]`; or None for the :math:`¾ w` that the paper recommends.
+        sigma_ratio: Standard deviation of the Gaussian divided by the width of a bin,
+            :math:`s` in (0, inf), shape `[]`. The paper recommends the default.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
         ArgumentError: If `num_bins` is not a Python integer of at least 2, if the
-            bounds are not finite or do not increase, or if `sigma` is not positive;
-            when called, if an argument has the wrong shape or dtype.
+            bounds are not finite or do not increase, or if `sigma_ratio` is not
+            positive; when called, if an argument has the wrong shape or dtype.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
@@ -170,14 +176,16 @@ def hl_gauss_pair(
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
     _two_hot.check_range(min_value, max_value, num_bins)
-    checks.arrays(sigma=(sigma, "float[] in (0, inf) or None"))
-    return _pair(_HlGaussPair(min_value, max_value, num_bins, sigma))
+    checks.arrays(sigma_ratio=(sigma_ratio, "float[] in (0, inf)"))
+    return _pair(_HlGaussPair(min_value, max_value, num_bins, sigma_ratio))
 
 
 def muzero_pair(
     min_value: float, max_value: float, num_bins: int, tx: TxPair
 ) -> TxPair:
     """Make the MuZero pair: a transform, then a two-hot encoding.
+
+    Takes the range of the bins, returns a transform and its inverse.
 
     .. math::
 
@@ -186,7 +194,8 @@ def muzero_pair(
     The inverse transforms the mean of transformed values. If returns vary, that is not
     the mean of the returns, which `unbiased_transform_pair` gives.
 
-    Values whose transform is outside the bins are clipped; `out_of_range` reports them.
+    Values whose transform is outside the bins are clipped; `outside_support` reports
+    them.
 
     Args:
         min_value: First bin :math:`b_0`, on the transformed scale.
@@ -221,6 +230,8 @@ def unbiased_transform_pair(
 ) -> TxPair:
     """Make a pair with two-hot bins spaced by an inverse transform (DreamerV3).
 
+    Takes the range of the bins, returns a transform and its inverse.
+
     .. math::
 
         f⁻¹(p) = ∑_k p_k b_k,
@@ -230,7 +241,7 @@ def unbiased_transform_pair(
     applied to the bins and not to the mean, decoding a distribution of returns gives
     their mean. Its functions are `transform_to_2hot_nonlinear` and
     `transform_from_2hot_nonlinear` with these bins. Values outside the bins are
-    clipped; `out_of_range` reports them.
+    clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b'_0`, on the transformed scale.
@@ -264,8 +275,10 @@ def unbiased_transform_pair(
     return _pair(functions)
 
 
-def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
+def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
     """Return which values are outside the bins of a pair.
+
+    Takes values of any shape, returns True or False for each.
 
     .. math::
 
@@ -290,7 +303,7 @@ def out_of_range(x: ArrayLike, tx_pair: TxPair) -> Array:
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
-        >>> print(rlaxlib.out_of_range(jnp.array([-10.0, 3.0, 10.5]), pair))
+        >>> print(rlaxlib.outside_support(jnp.array([-10.0, 3.0, 10.5]), pair))
         [False False  True]
 
     References:
@@ -406,12 +419,12 @@ class _HlGaussPair:
     min_value: float
     max_value: float
     num_bins: int
-    sigma: float | None
+    sigma_ratio: float
 
     def apply(self, scalar: ArrayLike) -> Array:
         checks.arrays(scalar=(scalar, "float[...]"))
         return _hl_gauss.transform_to_hl_gauss(
-            scalar, self.min_value, self.max_value, self.num_bins, self.sigma
+            scalar, self.min_value, self.max_value, self.num_bins, self.sigma_ratio
         )
 
     def apply_inv(self, probs: ArrayLike) -> Array:

@@ -36,6 +36,8 @@ __all__ = [
 def identity(x: ArrayLike) -> Array:
     """Return the values unchanged (identity transform).
 
+    Takes values of any shape, returns one value for each.
+
     .. math::
 
         f(x) = x
@@ -65,6 +67,8 @@ def identity(x: ArrayLike) -> Array:
 def sigmoid(x: ArrayLike) -> Array:
     """Compute the logistic sigmoid.
 
+    Takes values of any shape, returns one value for each.
+
     .. math::
 
         f(x) = 1 / (1 + e^{-x})
@@ -92,6 +96,8 @@ def sigmoid(x: ArrayLike) -> Array:
 
 def logit(x: ArrayLike) -> Array:
     """Compute the logit, inverse of `sigmoid`.
+
+    Takes values of any shape, returns one value for each.
 
     .. math::
 
@@ -121,6 +127,8 @@ def logit(x: ArrayLike) -> Array:
 
 def signed_logp1(x: ArrayLike) -> Array:
     """Compute the signed logarithm (symlog).
+
+    Takes values of any shape, returns one value for each.
 
     .. math::
 
@@ -152,6 +160,8 @@ def signed_logp1(x: ArrayLike) -> Array:
 def signed_expm1(x: ArrayLike) -> Array:
     """Compute the signed exponential (symexp), inverse of `signed_logp1`.
 
+    Takes values of any shape, returns one value for each.
+
     .. math::
 
         f(x) = sign(x) (e^{|x|} - 1)
@@ -180,6 +190,8 @@ def signed_expm1(x: ArrayLike) -> Array:
 
 def symlog(x: ArrayLike) -> Array:
     """Compute the symlog transform of DreamerV3, equal to `signed_logp1`.
+
+    Takes values of any shape, returns one value for each.
 
     .. math::
 
@@ -212,6 +224,8 @@ def symlog(x: ArrayLike) -> Array:
 def symexp(x: ArrayLike) -> Array:
     """Compute the symexp transform of DreamerV3, equal to `signed_expm1`.
 
+    Takes values of any shape, returns one value for each.
+
     .. math::
 
         f(x) = sign(x) (e^{|x|} - 1)
@@ -242,6 +256,8 @@ def symexp(x: ArrayLike) -> Array:
 
 def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
     """Compute the signed hyperbolic (square-root) transform of R2D2 and MuZero.
+
+    Takes values of any shape, returns one value for each.
 
     .. math::
 
@@ -277,6 +293,8 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
 def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
     """Compute the signed parabolic transform, inverse of `signed_hyperbolic`.
+
+    Takes values of any shape, returns one value for each.
 
     .. math::
 
@@ -320,6 +338,8 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 def hyperbolic_sin(x: ArrayLike) -> Array:
     """Compute the hyperbolic sine, inverse of `hyperbolic_arcsin`.
 
+    Takes values of any shape, returns one value for each.
+
     .. math::
 
         f(x) = sinh x = (e^x - e^{-x}) / 2
@@ -349,6 +369,8 @@ def hyperbolic_sin(x: ArrayLike) -> Array:
 
 def hyperbolic_arcsin(x: ArrayLike) -> Array:
     """Compute the inverse hyperbolic sine (arsinh).
+
+    Takes values of any shape, returns one value for each.
 
     .. math::
 
@@ -380,6 +402,8 @@ def hyperbolic_arcsin(x: ArrayLike) -> Array:
 
 def power(x: ArrayLike, p: ArrayLike) -> Array:
     """Compute the signed power transform.
+
+    Takes values of any shape, returns one value for each.
 
     .. math::
 
@@ -415,7 +439,7 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
 
 def _odd(f: Callable[[Array], Array], x: Array) -> Array:
     """Return `sign(x) f(|x|)` for an `f` that maps 0 to 0 and infinity to infinity."""
-    # `sign` and `abs` have derivative 0 at 0, where that of the product is f'(0).
+    # JAX differentiates `sign` and `abs` to 0 at 0; the right derivative is f'(0).
     # At infinity `f` may give NaN, such as inf / inf.
     negative, infinite = x < 0, jnp.isinf(x)
     y = f(jnp.where(infinite, 0, jnp.where(negative, -x, x)))

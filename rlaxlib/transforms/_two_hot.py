@@ -28,6 +28,8 @@ def transform_to_2hot(
 ) -> Array:
     """Encode values as two-hot distributions over evenly spaced bins.
 
+    Takes values of any shape, returns one distribution for each.
+
     .. math::
 
         p_k = max(0, 1 - |x - b_k| / w),   b_k = b_0 + k w,
@@ -70,6 +72,8 @@ def transform_from_2hot(
 ) -> Array:
     """Compute the mean of a distribution over evenly spaced bins.
 
+    Takes distributions, returns one value for each.
+
     .. math::
 
         x = ∑_k p_k b_k,   b_k = b_0 + k (b_{K-1} - b_0) / (K - 1)
@@ -107,6 +111,8 @@ def transform_from_2hot(
 
 def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
     """Encode values as two-hot distributions over bins of any spacing.
+
+    Takes values of any shape, returns one distribution for each.
 
     .. math::
 
@@ -147,6 +153,8 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
 
 def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
     """Compute the mean of a distribution over bins of any spacing.
+
+    Takes distributions, returns one value for each.
 
     .. math::
 

@@ -1,34 +1,42 @@
 """Losses and TD errors for value functions.
 
 - One step: TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double
-  Q-learning, QV-learning, QVMAX, advantage learning, persistent advantage learning.
+  Q-learning, QV-learning, QVMAX.
+- Action gaps: persistent Q-learning, advantage learning, persistent advantage learning.
 - Soft values: soft value, mellowmax, soft Q-learning, Munchausen Q-learning.
-- Many steps: TD(λ), Sarsa(λ), Q(λ), Retrace.
+- Many steps: TD(λ), Sarsa(λ), Q(λ), n-step Q-learning, Retrace.
 - Transformed values: λ-returns, n-step returns, Q(λ), Retrace, R2D2.
 - Categorical values: C51, and the loss of two-hot and HL-Gauss targets.
 - Quantiles: quantile regression, QR-DQN, IQN, FQF, TQC, CVaR and other risk measures.
 - Expectiles: expectile regression, ER-DQN.
+- Duelling networks: action values from a state value and advantages.
 - Ensembles of critics: minimum, mean, BCQ, REDQ.
 - Auxiliary tasks: pixel control, feature control.
 """
 
 from rlaxlib.values import (
+    _action_gap,
     _auxiliary,
     _categorical,
+    _duelling,
     _ensembles,
     _expectile,
     _multistep,
+    _n_step,
     _quantile,
     _risk,
     _soft,
     _td,
     _transformed,
 )
+from rlaxlib.values._action_gap import *
 from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
+from rlaxlib.values._duelling import *
 from rlaxlib.values._ensembles import *
 from rlaxlib.values._expectile import *
 from rlaxlib.values._multistep import *
+from rlaxlib.values._n_step import *
 from rlaxlib.values._quantile import *
 from rlaxlib.values._risk import *
 from rlaxlib.values._soft import *
@@ -36,11 +44,14 @@ from rlaxlib.values._td import *
 from rlaxlib.values._transformed import *
 
 __all__: list[str] = []
+__all__ += _action_gap.__all__
 __all__ += _auxiliary.__all__
 __all__ += _categorical.__all__
+__all__ += _duelling.__all__
 __all__ += _ensembles.__all__
 __all__ += _expectile.__all__
 __all__ += _multistep.__all__
+__all__ += _n_step.__all__
 __all__ += _quantile.__all__
 __all__ += _risk.__all__
 __all__ += _soft.__all__

@@ -31,6 +31,8 @@ __all__ = [
 def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
     """Compute the pixel control rewards: the mean absolute change of each cell.
 
+    Takes the images of one trajectory, returns one reward for each step and cell.
+
     .. math::
 
         r_{t,i,j} = (1 / (K² C)) ∑_{(y,x,c) ∈ cell (i,j)} |o_{t,y,x,c} - o_{t-1,y,x,c}|
@@ -74,6 +76,8 @@ def feature_control_rewards(
     discount: ArrayLike | None = None,
 ) -> Array:
     """Compute the feature control rewards, for one of several cumulants.
+
+    Takes the features of one trajectory, returns one reward for each step and feature.
 
     .. math::
 
@@ -152,6 +156,8 @@ def pixel_control_loss(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the pixel control loss, a multistep Q-learning loss of each cell.
+
+    Takes one trajectory, returns one loss for each time step and cell.
 
     .. math::
 

@@ -35,6 +35,8 @@ __all__ = [
 def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> Array:
     """Project a categorical distribution onto other atoms (C51).
 
+    Takes one distribution, returns its probabilities on the new atoms.
+
     .. math::
 
         q_i = ∑_j p_j h_i(z_j),
@@ -98,12 +100,14 @@ def categorical_td_learning(
 ) -> Array:
     """Compute the categorical TD learning loss (D4PG).
 
+    Takes one transition, returns one loss.
+
     .. math::
 
         L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
     where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
-    For the critic of D4PG, the next logits are those of the policy's next action.
+    For the critic of D4PG, pass the logits of the policy's next action.
 
     Args:
         v_atoms_tm1: Atoms :math:`z` of the state's return, in ascending order,
@@ -160,6 +164,8 @@ def categorical_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the categorical Q-learning loss (C51).
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -231,6 +237,8 @@ def categorical_double_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the categorical double Q-learning loss (Rainbow).
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -306,6 +314,8 @@ def categorical_regression_loss(
 ) -> Array:
     """Compute the cross-entropy loss for a scalar target (two-hot, HL-Gauss).
 
+    Takes one prediction and one target, returns one loss.
+
     .. math::
 
         L = -∑_k f(y)_k log softmax(x)_k
@@ -317,7 +327,7 @@ def categorical_regression_loss(
     is the inverse transform of the mean of the transformed targets.
 
     A target outside the bins is clipped to their range. Log the mean of
-    `out_of_range(target, tx_pair)` to detect this.
+    `outside_support(target, tx_pair)` to detect this.
 
     Args:
         logits: Logits :math:`x`, one for each bin, shape `[M]`.
@@ -338,8 +348,8 @@ def categorical_regression_loss(
         >>> logits = jnp.log(jnp.array([0.1, 0.1, 0.1, 0.5, 0.2]))
         >>> print(rlaxlib.categorical_regression_loss(logits, 0.5, pair).round(4))
         0.6931
-        >>> print(rlaxlib.out_of_range(0.5, pair), rlaxlib.out_of_range(1.5, pair))
-        False True
+        >>> print(rlaxlib.outside_support(jnp.array([0.5, 1.5]), pair))
+        [False  True]
 
     References:
         Ehsan Imani and Martha White, *Improving Regression Performance with

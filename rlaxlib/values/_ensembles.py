@@ -1,7 +1,7 @@
 """Values of an ensemble of critics.
 
-Minimum (TD3, SAC, SAC-N), mean, soft minimum (BCQ), and minimum of a random subset
-(REDQ).
+Minimum (TD3, SAC, SAC-N), mean, mix of minimum and maximum (BCQ), and minimum of a
+random subset (REDQ).
 
 A maximum over noisy values has an overestimation bias, which bootstrapping amplifies.
 The minimum of several critics reduces it.
@@ -23,22 +23,24 @@ __all__ = ["ensemble_value", "subset_minimum"]
 
 
 def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) -> Array:
-    """Reduce the values of an ensemble to one: minimum, mean or soft minimum.
+    """Reduce the values of an ensemble to one: minimum, mean or a mix (BCQ).
+
+    Takes one value for each critic, returns one value.
 
     .. math::
 
         v_min = min_i q_i,   v_mean = (1/N) ∑_i q_i,
-        v_soft_min = w min_i q_i + (1 - w) max_i q_i
+        v_min_max_mix = w min_i q_i + (1 - w) max_i q_i
 
     The minimum is that of clipped double Q-learning (TD3, SAC) and SAC-N, and is more
     pessimistic the more critics there are. REDQ trains the policy on the mean, and the
-    critics on the minimum of a subset: see `subset_minimum`. The soft minimum is that
-    of BCQ.
+    critics on the minimum of a subset: see `subset_minimum`. BCQ mixes minimum and
+    maximum.
 
     Args:
         q: Values :math:`q_i` of the critics, shape `[N]`.
-        kind: Reduction: `"min"`, `"mean"` or `"soft_min"`.
-        weight: Weight :math:`w` of the minimum in the soft minimum, in [0, 1],
+        kind: Reduction: `"min"`, `"mean"` or `"min_max_mix"`.
+        weight: Weight :math:`w` of the minimum in the mix, in [0, 1], 0.75 in BCQ,
             shape `[]`.
 
     Returns:
@@ -50,7 +52,7 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
 
     Example:
         >>> q = jnp.array([1.0, 5.0, 3.0])
-        >>> for kind in ("min", "mean", "soft_min"):
+        >>> for kind in ("min", "mean", "min_max_mix"):
         ...     print(rlaxlib.ensemble_value(q, kind))
         1.0
         3.0
@@ -75,13 +77,15 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
         return narrow(jnp.min(q))
     if kind == "mean":
         return narrow(jnp.mean(q))
-    if kind == "soft_min":
+    if kind == "min_max_mix":
         return narrow(weight * jnp.min(q) + (1 - weight) * jnp.max(q))
-    checks.fail(f"`kind` is {kind!r}, must be 'min', 'mean' or 'soft_min'")
+    checks.fail(f"`kind` is {kind!r}, must be 'min', 'mean' or 'min_max_mix'")
 
 
 def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
     """Compute the minimum over a random subset of an ensemble (REDQ).
+
+    Takes one value for each critic, returns one value.
 
     .. math::
 

@@ -45,6 +45,8 @@ def expectile_regression_loss(
 ) -> Array:
     """Compute the expectile regression loss.
 
+    Takes one distribution and its samples, returns one loss.
+
     .. math::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| (y_j - x_i)²
@@ -99,6 +101,8 @@ def expectile_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the expectile Q-learning loss, from samples.
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -163,6 +167,8 @@ def impute_expectile_samples(
     expectiles: ArrayLike, tau: ArrayLike, num_samples: int | None = None
 ) -> Array:
     """Impute samples that have the given expectiles (ER-DQN).
+
+    Takes the expectiles of one state, returns samples.
 
     The :math:`n` samples :math:`z`, of equal weight, solve
 
@@ -248,6 +254,8 @@ def imputed_expectile_q_learning(
     num_samples: int | None = None,
 ) -> Array:
     """Compute the expectile Q-learning loss, from expectiles (ER-DQN).
+
+    Takes one transition, returns one loss.
 
     .. math::
 

@@ -1,6 +1,7 @@
 """Multistep TD errors.
 
-TD(λ), Sarsa(λ), Q(λ), Retrace and Retrace for continuous actions.
+TD(λ), Sarsa(λ), Q(λ), the trace of Watkins's Q(λ), Retrace and Retrace for continuous
+actions.
 
 All functions return one error for each time step, the target minus the prediction. The
 targets are returns of `rlaxlib.returns`: λ-returns, which differ in the value that they
@@ -27,6 +28,7 @@ __all__ = [
     "retrace_continuous",
     "sarsa_lambda",
     "td_lambda",
+    "watkins_trace",
 ]
 
 
@@ -42,6 +44,8 @@ def td_lambda(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the TD(λ) errors of state values.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -115,6 +119,8 @@ def sarsa_lambda(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Sarsa(λ) TD errors of action values.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -197,6 +203,8 @@ def q_lambda(
 ) -> Array:
     """Compute the Q(λ) TD errors of action values (Peng's and Watkins's Q(λ)).
 
+    Takes one trajectory, returns one TD error for each time step.
+
     .. math::
 
         e_t = G_t - q_t(a_t),
@@ -204,7 +212,7 @@ def q_lambda(
         G_T = max_a q_T(a).
 
     One λ for all steps is Peng's Q(λ), which follows exploratory actions too. For
-    Watkins's Q(λ), set :math:`λ_{t+1} = 0` where :math:`a_{t+1}` is not greedy.
+    Watkins's Q(λ), multiply λ by `watkins_trace(q_t, a_t)`.
 
     Args:
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
@@ -266,6 +274,45 @@ def q_lambda(
     )
 
 
+def watkins_trace(q_t: ArrayLike, a_t: ArrayLike) -> Array:
+    """Compute the trace coefficients of Watkins's Q(λ).
+
+    Takes one trajectory, returns one trace coefficient for each time step.
+
+    .. math::
+
+        c_t = { 1   if q_t(a_t) = max_a q_t(a)
+              { 0   otherwise
+
+    The trace is cut where an action is not greedy. Pass :math:`λ c` as the λ of
+    `q_lambda` or `transformed_q_lambda`.
+
+    Args:
+        q_t: Action values in the next states, :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+
+    Returns:
+        Trace coefficients :math:`c_1, …, c_T`, NaN if their actions are outside [0, A),
+        shape `[T]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> q_t, a_t = jnp.array([[0.0, 8.0], [4.0, 0.0]]), jnp.array([1, 1])
+        >>> print(rlaxlib.watkins_trace(q_t, a_t))
+        [1. 0.]
+
+    References:
+        Christopher J. C. H. Watkins, *Learning from Delayed Rewards*, 1989.
+        https://www.cs.rhul.ac.uk/~chrisw/thesis.html
+    """
+    q_t, a_t = checks.arrays(q_t=(q_t, "float[T, A]"), a_t=(a_t, "int[T]"))
+    q_a_t = arrays.batched_index(q_t, a_t)
+    is_greedy = (q_a_t == jnp.max(q_t, axis=-1)).astype(q_t.dtype)
+    return jnp.where(jnp.isnan(q_a_t), jnp.nan, is_greedy)
+
+
 def retrace(
     q_tm1: ArrayLike,
     q_t: ArrayLike,
@@ -283,6 +330,8 @@ def retrace(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Retrace(λ) TD errors of action values, corrected off-policy.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -382,6 +431,8 @@ def retrace_continuous(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Retrace(λ) TD errors for continuous actions.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 

@@ -55,6 +55,8 @@ def quantile_regression_loss(
 ) -> Array:
     """Compute the quantile regression loss, or its Huber form (QR-DQN, IQN).
 
+    Takes one distribution and its samples, returns one loss.
+
     .. math::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| ρ_κ(y_j - x_i),
@@ -125,23 +127,28 @@ def quantile_q_learning(
     a_tm1: ArrayLike,
     r_t: ArrayLike,
     discount_t: ArrayLike,
-    dist_q_t_selector: ArrayLike,
+    dist_q_t_selector: ArrayLike | None,
     dist_q_t: ArrayLike,
     huber_param: ArrayLike = 0.0,
     stop_target_gradients: bool = True,
     *,
     normalize_huber: bool = False,
+    weights: ArrayLike | None = None,
+    q_t_selector: ArrayLike | None = None,
 ) -> Array:
     """Compute the quantile Q-learning loss (QR-DQN, IQN).
+
+    Takes one transition, returns one loss.
 
     .. math::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| ρ_κ(y_j - x_i(a_{t-1})),
-        y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a (1/M) ∑_m s_m(a),
+        y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a ∑_m w_m s_m(a),
 
     with :math:`ρ_κ` as in `quantile_regression_loss`. With the quantiles of the online
     network as the selector :math:`s`, this is double Q-learning. IQN selects the action
-    by samples drawn for that purpose.
+    by samples drawn for that purpose, and FQF weights quantiles by the widths of their
+    intervals.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
@@ -150,13 +157,18 @@ def quantile_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
         dist_q_t_selector: Samples :math:`s` of each action's return in the next state,
-            whose means select the next action, shape `[M, A]`.
+            whose means select the next action, shape `[M, A]`; or None if
+            `q_t_selector` is given.
         dist_q_t: Samples :math:`x'` of each action's return in the next state, such as
             the quantiles of a target network, shape `[K, A]`.
         huber_param: Error :math:`κ` at which the penalty becomes linear, at least 0,
             shape `[]`; 0 for the quantile loss.
         stop_target_gradients: Whether to stop the gradient of the target.
         normalize_huber: Whether to divide the penalty by :math:`κ`, if it is not 0.
+        weights: Weights :math:`w` of the selector's samples, such as the widths of FQF,
+            shape `[M]`; or None for equal weights.
+        q_t_selector: Action values that select the next action, in place of the means
+            of `dist_q_t_selector`, shape `[A]`; or None.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
@@ -164,8 +176,8 @@ def quantile_q_learning(
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `tau_q_tm1` is a
             NumPy array with values outside [0, 1], if a concrete action is outside
-            [0, A), if a concrete `huber_param` is negative, or if `normalize_huber` is
-            traced.
+            [0, A), if a concrete `huber_param` is negative, if `normalize_huber` is
+            traced, or if both selectors are given or none.
 
     Example:
         >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
@@ -183,20 +195,29 @@ def quantile_q_learning(
         Networks for Distributional Reinforcement Learning*, 2018.
         https://arxiv.org/abs/1806.06923
     """
-    dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, kappa, narrow = (
+    dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, *rest, narrow = (
         checks.widened(
             dist_q_tm1=(dist_q_tm1, "float[N, A]"),
             tau_q_tm1=(tau_q_tm1, "float[N] in [0, 1]"),
             a_tm1=(a_tm1, "int[] in [0, A)"),
             r_t=(r_t, "float[]"),
             discount_t=(discount_t, "float[]"),
-            dist_q_t_selector=(dist_q_t_selector, "float[M, A]"),
+            dist_q_t_selector=(dist_q_t_selector, "float[M, A] or None"),
             dist_q_t=(dist_q_t, "float[K, A]"),
             huber_param=(huber_param, "float[] in [0, inf)"),
+            weights=(weights, "float[M] or None"),
+            q_t_selector=(q_t_selector, "float[A] or None"),
         )
     )
+    kappa, w, q_t = rest
     checks.static(normalize_huber=normalize_huber)
-    a_t = jnp.argmax(jnp.mean(selector, axis=0))
+    if (selector is None) == (q_t is None):
+        found = "None" if q_t is None else "given"
+        checks.fail(
+            f"`dist_q_t_selector` and `q_t_selector` are both {found}, exactly one of "
+            "them must be None"
+        )
+    a_t = jnp.argmax(_means(selector, w) if q_t is None else q_t)
     target = r_t + discount_t * dist_q_t[:, a_t]
     target = gradients.stop_if(stop_target_gradients, target)
     dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
@@ -218,6 +239,8 @@ def quantile_expected_sarsa(
     normalize_huber: bool = False,
 ) -> Array:
     """Compute the quantile expected SARSA loss.
+
+    Takes one transition, returns one loss.
 
     .. math::
 
@@ -292,6 +315,13 @@ def quantile_expected_sarsa(
     return narrow(jnp.sum(probs_a_t * jax.vmap(loss, in_axes=1)(targets)))
 
 
+def _means(dist: Array, weights: Array | None) -> Array:
+    """Return the mean of each action's samples, `[A]`, with these weights or equal."""
+    if weights is None:
+        return jnp.mean(dist, axis=0)
+    return jnp.sum(weights[:, None] * dist, axis=0)
+
+
 def asymmetric_loss(
     rho: Callable[[Array], Array], x: Array, tau: Array, y: Array
 ) -> Array:
@@ -346,6 +376,8 @@ def _huber(kappa: Array, normalize: bool) -> Callable[[Array], Array]:
 def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
     """Return the midpoints of equal intervals, the fractions of QR-DQN.
 
+    Takes a number, returns as many fractions.
+
     .. math::
 
         τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
@@ -382,6 +414,8 @@ def sample_quantile_fractions(
 ) -> Array:
     """Sample uniform fractions, those of IQN.
 
+    Takes a number, returns as many fractions.
+
     .. math::
 
         τ_i ~ U[0, 1),   i = 1, …, n, independently
@@ -415,6 +449,8 @@ def sample_quantile_fractions(
 
 def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
     """Compute the cosine features of fractions, the network input of IQN.
+
+    Takes the fractions of one state, returns one vector for each.
 
     .. math::
 
@@ -458,15 +494,17 @@ def quantile_fraction_loss(
 ) -> Array:
     """Compute the loss for learned quantile fractions (FQF).
 
+    Takes the fractions of one state, returns one loss.
+
     .. math::
 
         L = ∑_{i=1}^{N-1} τ_i [2 F⁻¹(τ_i) - F⁻¹(τ̂_i) - F⁻¹(τ̂_{i-1})],
         τ̂_i = (τ_i + τ_{i+1}) / 2,
 
     with the gradient of the quantiles stopped. Its gradient with respect to the
-    fractions is that of the Wasserstein distance between the distribution and its
-    approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the quantile
-    function ascends. The value itself has no meaning.
+    fractions is the gradient of the Wasserstein distance between the distribution and
+    its approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the
+    quantile function ascends. The value itself has no meaning.
 
     Train only the network of the fractions with this loss, and stop the gradient of
     fractions in the quantile loss. The paper adds a small bonus on the entropy of
@@ -513,6 +551,8 @@ def quantile_fraction_loss(
 
 def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
     """Pool the quantiles of several critics and drop the largest (TQC).
+
+    Takes the quantiles of all critics, returns the ones to learn from.
 
     .. math::
 
@@ -561,12 +601,14 @@ def energy_distance_loss(
 ) -> Array:
     """Compute the squared energy distance between two sets of samples (MMD-DQN).
 
+    Takes two sets of samples, returns one loss.
+
     .. math::
 
         L = (2 / (N K)) ∑_{i,j} |x_i - y_j| - (1/N²) ∑_{i,i'} |x_i - x_{i'}|
             - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
 
-    The loss attracts samples to those of the target, and repels them from each other.
+    The loss attracts samples to target samples, and repels them from each other.
     It is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`, which has no
     width to tune. It equals twice the integral of the squared difference of the two
     distribution functions, so it is never negative, and 0 only if they are equal.

@@ -1,10 +1,11 @@
-"""Risk measures and distortions: CVaR, Wang, CPW and the power distortion.
+"""Means, risk measures and distortions: CVaR, Wang, CPW and the power distortion.
 
 A distortion :math:`β` moves the fractions :math:`τ` of a return distribution. The mean
 of the quantiles :math:`F⁻¹(β(τ))` is then the distorted expectation, which is
 risk-averse or risk-seeking. IQN applies :math:`β` to its random fractions.
 
-- `conditional_value_at_risk`: CVaR of quantiles or samples;
+- `quantile_mean`: mean of quantiles, with weights (FQF);
+- `conditional_value_at_risk`: CVaR of quantiles, samples or atoms;
 - `cvar_fractions`, `wang_fractions`, `cpw_fractions`, `power_fractions`: distortions.
 
 Functions here take the quantiles or fractions of one state. Use `jax.vmap` for a batch.
@@ -24,54 +25,114 @@ __all__ = [
     "cpw_fractions",
     "cvar_fractions",
     "power_fractions",
+    "quantile_mean",
     "wang_fractions",
 ]
 
 
-def conditional_value_at_risk(quantiles: ArrayLike, level: ArrayLike) -> Array:
+def quantile_mean(quantiles: ArrayLike, weights: ArrayLike | None = None) -> Array:
+    """Compute the mean of a return distribution from its quantiles (FQF).
+
+    Takes the quantiles of one state, returns one value.
+
+    .. math::
+
+        v = ∑_i w_i x_i
+
+    In FQF the weights are the widths of the intervals between fractions,
+    :math:`w_i = τ_{i+1} - τ_i`, and the quantiles those at their midpoints. Quantiles
+    at the midpoints of equal intervals (QR-DQN), samples (IQN) and atoms of a
+    categorical distribution with their probabilities (C51) are other cases.
+
+    Args:
+        quantiles: Quantiles :math:`x`, shape `[N]`.
+        weights: Their weights :math:`w`, which sum to 1, shape `[N]`; or None for
+            :math:`1/N`.
+
+    Returns:
+        Mean :math:`v`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `weights` is a
+            NumPy array with values outside [0, 1].
+
+    Example:
+        >>> fractions, quantiles = jnp.array([0.0, 0.25, 1.0]), jnp.array([8.0, 4.0])
+        >>> print(rlaxlib.quantile_mean(quantiles, jnp.diff(fractions)))
+        5.0
+
+    References:
+        Derek Yang, Li Zhao, Zichuan Lin, Tao Qin, Jiang Bian and Tie-Yan Liu, *Fully
+        Parameterized Quantile Function for Distributional Reinforcement Learning*,
+        equation 1, 2019. https://arxiv.org/abs/1911.02140
+    """
+    x, w, narrow = checks.widened(
+        quantiles=(quantiles, "float[N]"),
+        weights=(weights, "float[N] in [0, 1] or None"),
+    )
+    return narrow(jnp.mean(x) if w is None else jnp.sum(w * x))
+
+
+def conditional_value_at_risk(
+    quantiles: ArrayLike, level: ArrayLike, *, probs: ArrayLike | None = None
+) -> Array:
     """Compute the conditional value at risk of a return distribution (CVaR).
+
+    Takes the quantiles of one state, returns one value.
 
     .. math::
 
         C = (1/η) ∫_0^η F⁻¹(τ) dτ,
 
-    where :math:`F⁻¹` is a step function, with a step of width :math:`1/N` for each
-    quantile. A step that reaches beyond :math:`η` counts in part, so CVaR is continuous
-    in :math:`η`. It is the minimum for :math:`η ≤ 1/N`, and the mean for
-    :math:`η = 1`. The tail is the lower one, since returns are to be large. Negate the
-    arguments and the result for a distribution of costs.
+    where :math:`F⁻¹` is a step function, with a step of width :math:`p_i` for each
+    quantile :math:`x_i`. A step that reaches beyond :math:`η` counts in part, so CVaR
+    is continuous in :math:`η`. It tends to the minimum as :math:`η` tends to 0, and is
+    the mean for :math:`η = 1`. The tail is the lower one, since returns are to be
+    large. Negate the arguments and the result for a distribution of costs.
 
     Args:
-        quantiles: Quantiles at the midpoints of equal intervals, or samples of equal
-            weight, in any order, shape `[N]`.
+        quantiles: Quantiles at the midpoints of equal intervals, samples of equal
+            weight, or atoms of a categorical distribution, in any order, shape `[N]`.
         level: Probability :math:`η` of the tail in (0, 1], shape `[]`.
+        probs: Probabilities :math:`p` of the atoms, which sum to 1, shape `[N]`; or
+            None for :math:`1/N`.
 
     Returns:
         Conditional value at risk :math:`C`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `level` is outside (0, 1].
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
+            `level` is outside (0, 1], or if `probs` is a NumPy array with values
+            outside [0, 1].
 
     Example:
         >>> quantiles = jnp.array([8.0, 2.0, 4.0, 6.0])
         >>> print(rlaxlib.conditional_value_at_risk(quantiles, level=0.5))
         3.0
+        >>> atoms, probs = jnp.array([0.0, 1.0, 2.0]), jnp.array([0.25, 0.25, 0.5])
+        >>> print(rlaxlib.conditional_value_at_risk(atoms, level=0.5, probs=probs))
+        0.5
 
     References:
         R. Tyrrell Rockafellar and Stanislav Uryasev, *Optimization of Conditional
         Value-at-Risk*, 2000. https://doi.org/10.21314/JOR.2000.038
     """
-    quantiles, eta, narrow = checks.widened(
-        quantiles=(quantiles, "float[N]"), level=(level, "float[] in (0, 1]")
+    x, eta, p, narrow = checks.widened(
+        quantiles=(quantiles, "float[N]"),
+        level=(level, "float[] in (0, 1]"),
+        probs=(probs, "float[N] in [0, 1] or None"),
     )
-    n = quantiles.size
-    weights = jnp.clip(eta * n - jnp.arange(n, dtype=eta.dtype), 0.0, 1.0)
-    return narrow(jnp.sum(weights * jnp.sort(quantiles)) / (eta * n))
+    p = jnp.full_like(x, 1 / x.size) if p is None else p
+    order = jnp.argsort(x)
+    x, p = x[order], p[order]
+    weights = jnp.clip(eta - (jnp.cumsum(p) - p), 0, p)
+    return narrow(jnp.sum(weights * x) / eta)
 
 
 def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by the conditional value at risk (CVaR).
+
+    Takes the fractions of one state, returns one fraction for each.
 
     .. math::
 
@@ -112,6 +173,8 @@ def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
 def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by Wang's transform.
+
+    Takes the fractions of one state, returns one fraction for each.
 
     .. math::
 
@@ -158,6 +221,8 @@ def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by cumulative probability weighting (CPW).
 
+    Takes the fractions of one state, returns one fraction for each.
+
     .. math::
 
         β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
@@ -202,6 +267,8 @@ def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
 def power_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
     """Distort fractions by a power.
+
+    Takes the fractions of one state, returns one fraction for each.
 
     .. math::
 

@@ -35,9 +35,11 @@ __all__ = [
 
 
 def soft_value(
-    q: ArrayLike, temperature: ArrayLike, mask: ArrayLike | None = None
+    q: ArrayLike, temperature: ArrayLike, *, action_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the soft value, a log-sum-exp of the action values.
+
+    Takes one state, returns one value.
 
     .. math::
 
@@ -53,7 +55,7 @@ def soft_value(
         q: Action values, minus infinity for illegal actions, shape `[A]`.
         temperature: Temperature :math:`τ` in (0, inf), in the unit of the values,
             shape `[]`.
-        mask: True for legal actions, shape `[A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
         Soft value :math:`v`, shape `[]`; 0 if no action is legal.
@@ -74,16 +76,20 @@ def soft_value(
         Learning with Deep Energy-Based Policies*, 2017.
         https://arxiv.org/abs/1702.08165
     """
-    q, temperature, mask, narrow = checks.widened(
+    q, temperature, action_mask, narrow = checks.widened(
         q=(q, "float[A]"),
         temperature=(temperature, "float[] in (0, inf)"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    return narrow(_soft_value(q, temperature, mask))
+    return narrow(_soft_value(q, temperature, action_mask))
 
 
-def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> Array:
+def mellowmax(
+    q: ArrayLike, omega: ArrayLike, *, action_mask: ArrayLike | None = None
+) -> Array:
     """Compute the mellowmax, a smooth maximum that is a non-expansion.
+
+    Takes one state, returns one value.
 
     .. math::
 
@@ -101,7 +107,7 @@ def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> 
         q: Action values, minus infinity for illegal actions, shape `[A]`.
         omega: Sharpness :math:`ω`, finite, in the inverse unit of the values,
             shape `[]`.
-        mask: True for legal actions, shape `[A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
         Mellowmax :math:`m`, shape `[]`; 0 if no action is legal.
@@ -122,12 +128,12 @@ def mellowmax(q: ArrayLike, omega: ArrayLike, mask: ArrayLike | None = None) -> 
         Kavosh Asadi and Michael L. Littman, *An Alternative Softmax Operator for
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1612.05628
     """
-    q, omega, mask, narrow = checks.widened(
+    q, omega, action_mask, narrow = checks.widened(
         q=(q, "float[A]"),
         omega=(omega, "float[] in (-inf, inf)"),
-        mask=(mask, "bool[A] or None"),
+        action_mask=(action_mask, "bool[A] or None"),
     )
-    legal = _legal(q, mask)
+    legal = _legal(q, action_mask)
     count = jnp.maximum(jnp.sum(legal), 1).astype(q.dtype)
     mean = jnp.sum(jnp.where(legal, q, 0)) / count
     centred = jnp.where(legal, q - mean, 0)
@@ -151,6 +157,8 @@ def soft_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the soft Q-learning TD error.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -211,13 +219,15 @@ def munchausen_q_learning(
     r_t: ArrayLike,
     discount_t: ArrayLike,
     target_q_t: ArrayLike,
-    entropy_temperature: ArrayLike = 0.03,
+    temperature: ArrayLike = 0.03,
     munchausen_coefficient: ArrayLike = 0.9,
     clip_value_min: ArrayLike = -1.0,
     *,
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the Munchausen Q-learning TD error (M-DQN).
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -243,7 +253,7 @@ def munchausen_q_learning(
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Action values :math:`q̄_t` of the target network in the next state,
             minus infinity for illegal actions, shape `[A]`.
-        entropy_temperature: Temperature :math:`τ` in (0, inf), in the unit of the
+        temperature: Temperature :math:`τ` in (0, inf), in the unit of the
             values, shape `[]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
         clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], in the unit
@@ -255,7 +265,7 @@ def munchausen_q_learning(
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A), `entropy_temperature` is not positive,
+            action is outside [0, A), `temperature` is not positive,
             `munchausen_coefficient` is outside [0, 1] or `clip_value_min` is positive.
 
     Example:
@@ -278,7 +288,7 @@ def munchausen_q_learning(
             r_t=(r_t, "float[]"),
             discount_t=(discount_t, "float[]"),
             target_q_t=(target_q_t, "float[A]"),
-            entropy_temperature=(entropy_temperature, "float[] in (0, inf)"),
+            temperature=(temperature, "float[] in (0, inf)"),
             munchausen_coefficient=(munchausen_coefficient, "float[] in [0, 1]"),
             clip_value_min=(clip_value_min, "float[] in [-inf, 0]"),
         )
@@ -291,22 +301,24 @@ def munchausen_q_learning(
     return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
 
 
-def _soft_value(q: Array, temperature: Array, mask: Array | None = None) -> Array:
+def _soft_value(
+    q: Array, temperature: Array, action_mask: Array | None = None
+) -> Array:
     """Return the soft value of the legal actions, 0 if no action is legal."""
-    logits = _scale(q, temperature, mask)
+    logits = _scale(q, temperature, action_mask)
     is_any_legal = jnp.any(logits != -jnp.inf)
     # The log-sum-exp of no action is minus infinity, with a NaN gradient.
     logits = jnp.where(is_any_legal, logits, 0)
     return jnp.where(is_any_legal, temperature * jax.nn.logsumexp(logits), 0)
 
 
-def _scale(q: Array, temperature: Array, mask: Array | None = None) -> Array:
+def _scale(q: Array, temperature: Array, action_mask: Array | None = None) -> Array:
     """Return the logits `q / temperature`, minus infinity for illegal actions."""
-    legal = _legal(q, mask)
+    legal = _legal(q, action_mask)
     # Minus infinity divided by the temperature has a NaN gradient.
     return jnp.where(legal, jnp.where(legal, q, 0) / temperature, -jnp.inf)
 
 
-def _legal(q: Array, mask: Array | None) -> Array:
+def _legal(q: Array, action_mask: Array | None) -> Array:
     """Return which actions are legal."""
-    return q != -jnp.inf if mask is None else mask & (q != -jnp.inf)
+    return q != -jnp.inf if action_mask is None else action_mask & (q != -jnp.inf)

@@ -1,8 +1,7 @@
 """One-step TD errors.
 
-TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double Q-learning, persistent
-Q-learning, QV-learning, QVMAX, advantage learning (AL) and persistent advantage
-learning (PAL).
+TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double Q-learning,
+QV-learning and QVMAX.
 
 All functions return a TD error, the target minus the prediction. Square it for a loss,
 pass it to `huber_loss`, or use its magnitude as a priority for replay.
@@ -23,12 +22,9 @@ from rlaxlib import arrays
 from rlaxlib._core import checks, gradients
 
 __all__ = [
-    "advantage_learning",
     "differential_td_learning",
     "double_q_learning",
     "expected_sarsa",
-    "persistent_advantage_learning",
-    "persistent_q_learning",
     "q_learning",
     "qv_learning",
     "qv_max",
@@ -45,6 +41,8 @@ def td_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the TD(0) error of a state value.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -88,6 +86,8 @@ def differential_td_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the differential TD error of a state value, for average rewards.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -151,6 +151,8 @@ def sarsa(
 ) -> Array:
     """Compute the Sarsa TD error.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
@@ -207,6 +209,8 @@ def expected_sarsa(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the expected Sarsa TD error.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -265,6 +269,8 @@ def q_learning(
 ) -> Array:
     """Compute the Q-learning TD error.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
@@ -316,6 +322,8 @@ def double_q_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the double Q-learning TD error (double DQN).
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -369,65 +377,6 @@ def double_q_learning(
     return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
 
 
-def persistent_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    action_gap_scale: ArrayLike,
-    stop_target_gradients: bool = True,
-) -> Array:
-    """Compute the persistent Q-learning TD error.
-
-    .. math::
-
-        δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
-
-    Bootstrapping partly from the repeated action increases the gap between the best
-    action and the others. This is the persistent branch of the paper's persistent
-    advantage learning; `persistent_advantage_learning` has both branches.
-
-    Args:
-        q_tm1: Action values, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Action values in the next state, shape `[A]`.
-        action_gap_scale: Weight :math:`α` of the repeated action in [0, 1], where 0 is
-            Q-learning, shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
-
-    Returns:
-        TD error :math:`δ`, shape `[]`.
-
-    Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
-
-    Example:
-        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
-        >>> print(rlaxlib.persistent_q_learning(q_tm1, 0, 1.0, 0.5, q_t, 0.5))
-        3.0
-
-    References:
-        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
-        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
-        2016. https://arxiv.org/abs/1512.04860
-    """
-    q_tm1, a_tm1, r_t, discount_t, q_t, alpha, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[A]"),
-        action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    v_t = (1 - alpha) * jnp.max(q_t) + alpha * arrays.batched_index(q_t, a_tm1)
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
-
-
 def qv_learning(
     q_tm1: ArrayLike,
     a_tm1: ArrayLike,
@@ -437,6 +386,8 @@ def qv_learning(
     stop_target_gradients: bool = True,
 ) -> Array:
     """Compute the QV-learning TD error of an action value.
+
+    Takes one transition, returns one TD error.
 
     .. math::
 
@@ -488,6 +439,8 @@ def qv_max(
 ) -> Array:
     """Compute the QVMAX TD error of a state value.
 
+    Takes one transition, returns one TD error.
+
     .. math::
 
         δ = r_t + γ_t max_a q_t(a) - v_{t-1}
@@ -526,150 +479,6 @@ def qv_max(
     return narrow(error(v_tm1, r_t, discount_t, v_t, stop_target_gradients))
 
 
-def advantage_learning(
-    q_tm1: ArrayLike,
-    target_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    target_q_t: ArrayLike,
-    action_gap_scale: ArrayLike,
-    *,
-    stop_target_gradients: bool = True,
-) -> Array:
-    """Compute the advantage learning (AL) TD error.
-
-    .. math::
-
-        δ = r_t + γ_t max_a q̄_t(a) - α [max_a q̄_{t-1}(a) - q̄_{t-1}(a_{t-1})]
-            - q_{t-1}(a_{t-1})
-
-    Subtracting the action gap makes the policy robust to small errors of the action
-    values. At the fixed point the gaps are :math:`1/(1 - α)` times as large as in
-    Q-learning, and the value of the best action is the same.
-
-    Args:
-        q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
-            state, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
-            minus infinity for illegal actions, shape `[A]`.
-        action_gap_scale: Weight :math:`α` of the gap in [0, 1], where 0 is Q-learning,
-            shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
-
-    Returns:
-        TD error :math:`δ`, shape `[]`.
-
-    Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
-
-    Example:
-        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
-        >>> print(rlaxlib.advantage_learning(q_tm1, q_tm1, 0, 1.0, 0.5, q_t, 0.5))
-        3.5
-
-    References:
-        Leemon C. Baird, *Reinforcement Learning Through Gradient Descent*, 1999.
-        http://reports-archive.adm.cs.cmu.edu/anon/1999/CMU-CS-99-132.pdf
-
-        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
-        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
-        2016. https://arxiv.org/abs/1512.04860
-    """
-    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[A]"),
-            target_q_tm1=(target_q_tm1, "float[A]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            target_q_t=(target_q_t, "float[A]"),
-            action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
-        )
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    r_t = r_t - alpha * _gap(target_q_tm1, a_tm1)
-    v_t = jnp.max(target_q_t)
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
-
-
-def persistent_advantage_learning(
-    q_tm1: ArrayLike,
-    target_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    target_q_t: ArrayLike,
-    action_gap_scale: ArrayLike,
-    *,
-    stop_target_gradients: bool = True,
-) -> Array:
-    """Compute the persistent advantage learning (PAL) TD error.
-
-    .. math::
-
-        δ = r_t + γ_t max_a q̄_t(a) - α min(g_{t-1}, g_t) - q_{t-1}(a_{t-1}),
-        g_k = max_a q̄_k(a) - q̄_k(a_{t-1})
-
-    Both gaps are those of the action taken, so an action that would be good in the next
-    state too loses less, and policies switch actions less often. At the end of an
-    episode, where :math:`γ_t = 0`, there is no next state and :math:`g_t = 0`. As in
-    the paper's experiments, :math:`g_t` is not discounted.
-
-    Args:
-        q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
-            state, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
-            minus infinity for illegal actions, shape `[A]`.
-        action_gap_scale: Weight :math:`α` of the gap in [0, 1], where 0 is Q-learning,
-            shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
-
-    Returns:
-        TD error :math:`δ`, shape `[]`.
-
-    Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
-
-    Example:
-        >>> q_tm1, q_t = jnp.array([1.0, 3.0]), jnp.array([7.0, 8.0])
-        >>> td_error = rlaxlib.persistent_advantage_learning
-        >>> print(td_error(q_tm1, q_tm1, 0, 1.0, 0.5, q_t, 0.5))
-        3.5
-
-    References:
-        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
-        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
-        2016. https://arxiv.org/abs/1512.04860
-    """
-    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[A]"),
-            target_q_tm1=(target_q_tm1, "float[A]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            target_q_t=(target_q_t, "float[A]"),
-            action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
-        )
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    gap_t = jnp.where(discount_t == 0, 0.0, _gap(target_q_t, a_tm1))
-    r_t = r_t - alpha * jnp.minimum(_gap(target_q_tm1, a_tm1), gap_t)
-    v_t = jnp.max(target_q_t)
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
-
-
 def error(
     prediction: Array, r_t: Array, discount_t: Array, v_t: Array, stop: ArrayLike
 ) -> Array:
@@ -686,8 +495,3 @@ def error(
         TD error, `[]`.
     """
     return gradients.error(discount_t * v_t, prediction, stop, reward=r_t)
-
-
-def _gap(q: Array, a: Array) -> Array:
-    """Return the action gap, the best action value minus the one taken."""
-    return jnp.max(q) - arrays.batched_index(q, a)

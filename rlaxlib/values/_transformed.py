@@ -52,6 +52,8 @@ def transformed_lambda_returns(
 ) -> Array:
     """Estimate transformed λ-returns from transformed values.
 
+    Takes one trajectory, returns one return for each time step.
+
     .. math::
 
         h(G_t),
@@ -123,6 +125,8 @@ def transformed_n_step_returns(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Estimate transformed n-step returns from transformed values.
+
+    Takes one trajectory, returns one return for each time step.
 
     The return of step `t` is :math:`h(G_t^{(n)})`, where
 
@@ -209,6 +213,8 @@ def transformed_general_off_policy_returns_from_action_values(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Estimate transformed off-policy returns from transformed action values.
+
+    Takes one trajectory, returns one return for each time step.
 
     .. math::
 
@@ -301,6 +307,8 @@ def transformed_q_lambda(
 ) -> Array:
     """Compute the Q(λ) TD errors of transformed action values.
 
+    Takes one trajectory, returns one TD error for each time step.
+
     .. math::
 
         e_t = h(G_t) - q_t(a_t),
@@ -390,6 +398,8 @@ def transformed_retrace(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the Retrace(λ) TD errors of transformed action values.
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 
@@ -497,6 +507,8 @@ def transformed_n_step_q_learning(
     sample_mask: ArrayLike | None = None,
 ) -> Array:
     """Compute the n-step Q-learning TD errors of transformed action values (R2D2).
+
+    Takes one trajectory, returns one TD error for each time step.
 
     .. math::
 

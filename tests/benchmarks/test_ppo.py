@@ -1,4 +1,4 @@
-"""Test that the benchmark of PPO measures and tells what it says."""
+"""Test the PPO benchmark: its process, its training function and its report."""
 
 import io
 import json
@@ -9,17 +9,17 @@ import jax.numpy as jnp
 
 from benchmarks import ppo
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def runs(seconds, *final_returns):
     return [ppo.Run(seconds, [20, 100, 200, 300, each]) for each in final_returns]
 
 
-# --- What is measured. ---
+# --- Measurements. ---
 
 
-def test_a_process_compiles_and_runs_as_it_is_told_to(monkeypatch, capsys):
+def test_process_compiles_for_negative_seeds_and_runs_for_others(monkeypatch, capsys):
     traces, cleared = [], []
 
     def train(seed):
@@ -37,16 +37,16 @@ def test_a_process_compiles_and_runs_as_it_is_told_to(monkeypatch, capsys):
     assert len(traces) == 1  # Never in a run.
 
 
-def test_our_run_has_as_many_steps_evaluations_and_episodes_as_theirs():
+def test_training_function_has_the_evaluations_and_episodes_of_rejax():
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         shape = jax.eval_shape(ppo._ours(), 0).shape
     assert shape == (5, 128)
 
 
-# --- What is written. ---
+# --- Report. ---
 
 
-def test_the_table_tells_compilation_speed_and_returns_and_how_they_spread():
+def test_report_has_compile_times_speeds_and_returns():
     results = {
         "rlaxlib": ppo.Result([4.0, 5.0, 3.0], runs(2.0, 400, 440)),
         "rejax": ppo.Result([12.0, 10.0, 12.0], runs(4.0, 380, 380)),

@@ -1,4 +1,4 @@
-"""Test what the manual reads from the library: names, summaries, papers."""
+"""Test the data that the manual reads from the library: names, summaries, papers."""
 
 import dataclasses
 import inspect
@@ -11,8 +11,8 @@ import rlaxlib
 
 DATA = [name for name in catalog.NAMES if not callable(getattr(rlaxlib, name))]
 TYPES = [name for name in catalog.NAMES if inspect.isclass(getattr(rlaxlib, name))]
-# What only holds results or settings needs no equation, no example and no paper: the
-# functions have them that take it and return it.
+# Types that only hold results or settings need no equation, example or paper. The
+# functions that take or return them have these.
 RECORDS = [
     name
     for name in TYPES
@@ -43,7 +43,7 @@ def test_tables_of_topics_have_shapes_and_results():
             assert catalog.shapes(name)[1], name
 
 
-def test_a_type_that_computes_has_the_parts_of_a_function():
+def test_types_that_compute_have_equation_example_and_references():
     for name in set(TYPES) - set(RECORDS):
         docstring = catalog.docstring(name)
         assert all(part in docstring for part in ("math::", "Example:", "References:"))
@@ -53,13 +53,13 @@ def test_data_are_transform_pairs():
     assert all(isinstance(getattr(rlaxlib, name), rlaxlib.TxPair) for name in DATA)
 
 
-def test_names_of_others_lead_to_names_of_ours():
+def test_aliases_refer_to_public_names():
     for _, alias, names in catalog.aliases():
         assert names, alias
         assert set(names) <= set(catalog.NAMES), alias
 
 
-def test_an_alias_is_split_into_keywords():
+def test_alias_is_split_into_keywords():
     assert catalog.keywords("advantage actor-critic (A2C, A3C)") == [
         "advantage actor-critic",
         "A2C",
@@ -70,25 +70,25 @@ def test_an_alias_is_split_into_keywords():
 # --- Papers. ---
 
 
-def test_each_reference_names_authors_title_year_and_address():
+def test_each_reference_has_authors_title_year_and_url():
     papers = catalog.papers()
     assert {name for names in papers.values() for name in names} >= {
         name for name in catalog.NAMES if inspect.isfunction(getattr(rlaxlib, name))
     }
-    # Documentation alone has no year: it is kept up to date.
+    # Only references to documentation may lack a year.
     assert all(
         paper.year or "docs" in paper.url or "/doc/" in paper.url for paper in papers
     )
 
 
-def test_same_paper_is_always_cited_alike():
+def test_all_references_to_a_paper_are_identical():
     cited = {}
     for paper in catalog.papers():
         cited.setdefault(paper.url, []).append(paper)
     assert [papers for papers in cited.values() if len(papers) > 1] == []
 
 
-def test_reference_in_another_form_is_found():
+def test_reference_in_another_form_raises_an_error():
     with pytest.raises(ValueError, match="Not authors"):
         catalog.parse("Sutton, Learning to Predict, 1988. https://example.org")
     paper, where = catalog.parse("A and B, *C: D*, section 2, 1988. https://e.org")

@@ -1,4 +1,4 @@
-"""Hold how equations of docstrings are read: plain text, of which LaTeX is made."""
+"""Test the conversion of plain-text equations in docstrings to LaTeX."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ INLINE = r":math:`([^`]*)`"
 
 
 def squeezed(tex):
-    """Leave out the spaces that TeX does not show."""
+    """Remove spaces that TeX ignores."""
     return re.sub(r"(?<![a-zA-Z\\]) | (?![a-zA-Z])", "", tex.replace("\n", " "))
 
 
@@ -24,7 +24,7 @@ def squeezed(tex):
     [
         ("x_t + y_{t+1}", r"x_{t}+y_{t+1}"),
         ("x_old", r"x_{\text{old}}"),
-        ("x_soft_min", r"x_{\text{soft\_min}}"),
+        ("x_min_max_mix", r"x_{\text{min\_max\_mix}}"),
         ("d^n + x² - f⁻¹(y)", r"d^{n}+x^{2}-f^{-1}(y)"),
         ("Wᵀ h", r"W^{\top}\,h"),
         ("√K + √(x + 1)", r"\sqrt{K}+\sqrt{x+1}"),
@@ -57,13 +57,13 @@ def squeezed(tex):
         ("1.5 d, 10⁻⁸", r"1.5 d,10^{-8}"),
     ],
 )
-def test_text_becomes_latex(text, tex):
+def test_text_is_converted_to_latex(text, tex):
     assert squeezed(equations.to_tex(text)) == squeezed(tex)
     if " / " not in text:
         assert squeezed(equations.to_inline_tex(text)) == squeezed(tex)
 
 
-def test_lines_are_equations_and_may_go_on_indented():
+def test_each_line_is_an_equation_and_indented_lines_continue_it():
     text = "  a = b,   c = d\n  e = f\n    + g\n"
     assert equations.to_tex(text).split("\n\n") == [
         r"a = b , \qquad c = d",
@@ -71,7 +71,7 @@ def test_lines_are_equations_and_may_go_on_indented():
     ]
 
 
-def test_braces_open_cases():
+def test_braces_start_cases():
     text = "y = { x    if x > 0\n    { -x   otherwise,   x in each leaf\nz = 1"
     cases, after = equations.to_tex(text).split("\n\n")
     assert squeezed(cases) == squeezed(
@@ -82,13 +82,13 @@ def test_braces_open_cases():
 
 
 @pytest.mark.parametrize("text", ["f(x", "x)", "|x", r"\frac{x}{y}", "x # y", "$x$"])
-def test_what_has_no_meaning_is_an_error(text):
+def test_invalid_text_raises_an_error(text):
     with pytest.raises(ValueError, match=re.escape(text)):
         equations.to_tex(text)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_all_equations_of_a_file_become_latex(path):
+def test_all_equations_of_a_file_are_converted_to_latex(path):
     source = path.read_text(encoding="utf-8")
     blocks = [found[1] for found in re.findall(BLOCK, source, re.M)]
     assert len(blocks) == source.count(".. math::")
@@ -98,5 +98,5 @@ def test_all_equations_of_a_file_become_latex(path):
 
 
 @pytest.mark.parametrize("name", catalog.NAMES)
-def test_docstring_can_be_read_in_a_terminal(name):
+def test_docstring_contains_no_latex_commands(name):
     assert "\\" not in catalog.docstring(name).replace(r"\*", "*")

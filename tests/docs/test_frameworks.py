@@ -1,7 +1,8 @@
-"""Step the guide's corridor in each framework, and hold what it returns to the guide.
+"""Compare the outputs of environment frameworks with the arrays in the guide.
 
-The guide (`docs/guide/environments.md`) shows what frameworks return as arrays. Here
-they return it. What is not installed is passed over: brax is none of our extras.
+`docs/guide/environments.md` shows the outputs of each framework for a corridor. These
+tests run the same corridor in each framework. Frameworks that are not installed are
+skipped; brax is not in any extra.
 """
 
 import contextlib
@@ -19,13 +20,13 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "environments.md"
 LIMIT = 3
 WALK, STOP = 0, 1
-ACTIONS = [WALK, WALK, WALK, WALK, STOP]  # Cut after three; then two that end.
-WITH_RESET = [WALK, WALK, WALK, STOP, WALK, STOP]  # The fourth is ignored.
+ACTIONS = [WALK, WALK, WALK, WALK, STOP]  # Time limit after three, then termination.
+WITH_RESET = [WALK, WALK, WALK, STOP, WALK, STOP]  # The reset ignores the fourth.
 
 
 @pytest.fixture(scope="module")
 def guide():
-    """Return the names that each section of the guide defines, by its heading."""
+    """Return the variables defined in each section of the guide, by heading."""
     names, sections = {"__name__": "guide"}, {}
     for section in re.split(r"^#+ ", PAGE.read_text(encoding="utf-8"), flags=re.M):
         for block in re.findall(r"^```python\n(.*?)^```", section, re.M | re.S):
@@ -40,22 +41,22 @@ def guide():
 
 @pytest.fixture
 def lenient():
-    """Set JAX as it comes: what frameworks do with dtypes is their affair."""
+    """Use the default settings of JAX, since frameworks may promote dtypes."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
 def walk_or_stop(s, action):
-    """Return the next state, the reward, and whether the episode ends."""
+    """Return next state, reward, and whether the episode terminates."""
     if action == STOP:
         return s, 2.0 * s + 4.0, True
     return s + 1, s + 1.0, False
 
 
-# --- What frameworks return. ---
+# --- Outputs of frameworks. ---
 
 
-def test_dm_env_returns_what_the_guide_says(guide):
+def test_dm_env_returns_the_arrays_of_the_guide(guide):
     class Corridor(dm_env.Environment):
         def reset(self):
             self.s, self.time, self.over = 0, 0, False
@@ -81,16 +82,16 @@ def test_dm_env_returns_what_the_guide_says(guide):
 
     environment = Corridor()
     steps = [environment.reset(), *map(environment.step, WITH_RESET)]
-    said = guide["dm_env"]
-    assert [step.step_type for step in steps] == said["step_type"].tolist()
-    assert [step.observation for step in steps] == said["observation"].tolist()
-    assert [step.reward or 0.0 for step in steps] == said["reward"].tolist()
+    expected = guide["dm_env"]
+    assert [step.step_type for step in steps] == expected["step_type"].tolist()
+    assert [step.observation for step in steps] == expected["observation"].tolist()
+    assert [step.reward or 0.0 for step in steps] == expected["reward"].tolist()
     discounts = [1.0 if step.first() else step.discount for step in steps]
-    assert discounts == said["discount"].tolist()
+    assert discounts == expected["discount"].tolist()
 
 
 def make_gymnasium(mode):
-    """Return a vector environment of Gymnasium, of one corridor."""
+    """Return a vector environment of Gymnasium with one corridor."""
     gymnasium = pytest.importorskip("gymnasium", minversion="1.1")
 
     class Corridor(gymnasium.Env):
@@ -116,31 +117,31 @@ def make_gymnasium(mode):
     ("mode", "heading", "actions"),
     [("NextStep", "next step", WITH_RESET), ("SameStep", "same step", ACTIONS)],
 )
-def test_gymnasium_returns_what_the_guide_says(mode, heading, actions, guide):
-    said = guide[f"Gymnasium: {heading}"]
+def test_gymnasium_returns_the_arrays_of_the_guide(mode, heading, actions, guide):
+    expected = guide[f"Gymnasium: {heading}"]
     envs = make_gymnasium(mode)
     obs, _ = envs.reset()
     steps = [envs.step(np.array([action])) for action in actions]
-    assert [*obs, *(step[0][0] for step in steps)] == said["obs"].tolist()
-    assert [step[1][0] for step in steps] == said["reward"].tolist()
-    assert [step[2][0] for step in steps] == said["terminations"].tolist()
-    assert [step[3][0] for step in steps] == said["truncations"].tolist()
+    assert [*obs, *(step[0][0] for step in steps)] == expected["obs"].tolist()
+    assert [step[1][0] for step in steps] == expected["reward"].tolist()
+    assert [step[2][0] for step in steps] == expected["terminations"].tolist()
+    assert [step[3][0] for step in steps] == expected["truncations"].tolist()
     final_obs = [step[4].get("final_obs", [None])[0] for step in steps]
-    expected = said["final_obs"].tolist() if mode == "SameStep" else [None] * 6
-    assert final_obs == expected
+    same_step = mode == "SameStep"
+    assert final_obs == (expected["final_obs"].tolist() if same_step else [None] * 6)
 
 
-def test_true_next_observations_are_found_among_many(guide):
+def test_next_observation_replaces_resets_in_a_batch(guide):
     next_observation = guide["Gymnasium: same step"]["next_observation"]
     info = {"final_obs": np.array([None, np.full(2, 9.0), None], object)}
-    found = next_observation(np.zeros((3, 2)), np.array([False, True, False]), info)
-    np.testing.assert_array_equal(found, [[0, 0], [9, 9], [0, 0]])
-    none = next_observation(np.ones((3, 2)), np.zeros(3, bool), {})
-    np.testing.assert_array_equal(none, np.ones((3, 2)))
+    mixed = next_observation(np.zeros((3, 2)), np.array([False, True, False]), info)
+    np.testing.assert_array_equal(mixed, [[0, 0], [9, 9], [0, 0]])
+    without_ends = next_observation(np.ones((3, 2)), np.zeros(3, bool), {})
+    np.testing.assert_array_equal(without_ends, np.ones((3, 2)))
 
 
-def test_gymnasium_lets_the_user_reset_as_the_guide_does(guide):
-    said = guide["Gymnasium: disabled"]
+def test_gymnasium_with_manual_resets_returns_the_arrays_of_the_guide(guide):
+    expected = guide["Gymnasium: disabled"]
     envs = make_gymnasium("Disabled")
     obs, _ = envs.reset()
     rows = []
@@ -152,10 +153,10 @@ def test_gymnasium_lets_the_user_reset_as_the_guide_does(guide):
             obs, _ = envs.reset(options={"reset_mask": done})
     rows = [np.ravel(each).tolist() for each in zip(*rows, strict=True)]
     names = "obs", "next_obs", "reward", "terminations", "truncations"
-    assert rows == [said[name].tolist() for name in names]
+    assert rows == [expected[name].tolist() for name in names]
 
 
-def test_gymnasium_sets_both_flags_where_a_time_limit_meets_an_end():
+def test_gymnasium_sets_both_flags_if_termination_coincides_with_a_time_limit():
     envs = make_gymnasium("SameStep")
     envs.reset()
     *_, last = [envs.step(np.array([action])) for action in (WALK, WALK, STOP)]
@@ -163,7 +164,7 @@ def test_gymnasium_sets_both_flags_where_a_time_limit_meets_an_end():
     assert last[3] == [True]
 
 
-def test_gymnax_returns_what_the_guide_says(guide):
+def test_gymnax_returns_the_arrays_of_the_guide(guide):
     environment = pytest.importorskip("gymnax.environments.environment")
     if not hasattr(environment.Environment, "is_truncated"):
         pytest.skip("gymnax before 1.0")
@@ -176,7 +177,7 @@ def test_gymnax_returns_what_the_guide_says(guide):
         def reset_env(self, key, params):
             return jnp.zeros(()), environment.EnvState(time=jnp.array(0))
 
-    def advance(time, action):  # Before one stops, the state is the time.
+    def advance(time, action):  # Until the agent stops, the state is the time.
         s = time.astype(float)
         stopped = jnp.asarray(action == STOP)
         reward = jnp.where(stopped, 2.0 * s + 4.0, s + 1.0)
@@ -191,14 +192,14 @@ def test_gymnax_returns_what_the_guide_says(guide):
         observations.append(float(obs))
         rows.append([*row, info["final_observation"]])
     rows = [np.array(each).tolist() for each in zip(*rows, strict=True)]
-    said = guide["gymnax"]
+    expected = guide["gymnax"]
     names = "reward", "terminated", "truncated", "final_observation"
-    assert observations == said["obs"].tolist()
-    assert rows == [said[name].tolist() for name in names]
+    assert observations == expected["obs"].tolist()
+    assert rows == [expected[name].tolist() for name in names]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_brax_returns_what_the_guide_says(guide, lenient):
+def test_brax_returns_the_arrays_of_the_guide(guide, lenient):
     base = pytest.importorskip("brax.envs.base")
     training = pytest.importorskip("brax.envs.wrappers.training")
 
@@ -229,20 +230,20 @@ def test_brax_returns_what_the_guide_says(guide, lenient):
         info = state.info
         rows.append((state.reward, state.done, info["truncation"], info["next_obs"]))
     rows = [np.ravel(each).tolist() for each in zip(*rows, strict=True)]
-    said = guide["brax"]
+    expected = guide["brax"]
     names = "reward", "done", "truncation", "next_obs"
-    assert observations == said["obs"].tolist()
-    assert rows == [said[name].tolist() for name in names]
+    assert observations == expected["obs"].tolist()
+    assert rows == [expected[name].tolist() for name in names]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_brax_leaves_the_row_of_a_time_limit_out_as_the_guide_does(guide, lenient):
+def test_brax_ppo_masks_truncated_steps_like_the_guide(guide, lenient):
     losses = pytest.importorskip("brax.training.agents.ppo.losses")
-    said = guide["brax"]
+    expected = guide["brax"]
     columns = [
-        jnp.asarray(said[name], jnp.float32)[:, None]
+        jnp.asarray(expected[name], jnp.float32)[:, None]
         for name in ("truncation", "terminated", "reward", "v_tm1")
     ]
     targets, advantages = losses.compute_gae(*columns, jnp.zeros(1), 0.5, 0.5)
-    np.testing.assert_allclose(targets[:, 0], said["gae"] + said["v_tm1"])
+    np.testing.assert_allclose(targets[:, 0], expected["gae"] + expected["v_tm1"])
     np.testing.assert_allclose(advantages[:, 0], [-0.25, -0.5, 0, 0, 1])

@@ -16,7 +16,7 @@ PAGES = {
     if "_build" not in path.parts
 }
 
-# All that these libraries publish, at the versions that the pages name.
+# All public names of these libraries, at the versions given in the pages.
 TRFL = """
     assert_rank_and_shape_compatibility batched_index best_effort_shape
     categorical_dist_double_qlearning categorical_dist_qlearning
@@ -48,7 +48,7 @@ COAX = """
 
 
 def literals(page):
-    """Return what stands between backticks, the roles before them aside."""
+    """Return all texts between backticks."""
     return set(re.findall(r"`([^`\n]+)`", PAGES[page]))
 
 
@@ -56,7 +56,7 @@ def literals(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_names_with_the_name_of_the_library_in_front_are_ours(page):
+def test_names_prefixed_with_rlaxlib_exist(page):
     for name in re.findall(r"\brlaxlib\.(\w+)", PAGES[page]):
         assert hasattr(rlaxlib, name) or name.startswith("_")
 
@@ -65,11 +65,11 @@ def test_names_with_the_name_of_the_library_in_front_are_ours(page):
     ("page", "names"),
     [("from/trfl.md", TRFL), ("from/coax.md", COAX), ("from/torchrl.md", TORCHRL)],
 )
-def test_a_page_has_all_names_of_the_other_library(page, names):
+def test_page_contains_all_names_of_the_other_library(page, names):
     assert set(names.split()) <= {name.split("(")[0] for name in literals(page)}
 
 
-def test_names_marked_as_those_of_rlax_are_its_public_names(rlax):
+def test_names_marked_as_in_rlax_are_public_names_of_rlax(rlax):
     listed = (DOCS / "_ext" / "rlax_names.txt").read_text(encoding="utf-8")
     public, private = (set(part.split()) for part in listed.split("\n\n"))
     assert public == {

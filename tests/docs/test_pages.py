@@ -1,4 +1,4 @@
-"""Run the code of every page of the manual and of the README, as a reader would."""
+"""Run the code of the README and of every page of the manual."""
 
 import doctest
 import re
@@ -18,10 +18,10 @@ PAGES = {
     if "_build" not in path.parts
 }
 
-# Pages that show Python which is not run, in ```{code-block} python, and why it is not.
+# Pages with Python code that is not run, in ```{code-block} python, and the reason.
 NOT_RUN = {
-    "docs/guide/devices.md": "It sets JAX for a whole process, or has many of them.",
-    "docs/guide/environments.md": "It steps frameworks: see test_frameworks.py.",
+    "docs/guide/devices.md": "It configures JAX globally, or needs several processes.",
+    "docs/guide/environments.md": "It needs frameworks: see test_frameworks.py.",
 }
 
 FENCE = re.compile(
@@ -33,7 +33,7 @@ RUN, SHOWN = "python", re.compile(r"\{code-block\} *i?python|pycon|ipython|py|py
 
 
 def blocks(text):
-    """List the fenced blocks of a page: the line, the language and the code of each."""
+    """Return line, language and code of each fenced block of a page."""
     return [
         (
             text.count("\n", 0, match.start("code")),
@@ -45,7 +45,7 @@ def blocks(text):
 
 
 def run(page, text):
-    """Run the blocks of a page in one module, those with prompts as doctests."""
+    """Run the blocks of a page in one module; blocks with prompts are doctests."""
     module = sys.modules[page]
     for line, language, code in blocks(text):
         if language != RUN:
@@ -53,11 +53,11 @@ def run(page, text):
         if code.startswith(">>>"):
             parser = doctest.DocTestParser()
             test = parser.get_doctest(code, {}, page, str(ROOT / page), line)
-            test.globs = vars(module)  # The parser's are a copy.
+            test.globs = vars(module)  # The parser made a copy.
             runner = doctest.DebugRunner(optionflags=doctest.ELLIPSIS)
             runner.run(test, clear_globs=False)
         else:
-            # Blank lines before it, so that a traceback names the line of the page.
+            # Leading blank lines make tracebacks show the line of the page.
             exec(compile("\n" * line + code, str(ROOT / page), "exec"), vars(module))
 
 
@@ -68,10 +68,10 @@ def has_code(text):
 @pytest.mark.parametrize(
     "page", [page for page, text in PAGES.items() if has_code(text)]
 )
-def test_code_of_a_page_does_what_the_page_says(page, monkeypatch):
+def test_code_of_page_prints_the_output_shown(page, monkeypatch):
     monkeypatch.setitem(sys.modules, page, types.ModuleType(page))
     monkeypatch.chdir(ROOT)
-    # The settings of a reader, not the strict ones of the library's tests.
+    # The default settings of JAX, not the strict ones of the tests.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         run(page, PAGES[page])
 
@@ -96,7 +96,7 @@ def test_each_page_of_the_guide_has_code(page):
         "```python\none = 1\n```\n\n```python\n>>> one\n2\n```\n",
     ],
 )
-def test_code_that_does_otherwise_is_found(text, monkeypatch):
+def test_wrong_code_or_output_raises_an_error(text, monkeypatch):
     monkeypatch.setitem(sys.modules, "page", types.ModuleType("page"))
     with pytest.raises((TypeError, doctest.DocTestFailure)):
         run("page", text)

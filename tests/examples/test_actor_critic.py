@@ -1,4 +1,4 @@
-"""Test the example of the actor-critic: its update, its lag, and that it learns."""
+"""Test the actor-critic example: its update, its lag and its learning."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ SHORT = example.Config(
 )
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @functools.cache
@@ -28,13 +28,13 @@ def make_optimizer():
 
 @pytest.fixture(autouse=True)
 def _one_optimizer(monkeypatch):
-    """Give all agents one optimizer: for each of its own, `jax.jit` compiles anew."""
+    """Share one optimizer, because `jax.jit` compiles anew for each optimizer."""
     make, tx = example.make_agent, make_optimizer()
     monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
 
 
 def make_agent(config):
-    """Make an agent whose updates are its gradients, with a minus sign."""
+    """Return an agent trained by SGD with learning rate 1: the step is -gradient."""
     agent = example.make_agent(jax.random.key(0), catch.Catch(), config)
     return TrainState.create(
         apply_fn=agent.apply_fn, params=agent.params, tx=optax.sgd(1.0)
@@ -42,7 +42,7 @@ def make_agent(config):
 
 
 def make_batch(size=3):
-    """Make episodes of noise, with a reward after each of their steps."""
+    """Return random episodes, with a reward at each step."""
     random = np.random.default_rng(0)
     discount = np.tile(np.array([1, 1, 1, 1, 0], np.float32), (size, 1))
     episodes = catch.Trajectory(
@@ -60,7 +60,7 @@ def run(config, **changes):
 
 
 def estimate(agent, experience, gamma):
-    """Return V-trace's targets and advantages of an episode, from their definitions."""
+    """Return the V-trace targets and advantages of an episode, by definition."""
     (observation, action, reward, discount), actor_logits = experience
     logits, v = jax.vmap(agent.apply_fn, (None, 0))(agent.params, observation)
     v, discount, steps = np.asarray(v), gamma * discount, np.arange(len(reward))
@@ -74,10 +74,10 @@ def estimate(agent, experience, gamma):
     return target[:-1], clipped * (reward + discount * target[1:] - v[:-1])
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_an_update_follows_the_gradient_of_the_definition():
+def test_update_matches_the_gradient_of_the_definition():
     config = dataclasses.replace(SHORT, discount=0.5, critic_cost=2, entropy_cost=3)
     agent, batch = make_agent(config), make_batch()
     episodes = [jax.tree.map(lambda x, i=i: x[i], batch) for i in range(3)]
@@ -101,7 +101,7 @@ def test_an_update_follows_the_gradient_of_the_definition():
         np.testing.assert_allclose(step, gradient, rtol=1e-3, atol=1e-6)
 
 
-def test_each_batch_was_played_by_the_agent_of_so_many_updates_ago(monkeypatch):
+def test_batches_are_played_with_lagging_parameters(monkeypatch):
     seen, learn = [], example.learn
 
     def watched(agent, batch, config):
@@ -119,20 +119,20 @@ def test_each_batch_was_played_by_the_agent_of_so_many_updates_ago(monkeypatch):
             assert np.allclose(now, logits, atol=1e-5) == (j == max(0, i - 3))
 
 
-def test_the_agent_learns_to_catch_within_a_thousand_episodes():
+def test_agent_improves_within_1000_episodes():
     config = example.Config(train_episodes=1000, eval_episodes=1, batch_size=2, lag=4)
-    assert run(config)[-1].train_return > -0.2  # A random agent's is -0.6.
+    assert run(config)[-1].train_return > -0.2  # A random agent averages -0.6.
 
 
-# --- How it runs. ---
+# --- Reproducibility and output. ---
 
 
-def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
     runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_only_if_its_lag_is_corrected():
+def test_final_return_is_high_only_with_the_correction():
     config = example.Config(seed=1)
     assert example.train(config)[-1].eval_return >= 0.9
     assert run(config, correct=False)[-1].train_return < 0.5

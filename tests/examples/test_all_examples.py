@@ -1,4 +1,4 @@
-"""Test what holds for all examples: that they keep to what they say of themselves."""
+"""Test that each example uses all its flags and lists the functions that it uses."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ COMMON = Path(common.__file__).parent
 EXAMPLES = sorted(COMMON.parent.glob("*.py"))
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def read(path):
@@ -21,7 +21,7 @@ def read(path):
 
 
 def uses(tree, name):
-    """Return the attributes that are looked up of what is called by a name."""
+    """Return the attributes accessed on variables or attributes called `name`."""
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return {
         node.attr
@@ -44,10 +44,10 @@ def flags_of(tree):
     }
 
 
-# --- What is tested. ---
+# --- Tests. ---
 
 
-def test_there_are_examples():
+def test_examples_are_found():
     assert "online_q_learning.py" in [path.name for path in EXAMPLES]
 
 
@@ -61,9 +61,9 @@ def test_every_flag_is_used(path):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_docstring_tells_of_all_functions_that_are_used(path):
+def test_docstring_lists_all_functions_that_are_used(path):
     tree = read(path)
-    told = set(re.findall(r"rlaxlib\.(\w+)", ast.get_docstring(tree)))
+    listed = set(re.findall(r"rlaxlib\.(\w+)", ast.get_docstring(tree)))
     functions = {name for name in uses(tree, "rlaxlib") if name[0].islower()}
-    assert functions <= told
-    assert told <= set(rlaxlib.__all__)
+    assert functions <= listed
+    assert listed <= set(rlaxlib.__all__)

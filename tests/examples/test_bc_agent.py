@@ -1,4 +1,4 @@
-"""Test the example of behaviour cloning: its data, what it learns, and whether."""
+"""Test the behaviour-cloning example: its data set, its loss and its learning."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from common import offline
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 SHORT = example.Config(
     expert_episodes=20,
@@ -21,7 +21,7 @@ SHORT = example.Config(
 
 
 def make_data(steps=2000):
-    """Return states of Catch, and the way to the ball, but for one action in ten."""
+    """Return random states of Catch with optimal actions, a tenth of them random."""
     random = np.random.default_rng(0)
     balls, paddles = random.integers(5, size=(2, steps))
     observations = np.zeros((steps, 10, 5), np.float32)
@@ -31,7 +31,7 @@ def make_data(steps=2000):
     actions = np.where(
         random.random(steps) < 0.1, random.integers(3, size=steps), actions
     )
-    zeros = np.zeros(steps, np.float32)  # As if each step ended an episode.
+    zeros = np.zeros(steps, np.float32)  # Each step ends an episode.
     return offline.Transitions(
         observations, actions, zeros, zeros, zeros == 1, observations
     )
@@ -41,10 +41,10 @@ def make_agent():
     return example.make_agent(jax.random.key(0), jnp.zeros((1, 10, 5)), SHORT)
 
 
-# --- What it computes. ---
+# --- Updates and learning. ---
 
 
-def test_the_loss_is_minus_the_mean_log_likelihood_of_the_actions():
+def test_loss_is_the_mean_negative_log_likelihood_of_the_actions():
     agent, batch = make_agent(), make_data(8)
     logits = np.float64(agent.actor(batch.observations))
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
@@ -56,18 +56,20 @@ def test_the_loss_is_minus_the_mean_log_likelihood_of_the_actions():
     assert new.update(batch)[1]["loss"] < info["loss"]
 
 
-def test_actions_are_drawn_by_their_probabilities_or_are_the_best():
+def test_actions_are_sampled_from_the_policy_and_greedy_at_temperature_0():
     agent, key = make_agent(), jax.random.key(1)
     observation = make_data(1).observations
     logits = np.float64(agent.actor(observation))[0]
     many = jnp.tile(observation, (5000, 1, 1))
-    drawn = np.bincount(agent.sample_actions(many, seed=key), minlength=3) / 5000
-    np.testing.assert_allclose(drawn, np.exp(logits) / np.exp(logits).sum(), atol=0.03)
+    frequencies = np.bincount(agent.sample_actions(many, seed=key), minlength=3) / 5000
+    np.testing.assert_allclose(
+        frequencies, np.exp(logits) / np.exp(logits).sum(), atol=0.03
+    )
     best = agent.sample_actions(many, seed=key, temperature=0.0)
     assert np.all(best == logits.argmax())
 
 
-def test_the_data_set_has_every_step_of_the_agent_that_is_cloned(tmp_path):
+def test_data_set_has_all_steps_of_the_expert(tmp_path):
     config = dataclasses.replace(SHORT, output=str(tmp_path))
     curve = example.train(config)
     assert [point.step for point in curve] == [20, 30]
@@ -79,7 +81,7 @@ def test_the_data_set_has_every_step_of_the_agent_that_is_cloned(tmp_path):
     follows = data.next_observations[:-1] == data.observations[1:]
     np.testing.assert_array_equal(follows.all(axis=(1, 2)), ~ended[:-1])
     assert curve[0].data_return == pytest.approx(data.rewards.sum() / 10)
-    # The paddle moves as the action says, within its bounds.
+    # The paddle moves by the action, within its bounds.
     before, after = (
         x[:, 9].argmax(axis=1) for x in (data.observations, data.next_observations)
     )
@@ -87,10 +89,10 @@ def test_the_data_set_has_every_step_of_the_agent_that_is_cloned(tmp_path):
     np.testing.assert_array_equal(after[~ended], moved)
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_the_clone_of_a_file_catches_the_ball_better_than_it_was_shown(tmp_path):
+def test_clone_of_a_file_outperforms_its_data(tmp_path):
     path = tmp_path / "data.npz"
     offline.save(make_data(), path)
     config = example.Config(
@@ -109,7 +111,7 @@ def test_the_clone_of_a_file_catches_the_ball_better_than_it_was_shown(tmp_path)
 
 
 @pytest.mark.slow
-def test_the_clone_catches_the_ball_as_the_docstring_says(tmp_path):
+def test_final_return_matches_the_docstring(tmp_path):
     last = example.train(example.Config(output=str(tmp_path)))[-1]
     assert last.eval_return >= 0.9
     assert last.eval_return > last.data_return + 0.2

@@ -1,4 +1,4 @@
-"""Test the example of C51: what an update computes, and that it teaches."""
+"""Test the C51 example: its update and its learning."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ import rlaxlib
 SHORT = example.Config(train_episodes=12, eval_interval=6, eval_episodes=5)
 
 
-@functools.cache  # So that what it does is compiled only once.
+@functools.cache  # One agent, so that `jax.jit` compiles its functions once.
 def make_agent(seed=0):
     return example.make_agent(jax.random.key(seed), catch.Catch(), SHORT)
 
@@ -34,17 +34,17 @@ def random_batch(size):
 
 
 def project(atoms, probs):
-    """Return the probabilities of the atoms -1, ..., 1 that others are moved to."""
+    """Project a distribution over `atoms` onto the atoms -1, ..., 1."""
     places = (np.clip(atoms, -1, 1) + 1) / 2 * (SHORT.num_atoms - 1)
     apart = np.abs(places[None, :] - np.arange(SHORT.num_atoms)[:, None])
     return np.maximum(1 - apart, 0) @ probs
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_a_step_moves_the_logits_of_the_action_to_the_projected_target():
-    """Compare with the gradient of cross-entropy, the probabilities less the target."""
+def test_update_follows_the_cross_entropy_with_the_projected_target():
+    """The gradient of cross-entropy is the probabilities minus the target."""
     agent, batch = make_agent(), random_batch(8)
     agent = agent.replace(
         tx=optax.sgd(1.0),
@@ -70,7 +70,7 @@ def test_a_step_moves_the_logits_of_the_action_to_the_projected_target():
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
-def test_the_target_network_follows_once_in_a_period():
+def test_target_network_is_updated_once_per_period():
     agent, batch = make_agent(), random_batch(8)
     first = example.learn(agent, batch, target_period=2)
     second = example.learn(first, batch, target_period=2)
@@ -79,7 +79,7 @@ def test_the_target_network_follows_once_in_a_period():
     assert first.params["params"]["layers_3"]["bias"].any()
 
 
-def test_an_episode_is_remembered_with_the_discount_that_is_given():
+def test_episode_is_stored_in_replay_with_the_discount_of_the_config():
     config = dataclasses.replace(SHORT, discount=0.75)
     replay, key = Replay(100, seed=0), jax.random.key(0)
     _, episode_return = example.train_episode(
@@ -92,7 +92,7 @@ def test_an_episode_is_remembered_with_the_discount_that_is_given():
     np.testing.assert_array_equal(kept.observation_tm1[1:], kept.observation_t[:-1])
 
 
-def test_the_greedy_action_has_the_highest_mean():
+def test_greedy_action_maximises_the_mean_return():
     agent = make_agent()
     observation = random_batch(1).observation_tm1[0]
     probs = rlaxlib.softmax().probs(agent.apply_fn(agent.params, observation))
@@ -100,19 +100,19 @@ def test_the_greedy_action_has_the_highest_mean():
     assert action == np.argmax(probs @ np.linspace(-1, 1, SHORT.num_atoms))
 
 
-def test_the_agent_learns_to_catch():
-    """A random agent returns -0.6, as does one that learns nothing."""
+def test_agent_improves_within_300_episodes():
+    """A random agent averages -0.6."""
     config = dataclasses.replace(SHORT, train_episodes=300, eval_interval=100)
     assert example.train(config)[-1].train_return > 0.1
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
     runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return >= 0.9

@@ -1,4 +1,4 @@
-"""Test the example of learning on many devices: they must agree with one."""
+"""Test the data-parallel example: several devices agree with one."""
 
 import csv
 import dataclasses
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from common.devices import replicate, shard_batch, unreplicate, unshard_batch
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 SHORT = example.Config(
     environments=8, steps=12, train_updates=6, report_interval=3, hidden_units=16
@@ -22,15 +22,15 @@ SHORT = example.Config(
 
 
 @functools.cache
-def lesson():
-    """Return an agent, a batch, and what one device makes of them."""
+def reference_update():
+    """Return an agent, a batch, and the update and metrics on one device."""
     agent = example.make_agent(SHORT)
     batch, _ = jax.jit(example.act)(agent, example.make_actors(SHORT))
     return agent, batch, *jax.jit(example.Agent.update)(agent, batch)
 
 
 def assert_close(one, other):
-    """Compare trees, each leaf by its largest number."""
+    """Compare trees, with a tolerance relative to the maximum of each leaf."""
 
     def compare(x, y):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-5 * np.max(np.abs(y)))
@@ -39,7 +39,7 @@ def assert_close(one, other):
 
 
 def run_script(folder, **changes):
-    """Run the script, and return what it prints."""
+    """Run the script and return its output."""
     config = dataclasses.replace(SHORT, output=str(folder), **changes)
     flags = [f"--{name}={value}" for name, value in dataclasses.asdict(config).items()]
     finished = subprocess.run(
@@ -52,12 +52,12 @@ def run_script(folder, **changes):
     return finished.stdout
 
 
-# --- What it computes. ---
+# --- Updates and learning. ---
 
 
 @pytest.mark.parametrize("method", ["shard_map", "pmap"])
-def test_devices_with_parts_of_a_batch_learn_what_one_does_from_the_whole(method):
-    agent, batch, expected, expected_info = lesson()
+def test_update_on_several_devices_equals_that_on_one(method):
+    agent, batch, expected, expected_info = reference_update()
     specs = (example.SAME, example.SPREAD), (example.SAME, example.SAME)
     update = example.spread(example.Agent.update, 4, method, *specs)
     new, info = update(agent, batch)
@@ -65,8 +65,8 @@ def test_devices_with_parts_of_a_batch_learn_what_one_does_from_the_whole(method
     assert_close(info, expected_info)
 
 
-def test_an_update_moves_the_network_and_both_statistics():
-    agent, batch, new, _ = lesson()
+def test_update_changes_the_network_and_both_statistics():
+    agent, batch, new, _ = reference_update()
     assert new.network.step == 1
     assert new.popart.shift != agent.popart.shift
     assert new.advantages.weight == pytest.approx(0.01)
@@ -74,7 +74,7 @@ def test_an_update_moves_the_network_and_both_statistics():
         lambda x, y: np.max(np.abs(x - y)), new.network.params, agent.network.params
     )
     assert all(x > 0 for x in jax.tree.leaves(change))
-    # Its first values are 0, so that advantages are returns: from the end backwards.
+    # λ-returns minus values, by the backward recursion.
     _, outputs = agent.network(batch.observations)
     v = np.float64(outputs[..., 0])
     after, targets = v[:, -1], []
@@ -88,7 +88,7 @@ def test_an_update_moves_the_network_and_both_statistics():
     )
 
 
-def test_parts_of_a_batch_join_to_the_whole_and_copies_are_all_alike():
+def test_shard_and_replicate_are_inverted():
     tree = {"x": jnp.arange(24.0).reshape(12, 2)}
     parts = shard_batch(tree, 4)
     assert parts["x"].shape == (4, 3, 2)
@@ -98,10 +98,10 @@ def test_parts_of_a_batch_join_to_the_whole_and_copies_are_all_alike():
     assert np.array_equal(unreplicate(copies)["x"], tree["x"])
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_runs_on_any_number_of_devices_have_one_curve():
+def test_curve_does_not_depend_on_the_number_of_devices():
     one = example.train(dataclasses.replace(SHORT, devices=1))
     for method in ("shard_map", "pmap"):
         many = example.train(dataclasses.replace(SHORT, devices=4, method=method))
@@ -109,8 +109,8 @@ def test_runs_on_any_number_of_devices_have_one_curve():
     assert [point.update for point in one] == [3, 6]
 
 
-def test_the_agent_learns_to_catch_rewards_of_a_thousand(tmp_path):
-    """A random agent returns -600 on average."""
+def test_agent_improves_with_rewards_of_1000(tmp_path):
+    """A random agent averages -600."""
     config = dataclasses.replace(
         example.Config(train_updates=200, report_interval=200 // 2, environments=32),
         devices=2,
@@ -118,7 +118,7 @@ def test_the_agent_learns_to_catch_rewards_of_a_thousand(tmp_path):
     assert example.train(config)[-1].train_return > 200
 
 
-def test_the_script_makes_the_devices_that_it_learns_on(tmp_path):
+def test_script_creates_its_devices_and_writes_its_curve(tmp_path):
     run_script(tmp_path)
     with open(tmp_path / "curve.csv", newline="") as file:
         header, *rows = csv.reader(file)
@@ -126,28 +126,28 @@ def test_the_script_makes_the_devices_that_it_learns_on(tmp_path):
     assert len(rows) == 2
 
 
-# --- What it refuses. ---
+# --- Invalid input. ---
 
 
-def test_a_batch_that_does_not_part_evenly_is_refused():
-    with pytest.raises(ValueError, match="12 entries do not part among 5"):
+def test_rejects_a_batch_that_the_devices_do_not_divide():
+    with pytest.raises(ValueError, match="batch size is 12, must be divisible by 5"):
         shard_batch(jnp.zeros(12), 5)
 
 
-def test_a_method_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="no method 'xmap'"):
+def test_rejects_an_unknown_method():
+    with pytest.raises(ValueError, match="`method` is 'xmap'"):
         example.spread(example.Agent.update, 2, "xmap", (), ())
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].train_return >= 900
 
 
 @pytest.mark.slow
-def test_updates_on_many_devices_equal_that_on_one(tmp_path):
-    told = re.findall(r"(\S+) on (\d): (\S+)", run_script(tmp_path, compare=8))
-    assert [each[:2] for each in told] == [
+def test_compare_prints_small_differences(tmp_path):
+    printed = re.findall(r"(\S+) on (\d): (\S+)", run_script(tmp_path, compare=8))
+    assert [each[:2] for each in printed] == [
         (method, number) for method in ("shard_map", "pmap") for number in "1248"
     ]
-    assert all(float(difference) < 1e-5 for *_, difference in told)
+    assert all(float(difference) < 1e-5 for *_, difference in printed)

@@ -1,4 +1,4 @@
-"""Test the example of DQN: what it remembers, draws and learns."""
+"""Test the DQN example: its replay, its update and its learning."""
 
 import dataclasses
 
@@ -15,13 +15,13 @@ SHORT = example.Config(
 )
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def make_agent(config):
-    """Return an agent whose parameters change by minus the gradient.
+    """Return an agent trained by SGD with learning rate 1: the step is -gradient.
 
-    Its target network says something else than its online network.
+    Its target network differs from its online network.
     """
     agent, other = (
         example.make_agent(jax.random.key(seed), catch.Catch(), config)
@@ -34,7 +34,7 @@ def make_agent(config):
 
 
 def make_batch(size):
-    """Return transitions whose errors are small and large, some the last ones."""
+    """Return random transitions, some of them terminal, with small and large errors."""
     random = np.random.default_rng(0)
     observation_tm1, observation_t = random.normal(size=(2, size, 10, 5))
     return example.Transition(
@@ -47,7 +47,7 @@ def make_batch(size):
 
 
 def predict(params, observations):
-    """Return the activations of the hidden layer, and the values."""
+    """Return the activations of the hidden layer and the action values."""
     hidden, head = params["params"].values()
     flat = observations.reshape(len(observations), -1)
     active = np.maximum(flat @ hidden["kernel"] + hidden["bias"], 0)
@@ -60,7 +60,7 @@ def run(config, **changes):
 
 @pytest.fixture
 def memories(monkeypatch):
-    """Keep the memory of each agent that is trained."""
+    """Record the replay memory of each agent that is trained."""
     made, make = [], example.Memory
     monkeypatch.setattr(
         example, "Memory", lambda *args: made.append(make(*args)) or made[-1]
@@ -68,10 +68,10 @@ def memories(monkeypatch):
     return made
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_an_update_descends_the_weighted_huber_loss_of_double_q_learning():
+def test_update_follows_the_weighted_huber_loss_of_double_q_learning():
     size, agent = 16, make_agent(SHORT)
     batch, weights = make_batch(size), np.linspace(0.1, 1.0, size, dtype=np.float32)
     learnt, td_errors = example.learn(agent, batch, weights, SHORT)
@@ -95,7 +95,7 @@ def test_an_update_descends_the_weighted_huber_loss_of_double_q_learning():
     assert np.abs(first["kernel"]).max() > 1e-3
 
 
-def test_the_target_network_stands_still_and_then_becomes_the_online_network():
+def test_target_network_is_copied_once_per_period():
     config = dataclasses.replace(SHORT, target_period=3)
     agent = make_agent(config)
     batch, weights = make_batch(8), np.ones(8, np.float32)
@@ -108,7 +108,7 @@ def test_the_target_network_stands_still_and_then_becomes_the_online_network():
         )
 
 
-def test_transitions_are_drawn_by_their_priority_at_weights_that_make_up_for_it():
+def test_transitions_are_sampled_by_priority_with_importance_weights():
     config = dataclasses.replace(
         SHORT, batch_size=4000, priority_exponent=2.0, importance_steps=10
     )
@@ -123,7 +123,7 @@ def test_transitions_are_drawn_by_their_priority_at_weights_that_make_up_for_it(
         np.testing.assert_allclose(weights, expected[indices], rtol=1e-5)
 
 
-def test_a_transition_has_the_largest_priority_until_it_is_learnt_from():
+def test_new_transitions_have_the_largest_priority():
     memory = example.Memory(jax.random.key(0), SHORT)
     transition = jax.tree.map(lambda x: x[0], make_batch(1))
     memory.add(transition)
@@ -133,7 +133,7 @@ def test_a_transition_has_the_largest_priority_until_it_is_learnt_from():
     np.testing.assert_allclose(memory.priorities[:4], [2.01, 1.0, 2.01, 0.0])
 
 
-def test_an_agent_remembers_its_steps_and_how_much_they_surprise_it(memories):
+def test_memory_has_all_steps_with_priorities_from_td_errors(memories):
     run(SHORT, train_episodes=5, capacity=1000, discount=0.75)
     (memory,) = memories
     kept = memory.transitions.take(np.arange(45))
@@ -148,22 +148,22 @@ def test_an_agent_remembers_its_steps_and_how_much_they_surprise_it(memories):
     assert len(np.unique(memory.priorities[:45])) > 10
 
 
-def test_the_agent_learns_to_catch_but_not_without_foresight():
-    """Compare with an agent of discount 0, which sees no further than the next reward.
+def test_agent_improves_and_improves_less_with_discount_0():
+    """Compare with discount 0, where only the last of the nine steps can be learned.
 
-    That agent can learn the last of the nine steps alone. A random one returns -0.6.
+    A random agent averages -0.6.
     """
     config = example.Config(train_episodes=300, eval_interval=300, capacity=2000)
-    foresighted = run(config)[-1].eval_return
-    shortsighted = run(config, discount=0.0)[-1].eval_return
-    assert foresighted > 0.2
-    assert foresighted > shortsighted + 0.4
+    far_sighted = run(config)[-1].eval_return
+    short_sighted = run(config, discount=0.0)[-1].eval_return
+    assert far_sighted > 0.2
+    assert far_sighted > short_sighted + 0.4
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_a_run_repeats_with_its_seed_and_writes_its_curve(memories, tmp_path):
+def test_runs_with_the_same_seed_are_equal_and_write_their_curve(memories, tmp_path):
     runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
     one, different, same = (memory.priorities.tolist() for memory in memories)
     assert one == same
@@ -171,5 +171,5 @@ def test_a_run_repeats_with_its_seed_and_writes_its_curve(memories, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert run(example.Config())[-1].eval_return >= 0.9

@@ -1,4 +1,4 @@
-"""Test the example of episodic novelty: what it calls new, and that this is enough."""
+"""Test the episodic-novelty example: its bonus, its update and its learning."""
 
 import dataclasses
 import functools
@@ -16,14 +16,14 @@ SHORT = example.Config(size=5, train_episodes=10, eval_interval=5, memory_size=5
 CELLS = np.eye(25, dtype=np.float32).reshape(25, 5, 5)
 
 
-@functools.cache  # So that what it does is compiled only once.
+@functools.cache  # One agent, so that `jax.jit` compiles its functions once.
 def make_agent(seed=0):
     environment = DeepSea(SHORT.size, mapping_seed=0)
     return example.make_agent(jax.random.key(seed), environment, SHORT)
 
 
 def judge(memory, cells, actions):
-    """Return what is said of the actions in these cells, as NumPy, and the memory."""
+    """Return the novelty of actions in cells, and the next memory."""
     novelty, memory = example.judge_novelty(
         make_agent(), memory, CELLS[np.array(cells)], np.array(actions), SHORT
     )
@@ -31,7 +31,7 @@ def judge(memory, cells, actions):
 
 
 def play_one(novelty_scale, memory=None):
-    """Play an episode; return all that is remembered of it."""
+    """Play an episode; return its transitions, the memory and the return."""
     replay, environment = Replay(100, seed=0), DeepSea(SHORT.size, mapping_seed=0)
     _, memory, episode_return = example.train_episode(
         make_agent(),
@@ -45,23 +45,23 @@ def play_one(novelty_scale, memory=None):
     return replay.take(np.arange(5)), memory, episode_return
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_what_was_done_is_no_longer_new_but_the_other_action_there_is():
+def test_novelty_decreases_for_repeated_pairs_only():
     memory, seen = None, []
     for _ in range(6):
         novelty, memory = judge(memory, [3], [0])
         seen.append(novelty[0])
     assert seen[0] > 10 * seen[1]
     assert seen[1] > seen[2] > seen[3] > 0
-    assert seen[5] == 0  # Beyond a similarity of 2, the root of 4.
+    assert seen[5] == 0  # The similarity exceeds 2, the square root of 4.
     novelty, _ = judge(memory, [3, 3, 4], [0, 1, 0])
     assert novelty[0] == 0
     assert min(novelty[1:]) > 10
 
 
-def test_the_untried_action_is_chosen_if_novelty_counts_and_the_best_one_if_not():
+def test_untried_actions_are_preferred_with_the_bonus_only():
     agent, observation = make_agent(), CELLS[3]
     best = int(example.exploit(agent, observation))
     assert best == np.argmax(agent.apply_fn(agent.params, observation))
@@ -76,7 +76,7 @@ def test_the_untried_action_is_chosen_if_novelty_counts_and_the_best_one_if_not(
             assert chosen == action
 
 
-def test_an_episode_is_remembered_with_its_novelty_as_part_of_the_reward():
+def test_stored_rewards_include_the_bonus():
     plain, _, episode_return = play_one(novelty_scale=0.0)
     assert plain.r_t.sum() == pytest.approx(episode_return)
     assert plain.discount_t.tolist() == [*4 * [0.75], 0.0]
@@ -89,7 +89,7 @@ def test_an_episode_is_remembered_with_its_novelty_as_part_of_the_reward():
     np.testing.assert_array_equal(memory.memory, expected.memory)
 
 
-def test_a_step_descends_the_squared_errors_of_double_q_learning():
+def test_update_follows_the_squared_errors_of_double_q_learning():
     random = np.random.default_rng(0)
     batch = example.Transition(
         random.random((1, 8, 5, 5), np.float32),
@@ -118,7 +118,7 @@ def test_a_step_descends_the_squared_errors_of_double_q_learning():
     np.testing.assert_allclose(after - before, expected, atol=1e-6)
 
 
-def test_each_batch_is_a_step_and_the_target_network_follows_once_in_a_period():
+def test_each_batch_is_one_step_and_the_target_network_is_updated_periodically():
     agent = make_agent()
     batches = example.Transition(
         jnp.ones((3, 4, 5, 5)),
@@ -138,8 +138,8 @@ def test_each_batch_is_a_step_and_the_target_network_follows_once_in_a_period():
     assert after_three.params["params"]["layers_3"]["bias"].any()
 
 
-def test_novelty_finds_the_treasure_of_a_small_sea():
-    """Of 1024 dives one leads to it, and a value learnt from it must lead there."""
+def test_novelty_solves_a_small_deep_sea():
+    """One of 1024 action sequences reaches the reward."""
     config = example.Config(
         size=10, train_episodes=250, eval_interval=250, memory_size=2500
     )
@@ -148,10 +148,10 @@ def test_novelty_finds_the_treasure_of_a_small_sea():
     assert plain.eval_return < 0.1
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_the_seed_decides_the_learning_curves_that_are_written(tmp_path):
+def test_curves_depend_on_the_seed_and_are_written(tmp_path):
     written = []
     for run, seed in enumerate((1, 1, 2)):
         folder = tmp_path / str(run)
@@ -172,7 +172,7 @@ def test_the_seed_decides_the_learning_curves_that_are_written(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_deep_sea_is_solved_with_novelty_and_not_without():
+def test_final_return_matches_the_docstring():
     novel, plain = (curve[-1] for curve in example.train(example.Config()).values())
     assert novel.eval_return >= 0.9
     assert plain.eval_return < 0.1

@@ -1,4 +1,4 @@
-"""Test the example of ER-DQN: what an update computes, and that it teaches."""
+"""Test the ER-DQN example: its update, its widths and its learning."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ SHORT = example.Config(train_episodes=12, eval_interval=6, eval_episodes=5)
 AGENTS = list(example.LOSSES)
 
 
-@functools.cache  # So that what it does is compiled only once.
+@functools.cache  # One agent, so that `jax.jit` compiles its functions once.
 def make_agent(seed=0):
     return example.make_agent(jax.random.key(seed), catch.Catch(), SHORT)
 
@@ -33,11 +33,11 @@ def random_batch(size):
     )
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_a_step_moves_each_expectile_by_the_errors_weighed(name):
+def test_update_follows_the_asymmetric_squared_errors(name):
     agent, batch = make_agent(), random_batch(8)
     agent = agent.replace(
         tx=optax.sgd(1.0),
@@ -65,7 +65,7 @@ def test_a_step_moves_each_expectile_by_the_errors_weighed(name):
     np.testing.assert_allclose(step, expected, atol=1e-5)
 
 
-def test_the_target_network_follows_once_in_a_period():
+def test_target_network_is_updated_once_per_period():
     agent, batch = make_agent(), random_batch(8)
     loss = rlaxlib.expectile_q_learning
     first = example.learn(agent, batch, loss, target_period=2)
@@ -75,7 +75,7 @@ def test_the_target_network_follows_once_in_a_period():
     assert first.params["params"]["layers_3"]["bias"].any()
 
 
-def test_the_last_reward_alone_is_noisy_and_its_return_is_told_without_noise():
+def test_only_the_last_reward_is_noisy_and_returns_are_not():
     config = dataclasses.replace(SHORT, discount=0.75, reward_noise=0.25)
     replay, key = Replay(900, seed=0), jax.random.key(0)
     agent, environment = make_agent(), catch.Catch(seed=0)
@@ -100,7 +100,7 @@ def test_the_last_reward_alone_is_noisy_and_its_return_is_told_without_noise():
     assert set(rewards[:, -1] - returns) == {-0.25, 0.25}
 
 
-def test_the_greedy_action_has_the_highest_expectile_at_one_half():
+def test_greedy_action_maximises_the_expectile_at_one_half():
     agent = make_agent()
     observation = random_batch(1).observation_tm1[0]
     middle = agent.apply_fn(agent.params, observation)[SHORT.num_expectiles // 2]
@@ -108,25 +108,25 @@ def test_the_greedy_action_has_the_highest_expectile_at_one_half():
     assert action == middle.argmax()
 
 
-def test_true_widths_are_those_of_a_coin_discounted():
-    """The expectiles of a coin at 1/6 and 5/6 are -2/3 and 2/3."""
+def test_true_widths_are_discounted():
+    """The expectiles of a fair ±1 variable at 1/6 and 5/6 are -2/3 and 2/3."""
     config = example.Config(num_expectiles=3, reward_noise=3.0, discount=0.5)
     widths = example.true_widths(3, config)
     assert [each.width for each in widths] == pytest.approx([1.0, 2.0, 4.0])
     assert [each.step for each in widths] == [0, 1, 2]
 
 
-def test_the_agent_learns_to_catch():
-    """A random agent returns -0.6, as does one that learns nothing."""
+def test_agent_improves_within_300_episodes():
+    """A random agent averages -0.6."""
     config = dataclasses.replace(SHORT, train_episodes=300, eval_interval=100)
     _, curve = example.train_agent(config, example.LOSSES["imputed"])
     assert curve[-1].train_return > 0.1
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_the_seed_decides_all():
+def test_curve_depends_on_the_seed_only():
     loss = example.LOSSES["naive"]
     (_, first), (_, again), (_, other) = (
         example.train_agent(dataclasses.replace(SHORT, seed=seed), loss)
@@ -152,7 +152,7 @@ def test_learning_curves_and_widths_are_written(tmp_path):
 
 
 @pytest.mark.slow
-def test_both_agents_catch_the_ball_but_only_one_knows_how_uncertain_its_reward_is():
+def test_both_agents_solve_catch_and_only_imputation_predicts_true_widths():
     learning, widths = example.train(example.Config())
     assert all(curve[-1].eval_return >= 0.9 for curve in learning.values())
     naive, imputed, true = (np.array(each)[:, 1] for each in widths.values())

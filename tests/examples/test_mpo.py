@@ -1,4 +1,4 @@
-"""Test the example of MPO: what its docstring says, and that it learns."""
+"""Test the MPO example: its KL divergences, its update and its learning."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ SHORT = example.Config(
 )
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @functools.cache
@@ -25,13 +25,13 @@ def make_optimizer():
 
 @pytest.fixture(autouse=True)
 def _one_optimizer(monkeypatch):
-    """Give all agents one optimizer: for each of its own, `jax.jit` compiles anew."""
+    """Share one optimizer, because `jax.jit` compiles anew for each optimizer."""
     make, tx = example.make_agent, make_optimizer()
     monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
 
 
 def make_batch(size=16):
-    """Make transitions of noise, each with a reward."""
+    """Return random transitions."""
     random = np.random.default_rng(0)
     observations = random.normal(size=(2, size, 10, 5)).astype(np.float32)
     return example.Transition(
@@ -45,7 +45,7 @@ def make_batch(size=16):
 
 @functools.cache
 def updates(number=7):
-    """Return the agent before any update and after each, and what MPO did in each."""
+    """Return the agents before and after each update, and the MPO outputs of each."""
     agents = [example.make_agent(jax.random.key(0), catch.Catch(), SHORT)]
     outputs = []
     for _ in range(number):
@@ -68,12 +68,12 @@ def run(config, **changes):
     return example.train(dataclasses.replace(config, **changes))
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_the_divergence_is_0_in_the_first_update_after_each_copy_and_in_no_other():
+def test_kl_is_0_only_in_the_first_update_after_each_copy():
     agents, outputs = updates()
-    divergences = [np.max(output.policy.kl) for output in outputs]
+    divergences = [np.max(output.policy_constraint.kl) for output in outputs]
     np.testing.assert_allclose(divergences[::3], 0, atol=1e-9)
     assert all(kl > 1e-7 for i, kl in enumerate(divergences) if i % 3)
     for i, agent in enumerate(agents):
@@ -81,7 +81,7 @@ def test_the_divergence_is_0_in_the_first_update_after_each_copy_and_in_no_other
         np.testing.assert_array_equal(leaves(agent.target_params), leaves(copied))
 
 
-def test_the_divergence_is_from_the_target_policy_to_the_one_that_learns():
+def test_kl_is_from_the_target_to_the_online_policy():
     agents, outputs = updates()
     agent, observations = agents[2], make_batch().observation_tm1
     network = jax.vmap(agent.apply_fn, in_axes=(None, 0))
@@ -89,33 +89,33 @@ def test_the_divergence_is_from_the_target_policy_to_the_one_that_learns():
     logits, _ = network(agent.params["online"], observations)
     p, q = (softmax(np.asarray(x, np.float64)) for x in (target_logits, logits))
     forward, backward = (np.sum(x * np.log(x / y), -1) for x, y in ((p, q), (q, p)))
-    np.testing.assert_allclose(outputs[2].policy.kl, forward, rtol=1e-3)
-    assert not np.allclose(outputs[2].policy.kl, backward, rtol=1e-2)
+    np.testing.assert_allclose(outputs[2].policy_constraint.kl, forward, rtol=1e-3)
+    assert not np.allclose(outputs[2].policy_constraint.kl, backward, rtol=1e-2)
 
     temperature = jax.nn.softplus(agent.params["duals"]["temperature"])
     better = softmax(np.log(p) + q_values / temperature)
-    np.testing.assert_allclose(outputs[2].by_value.weights, better, rtol=1e-3)
+    np.testing.assert_allclose(outputs[2].temperature.weights, better, rtol=1e-3)
 
 
-def test_an_update_moves_all_that_learns():
-    (before, _, after, *_), _ = updates()  # The divergence is 0 in the first update.
+def test_update_changes_all_parameters():
+    (before, _, after, *_), _ = updates()  # The KL divergence is 0 in the first update.
     parts = map(jax.tree.leaves, (before.params, after.params))
     for old, new in zip(*parts, strict=True):
         assert np.any(old != new)
 
 
-def test_the_agent_learns_to_catch_within_five_hundred_episodes():
+def test_agent_improves_within_500_episodes():
     config = example.Config(train_episodes=500, eval_episodes=1)
-    assert run(config)[-1].train_return > 0.0  # A random agent's is -0.6.
+    assert run(config)[-1].train_return > 0.0  # A random agent averages -0.6.
 
 
-# --- How it runs. ---
+# --- Reproducibility and output. ---
 
 
-def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
     runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return >= 0.9

@@ -1,4 +1,4 @@
-"""Test the example of several processes: as one, and as if none had been lost."""
+"""Test the multi-process example: sharding, checkpoints and lost processes."""
 
 import csv
 import dataclasses
@@ -20,7 +20,7 @@ import pytest
 from common.checkpoints import Checkpoints
 from jax.sharding import Mesh
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 SHORT = example.Config(
     processes=2, devices=2, environments=16, train_updates=80, report_interval=16
@@ -28,7 +28,7 @@ SHORT = example.Config(
 
 
 def start(folder, log="log", **changes):
-    """Start the script, whose messages go to a file in its folder."""
+    """Start the script, with its output in a file in `folder`."""
     config = dataclasses.replace(SHORT, output=str(folder), **changes)
     flags = [f"--{name}={value}" for name, value in dataclasses.asdict(config).items()]
     folder.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ def start(folder, log="log", **changes):
 
 
 def end(process, folder, log="log", seconds=300):
-    """Return how the script ends, and what it said."""
+    """Return the exit code and the output of the script."""
     try:
         return process.wait(seconds), (folder / log).read_text()
     finally:
@@ -58,10 +58,12 @@ def wait_for_a_checkpoint(process, folder):
 
 
 def break_off(folder):
-    """Start the script, kill one process after a checkpoint, and see the other end."""
+    """Start the script, kill a process after a checkpoint, and check that all end."""
     process = start(folder)
     wait_for_a_checkpoint(process, folder)
-    pids = [int(x) for x in re.findall(r" is (\d+)\.", (folder / "log").read_text())]
+    pids = [
+        int(x) for x in re.findall(r" has PID (\d+)\.", (folder / "log").read_text())
+    ]
     os.kill(pids[1], signal.SIGKILL)
     code, log = end(process, folder, seconds=10)
     assert code == 1
@@ -74,7 +76,7 @@ def break_off(folder):
 
 @functools.cache
 def state():
-    """Return a state that lies on one device."""
+    """Return a state on one device."""
     learner = data_parallel.Config(environments=SHORT.environments)
     return example.make_state(learner, Mesh(np.asarray(jax.devices()[:1]), ("data",)))
 
@@ -82,10 +84,10 @@ def state():
 def last_state(folder):
     """Return the arrays of the last checkpoint of a run."""
     with Checkpoints(folder / "checkpoints") as checkpoints:
-        return [numbers(x) for x in jax.tree.leaves(checkpoints.restore(state()))]
+        return [as_numpy(x) for x in jax.tree.leaves(checkpoints.restore(state()))]
 
 
-def numbers(x):
+def as_numpy(x):
     is_key = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(x) if is_key else x)
 
@@ -94,23 +96,23 @@ def assert_close(x, y):
     np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
 
 
-# --- What it computes. ---
+# --- Updates and learning. ---
 
 
-def test_a_lost_process_ends_the_other_and_one_goes_on_for_both(tmp_path):
+def test_a_run_that_lost_a_process_resumes_in_one_process(tmp_path):
     folder, whole = tmp_path / "broken", tmp_path / "whole"
     break_off(folder)
     config = dataclasses.replace(SHORT, output=str(whole))
     undisturbed = example.train(config)
-    assert undisturbed[-1].train_return > -400  # At random, -600 on average.
-    # On its four devices it learns what two processes do on theirs.
+    assert undisturbed[-1].train_return > -400  # A random agent averages -600.
+    # Four devices of one process equal two devices each of two processes.
     config = dataclasses.replace(SHORT, output=str(folder), resume=True)
     assert_close(example.train(config), undisturbed)
     for x, y in zip(last_state(folder), last_state(whole), strict=True):
         assert_close(x, y)
 
 
-def test_checkpoints_keep_the_last_that_was_saved(tmp_path):
+def test_only_the_latest_checkpoint_is_kept(tmp_path):
     first, last = ({"x": jnp.arange(3.0) + i, "y": [jnp.int32(i)]} for i in range(2))
     with Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.latest() is None
@@ -126,46 +128,46 @@ def test_checkpoints_keep_the_last_that_was_saved(tmp_path):
         assert checkpoints.latest() == (1, {})
 
 
-def test_a_process_that_fails_is_named():
+def test_error_names_the_failed_process():
     failing = [sys.executable, "-c", "raise SystemExit(3)"]
     waiting = [sys.executable, "-c", "import time; time.sleep(300)"]
     processes = [subprocess.Popen(command) for command in (waiting, failing)]
     try:
-        with pytest.raises(SystemExit, match="Process 1 ended with code 3: all others"):
+        with pytest.raises(SystemExit, match="Process 1 ended with code 3, so all"):
             example.wait(processes)
     finally:
         processes[0].kill()
         processes[0].wait()
 
 
-# --- What it refuses. ---
+# --- Invalid input. ---
 
 
-def test_the_run_of_another_seed_is_not_resumed(tmp_path):
+def test_rejects_the_checkpoint_of_another_seed(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         learner = data_parallel.Config(seed=1)
         notes = {"learner": dataclasses.asdict(learner), "curve": []}
         checkpoints.save(1, {"x": jnp.zeros(3)}, notes)
-        with pytest.raises(ValueError, match=r"of a run with {'seed': 1}"):
+        with pytest.raises(ValueError, match=r"belongs to a run with {'seed': 1}"):
             example.begin(checkpoints, {}, data_parallel.Config(), resume=True)
 
 
-# --- What takes long. ---
+# --- Slow tests. ---
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says(tmp_path):
+def test_final_return_matches_the_docstring(tmp_path):
     command = [sys.executable, example.__file__, f"--output={tmp_path}"]
     subprocess.run(command, check=True)
     assert curve(tmp_path)[-1, 1] >= 900
 
 
 @pytest.mark.slow
-def test_of_a_run_that_lost_a_process_nothing_is_lost(tmp_path):
+def test_resumed_run_equals_an_uninterrupted_run(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     code, log = end(start(whole), whole)
     assert code == 0, log
-    # Only one of them shows its progress, and what came of it.
+    # Only the first process prints.
     assert log.count("Learning curve:") == 1
 
     break_off(broken)
@@ -178,7 +180,7 @@ def test_of_a_run_that_lost_a_process_nothing_is_lost(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_does_not_matter_whose_the_eight_devices_are(tmp_path):
+def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     folders = []
     for processes in (1, 2, 4):
         folder = tmp_path / f"of {processes}"
@@ -194,8 +196,8 @@ def test_it_does_not_matter_whose_the_eight_devices_are(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_process_that_is_heard_of_no_more_ends_the_others(lost, tmp_path):
-    """There is none that started them all; and the lost one's connections stay open."""
+def test_processes_end_without_heartbeats_of_another(lost, tmp_path):
+    """There is no launcher, and the connections of the stopped process stay open."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = "{}:{}".format(*free.getsockname())

@@ -1,4 +1,4 @@
-"""Test the example of Q(λ) on whole episodes."""
+"""Test the Q(λ) example: its update and its learning."""
 
 import dataclasses
 
@@ -13,11 +13,11 @@ from common import catch
 SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def make_agent(config):
-    """Return an agent whose parameters change by minus the gradient."""
+    """Return an agent trained by SGD with learning rate 1: the step is -gradient."""
     agent = example.make_agent(jax.random.key(3), catch.Catch(), config)
     tx = optax.sgd(1.0)
     return agent.replace(tx=tx, opt_state=tx.init(agent.params))
@@ -29,7 +29,7 @@ def play(seed=0):
 
 
 def predict(agent, observations):
-    """Return the activations of the hidden layer, and the values."""
+    """Return the activations of the hidden layer and the action values."""
     hidden, head = agent.params["params"].values()
     flat = observations.reshape(len(observations), -1)
     active = np.maximum(flat @ hidden["kernel"] + hidden["bias"], 0)
@@ -37,7 +37,7 @@ def predict(agent, observations):
 
 
 def errors(q, episode, discount, lambda_, watkins):
-    """Return the errors of Q(λ), by the definition of λ-returns."""
+    """Return the TD errors of Q(λ), by the definition of λ-returns."""
     steps, result = len(episode.reward), np.zeros(len(episode.reward))
     target = q[steps].max()
     for t in reversed(range(steps)):
@@ -54,11 +54,11 @@ def run(config, **changes):
     return example.train(dataclasses.replace(config, **changes))
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
 @pytest.mark.parametrize("watkins", [False, True])
-def test_an_update_descends_the_mean_of_half_the_squared_errors(watkins):
+def test_update_follows_the_mean_l2_loss(watkins):
     config = dataclasses.replace(SHORT, discount=0.8, lambda_=0.6, watkins=watkins)
     agent, episode = make_agent(config), play()
     learnt = example.learn(agent, episode, config)
@@ -74,7 +74,7 @@ def test_an_update_descends_the_mean_of_half_the_squared_errors(watkins):
     assert np.abs(first["kernel"]).max() > 1e-3
 
 
-def test_an_agent_learns_once_from_each_episode_that_it_played(monkeypatch):
+def test_agent_takes_one_step_per_episode(monkeypatch):
     seen, learn = [], example.learn
 
     def watched(agent, episode, config):
@@ -90,22 +90,22 @@ def test_an_agent_learns_once_from_each_episode_that_it_played(monkeypatch):
     assert curve[-1].train_return == pytest.approx(np.mean(returns))
 
 
-def test_the_agent_learns_faster_than_one_that_sees_a_step_ahead():
-    """Compare with λ = 0. A random agent has a return of -0.6."""
+def test_agent_improves_and_faster_than_one_step_q_learning():
+    """Compare with λ = 0. A random agent averages -0.6."""
     config = example.Config(train_episodes=600, eval_episodes=1)
     far, near = (run(config, lambda_=each)[-1].train_return for each in (0.9, 0.0))
     assert far > 0.2
     assert far > near + 0.2
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
     runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("watkins", [False, True])
-def test_the_agent_catches_the_ball_as_its_docstring_says(watkins):
+def test_final_return_matches_the_docstring(watkins):
     assert run(example.Config(), watkins=watkins)[-1].eval_return >= 0.9

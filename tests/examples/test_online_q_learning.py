@@ -1,4 +1,4 @@
-"""Test the example of online Q-learning as its reader meets it: run, read, change."""
+"""Test the online Q-learning example: its script, its updates and its learning."""
 
 import collections
 import csv
@@ -15,20 +15,20 @@ import pytest
 SCRIPT = Path(example.__file__)
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
-Lesson = collections.namedtuple("Lesson", inspect.signature(example.learn).parameters)
+Call = collections.namedtuple("Call", inspect.signature(example.learn).parameters)
 SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
 
 
 @pytest.fixture
-def lessons(monkeypatch):
-    """Record every transition that an agent learns from, and the agent before it."""
+def calls(monkeypatch):
+    """Record the arguments of all calls of `learn`."""
     seen, learn = [], example.learn
 
     def watched(*args):
-        seen.append(Lesson(*args))
+        seen.append(Call(*args))
         return learn(*args)
 
     monkeypatch.setattr(example, "learn", watched)
@@ -39,10 +39,10 @@ def run(config, **changes):
     return example.train(dataclasses.replace(config, **changes))
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_the_script_writes_its_learning_curve_and_warns_of_nothing(tmp_path):
+def test_script_writes_its_curve_without_warnings(tmp_path):
     folder = tmp_path / "results" / "catch"
     flags = ["--train_episodes=25", "--eval_interval=10", "--eval_episodes=5"]
     strict = ["-W", "error", "-W", "ignore::DeprecationWarning"]
@@ -53,8 +53,8 @@ def test_the_script_writes_its_learning_curve_and_warns_of_nothing(tmp_path):
         text=True,
     )
     assert finished.returncode == 0, finished.stderr
-    assert "25/25" in finished.stderr  # The progress bar,
-    assert "return " in finished.stderr  # which shows the current average return.
+    assert "25/25" in finished.stderr  # The progress bar.
+    assert "return " in finished.stderr  # The average return so far.
     assert "warning" not in finished.stderr.lower()
 
     with open(folder / "curve.csv", newline="") as file:
@@ -67,40 +67,40 @@ def test_the_script_writes_its_learning_curve_and_warns_of_nothing(tmp_path):
     assert str(folder) in finished.stdout
 
 
-def test_the_agent_learns_from_every_transition_with_the_discount_it_is_given(lessons):
+def test_agent_learns_from_every_transition_with_the_discount_of_the_config(calls):
     run(SHORT, train_episodes=2, discount=0.75)
-    assert [lesson.discount_t for lesson in lessons] == 2 * [*8 * [0.75], 0.0]
+    assert [call.discount_t for call in calls] == 2 * [*8 * [0.75], 0.0]
 
 
-def test_the_agent_learns_to_catch_but_not_without_foresight():
-    """Compare with an agent of discount 0, which sees no further than the next reward.
+def test_agent_improves_and_improves_less_with_discount_0():
+    """Compare with discount 0, where only the last of the nine steps can be learned.
 
-    That agent can learn the last of the nine steps alone. A random one returns -0.6.
+    A random agent averages -0.6.
     """
     config = example.Config(train_episodes=750, eval_episodes=1)
-    foresighted = run(config)[-1].train_return
-    shortsighted = run(config, discount=0.0)[-1].train_return
-    assert foresighted > 0.2
-    assert foresighted > shortsighted + 0.2
+    far_sighted = run(config)[-1].train_return
+    short_sighted = run(config, discount=0.0)[-1].train_return
+    assert far_sighted > 0.2
+    assert far_sighted > short_sighted + 0.2
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_the_seed_decides_the_network_the_exploration_and_the_environment(lessons):
+def test_network_exploration_and_environment_depend_on_the_seed(calls):
     curves, networks, actions, observations = [], [], [], []
     for seed in (1, 1, 2):
-        lessons.clear()
+        calls.clear()
         curves.append(run(SHORT, seed=seed, epsilon=1.0))
-        networks.append(jax.tree.leaves(lessons[0].agent.params)[1].tolist())
-        actions.append([int(lesson.a_tm1) for lesson in lessons])
-        observations.append([lesson.observation_tm1.argmax() for lesson in lessons])
+        networks.append(jax.tree.leaves(calls[0].agent.params)[1].tolist())
+        actions.append([int(call.a_tm1) for call in calls])
+        observations.append([call.observation_tm1.argmax() for call in calls])
     for first, again, other in (curves, networks, actions, observations):
         assert first == again
         assert first != other
 
 
-def test_evaluating_changes_nothing_in_training():
+def test_evaluation_does_not_affect_training():
     often = run(SHORT, train_episodes=20, eval_interval=10, eval_episodes=5)
     seldom = run(SHORT, train_episodes=20, eval_interval=20, eval_episodes=1)
     first, second = (point.train_return for point in often)
@@ -108,5 +108,5 @@ def test_evaluating_changes_nothing_in_training():
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return >= 0.9

@@ -1,4 +1,4 @@
-"""Test the loop of the agents on Pendulum, with an agent that is easy to foresee."""
+"""Test the training loop on Pendulum with a predictable agent."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import pytest
 from common import pendulum
 from flax import struct
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Config:
 
 
 class Pusher(struct.PyTreeNode):
-    """Pushes by a tenth, and counts what it has seen."""
+    """An agent that applies a torque of 0.1 and counts invalid observations."""
 
     num_updates: jax.Array
-    num_bad: jax.Array  # Steps in batches that were not taken before.
+    num_bad: jax.Array  # Observations in batches that were not visited.
 
     def sample_actions(self, observations, *, seed, temperature=1.0):
         noise = jax.random.uniform(seed, (1,), minval=-0.1, maxval=0.1)
         return jnp.full((1,), 0.1) + temperature * noise
 
     def update(self, batch):
-        # A state that was visited lies on the unit circle.
+        # Visited states lie on the unit circle; empty slots of the replay do not.
         cos, sin, _ = batch.observations.T
         bad = jnp.sum(jnp.abs(cos**2 + sin**2 - 1) > 1e-3)
         return Pusher(self.num_updates + 1, self.num_bad + bad), {}
@@ -42,22 +42,22 @@ class Pusher(struct.PyTreeNode):
 PUSHER = Pusher(jnp.zeros((), int), jnp.zeros((), int))
 
 
-# --- What it does. ---
+# --- Training and evaluation. ---
 
 
-def test_the_agent_learns_once_a_step_from_steps_that_were_taken():
+def test_agent_is_updated_once_per_step_on_visited_states():
     agent, curve, _ = pendulum.train(PUSHER, Config())
     assert agent.num_updates == 100
     assert agent.num_bad == 0
     assert [point.step for point in curve] == [190, 230, 250]
 
 
-def test_the_experience_has_every_step_in_order_and_goes_on_where_it_is_cut():
+def test_experience_has_all_steps_in_order_with_truncation():
     data = jax.tree.map(np.asarray, pendulum.train(PUSHER, Config())[2])
     assert [x.shape for x in data] == [(250, 3), (250, 1), *3 * [(250,)], (250, 3)]
     assert np.ptp(data.actions[:150]) > 1.8
     assert np.all((data.actions[150:] >= 0) & (data.actions[150:] <= 0.2))
-    assert np.all(data.discounts == 1)  # A pendulum swings on.
+    assert np.all(data.discounts == 1)  # Pendulum never terminates.
     assert np.flatnonzero(data.truncated).tolist() == [199]
 
     follows = np.all(data.next_observations[:-1] == data.observations[1:], axis=1)
@@ -70,21 +70,21 @@ def test_the_experience_has_every_step_in_order_and_goes_on_where_it_is_cut():
     np.testing.assert_allclose(data.next_observations[:, 2], expected, atol=1e-4)
 
 
-def test_the_return_in_training_is_that_of_an_episode():
+def test_train_return_is_the_mean_per_episode():
     _, curve, data = pendulum.train(PUSHER, Config())
     expected = 200 * np.mean(np.asarray(data.rewards)[150:190])
     assert curve[0].train_return == pytest.approx(expected, rel=1e-4)
 
 
-def test_an_evaluation_plays_whole_episodes_without_noise():
+def test_evaluation_plays_whole_episodes_without_noise():
     quiet = [float(pendulum.evaluate(PUSHER, jax.random.key(0), 1)) for _ in range(2)]
     assert quiet[0] == quiet[1]
     many = [float(pendulum.evaluate(PUSHER, jax.random.key(i), 64)) for i in range(2)]
     assert many[0] != many[1]
-    assert all(-1600 < each < -800 for each in many)  # Such a push swings up nothing.
+    assert all(-1600 < each < -800 for each in many)  # This does not swing it up.
 
 
-def test_the_seed_decides_the_run():
+def test_run_depends_on_the_seed_only():
     first, again, other = (
         pendulum.train(PUSHER, dataclasses.replace(Config(), seed=seed))
         for seed in (1, 1, 2)

@@ -1,4 +1,4 @@
-"""Test the example of PopArt: what it normalises, keeps and learns."""
+"""Test the PopArt example: its normalisation, its update and its learning."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from common import catch
 SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 def make_agent(config):
@@ -24,7 +24,7 @@ def play(seed):
 
 
 def predict(agent, observations):
-    """Return the activations of the hidden layer, and the normalised values."""
+    """Return the activations of the hidden layer and the normalised values."""
     layers = agent.params["params"]
     hidden, head = layers["Dense_0"], layers["head"]
     flat = observations.reshape(len(observations), -1)
@@ -40,13 +40,13 @@ def run(config, **changes):
     return example.train_agent(dataclasses.replace(config, **changes))
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_values_stay_what_they_are_while_the_scale_moves():
-    """Let the optimizer change nothing; then whatever changes is the fault of PopArt.
+def test_values_are_preserved_when_the_scale_changes():
+    """With a learning rate of 0, only PopArt changes parameters.
 
-    Parameters that the loss alone sees, and that are not stored, fail here.
+    It fails if the parameters that POP returns are not stored.
     """
     config = dataclasses.replace(SHORT, learning_rate=0.0, step_size=0.1)
     agent = make_agent(config)
@@ -58,7 +58,7 @@ def test_values_stay_what_they_are_while_the_scale_moves():
     np.testing.assert_allclose(values(agent, observations), before, atol=0.01)
 
 
-def test_an_update_learns_targets_that_the_statistics_of_after_it_normalize():
+def test_update_uses_targets_normalized_by_the_updated_statistics():
     config = dataclasses.replace(
         SHORT, learning_rate=1.0, step_size=0.1, lambda_=0.0, discount=0.8
     )
@@ -69,7 +69,7 @@ def test_an_update_learns_targets_that_the_statistics_of_after_it_normalize():
     actions, popart = episode.action, learnt.popart
     v_t = np.asarray(values(agent, episode.observation)).max(axis=-1)[1:]
     targets = 10_000 * episode.reward + 0.8 * episode.discount * v_t
-    for action in range(3):  # What ART makes of the targets of each.
+    for action in range(3):  # The statistics of ART.
         own = targets[actions == action].astype(np.float64)
         rate, mean = 1 - 0.9**own.size, agent.popart.shift[action]
         moment = agent.popart.second_moment[action]
@@ -81,7 +81,7 @@ def test_an_update_learns_targets_that_the_statistics_of_after_it_normalize():
 
     normalized = (targets - popart.shift[actions]) / popart.scale[actions]
     layers = agent.params["params"]
-    ratio = agent.popart.scale / popart.scale  # What POP makes of the last layer.
+    ratio = agent.popart.scale / popart.scale  # The last layer rescaled by POP.
     kernel = layers["head"]["kernel"] * ratio
     shifted = (agent.popart.shift - popart.shift) / popart.scale
     bias = layers["head"]["bias"] * ratio + shifted
@@ -97,7 +97,7 @@ def test_an_update_learns_targets_that_the_statistics_of_after_it_normalize():
     assert np.abs(first).max() > 1e-3
 
 
-def test_without_a_step_size_nothing_is_normalized():
+def test_step_size_0_disables_popart():
     config = dataclasses.replace(SHORT, step_size=0.0)
     agent = make_agent(config)
     learnt = example.learn(agent, play(0), config)
@@ -106,21 +106,21 @@ def test_without_a_step_size_nothing_is_normalized():
     np.testing.assert_array_equal(agent.popart.shift, np.zeros(3))
 
 
-def test_actions_are_chosen_by_values_in_points():
+def test_actions_are_selected_by_unnormalized_values():
     agent, observation = make_agent(SHORT), play(0).observation[0]
-    said = np.asarray(agent.apply_fn(agent.params, observation))
+    outputs = np.asarray(agent.apply_fn(agent.params, observation))
     scale, shift = np.array([7.0, 8.0, 9.0]), np.zeros(3)
-    shift[said.argmin()] = 100.0  # What the network says least of is worth most.
+    shift[outputs.argmin()] = 100.0  # The smallest output has the largest value.
     popart = agent.popart._replace(scale=scale, shift=shift)
     agent = agent.replace(popart=popart)
-    expected = scale * said + shift
+    expected = scale * outputs + shift
     np.testing.assert_allclose(example.predict(agent, observation), expected, rtol=1e-6)
     action = example.act(agent, jax.random.key(0), 0, observation, 0.0)
-    assert action == said.argmin() != said.argmax()
+    assert action == outputs.argmin() != outputs.argmax()
 
 
-def test_points_do_not_matter_to_an_agent_that_normalizes_them():
-    """Two agents that start from the scale of the rewards are alike ever after."""
+def test_learning_is_invariant_to_the_reward_scale():
+    """The initial statistics of both agents match their reward scales."""
     curves = []
     for reward_scale in (1.0, 2.0**14):
         config = dataclasses.replace(SHORT, reward_scale=reward_scale, step_size=0.1)
@@ -136,7 +136,7 @@ def test_points_do_not_matter_to_an_agent_that_normalizes_them():
     np.testing.assert_allclose(*curves, rtol=1e-3, atol=1e-4)
 
 
-def test_the_agent_learns_with_popart_and_does_not_without():
+def test_agent_improves_only_with_popart():
     config = example.Config(train_episodes=900, eval_interval=900)
     curves = example.train(config)
     assert list(curves) == ["with PopArt", "without"]
@@ -145,16 +145,13 @@ def test_the_agent_learns_with_popart_and_does_not_without():
     assert failed < -0.2
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_the_seed_repeats_a_run_and_another_one_differs():
+def test_curve_depends_on_the_seed_only():
     first, again, other = (run(SHORT, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other
-
-
-# --- What a run leaves behind. ---
 
 
 def test_both_learning_curves_are_written(monkeypatch, tmp_path):
@@ -171,7 +168,7 @@ def test_both_learning_curves_are_written(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_with_popart_only_as_its_docstring_says():
+def test_final_returns_match_the_docstring():
     curves = example.train(example.Config())
     assert curves["with PopArt"][-1].eval_return >= 0.9
     assert curves["without"][-1].eval_return < 0

@@ -1,4 +1,4 @@
-"""Test the example of PPO in one jitted function: its parts, and its promises."""
+"""Test the PPO example: rollouts, losses, updates, evaluation and resumption."""
 
 import csv
 import functools
@@ -10,9 +10,7 @@ import optax
 import ppo_pure_jax as example
 import pytest
 
-# Most of the time goes into compiling, and the mathematics alone is tested.
-
-# --- What the tests share. ---
+# --- Helpers. ---
 
 PPO = example.make(
     "CartPole-v1",
@@ -31,25 +29,25 @@ init, apply = jax.jit(PPO.init), jax.jit(PPO.network.apply)
 
 @functools.cache
 def begin(seed=0):
-    """Return the state of a run that has only begun."""
+    """Return an initial state."""
     return init(*jax.random.split(jax.random.key(seed)))
 
 
-def go_on(state, iterations, learning_rate=3e-4):
-    """Return where a run stands some iterations later, and its metrics then."""
+def resume(state, iterations, learning_rate=3e-4):
+    """Return the state after some iterations, and the metrics."""
     ppo = PPO.set(iterations=iterations, learning_rate=learning_rate)
     return ppo.train(state=state, skip_initial_evaluation=True)
 
 
 @functools.cache
 def collect():
-    """Return trajectories of episodes that fall, or are cut after 15 steps."""
+    """Return rollouts with episodes that terminate, or are truncated after 15 steps."""
     state = begin()
     return jax.jit(TIMED.collect)(state.collection, state.algorithm.params)
 
 
-def look(params, observation):
-    """Return log-probabilities and values, as the network has them."""
+def predict(params, observation):
+    """Return the log-probabilities and the values of the network, in NumPy."""
     logits, value = map(np.float64, apply(params, observation.reshape(-1, 4)))
     logits -= logits.max(axis=-1, keepdims=True)
     log_probs = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
@@ -67,18 +65,18 @@ def plain(x):
     return np.asarray(jax.random.key_data(x) if is_key else x)
 
 
-# --- What it computes. ---
+# --- Updates and learning. ---
 
 
-def test_trajectories_tell_a_fall_from_a_cut_and_have_what_was_seen_before_a_reset():
+def test_rollouts_distinguish_termination_and_truncation():
     _, data = collect()
     assert data.observation.shape == (24, 8, 4)
     x, _, angle, _ = np.moveaxis(np.asarray(data.next_observation), -1, 0)
-    # A cart moves by its velocity, whatever follows.
+    # The position advances by the velocity, before a reset.
     moved = data.observation[..., 0] + 0.02 * data.observation[..., 1]
     np.testing.assert_allclose(x, moved, atol=1e-6)
-    fallen = (np.abs(x) > 2.4) | (np.abs(angle) > np.deg2rad(12))
-    assert np.array_equal(data.terminated, fallen)
+    terminated = (np.abs(x) > 2.4) | (np.abs(angle) > np.deg2rad(12))
+    assert np.array_equal(data.terminated, terminated)
     ends = np.asarray(data.terminated | data.truncated)
     for env in range(8):
         length = 0
@@ -92,16 +90,16 @@ def test_trajectories_tell_a_fall_from_a_cut_and_have_what_was_seen_before_a_res
     assert np.array_equal(follows, ~ends[:-1])
 
 
-def test_actions_are_drawn_from_the_policy_and_their_probability_is_kept():
+def test_actions_are_sampled_from_the_policy_with_their_log_probabilities():
     _, data = collect()
-    log_probs, _ = look(begin().algorithm.params, data.observation)
+    log_probs, _ = predict(begin().algorithm.params, data.observation)
     chosen = np.take_along_axis(log_probs, np.asarray(data.action)[..., None], -1)
     np.testing.assert_allclose(data.log_prob, chosen[..., 0], rtol=1e-4, atol=1e-6)
     expected = np.exp(log_probs[..., 1]).mean()
     assert np.mean(data.action) == pytest.approx(expected, abs=4 * 0.5 / np.sqrt(192))
 
 
-def test_a_fall_is_worth_nothing_and_a_cut_what_its_final_observation_is_worth():
+def test_advantages_bootstrap_at_truncation_and_not_at_termination():
     random = np.random.default_rng(0)
     observation, next_observation = random.normal(size=(2, 5, 1, 4)).astype("f4")
     next_observation[[0, 2]] = observation[[1, 3]]
@@ -117,16 +115,16 @@ def test_a_fall_is_worth_nothing_and_a_cut_what_its_final_observation_is_worth()
     )
     params = begin().algorithm.params
     (_, value), (_, next_value) = (
-        look(params, each) for each in (observation, next_observation)
+        predict(params, each) for each in (observation, next_observation)
     )
     error = data.reward + 0.99 * next_value * ~column - value
     assert np.all(np.abs(next_value[[1, 3]]) > 0.02)
     decay = 0.99 * 0.95
     advantage = np.zeros((5, 1))
     advantage[4] = error[4]
-    advantage[3] = error[3]  # Cut.
+    advantage[3] = error[3]  # Truncated.
     advantage[2] = error[2] + decay * advantage[3]
-    advantage[1] = error[1]  # Fallen.
+    advantage[1] = error[1]  # Terminated.
     advantage[0] = error[0] + decay * advantage[1]
     steps = jax.jit(PPO.estimate)(params, data)
     np.testing.assert_allclose(steps.advantage, advantage, rtol=1e-4, atol=1e-5)
@@ -134,11 +132,11 @@ def test_a_fall_is_worth_nothing_and_a_cut_what_its_final_observation_is_worth()
 
 
 def make_minibatch(params):
-    """Return steps of which some are clipped, and some are not."""
+    """Return a batch in which some ratios are clipped."""
     random = np.random.default_rng(1)
     observation = random.normal(size=(64, 4)).astype("f4")
     action = random.integers(2, size=64)
-    log_probs, value = look(params, observation)
+    log_probs, value = predict(params, observation)
     log_prob = log_probs[np.arange(64), action] + 0.3 * random.normal(size=64)
     value = value + 0.3 * random.normal(size=64)
     advantage = random.normal(size=64)
@@ -151,13 +149,13 @@ def make_minibatch(params):
     )
 
 
-def test_the_loss_is_that_of_ppo():
+def test_loss_matches_the_definition_of_ppo():
     params = begin().algorithm.params
     batch = jax.tree.map(np.asarray, make_minibatch(params))
-    log_probs, value = look(params, batch.observation)
+    log_probs, value = predict(params, batch.observation)
     ratio = np.exp(log_probs[np.arange(64), batch.action] - batch.log_prob)
-    gain = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
-    policy_loss = -np.minimum(ratio * gain, np.clip(ratio, 0.8, 1.2) * gain)
+    adv = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
+    policy_loss = -np.minimum(ratio * adv, np.clip(ratio, 0.8, 1.2) * adv)
     target = batch.value + batch.advantage
     clipped = batch.value + np.clip(value - batch.value, -0.2, 0.2)
     value_loss = 0.5 * np.maximum((value - target) ** 2, (clipped - target) ** 2)
@@ -168,8 +166,8 @@ def test_the_loss_is_that_of_ppo():
     assert 0 < np.mean(value_loss > 0.5 * (value - target) ** 2) < 1
 
 
-def test_learning_follows_the_gradient_of_the_loss():
-    """One epoch of one minibatch, which has all steps, in whatever order."""
+def test_update_follows_the_gradient_of_the_loss():
+    """One epoch with one minibatch of all steps."""
     state, (_, data) = begin().algorithm, collect()
     ppo = PPO.set(num_epochs=1, num_minibatches=1)
 
@@ -190,7 +188,7 @@ def test_learning_follows_the_gradient_of_the_loss():
     assert not is_same(new.key, state.key)
 
 
-def test_the_network_has_a_tower_for_the_policy_and_another_for_the_values():
+def test_policy_and_value_have_separate_networks():
     params = begin().algorithm.params
     random = np.random.default_rng(0)
     layers = [
@@ -209,7 +207,7 @@ def test_the_network_has_a_tower_for_the_policy_and_another_for_the_values():
         np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_each_epoch_goes_through_all_steps_in_an_order_of_its_own():
+def test_each_epoch_is_a_random_permutation_of_all_steps():
     for number in (96, 4096):
         order = np.asarray(example.shuffle(jax.random.key(0), number, 3))
         assert np.array_equal(np.sort(order), np.tile(np.arange(number), (3, 1)))
@@ -218,12 +216,12 @@ def test_each_epoch_goes_through_all_steps_in_an_order_of_its_own():
     assert abs(np.corrcoef(order[0], np.arange(4096))[0, 1]) < 4 / np.sqrt(4096)
 
 
-def test_an_evaluation_plays_each_episode_to_its_end():
+def test_evaluation_plays_each_episode_to_its_end():
     evaluate, state = jax.jit(TIMED.evaluate), begin()
     metrics = evaluate(state)
     length = np.asarray(metrics.episode_length)
     assert length.shape == (16,)
-    assert length.min() >= 8  # Nothing falls sooner.
+    assert length.min() >= 8  # The pole takes at least 8 steps to fall.
     assert 8 < np.sum(length == 15) + np.sum(length < 15) == 16
     assert np.array_equal(metrics.episode_return, length)
     assert metrics.step == 0
@@ -232,7 +230,7 @@ def test_an_evaluation_plays_each_episode_to_its_end():
     assert not np.array_equal(later.episode_length, length)
 
 
-# --- What it promises. ---
+# --- Training runs. ---
 
 
 def test_the_network_and_the_environments_have_separate_seeds():
@@ -249,12 +247,12 @@ def test_the_network_and_the_environments_have_separate_seeds():
         assert not is_same(other, same)
 
 
-def test_a_run_goes_on_as_if_it_had_not_been_interrupted():
-    state, metrics = go_on(begin(), 2)
+def test_resumed_run_equals_an_uninterrupted_run():
+    state, metrics = resume(begin(), 2)
     assert metrics.step.tolist() == [2 * 24 * 8]
-    half, _ = go_on(begin(), 1)
+    half, _ = resume(begin(), 1)
     assert not is_same(half.algorithm.params, state.algorithm.params)
-    resumed, again = go_on(half, 1)
+    resumed, again = resume(half, 1)
     assert is_same(resumed, state)
     assert is_same(again, metrics)
 
@@ -268,7 +266,7 @@ def test_the_initial_evaluation_can_be_skipped():
         assert metrics.episode_return.shape == (rows, 16)
 
 
-def test_a_population_of_seeds_and_learning_rates_is_as_many_runs_alone():
+def test_vmap_over_seeds_and_learning_rates_equals_separate_runs():
     seeds, rates = (0, 1, 1), (3e-4, 3e-4, 1e-3)
 
     @jax.jit
@@ -281,7 +279,7 @@ def test_a_population_of_seeds_and_learning_rates_is_as_many_runs_alone():
     states, metrics = train(keys, jnp.array(rates))
     assert metrics.step.tolist() == [[2 * 24 * 8]] * 3
     for number, (seed, rate) in enumerate(zip(seeds, rates, strict=True)):
-        alone, _ = go_on(begin(seed), 2, rate)
+        alone, _ = resume(begin(seed), 2, rate)
         jax.tree.map(
             lambda x, y, i=number: np.testing.assert_allclose(x, y[i], atol=1e-5),
             alone.algorithm.params,
@@ -290,14 +288,14 @@ def test_a_population_of_seeds_and_learning_rates_is_as_many_runs_alone():
 
 
 @pytest.mark.parametrize("name", ["Catch-bsuite", "Acrobot-v1"])
-def test_other_environments_fit(name):
+def test_other_environments_have_the_same_metrics(name):
     ppo = example.make(name)
     _, metrics = jax.eval_shape(ppo.train, jax.random.key(0))
     assert metrics.episode_return.shape == (5, 128)
 
 
-def test_the_command_learns_to_balance_a_pole_and_writes_its_curve(tmp_path):
-    """A random agent balances it for some 20 steps; a crippled one for hardly more."""
+def test_command_improves_on_cartpole_and_writes_its_curve(tmp_path):
+    """A random agent averages about 20 steps."""
     example.main(example.Config(output=str(tmp_path), evaluations=2, iterations=8))
     with open(tmp_path / "curve.csv", newline="") as file:
         header, *points = csv.reader(file)
@@ -313,6 +311,6 @@ def test_the_command_learns_to_balance_a_pole_and_writes_its_curve(tmp_path):
     ("environment", "least"),
     [("CartPole-v1", 450), ("Catch-bsuite", 0.9), ("Acrobot-v1", -120)],
 )
-def test_the_agent_learns_as_its_docstring_says(environment, least):
+def test_final_return_matches_the_docstring(environment, least):
     config = example.Config(environment=environment)
     assert example.train(config)[-1].eval_return > least

@@ -1,4 +1,4 @@
-"""Test the example of QR-DQN: what an update computes, and that it teaches."""
+"""Test the QR-DQN example: its update and its learning."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from common.replay import Replay
 SHORT = example.Config(train_episodes=12, eval_interval=6, eval_episodes=5)
 
 
-@functools.cache  # So that what it does is compiled only once.
+@functools.cache  # One agent, so that `jax.jit` compiles its functions once.
 def make_agent(seed=0):
     return example.make_agent(jax.random.key(seed), catch.Catch(), SHORT)
 
@@ -30,11 +30,11 @@ def random_batch(size):
     )
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
 @pytest.mark.parametrize("huber_param", [0.0, 0.5, 1.0])
-def test_a_step_moves_each_quantile_by_the_errors_clipped_and_weighed(huber_param):
+def test_update_follows_the_quantile_huber_loss(huber_param):
     agent, batch = make_agent(), random_batch(8)
     agent = agent.replace(
         tx=optax.sgd(1.0),
@@ -51,8 +51,8 @@ def test_a_step_moves_each_quantile_by_the_errors_clipped_and_weighed(huber_para
         target = r_t + discount_t * dist_t[:, dist_t.mean(axis=0).argmax()]
         errors = target[None, :] - quantiles[:, a_tm1, None]
         limit = huber_param or np.inf
-        pulls = np.clip(errors, -limit, limit) if huber_param else np.sign(errors)
-        expected[:, a_tm1] += np.mean(np.abs(tau - (errors < 0)) * pulls, axis=1) / 8
+        grads = np.clip(errors, -limit, limit) if huber_param else np.sign(errors)
+        expected[:, a_tm1] += np.mean(np.abs(tau - (errors < 0)) * grads, axis=1) / 8
 
     learned = example.learn(agent, batch, huber_param, target_period=10)
     before, after = (x.params["params"]["layers_3"]["bias"] for x in (agent, learned))
@@ -60,7 +60,7 @@ def test_a_step_moves_each_quantile_by_the_errors_clipped_and_weighed(huber_para
     np.testing.assert_allclose(step, expected, atol=1e-6)
 
 
-def test_the_target_network_follows_once_in_a_period():
+def test_target_network_is_updated_once_per_period():
     agent, batch = make_agent(), random_batch(8)
     first = example.learn(agent, batch, 1.0, target_period=2)
     second = example.learn(first, batch, 1.0, target_period=2)
@@ -69,7 +69,7 @@ def test_the_target_network_follows_once_in_a_period():
     assert first.params["params"]["layers_3"]["bias"].any()
 
 
-def test_an_episode_is_remembered_with_the_discount_that_is_given():
+def test_episode_is_stored_in_replay_with_the_discount_of_the_config():
     config = dataclasses.replace(SHORT, discount=0.75)
     replay, key = Replay(100, seed=0), jax.random.key(0)
     _, episode_return = example.train_episode(
@@ -82,7 +82,7 @@ def test_an_episode_is_remembered_with_the_discount_that_is_given():
     np.testing.assert_array_equal(kept.observation_tm1[1:], kept.observation_t[:-1])
 
 
-def test_the_greedy_action_has_the_highest_mean():
+def test_greedy_action_maximises_the_mean_return():
     agent = make_agent()
     observation = random_batch(1).observation_tm1[0]
     means = np.mean(agent.apply_fn(agent.params, observation), axis=0)
@@ -90,16 +90,16 @@ def test_the_greedy_action_has_the_highest_mean():
     assert action == means.argmax()
 
 
-def test_the_agent_learns_to_catch():
-    """A random agent returns -0.6, as does one that learns nothing."""
+def test_agent_improves_within_300_episodes():
+    """A random agent averages -0.6."""
     config = dataclasses.replace(SHORT, train_episodes=300, eval_interval=100)
     assert example.train_agent(config, huber_param=1.0)[-1].train_return > 0.1
 
 
-# --- How runs relate. ---
+# --- Reproducibility and output. ---
 
 
-def test_the_seed_decides_all():
+def test_curve_depends_on_the_seed_only():
     first, again, other = (
         example.train_agent(dataclasses.replace(SHORT, seed=seed), huber_param=1.0)
         for seed in (1, 1, 2)
@@ -122,6 +122,6 @@ def test_both_learning_curves_are_written(tmp_path):
 
 
 @pytest.mark.slow
-def test_both_agents_catch_the_ball_as_the_docstring_says():
+def test_final_returns_match_the_docstring():
     trained = example.train(example.Config())
     assert all(curve[-1].eval_return >= 0.9 for curve in trained.values())

@@ -1,4 +1,4 @@
-"""Test the example of REINFORCE: what its update is, and that it learns by it."""
+"""Test the REINFORCE example: its update and its learning."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from flax.training.train_state import TrainState
 SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @functools.cache
@@ -26,13 +26,13 @@ def make_optimizer():
 
 @pytest.fixture(autouse=True)
 def _one_optimizer(monkeypatch):
-    """Give all agents one optimizer: for each of its own, `jax.jit` compiles anew."""
+    """Share one optimizer, because `jax.jit` compiles anew for each optimizer."""
     make, tx = example.make_agent, make_optimizer()
     monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
 
 
 def make_agent(config):
-    """Make an agent whose updates are its gradients, with a minus sign."""
+    """Return an agent trained by SGD with learning rate 1: the step is -gradient."""
     agent = example.make_agent(jax.random.key(0), catch.Catch(), config)
     return TrainState.create(
         apply_fn=agent.apply_fn, params=agent.params, tx=optax.sgd(1.0)
@@ -40,7 +40,7 @@ def make_agent(config):
 
 
 def make_episode():
-    """Make an episode of noise, with a reward after each of its steps."""
+    """Return a random episode, with a reward at each step."""
     random = np.random.default_rng(0)
     return catch.Trajectory(
         observation=random.normal(size=(6, 10, 5)).astype(np.float32),
@@ -54,10 +54,10 @@ def run(config, **changes):
     return example.train(dataclasses.replace(config, **changes))
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_an_update_follows_the_gradient_of_the_definition():
+def test_update_matches_the_gradient_of_the_definition():
     config = dataclasses.replace(SHORT, discount=0.5, baseline_cost=0.25)
     agent, episode = make_agent(config), make_episode()
     weights = [[0.5 ** (j - i) * (j >= i) for j in range(5)] for i in range(5)]
@@ -80,18 +80,18 @@ def test_an_update_follows_the_gradient_of_the_definition():
         np.testing.assert_allclose(step, gradient, rtol=1e-3, atol=1e-6)
 
 
-def test_the_agent_learns_to_catch_within_a_thousand_episodes():
+def test_agent_improves_within_1000_episodes():
     config = example.Config(train_episodes=1000, eval_episodes=1)
-    assert run(config)[-1].train_return > 0.2  # A random agent's is -0.6.
+    assert run(config)[-1].train_return > 0.2  # A random agent averages -0.6.
 
 
-# --- How it runs. ---
+# --- Reproducibility and output. ---
 
 
-def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
     runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return >= 0.9

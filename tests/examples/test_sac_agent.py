@@ -1,4 +1,4 @@
-"""Test the example of soft actor-critic: what it learns from a batch, and whether."""
+"""Test the SAC example: its losses, its update and its learning."""
 
 import csv
 import functools
@@ -10,12 +10,12 @@ import pytest
 import sac_agent as example
 from common import offline
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @functools.cache
 def make_agent():
-    """Return an agent whose actor is far enough from 0 to have gradients."""
+    """Return an agent with scaled actor parameters, so that no gradient is 0."""
     agent = example.make_agent(jax.random.key(0), example.Config(tau=0.25))
     actor = agent.actor.replace(
         params=jax.tree.map(lambda x: 1.5 * x + 0.05, agent.actor.params)
@@ -35,8 +35,8 @@ def make_batch():
     )
 
 
-def draw(agent, observations, key):
-    """Draw actions, and their densities as the derivative of a cumulative one."""
+def sample(agent, observations, key):
+    """Sample actions; return them and their log-densities by change of variables."""
     mu, sigma = map(np.float64, agent.actor(observations))
     u = mu + sigma * np.float64(jax.random.normal(key, mu.shape))
     normal = -0.5 * ((u - mu) / sigma) ** 2 - np.log(sigma * np.sqrt(2 * np.pi))
@@ -48,13 +48,13 @@ def is_same(one, other):
     return all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
 
 
-# --- What it computes. ---
+# --- Updates and learning. ---
 
 
-def test_the_critics_learn_towards_rewards_and_the_lower_value_that_follows():
+def test_critic_loss_uses_the_minimum_of_the_target_critics():
     agent, batch = make_agent(), make_batch()
     _, key, _ = jax.random.split(agent.key, 3)
-    actions, log_probs = draw(agent, batch.next_observations, key)
+    actions, log_probs = sample(agent, batch.next_observations, key)
     q_t = np.float64(agent.target_critic(batch.next_observations, actions))
     assert q_t.shape == (6, 2)
     soft_value = q_t.min(axis=1) - log_probs  # The temperature is 1.
@@ -65,23 +65,24 @@ def test_the_critics_learn_towards_rewards_and_the_lower_value_that_follows():
     np.testing.assert_allclose(info["critic_loss"], expected, rtol=1e-4)
 
 
-def test_the_policy_and_the_temperature_learn_from_fresh_actions_and_new_critics():
+def test_actor_and_temperature_use_fresh_samples_and_updated_critics():
     agent, batch = make_agent(), make_batch()
     _, _, key = jax.random.split(agent.key, 3)
-    actions, log_probs = draw(agent, batch.observations, key)
+    actions, log_probs = sample(agent, batch.observations, key)
     new, info = agent.update(batch)
     q = np.float64(new.critic(batch.observations, actions))
     expected = np.mean(log_probs - q.min(axis=1))
     np.testing.assert_allclose(info["actor_loss"], expected, rtol=1e-4)
     np.testing.assert_allclose(info["entropy"], -np.mean(log_probs), rtol=1e-4)
-    # Adam takes a whole step, down where there is more entropy than is aimed at.
-    too_much = -np.mean(log_probs) - agent.target_entropy
-    assert abs(too_much) > 0.1
+    # The first step of Adam has magnitude 1e-3, and decreases the temperature if
+    # the entropy exceeds its target.
+    excess = -np.mean(log_probs) - agent.target_entropy
+    assert abs(excess) > 0.1
     step = new.log_temperature() - agent.log_temperature()
-    np.testing.assert_allclose(step, -np.sign(too_much) * 1e-3, rtol=1e-3)
+    np.testing.assert_allclose(step, -np.sign(excess) * 1e-3, rtol=1e-3)
 
 
-def test_an_update_changes_each_module_and_the_target_by_its_part_of_the_way():
+def test_update_changes_all_modules_and_moves_the_target_by_tau():
     agent = make_agent()
     new, _ = agent.update(make_batch())
     for name in ("actor", "critic", "log_temperature", "target_critic"):
@@ -96,7 +97,7 @@ def test_an_update_changes_each_module_and_the_target_by_its_part_of_the_way():
     )
 
 
-def test_actions_are_drawn_within_bounds_and_at_a_temperature_of_0_are_the_median():
+def test_actions_are_bounded_and_the_median_at_temperature_0():
     agent, key = make_agent(), jax.random.key(1)
     observations = 3 * jax.random.normal(key, (1000, 3))
     actions = agent.sample_actions(observations, seed=key)
@@ -107,8 +108,8 @@ def test_actions_are_drawn_within_bounds_and_at_a_temperature_of_0_are_the_media
     np.testing.assert_allclose(median, np.tanh(agent.actor(observations)[0]), rtol=1e-6)
 
 
-def test_the_agent_learns_to_swing_up_the_pendulum_and_keeps_its_data(tmp_path):
-    """A random agent returns about -1200 on average."""
+def test_agent_improves_and_writes_its_experience(tmp_path):
+    """A random agent returns about -1200."""
     config = example.Config(
         output=str(tmp_path),
         dataset=str(tmp_path / "made" / "pendulum.npz"),
@@ -126,7 +127,7 @@ def test_the_agent_learns_to_swing_up_the_pendulum_and_keeps_its_data(tmp_path):
     assert offline.load(config.dataset).rewards.shape == (4500,)
 
 
-def test_the_key_decides_the_networks():
+def test_initial_networks_depend_on_the_key():
     config = example.Config()
     first, again, other = (
         example.make_agent(jax.random.key(seed), config) for seed in (1, 1, 2)
@@ -138,5 +139,5 @@ def test_the_key_decides_the_networks():
 
 
 @pytest.mark.slow
-def test_the_agent_swings_up_the_pendulum_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return > -250

@@ -1,4 +1,4 @@
-"""Test the example of TD3: what it learns from a batch, and whether."""
+"""Test the TD3 example: its losses, its update and its learning."""
 
 import csv
 import functools
@@ -10,7 +10,7 @@ import pytest
 import td3_agent as example
 from common import offline
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @functools.cache
@@ -41,10 +41,10 @@ def assert_close(one, other):
     )
 
 
-# --- What it computes. ---
+# --- Updates and learning. ---
 
 
-def test_the_critics_learn_towards_rewards_and_the_lower_value_of_a_blurred_action():
+def test_critic_loss_uses_smoothed_actions_and_the_minimum_of_target_critics():
     agent, batch = make_agent(), make_batch()
     _, key = jax.random.split(agent.key)
     noise = jax.vmap(lambda key: jax.random.normal(key, (1,)))(jax.random.split(key, 6))
@@ -59,7 +59,7 @@ def test_the_critics_learn_towards_rewards_and_the_lower_value_of_a_blurred_acti
     np.testing.assert_allclose(info["critic_loss"], expected, rtol=1e-4)
 
 
-def test_the_policy_climbs_the_value_of_the_first_critic_every_other_time():
+def test_policy_ascends_the_first_critic_at_every_second_update():
     agent, batch = make_agent(), make_batch()
     first, _ = agent.update(batch)
     assert not is_same(first.critic.params, agent.critic.params)
@@ -82,7 +82,7 @@ def test_the_policy_climbs_the_value_of_the_first_critic_every_other_time():
         assert_close(getattr(second, f"target_{name}").params, expected)
 
 
-def test_actions_are_those_of_the_policy_and_noise_within_bounds():
+def test_actions_are_bounded_and_have_noise_unless_temperature_is_0():
     agent, key = make_agent(), jax.random.key(1)
     observations = 3 * jax.random.normal(key, (1000, 3))
     best = agent.sample_actions(observations, seed=key, temperature=0.0)
@@ -93,8 +93,8 @@ def test_actions_are_those_of_the_policy_and_noise_within_bounds():
     assert np.std((actions - best)[inner]) == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_agent_learns_to_swing_up_the_pendulum_in_some_thirty_episodes(tmp_path):
-    """A random agent returns about -1200 on average."""
+def test_agent_improves_within_30_episodes(tmp_path):
+    """A random agent returns about -1200."""
     config = example.Config(
         output=str(tmp_path), train_steps=4500, eval_interval=4500, batch_size=64
     )
@@ -108,5 +108,5 @@ def test_the_agent_learns_to_swing_up_the_pendulum_in_some_thirty_episodes(tmp_p
 
 
 @pytest.mark.slow
-def test_the_agent_swings_up_the_pendulum_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return > -250

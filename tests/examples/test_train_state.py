@@ -1,4 +1,4 @@
-"""Test the state that ties a module to its parameters and its optimizer."""
+"""Test the train state of a flax module with its parameters and optimizer."""
 
 import functools
 
@@ -11,11 +11,11 @@ from common.train_state import TrainState, target_update
 from flax import linen as nn
 from jax.sharding import Mesh, PartitionSpec
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 class Network(nn.Module):
-    """A linear layer, and what comes before it."""
+    """A linear layer after a linear encoder."""
 
     def setup(self):
         self.layer = nn.Dense(1, use_bias=False)
@@ -49,20 +49,20 @@ def assert_same(one, other):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), one, other)
 
 
-# --- What it computes. ---
+# --- Updates and learning. ---
 
 
-def test_calling_a_state_applies_its_module_to_its_parameters_or_others():
+def test_call_applies_the_module_with_own_or_given_parameters():
     np.testing.assert_allclose(make_state()(X[:1]), [[0.0]])
     np.testing.assert_allclose(make_state()(X[:1], params=OTHER), [[2.0]])
 
 
 @pytest.mark.parametrize("method", ["encode", Network.encode])
-def test_a_method_is_called_by_its_name_or_as_a_function(method):
+def test_method_is_given_by_name_or_as_a_function(method):
     np.testing.assert_allclose(make_state()(X, method=method), 2 * X)
 
 
-def test_a_gradient_step_is_that_of_the_optimizer():
+def test_apply_gradients_takes_one_optimizer_step():
     state = make_state(optax.sgd(0.1, momentum=0.9))
     grads = jax.tree.map(jnp.ones_like, PARAMS)
     for step, moved in enumerate((0.1, 0.1 + 0.19)):  # The second has momentum.
@@ -72,21 +72,23 @@ def test_a_gradient_step_is_that_of_the_optimizer():
         assert state.step == step + 1
 
 
-def test_a_loss_is_descended_with_or_without_numbers_to_know_of():
+def test_apply_loss_fn_takes_a_gradient_step_with_or_without_metrics():
     state = make_state(optax.sgd(0.01))
     kernel = np.asarray(PARAMS["layer"]["kernel"])
     error = 2 * np.asarray(X) @ kernel - np.asarray(Y)
     expected = kernel - 0.01 * 2 / 4 * (2 * np.asarray(X)).T @ error
 
     loss = loss_of(state)
-    silent = state.apply_loss_fn(loss_fn=lambda params: loss(params)[0])
+    without_aux = state.apply_loss_fn(loss_fn=lambda params: loss(params)[0])
     moved, info = state.apply_loss_fn(loss_fn=loss, has_aux=True)
-    np.testing.assert_allclose(silent.params["layer"]["kernel"], expected, rtol=1e-5)
-    assert_same(moved, silent)
+    np.testing.assert_allclose(
+        without_aux.params["layer"]["kernel"], expected, rtol=1e-5
+    )
+    assert_same(moved, without_aux)
     np.testing.assert_allclose(info["error"], error.mean(), rtol=1e-6)
 
 
-def test_a_target_moves_part_of_the_way_and_nothing_else_of_it_does():
+def test_target_update_interpolates_parameters_only():
     model = TrainState.create(Network(), OTHER, optax.adam(0.1))
     target = target_update(model, make_state(), tau=0.25)
     expected = jax.tree.map(lambda new, old: 0.25 * new + 0.75 * old, OTHER, PARAMS)
@@ -95,10 +97,10 @@ def test_a_target_moves_part_of_the_way_and_nothing_else_of_it_does():
     assert target.step == 0
 
 
-# --- How it behaves under JAX. ---
+# --- Behaviour under JAX. ---
 
 
-def test_a_state_is_a_pytree_of_arrays_that_may_be_compiled_and_carried():
+def test_state_works_under_jit_and_scan():
     state = make_state(optax.adam(0.1))
     step = jax.jit(lambda s: s.apply_loss_fn(loss_fn=loss_of(s), has_aux=True)[0])
     carried, _ = jax.lax.scan(lambda s, _: (step(s), None), state, length=3)
@@ -140,7 +142,7 @@ def over_shard_map(update, state, **kwargs):
         functools.partial(over_shard_map, check_vma=False),
     ],
 )
-def test_devices_with_parts_of_a_batch_take_the_step_of_the_whole(over):
+def test_data_parallel_step_equals_the_step_on_the_whole_batch(over):
     def update(state, x, y, axis="data"):
         loss = loss_of(state, x, y)
         return state.apply_loss_fn(loss_fn=loss, has_aux=True, pmap_axis=axis)
@@ -149,9 +151,9 @@ def test_devices_with_parts_of_a_batch_take_the_step_of_the_whole(over):
     assert_same(over(update, state), update(state, X, Y, axis=None))
 
 
-# --- What it refuses. ---
+# --- Invalid input. ---
 
 
-def test_a_state_without_an_optimizer_does_not_learn():
-    with pytest.raises(ValueError, match="without `tx`"):
+def test_rejects_gradients_without_an_optimizer():
+    with pytest.raises(ValueError, match="`tx` is None"):
         make_state().apply_gradients(grads=PARAMS)

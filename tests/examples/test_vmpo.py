@@ -1,4 +1,4 @@
-"""Test the example of V-MPO: what it learns from, and that it learns."""
+"""Test the V-MPO example: its weights, its update and its learning."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ SHORT = example.Config(
 )
 
 
-# --- What the tests share. ---
+# --- Helpers. ---
 
 
 @functools.cache
@@ -31,13 +31,13 @@ def make_optimizer():
 
 @pytest.fixture(autouse=True)
 def _one_optimizer(monkeypatch):
-    """Give all agents one optimizer: for each of its own, `jax.jit` compiles anew."""
+    """Share one optimizer, because `jax.jit` compiles anew for each optimizer."""
     make, tx = example.make_agent, make_optimizer()
     monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
 
 
 def make_batch(size=4):
-    """Make episodes of noise, with a reward after each of their steps."""
+    """Return random episodes, with a reward at each step."""
     random = np.random.default_rng(0)
     return catch.Trajectory(
         observation=random.normal(size=(size, 6, 10, 5)).astype(np.float32),
@@ -49,7 +49,7 @@ def make_batch(size=4):
 
 @functools.cache
 def updates(number=7):
-    """Return the agent before any update and after each, and what V-MPO did in each."""
+    """Return the agents before and after each update, and the V-MPO outputs of each."""
     agents = [example.make_agent(jax.random.key(0), catch.Catch(), SHORT)]
     outputs = []
     for _ in range(number):
@@ -67,10 +67,10 @@ def run(config, **changes):
     return example.train(dataclasses.replace(config, **changes))
 
 
-# --- What the example computes. ---
+# --- Updates and learning. ---
 
 
-def test_the_better_half_of_the_steps_counts_by_how_good_it_was():
+def test_weights_are_the_softmax_of_advantages_above_the_median():
     (agent, *_), (output, *_) = updates()
     batch = make_batch()
     network = jax.vmap(jax.vmap(agent.apply_fn, (None, 0)), (None, 0))
@@ -83,7 +83,7 @@ def test_the_better_half_of_the_steps_counts_by_how_good_it_was():
     np.testing.assert_allclose(output.normalized_weights, weights, rtol=1e-3)
 
 
-def test_the_divergence_from_the_target_policy_starts_at_0_in_each_batch():
+def test_kl_is_0_only_in_the_first_update_of_each_batch():
     agents, outputs = updates()
     for i, (agent, output) in enumerate(zip(agents[:-1], outputs, strict=True)):
         assert np.all((output.kl_loss > 1e-8) == (i % 3 > 0))
@@ -91,14 +91,14 @@ def test_the_divergence_from_the_target_policy_starts_at_0_in_each_batch():
         np.testing.assert_array_equal(leaves(agent.target_params), leaves(copied))
 
 
-def test_an_update_moves_all_that_learns():
-    (before, _, after, *_), _ = updates()  # The divergence is 0 in the first update.
+def test_update_changes_all_parameters():
+    (before, _, after, *_), _ = updates()  # The KL divergence is 0 in the first update.
     parts = map(jax.tree.leaves, (before.params, after.params))
     for old, new in zip(*parts, strict=True):
         assert np.any(old != new)
 
 
-def test_the_target_policy_acts_and_is_the_policy_of_the_last_batch(monkeypatch):
+def test_target_policy_acts_and_is_updated_after_each_batch(monkeypatch):
     acted, act = [], example.act
 
     def watched(agent, *args):
@@ -115,18 +115,18 @@ def test_the_target_policy_acts_and_is_the_policy_of_the_last_batch(monkeypatch)
         )
 
 
-def test_the_agent_learns_to_catch_within_a_thousand_episodes():
+def test_agent_improves_within_1000_episodes():
     config = example.Config(train_episodes=1000, eval_episodes=1)
-    assert run(config)[-1].train_return > 0.0  # A random agent's is -0.6.
+    assert run(config)[-1].train_return > 0.0  # A random agent averages -0.6.
 
 
-# --- How it runs. ---
+# --- Reproducibility and output. ---
 
 
-def test_a_run_repeats_with_its_seed_and_writes_its_curve(tmp_path):
+def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
     runs.check_that_one_repeats_and_is_written(example, SHORT, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_agent_catches_the_ball_as_its_docstring_says():
+def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return >= 0.9

@@ -86,12 +86,12 @@ def test_dirichlet_noise_is_distributed_over_legal_actions_only():
 def test_mask_selects_the_actions_that_get_dirichlet_noise():
     prior = jnp.array([[0.0, 0.0, 1.0], [0.5, 0.25, 0.25]])
     mask = jnp.array([True, True, False])
-    noisy = rlaxlib.add_dirichlet_noise(KEY, prior, 0.3, 0.25, mask=mask)
+    noisy = rlaxlib.add_dirichlet_noise(KEY, prior, 0.3, 0.25, action_mask=mask)
     assert jnp.all(noisy[:, :2] > 0)  # Legal, with a prior of 0 or not.
     assert not jnp.any(noisy[:, 2])
     close(jnp.sum(noisy[0]), 0.25)
     each = jnp.stack([mask, ~mask])
-    noisy = rlaxlib.add_dirichlet_noise(KEY, prior, 0.3, 0.25, mask=each)
+    noisy = rlaxlib.add_dirichlet_noise(KEY, prior, 0.3, 0.25, action_mask=each)
     np.testing.assert_array_equal(noisy > 0, each)
 
 
@@ -114,7 +114,9 @@ def test_a_single_prior_gets_the_noise_of_a_batch_of_one_in_rlax(rlax):
 
 def test_a_mask_of_all_actions_agrees_with_rlax_if_a_prior_is_zero(rlax):
     prior = jnp.array([[0.5, 0.5, 0.0]])
-    ours = rlaxlib.add_dirichlet_noise(KEY, prior, 0.3, 0.25, mask=jnp.ones(3, bool))
+    ours = rlaxlib.add_dirichlet_noise(
+        KEY, prior, 0.3, 0.25, action_mask=jnp.ones(3, bool)
+    )
     theirs = rlax.add_dirichlet_noise(KEY, prior, 0.3, 0.25)
     assert theirs[0, 2] > 0  # Noise on an illegal action.
     close(ours, theirs, rtol=1e-6)

@@ -151,7 +151,7 @@ def test_ema_of_masked_entries_is_that_without_them():
     mask = jnp.array([True, False, True])
     masked = kept = init_state(x)
     for shift in (1e4, 0.0):
-        masked_moments, masked = update_moments(x + shift, masked, mask=mask)
+        masked_moments, masked = update_moments(x + shift, masked, sample_mask=mask)
         kept_moments, kept = update_moments(x[mask] + shift, kept)
         np.testing.assert_allclose(masked_moments, kept_moments, rtol=1e-6)
 
@@ -162,7 +162,7 @@ def test_ema_update_without_entries_changes_nothing():
     _, later = update_moments(jnp.array([3.0, 5.0]), init_state(x))
     for state in (init_state(x), later):
         with jax.debug_nans(True):
-            _, same = update_moments(x, state, mask=mask)
+            _, same = update_moments(x, state, sample_mask=mask)
         assert_equal_trees(same, state)
 
 
@@ -182,8 +182,8 @@ def test_ema_gradient_is_finite_beside_a_masked_nan():
     mask = jnp.array([True, False, True])
 
     def loss(x):
-        _, state = update_moments(x, init_state(x), mask=mask)
-        return sum(update_moments(2 * x, state, mask=mask)[0])
+        _, state = update_moments(x, init_state(x), sample_mask=mask)
+        return sum(update_moments(2 * x, state, sample_mask=mask)[0])
 
     gradient = jax.grad(loss)(jnp.array([1.0, jnp.nan, 2.0]))
     assert jnp.all(jnp.isfinite(gradient))
@@ -202,10 +202,10 @@ def test_ema_over_devices_equals_that_of_all_entries(masked):
 
     @functools.partial(jax.pmap, axis_name="devices", in_axes=(0, None, 0))
     def update(x, state, mask):
-        return update_together(x, state, mask=mask)
+        return update_together(x, state, sample_mask=mask)
 
     for x in batches:
-        expected, alone = update_alone(x, alone, mask=mask)
+        expected, alone = update_alone(x, alone, sample_mask=mask)
         moments, states = update(x.reshape(4, 2), state, split)
         state = jax.tree.map(lambda x: x[2], states)
         for one, other in zip(moments, expected, strict=True):
@@ -220,7 +220,7 @@ def test_ema_can_be_carried_through_a_loop_on_a_mesh(axis_name):
     @on_mesh(SPREAD, SPREAD)
     def on_each(batches):
         def step(state, batch):
-            return update_moments(batch, state, mask=batch > 0)[::-1]
+            return update_moments(batch, state, sample_mask=batch > 0)[::-1]
 
         _, moments = jax.lax.scan(step, init_state(batches[:, 0]), batches.T)
         return moments.variance[-1:]
@@ -371,10 +371,10 @@ def test_merged_states_equal_the_state_of_all_entries():
 def test_running_moments_of_masked_entries_are_those_without_them():
     x = jnp.array([[1.0, 2.0], [jnp.nan, jnp.inf], [4.0, 9.0]])
     mask = jnp.array([True, False, True])
-    masked, _ = UPDATE(x, INIT(x[0]), mask=mask)
+    masked, _ = UPDATE(x, INIT(x[0]), sample_mask=mask)
     kept, _ = UPDATE(x[mask], INIT(x[0]))
     close(masked, kept)
-    by_first_axis, _ = UPDATE(jnp.stack([x, x], axis=1), INIT(x[0]), mask=mask)
+    by_first_axis, _ = UPDATE(jnp.stack([x, x], axis=1), INIT(x[0]), sample_mask=mask)
     close(by_first_axis, kept)
 
 
@@ -384,7 +384,7 @@ def test_running_update_without_entries_changes_nothing():
     with jax.debug_nans(True):
         for state in (start, later):
             for tree, mask in ((x, jnp.array([False])), (jnp.zeros((0, 2)), None)):
-                _, same = UPDATE(tree, state, mask=mask)
+                _, same = UPDATE(tree, state, sample_mask=mask)
                 for one, other in zip(same, state, strict=True):
                     np.testing.assert_array_equal(one, other)
 
@@ -411,10 +411,10 @@ def test_running_moments_over_devices_equal_those_of_all_entries(masked):
 
     @functools.partial(jax.pmap, axis_name="devices", in_axes=(0, None, 0))
     def update(x, state, mask):
-        return update_together(x, state, mask=mask)
+        return update_together(x, state, sample_mask=mask)
 
     for x in batches:
-        _, alone = UPDATE(x, alone, mask=mask)
+        _, alone = UPDATE(x, alone, sample_mask=mask)
         _, states = update(x.reshape(4, 2, 3), state, split)
         state = jax.tree.map(lambda x: x[2], states)
     close(states.mean, [alone.mean] * 4)
@@ -431,7 +431,7 @@ def test_running_moments_can_be_carried_through_a_loop_on_a_mesh(axis_name):
     def on_each(batches):
         def step(state, batch):
             mask = None if axis_name is None else batch > 0
-            return update_moments(batch, state, mask=mask)[::-1]
+            return update_moments(batch, state, sample_mask=mask)[::-1]
 
         _, moments = jax.lax.scan(step, init_state(batches[0, 0]), batches.T)
         return moments.variance[-1:]
@@ -478,14 +478,22 @@ def test_decay_must_be_less_than_one(decay):
         (jnp.ones(2, bool), None, r"`tree` is bool\[2\], must be a floating-point"),
         (jnp.ones(0), None, r"`tree.size` is 0, must be at least 1"),
         ((1.0, 2.0), None, r"`state` and `tree` must have the same tree structure"),
-        (jnp.ones(2), jnp.ones(3, bool), r"`mask` has shape \(3,\), must have the"),
-        (jnp.ones(2), jnp.ones(2), r"`mask` is float32\[2\], must be a bool array"),
+        (
+            jnp.ones(2),
+            jnp.ones(3, bool),
+            r"`sample_mask` has shape \(3,\), must have the",
+        ),
+        (
+            jnp.ones(2),
+            jnp.ones(2),
+            r"`sample_mask` is float32\[2\], must be a bool array",
+        ),
     ],
 )
 def test_ema_names_the_wrong_argument(tree, mask, message):
     init_state, update_moments = rlaxlib.create_ema()
     with pytest.raises(rlaxlib.ArgumentError, match=f"^create_ema: {message}"):
-        update_moments(tree, init_state(1.0), mask=mask)
+        update_moments(tree, init_state(1.0), sample_mask=mask)
 
 
 @pytest.mark.parametrize(
@@ -496,14 +504,26 @@ def test_ema_names_the_wrong_argument(tree, mask, message):
         (jnp.ones((2, 2)), None, r"a leaf of `tree` has shape \(2, 2\), must end .*3"),
         (jnp.array(1.0), None, r"a leaf of `tree` has shape \(\), must end .*\(3,\)"),
         ((jnp.ones(3),), None, r"`state` and `tree` must have the same tree structure"),
-        (jnp.ones((2, 3)), jnp.ones(3, bool), r"`mask` has shape \(3,\), must have th"),
-        (jnp.ones((2, 3)), jnp.ones((2, 3), bool), r"`mask` has shape \(2, 3\), must"),
-        (jnp.ones((2, 3)), jnp.ones(2), r"`mask` is float32\[2\], must be a bool arr"),
+        (
+            jnp.ones((2, 3)),
+            jnp.ones(3, bool),
+            r"`sample_mask` has shape \(3,\), must have th",
+        ),
+        (
+            jnp.ones((2, 3)),
+            jnp.ones((2, 3), bool),
+            r"`sample_mask` has shape \(2, 3\), must",
+        ),
+        (
+            jnp.ones((2, 3)),
+            jnp.ones(2),
+            r"`sample_mask` is float32\[2\], must be a bool arr",
+        ),
     ],
 )
 def test_running_moments_name_the_wrong_argument(tree, mask, message):
     with pytest.raises(rlaxlib.ArgumentError, match=f"^running_moments: {message}"):
-        UPDATE(tree, INIT(jnp.zeros(3)), mask=mask)
+        UPDATE(tree, INIT(jnp.zeros(3)), sample_mask=mask)
 
 
 def test_leaves_must_have_the_same_number_of_entries():

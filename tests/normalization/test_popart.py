@@ -111,9 +111,9 @@ def test_art_equals_its_definition_for_any_number_of_outputs(outputs, masked):
     targets, indices = draw(outputs, (8, 5))
     mask = np.random.default_rng(1).uniform(size=(8, 5)) < 0.7 if masked else None
     state = start(outputs)
-    actual = art(state, targets, indices, 0.1, mask=mask)
+    actual = art(state, targets, indices, 0.1, sample_mask=mask)
     expected = rows.art(
-        *map(np.float64, state), targets, indices, 0.1, **BOUNDS, mask=mask
+        *map(np.float64, state), targets, indices, 0.1, **BOUNDS, sample_mask=mask
     )
     for one, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
@@ -224,7 +224,7 @@ def test_masked_targets_are_ignored():
     for outputs in (1, 6):
         state, own = start(outputs), np.minimum(beyond, outputs - 1)
         with jax.debug_nans(True):
-            actual = rlaxlib.art(state, spoiled, own, 0.1, **BOUNDS, mask=mask)
+            actual = rlaxlib.art(state, spoiled, own, 0.1, **BOUNDS, sample_mask=mask)
         expected = rlaxlib.art(state, targets[mask], own[mask], 0.1, **BOUNDS)
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
@@ -350,11 +350,11 @@ def test_update_over_devices_includes_the_targets_of_all(outputs, masked):
     )
     def together(params, state, targets, indices, mask):
         mask = mask if masked else None
-        return update(params, state, targets, indices, mask=mask)
+        return update(params, state, targets, indices, sample_mask=mask)
 
     _, update_alone = rlaxlib.popart(outputs, 0.5, **BOUNDS)
     params, state = make_params(outputs), start(outputs)
-    expected = jax.jit(update_alone)(params, state, targets, indices, mask=mask)
+    expected = jax.jit(update_alone)(params, state, targets, indices, sample_mask=mask)
     actual = together(params, state, targets, indices, mask)
     contract.assert_close(actual, expected, 1e-6, 1e-4)
 

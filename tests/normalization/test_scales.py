@@ -179,10 +179,10 @@ def test_return_based_scale_over_devices_is_that_of_all_numbers():
 
     @functools.partial(jax.pmap, axis_name="devices")
     def on_each(rewards, discounts, returns, mask, returns_mask):
-        masks = {"mask": mask, "returns_mask": returns_mask}
+        masks = {"sample_mask": mask, "returns_mask": returns_mask}
         return update(rewards, discounts, returns, BASED_INIT(0.0), **masks)[0]
 
-    masks = {"mask": mask, "returns_mask": returns_mask}
+    masks = {"sample_mask": mask, "returns_mask": returns_mask}
     alone, _ = BASED_UPDATE(rewards, discounts, returns, BASED_INIT(0.0), **masks)
     close(on_each(rewards, discounts, returns, mask, returns_mask), [alone] * 4)
 
@@ -214,7 +214,7 @@ def test_update_of_masked_rewards_changes_nothing():
     _, based = BASED_UPDATE(JOINED, DISCOUNTS, JOINED, BASED_INIT(0.0))
     with jax.debug_nans(True):
         _, same = REWARD_UPDATE(nan, nan, state, sample_mask=mask)
-        masks = {"mask": mask, "returns_mask": mask}
+        masks = {"sample_mask": mask, "returns_mask": mask}
         _, same_based = BASED_UPDATE(nan, nan, nan, based, **masks)
     np.testing.assert_array_equal(*map(jax.tree.leaves, (same, state)))
     np.testing.assert_array_equal(*map(jax.tree.leaves, (same_based, based)))
@@ -310,7 +310,10 @@ def test_percentile_scale_of_masked_returns_is_that_without_them():
     mask = np.arange(6) % 3 > 0
     expected, _ = RANGE_UPDATE(returns[mask], RANGE_INIT(0.0))
     returns[~mask] = np.nan
-    close(RANGE_UPDATE(returns, RANGE_INIT(0.0), mask=jnp.asarray(mask))[0], expected)
+    close(
+        RANGE_UPDATE(returns, RANGE_INIT(0.0), sample_mask=jnp.asarray(mask))[0],
+        expected,
+    )
 
 
 def test_percentile_update_without_returns_changes_nothing():
@@ -319,7 +322,7 @@ def test_percentile_update_without_returns_changes_nothing():
     with jax.debug_nans(True):
         for state in (RANGE_INIT(0.0), later):
             for returns, mask in (masked, (jnp.zeros(0), None)):
-                scale, same = RANGE_UPDATE(returns, state, mask=mask)
+                scale, same = RANGE_UPDATE(returns, state, sample_mask=mask)
                 np.testing.assert_array_equal(
                     jax.tree.leaves(same), jax.tree.leaves(state)
                 )
@@ -339,7 +342,7 @@ def test_percentiles_over_devices_are_those_of_all_returns(masked):
 
     def on_each(x, mask):
         mask = mask if masked else None
-        return update_together(x, RANGE_INIT(0.0), mask=mask)[0]
+        return update_together(x, RANGE_INIT(0.0), sample_mask=mask)[0]
 
     found = jax.pmap(on_each, "devices")(returns, mask)
     close(found, [spread(returns[mask])] * 4)
@@ -404,7 +407,7 @@ def test_names_the_wrong_argument():
         REWARD_INIT(jnp.ones(3, bool))
     with pytest.raises(rlaxlib.ArgumentError, match=r"^reward_scale: `truncated_t` ha"):
         REWARD_UPDATE(x, x, REWARD_INIT(x), **masks)
-    for name in ("mask", "returns_mask"):
+    for name in ("sample_mask", "returns_mask"):
         masks = {name: jnp.ones(2, bool)}
         with pytest.raises(
             rlaxlib.ArgumentError, match=rf"^return_based_scale: `{name}` has shape"
@@ -416,10 +419,39 @@ def test_names_the_wrong_argument():
     ("returns", "mask", "message"),
     [
         (jnp.ones(2, bool), None, r"`returns` is bool\[2\], must be a floating-point"),
-        (jnp.ones(2), jnp.ones(3, bool), r"`mask` has shape \(3,\), must have the fir"),
-        (jnp.ones(2), jnp.ones(2), r"`mask` is float32\[2\], must be a bool array"),
+        (
+            jnp.ones(2),
+            jnp.ones(3, bool),
+            r"`sample_mask` has shape \(3,\), must have the fir",
+        ),
+        (
+            jnp.ones(2),
+            jnp.ones(2),
+            r"`sample_mask` is float32\[2\], must be a bool array",
+        ),
     ],
 )
 def test_percentile_scale_names_the_wrong_argument(returns, mask, message):
     with pytest.raises(rlaxlib.ArgumentError, match=f"^percentile_scale: {message}"):
-        RANGE_UPDATE(returns, RANGE_INIT(0.0), mask=mask)
+        RANGE_UPDATE(returns, RANGE_INIT(0.0), sample_mask=mask)
+
+
+# --- Factories. ---
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        rlaxlib.create_ema,
+        rlaxlib.running_moments,
+        rlaxlib.reward_scale,
+        rlaxlib.return_based_scale,
+        rlaxlib.percentile_scale,
+        functools.partial(rlaxlib.popart, 1, 0.5, 1e-4, 1e4),
+    ],
+)
+def test_a_factory_of_state_returns_a_named_pair(make):
+    made = make()
+    assert isinstance(made, rlaxlib.StateFunctions)
+    init, update = made
+    assert (init, update) == (made.init, made.update)

@@ -1,4 +1,4 @@
-"""Test KL constraints: their dual variables, and the penalty as a pytree."""
+"""Test KL constraints, the penalty as a pytree, and the PID Lagrangian."""
 
 import pickle
 
@@ -74,6 +74,73 @@ def test_a_penalty_is_a_named_tuple_and_can_be_pickled():
     assert (alpha, epsilon, per_dimension) == (1.0, 0.5, True)
     assert pickle.loads(pickle.dumps(penalty)) == penalty
     assert len(jax.tree.leaves(penalty)) == 2
+
+
+# --- PID Lagrangian. ---
+
+
+def control(costs, **settings):
+    """Return the multipliers of a sequence of costs."""
+    init, update = rlaxlib.pid_lagrangian(**{"limit": 2.0, "k_p": 0.0, **settings})
+    _, multipliers = jax.lax.scan(lambda s, c: update(c, s)[::-1], init(), costs)
+    return multipliers
+
+
+def test_integral_control_is_gradient_ascent_on_the_multiplier():
+    costs = jnp.array([3.0, 5.0, 1.0, 0.0, 1.0, 4.0])
+    expected, multiplier = [], 0.0
+    for cost in np.asarray(costs):
+        multiplier = max(0.0, multiplier + 0.5 * (cost - 2.0))
+        expected.append(multiplier)
+    close(control(costs, k_i=0.5), expected)
+    assert min(expected) == 0 < expected[-1]
+
+
+def test_proportional_control_reacts_to_the_present_excess_alone():
+    costs = jnp.array([3.0, 5.0, 1.0, 4.0])
+    close(control(costs, k_p=2.0, k_i=0.0), [2.0, 6.0, 0.0, 4.0])
+
+
+def test_derivative_control_reacts_to_rising_costs_alone():
+    costs = jnp.array([1.0, 1.5, 1.0, 3.0])
+    found = control(costs, limit=10.0, k_i=0.0, k_d=4.0)
+    close(found, [4.0, 2.0, 0.0, 8.0])
+    init, update = rlaxlib.pid_lagrangian(10.0, 0.0, 0.0, 4.0)
+    assert update(1.0, init(cost=1.0))[0] == 0
+
+
+def test_proportional_control_damps_the_oscillation_of_the_cost():
+    def total_excess(k_p):
+        init, update = rlaxlib.pid_lagrangian(limit=1.0, k_p=k_p, k_i=0.02)
+
+        def step(carry, _):
+            cost, state = carry
+            multiplier, state = update(cost, state)
+            cost = cost + 0.1 * (1.0 - multiplier)  # Costs rise until it exceeds 1.
+            return (cost, state), jnp.abs(cost - 1.0)
+
+        _, excess = jax.lax.scan(step, (jnp.array(0.0), init()), length=1000)
+        return jnp.sum(excess[-100:])
+
+    assert total_excess(0.5) < 0.1 < total_excess(0.0)
+
+
+def test_multiplier_is_of_the_mean_cost_over_devices_and_has_no_gradient():
+    init, update = rlaxlib.pid_lagrangian(2.0, 1.0, 0.5, axis_name="devices")
+    over = jax.vmap(lambda cost: update(cost, init())[0], axis_name="devices")
+    np.testing.assert_array_equal(over(jnp.array([3.0, 7.0])), [4.5, 4.5])
+    gradient = jax.grad(lambda costs: jnp.sum(over(costs)))(jnp.array([3.0, 7.0]))
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_state_of_half_precision_costs_is_in_single_precision():
+    init, update = rlaxlib.pid_lagrangian(2.0, 1.0, 0.5)
+    costs = jnp.full(300, 2.015625, jnp.bfloat16)
+    state, multipliers = jax.lax.scan(
+        lambda state, cost: update(cost, state)[::-1], init(costs[0]), costs
+    )
+    assert {x.dtype for x in (multipliers, *state)} == {jnp.dtype(jnp.float32)}
+    assert state.integral == 300 * 0.015625
 
 
 # --- Errors. ---

@@ -22,10 +22,10 @@ def draw(make, *shape):
 
 POSITIVE = functools.partial(RNG.uniform, 0.5, 1.5)
 BATCH = {
-    "mu": draw(RNG.normal, STATES, DIMENSIONS),
-    "sigma": draw(POSITIVE, STATES, DIMENSIONS),
-    "target_mu": draw(RNG.normal, STATES, DIMENSIONS),
-    "target_sigma": draw(POSITIVE, STATES, DIMENSIONS),
+    "mean": draw(RNG.normal, STATES, DIMENSIONS),
+    "stddev": draw(POSITIVE, STATES, DIMENSIONS),
+    "target_mean": draw(RNG.normal, STATES, DIMENSIONS),
+    "target_stddev": draw(POSITIVE, STATES, DIMENSIONS),
     "sample_actions": draw(RNG.normal, STATES, SAMPLES, DIMENSIONS),
     "sample_q_values": draw(RNG.normal, STATES, SAMPLES),
 }
@@ -78,14 +78,14 @@ def test_each_term_trains_its_own_parameters():
         for term, by in jacobians.items()
     }
     assert trained == {
-        "mean_policy_loss": {"mu"},
-        "stddev_policy_loss": {"sigma"},
-        "by_value.loss": {"temperature_constraint"},
-        "by_bounds.loss": {"bounds_constraint"},
-        "mean.kl_loss": {"mu"},
-        "mean.alpha_loss": {"mean_constraint"},
-        "stddev.kl_loss": {"sigma"},
-        "stddev.alpha_loss": {"stddev_constraint"},
+        "mean_policy_loss": {"mean"},
+        "stddev_policy_loss": {"stddev"},
+        "temperature.loss": {"temperature_constraint"},
+        "bounds_temperature.loss": {"bounds_constraint"},
+        "mean_constraint.kl_loss": {"mean"},
+        "mean_constraint.alpha_loss": {"mean_constraint"},
+        "stddev_constraint.kl_loss": {"stddev"},
+        "stddev_constraint.alpha_loss": {"stddev_constraint"},
     }
     close(loss, sum(losses(rlaxlib.gaussian_mpo_loss(**arguments)[1]).values()))
 
@@ -93,24 +93,24 @@ def test_each_term_trains_its_own_parameters():
 def test_gradients_are_decoupled_by_the_target_policy():
     gradients, outputs = jax.jit(
         jax.grad(lambda x: gaussian({**STATE, **x}), has_aux=True)
-    )({name: STATE[name] for name in ("mu", "sigma")})
-    w = np.asarray(outputs.by_value.weights)[:, None]
+    )({name: STATE[name] for name in ("mean", "stddev")})
+    w = np.asarray(outputs.temperature.weights)[:, None]
     state = {name: np.asarray(x) for name, x in STATE.items()}
-    actions, old_mu = state["sample_actions"], state["target_mu"]
-    mu, sigma, old_sigma = (state[x] for x in ("mu", "sigma", "target_sigma"))
+    actions, old_mu = state["sample_actions"], state["target_mean"]
+    mu, sigma, old_sigma = (state[x] for x in ("mean", "stddev", "target_stddev"))
     likelihood = -np.sum(w * (actions - mu), axis=0) / old_sigma**2
     kl = (mu - old_mu) / old_sigma**2
-    close(gradients["mu"], likelihood + outputs.mean.alpha * kl)
+    close(gradients["mean"], likelihood + outputs.mean_constraint.alpha * kl)
     likelihood = 1 / sigma - np.sum(w * (actions - old_mu) ** 2, axis=0) / sigma**3
     kl = 1 / sigma - old_sigma**2 / sigma**3
-    close(gradients["sigma"], likelihood + outputs.stddev.alpha * kl)
+    close(gradients["stddev"], likelihood + outputs.stddev_constraint.alpha * kl)
 
 
 @pytest.mark.parametrize("name", ["mean_constraint", "stddev_constraint"])
 def test_loss_equals_mpo_loss_with_both_parts_of_the_divergence(name):
     constraints = CONSTRAINTS | per_dimension(name)
-    mu, sigma, actions = (STATE[x] for x in ("mu", "sigma", "sample_actions"))
-    old_mu, old_sigma = STATE["target_mu"], STATE["target_sigma"]
+    mu, sigma, actions = (STATE[x] for x in ("mean", "stddev", "sample_actions"))
+    old_mu, old_sigma = STATE["target_mean"], STATE["target_stddev"]
 
     def log_prob(mu, sigma):
         return rlaxlib.gaussian_diagonal().logprob(actions, mu, sigma)
@@ -123,7 +123,7 @@ def test_loss_equals_mpo_loss_with_both_parts_of_the_divergence(name):
         )
 
     def whole(mu, sigma, constraints):
-        return gaussian({**STATE, "mu": mu, "sigma": sigma}, **constraints)[0]
+        return gaussian({**STATE, "mean": mu, "stddev": sigma}, **constraints)[0]
 
     def parts(mu, sigma, constraints):
         pairs = []
@@ -158,10 +158,10 @@ def test_mean_over_states_trains_dual_variables_on_mean_divergences():
         q = BATCH["sample_q_values"]
         log_means = jax.nn.logsumexp(q / eta, axis=-1) - jnp.log(float(SAMPLES))
         total = eta * (0.1 + jnp.mean(log_means))
-        z = (BATCH["mu"] - BATCH["target_mu"]) / BATCH["target_sigma"]
+        z = (BATCH["mean"] - BATCH["target_mean"]) / BATCH["target_stddev"]
         kl = jnp.mean(0.5 * z**2, axis=0)
         total += jnp.sum(softplus(constraints["mean_constraint"].alpha) * (0.01 - kl))
-        ratio = BATCH["target_sigma"] / BATCH["sigma"]
+        ratio = BATCH["target_stddev"] / BATCH["stddev"]
         kl = jnp.mean(jnp.sum(0.5 * (ratio**2 - 1) - jnp.log(ratio), axis=-1))
         return total + softplus(constraints["stddev_constraint"].alpha) * (0.001 - kl)
 
@@ -172,28 +172,32 @@ def test_mean_over_states_trains_dual_variables_on_mean_divergences():
 
 def test_constraints_per_dimension_split_the_divergence():
     whole, parts = gaussian()[1], gaussian(**per_dimension("mean_constraint"))[1]
-    assert parts.mean.kl.shape == parts.mean.alpha.shape == (DIMENSIONS,)
-    close(jnp.sum(parts.mean.kl), whole.mean.kl)
-    close(parts.mean.relative_kl, parts.mean.kl / 0.01)
-    assert parts.stddev.kl.shape == ()
+    assert (
+        parts.mean_constraint.kl.shape
+        == parts.mean_constraint.alpha.shape
+        == (DIMENSIONS,)
+    )
+    close(jnp.sum(parts.mean_constraint.kl), whole.mean_constraint.kl)
+    close(parts.mean_constraint.relative_kl, parts.mean_constraint.kl / 0.01)
+    assert parts.stddev_constraint.kl.shape == ()
 
 
 def test_actions_are_weighed_by_their_distance_from_the_bounds():
     actions = jnp.array([[0.5, 0.0], [2.0, -2.0], [0.0, 3.0], [-1.0, 1.0]])
     state = {**{name: x[:2] for name, x in STATE.items()}, "sample_actions": actions}
     state["sample_q_values"] = STATE["sample_q_values"][:4]
-    temperature = LagrangePenalty(jnp.float32(2.0), 0.02)
-    settings = {"bounds_constraint": temperature, "projection_operator": jax.nn.relu}
+    penalty = LagrangePenalty(jnp.float32(2.0), 0.02)
+    settings = {"bounds_constraint": penalty, "projection_operator": jax.nn.relu}
     _, outputs = gaussian(state, **settings)
     distances = jnp.array([0.0, np.sqrt(2), 2.0, 0.0])
-    close(outputs.by_bounds.weights, jax.nn.softmax(-distances / 2))
+    close(outputs.bounds_temperature.weights, jax.nn.softmax(-distances / 2))
     _, outputs = gaussian(
         state, minimum=jnp.array([-1.0, -2.0]), maximum=3.0, **settings
     )
-    close(outputs.by_bounds.weights, 0.25 * np.ones(4))
-    weights = outputs.by_value.weights + outputs.by_bounds.weights
+    close(outputs.bounds_temperature.weights, 0.25 * np.ones(4))
+    weights = outputs.temperature.weights + outputs.bounds_temperature.weights
     log_prob = rlaxlib.gaussian_diagonal().logprob
-    log_probs = log_prob(actions, state["mu"], state["target_sigma"])
+    log_probs = log_prob(actions, state["mean"], state["target_stddev"])
     close(outputs.mean_policy_loss, -jnp.sum(weights * log_probs))
 
 
@@ -203,39 +207,41 @@ def test_actions_are_weighed_by_their_distance_from_the_bounds():
 def test_one_sample_has_all_the_weight():
     state = {**STATE, "sample_q_values": jnp.array([7.0])}
     state["sample_actions"] = STATE["sample_actions"][:1]
-    by_value = gaussian(state)[1].by_value
-    close(by_value.weights, [1.0])
-    close(by_value.loss, 7.0 + 0.1 * by_value.temperature)
-    assert by_value.kl == 0
-    assert by_value.effective_sample_size == 1
+    temperature = gaussian(state)[1].temperature
+    close(temperature.weights, [1.0])
+    close(temperature.loss, 7.0 + 0.1 * temperature.eta)
+    assert temperature.kl == 0
+    assert temperature.effective_sample_size == 1
 
 
 @pytest.mark.parametrize("q", [0.0, -1e6, 1e6])
 def test_equal_values_have_uniform_weights(q):
-    by_value = gaussian({**STATE, "sample_q_values": jnp.full(SAMPLES, q)})[1].by_value
-    close(by_value.weights, np.full(SAMPLES, 1 / SAMPLES))
-    assert by_value.kl == by_value.relative_kl == 0
-    close(by_value.effective_sample_size, SAMPLES)
+    temperature = gaussian({**STATE, "sample_q_values": jnp.full(SAMPLES, q)})[
+        1
+    ].temperature
+    close(temperature.weights, np.full(SAMPLES, 1 / SAMPLES))
+    assert temperature.kl == temperature.relative_kl == 0
+    close(temperature.effective_sample_size, SAMPLES)
 
 
 def test_divergence_and_its_gradient_are_zero_directly_after_a_copy():
-    copy = {**STATE, "mu": STATE["target_mu"], "sigma": STATE["target_sigma"]}
+    copy = {**STATE, "mean": STATE["target_mean"], "stddev": STATE["target_stddev"]}
 
     def penalty(mu, sigma):
-        _, outputs = gaussian({**copy, "mu": mu, "sigma": sigma})
-        return outputs.mean.kl_loss + outputs.stddev.kl_loss
+        _, outputs = gaussian({**copy, "mean": mu, "stddev": sigma})
+        return outputs.mean_constraint.kl_loss + outputs.stddev_constraint.kl_loss
 
-    value, gradients = jax.value_and_grad(penalty, (0, 1))(copy["mu"], copy["sigma"])
+    value, gradients = jax.value_and_grad(penalty, (0, 1))(copy["mean"], copy["stddev"])
     assert value == 0
     assert not np.any(gradients)
 
 
 def test_divergence_of_the_weights_is_at_most_the_log_of_the_samples():
     settings = {"temperature_constraint": LagrangePenalty(jnp.float32(-18.0), 1e6)}
-    by_value = gaussian(**settings)[1].by_value
-    close(by_value.kl, np.log(SAMPLES))
-    assert by_value.relative_kl < 1e-5
-    close(by_value.effective_sample_size, 1.0)
+    temperature = gaussian(**settings)[1].temperature
+    close(temperature.kl, np.log(SAMPLES))
+    assert temperature.relative_kl < 1e-5
+    close(temperature.effective_sample_size, 1.0)
 
 
 # --- Extremes. ---
@@ -263,7 +269,7 @@ def test_dual_variables_are_positive_in_half_precision(dtype):
     assert loss.dtype == dtype
     assert finite((loss, outputs))
     best = jnp.argmax(half["sample_q_values"])
-    np.testing.assert_array_equal(outputs.by_value.weights, jnp.eye(SAMPLES)[best])
+    np.testing.assert_array_equal(outputs.temperature.weights, jnp.eye(SAMPLES)[best])
 
 
 # --- Errors. ---

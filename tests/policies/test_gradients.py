@@ -20,7 +20,7 @@ PI = jax.nn.softmax(LOGITS)
 def test_loss_of_logits_equals_loss_of_log_probabilities():
     def from_log_probs(logits):
         log_probs = rlaxlib.batched_index(jax.nn.log_softmax(logits), ACTIONS)
-        return rlaxlib.score_function_loss(log_probs, ADVANTAGES, WEIGHTS)
+        return jnp.mean(WEIGHTS * rlaxlib.reinforce_loss(log_probs, ADVANTAGES))
 
     def from_logits(logits):
         return rlaxlib.policy_gradient_loss(logits, ACTIONS, ADVANTAGES, WEIGHTS)
@@ -55,18 +55,110 @@ def test_entropy_loss_is_minimal_for_the_uniform_policy():
     assert rlaxlib.entropy_loss(LOGITS, jnp.ones(5)) > uniform
 
 
-def test_score_function_needs_actions_without_gradient():
+def test_reinforce_needs_actions_without_gradient():
     noise = jax.random.normal(jax.random.key(0), (1000,))
 
     def loss(mu, stop):
         action = mu + noise
         action = jax.lax.stop_gradient(action) if stop else action
         log_prob = -0.5 * (action - mu) ** 2
-        return rlaxlib.score_function_loss(log_prob, action, jnp.ones(1000))
+        return jnp.mean(rlaxlib.reinforce_loss(log_prob, action))
 
     # The return is the action: the gradient of its mean is 1, that of the loss -1.
     np.testing.assert_allclose(jax.grad(loss)(0.0, True), -1.0, atol=0.1)
     assert jax.grad(loss)(0.0, False) == 0.0
+
+
+# --- COMA and ACER. ---
+
+MU = jax.nn.log_softmax(-LOGITS)
+
+
+def acer(logits, *arguments, **settings):
+    return jnp.mean(rlaxlib.acer_policy_loss(logits, MU, *arguments, **settings))
+
+
+def test_counterfactual_advantages_have_a_mean_of_zero():
+    every = [jnp.full(5, a) for a in range(4)]
+    adv = [rlaxlib.counterfactual_advantage(Q, PI, a_t) for a_t in every]
+    close(jnp.sum(PI * jnp.stack(adv, axis=1), axis=1), jnp.zeros(5))
+    close(adv[1] - adv[0], Q[:, 1] - Q[:, 0])
+
+
+@pytest.mark.parametrize("max_weight", [0.0, 0.5, 1.0, 10.0, np.inf])
+def test_expected_acer_gradient_is_that_of_all_actions_for_any_truncation(max_weight):
+    def expected(logits):
+        losses = [
+            rlaxlib.acer_policy_loss(logits, MU, jnp.full(5, a), Q, Q[:, a], max_weight)
+            for a in range(4)
+        ]
+        return jnp.mean(jnp.sum(jnp.exp(MU) * jnp.stack(losses, axis=1), axis=1))
+
+    close(jax.grad(expected)(LOGITS), jax.grad(rlaxlib.qpg_loss)(LOGITS, Q))
+
+
+def test_acer_truncates_the_weight_of_the_action_taken():
+    def gradient(max_weight):
+        return jax.grad(acer)(LOGITS, ACTIONS, 0 * Q, ADVANTAGES, max_weight)
+
+    weights = rlaxlib.categorical_importance_sampling_ratios(LOGITS, MU, ACTIONS)
+    assert 0 < jnp.sum(weights > 0.75) < 5
+    for max_weight in (0.75, jnp.inf):
+        expected = jax.grad(rlaxlib.policy_gradient_loss)(
+            LOGITS, ACTIONS, ADVANTAGES, jnp.minimum(max_weight, weights)
+        )
+        close(gradient(max_weight), expected)
+
+
+def test_acer_on_policy_is_the_policy_gradient():
+    advantages = rlaxlib.counterfactual_advantage(Q, PI, ACTIONS)
+    found = rlaxlib.acer_policy_loss(
+        LOGITS, LOGITS, ACTIONS, Q, rlaxlib.batched_index(Q, ACTIONS)
+    )
+    log_prob_t = rlaxlib.batched_index(jax.nn.log_softmax(LOGITS), ACTIONS)
+    close(found, rlaxlib.reinforce_loss(log_prob_t, advantages))
+
+
+def test_acer_corrects_for_actions_that_the_behaviour_never_takes():
+    mu_logits = jnp.full((5, 4), -jnp.inf).at[:, 1].set(0.0)
+    taken = jnp.ones(5, int), Q, Q[:, 1]
+
+    def loss(logits, max_weight):
+        losses = rlaxlib.acer_policy_loss(logits, mu_logits, *taken, max_weight)
+        return jnp.mean(losses)
+
+    for max_weight in (1.0, jnp.inf):
+        found = jax.grad(loss)(LOGITS, max_weight)
+        close(found, jax.grad(rlaxlib.qpg_loss)(LOGITS, Q))
+
+
+def test_acer_ignores_invalid_steps_and_illegal_actions():
+    valid = jnp.array([True, False, True, True, True])
+    legal = jnp.broadcast_to(jnp.arange(4) < 3, (5, 4))
+    actions = jnp.minimum(ACTIONS, 2)
+
+    def total(logits, mu_logits, q, returns, **masks):
+        arguments = logits, mu_logits, actions[: len(q)], q, returns, 0.5
+        losses = rlaxlib.acer_policy_loss(
+            *arguments, stop_target_gradients=False, **masks
+        )
+        return jnp.sum(losses)
+
+    found = jax.grad(total, argnums=(0, 2, 3))(
+        jnp.where(valid[:, None], LOGITS, jnp.nan),
+        MU,
+        jnp.where(valid[:, None] & legal, Q, jnp.inf),
+        jnp.where(valid, ADVANTAGES, jnp.nan),
+        action_mask=legal,
+        sample_mask=valid,
+    )
+    parts = LOGITS[:, :3], MU[:, :3], Q[:, :3], ADVANTAGES
+    expected = jax.grad(total, argnums=(0, 2, 3))(*parts, sample_mask=valid)
+    for one, other in zip(found, expected, strict=True):
+        close(one[:, :3] if one.ndim == 2 else one, other)
+        assert not np.any(one[1])
+    nowhere = jnp.zeros((5, 4), bool)
+    assert total(LOGITS, MU, Q, ADVANTAGES, action_mask=nowhere) == 0
 
 
 # --- Masks of legal actions. ---
@@ -79,16 +171,24 @@ def test_score_function_needs_actions_without_gradient():
             logits, jnp.zeros(5, int), ADVANTAGES, WEIGHTS, **mask
         ),
         lambda logits, q, **mask: rlaxlib.entropy_loss(logits, WEIGHTS, **mask),
+        lambda logits, q, **mask: jnp.sum(
+            rlaxlib.counterfactual_advantage(
+                q,
+                rlaxlib.softmax().probs(logits, mask=mask.get("action_mask")),
+                jnp.zeros(5, int),
+                **mask,
+            )
+        ),
         rlaxlib.qpg_loss,
         rlaxlib.rm_loss,
         rlaxlib.rpg_loss,
     ],
-    ids=["policy_gradient", "entropy", "qpg", "rm", "rpg"],
+    ids=["policy_gradient", "entropy", "counterfactual", "qpg", "rm", "rpg"],
 )
 def test_masking_an_action_equals_removing_it(loss):
     mask = jnp.broadcast_to(jnp.arange(4) < 3, (5, 4))
     q = jnp.where(mask, Q, jnp.nan)
-    value, gradient = jax.value_and_grad(loss)(LOGITS, q, mask=mask)
+    value, gradient = jax.value_and_grad(loss)(LOGITS, q, action_mask=mask)
     expected, expected_gradient = jax.value_and_grad(loss)(LOGITS[:, :3], Q[:, :3])
     close(value, expected)
     close(gradient[:, :3], expected_gradient)
@@ -103,9 +203,9 @@ def test_impossible_action_of_weight_zero_has_zero_loss_and_gradient(adv, weight
     def loss(logits):
         actions, adv_t, w_t = jnp.array([1]), jnp.full(1, adv), jnp.full(1, weight)
         log_prob_t = jax.nn.log_softmax(logits)[:, 1]
-        return rlaxlib.policy_gradient_loss(
-            logits, actions, adv_t, w_t
-        ) + rlaxlib.score_function_loss(log_prob_t, adv_t, w_t)
+        masked = rlaxlib.reinforce_loss(log_prob_t, adv_t, sample_mask=w_t != 0)
+        mean = rlaxlib.policy_gradient_loss(logits, actions, adv_t, w_t)
+        return mean + jnp.sum(masked)
 
     value, gradient = jax.value_and_grad(loss)(jnp.array([[0.0, -jnp.inf]]))
     assert value == 0
@@ -155,3 +255,27 @@ def test_clipping_a_zero_dqda_gives_zero_loss_and_gradient(clipping):
     )
     assert value == 0
     np.testing.assert_array_equal(gradient, jnp.zeros((2, 2)))
+
+
+# --- Bounded actions. ---
+
+
+def test_inverted_gradients_keep_an_ascending_action_within_its_bounds():
+    def ascend(a_t, _):
+        def loss(a_t):
+            dqda_t = rlaxlib.invert_gradients(a_t, jnp.array([3.0, -3.0]), -2.0, 2.0)
+            return jnp.sum(rlaxlib.dpg_loss(a_t, dqda_t))
+
+        a_t = a_t - 0.1 * jax.grad(loss)(a_t)
+        return a_t, a_t
+
+    for start in (0.0, 5.0):
+        end, path = jax.lax.scan(ascend, jnp.array([start, start]), length=200)
+        close(end, [2.0, -2.0], atol=1e-3)
+        assert jnp.all(jnp.abs(path) <= max(2.0, start))
+
+
+def test_inverted_gradient_is_zero_at_the_bound_and_whole_at_the_other():
+    a_t, dqda_t = jnp.array([1.0, -1.0, 1.0, -1.0]), jnp.array([5.0, -5.0, -5.0, 5.0])
+    found = rlaxlib.invert_gradients(a_t, dqda_t, -1.0, 1.0)
+    np.testing.assert_array_equal(found, [0.0, 0.0, -5.0, 5.0])

@@ -174,8 +174,8 @@ def test_categorical_loss_is_the_mpo_loss_of_samples_in_expected_proportions():
 def test_each_term_of_the_categorical_loss_trains_its_own_parameters():
     def terms(logits, target_logits, q_values, duals):
         _, outputs = categorical(logits, target_logits, q_values, **duals)
-        by_value, policy = outputs.by_value, outputs.policy
-        every = outputs.policy_loss, by_value.loss, policy.kl_loss, policy.alpha_loss
+        temperature, policy = outputs.temperature, outputs.policy_constraint
+        every = outputs.policy_loss, temperature.loss, policy.kl_loss, policy.alpha_loss
         return jnp.stack(every), outputs
 
     jacobian = jax.jit(jax.jacrev(terms, (0, 1, 2, 3), has_aux=True))
@@ -183,8 +183,8 @@ def test_each_term_of_the_categorical_loss_trains_its_own_parameters():
     by_logits, by_target, by_q, by_duals = found
     policy, target = jax.nn.softmax(LOGITS), jax.nn.softmax(TARGET_LOGITS)
     zero = jnp.zeros(4)
-    policy_gradient = policy - outputs.by_value.weights
-    penalty_gradient = outputs.policy.alpha * (policy - target)
+    policy_gradient = policy - outputs.temperature.weights
+    penalty_gradient = outputs.policy_constraint.alpha * (policy - target)
     close(by_logits, jnp.stack([policy_gradient, zero, penalty_gradient, zero]))
     assert not np.any(by_target)
     assert not np.any(by_q)
@@ -198,43 +198,45 @@ def test_gradient_of_the_categorical_temperature_is_bound_minus_kl():
     def loss(log_temperature):
         settings = {"temperature_constraint": LagrangePenalty(log_temperature, 0.1)}
         _, outputs = categorical(projection_operator=jnp.exp, **settings)
-        return outputs.by_value.loss, outputs.by_value
+        return outputs.temperature.loss, outputs.temperature
 
-    gradient, by_value = jax.vmap(jax.grad(loss, has_aux=True))(jnp.array([-1.0, 2.0]))
-    close(gradient, by_value.temperature * (0.1 - by_value.kl))
-    close(by_value.relative_kl, by_value.kl / 0.1)
+    gradient, temperature = jax.vmap(jax.grad(loss, has_aux=True))(
+        jnp.array([-1.0, 2.0])
+    )
+    close(gradient, temperature.eta * (0.1 - temperature.kl))
+    close(temperature.relative_kl, temperature.kl / 0.1)
 
 
 def test_large_values_keep_the_prior_and_unlikely_actions_can_dominate():
     q = 1e7 + jnp.array([0.0, 0.0, -1e7, 0.0])
     target = jax.nn.softmax(TARGET_LOGITS.at[2].set(-jnp.inf))
-    close(categorical(q_values=q)[1].by_value.weights, target)
+    close(categorical(q_values=q)[1].temperature.weights, target)
 
-    by_value = categorical(
+    temperature = categorical(
         jnp.zeros(2),
         jnp.array([0.0, -200.0]),
         jnp.array([0.0, 300.0]),
         projection_operator=jax.nn.relu,
         temperature_constraint=LagrangePenalty(jnp.float32(1.0), 0.1),
-    )[1].by_value
-    close(by_value.weights, [0.0, 1.0])
-    close(by_value.loss, 100.1)
-    close(by_value.kl, 200.0)
+    )[1].temperature
+    close(temperature.weights, [0.0, 1.0])
+    close(temperature.loss, 100.1)
+    close(temperature.kl, 200.0)
 
 
 @pytest.mark.parametrize("q", [0.0, -1e6, 1e6])
 def test_equal_values_leave_the_target_policy_unchanged(q):
     _, outputs = categorical(TARGET_LOGITS, q_values=jnp.full(4, q))
-    close(outputs.by_value.weights, jax.nn.softmax(TARGET_LOGITS))
-    np.testing.assert_allclose(outputs.by_value.kl, 0, atol=1e-12)
-    assert outputs.policy.kl == 0
+    close(outputs.temperature.weights, jax.nn.softmax(TARGET_LOGITS))
+    np.testing.assert_allclose(outputs.temperature.kl, 0, atol=1e-12)
+    assert outputs.policy_constraint.kl == 0
 
 
 def test_relative_kl_of_a_zero_bound_is_zero_or_infinite():
     zero = {"policy_constraint": LagrangePenalty(jnp.float32(0.5), 0.0)}
     with jax.debug_nans(True):
-        assert categorical(**zero)[1].policy.relative_kl == np.inf
-        assert categorical(TARGET_LOGITS, **zero)[1].policy.relative_kl == 0
+        assert categorical(**zero)[1].policy_constraint.relative_kl == np.inf
+        assert categorical(TARGET_LOGITS, **zero)[1].policy_constraint.relative_kl == 0
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
@@ -252,7 +254,7 @@ def test_an_illegal_action_is_ignored(never):
     mask = jnp.array([True, True, True, False])
     gradient = jax.value_and_grad(categorical, has_aux=True)
     (expected, outputs), slope = gradient(LOGITS[:3], TARGET_LOGITS[:3], VALUES[:3])
-    by_mask = VALUES.at[3].set(jnp.nan), {"mask": mask}
+    by_mask = VALUES.at[3].set(jnp.nan), {"action_mask": mask}
     by_logit = VALUES.at[3].set(10.0), {}
     for q, settings in (by_mask, by_logit):
         logits = LOGITS.at[3].set(never)
@@ -260,21 +262,21 @@ def test_an_illegal_action_is_ignored(never):
         (found, others), slopes = gradient(logits, target, q, **settings)
         close(found, expected)
         close(slopes, jnp.append(slope, 0.0))
-        close(others.by_value.weights, jnp.append(outputs.by_value.weights, 0.0))
-        close(others.policy, outputs.policy)
-        close(others.by_value.kl, outputs.by_value.kl)
+        close(others.temperature.weights, jnp.append(outputs.temperature.weights, 0.0))
+        close(others.policy_constraint, outputs.policy_constraint)
+        close(others.temperature.kl, outputs.temperature.kl)
 
 
 def test_without_a_legal_action_all_losses_and_gradients_are_zero():
     def loss(logits, duals, q):
-        return categorical(logits, q_values=q, mask=jnp.zeros(4, bool), **duals)
+        return categorical(logits, q_values=q, action_mask=jnp.zeros(4, bool), **duals)
 
     with jax.debug_nans(True):
         found = jax.value_and_grad(loss, (0, 1), has_aux=True)(LOGITS, DUALS, VALUES)
     (value, outputs), gradients = found
     assert value == 0
     assert finite(outputs)
-    np.testing.assert_array_equal(outputs.by_value.weights, 0.0)
+    np.testing.assert_array_equal(outputs.temperature.weights, 0.0)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradients))
 
 

@@ -35,7 +35,7 @@ LOSSES = {
     "ppo_clip": rlaxlib.ppo_clip_loss,
     "decoupled_ppo": decoupled_ppo_loss,
     "ppo_penalty": ppo_penalty_loss,
-    "simple_policy": rlaxlib.simple_policy_loss,
+    "spo": rlaxlib.spo_loss,
     "discovered_policy": rlaxlib.discovered_policy_loss,
 }
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -103,6 +103,25 @@ def test_log_ratio_is_bounded_by_its_argument(loss):
         np.testing.assert_array_equal(outputs.bounded, bound < 5)
 
 
+@each_loss
+def test_diagnostics_take_the_log_ratio_of_the_outputs(loss):
+    mask = jnp.arange(32) > 4
+    steps = [x.reshape(2, 32) for x in (LOG_PROB, OLD, ADVANTAGES)]
+    _, outputs = jax.vmap(lambda *step: loss(*step, sample_mask=mask))(*steps)
+    settings = {"sample_mask": jnp.stack([mask, mask])}
+    ratio = jnp.exp(LOG_PROB - OLD).reshape(2, 32)[:, mask]
+    statistics = rlaxlib.importance_statistics(outputs.log_ratio, **settings)
+    close(statistics.mean_ratio, jnp.mean(ratio))
+    size = rlaxlib.effective_sample_size(outputs.log_ratio, **settings)
+    close(size, jnp.sum(ratio) ** 2 / jnp.sum(ratio**2))
+    fraction = rlaxlib.clip_fraction(outputs.log_ratio, 0.2, **settings)
+    close(fraction, jnp.mean(jnp.abs(ratio - 1) > 0.2))
+    kl = rlaxlib.approximate_kl(outputs.log_ratio, **settings)
+    close(kl, jnp.mean(ratio - 1 - jnp.log(ratio)), rtol=1e-5)
+    _, outputs = loss(OLD, OLD, ADVANTAGES)
+    assert rlaxlib.clip_fraction(outputs.log_ratio) == 0
+
+
 def test_expected_approximate_kl_is_the_divergence():
     old_log_prob, old = jax.nn.log_softmax(POLICIES[0]), jax.nn.softmax(POLICIES[0])
 
@@ -120,7 +139,7 @@ def test_expected_approximate_kl_is_the_divergence():
         return jnp.sum(old * loss) / 0.5
 
     expected = jax.value_and_grad(exact)(POLICIES[1])
-    for loss in (rlaxlib.ppo_clip_loss, rlaxlib.simple_policy_loss):
+    for loss in (rlaxlib.ppo_clip_loss, rlaxlib.spo_loss):
         found = jax.value_and_grad(estimated)(POLICIES[1], loss)
         jax.tree.map(close, found, expected)
     jax.tree.map(close, jax.value_and_grad(penalty)(POLICIES[1]), expected)
@@ -128,7 +147,7 @@ def test_expected_approximate_kl_is_the_divergence():
 
 def test_approximate_kl_is_accurate_and_never_negative():
     moved = np.float32(np.outer([1.0, -1.0], np.geomspace(1e-8, 1.0, 100)).ravel())
-    for loss in (rlaxlib.ppo_clip_loss, rlaxlib.simple_policy_loss):
+    for loss in (rlaxlib.ppo_clip_loss, rlaxlib.spo_loss):
         _, outputs = loss(jnp.asarray(moved), jnp.zeros(200), jnp.ones(200))
         assert jnp.all(outputs.approximate_kl >= 0)
         # `exp(x) - 1 - x` errs by 1e-3 at 0.01.
@@ -225,14 +244,25 @@ def test_decoupled_loss_without_a_clip_does_not_depend_on_the_proximal_policy():
         close(loss, -jnp.exp(LOG_PROB - OLD) * ADVANTAGES)
 
 
+def test_decoupled_loss_truncates_the_importance_weights():
+    shifted = OLD + jnp.asarray(RNG.normal(size=64), jnp.float32)
+    steps = LOG_PROB, OLD, shifted, ADVANTAGES
+    plain, outputs = rlaxlib.decoupled_ppo_loss(*steps)
+    loss, truncated = rlaxlib.decoupled_ppo_loss(*steps, max_weight=1.5)
+    assert 0 < jnp.sum(outputs.weight > 1.5) < 64
+    close(truncated.weight, jnp.minimum(1.5, outputs.weight))
+    close(loss, plain * truncated.weight / outputs.weight)
+    jax.tree.map(close, truncated.proximal, outputs.proximal)
+
+
 # --- Clipped values. ---
 
 
 def test_value_has_a_gradient_unless_it_moved_far_towards_its_target():
     v, old_v = jnp.array([1.1, 1.3, 1.3, 0.7, 0.7]), jnp.ones(5)
     target = jnp.array([2.0, 2.0, 0.0, 2.0, 0.0])
-    loss, outputs = rlaxlib.clipped_value_loss(v, old_v, target, epsilon=0.2)
-    found = gradient(rlaxlib.clipped_value_loss, v, old_v, target, 0.2)
+    loss, outputs = rlaxlib.ppo_value_loss(v, old_v, target, epsilon=0.2)
+    found = gradient(rlaxlib.ppo_value_loss, v, old_v, target, 0.2)
     close(found, [-0.9, 0.0, 1.3, -1.3, 0.0])
     close(loss, [0.405, 0.32, 0.845, 0.845, 0.32])
     np.testing.assert_array_equal(outputs.clipped, found == 0)
@@ -242,31 +272,29 @@ def test_value_has_a_gradient_unless_it_moved_far_towards_its_target():
 def test_value_loss_with_a_wide_clip_is_the_unclipped_loss():
     v, old_v, target = LOG_PROB, OLD, ADVANTAGES
     for epsilon in (1e6, jnp.inf):
-        loss, outputs = rlaxlib.clipped_value_loss(v, old_v, target, epsilon)
+        loss, outputs = rlaxlib.ppo_value_loss(v, old_v, target, epsilon)
         np.testing.assert_array_equal(loss, rlaxlib.l2_loss(v, target))
         assert not jnp.any(outputs.value_outside | outputs.clipped)
-    loss, _ = rlaxlib.clipped_value_loss(v, old_v, target, jnp.inf, huber=0.5)
+    loss, _ = rlaxlib.ppo_value_loss(v, old_v, target, jnp.inf, huber_delta=0.5)
     np.testing.assert_array_equal(loss, rlaxlib.huber_loss(v - target, 0.5))
 
 
 def test_value_loss_with_a_clip_of_zero_is_the_larger_of_two_losses():
     v, old_v, target = LOG_PROB, OLD, ADVANTAGES
-    loss, _ = rlaxlib.clipped_value_loss(v, old_v, target, 0.0)
+    loss, _ = rlaxlib.ppo_value_loss(v, old_v, target, 0.0)
     expected = jnp.maximum(rlaxlib.l2_loss(v, target), rlaxlib.l2_loss(old_v, target))
     np.testing.assert_array_equal(loss, expected)
 
 
 def test_gradient_of_an_unmoved_value_is_its_error():
     v, target = LOG_PROB, ADVANTAGES
-    found = gradient(rlaxlib.clipped_value_loss, v, v, target, 0.2)
+    found = gradient(rlaxlib.ppo_value_loss, v, v, target, 0.2)
     close(found, v - target)
 
 
 def test_masked_values_may_be_nan():
     mask, bad = jnp.array([True, False]), jnp.array([1.0, jnp.nan])
-    loss, _ = rlaxlib.clipped_value_loss(bad, bad, 2 * bad, 0.1, sample_mask=mask)
+    loss, _ = rlaxlib.ppo_value_loss(bad, bad, 2 * bad, 0.1, sample_mask=mask)
     np.testing.assert_array_equal(loss, [0.5, 0.0])
-    found = gradient(
-        rlaxlib.clipped_value_loss, bad, bad, 2 * bad, 0.1, sample_mask=mask
-    )
+    found = gradient(rlaxlib.ppo_value_loss, bad, bad, 2 * bad, 0.1, sample_mask=mask)
     np.testing.assert_array_equal(found, [-1.0, 0.0])

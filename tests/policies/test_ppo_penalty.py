@@ -52,12 +52,12 @@ def test_masked_divergence_may_be_nan():
     np.testing.assert_array_equal(found, [[-1.0, 0.0], [3.0, 0.0]])
 
 
-def test_simple_policy_loss_is_minimal_at_the_bound():
+def test_spo_loss_is_minimal_at_the_bound():
     ratio = jnp.array([0.9, 1.25, 1.5, 1.1, 0.75, 0.5])
     adv = jnp.array([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
 
     def total(log_prob):
-        loss, _ = rlaxlib.simple_policy_loss(log_prob, jnp.zeros(6), adv, epsilon=0.25)
+        loss, _ = rlaxlib.spo_loss(log_prob, jnp.zeros(6), adv, epsilon=0.25)
         return jnp.sum(loss)
 
     by_ratio = jnp.array([-1.4, 0.0, 1.0, 1.4, 0.0, -1.0])

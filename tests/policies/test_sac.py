@@ -20,50 +20,50 @@ TEMPERATURE = jnp.float32(0.5)
 
 def test_only_the_lowest_critic_counts():
     q = jnp.array([4.0, 2.0, 3.0])
-    by_q = jax.grad(rlaxlib.soft_policy_loss, argnums=1)(-1.0, q, 0.5)
+    by_q = jax.grad(rlaxlib.sac_policy_loss, argnums=1)(-1.0, q, 0.5)
     np.testing.assert_array_equal(by_q, [0.0, -1.0, 0.0])
     for target in (
-        rlaxlib.clipped_double_q_target(1.0, 0.5, q),
-        rlaxlib.soft_actor_critic_target(1.0, 0.5, q, -3.0, 0.0),
+        rlaxlib.td3_critic_target(1.0, 0.5, q),
+        rlaxlib.sac_critic_target(1.0, 0.5, q, -3.0, 0.0),
     ):
         assert target == 2.0
 
 
 def test_gradient_of_a_target_is_stopped():
     arguments = jnp.array(1.0), jnp.array(0.5), jnp.array([4.0, 2.0]), jnp.array(-3.0)
-    target = rlaxlib.soft_actor_critic_target
+    target = rlaxlib.sac_critic_target
     for each in jax.grad(target, argnums=(0, 1, 2, 3, 4))(*arguments, 0.5):
         np.testing.assert_array_equal(each, 0.0)
 
 
 def test_entropy_after_the_end_of_an_episode_is_ignored():
-    target = rlaxlib.soft_actor_critic_target(1.0, 0.0, jnp.array([4.0]), -3.0, 0.5)
+    target = rlaxlib.sac_critic_target(1.0, 0.0, jnp.array([4.0]), -3.0, 0.5)
     assert target == 1.0
 
 
 @pytest.mark.parametrize(("log_prob", "direction"), [(3.0, 1), (2.0, 0), (1.0, -1)])
 def test_temperature_rises_while_the_entropy_is_below_its_target(log_prob, direction):
-    gradient = jax.grad(rlaxlib.temperature_loss)(0.7, log_prob, -2.0)
+    gradient = jax.grad(rlaxlib.sac_temperature_loss)(0.7, log_prob, -2.0)
     assert jnp.sign(-gradient) == direction
 
 
 def test_discrete_temperature_rises_while_the_entropy_is_below_its_target():
     entropy = -jnp.sum(PI * LOG_PI)
     for target, direction in (entropy + 0.1, 1), (entropy, 0), (entropy - 0.1, -1):
-        gradient = jax.grad(rlaxlib.discrete_temperature_loss)(0.7, LOGITS, target)
+        gradient = jax.grad(rlaxlib.discrete_sac_temperature_loss)(0.7, LOGITS, target)
         assert jnp.sign(-gradient.round(6)) == direction
 
 
 def test_losses_stop_the_gradients_of_what_they_do_not_train():
     q, log_prob = Q[:, 0], jnp.array(-1.0)
-    by_temperature = jax.grad(rlaxlib.soft_policy_loss, argnums=2)
+    by_temperature = jax.grad(rlaxlib.sac_policy_loss, argnums=2)
     assert by_temperature(log_prob, q, TEMPERATURE) == 0
-    by_policy = jax.grad(rlaxlib.temperature_loss, argnums=(1, 2))
+    by_policy = jax.grad(rlaxlib.sac_temperature_loss, argnums=(1, 2))
     assert by_policy(0.7, log_prob, -2.0) == (0, 0)
-    others = jax.grad(rlaxlib.discrete_soft_policy_loss, argnums=(1, 2))
+    others = jax.grad(rlaxlib.discrete_sac_policy_loss, argnums=(1, 2))
     for each in others(LOGITS, Q, TEMPERATURE):
         np.testing.assert_array_equal(each, 0.0)
-    others = jax.grad(rlaxlib.discrete_temperature_loss, argnums=(1, 2))
+    others = jax.grad(rlaxlib.discrete_sac_temperature_loss, argnums=(1, 2))
     for each in others(0.7, LOGITS, 1.0):
         np.testing.assert_array_equal(each, 0.0)
 
@@ -76,7 +76,7 @@ def test_gradient_through_the_action_finds_the_optimal_policy():
             u = mu + sigma * epsilon
             log_prob = rlaxlib.tanh_normal_log_prob(u, mu, sigma)
             q = -jnp.square(jnp.tanh(u) - 0.5)
-            return rlaxlib.soft_policy_loss(log_prob, q, 0.05)
+            return rlaxlib.sac_policy_loss(log_prob, q, 0.05)
 
         return jnp.mean(jax.vmap(one)(noise))
 
@@ -98,7 +98,7 @@ def test_smoothing_bounds_the_noise_and_the_action():
     keys = jax.random.split(jax.random.key(0), 1000)
     action = jnp.array([0.0, 0.95, -2.0])
     moved = jax.vmap(
-        lambda key: rlaxlib.smoothed_target_action(key, action, 0.2, 0.3, -1.0, 1.0)
+        lambda key: rlaxlib.td3_target_action(key, action, 0.2, 0.3, -1.0, 1.0)
     )(keys)
     assert jnp.max(jnp.abs(moved)) == 1
     noise = moved[:, 0]
@@ -112,7 +112,7 @@ def test_smoothing_bounds_the_noise_and_the_action():
 
 def test_smoothing_without_bounds_adds_gaussian_noise():
     action, stddev = jnp.zeros(2000), jnp.linspace(0.5, 2.0, 2000)
-    moved = rlaxlib.smoothed_target_action(
+    moved = rlaxlib.td3_target_action(
         jax.random.key(1), action, stddev, jnp.inf, -jnp.inf, jnp.inf
     )
     np.testing.assert_allclose(jnp.std(moved / stddev), 1.0, atol=0.05)
@@ -123,37 +123,37 @@ def test_smoothing_without_bounds_adds_gaussian_noise():
 # --- Identities. ---
 
 
-def test_soft_target_at_temperature_zero_is_the_clipped_double_q_target():
-    soft = rlaxlib.soft_actor_critic_target(1.5, 0.9, Q[:, 0], -2.0, 0.0)
-    close(soft, rlaxlib.clipped_double_q_target(1.5, 0.9, Q[:, 0]))
+def test_soft_target_at_temperature_zero_is_the_td3_critic_target():
+    soft = rlaxlib.sac_critic_target(1.5, 0.9, Q[:, 0], -2.0, 0.0)
+    close(soft, rlaxlib.td3_critic_target(1.5, 0.9, Q[:, 0]))
 
 
 def test_discrete_losses_are_expectations_of_those_of_one_action():
     def mean(function):
         return jnp.sum(PI * jax.vmap(function)(LOG_PI, Q.T))
 
-    value = rlaxlib.discrete_soft_value(LOGITS, Q, TEMPERATURE)
+    value = rlaxlib.discrete_sac_value(LOGITS, Q, TEMPERATURE)
     soft = mean(
-        lambda log_prob, q: rlaxlib.soft_actor_critic_target(
+        lambda log_prob, q: rlaxlib.sac_critic_target(
             1.0, 0.9, q, log_prob, TEMPERATURE
         )
     )
     close(1.0 + 0.9 * value, soft)
-    loss = mean(lambda log_prob, q: rlaxlib.soft_policy_loss(log_prob, q, TEMPERATURE))
-    close(rlaxlib.discrete_soft_policy_loss(LOGITS, Q, TEMPERATURE), loss)
+    loss = mean(lambda log_prob, q: rlaxlib.sac_policy_loss(log_prob, q, TEMPERATURE))
+    close(rlaxlib.discrete_sac_policy_loss(LOGITS, Q, TEMPERATURE), loss)
     close(loss, -value)
-    loss = mean(lambda log_prob, q: rlaxlib.temperature_loss(0.7, log_prob, 1.0))
-    close(rlaxlib.discrete_temperature_loss(0.7, LOGITS, 1.0), loss)
+    loss = mean(lambda log_prob, q: rlaxlib.sac_temperature_loss(0.7, log_prob, 1.0))
+    close(rlaxlib.discrete_sac_temperature_loss(0.7, LOGITS, 1.0), loss)
 
 
 def test_softmax_of_the_action_values_is_optimal():
     q = jnp.min(Q, axis=0)
     best = q / TEMPERATURE
-    gradient = jax.grad(rlaxlib.discrete_soft_policy_loss)(best, Q, TEMPERATURE)
+    gradient = jax.grad(rlaxlib.discrete_sac_policy_loss)(best, Q, TEMPERATURE)
     np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
-    value = rlaxlib.discrete_soft_value(best, Q, TEMPERATURE)
+    value = rlaxlib.discrete_sac_value(best, Q, TEMPERATURE)
     close(value, TEMPERATURE * jax.nn.logsumexp(q / TEMPERATURE))
-    assert value > rlaxlib.discrete_soft_value(LOGITS, Q, TEMPERATURE)
+    assert value > rlaxlib.discrete_sac_value(LOGITS, Q, TEMPERATURE)
 
 
 def test_gradient_is_that_of_the_divergence_from_the_optimal_policy():
@@ -162,11 +162,35 @@ def test_gradient_is_that_of_the_divergence_from_the_optimal_policy():
         return TEMPERATURE * rlaxlib.categorical_kl_divergence(logits, best)
 
     expected = jax.grad(divergence)(LOGITS)
-    close(jax.grad(rlaxlib.discrete_soft_policy_loss)(LOGITS, Q, TEMPERATURE), expected)
+    close(jax.grad(rlaxlib.discrete_sac_policy_loss)(LOGITS, Q, TEMPERATURE), expected)
 
 
-def test_one_critic_equals_an_ensemble_of_one():
-    for function in rlaxlib.discrete_soft_value, rlaxlib.discrete_soft_policy_loss:
+def test_value_of_one_critic_equals_an_ensemble_of_one():
+    def each(q):
+        return (
+            rlaxlib.sac_critic_target(1.5, 0.9, q, -2.0, 0.5),
+            rlaxlib.td3_critic_target(1.5, 0.9, q),
+            rlaxlib.sac_policy_loss(-2.0, q, 0.5),
+        )
+
+    assert each(jnp.array(3.0)) == each(jnp.array([3.0]))
+
+
+def test_redq_target_uses_the_minimum_of_a_random_subset():
+    q = jnp.array([4.0, 2.0, 3.0, 5.0])
+
+    @jax.vmap
+    def redq(key):
+        chosen = rlaxlib.subset_minimum(key, q, 2)
+        return chosen, rlaxlib.sac_critic_target(1.0, 0.5, chosen, -3.0, 0.5)
+
+    chosen, targets = redq(jax.random.split(jax.random.key(0), 50))
+    assert set(chosen.tolist()) == {2.0, 3.0, 4.0}
+    close(targets, 1.0 + 0.5 * (chosen + 1.5))
+
+
+def test_one_discrete_critic_equals_an_ensemble_of_one():
+    for function in rlaxlib.discrete_sac_value, rlaxlib.discrete_sac_policy_loss:
         one = function(LOGITS, Q[0], TEMPERATURE)
         np.testing.assert_array_equal(one, function(LOGITS, Q[:1], TEMPERATURE))
 
@@ -174,13 +198,13 @@ def test_one_critic_equals_an_ensemble_of_one():
 # --- Masks of legal actions. ---
 
 DISCRETE = {
-    "value": lambda logits, q, **mask: rlaxlib.discrete_soft_value(
+    "value": lambda logits, q, **mask: rlaxlib.discrete_sac_value(
         logits, q, TEMPERATURE, **mask
     ),
-    "policy": lambda logits, q, **mask: rlaxlib.discrete_soft_policy_loss(
+    "policy": lambda logits, q, **mask: rlaxlib.discrete_sac_policy_loss(
         logits, q, TEMPERATURE, **mask
     ),
-    "temperature": lambda logits, q, **mask: rlaxlib.discrete_temperature_loss(
+    "temperature": lambda logits, q, **mask: rlaxlib.discrete_sac_temperature_loss(
         0.7, logits, 1.0, **mask
     ),
 }
@@ -194,7 +218,7 @@ def test_masking_an_action_equals_removing_it(loss, by_mask, bad):
     legal = jnp.arange(5) < 3
     q = jnp.where(legal, Q, bad)
     logits = LOGITS if by_mask else jnp.where(legal, LOGITS, -jnp.inf)
-    mask = {"mask": legal} if by_mask else {}
+    mask = {"action_mask": legal} if by_mask else {}
     gradient = jax.value_and_grad(loss, argnums=(0, 1))
     value, found = gradient(logits, q, **mask)
     expected_value, expected = jax.jit(gradient)(LOGITS[:3], Q[:, :3])
@@ -206,7 +230,7 @@ def test_masking_an_action_equals_removing_it(loss, by_mask, bad):
 
 def test_value_and_gradient_are_zero_if_no_action_is_legal():
     mask, q = jnp.zeros(5, bool), jnp.full((3, 5), jnp.nan)
-    for function in rlaxlib.discrete_soft_value, rlaxlib.discrete_soft_policy_loss:
-        value, gradient = jax.value_and_grad(function)(LOGITS, q, 0.5, mask=mask)
+    for function in rlaxlib.discrete_sac_value, rlaxlib.discrete_sac_policy_loss:
+        value, gradient = jax.value_and_grad(function)(LOGITS, q, 0.5, action_mask=mask)
         assert value == 0
         np.testing.assert_array_equal(gradient, 0.0)

@@ -163,7 +163,7 @@ each_function = pytest.mark.parametrize("function", IMPROVED.values(), ids=IMPRO
 @pytest.mark.parametrize("by_mask", [True, False])
 def test_an_illegal_action_is_ignored(function, by_mask):
     def total(logits, q):
-        mask = {"mask": MASK} if by_mask else {}
+        mask = {"action_mask": MASK} if by_mask else {}
         return jnp.sum(function(logits, q, **mask) * Q)
 
     gradient = jax.value_and_grad(total, argnums=(0, 1))
@@ -180,16 +180,16 @@ def test_an_illegal_action_is_ignored(function, by_mask):
 
 def test_mask_and_logits_can_both_exclude_an_action():
     logits, rest = LOGITS.at[4].set(-inf), MASK.at[4].set(False)
-    found = rlaxlib.completed_q_values(logits, Q, VISITS, V, mask=MASK)
-    close(found, rlaxlib.completed_q_values(LOGITS, Q, VISITS, V, mask=rest))
+    found = rlaxlib.completed_q_values(logits, Q, VISITS, V, action_mask=MASK)
+    close(found, rlaxlib.completed_q_values(LOGITS, Q, VISITS, V, action_mask=rest))
 
 
 @each_function
 def test_without_a_legal_action_targets_and_gradients_are_zero(function):
     nothing = jnp.zeros(5, bool)
-    found = function(LOGITS, Q, mask=nothing)
+    found = function(LOGITS, Q, action_mask=nothing)
     is_value = function is IMPROVED["completed"]
     np.testing.assert_array_equal(found, jnp.where(MASK, V, 0.0) if is_value else 0.0)
     with jax.debug_nans(True):
-        by_q = jax.grad(lambda q: jnp.sum(function(LOGITS, q, mask=nothing)))(Q)
+        by_q = jax.grad(lambda q: jnp.sum(function(LOGITS, q, action_mask=nothing)))(Q)
     np.testing.assert_array_equal(by_q, 0.0)

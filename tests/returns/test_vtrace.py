@@ -1,10 +1,12 @@
 """Test V-trace: truncation, infinite ratios, identities."""
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close, make_stream, pick
+from rows import returns as definitions
 
 import rlaxlib
 
@@ -66,6 +68,23 @@ def test_overflowing_ratio_has_a_finite_gradient():
 
     gradient = jax.grad(loss)(jnp.array([100.0, 0.0]))
     np.testing.assert_array_equal(gradient, [0.0, 0.0])
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.5, 1.5])
+def test_clips_traces_at_their_own_threshold(threshold):
+    for name, settings in (
+        ("vtrace", {}),
+        ("leaky_vtrace", {"alpha_": 0.3}),
+        ("vtrace_td_error_and_advantage", {"clip_pg_rho_threshold": 0.7}),
+        ("leaky_vtrace_td_error_and_advantage", {"alpha": 0.3}),
+    ):
+        inputs = pick(make_stream(), *STEPS, "rho_tm1") | settings
+        inputs |= {"lambda_": 0.9, "clip_c_threshold": threshold}
+        actual = getattr(rlaxlib, name)(**inputs)
+        expected = getattr(definitions, name)(
+            **{name: np.asarray(each) for name, each in inputs.items()}
+        )
+        contract.assert_close(actual, expected, 1e-5, 1e-5)
 
 
 # --- Identities. ---

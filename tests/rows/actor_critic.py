@@ -11,27 +11,27 @@ CRITICS, DIMENSIONS = 3, 4
 # --- Continuous actions. ---
 
 
-def soft_actor_critic_target(r_t, discount_t, q_t, log_prob_t, temperature):
+def sac_critic_target(r_t, discount_t, q_t, log_prob_t, temperature):
     """Haarnoja et al. 2018, section 4.2."""
     return r_t + discount_t * (np.min(q_t) - temperature * log_prob_t)
 
 
-def clipped_double_q_target(r_t, discount_t, q_t):
+def td3_critic_target(r_t, discount_t, q_t):
     """Fujimoto et al. 2018, section 4.2."""
     return r_t + discount_t * np.min(q_t)
 
 
-def soft_policy_loss(log_prob, q, temperature):
+def sac_policy_loss(log_prob, q, temperature):
     """Haarnoja et al. 2018, section 4.2."""
     return temperature * log_prob - np.min(q)
 
 
-def temperature_loss(log_temperature, log_prob, target_entropy):
+def sac_temperature_loss(log_temperature, log_prob, target_entropy):
     """Haarnoja et al. 2018, section 5."""
     return np.exp(log_temperature) * (-log_prob - target_entropy)
 
 
-def smoothed_target_action(key, action, stddev, clip, minimum, maximum):
+def td3_target_action(key, action, stddev, clip, minimum, maximum):
     """Fujimoto et al. 2018, section 5.3."""
     noise = stddev * np.asarray(jax.random.normal(key, action.shape), np.float64)
     return np.clip(action + np.clip(noise, -clip, clip), minimum, maximum)
@@ -51,32 +51,34 @@ def tanh_normal_log_prob_of_action(action, mu, sigma):
 # --- Discrete actions. ---
 
 
-def softmax(logits, mask=None):
+def softmax(logits, action_mask=None):
     weights = np.exp(logits - np.max(logits))
-    weights = weights if mask is None else np.where(mask, weights, 0.0)
+    weights = weights if action_mask is None else np.where(action_mask, weights, 0.0)
     return weights / np.sum(weights)
 
 
-def entropy(logits, mask=None):
-    pi = softmax(logits, mask)
+def entropy(logits, action_mask=None):
+    pi = softmax(logits, action_mask)
     return -np.sum(pi[pi > 0] * np.log(pi[pi > 0]))
 
 
-def discrete_soft_value(logits, q, temperature, mask=None):
+def discrete_sac_value(logits, q, temperature, action_mask=None):
     """Christodoulou 2019, section 3."""
     q = q if q.ndim == 1 else np.min(q, axis=0)
-    mean = np.sum(softmax(logits, mask) * q)
-    return mean + temperature * entropy(logits, mask)
+    mean = np.sum(softmax(logits, action_mask) * q)
+    return mean + temperature * entropy(logits, action_mask)
 
 
-def discrete_soft_policy_loss(logits, q, temperature, mask=None):
+def discrete_sac_policy_loss(logits, q, temperature, action_mask=None):
     """Christodoulou 2019, section 3."""
-    return -discrete_soft_value(logits, q, temperature, mask)
+    return -discrete_sac_value(logits, q, temperature, action_mask)
 
 
-def discrete_temperature_loss(log_temperature, logits, target_entropy, mask=None):
+def discrete_sac_temperature_loss(
+    log_temperature, logits, target_entropy, action_mask=None
+):
     """Christodoulou 2019, section 3."""
-    missing = target_entropy - entropy(logits, mask)
+    missing = target_entropy - entropy(logits, action_mask)
     return -np.exp(log_temperature) * missing
 
 
@@ -85,7 +87,7 @@ def discrete_temperature_loss(log_temperature, logits, target_entropy, mask=None
 
 def make_numbers(*names):
     def make(rng):
-        mask = rng.permutation(np.arange(ACTIONS) > 0)
+        action_mask = rng.permutation(np.arange(ACTIONS) > 0)
         drawn = {
             "r_t": rng.normal(),
             "discount_t": rng.uniform(0.5, 1.0),
@@ -97,7 +99,7 @@ def make_numbers(*names):
             "log_temperature": rng.normal(),
             "target_entropy": rng.normal(),
             "logits": rng.normal(size=ACTIONS),
-            "mask": mask,
+            "action_mask": action_mask,
         }
         return {name: np.asarray(drawn[name]) for name in names}
 
@@ -146,26 +148,26 @@ NEGATIVE_TEMPERATURE = ({"temperature": -0.5},)
 
 ROWS = [
     row(
-        "soft_actor_critic_target",
+        "sac_critic_target",
         make_numbers(*SOFT),
         targets=SOFT,
         invalid=NEGATIVE_TEMPERATURE,
     ),
-    row("clipped_double_q_target", make_numbers(*TARGET), targets=TARGET),
+    row("td3_critic_target", make_numbers(*TARGET), targets=TARGET),
     row(
-        "soft_policy_loss",
+        "sac_policy_loss",
         make_numbers("log_prob", "q", "temperature"),
         constant=("temperature",),
         invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
-        "temperature_loss",
+        "sac_temperature_loss",
         make_numbers("log_temperature", "log_prob", "target_entropy"),
         constant=("log_prob", "target_entropy"),
         condition=4.0,
     ),
     row(
-        "smoothed_target_action",
+        "td3_target_action",
         make_action,
         key="key",
         invalid=({"stddev": -0.2}, {"clip": -0.5}, {"maximum": -1.0, "minimum": 1.0}),
@@ -174,6 +176,7 @@ ROWS = [
         "tanh_normal_log_prob",
         make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
         condition=4.0,
+        invalid=({"sigma": np.zeros(DIMENSIONS, np.float32)},),
     ),
     row(
         "tanh_normal_log_prob",
@@ -185,47 +188,48 @@ ROWS = [
         "tanh_normal_log_prob_of_action",
         make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
         condition=4.0,
+        invalid=({"sigma": np.zeros(DIMENSIONS, np.float32)},),
     ),
     row(
-        "discrete_soft_value",
+        "discrete_sac_value",
         make_discrete(),
         any_length=("q",),
         invalid=NEGATIVE_TEMPERATURE,
     ),
-    row("discrete_soft_value", make_discrete(critics=()), case="one critic"),
+    row("discrete_sac_value", make_discrete(critics=()), case="one critic"),
     row(
-        "discrete_soft_value",
-        make_discrete("mask"),
+        "discrete_sac_value",
+        make_discrete("action_mask"),
         case="masked",
         any_length=("q",),
-        optional=("mask",),
+        optional=("action_mask",),
     ),
     row(
-        "discrete_soft_policy_loss",
+        "discrete_sac_policy_loss",
         make_discrete(),
         constant=STOPPED,
         any_length=("q",),
         invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
-        "discrete_soft_policy_loss",
-        make_discrete("mask", critics=()),
+        "discrete_sac_policy_loss",
+        make_discrete("action_mask", critics=()),
         case="masked, one critic",
         constant=STOPPED,
-        optional=("mask",),
+        optional=("action_mask",),
     ),
     row(
-        "discrete_temperature_loss",
+        "discrete_sac_temperature_loss",
         make_numbers("log_temperature", "logits", "target_entropy"),
         constant=("logits", "target_entropy"),
         condition=4.0,
     ),
     row(
-        "discrete_temperature_loss",
-        make_numbers("log_temperature", "logits", "target_entropy", "mask"),
+        "discrete_sac_temperature_loss",
+        make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
         case="masked",
         constant=("logits", "target_entropy"),
-        optional=("mask",),
+        optional=("action_mask",),
         condition=4.0,
     ),
 ]

@@ -29,12 +29,20 @@ def persistent_advantage_learning(
     return max(here, there)
 
 
+def duelling_q_values(v, advantages, action_mask=None):
+    """Wang et al. 2016, equation 9."""
+    if action_mask is None:
+        return v + advantages - np.mean(advantages)
+    q = v + advantages - np.mean(advantages[action_mask])
+    return np.where(action_mask, q, -np.inf)
+
+
 def ensemble_value(q, weight=0.75, kind="min"):
     least, greatest = np.sort(q)[[0, -1]]
     return {
         "min": least,
         "mean": np.sum(q) / len(q),
-        "soft_min": weight * least + (1 - weight) * greatest,
+        "min_max_mix": weight * least + (1 - weight) * greatest,
     }[kind]
 
 
@@ -71,6 +79,18 @@ def make_nearer(first):
         drawn = make_transition(rng)
         drawn["target_q_tm1" if first else "target_q_t"][drawn["a_tm1"]] += 1.5
         return drawn
+
+    return make
+
+
+def make_network(*names):
+    def make(rng):
+        drawn = {
+            "v": np.asarray(rng.normal()),
+            "advantages": rng.normal(size=ACTIONS),
+            "action_mask": np.arange(ACTIONS) != 1,
+        }
+        return {name: drawn[name] for name in names}
 
     return make
 
@@ -114,17 +134,32 @@ ROWS = [
         peer=GAPS,
         targets=TARGETS,
     ),
+    Row(
+        name="duelling_q_values",
+        definition=duelling_q_values,
+        make=make_network("v", "advantages"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="duelling_q_values",
+        case="mask",
+        definition=duelling_q_values,
+        make=make_network("v", "advantages", "action_mask"),
+        peer="rlax has no such function",
+        differentiable=False,
+        optional=("action_mask",),
+    ),
     *(
         Row(
             name="ensemble_value",
             case=kind,
             definition=ensemble_value,
-            make=make_critics("q", *["weight"] * (kind == "soft_min")),
+            make=make_critics("q", *["weight"] * (kind == "min_max_mix")),
             settings={"kind": kind},
             peer=NONE,
             invalid=({"kind": "max"}, {"kind": None}, {"weight": 1.5}),
         )
-        for kind in ("min", "mean", "soft_min")
+        for kind in ("min", "mean", "min_max_mix")
     ),
     Row(
         name="subset_minimum",

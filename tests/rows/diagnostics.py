@@ -7,25 +7,25 @@ from jax.experimental import checkify
 SAMPLES, NEURONS = 8, 5
 
 
-def unmasked(x, mask):
-    return x.reshape(-1) if mask is None else x[mask]
+def unmasked(x, sample_mask):
+    return x.reshape(-1) if sample_mask is None else x[sample_mask]
 
 
-def explained_variance(predictions, targets, mask=None, count_bias=False):
-    errors = unmasked(targets - predictions, mask)
+def explained_variance(predictions, targets, sample_mask=None, count_bias=False):
+    errors = unmasked(targets - predictions, sample_mask)
     left = np.mean(errors**2) if count_bias else np.var(errors)
-    return 1 - left / np.var(unmasked(targets, mask))
+    return 1 - left / np.var(unmasked(targets, sample_mask))
 
 
-def value_bias(values, returns, mask=None, normalize=False):
+def value_bias(values, returns, sample_mask=None, normalize=False):
     """Chen et al. 2021, section 2.1."""
-    bias = np.mean(unmasked(values - returns, mask))
-    return bias / np.abs(np.mean(unmasked(returns, mask))) if normalize else bias
+    bias = np.mean(unmasked(values - returns, sample_mask))
+    return bias / np.abs(np.mean(unmasked(returns, sample_mask))) if normalize else bias
 
 
-def approximate_kl(log_ratios, kind="k3", mask=None):
+def approximate_kl(log_ratio, kind="k3", sample_mask=None):
     """Schulman 2020."""
-    ratios = np.exp(unmasked(log_ratios, mask))
+    ratios = np.exp(unmasked(log_ratio, sample_mask))
     estimates = {
         "k1": -np.log(ratios),
         "k2": np.log(ratios) ** 2 / 2,
@@ -34,27 +34,29 @@ def approximate_kl(log_ratios, kind="k3", mask=None):
     return np.mean(estimates[kind])
 
 
-def clip_fraction(log_ratios, epsilon=0.2, epsilon_high=None, adv_t=None, mask=None):
+def clip_fraction(
+    log_ratio, epsilon=0.2, epsilon_high=None, adv_t=None, sample_mask=None
+):
     """Schulman et al. 2017, section 3."""
     high = 1 + (epsilon if epsilon_high is None else epsilon_high)
-    ratios = np.exp(unmasked(log_ratios, mask))
+    ratios = np.exp(unmasked(log_ratio, sample_mask))
     clipped = np.clip(ratios, 1 - epsilon, high)
     if adv_t is None:
         return np.mean(clipped != ratios)
-    advantages = unmasked(adv_t, mask)
+    advantages = unmasked(adv_t, sample_mask)
     return np.mean(
         np.minimum(ratios * advantages, clipped * advantages) != ratios * advantages
     )
 
 
-def effective_sample_size(log_weights, mask=None):
+def effective_sample_size(log_weights, sample_mask=None):
     """Kong 1992."""
-    weights = np.exp(unmasked(log_weights, mask))
+    weights = np.exp(unmasked(log_weights, sample_mask))
     return np.sum(weights) ** 2 / np.sum(weights**2)
 
 
-def importance_statistics(log_ratios, mask=None):
-    logs = unmasked(log_ratios, mask)
+def importance_statistics(log_ratio, sample_mask=None):
+    logs = unmasked(log_ratio, sample_mask)
     size = effective_sample_size(logs)
     statistics = (
         np.mean(np.exp(logs)),
@@ -70,17 +72,17 @@ def importance_statistics(log_ratios, mask=None):
     return [np.asarray(each) for each in statistics]
 
 
-def dormant_fraction(activations, threshold=0.025, mask=None):
+def dormant_fraction(activations, threshold=0.025, sample_mask=None):
     """Sokar et al. 2023, definition 3.1."""
     inputs = activations.reshape(-1, NEURONS)
-    inputs = inputs if mask is None else inputs[mask.reshape(-1)]
+    inputs = inputs if sample_mask is None else inputs[sample_mask.reshape(-1)]
     sizes = np.mean(np.abs(inputs), axis=0)
     return np.mean(sizes / np.mean(sizes) <= threshold)
 
 
-def effective_rank(features, delta=0.01, mask=None):
+def effective_rank(features, delta=0.01, sample_mask=None):
     """Kumar et al. 2020, section 3."""
-    features = features if mask is None else features[mask]
+    features = features if sample_mask is None else features[sample_mask]
     sizes = np.linalg.svd(features, compute_uv=False)
     ranks = range(1, sizes.size + 1)
     return min(k for k in ranks if np.sum(sizes[:k]) / np.sum(sizes) >= 1 - delta)
@@ -96,21 +98,21 @@ def check_trajectory(r_t, discount_t, truncated_t=None, sample_mask=None):
 
 def make_samples(*names):
     def make(rng):
-        mask = rng.permutation([True] * 6 + [False] * 2)
-        log_ratios = rng.normal(scale=0.5, size=SAMPLES)
+        sample_mask = rng.permutation([True] * 6 + [False] * 2)
+        log_ratio = rng.normal(scale=0.5, size=SAMPLES)
         for bound in np.log([0.8, 1.2, 1.5]):
-            log_ratios = away_from(log_ratios, bound)
+            log_ratio = away_from(log_ratio, bound)
         drawn = {
             "predictions": rng.normal(size=SAMPLES),
             "targets": rng.normal(size=SAMPLES),
             "values": rng.normal(size=SAMPLES),
             "returns": rng.normal(size=SAMPLES) - 1,
-            "log_ratios": log_ratios,
+            "log_ratio": log_ratio,
             "log_weights": rng.normal(size=SAMPLES),
             "adv_t": away_from(rng.normal(size=SAMPLES), 0.0),
             "epsilon": np.asarray(0.2),
             "epsilon_high": np.asarray(0.5),
-            "mask": mask,
+            "sample_mask": sample_mask,
         }
         return {name: drawn[name] for name in names}
 
@@ -119,8 +121,11 @@ def make_samples(*names):
 
 def make_activations(rng):
     scales = rng.permutation([0.001, 0.02, 1.0, 1.0, 2.0])
-    mask = rng.permutation([True] * 6 + [False] * 2)
-    return {"activations": rng.normal(size=(SAMPLES, NEURONS)) * scales, "mask": mask}
+    sample_mask = rng.permutation([True] * 6 + [False] * 2)
+    return {
+        "activations": rng.normal(size=(SAMPLES, NEURONS)) * scales,
+        "sample_mask": sample_mask,
+    }
 
 
 def make_image(rng):
@@ -131,12 +136,14 @@ def make_image(rng):
 def make_features(rng):
     parts = rng.normal(size=(SAMPLES, 3)), rng.normal(size=(3, NEURONS))
     noise = 1e-4 * rng.normal(size=(SAMPLES, NEURONS))
-    mask = rng.permutation([True] * 6 + [False] * 2)
-    return {"features": parts[0] @ parts[1] + noise, "mask": mask}
+    sample_mask = rng.permutation([True] * 6 + [False] * 2)
+    return {"features": parts[0] @ parts[1] + noise, "sample_mask": sample_mask}
 
 
 def without_mask(make):
-    return lambda rng: {name: x for name, x in make(rng).items() if name != "mask"}
+    return lambda rng: {
+        name: x for name, x in make(rng).items() if name != "sample_mask"
+    }
 
 
 def make_trajectory(rng):
@@ -176,7 +183,11 @@ def rows(name, definition, *names, cases=None, **fields):
         **fields,
     }
     with_mask = Row(
-        **{"make": make_samples(*names, "mask"), "optional": ("mask",), **shared}
+        **{
+            "make": make_samples(*names, "sample_mask"),
+            "optional": ("sample_mask",),
+            **shared,
+        }
     )
     return [
         with_mask,
@@ -212,32 +223,32 @@ ROWS = [
     *rows(
         "approximate_kl",
         approximate_kl,
-        "log_ratios",
+        "log_ratio",
         cases={"k1": {"kind": "k1"}, "k2": {"kind": "k2"}, "k3": {"kind": "k3"}},
         invalid=({"kind": "k4"},),
     ),
     *rows(
         "clip_fraction",
         clip_fraction,
-        "log_ratios",
+        "log_ratio",
         cases={"no mask": {}, "high": {"epsilon_high": 0.5}},
         differentiable=False,
     ),
     *rows(
         "clip_fraction",
         clip_fraction,
-        "log_ratios",
+        "log_ratio",
         "adv_t",
         cases={},
         case="advantages",
         differentiable=False,
-        optional=("mask", "adv_t"),
+        optional=("sample_mask", "adv_t"),
     ),
     Row(
         name="clip_fraction",
         case="own bounds",
         definition=clip_fraction,
-        make=make_samples("log_ratios", "epsilon", "epsilon_high", "adv_t"),
+        make=make_samples("log_ratio", "epsilon", "epsilon_high", "adv_t"),
         peer="rlax has no such function",
         elementwise=True,
         differentiable=False,
@@ -248,18 +259,17 @@ ROWS = [
         "effective_sample_size",
         effective_sample_size,
         "log_weights",
-        elementwise=False,
         condition=4.0,
     ),
     Row(
         name="importance_statistics",
         definition=importance_statistics,
-        make=make_samples("log_ratios", "mask"),
+        make=make_samples("log_ratio", "sample_mask"),
         peer="rlax has no such function",
         elementwise=True,
         differentiable=False,
         condition=8.0,
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="dormant_fraction",
@@ -268,7 +278,7 @@ ROWS = [
         peer="rlax has no such function",
         elementwise=True,
         differentiable=False,
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="dormant_fraction",
@@ -288,7 +298,7 @@ ROWS = [
         make=make_features,
         peer="rlax has no such function",
         differentiable=False,
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="effective_rank",

@@ -114,10 +114,14 @@ def quantile_q_learning(
     discount_t,
     dist_q_t_selector,
     dist_q_t,
+    weights=None,
+    q_t_selector=None,
     **huber,
 ):
-    a_t = np.argmax(np.mean(dist_q_t_selector, axis=0))
-    target = r_t + discount_t * dist_q_t[:, a_t]
+    """Dabney et al. 2017, algorithm 1; with weights, Yang et al. 2019, equation 1."""
+    if q_t_selector is None:
+        q_t_selector = np.average(dist_q_t_selector, axis=0, weights=weights)
+    target = r_t + discount_t * dist_q_t[:, np.argmax(q_t_selector)]
     return quantile_regression_loss(dist_q_tm1[:, a_tm1], tau_q_tm1, target, **huber)
 
 
@@ -261,6 +265,8 @@ def samples(*names):
             "dist_q_t_selector": rng.normal(size=(3, ACTIONS)),
             "dist_q_t": rng.normal(size=(SAMPLES, ACTIONS)),
             "probs_a_t": probabilities(rng, ACTIONS),
+            "weights": probabilities(rng, 3),
+            "q_t_selector": rng.normal(size=ACTIONS),
         }
         return {name: np.asarray(drawn[name]) for name in names}
 
@@ -395,6 +401,26 @@ ROWS = [
             invalid=BAD_LEARN + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
+    ),
+    Row(
+        name="quantile_q_learning",
+        case="weights",
+        definition=quantile_q_learning,
+        make=samples(*LEARN, "weights"),
+        peer="rlax weights all samples alike",
+        targets=("r_t", "discount_t", "dist_q_t"),
+        any_length=("dist_q_t",),
+        optional=("weights",),
+    ),
+    Row(
+        name="quantile_q_learning",
+        case="selector",
+        definition=quantile_q_learning,
+        make=samples(*TAKEN, "dist_q_t", "q_t_selector"),
+        settings={"dist_q_t_selector": None},
+        peer="rlax selects by samples",
+        targets=("r_t", "discount_t", "dist_q_t"),
+        any_length=("dist_q_t",),
     ),
     *(
         Row(

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contract import Row
+from contract import Row, probabilities
 from scipy import stats
 
 # --- Fractions. ---
@@ -52,11 +52,20 @@ def quantile_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpo
 # --- Samples. ---
 
 
-def conditional_value_at_risk(quantiles, level):
+def quantile_mean(quantiles, weights=None):
+    """Yang et al. 2019, equation 1."""
+    weights = (
+        np.full(len(quantiles), 1 / len(quantiles)) if weights is None else weights
+    )
+    return np.dot(weights, quantiles)
+
+
+def conditional_value_at_risk(quantiles, level, probs=None):
     """Add up the smallest quantiles, until their weights sum to the level."""
+    probs = np.full(len(quantiles), 1 / len(quantiles)) if probs is None else probs
     total, left = 0.0, level
-    for quantile in sorted(quantiles):
-        share = min(left, 1 / len(quantiles))
+    for quantile, prob in sorted(zip(quantiles, probs, strict=True)):
+        share = min(left, prob)
         total, left = total + share * quantile, left - share
     return np.asarray(total / level)
 
@@ -102,6 +111,21 @@ def make_proposal(rng):
         "quantiles_at_fractions": rng.normal(size=NUMBER - 1),
         "quantiles_at_midpoints": rng.normal(size=NUMBER),
     }
+
+
+def make_tail(*names):
+    """Draw quantiles or atoms, and a level at which one of them counts in part."""
+
+    def make(rng):
+        drawn = {
+            "quantiles": rng.normal(size=NUMBER),
+            "level": np.asarray(rng.uniform(0.25, 0.35)),
+            "probs": probabilities(rng, NUMBER),
+            "weights": probabilities(rng, NUMBER),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
 
 
 def fraction(name, definition, make, **extra):
@@ -172,12 +196,33 @@ ROWS = [
     Row(
         name="conditional_value_at_risk",
         definition=conditional_value_at_risk,
-        make=lambda rng: {
-            "quantiles": rng.normal(size=NUMBER),
-            "level": np.asarray(rng.uniform(0.25, 0.35)),
-        },
+        make=make_tail("quantiles", "level"),
         peer="rlax has no measures of risk",
         invalid=({"level": 0.0}, {"level": 1.5}),
+    ),
+    Row(
+        name="conditional_value_at_risk",
+        case="atoms",
+        definition=conditional_value_at_risk,
+        make=make_tail("quantiles", "level", "probs"),
+        peer="rlax has no measures of risk",
+        optional=("probs",),
+        invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
+    ),
+    Row(
+        name="quantile_mean",
+        definition=quantile_mean,
+        make=make_tail("quantiles"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="quantile_mean",
+        case="weights",
+        definition=quantile_mean,
+        make=make_tail("quantiles", "weights"),
+        peer="rlax has no such function",
+        optional=("weights",),
+        invalid=tuple({"weights": x["fractions"]} for x in OUTSIDE),
     ),
     Row(
         name="truncated_quantile_targets",

@@ -9,9 +9,9 @@ NEW = "rlax has none"
 CLIP = 1.0
 
 
-def cmpo_policy_targets(prior_logits, q, v, clip, mask=None):
+def cmpo_policy_targets(prior_logits, q, v, clip, action_mask=None):
     """Hessel et al. 2021, equation 8."""
-    weights = softmax(prior_logits, mask) * np.exp(np.clip(q - v, -clip, clip))
+    weights = softmax(prior_logits, action_mask) * np.exp(np.clip(q - v, -clip, clip))
     return weights / np.sum(weights)
 
 
@@ -25,11 +25,11 @@ def cmpo_sample_weights(q, v, clip, z_init):
     return np.array(weights)
 
 
-def completed_q_values(logits, q, visits, v, mask=None):
+def completed_q_values(logits, q, visits, v, action_mask=None):
     """Danihelka et al. 2022, equations 10 and 33."""
-    mask = np.ones(len(q), bool) if mask is None else mask
-    pi = softmax(logits, mask)
-    visited = [a for a in range(len(q)) if mask[a] and visits[a] > 0]
+    action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
+    pi = softmax(logits, action_mask)
+    visited = [a for a in range(len(q)) if action_mask[a] and visits[a] > 0]
     total = sum(visits[a] for a in visited)
     mixed = v
     if total:
@@ -39,16 +39,16 @@ def completed_q_values(logits, q, visits, v, mask=None):
 
 
 def gumbel_policy_targets(
-    logits, q, visits, v, c_visit, c_scale, rescale_values=False, mask=None
+    logits, q, visits, v, c_visit, c_scale, rescale_values=False, action_mask=None
 ):
     """Danihelka et al. 2022, equations 8 and 11."""
-    completed = completed_q_values(logits, q, visits, v, mask)
-    mask = np.ones(len(q), bool) if mask is None else mask
+    completed = completed_q_values(logits, q, visits, v, action_mask)
+    action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
     if rescale_values:
-        low, high = np.min(completed[mask]), np.max(completed[mask])
+        low, high = np.min(completed[action_mask]), np.max(completed[action_mask])
         completed = (completed - low) / (high - low)
-    sigma = (c_visit + np.max(visits[mask])) * c_scale * completed
-    return softmax(logits + sigma, mask)
+    sigma = (c_visit + np.max(visits[action_mask])) * c_scale * completed
+    return softmax(logits + sigma, action_mask)
 
 
 def make_prior(rng):
@@ -85,9 +85,9 @@ def masked(make):
 
     def make_masked(rng):
         drawn = make(rng)
-        mask = np.ones(ACTIONS, bool)
-        mask[np.argmax(drawn.get("visits", mask))] = False
-        return {**drawn, "mask": mask}
+        action_mask = np.ones(ACTIONS, bool)
+        action_mask[np.argmax(drawn.get("visits", action_mask))] = False
+        return {**drawn, "action_mask": action_mask}
 
     return make_masked
 
@@ -108,7 +108,7 @@ ROWS = [
         case="mask",
         settings={"clip": CLIP},
         targets=("prior_logits", "q", "v"),
-        optional=("mask",),
+        optional=("action_mask",),
         invalid=({"clip": -1.0}, {"clip": np.nan}),
     ),
     row(
@@ -123,7 +123,7 @@ ROWS = [
         "completed_q_values",
         masked(make_search),
         case="mask",
-        optional=("mask",),
+        optional=("action_mask",),
         condition=4.0,
     ),
     row(
@@ -140,7 +140,7 @@ ROWS = [
         case="mask, rescaled",
         settings={**SIGMA, "rescale_values": True},
         targets=SEARCH,
-        optional=("mask",),
+        optional=("action_mask",),
         condition=16.0,
     ),
 ]

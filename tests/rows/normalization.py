@@ -33,9 +33,9 @@ def two_updates(library):
 # --- Running moments. ---
 
 
-def running_moments(first, second, mask):
+def running_moments(first, second, sample_mask):
     """Compute the moments of all entries at once."""
-    entries = np.concatenate([first[mask], second])
+    entries = np.concatenate([first[sample_mask], second])
     mean = np.mean(entries, axis=0)
     return mean, np.mean((entries - mean) ** 2, axis=0)
 
@@ -43,9 +43,9 @@ def running_moments(first, second, mask):
 def two_batches(library):
     """Return a function that returns the moments of two batches of entries."""
 
-    def moments(first, second, mask):
+    def moments(first, second, sample_mask):
         init_state, update_moments = library.running_moments()
-        _, state = update_moments(first, init_state(first[0]), mask=mask)
+        _, state = update_moments(first, init_state(first[0]), sample_mask=sample_mask)
         moved, _ = update_moments(second, state)
         return moved
 
@@ -55,10 +55,10 @@ def two_batches(library):
 # --- Scales. ---
 
 
-def percentile_scale(returns, mask):
+def percentile_scale(returns, sample_mask):
     """Average the ranges of two updates."""
     weights = np.array([DECAY * (1 - DECAY), 1 - DECAY]) / (1 - DECAY**2)
-    updates = returns[mask], 2 * returns
+    updates = returns[sample_mask], 2 * returns
     ranges = [np.subtract(*np.percentile(x, [90, 20])) for x in updates]
     return np.asarray(max(0.25, weights @ ranges))
 
@@ -66,9 +66,9 @@ def percentile_scale(returns, mask):
 def two_ranges(library):
     """Return a function that returns the scale after two updates."""
 
-    def scale(returns, mask):
+    def scale(returns, sample_mask):
         init_state, update_scale = library.percentile_scale(DECAY, 20.0, 90.0, 0.25)
-        _, state = update_scale(returns, init_state(returns), mask=mask)
+        _, state = update_scale(returns, init_state(returns), sample_mask=sample_mask)
         return update_scale(2 * returns, state)[0]
 
     return scale
@@ -97,9 +97,9 @@ def two_chunks(library):
     return scale
 
 
-def return_based_scale(r_t, discount_t, returns, mask, returns_mask):
+def return_based_scale(r_t, discount_t, returns, sample_mask, returns_mask):
     """Schaul et al. 2021, on numbers with masks and then on all of them."""
-    r_t, discount_t = (np.append(x, x[mask]) for x in (r_t, discount_t))
+    r_t, discount_t = (np.append(x, x[sample_mask]) for x in (r_t, discount_t))
     returns = np.append(returns, returns[returns_mask])
     return np.sqrt(np.var(r_t) + np.var(discount_t) * np.mean(returns**2))
 
@@ -140,11 +140,11 @@ def art(
     step_size,
     scale_lb,
     scale_ub,
-    mask=None,
+    sample_mask=None,
 ):
     """Van Hasselt et al. 2016: one step towards the mean for each of the targets."""
     shift, scale, second_moment = map(np.array, (shift, scale, second_moment))
-    mask = np.ones(targets.shape, bool) if mask is None else mask
+    mask = np.ones(targets.shape, bool) if sample_mask is None else sample_mask
     for k in range(len(shift)):
         own = targets[mask & (indices == k)]
         for _ in own:
@@ -259,7 +259,10 @@ def make_one_target_each(rng):
 
 
 def make_masked(rng):
-    return {**make_targets(rng), "mask": np.array([True] * 3 + [False] * 2 + [True])}
+    return {
+        **make_targets(rng),
+        "sample_mask": np.array([True] * 3 + [False] * 2 + [True]),
+    }
 
 
 def make_layer(rng):
@@ -302,7 +305,7 @@ ROWS = [
         make=lambda rng: {
             "first": rng.normal(size=(4, 3)),
             "second": rng.normal(loc=1.0, size=(7, 3)),
-            "mask": np.array([True, False, True, True]),
+            "sample_mask": np.array([True, False, True, True]),
         },
         of=two_batches,
         differentiable=False,
@@ -311,7 +314,7 @@ ROWS = [
         single_precision=(0, 1),
         any_length=("first", "second"),
         any_dtype=("first", "second"),
-        optional=("mask",),
+        optional=("sample_mask",),
         trees=("first", "second"),
     ),
     Row(
@@ -319,7 +322,7 @@ ROWS = [
         definition=percentile_scale,
         make=lambda rng: {
             "returns": rng.normal(size=6),
-            "mask": np.array([True, False, True, True, True, False]),
+            "sample_mask": np.array([True, False, True, True, True, False]),
         },
         of=two_ranges,
         differentiable=False,
@@ -327,7 +330,7 @@ ROWS = [
         peer="rlax has no such function",
         single_precision=(0,),
         any_dtype=("returns",),
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="return_based_scale",
@@ -336,7 +339,7 @@ ROWS = [
             "r_t": rng.normal(size=6),
             "discount_t": rng.uniform(size=6),
             "returns": rng.normal(loc=2.0, size=4),
-            "mask": np.array([True, True, False, True, True, False]),
+            "sample_mask": np.array([True, True, False, True, True, False]),
             "returns_mask": np.array([True, False, True, True]),
         },
         of=two_updates_of_scale,
@@ -345,7 +348,7 @@ ROWS = [
         peer="rlax has no such function",
         single_precision=(0,),
         any_dtype=("r_t", "returns"),
-        optional=("mask", "returns_mask"),
+        optional=("sample_mask", "returns_mask"),
     ),
     Row(
         name="reward_scale",
@@ -409,7 +412,7 @@ ROWS = [
         peer="rlax takes no mask",
         differentiable=False,
         any_dtype=("targets",),
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="pop",

@@ -55,15 +55,15 @@ def log_density(a, mu, sigma):
 def gaussian_mpo_loss(held=None, **x):
     c = held or x
     actions, q_values = c["sample_actions"], c["sample_q_values"]
-    mu_0, sigma_0 = c["target_mu"], c["target_sigma"]
+    mu_0, sigma_0 = c["target_mean"], c["target_stddev"]
     even = np.full(SAMPLES, 1 / SAMPLES)
-    by_value = e_step("temperature_constraint", q_values, even, x, c)
-    weights, by_bounds = by_value[2], ()
+    temperature = e_step("temperature_constraint", q_values, even, x, c)
+    weights, bounds_temperature = temperature[2], ()
     if "bounds_constraint.alpha" in x:
         inside = np.minimum(np.maximum(actions, c["minimum"]), c["maximum"])
         cost = -np.sqrt(np.sum((actions - inside) ** 2, axis=-1))
-        by_bounds = e_step("bounds_constraint", cost, even, x, c)
-        weights = weights + by_bounds[2]
+        bounds_temperature = e_step("bounds_constraint", cost, even, x, c)
+        weights = weights + bounds_temperature[2]
 
     def summed(name, kl):
         return kl if x[f"{name}.alpha"].ndim else np.sum(kl)
@@ -75,39 +75,39 @@ def gaussian_mpo_loss(held=None, **x):
         ratio = sigma_0 / sigma
         return summed("stddev_constraint", (ratio**2 - 1) / 2 - np.log(ratio))
 
-    mean_loss = -np.sum(weights * log_density(actions, x["mu"], sigma_0))
-    stddev_loss = -np.sum(weights * log_density(actions, mu_0, x["sigma"]))
-    mean = constraint("mean_constraint", by_mean(x["mu"]), by_mean(c["mu"]), x, c)
-    divergences = by_stddev(x["sigma"]), by_stddev(c["sigma"])
+    mean_loss = -np.sum(weights * log_density(actions, x["mean"], sigma_0))
+    stddev_loss = -np.sum(weights * log_density(actions, mu_0, x["stddev"]))
+    mean = constraint("mean_constraint", by_mean(x["mean"]), by_mean(c["mean"]), x, c)
+    divergences = by_stddev(x["stddev"]), by_stddev(c["stddev"])
     stddev = constraint("stddev_constraint", *divergences, x, c)
-    loss = mean_loss + stddev_loss + by_value[0] + sum(by_bounds[:1])
+    loss = mean_loss + stddev_loss + temperature[0] + sum(bounds_temperature[:1])
     loss += sum(mean[:2]) + sum(stddev[:2])
-    extremes = q_values.min(), q_values.max(), c["sigma"].min(), c["sigma"].max()
-    parts = mean_loss, stddev_loss, by_value, by_bounds, mean, stddev
+    extremes = q_values.min(), q_values.max(), c["stddev"].min(), c["stddev"].max()
+    parts = mean_loss, stddev_loss, temperature, bounds_temperature, mean, stddev
     return np.asarray(loss), *parts, *extremes
 
 
-def categorical_mpo_loss(mask, held=None, **x):
+def categorical_mpo_loss(action_mask, held=None, **x):
     c = held or x
 
     def policy(logits):
-        probs = np.where(mask, np.exp(logits), 0.0)
+        probs = np.where(action_mask, np.exp(logits), 0.0)
         return probs / np.sum(probs)
 
     def entropy(probs):
-        return -np.sum(probs[mask] * np.log(probs[mask]))
+        return -np.sum(probs[action_mask] * np.log(probs[action_mask]))
 
-    pi, prior = policy(x["logits"])[mask], policy(c["target_logits"])
+    pi, prior = policy(x["logits"])[action_mask], policy(c["target_logits"])
     constant = policy(c["logits"])
-    by_value = e_step("temperature_constraint", c["q_values"], prior, x, c)
-    policy_loss = -np.sum(by_value[2][mask] * np.log(pi))
-    p = prior[mask]
-    divergences = [np.sum(p * np.log(p / each)) for each in (pi, constant[mask])]
+    temperature = e_step("temperature_constraint", c["q_values"], prior, x, c)
+    policy_loss = -np.sum(temperature[2][action_mask] * np.log(pi))
+    p = prior[action_mask]
+    divergences = [np.sum(p * np.log(p / each)) for each in (pi, constant[action_mask])]
     penalty = constraint("policy_constraint", *divergences, x, c)
-    loss = policy_loss + by_value[0] + sum(penalty[:2])
-    legal = c["q_values"][mask]
+    loss = policy_loss + temperature[0] + sum(penalty[:2])
+    legal = c["q_values"][action_mask]
     entropies = entropy(constant), entropy(prior)
-    parts = policy_loss, by_value, penalty, legal.min(), legal.max(), *entropies
+    parts = policy_loss, temperature, penalty, legal.min(), legal.max(), *entropies
     return np.asarray(loss), *parts
 
 
@@ -123,10 +123,10 @@ def make_constraint(rng, name, *axes):
 
 def make_gaussian(rng, *axes):
     return {
-        "mu": rng.normal(size=DIMENSIONS),
-        "sigma": rng.uniform(0.5, 1.5, DIMENSIONS),
-        "target_mu": rng.normal(size=DIMENSIONS),
-        "target_sigma": rng.uniform(0.5, 1.5, DIMENSIONS),
+        "mean": rng.normal(size=DIMENSIONS),
+        "stddev": rng.uniform(0.5, 1.5, DIMENSIONS),
+        "target_mean": rng.normal(size=DIMENSIONS),
+        "target_stddev": rng.uniform(0.5, 1.5, DIMENSIONS),
         "sample_actions": rng.normal(size=(SAMPLES, DIMENSIONS)),
         "sample_q_values": rng.normal(size=SAMPLES),
         **make_constraint(rng, "temperature_constraint"),
@@ -150,7 +150,7 @@ def make_categorical(rng):
         "q_values": rng.normal(size=ACTIONS),
         **make_constraint(rng, "temperature_constraint"),
         **make_constraint(rng, "policy_constraint"),
-        "mask": rng.permutation(np.arange(ACTIONS) > 0),
+        "action_mask": rng.permutation(np.arange(ACTIONS) > 0),
     }
 
 
@@ -197,8 +197,8 @@ ROWS = [
     row(
         gaussian_mpo_loss,
         make_gaussian,
-        invalid=({"sigma": ZEROS}, {"target_sigma": ZEROS}, {"maximum": -2.0}),
+        invalid=({"stddev": ZEROS}, {"target_stddev": ZEROS}, {"maximum": -2.0}),
     ),
     row(gaussian_mpo_loss, make_bounded, case="bounded, per dimension"),
-    row(categorical_mpo_loss, make_categorical, optional=("mask",)),
+    row(categorical_mpo_loss, make_categorical, optional=("action_mask",)),
 ]

@@ -1,21 +1,62 @@
-"""Policy-gradient losses: definitions in NumPy, and their rows."""
+"""Policy gradients and cost constraints: definitions in NumPy, and their rows."""
 
 import numpy as np
-from contract import ACTIONS, STEPS, Row, actions, away_from
+from contract import ACTIONS, STEPS, Row, actions, away_from, probabilities
+
+NEW = "rlax has none"
 
 
-def softmax(logits):
+def softmax(logits, action_mask=None):
     weights = np.exp(logits - np.max(logits, axis=-1, keepdims=True))
+    weights = weights if action_mask is None else np.where(action_mask, weights, 0.0)
     return weights / np.sum(weights, axis=-1, keepdims=True)
 
 
 def policy_gradient_loss(logits_t, a_t, adv_t, w_t):
     log_prob_t = np.log(softmax(logits_t))[np.arange(len(a_t)), a_t]
-    return score_function_loss(log_prob_t, adv_t, w_t)
-
-
-def score_function_loss(log_prob_t, adv_t, w_t):
     return -np.mean(w_t * adv_t * log_prob_t)
+
+
+def reinforce_loss(log_prob_t, adv_t, sample_mask=None):
+    """Williams 1992."""
+    losses = -adv_t * log_prob_t
+    return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
+
+
+def counterfactual_advantage(q_t, pi_t, a_t, action_mask=None):
+    """Foerster et al. 2017, equation 4."""
+    q_t = q_t if action_mask is None else np.where(action_mask, q_t, 0.0)
+    return q_t[np.arange(len(a_t)), a_t] - np.sum(pi_t * q_t, axis=-1)
+
+
+def acer_policy_loss(
+    logits_t,
+    mu_logits_t,
+    a_t,
+    q_t,
+    returns_t,
+    max_weight=10.0,
+    action_mask=None,
+    sample_mask=None,
+    held=None,
+):
+    """Wang et al. 2016, equation 9. `held` has the logits of the weights."""
+    steps, legal = np.arange(len(a_t)), True if action_mask is None else action_mask
+    pi_t = softmax(logits_t if held is None else held["logits_t"], action_mask)
+    mu_t = softmax(mu_logits_t, action_mask)
+    ratio_t = np.where(legal, pi_t, 1.0) / np.where(legal, mu_t, 1.0)
+    log_pi_t = np.where(legal, np.log(softmax(logits_t)), 0.0)
+    if action_mask is not None:
+        total = np.sum(np.where(legal, np.exp(log_pi_t), 0.0), axis=-1, keepdims=True)
+        log_pi_t = log_pi_t - np.log(total)
+    q_t = np.where(legal, q_t, 0.0)
+    adv_t = q_t - np.sum(pi_t * q_t, axis=-1, keepdims=True)
+    error_t = returns_t - np.sum(pi_t * q_t, axis=-1)
+    truncated_t = np.minimum(max_weight, ratio_t[steps, a_t])
+    excess_t = np.maximum(0.0, (ratio_t - max_weight) / ratio_t)
+    losses = -truncated_t * error_t * log_pi_t[steps, a_t]
+    losses -= np.sum(pi_t * excess_t * adv_t * log_pi_t, axis=-1)
+    return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
 
 
 def entropy_loss(logits_t, w_t):
@@ -58,7 +99,43 @@ def dpg_loss(a_t, dqda_t, dqda_clipping=None):
     return dqda_t**2 / 2
 
 
+def invert_gradients(a_t, dqda_t, minimum, maximum):
+    """Hausknecht and Stone 2016, equation 11."""
+    up, down = maximum - a_t, a_t - minimum
+    return dqda_t * np.where(dqda_t > 0, up, down) / (maximum - minimum)
+
+
+# --- Constraints. ---
+
+
+def pid_lagrangian(cost, limit=1.0, k_p=0.5, k_i=0.25, k_d=2.0, **state):
+    """Stooke et al. 2020, algorithm 2."""
+    integral = max(0.0, state["state.integral"] + cost - limit)
+    derivative = max(0.0, cost - state["state.cost"])
+    control = k_p * (cost - limit) + k_i * integral + k_d * derivative
+    return [np.asarray(x) for x in (max(0.0, control), integral, cost)]
+
+
+def one_update(library):
+    """Return a function that updates a state given in parts."""
+
+    def update(cost, limit=1.0, k_p=0.5, k_i=0.25, k_d=2.0, **state):
+        controller = library.pid_lagrangian(limit, k_p, k_i, k_d)
+        parts = state["state.integral"], state["state.cost"]
+        return controller.update(cost, library.PidLagrangianState(*parts))
+
+    return update
+
+
 # --- Losses whose stopped terms are not arguments. ---
+
+
+def acer_with_constant_weights(*targets, **settings):
+    def loss(x, constants):
+        x = x | {name: constants[name] for name in targets}
+        return acer_policy_loss(**x, **settings, held=constants)
+
+    return loss
 
 
 def qpg_with_constant_advantages(x, constants):
@@ -106,12 +183,71 @@ def make_policy_gradient(rng):
     }
 
 
-def make_score_function(rng):
+def make_reinforce(*names):
+    def make(rng):
+        drawn = {
+            "log_prob_t": rng.normal(size=STEPS),
+            "adv_t": rng.normal(size=STEPS),
+            "sample_mask": rng.permutation(np.arange(STEPS) > 1),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_critic(rng):
     return {
-        "log_prob_t": rng.normal(size=STEPS),
-        "adv_t": rng.normal(size=STEPS),
-        "w_t": rng.uniform(0.5, 1.5, STEPS),
+        "q_t": rng.normal(size=(STEPS, ACTIONS)),
+        "pi_t": probabilities(rng, STEPS, ACTIONS),
+        "a_t": actions(rng, STEPS),
     }
+
+
+def make_acer(rng):
+    return {
+        "logits_t": rng.normal(size=(STEPS, ACTIONS)),
+        "mu_logits_t": rng.normal(size=(STEPS, ACTIONS)),
+        "a_t": actions(rng, STEPS),
+        "q_t": rng.normal(size=(STEPS, ACTIONS)),
+        "returns_t": rng.normal(size=STEPS),
+    }
+
+
+def masked(make):
+    """Add a mask without one action, which is not taken."""
+
+    def make_masked(rng):
+        drawn = make(rng)
+        illegal = (drawn["a_t"] + rng.integers(1, ACTIONS, STEPS)) % ACTIONS
+        return {**drawn, "action_mask": np.arange(ACTIONS) != illegal[:, None]}
+
+    return make_masked
+
+
+def make_masked_acer(rng):
+    sample_mask = rng.permutation(np.arange(STEPS) > 1)
+    return {**masked(make_acer)(rng), "sample_mask": sample_mask}
+
+
+def make_bounded(rng):
+    """Draw actions, some of them outside their bounds."""
+    return {
+        "a_t": rng.normal(size=ACTIONS),
+        "dqda_t": away_from(rng.normal(size=ACTIONS), 0.0),
+        "minimum": rng.uniform(-1.5, -0.5, ACTIONS),
+        "maximum": np.asarray(rng.uniform(0.5, 1.5)),
+    }
+
+
+def make_costs(cost):
+    def make(rng):
+        return {
+            "cost": np.asarray(cost),
+            "state.integral": np.asarray(rng.uniform(1.0, 2.0)),
+            "state.cost": np.asarray(rng.uniform(1.0, 2.0)),
+        }
+
+    return make
 
 
 def make_entropy(rng):
@@ -141,11 +277,57 @@ ROWS = [
         targets=("adv_t",),
     ),
     Row(
-        name="score_function_loss",
-        definition=score_function_loss,
-        make=make_score_function,
-        peer="rlax has no loss for log-probabilities of any policy",
+        name="reinforce_loss",
+        definition=reinforce_loss,
+        make=make_reinforce("log_prob_t", "adv_t"),
+        peer=NEW,
         targets=("adv_t",),
+    ),
+    Row(
+        name="reinforce_loss",
+        case="masked",
+        definition=reinforce_loss,
+        make=make_reinforce("log_prob_t", "adv_t", "sample_mask"),
+        peer=NEW,
+        targets=("adv_t",),
+        optional=("sample_mask",),
+    ),
+    Row(
+        name="counterfactual_advantage",
+        definition=counterfactual_advantage,
+        make=make_critic,
+        peer=NEW,
+    ),
+    Row(
+        name="counterfactual_advantage",
+        case="masked",
+        definition=counterfactual_advantage,
+        make=masked(make_critic),
+        peer=NEW,
+        optional=("action_mask",),
+    ),
+    *(
+        Row(
+            name="acer_policy_loss",
+            case=case,
+            definition=acer_policy_loss,
+            make=make,
+            settings=settings,
+            peer=NEW,
+            targets=("q_t", "returns_t"),
+            flagged=acer_with_constant_weights("q_t", "returns_t", **settings),
+            unflagged=acer_with_constant_weights(**settings),
+            differences="the gradients of the importance weights are stopped",
+            constant=("mu_logits_t",),
+            condition=8.0,
+            optional=("action_mask", "sample_mask"),
+            invalid=({"max_weight": -1.0},) if "max_weight" not in settings else (),
+        )
+        for case, make, settings in [
+            ("", make_acer, {}),
+            ("truncated", make_acer, {"max_weight": 0.5}),
+            ("masked", make_masked_acer, {"max_weight": 0.75}),
+        ]
     ),
     Row(name="entropy_loss", definition=entropy_loss, make=make_entropy),
     Row(
@@ -197,5 +379,32 @@ ROWS = [
         targets=("dqda_t",),
         flagged=dpg_with_constant_target(0.5),
         invalid=({"dqda_clipping": -1.0},),
+    ),
+    Row(
+        name="invert_gradients",
+        definition=invert_gradients,
+        make=make_bounded,
+        peer=NEW,
+        condition=4.0,
+        invalid=(
+            {"maximum": -1.0, "minimum": 1.0},
+            {"maximum": np.inf},
+            {"minimum": -np.inf},
+        ),
+    ),
+    *(
+        Row(
+            name="pid_lagrangian",
+            case=case,
+            definition=pid_lagrangian,
+            make=make_costs(cost),
+            of=one_update,
+            peer=NEW,
+            differentiable=False,
+            condition=4.0,
+            single_precision=(0, 1, 2),
+            invalid=() if case else ({"k_p": -1.0}, {"k_i": -1.0}, {"k_d": -1.0}),
+        )
+        for case, cost in {"": 3.0, "within the limit": 0.75, "far below": -3.0}.items()
     ),
 ]

@@ -11,13 +11,14 @@ EPSILON, EPSILON_HIGH = 0.2, 0.3
 
 
 def ratios(log_prob_t, old_log_prob_t, log_ratio_bound=20.0, sample_mask=None):
-    """Return ratios, where they are bounded, and Schulman's estimates of the KL."""
+    """Return log-ratios, ratios, bounds, and Schulman's estimates of the KL."""
     difference = log_prob_t - old_log_prob_t
     if sample_mask is not None:
         difference = np.where(sample_mask, difference, 0.0)
     log_ratio = np.clip(difference, -log_ratio_bound, log_ratio_bound)
     ratio = np.exp(log_ratio)
-    return ratio, np.abs(difference) > log_ratio_bound, ratio - 1 - log_ratio
+    bounded = np.abs(difference) > log_ratio_bound
+    return log_ratio, ratio, bounded, ratio - 1 - log_ratio
 
 
 def valid(sample_mask, loss):
@@ -36,7 +37,7 @@ def ppo_clip_loss(
 ):
     """Schulman et al. 2017, equation 7; with the dual clip of Ye et al. 2019."""
     low, high = 1 - epsilon, 1 + (epsilon_high or epsilon)
-    ratio, bounded, kl = ratios(
+    log_ratio, ratio, bounded, kl = ratios(
         log_prob_t, old_log_prob_t, sample_mask=sample_mask, **bound
     )
     adv_t = valid(sample_mask, adv_t)
@@ -47,27 +48,29 @@ def ppo_clip_loss(
         dual = (adv_t < 0) & (objective < dual_clip * adv_t)
         objective = np.where(dual, dual_clip * adv_t, objective)
     outside = (ratio < low) | (ratio > high)
-    return -objective, ratio, clipped, dual, outside, bounded, kl
+    return -objective, log_ratio, ratio, clipped, dual, outside, bounded, kl
 
 
 def decoupled_ppo_loss(
     log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, **settings
 ):
     """Hilton et al. 2021."""
-    weight, _, _ = ratios(
-        proximal_log_prob_t, old_log_prob_t, sample_mask=settings.get("sample_mask")
-    )
+    mask, max_weight = settings.get("sample_mask"), settings.pop("max_weight", np.inf)
+    log_ratio, *_ = ratios(log_prob_t, old_log_prob_t, sample_mask=mask)
+    _, weight, _, _ = ratios(proximal_log_prob_t, old_log_prob_t, sample_mask=mask)
+    weight = np.minimum(max_weight, weight)
     loss, *rest = ppo_clip_loss(log_prob_t, proximal_log_prob_t, adv_t, **settings)
-    return weight * loss, weight, *rest
+    return weight * loss, log_ratio, weight, *rest
 
 
 def ppo_penalty_loss(
     log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, sample_mask=None
 ):
     """Schulman et al. 2017, equation 8."""
-    ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
+    steps = log_prob_t, old_log_prob_t
+    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
     loss = coefficient * (kl if kl_t is None else kl_t) - ratio * adv_t
-    return valid(sample_mask, loss), ratio, bounded, kl
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
 
 
 def adaptive_kl_coefficient(coefficient, kl, target):
@@ -77,20 +80,21 @@ def adaptive_kl_coefficient(coefficient, kl, target):
     return coefficient * 2 if kl > target * 1.5 else coefficient
 
 
-def simple_policy_loss(
-    log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None
-):
+def spo_loss(log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None):
     """Xie et al. 2024."""
-    ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
+    steps = log_prob_t, old_log_prob_t
+    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
     penalty = np.abs(adv_t) / (2 * epsilon) * (ratio - 1) ** 2
-    return valid(sample_mask, penalty - ratio * adv_t), ratio, bounded, kl
+    loss = penalty - ratio * adv_t
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
 
 
 def discovered_policy_loss(
     log_prob_t, old_log_prob_t, adv_t, alpha=2.0, beta=0.6, sample_mask=None
 ):
     """Lu et al. 2022."""
-    ratio, bounded, kl = ratios(log_prob_t, old_log_prob_t, sample_mask=sample_mask)
+    steps = log_prob_t, old_log_prob_t
+    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
 
     def drift(x, threshold):
         return np.maximum(x - threshold * np.tanh(x / threshold), 0.0)
@@ -100,21 +104,22 @@ def discovered_policy_loss(
         drift((ratio - 1) * adv_t, alpha),
         drift(np.log(ratio) * adv_t, beta),
     )
-    return valid(sample_mask, drifts - ratio * adv_t), ratio, bounded, kl
+    loss = drifts - ratio * adv_t
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
 
 
 # --- Losses of values. ---
 
 
-def clipped_value_loss(v, old_v, target, epsilon, huber=None, sample_mask=None):
+def ppo_value_loss(v, old_v, target, epsilon, huber_delta=None, sample_mask=None):
     """Engstrom et al. 2020."""
 
     def loss(error):
         magnitude = np.abs(error)
-        if huber is None:
+        if huber_delta is None:
             return magnitude**2 / 2
-        linear = huber * (magnitude - huber / 2)
-        return np.where(magnitude <= huber, magnitude**2 / 2, linear)
+        linear = huber_delta * (magnitude - huber_delta / 2)
+        return np.where(magnitude <= huber_delta, magnitude**2 / 2, linear)
 
     near = old_v + np.clip(v - old_v, -epsilon, epsilon)
     free, near = loss(v - target), loss(near - target)
@@ -241,9 +246,9 @@ ROWS = [
         decoupled_ppo_loss,
         make_three_policies,
         (),
-        CLIPS,
+        {**CLIPS, "truncated": {"max_weight": 1.25}},
         targets=("old_log_prob_t", "proximal_log_prob_t", "adv_t"),
-        invalid=INVALID_CLIPS,
+        invalid=(*INVALID_CLIPS, {"max_weight": 0.0}),
         condition=8.0,
     ),
     *rows_of(
@@ -264,8 +269,8 @@ ROWS = [
         condition=2.0,
     ),
     *rows_of(
-        "simple_policy_loss",
-        simple_policy_loss,
+        "spo_loss",
+        spo_loss,
         make_steps,
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
@@ -282,17 +287,17 @@ ROWS = [
         condition=4.0,
     ),
     *rows_of(
-        "clipped_value_loss",
-        clipped_value_loss,
+        "ppo_value_loss",
+        ppo_value_loss,
         make_values,
         ("v", "old_v", "target"),
         {
             "": {"epsilon": 0.25},
-            "Huber": {"epsilon": 0.25, "huber": 1.0},
+            "Huber": {"epsilon": 0.25, "huber_delta": 1.0},
             "masked": {"epsilon": 0.25},
         },
         targets=("old_v", "target"),
-        invalid=({"epsilon": -0.1}, {"huber": 0.0}),
+        invalid=({"epsilon": -0.1}, {"huber_delta": 0.0}),
         condition=4.0,
     ),
     *(

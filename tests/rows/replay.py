@@ -7,16 +7,16 @@ from contract import STEPS, Row, discounts
 ENTRIES, SAMPLES = 8, 5
 
 
-def prioritized_probabilities(priorities, exponent, mask=None):
+def prioritized_probabilities(priorities, exponent, sample_mask=None):
     """Schaul et al. 2015, equation 1."""
-    mask = np.ones(priorities.shape, bool) if mask is None else mask
+    mask = np.ones(priorities.shape, bool) if sample_mask is None else sample_mask
     powers = np.where(mask, priorities, 0.0) ** exponent * mask
     return powers / np.sum(powers)
 
 
-def rank_probabilities(priorities, exponent, mask=None):
+def rank_probabilities(priorities, exponent, sample_mask=None):
     """Schaul et al. 2015, section 3.3: the priority is 1 over the rank."""
-    mask = np.ones(priorities.shape, bool) if mask is None else mask
+    mask = np.ones(priorities.shape, bool) if sample_mask is None else sample_mask
     ranked = sorted(np.flatnonzero(mask), key=lambda i: -priorities[i])
     shares = np.zeros(priorities.shape)
     for rank, i in enumerate(ranked, start=1):
@@ -25,24 +25,28 @@ def rank_probabilities(priorities, exponent, mask=None):
 
 
 def importance_sampling_weights(
-    probabilities, exponent, normalize_by="batch", min_probability=None, mask=None
+    probabilities,
+    exponent,
+    normalize_by="batch",
+    min_probability=None,
+    sample_mask=None,
 ):
     """Schaul et al. 2015, section 3.4, for a buffer of 100 entries."""
 
     def weigh(p):
         return (1 / 100 * 1 / p) ** exponent
 
-    mask = np.ones(probabilities.shape, bool) if mask is None else mask
+    mask = np.ones(probabilities.shape, bool) if sample_mask is None else sample_mask
     largest = np.max(weigh(probabilities[mask]))
     if min_probability is not None:
-        assert normalize_by == "max"
+        assert normalize_by == "buffer"
         largest = weigh(min_probability)
     return np.where(mask, weigh(probabilities) / largest, 0.0)
 
 
-def sequence_priority(td_errors, mask=None, eta=0.9):
+def sequence_priority(td_errors, eta=0.9, sample_mask=None):
     """Kapturowski et al. 2019, section 2.3."""
-    mask = np.ones(td_errors.shape, bool) if mask is None else mask
+    mask = np.ones(td_errors.shape, bool) if sample_mask is None else sample_mask
     sizes = np.abs(td_errors[mask])
     return eta * np.max(sizes) + (1 - eta) * np.mean(sizes)
 
@@ -100,7 +104,7 @@ def make_buffer(*names):
             "weights": rng.uniform(0.1, 1.0, ENTRIES),
             "exponent": np.asarray(rng.uniform(0.3, 0.9)),
             "min_probability": np.asarray(1e-3),
-            "mask": rng.permutation([True] * 6 + [False] * 2),
+            "sample_mask": rng.permutation([True] * 6 + [False] * 2),
         }
         return {name: drawn[name] for name in names}
 
@@ -110,7 +114,7 @@ def make_buffer(*names):
 def make_errors(rng):
     return {
         "td_errors": rng.normal(size=STEPS),
-        "mask": rng.permutation([True] * 4 + [False] * 2),
+        "sample_mask": rng.permutation([True] * 4 + [False] * 2),
     }
 
 
@@ -155,7 +159,7 @@ def weighted(case, make, **fields):
         make=make,
         peer=NOT_IN_RLAX,
         differentiable=False,
-        optional=("mask", "min_probability"),
+        optional=("sample_mask", "min_probability"),
         **fields,
     )
 
@@ -182,8 +186,8 @@ RANDOM = "its result is random"
 ROWS = [
     prioritized(
         "",
-        make=make_buffer("priorities", "exponent", "mask"),
-        optional=("mask",),
+        make=make_buffer("priorities", "exponent", "sample_mask"),
+        optional=("sample_mask",),
         invalid=({"exponent": -1.0},),
     ),
     prioritized(
@@ -196,10 +200,10 @@ ROWS = [
     Row(
         name="rank_probabilities",
         definition=rank_probabilities,
-        make=make_buffer("priorities", "exponent", "mask"),
+        make=make_buffer("priorities", "exponent", "sample_mask"),
         peer=NOT_IN_RLAX,
         differentiable=False,
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="rank_probabilities",
@@ -210,7 +214,7 @@ ROWS = [
         differentiable=False,
         invalid=({"exponent": -1.0},),
     ),
-    weighted("", make_buffer("probabilities", "exponent", "mask")),
+    weighted("", make_buffer("probabilities", "exponent", "sample_mask")),
     weighted(
         "over devices",
         make_buffer("probabilities"),
@@ -227,12 +231,12 @@ ROWS = [
     weighted(
         "whole buffer",
         make_buffer("probabilities", "exponent"),
-        settings={"normalize_by": "max"},
+        settings={"normalize_by": "buffer"},
     ),
     weighted(
         "batch of a buffer",
         make_buffer("probabilities", "exponent", "min_probability"),
-        settings={"normalize_by": "max"},
+        settings={"normalize_by": "buffer"},
         invalid=({"min_probability": 0.0},),
     ),
     Row(
@@ -241,7 +245,7 @@ ROWS = [
         make=make_errors,
         peer=NOT_IN_RLAX,
         differentiable=False,
-        optional=("mask",),
+        optional=("sample_mask",),
     ),
     Row(
         name="sequence_priority",

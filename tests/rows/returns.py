@@ -65,6 +65,17 @@ def upgo_returns(v_tm1, v_t, r_t, discount_t):
     return np.array([from_step(t) for t in range(len(r_t))])
 
 
+def linear_recurrence(a, b, final):
+    """Unroll the recurrence: the final value and each offset, times all factors."""
+    later = np.append(b, final)
+    return np.array(
+        [
+            sum(np.prod(a[t:k]) * later[k] for k in range(t, len(later)))
+            for t in range(len(b))
+        ]
+    )
+
+
 def truncated_generalized_advantage_estimation(
     r_t, discount_t, lambda_, values, v_t=None
 ):
@@ -120,17 +131,25 @@ def leaky(rho, threshold, alpha):
 
 
 def leaky_vtrace(
-    v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho_threshold=1.0
+    v_tm1,
+    v_t,
+    r_t,
+    discount_t,
+    rho_tm1,
+    alpha_,
+    lambda_,
+    clip_rho_threshold=1.0,
+    clip_c_threshold=1.0,
 ):
     """Espeholt et al. 2018, equation 1, minus the value of each state."""
     rho = leaky(rho_tm1, clip_rho_threshold, alpha_)
-    c = lambda_ * leaky(rho_tm1, 1.0, alpha_)
+    c = lambda_ * leaky(rho_tm1, clip_c_threshold, alpha_)
     return sum_of_errors(rho * (r_t + discount_t * v_t - v_tm1), discount_t * c)
 
 
-def vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold=1.0):
+def vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, **thresholds):
     return leaky_vtrace(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, 1.0, lambda_, clip_rho_threshold
+        v_tm1, v_t, r_t, discount_t, rho_tm1, 1.0, lambda_, **thresholds
     )
 
 
@@ -142,12 +161,12 @@ def leaky_vtrace_td_error_and_advantage(
     rho_tm1,
     alpha,
     lambda_,
-    clip_rho_threshold=1.0,
     clip_pg_rho_threshold=1.0,
+    **thresholds,
 ):
     """Espeholt et al. 2018, section 4.2: bootstrap from the corrected next value."""
     errors = leaky_vtrace(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho_threshold
+        v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, **thresholds
     )
     lambda_ = np.broadcast_to(lambda_, r_t.shape)
     q_estimate = r_t + discount_t * v_t
@@ -158,25 +177,10 @@ def leaky_vtrace_td_error_and_advantage(
 
 
 def vtrace_td_error_and_advantage(
-    v_tm1,
-    v_t,
-    r_t,
-    discount_t,
-    rho_tm1,
-    lambda_,
-    clip_rho_threshold=1.0,
-    clip_pg_rho_threshold=1.0,
+    v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, **thresholds
 ):
     return leaky_vtrace_td_error_and_advantage(
-        v_tm1,
-        v_t,
-        r_t,
-        discount_t,
-        rho_tm1,
-        1.0,
-        lambda_,
-        clip_rho_threshold,
-        clip_pg_rho_threshold,
+        v_tm1, v_t, r_t, discount_t, rho_tm1, 1.0, lambda_, **thresholds
     )
 
 
@@ -203,6 +207,9 @@ def maker(*names, **extra):
             "alpha_": rng.uniform(0.2, 0.8),
             "q_t": rng.normal(size=STEPS),
             "c_t": rng.uniform(0.2, 1.2, STEPS),
+            "a": rng.uniform(-1.0, 1.0, STEPS),
+            "b": rng.normal(size=STEPS),
+            "final": np.asarray(rng.normal()),
         }
         drawn |= {name: draw(rng) for name, draw in extra.items()}
         return {name: drawn[name] for name in names}
@@ -348,6 +355,22 @@ ROWS = [
         multistep=True,
     ),
     Row(
+        name="linear_recurrence",
+        definition=linear_recurrence,
+        make=maker("a", "b", "final"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="linear_recurrence",
+        case="streams",
+        definition=linear_recurrence,
+        make=maker("a", "b"),
+        settings={"final": 0.0},
+        peer="rlax has no such function",
+        numbers=("a",),
+        multistep=True,
+    ),
+    Row(
         name="tree_backup",
         definition=tree_backup,
         make=make_tree,
@@ -391,7 +414,7 @@ ROWS = [
         definition=vtrace,
         make=maker(*VTRACE),
         settings={"clip_rho_threshold": 1.5},
-        invalid=({"clip_rho_threshold": -1.0},),
+        invalid=({"clip_rho_threshold": -1.0}, {"clip_c_threshold": -1.0}),
         targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
         flagged=all_but_value(vtrace, clip_rho_threshold=1.5),
         numbers=("lambda_",),
@@ -402,7 +425,11 @@ ROWS = [
         definition=leaky_vtrace,
         make=maker(*LEAKY),
         settings={"clip_rho_threshold": 1.5},
-        invalid=({"clip_rho_threshold": -1.0}, {"alpha_": 2.0}),
+        invalid=(
+            {"clip_rho_threshold": -1.0},
+            {"clip_c_threshold": -1.0},
+            {"alpha_": 2.0},
+        ),
         targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha_", "lambda_"),
         flagged=all_but_value(leaky_vtrace, clip_rho_threshold=1.5),
         numbers=("lambda_",),
@@ -413,7 +440,11 @@ ROWS = [
         definition=vtrace_td_error_and_advantage,
         make=maker(*VTRACE),
         settings={"clip_rho_threshold": 1.5, "clip_pg_rho_threshold": 0.5},
-        invalid=({"clip_rho_threshold": -1.0}, {"clip_pg_rho_threshold": np.nan}),
+        invalid=(
+            {"clip_rho_threshold": -1.0},
+            {"clip_pg_rho_threshold": np.nan},
+            {"clip_c_threshold": -1.0},
+        ),
         # Elsewhere rlax takes the next state's value from the wrong array (audit, 1.6).
         peer_make=with_one_clock(maker(*VTRACE)),
         peer_gradient={
@@ -437,6 +468,7 @@ ROWS = [
         invalid=(
             {"clip_rho_threshold": -1.0},
             {"clip_pg_rho_threshold": np.nan},
+            {"clip_c_threshold": -1.0},
             {"alpha": -0.5},
         ),
         peer_make=with_one_clock(maker(*LEAKY_PG)),

@@ -11,16 +11,16 @@ def softmax(q, temperature):
     return weights / np.sum(weights)
 
 
-def soft_value(q, temperature, mask=None):
+def soft_value(q, temperature, action_mask=None):
     """Ziebart 2010: the expected value plus the temperature times the entropy."""
-    q = q if mask is None else q[mask]
+    q = q if action_mask is None else q[action_mask]
     policy = softmax(q, temperature)
     return np.sum(policy * q) - temperature * np.sum(policy * np.log(policy))
 
 
-def mellowmax(q, omega, mask=None):
+def mellowmax(q, omega, action_mask=None):
     """Asadi and Littman 2017, equation 1."""
-    q = q if mask is None else q[mask]
+    q = q if action_mask is None else q[action_mask]
     return np.log(np.mean(np.exp(omega * q))) / omega
 
 
@@ -36,15 +36,15 @@ def munchausen_q_learning(
     r_t,
     discount_t,
     target_q_t,
-    entropy_temperature,
+    temperature,
     munchausen_coefficient,
     clip_value_min=-1.0,
 ):
     """Vieillard et al. 2020, section 2, with the clipping of section 4."""
-    before = np.log(softmax(target_q_tm1, entropy_temperature))
-    after = softmax(target_q_t, entropy_temperature)
-    bonus = np.clip(entropy_temperature * before[a_tm1], clip_value_min, 0.0)
-    v_t = np.sum(after * (target_q_t - entropy_temperature * np.log(after)))
+    before = np.log(softmax(target_q_tm1, temperature))
+    after = softmax(target_q_t, temperature)
+    bonus = np.clip(temperature * before[a_tm1], clip_value_min, 0.0)
+    v_t = np.sum(after * (target_q_t - temperature * np.log(after)))
     r_t = r_t + munchausen_coefficient * bonus
     return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
 
@@ -67,11 +67,10 @@ def maker(*names, spread=1.0):
             "a_tm1": actions(rng),
             "r_t": rng.normal(),
             "discount_t": rng.uniform(0.5, 1.0),
-            "temperature": rng.uniform(0.3, 1.5),
             "omega": rng.uniform(0.3, 3.0),
-            "entropy_temperature": rng.uniform(0.3, 0.6),
+            "temperature": rng.uniform(0.3, 0.6),
             "munchausen_coefficient": rng.uniform(0.3, 0.9),
-            "mask": MASK,
+            "action_mask": MASK,
         }
         return {name: np.asarray(drawn[name]) for name in names}
 
@@ -86,7 +85,7 @@ MUNCHAUSEN = (
     "r_t",
     "discount_t",
     "target_q_t",
-    "entropy_temperature",
+    "temperature",
     "munchausen_coefficient",
 )
 NONE = "rlax has no soft values"
@@ -105,9 +104,9 @@ ROWS = [
         name="soft_value",
         case="mask",
         definition=soft_value,
-        make=maker("q", "temperature", "mask"),
+        make=maker("q", "temperature", "action_mask"),
         peer=NONE,
-        optional=("mask",),
+        optional=("action_mask",),
     ),
     Row(
         name="mellowmax",
@@ -120,9 +119,9 @@ ROWS = [
         name="mellowmax",
         case="mask",
         definition=mellowmax,
-        make=maker("q", "omega", "mask"),
+        make=maker("q", "omega", "action_mask"),
         peer=NONE,
-        optional=("mask",),
+        optional=("action_mask",),
     ),
     Row(
         name="soft_q_learning",
@@ -139,7 +138,7 @@ ROWS = [
         peer=NONE,
         targets=(*TARGETS, "target_q_tm1"),
         invalid=(
-            {"entropy_temperature": 0.0},
+            {"temperature": 0.0},
             {"munchausen_coefficient": -0.5},
             {"munchausen_coefficient": 1.5},
             {"clip_value_min": 0.5},

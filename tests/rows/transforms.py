@@ -96,10 +96,10 @@ def transform_from_2hot_nonlinear(probs, bins):
     return probs @ bins
 
 
-def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma=None):
+def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma_ratio=0.75):
     """Farebrother et al. 2024, appendix A."""
     edges = np.linspace(min_value, max_value, num_bins + 1)
-    sigma = 0.75 * (edges[1] - edges[0]) if sigma is None else sigma
+    sigma = sigma_ratio * (edges[1] - edges[0])
     erf = np.vectorize(math.erf)
     shares = np.diff(erf((edges - scalar[..., None]) / (math.sqrt(2) * sigma)))
     return shares / np.sum(shares, axis=-1, keepdims=True)
@@ -114,10 +114,10 @@ def transform_from_hl_gauss(probs, min_value, max_value, num_bins):
 
 
 def hl_gauss_pair(scalar):
-    return transform_to_hl_gauss(scalar, **RANGE, sigma=20.0)
+    return transform_to_hl_gauss(scalar, **RANGE, sigma_ratio=1.5)
 
 
-def out_of_range(x):
+def outside_support(x):
     y = symlog(x)
     return (y < -2.0) | (y > 2.0)
 
@@ -149,13 +149,13 @@ def two_hot(library):
 
 
 def hl_gauss(library):
-    return library.hl_gauss_pair(**RANGE, sigma=20.0).apply
+    return library.hl_gauss_pair(**RANGE, sigma_ratio=1.5).apply
 
 
 def beyond(library):
     bins = library.hl_gauss_pair(-2.0, 2.0, 5)
     pair = library.compose_tx(library.SYMLOG_PAIR, bins)
-    return functools.partial(library.out_of_range, tx_pair=pair)
+    return functools.partial(library.outside_support, tx_pair=pair)
 
 
 def two_hot_of_rlax(library):
@@ -301,7 +301,7 @@ ROWS = [
         between(EQUAL, "scalar"),
         settings=RANGE,
         peer=NEW,
-        invalid=(*INVALID_RANGES, {"sigma": 0.0}, {"sigma": -0.5}),
+        invalid=(*INVALID_RANGES, {"sigma_ratio": 0.0}, {"sigma_ratio": -0.5}),
     ),
     elementwise(
         transform_from_hl_gauss,
@@ -319,8 +319,8 @@ ROWS = [
         peer=NEW,
     ),
     Row(
-        name="out_of_range",
-        definition=out_of_range,
+        name="outside_support",
+        definition=outside_support,
         make=draw(scale=8.0),
         of=beyond,
         elementwise=True,

@@ -68,6 +68,25 @@ def q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, lambda_):
     return td_lambda(taken(q_tm1, a_tm1), r_t, discount_t, after, lambda_)
 
 
+def watkins_trace(q_t, a_t):
+    """Watkins 1989: 1 for greedy actions."""
+    return np.array([float(a == np.argmax(q)) for q, a in zip(q_t, a_t, strict=True)])
+
+
+def n_step_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, n):
+    """Mnih et al. 2016, section 4."""
+    return n_step_double_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, q_t, n)
+
+
+def n_step_double_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector, n):
+    """Horgan et al. 2018, section 3.1."""
+    v_t = taken(q_t_value, np.argmax(q_t_selector, axis=-1))
+    target = returns.n_step_bootstrapped_returns(
+        r_t, discount_t, v_t, np.ones(len(r_t)), n
+    )
+    return target - taken(q_tm1, a_tm1)
+
+
 def retrace(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, lambda_, eps=1e-8):
     """Munos et al. 2016: coefficients are importance ratios, truncated at 1."""
     c_t = lambda_ * np.minimum(1.0, taken(pi_t, a_t) / (mu_t + eps))
@@ -130,6 +149,8 @@ def many_steps(*names, **extra):
             "a_t": a_t,
             "pi_t": pi_t,
             "mu_t": taken(pi_t, a_t) / ratios,
+            "q_t_value": rng.normal(size=(STEPS, ACTIONS)),
+            "q_t_selector": rng.normal(size=(STEPS, ACTIONS)),
             "log_rhos": np.log(ratios * rng.uniform(0.8, 1.2, STEPS)),
         }
         drawn |= {name: draw(rng) for name, draw in extra.items()}
@@ -249,6 +270,33 @@ ROWS = [
         targets=("r_t", "discount_t", "q_t", "lambda_"),
         numbers=("lambda_",),
         multistep=True,
+    ),
+    Row(
+        name="watkins_trace",
+        definition=watkins_trace,
+        make=many_steps("q_t", "a_t"),
+        peer="rlax has no such function",
+        differentiable=False,
+    ),
+    Row(
+        name="n_step_q_learning",
+        definition=n_step_q_learning,
+        make=many_steps(*Q),
+        settings={"n": 3},
+        peer="rlax has no such function",
+        targets=("r_t", "discount_t", "q_t"),
+        multistep=True,
+        invalid=({"n": 0}, {"n": 2.0}),
+    ),
+    Row(
+        name="n_step_double_q_learning",
+        definition=n_step_double_q_learning,
+        make=many_steps(*Q[:-1], "q_t_value", "q_t_selector"),
+        settings={"n": 3},
+        peer="rlax has no such function",
+        targets=("r_t", "discount_t", "q_t_value"),
+        multistep=True,
+        invalid=({"n": 0}, {"n": 2.0}),
     ),
     Row(
         name="retrace",

@@ -28,20 +28,12 @@ def define(x, low, high, count, sigma):
 def test_agrees_with_double_precision_at_every_width(low, high, count):
     width = (high - low) / count
     values = np.float32(low + (high - low) * np.array([0.0, 0.37, 0.5, 1.0]))
-    for sigma in (1e-3, 0.1, 0.75, 4.0, 50.0):
-        probs = to_bins(values, low, high, count, sigma * width)
+    for ratio in (1e-3, 0.1, 0.75, 4.0, 50.0):
+        probs = to_bins(values, low, high, count, ratio)
         assert np.min(probs) >= 0
         for x, found in zip(np.clip(np.float64(values), low, high), probs, strict=True):
-            exact = define(x, low, high, count, sigma * width)
-            np.testing.assert_allclose(found, exact, rtol=0, atol=3e-5, err_msg=sigma)
-
-
-def test_default_sigma_is_three_quarters_of_a_bin():
-    x = jnp.array([0.3, 7.7])
-    np.testing.assert_array_equal(
-        rlaxlib.transform_to_hl_gauss(x, -8.0, 8.0, 32),
-        rlaxlib.transform_to_hl_gauss(x, -8.0, 8.0, 32, sigma=0.75 * 0.5),
-    )
+            exact = define(x, low, high, count, ratio * width)
+            np.testing.assert_allclose(found, exact, rtol=0, atol=3e-5, err_msg=ratio)
 
 
 def test_decodes_to_the_value_except_near_the_ends():
@@ -98,37 +90,38 @@ def test_a_wide_gaussian_is_uniform():
 # --- How they behave under JAX. ---
 
 
-def test_bounds_and_sigma_may_be_traced_and_differentiated():
-    def probability(x, low, high, sigma):
-        return to_bins(x, low, high, 5, sigma)[3]
+def test_bounds_and_sigma_ratio_may_be_traced_and_differentiated():
+    def probability(x, low, high, ratio):
+        return to_bins(x, low, high, 5, ratio)[3]
+
+    def definition(x, low, high, ratio):
+        return define(x, low, high, 5, ratio * (high - low) / 5)[3]
 
     gradients = jax.jit(jax.grad(probability, argnums=(0, 1, 2, 3)))
-    for sigma in (0.3, 5.0):
-        at = np.array([0.3, -1.0, 1.2, sigma])
-        concrete = rlaxlib.transform_to_hl_gauss(*at[:3], 5, sigma)[3]
+    for ratio in (0.7, 11.0):
+        at = np.array([0.3, -1.0, 1.2, ratio])
+        concrete = rlaxlib.transform_to_hl_gauss(*at[:3], 5, ratio)[3]
         np.testing.assert_allclose(probability(*at), concrete, rtol=1e-6)
         for i, gradient in enumerate(gradients(*at)):
             step = 1e-3 * np.eye(4)[i]
-            ahead, behind = (
-                define(*(at + s * step)[:3], 5, (at + s * step)[3])[3] for s in (1, -1)
-            )
+            ahead, behind = (definition(*(at + s * step)) for s in (1, -1))
             np.testing.assert_allclose(gradient, (ahead - behind) / 2e-3, rtol=1e-3)
 
 
 def test_derivatives_are_finite_for_narrow_and_wide_gaussians():
-    def total(x, sigma):
-        probs = rlaxlib.transform_to_hl_gauss(x, -3.0, 3.0, 6, sigma)
+    def total(x, ratio):
+        probs = rlaxlib.transform_to_hl_gauss(x, -3.0, 3.0, 6, ratio)
         return jnp.sum(probs * jnp.arange(6, dtype=probs.dtype))
 
     first, second = jax.grad(total, (0, 1)), jax.grad(jax.grad(total))
     derivatives = jax.jit(
-        jax.vmap(lambda x, sigma: (first(x, sigma), second(x, sigma)))
+        jax.vmap(lambda x, ratio: (first(x, ratio), second(x, ratio)))
     )
-    x, sigma = jnp.meshgrid(
+    x, ratio = jnp.meshgrid(
         jnp.array([-4.0, -3.0, 0.0, 0.2, 0.5, 3.0, jnp.inf]),
         jnp.array([1e-6, 1e-3, 0.75, 4.0, 50.0, 1e4]),
     )
-    for each in jax.tree.leaves(derivatives(x.ravel(), sigma.ravel())):
+    for each in jax.tree.leaves(derivatives(x.ravel(), ratio.ravel())):
         assert np.isfinite(each).all()
 
 
@@ -148,11 +141,11 @@ def test_derivatives_are_finite_for_narrow_and_wide_gaussians():
         ),
         (
             lambda: rlaxlib.transform_to_hl_gauss(0.0, -1.0, 1.0, 5, -0.5),
-            r"^transform_to_hl_gauss: `sigma` is -0.5, must be in \(0, inf\)",
+            r"^transform_to_hl_gauss: `sigma_ratio` is -0.5, must be in \(0, inf\)",
         ),
         (
             lambda: rlaxlib.transform_to_hl_gauss(0.0, -1.0, 1.0, 5, jnp.ones(5)),
-            r"^transform_to_hl_gauss: `sigma` has shape \(5,\), must be \(\)",
+            r"^transform_to_hl_gauss: `sigma_ratio` has shape \(5,\), must be \(\)",
         ),
         (
             lambda: rlaxlib.transform_from_hl_gauss(jnp.ones((3, 1)), -1.0, 1.0, 7),

@@ -190,7 +190,7 @@ def test_a_target_outside_the_bins_is_clipped_and_detected(pair):
     logits = jax.random.normal(jax.random.key(0), (21,))
     for sign in (1.0, -1.0):
         far = jnp.array([100.0, 1e30, jnp.inf]) * sign
-        np.testing.assert_array_equal(rlaxlib.out_of_range(far, pair), [True] * 3)
+        np.testing.assert_array_equal(rlaxlib.outside_support(far, pair), [True] * 3)
         found = [loss_and_gradient(logits, y, pair) for y in far]
         assert np.isfinite(found[0][0])
         for other in found[1:]:

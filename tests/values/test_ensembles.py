@@ -13,13 +13,13 @@ import rlaxlib
 Q = jnp.array([3.0, -1.0, 2.0, 5.0])
 
 
-def test_soft_minimum_interpolates_between_maximum_and_minimum():
+def test_the_mix_of_bcq_interpolates_between_maximum_and_minimum():
     for weight, expected in ((0.0, 5.0), (1.0, -1.0), (0.75, 0.5)):
-        close(rlaxlib.ensemble_value(Q, "soft_min", weight), expected)
+        close(rlaxlib.ensemble_value(Q, "min_max_mix", weight), expected)
 
 
 def test_one_critic_gives_its_own_value():
-    for kind in ("min", "mean", "soft_min"):
+    for kind in ("min", "mean", "min_max_mix"):
         assert rlaxlib.ensemble_value(Q[:1], kind) == 3.0
     assert rlaxlib.subset_minimum(jax.random.key(0), Q[:1], 1) == 3.0
 

@@ -51,6 +51,26 @@ def test_errors_at_lambda_zero_are_one_step_errors():
         close(actual[t], rlaxlib.q_learning(*(each[t] for each in inputs.values())))
 
 
+def test_q_lambda_with_the_watkins_trace_stops_at_actions_that_are_not_greedy():
+    stream = make_stream()
+    stream["a_t"] = jnp.argmax(stream["q_t"], axis=-1).at[3].add(1) % 4
+    trace = rlaxlib.watkins_trace(**pick(stream, "q_t", "a_t"))
+    np.testing.assert_array_equal(trace, jnp.arange(8) != 3)
+    inputs = pick(stream, "q_tm1", "a_tm1", *REWARDS, "q_t")
+    errors = rlaxlib.q_lambda(**inputs, lambda_=0.7 * trace)
+    first = {name: x[:4] for name, x in inputs.items()}
+    last = {name: x[4:] for name, x in inputs.items()}
+    close(errors[:4], rlaxlib.q_lambda(**first, lambda_=0.7))
+    close(errors[4:], rlaxlib.q_lambda(**last, lambda_=0.7))
+
+
+def test_all_actions_of_equal_value_are_greedy():
+    trace = rlaxlib.watkins_trace(jnp.ones((2, 3)), jnp.array([0, 2]))
+    np.testing.assert_array_equal(trace, jnp.ones(2))
+    trace = rlaxlib.watkins_trace(jnp.ones((2, 3)), jnp.array([0, 3]))
+    np.testing.assert_array_equal(trace, [1.0, jnp.nan])
+
+
 def test_coefficients_of_retrace_are_lambda_on_policy():
     stream = make_stream()
     stream["mu_t"] = taken(stream["pi_t"], stream["a_t"])

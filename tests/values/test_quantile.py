@@ -60,6 +60,18 @@ def test_q_learning_is_regression_on_the_samples_of_the_best_action():
     close(q_loss, loss(now[:, 2], TAU, 0.5 + 0.9 * later[:, best], 1.0))
 
 
+def test_weights_and_a_selector_choose_the_best_action():
+    now, later = jax.random.normal(jax.random.key(0), (2, 3, 4))
+    inputs = now, TAU, 2, 0.5, 0.9
+    q_loss = rlaxlib.quantile_q_learning
+    for m in range(3):
+        weighted = q_loss(*inputs, later, later, weights=jnp.eye(3)[m])
+        selected = q_loss(*inputs, None, later, q_t_selector=later[m])
+        by_one = q_loss(*inputs, later[m : m + 1], later)
+        np.testing.assert_array_equal(weighted, by_one)
+        np.testing.assert_array_equal(selected, by_one)
+
+
 def test_normalizing_divides_by_the_huber_parameter():
     now, later = jax.random.normal(jax.random.key(0), (2, 3, 4))
     for function, last in (
@@ -254,6 +266,16 @@ def test_equal_samples_do_not_repel_each_other():
 
 
 # --- Bad input. ---
+
+
+@pytest.mark.parametrize("q_t_selector", [None, jnp.ones(4)])
+def test_needs_exactly_one_selector(q_t_selector):
+    dist = jnp.ones((3, 4))
+    selector = None if q_t_selector is None else dist
+    with pytest.raises(rlaxlib.ArgumentError, match="`dist_q_t_selector` and `q_t_"):
+        rlaxlib.quantile_q_learning(
+            dist, TAU, 0, 0.5, 0.9, selector, dist, q_t_selector=q_t_selector
+        )
 
 
 def test_rejects_a_traced_normalize_huber():

@@ -42,6 +42,23 @@ def test_cvar_solves_its_convex_programme():
         close(cvar(SAMPLES, level), np.max(threshold[:, 0] - short / level))
 
 
+def test_cvar_of_atoms_is_that_of_as_many_samples_as_their_probabilities_say():
+    atoms, counts = jnp.array([3.0, -1.0, 2.0, 5.0, -9.0]), np.array([2, 1, 4, 1, 0])
+    samples = jnp.repeat(atoms, counts)
+    for level in (1e-30, 0.1, 0.2, 0.5, 1.0):
+        close(cvar(atoms, level, probs=counts / np.float32(8)), cvar(samples, level))
+
+
+def test_cvar_of_all_is_the_mean():
+    probs = jnp.array([0.1, 0.2, 0.3, 0.4])
+    mean = rlaxlib.quantile_mean(SAMPLES, probs)
+    close(cvar(SAMPLES, 1.0, probs=probs), mean)
+    close(rlaxlib.quantile_mean(SAMPLES), jnp.mean(SAMPLES))
+    fractions = jnp.array([0.0, 0.2, 0.3, 0.9, 1.0])
+    weighted = rlaxlib.quantile_mean(SAMPLES, jnp.diff(fractions))
+    close(weighted, 3 * 0.2 - 0.1 + 2 * 0.6 + 5 * 0.1)
+
+
 def test_the_gradient_of_cvar_is_the_weights_of_the_quantiles():
     gradient = jax.grad(rlaxlib.conditional_value_at_risk)(SAMPLES, 0.375)
     close(gradient, [0.0, 2 / 3, 1 / 3, 0.0])

@@ -1,5 +1,7 @@
 """Test soft values: limits, identities between them, and edges."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,8 +96,9 @@ def test_munchausen_bonus_is_bounded_below_and_never_positive():
 def test_mellowmax_is_the_soft_value_minus_that_of_zeros():
     for omega in (0.3, 1.0, 5.0):
         for mask, count in ((None, 3), (MASK, 2)):
-            soft = rlaxlib.soft_value(Q_T, 1 / omega, mask)
-            close(rlaxlib.mellowmax(Q_T, omega, mask), soft - np.log(count) / omega)
+            soft = rlaxlib.soft_value(Q_T, 1 / omega, action_mask=mask)
+            found = rlaxlib.mellowmax(Q_T, omega, action_mask=mask)
+            close(found, soft - np.log(count) / omega)
 
 
 def test_soft_q_learning_is_expected_sarsa_with_an_entropy_bonus():
@@ -130,7 +133,7 @@ def test_illegal_actions_are_ignored(function):
     illegal = jnp.where(MASK, Q_T, -jnp.inf)
     expected = function(Q_T[MASK], 0.7)
     for q in (illegal, jnp.where(MASK, Q_T, jnp.nan), jnp.where(MASK, Q_T, jnp.inf)):
-        close(function(q, 0.7, MASK), expected)
+        close(function(q, 0.7, action_mask=MASK), expected)
     close(function(illegal, 0.7), expected)
     gradient = jax.grad(function, (0, 1))(illegal, 0.7)
     close(gradient[0][MASK], jax.grad(function)(Q_T[MASK], 0.7))
@@ -141,9 +144,9 @@ def test_illegal_actions_are_ignored(function):
 @pytest.mark.parametrize("function", [rlaxlib.soft_value, rlaxlib.mellowmax])
 @pytest.mark.parametrize("scale", [0.7, 1e-15, 1e15])
 def test_value_and_gradients_are_zero_if_no_action_is_legal(function, scale):
-    mask = jnp.zeros(3, bool)
+    function = functools.partial(function, action_mask=jnp.zeros(3, bool))
     for q in (Q_T, jnp.full(3, -jnp.inf), jnp.full(3, jnp.nan)):
-        value, gradient = jax.value_and_grad(function, (0, 1))(q, scale, mask)
+        value, gradient = jax.value_and_grad(function, (0, 1))(q, scale)
         assert value == 0
         for each in gradient:
             np.testing.assert_array_equal(each, np.zeros_like(each))

@@ -1,0 +1,11 @@
+"""Losses of 30 algorithms, each a function to copy: `docs/recipes.md` shows them all.
+
+    value_based.py      DQN and its successors, to PQN,
+    policy_gradient.py  REINFORCE to PPO, MPO, V-MPO, Muesli, Gumbel MuZero, DreamerV3,
+    continuous.py       DDPG, TD3, D4PG, SAC, REDQ, TQC and MPO for continuous actions.
+
+The arguments of a loss are parameters, those of the target networks, an `apply`
+function and a batch. `apply(params, s)` accepts any number of leading axes. A batch is
+any NamedTuple with the fields that the loss reads. Discounts are 0 where the episode
+ended.
+"""

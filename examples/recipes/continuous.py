@@ -1,0 +1,237 @@
+"""Losses of actor-critics for continuous actions: DDPG, TD3, D4PG, SAC, REDQ, TQC, MPO.
+
+Parameters and `apply` have the fields `actor` and `critic`, which `ActorCritic` holds:
+`apply.actor(params.actor, s)` and `apply.critic(params.critic, s, a)`. Critic losses
+have no gradient for the actor, nor actor losses for the critic, so that both may be
+added. A batch of B transitions has the fields
+
+    s_tm1, s_t        observations before and after the action, [B, ...],
+    a_tm1             actions in [-1, 1], [B, D],
+    r_t, discount_t   rewards and discounts, [B].
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+
+
+class ActorCritic(NamedTuple):
+    """Parameters or functions of an actor and of its critics, dual variables too."""
+
+    actor: Any
+    critic: Any
+    duals: Any = None
+
+
+def ddpg_critic(params, target_params, apply, batch):
+    """DDPG, critic: one-step TD learning. `apply.critic` returns q, [B].
+
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual: discount 0.99,
+    Adam 1e-3, target networks updated at a rate of 0.001.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    a_t = apply.actor(target_params.actor, batch.s_t)
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    td_error = jax.vmap(rlaxlib.td_learning)(q_tm1, batch.r_t, batch.discount_t, q_t)
+    return jnp.mean(rlaxlib.l2_loss(td_error))
+
+
+def ddpg_actor(params, apply, batch):
+    """DDPG, actor: the deterministic policy gradient. Its value has no meaning.
+
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual: Adam 1e-4,
+    Ornstein-Uhlenbeck noise of damping 0.15 and scale 0.2.
+    """
+    a_tm1 = apply.actor(params.actor, batch.s_tm1)
+    critic = jax.lax.stop_gradient(params.critic)
+    dqda = jax.grad(lambda a: jnp.sum(apply.critic(critic, batch.s_tm1, a)))(a_tm1)
+    return jnp.mean(jnp.sum(jax.vmap(rlaxlib.dpg_loss)(a_tm1, dqda), axis=-1))
+
+
+def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
+    """TD3, critics: clipped double Q-learning. `apply.critic` returns q, [B, 2].
+
+    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual: noise 0.2 clipped
+    at 0.5, Adam 3e-4, target networks updated at a rate of 0.005.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    a_t = apply.actor(target_params.actor, batch.s_t)
+    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
+    a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip, -1.0, 1.0)
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    target = jax.vmap(rlaxlib.td3_critic_target)(batch.r_t, batch.discount_t, q_t)
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(q_tm1 - target[:, None]), axis=-1))
+
+
+def td3_actor(params, apply, batch):
+    """TD3, actor: the value of the first critic, maximised at every second update.
+
+    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual: Adam 3e-4, an
+    update of the actor and the target networks every 2 updates of the critics.
+    """
+    a_tm1 = apply.actor(params.actor, batch.s_tm1)
+    critic = jax.lax.stop_gradient(params.critic)
+    return -jnp.mean(apply.critic(critic, batch.s_tm1, a_tm1)[:, 0])
+
+
+def d4pg_critic(params, target_params, apply, batch, low=-150.0, high=150.0):
+    """D4PG, critic: categorical TD learning. `apply.critic` returns logits, [B, K].
+
+    For n steps, as in the paper, `r_t` is their discounted sum and `discount_t` the
+    product. Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual: n = 5,
+    51 atoms, Adam 1e-4, batch 256.
+    """
+    logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    a_t = apply.actor(target_params.actor, batch.s_t)
+    logits_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    atoms = jnp.linspace(low, high, logits_t.shape[-1])
+    loss = jax.vmap(rlaxlib.categorical_td_learning, (None, 0, 0, 0, None, 0))(
+        atoms, logits_tm1, batch.r_t, batch.discount_t, atoms, logits_t
+    )
+    return jnp.mean(loss)
+
+
+def d4pg_actor(params, apply, batch, low=-150.0, high=150.0):
+    """D4PG, actor: the deterministic policy gradient of the mean of the critic.
+
+    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual: Adam 1e-4,
+    Gaussian noise of scale 0.3.
+    """
+
+    def mean(params, s, a):
+        logits = apply.critic(params, s, a)
+        return jax.nn.softmax(logits) @ jnp.linspace(low, high, logits.shape[-1])
+
+    return ddpg_actor(params, ActorCritic(apply.actor, mean), batch)
+
+
+def sample_tanh_normal(key, mu, sigma):
+    """Sample actions of a tanh-Gaussian, and return them and their log-densities."""
+    u = mu + sigma * jax.random.normal(key, mu.shape)
+    return jnp.tanh(u), jax.vmap(rlaxlib.tanh_normal_log_prob)(u, mu, sigma)
+
+
+def sac_critic(params, target_params, apply, batch, key, temperature):
+    """SAC, critics: `apply.critic` returns q, [B, 2], `apply.actor` mean and stddev.
+
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual: discount 0.99, Adam
+    3e-4, batch 256, target critics updated at a rate of 0.005.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    target = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
+        batch.r_t, batch.discount_t, q_t, log_prob_t, temperature
+    )
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(q_tm1 - target[:, None]), axis=-1))
+
+
+def sac_actor(params, apply, batch, key, temperature):
+    """SAC, actor: the soft value of a reparameterised action.
+
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual: Adam 3e-4.
+    """
+    a_tm1, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
+    q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a_tm1)
+    loss = jax.vmap(rlaxlib.sac_policy_loss, (0, 0, None))(log_prob, q, temperature)
+    return jnp.mean(loss)
+
+
+def sac_temperature(log_temperature, params, apply, batch, key, target_entropy):
+    """SAC, temperature: raised while the entropy is below its target.
+
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual: Adam 3e-4, target
+    entropy -D.
+    """
+    _, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
+    loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None))(
+        log_temperature, log_prob, target_entropy
+    )
+    return jnp.mean(loss)
+
+
+def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
+    """REDQ: SAC with the minimum of a random subset of N critics. Its actor is SAC's.
+
+    `apply.critic` returns q, [B, N]; the actor maximises their mean. Chen et al., 2021,
+    https://arxiv.org/abs/2101.05982. Usual: N = 10, subsets of 2, 20 updates a step.
+    """
+    subset_key, key = jax.random.split(key)
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    v_t = jax.vmap(rlaxlib.subset_minimum, (None, 0, None))(subset_key, q_t, size)
+    target = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
+        batch.r_t, batch.discount_t, v_t, log_prob_t, temperature
+    )
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(q_tm1 - target[:, None]), axis=-1))
+
+
+def redq_actor(params, apply, batch, key, temperature):
+    """REDQ, actor: the soft value under the mean of all critics.
+
+    Chen et al., 2021, https://arxiv.org/abs/2101.05982. Usual: Adam 3e-4, one update
+    every 20 updates of the critics.
+    """
+
+    def mean(params, s, a):
+        return jnp.mean(apply.critic(params, s, a), axis=-1, keepdims=True)
+
+    return sac_actor(params, ActorCritic(apply.actor, mean), batch, key, temperature)
+
+
+def tqc_critic(params, target_params, apply, batch, key, temperature, num_dropped=2):
+    """TQC: SAC with quantile critics, dropping the largest in the target.
+
+    `apply.critic` returns quantiles, [B, C, N]. Kuznetsov et al., 2020,
+    https://arxiv.org/abs/2005.04269. Usual: C = 5, N = 25, 2 dropped a critic, Adam
+    3e-4.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    z_t = jax.vmap(rlaxlib.truncated_quantile_targets, (0, None))(q_t, num_dropped)
+    z_t = z_t - temperature * log_prob_t[:, None]
+    target = batch.r_t[:, None] + batch.discount_t[:, None] * z_t
+    loss = jax.vmap(rlaxlib.quantile_regression_loss, (0, None, None, None))
+    tau = rlaxlib.quantile_midpoints(q_tm1.shape[-1])
+    return jnp.mean(jax.vmap(loss, (0, None, 0, None))(q_tm1, tau, target, 1.0))
+
+
+def tqc_actor(params, apply, batch, key, temperature):
+    """TQC, actor: the soft value under the mean of all quantiles of all critics.
+
+    Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269. Usual: Adam 3e-4.
+    """
+
+    def mean(params, s, a):
+        return jnp.mean(apply.critic(params, s, a), axis=(-2, -1))[..., None]
+
+    return sac_actor(params, ActorCritic(apply.actor, mean), batch, key, temperature)
+
+
+def mpo(params, target_params, apply, batch, key, num_samples=20):
+    """MPO, actor: weights of sampled actions, and decoupled constraints on the KL.
+
+    `params.duals` are the parameters of temperature, mean and stddev constraints. The
+    critic is that of `ddpg_critic`, with sampled actions, or `retrace_continuous`.
+    Abdolmaleki et al., 2018, https://arxiv.org/abs/1812.02256. Usual: 20 samples, KL
+    bounds 0.1, 0.01 and 0.0001, target copied every 100 updates, Adam 1e-4.
+    """
+    mean, stddev = apply.actor(params.actor, batch.s_tm1)
+    old = apply.actor(target_params.actor, batch.s_tm1)
+    a = old[0] + old[1] * jax.random.normal(key, (num_samples, *mean.shape))
+    q = jax.vmap(apply.critic, (None, None, 0))(target_params.critic, batch.s_tm1, a)
+    bounds = 0.1, 0.01, 0.0001
+    penalties = map(rlaxlib.LagrangePenalty, params.duals, bounds)
+    axes = (0, 0, 0, 0, 1, 1, None, None, None)
+    loss, _ = jax.vmap(rlaxlib.gaussian_mpo_loss, axes)(
+        mean, stddev, *old, a, q, *penalties
+    )
+    return jnp.mean(loss)

@@ -1,0 +1,240 @@
+"""Losses of algorithms that learn action values: DQN, its successors and PQN.
+
+A batch of B transitions has the fields
+
+    s_tm1, s_t        observations before and after the action, [B, ...],
+    a_tm1             actions, integers in [0, A), [B],
+    r_t, discount_t   rewards and discounts, [B],
+
+and a batch of B streams of T steps has `s`, [B, T+1, ...], in place of `s_tm1` and
+`s_t`, and one more axis, [B, T], in the others. With prioritised replay, `probability`
+is that with which each entry was sampled, [B].
+"""
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+
+
+def dqn(params, target_params, apply, batch):
+    """DQN: one-step Q-learning with a target network. `apply` returns q, [B, A].
+
+    Mnih et al., 2015, https://doi.org/10.1038/nature14236. Usual: discount 0.99,
+    RMSProp 2.5e-4, batch 32, target network copied every 10,000 updates.
+    """
+    q_tm1 = apply(params, batch.s_tm1)
+    q_t = apply(target_params, batch.s_t)
+    td_error = jax.vmap(rlaxlib.q_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t
+    )
+    return jnp.mean(rlaxlib.huber_loss(td_error))
+
+
+def double_dqn(params, target_params, apply, batch):
+    """Double DQN: the online network selects the next action, the target values it.
+
+    Van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461. Usual: those of DQN,
+    with the target network copied every 30,000 updates.
+    """
+    q_tm1 = apply(params, batch.s_tm1)
+    q_t_value = apply(target_params, batch.s_t)
+    q_t_selector = apply(params, batch.s_t)
+    td_error = jax.vmap(rlaxlib.double_q_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t_value, q_t_selector
+    )
+    return jnp.mean(rlaxlib.huber_loss(td_error))
+
+
+def duelling_dqn(params, target_params, apply, batch):
+    """Duelling DQN: `apply` returns a state value, [B], and advantages, [B, A].
+
+    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual: double DQN, Adam
+    6.25e-5, gradients clipped to a norm of 10.
+    """
+
+    def q(params, s):
+        return jax.vmap(rlaxlib.duelling_q_values)(*apply(params, s))
+
+    return double_dqn(params, target_params, q, batch)
+
+
+def c51(params, target_params, apply, batch, low=-10.0, high=10.0):
+    """C51: categorical Q-learning. `apply` returns logits of the atoms, [B, A, K].
+
+    Bellemare et al., 2017, https://arxiv.org/abs/1707.06887. Usual: K = 51 atoms in
+    [-10, 10], Adam 2.5e-4 with epsilon 0.01/32.
+    """
+    logits_tm1 = apply(params, batch.s_tm1)
+    logits_t = apply(target_params, batch.s_t)
+    atoms = jnp.linspace(low, high, logits_t.shape[-1])
+    loss = jax.vmap(rlaxlib.categorical_q_learning, (None, 0, 0, 0, 0, None, 0))(
+        atoms, logits_tm1, batch.a_tm1, batch.r_t, batch.discount_t, atoms, logits_t
+    )
+    return jnp.mean(loss)
+
+
+def qr_dqn(params, target_params, apply, batch, huber_param=1.0):
+    """QR-DQN: quantile Q-learning. `apply` returns N quantiles, [B, N, A].
+
+    Dabney et al., 2018, https://arxiv.org/abs/1710.10044. Usual: N = 200, Huber
+    parameter 1, Adam 5e-5 with epsilon 0.01/32.
+    """
+    q_tm1 = apply(params, batch.s_tm1)
+    q_t = apply(target_params, batch.s_t)
+    tau = rlaxlib.quantile_midpoints(q_tm1.shape[1])
+    loss = jax.vmap(rlaxlib.quantile_q_learning, (0, None, 0, 0, 0, 0, 0, None))(
+        q_tm1, tau, batch.a_tm1, batch.r_t, batch.discount_t, q_t, q_t, huber_param
+    )
+    return jnp.mean(loss)
+
+
+def iqn(params, target_params, apply, batch, key, num_samples=64, num_policy=32):
+    """IQN: `apply` maps states and fractions, [B, N], to quantiles, [B, N, A].
+
+    Dabney et al., 2018, https://arxiv.org/abs/1806.06923. Usual: 64 samples of both
+    networks, 32 for the policy, 64 `cosine_embedding` features, Adam 5e-5.
+    """
+    keys = jax.random.split(key, 3)
+    sizes = num_samples, num_samples, num_policy
+    b = len(batch.r_t)
+    tau_tm1, tau_t, tau_policy = (
+        jax.random.uniform(k, (b, n)) for k, n in zip(keys, sizes, strict=True)
+    )
+    q_tm1 = apply(params, batch.s_tm1, tau_tm1)
+    q_t = apply(target_params, batch.s_t, tau_t)
+    selector = apply(target_params, batch.s_t, tau_policy)
+    loss = jax.vmap(rlaxlib.quantile_q_learning, (0, 0, 0, 0, 0, 0, 0, None))(
+        q_tm1, tau_tm1, batch.a_tm1, batch.r_t, batch.discount_t, selector, q_t, 1.0
+    )
+    return jnp.mean(loss)
+
+
+def fqf(params, target_params, apply, batch):
+    """FQF: the quantile loss, at the midpoints of learned fractions.
+
+    `apply.fractions` returns ascending fractions from 0 to 1, [B, N+1], and
+    `apply.quantiles` is the `apply` of `iqn`. Yang et al., 2019,
+    https://arxiv.org/abs/1911.02140. Usual: N = 32, Adam 5e-5.
+    """
+    tau = jax.lax.stop_gradient(apply.fractions(params, batch.s_tm1))
+    tau_t = jax.lax.stop_gradient(apply.fractions(params, batch.s_t))
+    midpoints, midpoints_t = ((x[:, 1:] + x[:, :-1]) / 2 for x in (tau, tau_t))
+    q_tm1 = apply.quantiles(params, batch.s_tm1, midpoints)
+    q_t = apply.quantiles(target_params, batch.s_t, midpoints_t)
+    mean_t = jnp.sum(jnp.diff(tau_t)[..., None] * q_t, axis=1, keepdims=True)
+    loss = jax.vmap(rlaxlib.quantile_q_learning, (0, 0, 0, 0, 0, 0, 0, None))(
+        q_tm1, midpoints, batch.a_tm1, batch.r_t, batch.discount_t, mean_t, q_t, 1.0
+    )
+    return jnp.mean(loss)
+
+
+def fqf_fractions(params, apply, batch):
+    """FQF: the loss of the fractions, with its own optimizer.
+
+    `apply` is that of `fqf`. Yang et al., 2019, https://arxiv.org/abs/1911.02140.
+    Usual: RMSProp 2.5e-9, for the layer of the fractions only.
+    """
+    tau = apply.fractions(params, batch.s_tm1)
+    midpoints = (tau[:, 1:] + tau[:, :-1]) / 2
+    inner, outer = (
+        jax.vmap(lambda q, a: q[:, a])(
+            apply.quantiles(params, batch.s_tm1, jax.lax.stop_gradient(x)), batch.a_tm1
+        )
+        for x in (tau[:, 1:-1], midpoints)
+    )
+    return jnp.mean(jax.vmap(rlaxlib.quantile_fraction_loss)(tau, inner, outer))
+
+
+def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=10.0):
+    """Rainbow: n-step categorical double Q-learning with prioritised replay.
+
+    `r_t` and `discount_t` are those of n steps, [B, n], and `s_t` follows the last.
+    Hessel et al., 2018, https://arxiv.org/abs/1710.02298. Usual: n = 3, 51 atoms, a
+    noisy duelling network, Adam 6.25e-5, priority exponent 0.5, `exponent` 0.4 to 1.
+    """
+    logits_tm1, logits_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
+    atoms = jnp.linspace(low, high, logits_t.shape[-1])
+    selector = jax.nn.softmax(apply(params, batch.s_t)) @ atoms
+    returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
+    r_t = returns(batch.r_t, batch.discount_t, 0.0)[:, 0]
+    discount_t = jnp.prod(batch.discount_t, axis=1)
+    axes = (None, 0, 0, 0, 0, None, 0, 0)
+    loss = jax.vmap(rlaxlib.categorical_double_q_learning, axes)(
+        atoms, logits_tm1, batch.a_tm1, r_t, discount_t, atoms, logits_t, selector
+    )
+    weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
+    return jnp.mean(weights * loss)
+
+
+def munchausen_dqn(params, target_params, apply, batch, temperature=0.03):
+    """Munchausen-DQN (M-DQN): soft Q-learning with the log-policy added to the reward.
+
+    Vieillard et al., 2020, https://arxiv.org/abs/2007.14430. Usual: temperature 0.03,
+    coefficient 0.9, log-policy clipped at -1, Adam 5e-5.
+    """
+    q_tm1 = apply(params, batch.s_tm1)
+    target_q_tm1 = apply(target_params, batch.s_tm1)
+    target_q_t = apply(target_params, batch.s_t)
+    td_error = jax.vmap(rlaxlib.munchausen_q_learning, (0,) * 6 + (None,))(
+        q_tm1,
+        target_q_tm1,
+        batch.a_tm1,
+        batch.r_t,
+        batch.discount_t,
+        target_q_t,
+        temperature,
+    )
+    return jnp.mean(rlaxlib.huber_loss(td_error))
+
+
+def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
+    """R2D2: n-step double Q-learning of rescaled values, from replayed sequences.
+
+    `apply` unrolls a recurrent network over `s` from `batch.state`, and returns q,
+    [B, T+1, A]. Kapturowski et al., 2019, https://openreview.net/forum?id=r1lyTjAqYX.
+    Usual: n = 5, burn-in 40 of 120 steps, discount 0.997, Adam 1e-4.
+    """
+    q = apply(params, batch.state, batch.s)
+    target_q = apply(target_params, batch.state, batch.s)
+    mask = rlaxlib.burn_in_mask(batch.r_t.shape[1], burn_in)
+    a_t = jnp.argmax(q[:, 1:], axis=-1)
+    tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+
+    def td_error(q_tm1, a_tm1, q_t, a_t, r_t, discount_t):
+        return rlaxlib.transformed_n_step_q_learning(
+            q_tm1, a_tm1, q_t, a_t, r_t, discount_t, n, tx_pair=tx, sample_mask=mask
+        )
+
+    args = q[:, :-1], batch.a_tm1, target_q[:, 1:], a_t, batch.r_t, batch.discount_t
+    weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
+    return jnp.mean(weights[:, None] * rlaxlib.l2_loss(jax.vmap(td_error)(*args)))
+
+
+def ape_x(params, target_params, apply, batch, n=3, exponent=0.4):
+    """Ape-X DQN: n-step double Q-learning with prioritised replay, on streams.
+
+    Horgan et al., 2018, https://arxiv.org/abs/1803.00933. Usual: n = 3, a duelling
+    network, batch 512, priority exponent 0.6, RMSProp 6.25e-5, target copied every
+    2,500 updates.
+    """
+    q, target_q = apply(params, batch.s), apply(target_params, batch.s)
+    q_tm1, q_t_selector, q_t_value = q[:, :-1], q[:, 1:], target_q[:, 1:]
+    td_error = jax.vmap(rlaxlib.n_step_double_q_learning, (0, 0, 0, 0, 0, 0, None))(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t_value, q_t_selector, n
+    )
+    weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
+    return jnp.mean(weights[:, None] * rlaxlib.huber_loss(td_error))
+
+
+def pqn(params, apply, batch, lambda_=0.65):
+    """PQN: Q(λ) on fresh streams, without replay and target network.
+
+    Gallici et al., 2024, https://arxiv.org/abs/2407.04811. Usual: LayerNorm in the
+    network, λ 0.65, 128 environments of 32 steps, RAdam 2.5e-4.
+    """
+    q = apply(params, batch.s)
+    td_error = jax.vmap(rlaxlib.q_lambda, (0, 0, 0, 0, 0, None))(
+        q[:, :-1], batch.a_tm1, batch.r_t, batch.discount_t, q[:, 1:], lambda_
+    )
+    return jnp.mean(rlaxlib.l2_loss(td_error))

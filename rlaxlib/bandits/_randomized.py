@@ -1,0 +1,337 @@
+"""Randomised bandit policies: Exp3, Tsallis-INF, gradient bandits and Boltzmann.
+
+The functions named `*_probabilities` return the probability of each arm. Sample an arm,
+and pass it to the update with its reward and the probability it was pulled with.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks
+from rlaxlib.bandits._statistics import fields, one_hot
+
+__all__ = [
+    "GradientBanditState",
+    "boltzmann_probabilities",
+    "exp3_probabilities",
+    "exp3_update",
+    "gradient_bandit_update",
+    "tsallis_inf_probabilities",
+    "tsallis_inf_update",
+]
+
+
+class GradientBanditState(NamedTuple):
+    """Preferences of a gradient bandit, and its baseline.
+
+    `GradientBanditState(jnp.zeros(A))` is the state before the first pull.
+
+    Attributes:
+        preferences: Preferences :math:`H_a`, whose softmax is the policy, shape `[A]`.
+        baseline: Mean :math:`R̄` of all rewards so far, shape `[]`.
+        pulls: Number of pulls so far, an integer, shape `[]`.
+    """
+
+    preferences: ArrayLike
+    baseline: ArrayLike = 0.0
+    pulls: ArrayLike = 0
+
+
+def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
+    """Compute the probabilities of Boltzmann exploration (softmax exploration).
+
+    .. math::
+
+        π_a ∝ exp(μ̂_a/τ)
+
+    With a constant temperature the regret grows linearly, since inferior arms keep
+    their share; lower the temperature over time. The probabilities ignore how often an
+    arm was pulled.
+
+    Args:
+        means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
+        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+
+    Returns:
+        Probabilities :math:`π_a`, shape `[A]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is not positive.
+
+    Example:
+        >>> means = jnp.log(jnp.array([1.0, 1.0, 2.0]))
+        >>> print(rlaxlib.boltzmann_probabilities(means, temperature=1.0))
+        [0.25 0.25 0.5 ]
+
+    References:
+        Nicolò Cesa-Bianchi, Claudio Gentile, Gábor Lugosi and Gergely Neu, *Boltzmann
+        Exploration Done Right*, 2017. https://arxiv.org/abs/1705.10257
+    """
+    means, temperature, narrow = checks.widened(
+        means=(means, "float[A]"),
+        temperature=(temperature, "float[] in (0, inf)"),
+    )
+    # Differences first: a quotient by a small temperature overflows.
+    return narrow(jax.nn.softmax((means - jnp.max(means)) / temperature))
+
+
+def exp3_probabilities(log_weights: ArrayLike, exploration: ArrayLike) -> Array:
+    """Compute the probabilities of exponential weights with exploration (Exp3).
+
+    .. math::
+
+        p_a = (1 - γ) w_a / ∑_b w_b + γ/A
+
+    Args:
+        log_weights: Log-weights :math:`log w_a`, 0 before the first pull, shape `[A]`.
+        exploration: Share :math:`γ` of uniform exploration, in [0, 1]. For rewards in
+            [0, 1] and `T` pulls, :math:`γ = min(1, √(A log A / ((e - 1) T)))`,
+            shape `[]`.
+
+    Returns:
+        Probabilities :math:`p_a`, shape `[A]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `exploration` is outside [0, 1].
+
+    Example:
+        >>> log_weights = jnp.log(jnp.array([1.0, 3.0]))
+        >>> print(rlaxlib.exp3_probabilities(log_weights, exploration=0.5))
+        [0.375 0.625]
+
+    References:
+        Peter Auer, Nicolò Cesa-Bianchi, Yoav Freund and Robert E. Schapire, *The
+        Nonstochastic Multiarmed Bandit Problem*, section 3, 2002.
+        https://doi.org/10.1137/S0097539701398375
+    """
+    log_weights, exploration, narrow = checks.widened(
+        log_weights=(log_weights, "float[A]"),
+        exploration=(exploration, "float[] in [0, 1]"),
+    )
+    uniform = 1 / log_weights.size
+    weights = jax.nn.softmax(log_weights)
+    return narrow((1 - exploration) * weights + exploration * uniform)
+
+
+def exp3_update(
+    log_weights: ArrayLike,
+    arm: ArrayLike,
+    reward: ArrayLike,
+    probability: ArrayLike,
+    learning_rate: ArrayLike,
+) -> Array:
+    """Update the log-weights of Exp3 with one reward.
+
+    .. math::
+
+        log w_a' = log w_a + η r̂_a,   r̂_a = 1[a = A] R / p_A
+
+    The estimates :math:`r̂` are unbiased for the rewards of all arms, even if an
+    adversary chooses them. With :math:`η = γ/A` the regret is at most
+    :math:`2 √((e - 1) T A log A)`, for rewards in [0, 1] and the :math:`γ` of
+    `exp3_probabilities`.
+
+    Args:
+        log_weights: Log-weights :math:`log w_a`, 0 before the first pull. Only their
+            differences matter: subtract the largest now and then if pulls are many
+            millions, shape `[A]`.
+        arm: Arm :math:`A` that was pulled, shape `[]`.
+        reward: Its reward :math:`R`, shape `[]`.
+        probability: Probability :math:`p_A` that the arm was pulled with, in (0, 1],
+            shape `[]`.
+        learning_rate: Learning rate :math:`η`, at least 0, shape `[]`.
+
+    Returns:
+        Next log-weights, shape `[A]`. They are NaN if a traced `arm` is out of range.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> update = rlaxlib.exp3_update
+        >>> print(update(jnp.zeros(2), 1, 1.0, probability=0.5, learning_rate=0.25))
+        [0.  0.5]
+
+    References:
+        Peter Auer, Nicolò Cesa-Bianchi, Yoav Freund and Robert E. Schapire, *The
+        Nonstochastic Multiarmed Bandit Problem*, section 3, 2002.
+        https://doi.org/10.1137/S0097539701398375
+    """
+    log_weights, arm, reward, probability, learning_rate, narrow = checks.widened(
+        log_weights=(log_weights, "float[A]"),
+        arm=(arm, "int[] in [0, A)"),
+        reward=(reward, "float[]"),
+        probability=(probability, "float[] in (0, 1]"),
+        learning_rate=(learning_rate, "float[] in [0, inf)"),
+    )
+    estimates = one_hot(arm, log_weights) * reward / probability
+    return narrow(log_weights + learning_rate * estimates)
+
+
+def tsallis_inf_probabilities(losses: ArrayLike, learning_rate: ArrayLike) -> Array:
+    """Compute the probabilities of the Tsallis-INF bandit.
+
+    .. math::
+
+        p_a = 4 / (η (L̂_a - x))²,   x < min_a L̂_a   such that   ∑_a p_a = 1
+
+    It minimises :math:`∑_a p_a L̂_a - (4/η) ∑_a √p_a`. With :math:`η = 2/√t` at the
+    pull number :math:`t` its regret is optimal up to constants in both worlds: of order
+    :math:`log t` if the losses of an arm are independent and identically distributed,
+    and at most :math:`4 √(A t) + 1` if an adversary chooses them.
+
+    Args:
+        losses: Sums :math:`L̂_a` of the loss estimates of each arm, 0 before the first
+            pull, shape `[A]`.
+        learning_rate: Learning rate :math:`η`, more than 0, shape `[]`.
+
+    Returns:
+        Probabilities :math:`p_a`, shape `[A]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `learning_rate` is not positive.
+
+    Example:
+        >>> losses = jnp.array([0.0, 5.0**0.5])
+        >>> print(rlaxlib.tsallis_inf_probabilities(losses, learning_rate=1.0).round(3))
+        [0.8 0.2]
+
+    References:
+        Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
+        Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
+    """
+    losses, learning_rate, narrow = checks.widened(
+        losses=(losses, "float[A]"),
+        learning_rate=(learning_rate, "float[] in (0, inf)"),
+    )
+    gap = learning_rate * (losses - jnp.min(losses))
+
+    def newton(_: int, y: Array) -> Array:
+        # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.
+        total = jnp.sum(4 / jnp.square(gap + y))
+        slope = jnp.sum(4 / (gap + y) ** 3)
+        return y + total * (jnp.sqrt(total) - 1) / slope
+
+    # y = η (min L̂ - x) is 2 if one arm has all probability, 2 √A if none has more.
+    y = cast(Array, jax.lax.fori_loop(0, 8, newton, jnp.full_like(gap[0], 2)))
+    p = 4 / jnp.square(gap + y)
+    return narrow(p / jnp.sum(p))
+
+
+def tsallis_inf_update(
+    losses: ArrayLike,
+    arm: ArrayLike,
+    loss: ArrayLike,
+    probability: ArrayLike,
+    *,
+    baseline: ArrayLike = 0.0,
+) -> Array:
+    """Update the loss estimates of Tsallis-INF with one loss.
+
+    .. math::
+
+        L̂_a' = L̂_a + 1[a = A] (ℓ - B_a) / p_A + B_a
+
+    The estimates are unbiased for the losses of all arms. For losses in [0, 1], the
+    baselines :math:`B_a = ½ 1[p_a ≥ η²]` reduce their variance; then use
+    :math:`η = 4/√t`.
+
+    Args:
+        losses: Sums :math:`L̂_a` of the loss estimates of each arm, 0 before the first
+            pull, shape `[A]`.
+        arm: Arm :math:`A` that was pulled, shape `[]`.
+        loss: Its loss :math:`ℓ`, such as 1 minus a reward in [0, 1], shape `[]`.
+        probability: Probability :math:`p_A` that the arm was pulled with, in (0, 1],
+            shape `[]`.
+        baseline: Baseline :math:`B`, shape `[]`; or one for each arm, shape `[A]`.
+
+    Returns:
+        Next sums, shape `[A]`. They are NaN if a traced `arm` is out of range.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> print(rlaxlib.tsallis_inf_update(jnp.zeros(2), 1, 0.5, probability=0.25))
+        [0. 2.]
+
+    References:
+        Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
+        Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
+    """
+    losses, arm, loss, probability, baseline, narrow = checks.widened(
+        losses=(losses, "float[A]"),
+        arm=(arm, "int[] in [0, A)"),
+        loss=(loss, "float[]"),
+        probability=(probability, "float[] in (0, 1]"),
+        baseline=(baseline, "float[] or [A]"),
+    )
+    excess = one_hot(arm, losses) * (loss - baseline) / probability
+    return narrow(losses + excess + baseline)
+
+
+def gradient_bandit_update(
+    state: GradientBanditState,
+    arm: ArrayLike,
+    reward: ArrayLike,
+    step_size: ArrayLike,
+) -> GradientBanditState:
+    """Update the preferences of a gradient bandit with one reward.
+
+    .. math::
+
+        H_a' = H_a + α (R - R̄) (1[a = A] - π_a),   π = softmax(H)
+
+    A stochastic gradient step on the expected reward :math:`∑_a π_a μ_a`, as REINFORCE
+    with a baseline: the mean :math:`R̄` of the rewards before this one, and the reward
+    itself at the first pull. Sample arms from :math:`π`, for example by
+    `jax.random.categorical` of the preferences.
+
+    Args:
+        state: Preferences and baseline, a `GradientBanditState`.
+        arm: Arm :math:`A` that was pulled, shape `[]`.
+        reward: Its reward :math:`R`, shape `[]`.
+        step_size: Step size :math:`α`, at least 0, shape `[]`.
+
+    Returns:
+        Next `GradientBanditState`. Its preferences are NaN if a traced `arm` is out of
+        range.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> state = rlaxlib.GradientBanditState(jnp.zeros(2), baseline=1.0, pulls=1)
+        >>> state = rlaxlib.gradient_bandit_update(state, 0, 3.0, step_size=0.5)
+        >>> print(state.preferences, state.baseline)
+        [ 0.5 -0.5] 2.0
+
+    References:
+        Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
+        Introduction*, second edition, section 2.8, 2018.
+        http://incompleteideas.net/book/the-book-2nd.html
+    """
+    preferences, baseline, pulls, arm, reward, step_size, narrow = checks.widened(
+        **fields(state, preferences="float[A]", baseline="float[]", pulls="int[]"),
+        arm=(arm, "int[] in [0, A)"),
+        reward=(reward, "float[]"),
+        step_size=(step_size, "float[] in [0, inf)"),
+    )
+    baseline = jnp.where(pulls > 0, baseline, reward)
+    direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
+    preferences = preferences + step_size * (reward - baseline) * direction
+    pulls = pulls + 1
+    baseline = baseline + (reward - baseline) / pulls.astype(baseline.dtype)
+    return narrow(GradientBanditState(preferences, baseline, pulls))

@@ -1,0 +1,251 @@
+"""Statistics of arms: counts, means and variances, discounted or in a sliding window.
+
+`ucb_scores`, `ucb_tuned_scores`, `kl_ucb_scores` and Thompson sampling take them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks
+
+__all__ = [
+    "BanditState",
+    "SlidingWindowState",
+    "bandit_init",
+    "bandit_update",
+    "sliding_window_init",
+    "sliding_window_update",
+]
+
+
+class BanditState(NamedTuple):
+    """Statistics of the rewards of each arm.
+
+    Attributes:
+        counts: Number :math:`N_a` of pulls, fractional if discounted, shape `[A]`.
+        means: Mean rewards :math:`μ̂_a`, 0 before the first pull, shape `[A]`.
+        variances: Variances of the rewards, divided by :math:`N_a`, shape `[A]`.
+    """
+
+    counts: Array
+    means: Array
+    variances: Array
+
+
+class SlidingWindowState(NamedTuple):
+    """Statistics of the rewards of each arm over the last `W` pulls.
+
+    Attributes:
+        counts: Number :math:`N_a` of pulls in the window, shape `[A]`.
+        means: Mean rewards :math:`μ̂_a` in the window, 0 without a pull, shape `[A]`.
+        variances: Variances of the rewards, divided by :math:`N_a`, shape `[A]`.
+        arms: Arms pulled, the latest last, -1 before the first pull, shape `[W]`.
+        rewards: Their rewards, shape `[W]`.
+    """
+
+    counts: Array
+    means: Array
+    variances: Array
+    arms: Array
+    rewards: Array
+
+
+def bandit_init(num_arms: int) -> BanditState:
+    """Return the statistics of arms that have not been pulled.
+
+    .. math::
+
+        N_a = 0,   μ̂_a = 0
+
+    Args:
+        num_arms: Number of arms, at least 1. A Python integer.
+
+    Returns:
+        A `BanditState` of zeros.
+
+    Raises:
+        ArgumentError: If `num_arms` is not a Python integer of at least 1.
+
+    Example:
+        >>> print(rlaxlib.bandit_init(2).counts)
+        [0. 0.]
+
+    References:
+        Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
+        Introduction*, second edition, section 2.4, 2018.
+        http://incompleteideas.net/book/the-book-2nd.html
+    """
+    checks.static_int(1, num_arms=num_arms)
+    return BanditState(*(jnp.zeros(num_arms) for _ in BanditState._fields))
+
+
+def bandit_update(
+    state: BanditState,
+    arm: ArrayLike,
+    reward: ArrayLike,
+    *,
+    discount: ArrayLike = 1.0,
+) -> BanditState:
+    """Update the statistics of the arms with one reward, discounted or not.
+
+    .. math::
+
+        N_a' = γ N_a + 1[a = A]
+        μ̂_a' = μ̂_a + 1[a = A] (R - μ̂_a) / N_a'
+
+    A discount :math:`γ < 1` tracks rewards that change over time: the statistics are
+    those of about the last :math:`1/(1 - γ)` pulls. With `ucb_scores` this is
+    discounted UCB. `sliding_window_update` forgets abruptly instead.
+
+    Args:
+        state: Statistics of the arms, a `BanditState`.
+        arm: Arm :math:`A` that was pulled, shape `[]`.
+        reward: Its reward :math:`R`, shape `[]`.
+        discount: Discount :math:`γ` of past pulls, in [0, 1], shape `[]`.
+
+    Returns:
+        Next `BanditState`. It is NaN if a traced `arm` is out of range. Single
+        precision counts up to 16,777,216 pulls of an arm.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> state = rlaxlib.bandit_init(2)
+        >>> for reward in (1.0, 4.0):
+        ...     state = rlaxlib.bandit_update(state, 0, reward)
+        >>> print(state.counts, state.means, state.variances)
+        [2. 0.] [2.5 0. ] [2.25 0.  ]
+
+    References:
+        Aurélien Garivier and Eric Moulines, *On Upper-Confidence Bound Policies for
+        Non-Stationary Bandit Problems*, section 2, 2008.
+        https://arxiv.org/abs/0805.3415
+    """
+    counts, means, variances, arm, reward, discount, narrow = checks.widened(
+        **fields(state, counts="float[A]", means="float[A]", variances="float[A]"),
+        arm=(arm, "int[] in [0, A)"),
+        reward=(reward, "float[]"),
+        discount=(discount, "float[] in [0, 1]"),
+    )
+    pulled = one_hot(arm, counts)
+    counts = discount * counts + pulled
+    weight = pulled / jnp.maximum(counts, 1)
+    error = jnp.where(pulled > 0, reward - means, 0)  # `0 * nan` would be NaN.
+    means = means + weight * error
+    variances = (1 - weight) * (variances + weight * jnp.square(error))
+    return narrow(BanditState(counts, means, variances))
+
+
+def sliding_window_init(num_arms: int, window: int) -> SlidingWindowState:
+    """Return the statistics of an empty sliding window over pulls.
+
+    .. math::
+
+        N_a = 0,   μ̂_a = 0
+
+    Args:
+        num_arms: Number of arms, at least 1. A Python integer.
+        window: Number :math:`W` of pulls that the window holds, at least 1. A Python
+            integer.
+
+    Returns:
+        A `SlidingWindowState`.
+
+    Raises:
+        ArgumentError: If an argument is not a Python integer of at least 1.
+
+    Example:
+        >>> print(rlaxlib.sliding_window_init(2, window=3).arms)
+        [-1 -1 -1]
+
+    References:
+        Aurélien Garivier and Eric Moulines, *On Upper-Confidence Bound Policies for
+        Non-Stationary Bandit Problems*, section 2, 2008.
+        https://arxiv.org/abs/0805.3415
+    """
+    checks.static_int(1, num_arms=num_arms, window=window)
+    arms, rewards = jnp.full(window, -1), jnp.zeros(window)
+    return SlidingWindowState(*bandit_init(num_arms), arms, rewards)
+
+
+def sliding_window_update(
+    state: SlidingWindowState, arm: ArrayLike, reward: ArrayLike
+) -> SlidingWindowState:
+    """Update the statistics of the arms over a sliding window with one reward.
+
+    .. math::
+
+        N_a = ∑_{s=t-W+1}^t 1[A_s = a],   μ̂_a = (1/N_a) ∑_{s=t-W+1}^t 1[A_s = a] R_s
+
+    For rewards that change over time. An arm that has left the window counts as not
+    yet pulled, so `ucb_scores` pulls it again. This is sliding-window UCB; Agent57's
+    meta-controller uses it to choose a pair of discount and bonus scale for each
+    episode, with windows of 90 and 160 episodes.
+
+    Args:
+        state: Statistics and pulls of the window, a `SlidingWindowState`.
+        arm: Arm :math:`A_t` that was pulled, shape `[]`.
+        reward: Its reward :math:`R_t`, shape `[]`.
+
+    Returns:
+        Next `SlidingWindowState`. Its statistics are computed afresh, so that rounding
+        errors do not add up. They are NaN if a traced `arm` is out of range.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `arm` is outside [0, A).
+
+    Example:
+        >>> state = rlaxlib.sliding_window_init(2, window=2)
+        >>> for arm, reward in ((1, 5.0), (0, 1.0), (0, 2.0)):
+        ...     state = rlaxlib.sliding_window_update(state, arm, reward)
+        >>> print(state.counts, state.means)
+        [2. 0.] [1.5 0. ]
+
+    References:
+        Aurélien Garivier and Eric Moulines, *On Upper-Confidence Bound Policies for
+        Non-Stationary Bandit Problems*, section 2, 2008.
+        https://arxiv.org/abs/0805.3415
+
+        Adrià Puigdomènech Badia and others, *Agent57: Outperforming the Atari Human
+        Benchmark*, appendix D, 2020. https://arxiv.org/abs/2003.13350
+    """
+    counts, _, _, arms, rewards, arm, reward, narrow = checks.widened(
+        **fields(state, counts="float[A]", means="float[A]", variances="float[A]"),
+        **fields(state, arms="int[W]", rewards="float[W]"),
+        arm=(arm, "int[] in [0, A)"),
+        reward=(reward, "float[]"),
+    )
+    in_range = jnp.sum(one_hot(arm, counts))
+    arms = jnp.append(arms[1:], arm.astype(arms.dtype))
+    rewards = jnp.append(rewards[1:], reward.astype(rewards.dtype))
+    index = jnp.arange(counts.size, dtype=arms.dtype)
+    pulled, each = arms[None] == index[:, None], rewards[None]
+    counts = jnp.sum(pulled, axis=1, dtype=counts.dtype) * in_range
+    size = jnp.maximum(counts, 1)
+    means = jnp.sum(jnp.where(pulled, each, 0), axis=1) / size
+    errors = jnp.where(pulled, each - means[:, None], 0)
+    variances = jnp.sum(jnp.square(errors), axis=1) / size
+    return narrow(SlidingWindowState(counts, means, variances, arms, rewards))
+
+
+def fields(state: Any, **specs: str) -> dict[str, tuple[Any, str]]:
+    """Return the fields of a state under their names, with their specs."""
+    return {
+        f"state.{name}": (getattr(state, name, None), spec)
+        for name, spec in specs.items()
+    }
+
+
+def one_hot(arm: Array, like: Array) -> Array:
+    """Return 1 for the arm and 0 for all others, or NaN if it is out of range."""
+    index = jnp.arange(like.size, dtype=arm.dtype)
+    in_range = (arm >= 0) & (arm < like.size)
+    return jnp.where(in_range, (index == arm).astype(like.dtype), jnp.nan)

@@ -1,0 +1,313 @@
+"""Exploratory behaviour: Ape-X's ε, εz-greedy, noisy networks, bootstrapped DQN."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, gradients, indexing
+
+__all__ = [
+    "EzGreedyState",
+    "bootstrap_mask",
+    "bootstrapped_q_learning",
+    "ez_greedy",
+    "factorised_noise",
+    "ladder_epsilons",
+]
+
+
+class EzGreedyState(NamedTuple):
+    """The random action that εz-greedy repeats.
+
+    `EzGreedyState()` is the state at the start of an episode.
+
+    Attributes:
+        action: The action, shape `[]`.
+        remaining: Number of further steps to repeat it, shape `[]`.
+    """
+
+    action: ArrayLike = 0
+    remaining: ArrayLike = 0
+
+
+def ladder_epsilons(n: int, base: ArrayLike = 0.4, alpha: ArrayLike = 7.0) -> Array:
+    """Compute the exploration rate of each actor of a distributed agent (Ape-X).
+
+    .. math::
+
+        ε_i = ε^{1 + α i/(n - 1)},   i = 0, …, n - 1
+
+    Each actor acts by ε-greedy with a rate of its own, constant over time, so that the
+    agent explores and exploits at once. A single actor has the rate :math:`ε`.
+
+    Args:
+        n: Number of actors, at least 1. A Python integer.
+        base: Largest rate :math:`ε`, in [0, 1], shape `[]`.
+        alpha: Exponent :math:`α`, at least 0, shape `[]`.
+
+    Returns:
+        Rates :math:`ε_i`, in decreasing order, shape `[n]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> print(rlaxlib.ladder_epsilons(3, base=0.5, alpha=2.0))
+        [0.5   0.25  0.125]
+
+    References:
+        Dan Horgan, John Quan, David Budden, Gabriel Barth-Maron, Matteo Hessel, Hado
+        van Hasselt and David Silver, *Distributed Prioritized Experience Replay*,
+        section 4.1, 2018. https://arxiv.org/abs/1803.00933
+    """
+    checks.static_int(1, n=n)
+    base, alpha, narrow = checks.widened(
+        base=(base, "float[] in [0, 1]"), alpha=(alpha, "float[] in [0, inf)")
+    )
+    i = jnp.arange(n, dtype=alpha.dtype)
+    return narrow(base ** (1 + alpha * i / max(n - 1, 1)))
+
+
+def ez_greedy(
+    key: ArrayLike,
+    preferences: ArrayLike,
+    state: EzGreedyState,
+    epsilon: ArrayLike,
+    mu: ArrayLike = 2.0,
+    max_duration: int = 10_000,
+    *,
+    action_mask: ArrayLike | None = None,
+) -> tuple[Array, EzGreedyState]:
+    """Sample an action by temporally extended ε-greedy exploration (εz-greedy).
+
+    .. math::
+
+        a_t = { ω                     for n steps, with probability ε
+              { argmax_a q(s_t, a)    otherwise
+
+        ω ~ uniform,   p(n) ∝ n^{-μ},   n = 1, 2, …
+
+    Where no random action is being repeated, the agent starts one with probability
+    :math:`ε`, for a duration from a truncated zeta distribution. Its long tail takes
+    the agent far from where greedy actions lead. With a longest duration of 1 this is
+    ε-greedy. Since exploration lasts, more than :math:`ε` of all actions are random.
+
+    Args:
+        key: Random key, shape `[]`.
+        preferences: Action values or preferences :math:`q`, shape `[A]`.
+        state: The action to repeat, an `EzGreedyState`. Start anew with each episode.
+        epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
+        mu: Exponent :math:`μ` of the durations, more than 0, shape `[]`.
+        max_duration: Longest duration, at least 1. A Python integer.
+        action_mask: True for legal actions, shape `[A]`; or None if all are legal. The
+            repetition ends where its action is not legal.
+
+    Returns:
+        A tuple of two: the action, shape `[]`, and the next `EzGreedyState`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> key, preferences = jax.random.key(0), jnp.array([0.0, 2.0, 1.0])
+        >>> state = rlaxlib.EzGreedyState(action=2, remaining=1)
+        >>> for _ in range(2):
+        ...     action, state = rlaxlib.ez_greedy(key, preferences, state, epsilon=0.0)
+        ...     print(action)
+        2
+        1
+
+    References:
+        Will Dabney, Georg Ostrovski and André Barreto, *Temporally-Extended ε-Greedy
+        Exploration*, section 4, 2020. https://arxiv.org/abs/2006.01782
+    """
+    checks.static_int(1, max_duration=max_duration)
+    held, remaining = getattr(state, "action", None), getattr(state, "remaining", None)
+    key, preferences, epsilon, mu, legal, held, remaining, _ = checks.widened(
+        key=(key, "key[]"),
+        preferences=(preferences, "float[A]"),
+        epsilon=(epsilon, "float[] in [0, 1]"),
+        mu=(mu, "float[] in (0, inf)"),
+        action_mask=(action_mask, "bool[A] or None"),
+        **{
+            "state.action": (held, "int[] in [0, A)"),
+            "state.remaining": (remaining, "int[] in [0, inf)"),
+        },
+    )
+    legal = jnp.ones(preferences.shape, bool) if action_mask is None else legal
+    of_start, of_duration, of_action = jax.random.split(key, 3)
+    greedy = jnp.argmax(jnp.where(legal, preferences, -jnp.inf))
+    drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
+    duration = _sample_zeta(of_duration, mu, max_duration).astype(remaining.dtype)
+    starts = jax.random.uniform(of_start, dtype=epsilon.dtype) < epsilon
+    duration = jnp.where(starts, duration, 0)
+    anew = (remaining == 0) | ~legal[held]
+    held = jnp.where(anew, drawn.astype(held.dtype), held)
+    remaining = jnp.where(anew, duration, remaining)
+    action = jnp.where(remaining > 0, held, greedy.astype(held.dtype))
+    return action, EzGreedyState(held, jnp.maximum(remaining - 1, 0))
+
+
+def factorised_noise(key: ArrayLike, n_in: int, n_out: int) -> tuple[Array, Array]:
+    """Sample factorised Gaussian noise for a layer of a noisy network (NoisyNet).
+
+    .. math::
+
+        ε^w_{ij} = f(ε_i) f(ε_j),   ε^b_j = f(ε_j),   f(x) = sign(x) √|x|
+
+    with standard normal :math:`ε_i` for each input and :math:`ε_j` for each output. A
+    layer computes :math:`(W + σ^w ε^w)ᵀ x + b + σ^b ε^b` with learned parameters, where
+    products with :math:`ε` are elementwise. The paper initialises :math:`W` and
+    :math:`b` uniformly in :math:`[-1/√n, 1/√n]` and :math:`σ` as :math:`0.5/√n`, for
+    :math:`n` inputs. Sample new noise for each optimisation step, and for each action.
+
+    Args:
+        key: Random key, shape `[]`.
+        n_in: Number of inputs, at least 1. A Python integer.
+        n_out: Number of outputs, at least 1. A Python integer.
+
+    Returns:
+        A tuple of two: noise :math:`ε^w` of the weights, shape `[n_in, n_out]`, and
+        noise :math:`ε^b` of the biases, shape `[n_out]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong dtype or is out of range.
+
+    Example:
+        >>> weight, bias = rlaxlib.factorised_noise(jax.random.key(0), 3, 2)
+        >>> print(weight.shape, bias.shape)
+        (3, 2) (2,)
+
+    References:
+        Meire Fortunato and others, *Noisy Networks for Exploration*, section 3, 2017.
+        https://arxiv.org/abs/1706.10295
+    """
+    checks.static_int(1, n_in=n_in, n_out=n_out)
+    (key,) = checks.arrays(key=(key, "key[]"))
+    of_inputs, of_outputs = jax.random.split(key)
+    inputs, outputs = (
+        jnp.sign(x) * jnp.sqrt(jnp.abs(x))
+        for x in (
+            jax.random.normal(of_inputs, (n_in,)),
+            jax.random.normal(of_outputs, (n_out,)),
+        )
+    )
+    return jnp.outer(inputs, outputs), outputs
+
+
+def bootstrap_mask(
+    key: ArrayLike, num_heads: int, probability: ArrayLike = 0.5
+) -> Array:
+    """Sample the heads that learn from a transition (bootstrapped DQN).
+
+    .. math::
+
+        m_k ~ Bernoulli(p)
+
+    Sample a mask for each transition as it is stored, and keep it in the replay buffer:
+    so each head learns from a data set of its own, and their disagreement is a measure
+    of uncertainty. `bootstrapped_q_learning` takes the mask. The agent follows one
+    random head for a whole episode. With :math:`p = 1` the heads differ only by their
+    initial parameters, which is often sufficient.
+
+    Args:
+        key: Random key, shape `[]`.
+        num_heads: Number :math:`K` of heads, at least 1. A Python integer.
+        probability: Probability :math:`p` that a head learns from the transition, in
+            [0, 1], shape `[]`.
+
+    Returns:
+        True for the heads that learn, shape `[K]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> print(rlaxlib.bootstrap_mask(jax.random.key(0), 3, probability=1.0))
+        [ True  True  True]
+
+    References:
+        Ian Osband, Charles Blundell, Alexander Pritzel and Benjamin Van Roy, *Deep
+        Exploration via Bootstrapped DQN*, 2016. https://arxiv.org/abs/1602.04621
+    """
+    checks.static_int(1, num_heads=num_heads)
+    key, probability, _ = checks.widened(
+        key=(key, "key[]"), probability=(probability, "float[] in [0, 1]")
+    )
+    return jax.random.bernoulli(key, probability, (num_heads,))
+
+
+def bootstrapped_q_learning(
+    q_tm1: ArrayLike,
+    a_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    mask: ArrayLike,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the masked Q-learning TD errors of all heads (bootstrapped DQN).
+
+    .. math::
+
+        δ_k = m_k (r_t + γ_t max_a q_{k,t}(a) - q_{k,t-1}(a_{t-1}))
+
+    Each head bootstraps from its own values. The paper divides by :math:`K` the
+    gradient that the heads send into the network they share: `scale_gradient` does so.
+
+    Args:
+        q_tm1: Action values of each head in the state, shape `[K, A]`.
+        a_tm1: Action, shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount, 0 where the episode ended, shape `[]`.
+        q_t: Action values of each head in the next state, shape `[K, A]`.
+        mask: True for the heads that learn from the transition, see `bootstrap_mask`,
+            shape `[K]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        TD errors :math:`δ_k`, 0 for heads that do not learn, shape `[K]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A).
+
+    Example:
+        >>> q_tm1, q_t = jnp.array([[1.0], [2.0]]), jnp.array([[4.0], [6.0]])
+        >>> mask = jnp.array([True, False])
+        >>> print(rlaxlib.bootstrapped_q_learning(q_tm1, 0, 1.0, 0.5, q_t, mask))
+        [2. 0.]
+
+    References:
+        Ian Osband, Charles Blundell, Alexander Pritzel and Benjamin Van Roy, *Deep
+        Exploration via Bootstrapped DQN*, 2016. https://arxiv.org/abs/1602.04621
+    """
+    q_tm1, a_tm1, r_t, discount_t, q_t, mask, narrow = checks.widened(
+        q_tm1=(q_tm1, "float[K, A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[K, A]"),
+        mask=(mask, "bool[K]"),
+    )
+    prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
+    bootstrap = discount_t * jnp.max(q_t, axis=-1)
+    reward = jnp.broadcast_to(r_t, mask.shape)
+    errors = gradients.error(bootstrap, prediction, stop_target_gradients, reward)
+    return narrow(jnp.where(mask, errors, 0))
+
+
+def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:
+    """Sample from 1 to `largest` with probabilities in proportion to n^-μ."""
+    cumulative = jnp.cumsum(jnp.arange(1, largest + 1, dtype=mu.dtype) ** -mu)
+    point = jax.random.uniform(key, dtype=mu.dtype) * cumulative[-1]
+    index = jnp.searchsorted(cumulative, point, side="right")
+    return jnp.minimum(index + 1, largest)

@@ -1,0 +1,454 @@
+"""Intrinsic rewards: RND, ICM, k-NN entropy (APT, RE3), counts, DIAYN and NGU."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, devices, indexing, recurrence, streams
+from rlaxlib._core.devices import AxisName
+from rlaxlib.exploration import _neighbors
+
+__all__ = [
+    "IcmLosses",
+    "RndState",
+    "count_bonus",
+    "diayn_reward",
+    "icm_losses",
+    "knn_entropy_reward",
+    "ngu_reward",
+    "rnd_loss",
+    "rnd_reward",
+]
+
+
+class IcmLosses(NamedTuple):
+    """Losses and the reward of an intrinsic curiosity module.
+
+    Attributes:
+        loss: Weighted sum of both losses, shape `[]`.
+        forward_loss: Loss of the forward model, shape `[]`.
+        inverse_loss: Loss of the inverse model, shape `[]`.
+        reward: Intrinsic reward, with its gradient stopped, shape `[]`.
+    """
+
+    loss: Array
+    forward_loss: Array
+    inverse_loss: Array
+    reward: Array
+
+
+class RndState(NamedTuple):
+    """Moments of the discounted sums of intrinsic rewards.
+
+    `RndState()` is the state before the first reward.
+
+    Attributes:
+        steps: Number of time steps so far, shape `[]`.
+        mean: Mean of the sums, shape `[]`.
+        variance: Variance of the sums, shape `[]`.
+        carried: The last sum of this stream, shape `[]`.
+    """
+
+    steps: ArrayLike = 0.0
+    mean: ArrayLike = 0.0
+    variance: ArrayLike = 0.0
+    carried: ArrayLike = 0.0
+
+
+def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
+    """Compute the predictor's loss of random network distillation (RND).
+
+    .. math::
+
+        L = ∑_k (f̂_k(s) - f_k(s))²
+
+    The target :math:`f` is a network with fixed random weights. The predictor learns
+    its outputs where the agent has been, so the loss is large in new states. The
+    observations should be normalised and clipped to [-5, 5]. The paper trains the
+    predictor on a random part of the time steps, to keep the speed of learning with
+    many actors.
+
+    Args:
+        prediction: Features :math:`f̂(s)` of the predictor, shape `[K]`.
+        target: Features :math:`f(s)` of the random network, shape `[K]`. Their gradient
+            is stopped.
+
+    Returns:
+        Loss :math:`L`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.rnd_loss(jnp.array([1.0, 2.0]), jnp.array([2.0, 4.0])))
+        5.0
+
+    References:
+        Yuri Burda, Harrison Edwards, Amos Storkey and Oleg Klimov, *Exploration by
+        Random Network Distillation*, section 2.2, 2018.
+        https://arxiv.org/abs/1810.12894
+    """
+    prediction, target, narrow = checks.widened(
+        prediction=(prediction, "float[K]"), target=(target, "float[K]")
+    )
+    error = prediction - jax.lax.stop_gradient(target)
+    return narrow(jnp.sum(jnp.square(error)))
+
+
+def rnd_reward(
+    prediction: ArrayLike,
+    target: ArrayLike,
+    state: RndState,
+    discount: ArrayLike = 0.99,
+    *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> tuple[Array, RndState]:
+    """Compute the normalised intrinsic rewards of random network distillation (RND).
+
+    .. math::
+
+        r_t = e_t/σ,   e_t = ∑_k (f̂_k(s_t) - f_k(s_t))²
+        σ² = Var(G_1, …, G_n),   G_t = e_t + γ G_{t-1}
+
+    :math:`σ` is the running standard deviation of the discounted sums of all errors so
+    far. No mean is subtracted. The intrinsic stream is not episodic: neither the sums
+    nor the returns of these rewards stop where an episode ends, so use a value function
+    of their own, with a discount that is never 0.
+
+    Args:
+        prediction: Features :math:`f̂(s_t)` of the predictor in the states reached,
+            shape `[T, K]`.
+        target: Features :math:`f(s_t)` of the random network, shape `[T, K]`.
+        state: Moments so far, an `RndState`. If streams are mapped with `axis_name`,
+            `carried` differs between them and the moments do not.
+        discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
+            None. Their reward is 0.
+        axis_name: Mapped axis name, or names, to share the moments over; or None.
+
+    Returns:
+        A tuple of two: rewards :math:`r_t`, shape `[T]`, and the next `RndState`, in
+        single precision at least. They have no gradient. The rewards are not divided
+        while all sums have been equal.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `discount` is outside [0, 1].
+
+    Example:
+        >>> prediction, target = jnp.array([[2.0], [4.0]]), jnp.zeros((2, 1))
+        >>> state = rlaxlib.RndState()
+        >>> rewards, state = rlaxlib.rnd_reward(prediction, target, state, 0.5)
+        >>> print(rewards, state.mean, state.variance)  # The sums are 4 and 18.
+        [0.5714286 2.2857144] 11.0 49.0
+
+    References:
+        Yuri Burda, Harrison Edwards, Amos Storkey and Oleg Klimov, *Exploration by
+        Random Network Distillation*, section 2.4, 2018.
+        https://arxiv.org/abs/1810.12894
+    """
+    prediction, target, discount, mask, narrow = checks.widened(
+        prediction=(prediction, "float[T, K]"),
+        target=(target, "float[T, K]"),
+        discount=(discount, "float[] in [0, 1]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    steps, mean, variance, carried, _ = checks.widened(
+        **{
+            f"state.{name}": (getattr(state, name, None), "float[]")
+            for name in RndState._fields
+        }
+    )
+    prediction, target = jax.lax.stop_gradient((prediction, target))
+    if sample_mask is not None:
+        prediction, target = streams.clean(mask, prediction, target)
+    errors = jnp.sum(jnp.square(prediction - target), axis=-1)
+    valid = jnp.ones(errors.shape, bool) if sample_mask is None else mask
+    # The carry passes through invalid steps. The recurrence runs backwards in time.
+    decay = jnp.where(valid, discount, 1)
+    sums = recurrence.backward(errors[::-1], decay[::-1], carried)[::-1]
+    moments = _update_moments(steps, mean, variance, sums, valid, axis_name)
+    variance = moments[-1]
+    rewards = errors / jnp.sqrt(jnp.where(variance > 0, variance, 1))
+    return narrow(rewards), RndState(*moments, sums[-1])
+
+
+def icm_losses(
+    predicted_features: ArrayLike,
+    features_t: ArrayLike,
+    action_logits: ArrayLike,
+    a_tm1: ArrayLike,
+    forward_weight: ArrayLike = 0.2,
+    reward_scale: ArrayLike = 0.01,
+) -> IcmLosses:
+    """Compute the losses and the reward of an intrinsic curiosity module (ICM).
+
+    .. math::
+
+        L_F = ½ ‖φ̂(s_t) - φ(s_t)‖²,   L_I = -log p(a_{t-1} | φ(s_{t-1}), φ(s_t))
+        L = (1 - β) L_I + β L_F,   r = η L_F
+
+    The forward model predicts the features :math:`φ` of the next state from those of
+    the state and the action. The inverse model predicts the action from the features of
+    both states, which trains :math:`φ` to contain what the agent can influence. The
+    gradient of the target :math:`φ(s_t)` of the forward model is stopped, since the
+    features would otherwise collapse to what is easy to predict.
+
+    Args:
+        predicted_features: Features :math:`φ̂(s_t)` from the forward model, shape
+            `[K]`.
+        features_t: Features :math:`φ(s_t)` of the next state, shape `[K]`.
+        action_logits: Logits of the inverse model, shape `[A]`.
+        a_tm1: Action, shape `[]`.
+        forward_weight: Weight :math:`β` of the forward loss, in [0, 1], shape `[]`.
+        reward_scale: Scale :math:`η` of the reward, at least 0, shape `[]`.
+
+    Returns:
+        An `IcmLosses`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            value is out of range.
+
+    Example:
+        >>> predicted, features_t = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
+        >>> losses = rlaxlib.icm_losses(predicted, features_t, jnp.zeros(2), 0)
+        >>> print(losses.forward_loss, losses.inverse_loss.round(4), losses.reward)
+        2.0 0.6931 0.02
+
+    References:
+        Deepak Pathak, Pulkit Agrawal, Alexei A. Efros and Trevor Darrell,
+        *Curiosity-driven Exploration by Self-supervised Prediction*, section 2.2, 2017.
+        https://arxiv.org/abs/1705.05363
+    """
+    predicted, features_t, logits, a_tm1, beta, eta, narrow = checks.widened(
+        predicted_features=(predicted_features, "float[K]"),
+        features_t=(features_t, "float[K]"),
+        action_logits=(action_logits, "float[A]"),
+        a_tm1=(a_tm1, "int[] in [0, A)"),
+        forward_weight=(forward_weight, "float[] in [0, 1]"),
+        reward_scale=(reward_scale, "float[] in [0, inf)"),
+    )
+    error = predicted - jax.lax.stop_gradient(features_t)
+    forward_loss = 0.5 * jnp.sum(jnp.square(error))
+    inverse_loss = -indexing.pick(jax.nn.log_softmax(logits), a_tm1)
+    loss = (1 - beta) * inverse_loss + beta * forward_loss
+    reward = jax.lax.stop_gradient(eta * forward_loss)
+    return narrow(IcmLosses(loss, forward_loss, inverse_loss, reward))
+
+
+def knn_entropy_reward(
+    x: ArrayLike,
+    k: int,
+    *,
+    average: bool = False,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute rewards that maximise the entropy of visited states (RE3, APT).
+
+    .. math::
+
+        r_i = log(1 + d_i)
+
+    where :math:`d_i` is the Euclidean distance of a state to its kth nearest neighbour
+    in a batch, itself excluded (RE3), or the mean distance to its k nearest neighbours
+    (APT). The entropy of a distribution is estimated by :math:`log d`; adding 1 bounds
+    the reward below by 0.
+
+    Args:
+        x: Embeddings of states, such as a batch from replay, shape `[N, D]`. RE3 uses a
+            random encoder, APT one that is trained by a contrastive loss.
+        k: Number of neighbours, at least 1 and less than :math:`N`. A Python integer.
+        average: Whether to average the distances of all k neighbours.
+        axis_name: Mapped axis name, or names, whose batches are searched too; or None.
+
+    Returns:
+        Rewards :math:`r_i`, shape `[N]`. They have no gradient. The reward of an
+        embedding that is not finite is NaN, and it is no neighbour of others.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `k` is out of
+            range.
+
+    Example:
+        >>> x = jnp.array([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0]])
+        >>> print(jnp.expm1(rlaxlib.knn_entropy_reward(x, k=1)).round(3))
+        [1. 1. 2.]
+
+    References:
+        Younggyo Seo, Lili Chen, Jinwoo Shin, Honglak Lee, Pieter Abbeel and Kimin Lee,
+        *State Entropy Maximization with Random Encoders for Efficient Exploration*,
+        2021. https://arxiv.org/abs/2102.09430
+
+        Hao Liu and Pieter Abbeel, *Behavior From the Void: Unsupervised Active
+        Pre-Training*, 2021. https://arxiv.org/abs/2103.04551
+    """
+    x, narrow = checks.widened(x=(x, "float[N, D]"))
+    x = jax.lax.stop_gradient(x)
+    data = devices.gather(x, axis_name)
+    checks.static_int(1, len(data) - 1, k=k)
+    negated, _ = _neighbors.nearest(data, x, k + 1)
+    distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
+    d = jnp.mean(distances, axis=1) if average else distances[:, -1]
+    finite = jnp.all(jnp.isfinite(x), axis=1)
+    return narrow(jnp.where(finite, jnp.log1p(d), jnp.nan))
+
+
+def count_bonus(
+    counts: ArrayLike, scale: ArrayLike = 0.05, offset: ArrayLike = 0.01
+) -> Array:
+    """Compute the count-based exploration bonus of visited states (MBIE-EB).
+
+    .. math::
+
+        r = β / √(N + c)
+
+    Args:
+        counts: Visit counts or pseudo-counts :math:`N`, at least 0, of any shape
+            `[...]`.
+        scale: Scale :math:`β` of the bonus, shape `[]`.
+        offset: Constant :math:`c`, at least 0, which bounds the bonus in states that
+            have not been visited, shape `[]`.
+
+    Returns:
+        Bonuses :math:`r`, of the shape of `counts`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            value is out of range.
+
+    Example:
+        >>> print(rlaxlib.count_bonus(jnp.array([4.0, 16.0]), scale=1.0, offset=0.0))
+        [0.5  0.25]
+
+    References:
+        Marc G. Bellemare, Sriram Srinivasan, Georg Ostrovski, Tom Schaul, David Saxton
+        and Rémi Munos, *Unifying Count-Based Exploration and Intrinsic Motivation*,
+        section 5, 2016. https://arxiv.org/abs/1606.01868
+    """
+    counts, scale, offset, narrow = checks.widened(
+        counts=(counts, "float[...] in [0, inf)"),
+        scale=(scale, "float[]"),
+        offset=(offset, "float[] in [0, inf)"),
+    )
+    return narrow(scale / jnp.sqrt(counts + offset))
+
+
+def diayn_reward(
+    logits: ArrayLike, skill: ArrayLike, log_prior: ArrayLike | None = None
+) -> Array:
+    """Compute the reward for states that reveal the skill (DIAYN).
+
+    .. math::
+
+        r = log q(z | s) - log p(z)
+
+    The policy is conditioned on a skill :math:`z`, sampled for each episode, and a
+    classifier :math:`q` learns to recognise it from the states that it visits. Train
+    the classifier with `categorical_cross_entropy`.
+
+    Args:
+        logits: Logits of the classifier in the state reached, shape `[Z]`.
+        skill: The skill :math:`z`, shape `[]`.
+        log_prior: Log-probabilities :math:`log p` that skills are sampled with,
+            shape `[Z]`; or None if all are equal.
+
+    Returns:
+        Reward :math:`r`, shape `[]`. It has no gradient. It is NaN if a traced `skill`
+        is out of range.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `skill` is outside [0, Z).
+
+    Example:
+        >>> logits = jnp.log(jnp.array([0.5, 0.25, 0.125, 0.125]))
+        >>> print(jnp.exp(rlaxlib.diayn_reward(logits, 0)).round(3))
+        2.0
+
+    References:
+        Benjamin Eysenbach, Abhishek Gupta, Julian Ibarz and Sergey Levine, *Diversity
+        is All You Need: Learning Skills without a Reward Function*, section 3, 2018.
+        https://arxiv.org/abs/1802.06070
+    """
+    logits, skill, prior, narrow = checks.widened(
+        logits=(logits, "float[Z]"),
+        skill=(skill, "int[] in [0, Z)"),
+        log_prior=(log_prior, "float[Z] or None"),
+    )
+    log_p = -jnp.log(jnp.full_like(logits, logits.size)) if log_prior is None else prior
+    log_ratio = jax.nn.log_softmax(logits) - log_p
+    return narrow(jax.lax.stop_gradient(indexing.pick(log_ratio, skill)))
+
+
+def ngu_reward(
+    episodic: ArrayLike, modulation: ArrayLike, max_modulation: ArrayLike = 5.0
+) -> Array:
+    """Compute the intrinsic reward from episodic and lifelong novelty (NGU).
+
+    .. math::
+
+        r = r^episodic min(max(α, 1), L)
+
+    Lifelong novelty can only increase the episodic reward, so that the agent keeps
+    visiting all states of an episode. In Never Give Up it is
+    :math:`α = 1 + (e - μ)/σ`, with the error :math:`e` of `rnd_loss` and its running
+    mean and standard deviation.
+
+    Args:
+        episodic: Rewards :math:`r^episodic` from `episodic_memory_intrinsic_rewards`,
+            of any shape `[...]`.
+        modulation: Lifelong novelty :math:`α`, of the same shape `[...]`.
+        max_modulation: Upper bound :math:`L` of the factor, at least 1, shape `[]`.
+
+    Returns:
+        Rewards :math:`r`, of the shape of `episodic`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `max_modulation` is less than 1.
+
+    Example:
+        >>> modulation = jnp.array([0.5, 3.0, 9.0])
+        >>> print(rlaxlib.ngu_reward(jnp.array([1.0, 2.0, 1.0]), modulation))
+        [1. 6. 5.]
+
+    References:
+        Adrià Puigdomènech Badia and others, *Never Give Up: Learning Directed
+        Exploration Strategies*, section 2, 2020. https://arxiv.org/abs/2002.06038
+    """
+    episodic, modulation, max_modulation, narrow = checks.widened(
+        episodic=(episodic, "float[...]"),
+        modulation=(modulation, "float[...]"),
+        max_modulation=(max_modulation, "float[] in [1, inf)"),
+    )
+    return narrow(episodic * jnp.clip(modulation, 1, max_modulation))
+
+
+def _update_moments(
+    count: Array,
+    mean: Array,
+    variance: Array,
+    x: Array,
+    mask: Array,
+    axis_name: AxisName | None,
+) -> tuple[Array, Array, Array]:
+    """Update the moments of all values so far with those of new values."""
+    new_count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
+    size = jnp.maximum(new_count, 1)
+    new_mean = devices.total(jnp.sum(x, where=mask), axis_name) / size
+    squares = jnp.sum(jnp.square(x - new_mean), where=mask)
+    new_variance = devices.total(squares, axis_name) / size
+    share = new_count / jnp.maximum(count + new_count, 1)
+    between = (1 - share) * share * jnp.square(new_mean - mean)
+    return (
+        count + new_count,
+        mean + share * (new_mean - mean),
+        (1 - share) * variance + share * new_variance + between,
+    )

@@ -1,0 +1,366 @@
+"""Imitation learning: losses and rewards from an expert's demonstrations.
+
+- Behaviour cloning (BC): `behaviour_cloning_loss`.
+- Q-learning from demonstrations (DQfD): `dqfd_margin_loss`.
+- Adversarial imitation (GAIL, AIRL, FAIRL, DAC): `discriminator_loss`,
+  `gradient_penalty`, `adversarial_reward`, `airl_logit`.
+- Soft Q imitation learning (SQIL): `sqil_reward`.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, streams
+
+__all__ = [
+    "adversarial_reward",
+    "airl_logit",
+    "behaviour_cloning_loss",
+    "discriminator_loss",
+    "dqfd_margin_loss",
+    "gradient_penalty",
+    "sqil_reward",
+]
+
+
+def behaviour_cloning_loss(
+    log_prob: ArrayLike, sample_mask: ArrayLike | None = None
+) -> Array:
+    """Compute the behaviour-cloning (BC) loss, a negative log-likelihood.
+
+    .. math::
+
+        L_t = -log π(a_t | s_t)
+
+    Average it by `masked_mean` with the same mask: a mean over all steps would depend
+    on the amount of padding.
+
+    Args:
+        log_prob: Log-probabilities or log-densities :math:`log π(a_t | s_t)` of the
+            expert's actions, shape `[...]`.
+        sample_mask: False for time steps to ignore, such as padding, shape `[...]`; or
+            None.
+
+    Returns:
+        Losses :math:`L_t`, shape `[...]`; 0 at steps to ignore.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> log_prob, sample_mask = jnp.array([-1.5, jnp.nan]), jnp.array([True, False])
+        >>> print(rlaxlib.behaviour_cloning_loss(log_prob, sample_mask))
+        [1.5 0. ]
+
+    References:
+        Dean A. Pomerleau, *ALVINN: An Autonomous Land Vehicle in a Neural Network*,
+        1988. https://proceedings.neurips.cc/paper/1988/hash/812b4ba287f5ee0bc9d43bbf5bbe87fb-Abstract.html
+    """
+    log_prob, sample_mask = checks.arrays(
+        log_prob=(log_prob, "float[...]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
+    )
+    return streams.valid(-log_prob, sample_mask)
+
+
+def dqfd_margin_loss(
+    q: ArrayLike,
+    a: ArrayLike,
+    margin: ArrayLike = 0.8,
+    *,
+    action_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the large-margin loss of deep Q-learning from demonstrations (DQfD).
+
+    .. math::
+
+        L = max_b [q(b) + m 1[b ≠ a]] - q(a)
+
+    It is 0 if the expert's action is better than all others by the margin. Add it, on
+    demonstrations only, to the TD loss: by that alone, the values of actions that the
+    expert never takes are arbitrary.
+
+    Args:
+        q: Action values, shape `[A]`.
+        a: Action :math:`a` of the expert, in [0, A), shape `[]`.
+        margin: Margin :math:`m`, at least 0, in the unit of the values, shape `[]`.
+        action_mask: True for legal actions, shape `[A]`; or None if all are. The
+            expert's action always counts as legal.
+
+    Returns:
+        Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A) or `margin` is negative.
+
+    Example:
+        >>> print(rlaxlib.dqfd_margin_loss(jnp.array([2.0, 1.75, 0.0]), 0, margin=0.5))
+        0.25
+
+    References:
+        Todd Hester and others, *Deep Q-Learning from Demonstrations*, 2017.
+        https://arxiv.org/abs/1704.03732
+    """
+    q, a, margin, action_mask, narrow = checks.widened(
+        q=(q, "float[A]"),
+        a=(a, "int[] in [0, A)"),
+        margin=(margin, "float[] in [0, inf)"),
+        action_mask=(action_mask, "bool[A] or None"),
+    )
+    q_a, others = arrays.batched_index(q, a), q + margin
+    if action_mask is not None:
+        others = jnp.where(action_mask, others, -jnp.inf)
+    return narrow(jnp.max(others.at[a].set(q_a)) - q_a)
+
+
+def discriminator_loss(
+    expert_logit: ArrayLike,
+    policy_logit: ArrayLike,
+    label_smoothing: ArrayLike = 0.0,
+) -> Array:
+    """Compute the discriminator loss of adversarial imitation (GAIL, AIRL, DAC).
+
+    .. math::
+
+        L = -(1 - ε) log D(s_E, a_E) - ε log(1 - D(s_E, a_E)) - log(1 - D(s, a)),
+        D = 1/(1 + exp(-`logit`))
+
+    The discriminator learns to return 1 for the expert and 0 for the policy. At the
+    minimum its logit is the log-ratio of their densities.
+
+    Label smoothing is one-sided: it replaces the label 1 by :math:`1 - ε`. Smoothing
+    the label 0 as well would reward the policy for the states that it visits already.
+
+    Args:
+        expert_logit: Logits for the expert's states and actions, shape `[...]`.
+        policy_logit: Logits for the policy's states and actions, shape `[...]`.
+        label_smoothing: Label smoothing :math:`ε` in [0, 1], shape `[]`.
+
+    Returns:
+        Losses, one for each pair, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `label_smoothing` is outside [0, 1].
+
+    Example:
+        >>> loss = rlaxlib.discriminator_loss(0.0, 0.0)
+        >>> print(loss.round(4), jnp.log(4.0).round(4))
+        1.3863 1.3863
+
+    References:
+        Jonathan Ho and Stefano Ermon, *Generative Adversarial Imitation Learning*,
+        2016. https://arxiv.org/abs/1606.03476
+
+        Tim Salimans and others, *Improved Techniques for Training GANs*, section 3.4,
+        2016. https://arxiv.org/abs/1606.03498
+    """
+    expert, policy, epsilon, narrow = checks.widened(
+        expert_logit=(expert_logit, "float[...]"),
+        policy_logit=(policy_logit, "float[...]"),
+        label_smoothing=(label_smoothing, "float[] in [0, 1]"),
+    )
+    hit = (1 - epsilon) * jax.nn.softplus(-expert) + epsilon * jax.nn.softplus(expert)
+    return narrow(hit + jax.nn.softplus(policy))
+
+
+def gradient_penalty(gradient: ArrayLike, target_norm: ArrayLike = 1.0) -> Array:
+    """Compute the gradient penalty of a discriminator (WGAN-GP, DAC).
+
+    .. math::
+
+        L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
+
+    It keeps the discriminator smooth, so that the policy has a reward to climb. The
+    gradient of the logit :math:`f` by its input comes from `jax.grad`, at a random
+    point between an input of the expert and one of the policy. DAC adds the penalty to
+    `discriminator_loss` with a weight of 10.
+
+    Args:
+        gradient: Gradient :math:`∇_x f(x)` by all inputs, concatenated, shape `[D]`.
+        target_norm: Norm :math:`c` of the gradient, at least 0, shape `[]`.
+
+    Returns:
+        Penalty, shape `[]`. Its gradient is 0 for a gradient of 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `target_norm` is negative.
+
+    Example:
+        >>> print(rlaxlib.gradient_penalty(jnp.array([3.0, 4.0])))
+        16.0
+
+    References:
+        Ishaan Gulrajani, Faruk Ahmed, Martin Arjovsky, Vincent Dumoulin and Aaron
+        Courville, *Improved Training of Wasserstein GANs*, 2017.
+        https://arxiv.org/abs/1704.00028
+
+        Ilya Kostrikov, Kumar Krishna Agrawal, Debidatta Dwibedi, Sergey Levine and
+        Jonathan Tompson, *Discriminator-Actor-Critic: Addressing Sample Inefficiency
+        and Reward Bias in Adversarial Imitation Learning*, 2018.
+        https://arxiv.org/abs/1809.02925
+    """
+    gradient, target_norm, narrow = checks.widened(
+        gradient=(gradient, "float[D]"),
+        target_norm=(target_norm, "float[] in [0, inf)"),
+    )
+    squared = jnp.sum(jnp.square(gradient))
+    # `sqrt` has an infinite derivative at 0.
+    norm = jnp.where(squared == 0, 0, jnp.sqrt(jnp.where(squared == 0, 1, squared)))
+    return narrow(jnp.square(norm - target_norm))
+
+
+def adversarial_reward(
+    logit: ArrayLike, kind: str = "gail", *, max_logit: ArrayLike = jnp.inf
+) -> Array:
+    """Compute the reward of adversarial imitation (GAIL, AIRL, FAIRL).
+
+    .. math::
+
+        r_gail = -log(1 - D) = log(1 + e^h),
+        r_airl = log D - log(1 - D) = h,
+        r_fairl = -h e^h
+
+    The logit :math:`h` of the discriminator :math:`D` is 0 where it cannot distinguish
+    expert and policy. GAIL's reward is positive, and favours long episodes. AIRL's has
+    both signs; maximising it minimises KL(policy ‖ expert). FAIRL's minimises
+    KL(expert ‖ policy); its magnitude grows exponentially, so bound the logit. The
+    gradient of the reward is stopped.
+
+    Args:
+        logit: Logits :math:`h` of the discriminator, shape `[...]`.
+        kind: Reward: `"gail"`, `"airl"` or `"fairl"`.
+        max_logit: Magnitude to clip the logits to, more than 0, shape `[]`.
+
+    Returns:
+        Rewards :math:`r`, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is not one
+            of the three, or if a concrete `max_logit` is not positive.
+
+    Example:
+        >>> logit = jnp.array([-100.0, 0.0, 100.0])
+        >>> print(rlaxlib.adversarial_reward(logit, "gail").round(2))
+        [  0.     0.69 100.  ]
+        >>> print(rlaxlib.adversarial_reward(logit, "airl", max_logit=10.0))
+        [-10.   0.  10.]
+
+    References:
+        Jonathan Ho and Stefano Ermon, *Generative Adversarial Imitation Learning*,
+        2016. https://arxiv.org/abs/1606.03476
+
+        Justin Fu, Katie Luo and Sergey Levine, *Learning Robust Rewards with
+        Adversarial Inverse Reinforcement Learning*, 2017.
+        https://arxiv.org/abs/1710.11248
+
+        Seyed Kamyar Seyed Ghasemipour, Richard Zemel and Shixiang Gu, *A Divergence
+        Minimization Perspective on Imitation Learning Methods*, 2019.
+        https://arxiv.org/abs/1911.02256
+    """
+    logit, max_logit, narrow = checks.widened(
+        logit=(logit, "float[...]"), max_logit=(max_logit, "float[] in (0, inf]")
+    )
+    h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
+    if kind == "gail":
+        return narrow(jax.nn.softplus(h))
+    if kind == "airl":
+        return narrow(h)
+    if kind == "fairl":
+        return narrow(-h * jnp.exp(h))
+    checks.fail(f"`kind` is {kind!r}, must be 'gail', 'airl' or 'fairl'")
+
+
+def airl_logit(
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    potential_tm1: ArrayLike,
+    potential_t: ArrayLike,
+    log_prob_tm1: ArrayLike,
+) -> Array:
+    """Compute the discriminator logit of adversarial inverse RL (AIRL).
+
+    .. math::
+
+        h = f - log π(a_{t-1} | s_{t-1}),
+        f = r(s_{t-1}, a_{t-1}) + γ_t Φ(s_t) - Φ(s_{t-1})
+
+    The discriminator is :math:`D = e^f/(e^f + π(a | s))`. At the optimum :math:`f` is
+    the expert's advantage; a reward :math:`r` that depends on the state alone is then
+    the expert's reward up to a constant. The gradient of the policy is stopped.
+
+    Args:
+        r_t: Learned rewards :math:`r(s_{t-1}, a_{t-1})`, shape `[...]`.
+        discount_t: Discounts :math:`γ_t` in [0, 1], 0 where the episode ended,
+            shape `[...]`.
+        potential_tm1: Learned potentials :math:`Φ(s_{t-1})`, shape `[...]`.
+        potential_t: Learned potentials :math:`Φ(s_t)` of the next states,
+            shape `[...]`.
+        log_prob_tm1: Log-probabilities :math:`log π(a_{t-1} | s_{t-1})` of the actions
+            under the current policy, also for the expert's actions, shape `[...]`.
+
+    Returns:
+        Logits :math:`h`, for `discriminator_loss` and `adversarial_reward`,
+            shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.airl_logit(1.0, 0.5, 3.0, 4.0, log_prob_tm1=-2.0))
+        2.0
+
+    References:
+        Justin Fu, Katie Luo and Sergey Levine, *Learning Robust Rewards with
+        Adversarial Inverse Reinforcement Learning*, 2017.
+        https://arxiv.org/abs/1710.11248
+    """
+    r_t, discount_t, potential_tm1, potential_t, log_prob_tm1, narrow = checks.widened(
+        r_t=(r_t, "float[...]"),
+        discount_t=(discount_t, "float[...]"),
+        potential_tm1=(potential_tm1, "float[...]"),
+        potential_t=(potential_t, "float[...]"),
+        log_prob_tm1=(log_prob_tm1, "float[...]"),
+    )
+    f = r_t + discount_t * potential_t - potential_tm1
+    return narrow(f - jax.lax.stop_gradient(log_prob_tm1))
+
+
+def sqil_reward(is_expert: ArrayLike) -> Array:
+    """Compute the reward of soft Q imitation learning (SQIL).
+
+    .. math::
+
+        r = { 1   if the expert took the action
+            { 0   otherwise
+
+    The agent then learns by `soft_q_learning` or SAC from batches of which one half is
+    demonstrations. The rewards of the environment are not used.
+
+    Args:
+        is_expert: Whether each transition is a demonstration, shape `[...]`.
+
+    Returns:
+        Rewards, in float32, shape `[...]`.
+
+    Raises:
+        ArgumentError: If `is_expert` has the wrong dtype.
+
+    Example:
+        >>> print(rlaxlib.sqil_reward(jnp.array([True, False])))
+        [1. 0.]
+
+    References:
+        Siddharth Reddy, Anca D. Dragan and Sergey Levine, *SQIL: Imitation Learning via
+        Reinforcement Learning with Sparse Rewards*, 2019.
+        https://arxiv.org/abs/1905.11108
+    """
+    (is_expert,) = checks.arrays(is_expert=(is_expert, "bool[...]"))
+    return is_expert.astype(jnp.float32)

@@ -1,0 +1,41 @@
+"""Losses, weights and targets for offline RL, which learns from logged data.
+
+- Advantage-weighted policies (AWR, AWAC, IQL, CRR): `advantage_weights`,
+  `advantage_weighted_loss`, `crr_weights`.
+- In-sample values (IQL, XQL, SQL): `iql_value_loss`, `gumbel_value_loss`,
+  `sparse_value_loss`.
+- Conservative Q-learning (CQL, Cal-QL): `cql_loss`, `discrete_cql_loss`,
+  `cql_temperature_loss`.
+- Policies close to the data (TD3+BC, ReBRAC): `td3_bc_loss`, `td3_bc_weight`,
+  `rebrac_critic_target`.
+- Support of the data (EDAC, BCQ, BEAR, MMD-DQN): `ensemble_diversity_loss`,
+  `bcq_action_mask`, `maximum_mean_discrepancy`.
+- Decision transformer: `returns_to_go`.
+
+A critic overestimates actions that the data does not have, and no interaction corrects
+it. In-sample values evaluate actions of the data only. CQL and EDAC keep the values of
+unseen actions low. The other methods keep the policy close to the data.
+"""
+
+from rlaxlib.offline import (
+    _awr,
+    _cql,
+    _decision_transformer,
+    _iql,
+    _support,
+    _td3_bc,
+)
+from rlaxlib.offline._awr import *
+from rlaxlib.offline._cql import *
+from rlaxlib.offline._decision_transformer import *
+from rlaxlib.offline._iql import *
+from rlaxlib.offline._support import *
+from rlaxlib.offline._td3_bc import *
+
+__all__: list[str] = []
+__all__ += _awr.__all__
+__all__ += _cql.__all__
+__all__ += _decision_transformer.__all__
+__all__ += _iql.__all__
+__all__ += _support.__all__
+__all__ += _td3_bc.__all__

@@ -1,0 +1,203 @@
+"""Advantage-weighted policy learning: AWR, AWAC, IQL and CRR.
+
+The policy maximises the log-likelihood of the data's actions, each weighted by its
+advantage: it imitates the better actions, and stays in the support of the data.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks
+
+__all__ = ["advantage_weighted_loss", "advantage_weights", "crr_weights"]
+
+
+def advantage_weights(
+    adv: ArrayLike, temperature: ArrayLike, max_weight: ArrayLike
+) -> Array:
+    """Compute the exponential advantage weights of AWR, AWAC and IQL.
+
+    .. math::
+
+        w = min(exp(Â / β), w_max)
+
+    With this weight on its log-likelihood, the data's policy :math:`μ` becomes
+    :math:`π ∝ μ exp(Â/β)`, the best policy under a KL penalty of weight :math:`β`. A
+    high temperature gives behaviour cloning, a low one weighs only the best actions.
+    The gradient of the weights is stopped.
+
+    IQL writes :math:`exp(β Â)`, so its :math:`β = 3` is a temperature of 1/3. The
+    maximum weight is 20 in AWR and 100 in IQL.
+
+    Args:
+        adv: Advantages :math:`Â` of the data's actions, shape `[...]`.
+        temperature: Temperature :math:`β`, more than 0, in the unit of the advantages,
+            shape `[]`.
+        max_weight: Maximum weight :math:`w_max`, more than 0, shape `[]`.
+
+    Returns:
+        Weights :math:`w`, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` or `max_weight` is not positive.
+
+    Example:
+        >>> adv = jnp.array([-1e6, 0.0, 1e6])
+        >>> print(rlaxlib.advantage_weights(adv, temperature=0.5, max_weight=20.0))
+        [ 0.  1. 20.]
+
+    References:
+        Xue Bin Peng, Aviral Kumar, Grace Zhang and Sergey Levine, *Advantage-Weighted
+        Regression: Simple and Scalable Off-Policy Reinforcement Learning*, 2019.
+        https://arxiv.org/abs/1910.00177
+
+        Ashvin Nair, Abhishek Gupta, Murtaza Dalal and Sergey Levine, *AWAC:
+        Accelerating Online Reinforcement Learning with Offline Datasets*, 2020.
+        https://arxiv.org/abs/2006.09359
+
+        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
+        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
+    """
+    adv, temperature, max_weight, narrow = checks.widened(
+        adv=(adv, "float[...]"),
+        temperature=(temperature, "float[] in (0, inf)"),
+        max_weight=(max_weight, "float[] in (0, inf]"),
+    )
+    return narrow(_exponential(adv, temperature, max_weight))
+
+
+def advantage_weighted_loss(
+    log_prob: ArrayLike,
+    adv: ArrayLike,
+    temperature: ArrayLike,
+    max_weight: ArrayLike,
+) -> Array:
+    """Compute the advantage-weighted policy loss of AWR, AWAC and IQL.
+
+    .. math::
+
+        L = -w log π(a),   w = min(exp(Â / β), w_max)
+
+    The weights are those of `advantage_weights`; their gradient is stopped.
+
+    Args:
+        log_prob: Log-probabilities or log-densities :math:`log π(a)` of the data's
+            actions, shape `[...]`.
+        adv: Advantages :math:`Â` of these actions, such as :math:`q(s, a) - v(s)`,
+            shape `[...]`.
+        temperature: Temperature :math:`β`, more than 0, shape `[]`.
+        max_weight: Maximum weight :math:`w_max`, more than 0, shape `[]`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` or `max_weight` is not positive.
+
+    Example:
+        >>> log_prob, adv = jnp.array([-1.0, -2.0]), jnp.array([0.0, 1e6])
+        >>> print(rlaxlib.advantage_weighted_loss(log_prob, adv, 0.5, 20.0))
+        [ 1. 40.]
+
+    References:
+        Xue Bin Peng, Aviral Kumar, Grace Zhang and Sergey Levine, *Advantage-Weighted
+        Regression: Simple and Scalable Off-Policy Reinforcement Learning*, 2019.
+        https://arxiv.org/abs/1910.00177
+
+        Ashvin Nair, Abhishek Gupta, Murtaza Dalal and Sergey Levine, *AWAC:
+        Accelerating Online Reinforcement Learning with Offline Datasets*, 2020.
+        https://arxiv.org/abs/2006.09359
+
+        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
+        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
+    """
+    log_prob, adv, temperature, max_weight, narrow = checks.widened(
+        log_prob=(log_prob, "float[...]"),
+        adv=(adv, "float[...]"),
+        temperature=(temperature, "float[] in (0, inf)"),
+        max_weight=(max_weight, "float[] in (0, inf]"),
+    )
+    weight = _exponential(adv, temperature, max_weight)
+    # `0 * -inf` would be NaN.
+    return narrow(-weight * jnp.where(weight == 0, 0, log_prob))
+
+
+def crr_weights(
+    q: ArrayLike,
+    q_samples: ArrayLike,
+    kind: str = "exp",
+    baseline: str = "mean",
+    beta: ArrayLike = 1.0,
+    max_weight: ArrayLike = 20.0,
+) -> Array:
+    """Compute the policy weight of critic-regularised regression (CRR).
+
+    .. math::
+
+        w_exp = min(exp(Â / β), w_max),   w_binary = 1[Â > 0],
+        Â_mean = q(s, a) - (1/N) ∑_j q(s, a_j),
+        Â_max = q(s, a) - max_j q(s, a_j),   a_j ~ π(· | s)
+
+    The policy's loss is :math:`-w log π(a | s)`. The baseline is estimated from actions
+    of the policy. The binary weight clones the actions that are better than the
+    baseline. The maximum is the more pessimistic baseline, for data of low quality.
+    The gradient of the weight is stopped.
+
+    Args:
+        q: Value :math:`q(s, a)` of the data's action, shape `[]`.
+        q_samples: Values :math:`q(s, a_j)` of N actions sampled from the policy,
+            shape `[N]`. The paper uses 4.
+        kind: Weight: `"exp"` or `"binary"`.
+        baseline: Baseline: `"mean"` or `"max"`.
+        beta: Temperature :math:`β` of the exponential weight, more than 0, shape `[]`.
+        max_weight: Maximum :math:`w_max` of the exponential weight, more than 0,
+            shape `[]`.
+
+    Returns:
+        Weight :math:`w`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `kind` or
+            `baseline` is not one of the two, or if a concrete `beta` or `max_weight` is
+            not positive.
+
+    Example:
+        >>> q, q_samples = 4.0, jnp.array([1.0, 5.0])
+        >>> for baseline in ("mean", "max"):
+        ...     print(rlaxlib.crr_weights(q, q_samples, "binary", baseline))
+        1.0
+        0.0
+
+    References:
+        Ziyu Wang and others, *Critic Regularized Regression*, 2020.
+        https://arxiv.org/abs/2006.15134
+    """
+    q, q_samples, beta, max_weight, narrow = checks.widened(
+        q=(q, "float[]"),
+        q_samples=(q_samples, "float[N]"),
+        beta=(beta, "float[] in (0, inf)"),
+        max_weight=(max_weight, "float[] in (0, inf]"),
+    )
+    if baseline == "mean":
+        adv = q - jnp.mean(q_samples)
+    elif baseline == "max":
+        adv = q - jnp.max(q_samples)
+    else:
+        checks.fail(f"`baseline` is {baseline!r}, must be 'mean' or 'max'")
+    if kind == "exp":
+        return narrow(_exponential(adv, beta, max_weight))
+    if kind == "binary":
+        return narrow(jnp.where(adv > 0, 1, jnp.zeros_like(adv)))
+    checks.fail(f"`kind` is {kind!r}, must be 'exp' or 'binary'")
+
+
+def _exponential(adv: Array, temperature: Array, max_weight: Array) -> Array:
+    """Return the exponential weights of advantages, with their gradient stopped."""
+    weight = jnp.minimum(jnp.exp(adv / temperature), max_weight)
+    return jax.lax.stop_gradient(weight)

@@ -1,0 +1,181 @@
+"""Conservative Q-learning: CQL, discrete CQL and Cal-QL.
+
+The loss lowers the values of actions that the policy would take and raises the values
+of the data's actions, so that the critic does not overestimate actions unseen in the
+data. Add it to the TD loss, with a weight that is fixed or learned by
+`cql_temperature_loss`.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks
+
+__all__ = ["cql_loss", "cql_temperature_loss", "discrete_cql_loss"]
+
+
+def cql_loss(
+    q: ArrayLike,
+    q_samples: ArrayLike,
+    log_prob_samples: ArrayLike,
+    *,
+    temperature: ArrayLike = 1.0,
+    lower_bound: ArrayLike | None = None,
+) -> Array:
+    """Compute the conservative loss of CQL(H) and Cal-QL, from sampled actions.
+
+    .. math::
+
+        L = τ log ∑_j exp(max(q(s, a_j), b_j)/τ - log p(a_j)) - q(s, a)
+
+    The sum estimates :math:`K ∫ exp(q(s, a)/τ) da` by importance sampling, so the
+    temperature does not divide :math:`log p`. As in the authors' code it is a sum and
+    not a mean, which adds the constant :math:`τ log K`. The constant has no gradient,
+    but counts in the target of `cql_temperature_loss`.
+
+    In the paper a third of the actions is uniform, a third from the policy in this
+    state, and a third from the policy in the next state; :math:`log p` is the density
+    that each was sampled from. For uniform actions in a box of D sides it is minus the
+    sum of the logarithms of the sides.
+
+    Cal-QL bounds the values of the policy's actions from below by the data's return,
+    which stops the loss from lowering them further.
+
+    Args:
+        q: Value :math:`q(s, a)` of the data's action, shape `[]`.
+        q_samples: Values :math:`q(s, a_j)` of K sampled actions, shape `[K]`.
+        log_prob_samples: Log-densities :math:`log p(a_j)` of these actions, whose
+            gradient is stopped, shape `[K]`.
+        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        lower_bound: Lower bound :math:`b` of the values, whose gradient is stopped: one
+            for all, shape `[]`; or one each, minus infinity for the uniform actions,
+            shape `[K]`; or None for CQL.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is not positive.
+
+    Example:
+        >>> q_samples, log_prob_samples = jnp.array([1.0, -9.0]), jnp.zeros(2)
+        >>> loss = rlaxlib.cql_loss(3.0, q_samples, log_prob_samples, lower_bound=1.0)
+        >>> print(loss.round(4), (jnp.log(2.0) - 2.0).round(4))
+        -1.3069 -1.3069
+
+    References:
+        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
+        Q-Learning for Offline Reinforcement Learning*, appendix F, 2020.
+        https://arxiv.org/abs/2006.04779
+
+        Mitsuhiko Nakamoto and others, *Cal-QL: Calibrated Offline RL Pre-Training for
+        Efficient Online Fine-Tuning*, 2023. https://arxiv.org/abs/2303.05479
+    """
+    q, q_samples, log_prob_samples, temperature, lower_bound, narrow = checks.widened(
+        q=(q, "float[]"),
+        q_samples=(q_samples, "float[K]"),
+        log_prob_samples=(log_prob_samples, "float[K]"),
+        temperature=(temperature, "float[] in (0, inf)"),
+        lower_bound=(lower_bound, "float[] or [K] or None"),
+    )
+    if lower_bound is not None:
+        q_samples = jnp.maximum(q_samples, jax.lax.stop_gradient(lower_bound))
+    log_prob_samples = jax.lax.stop_gradient(log_prob_samples)
+    logits = q_samples / temperature - log_prob_samples
+    return narrow(temperature * jax.nn.logsumexp(logits) - q)
+
+
+def discrete_cql_loss(
+    q: ArrayLike, a: ArrayLike, *, action_mask: ArrayLike | None = None
+) -> Array:
+    """Compute the conservative loss of CQL(H) for discrete actions.
+
+    .. math::
+
+        L = log ∑_b exp(q(b)) - q(a)
+
+    It is the cross-entropy of the softmax policy on the data's action.
+
+    Args:
+        q: Action values, shape `[A]`.
+        a: Action in the data, in [0, A), shape `[]`.
+        action_mask: True for legal actions, shape `[A]`; or None if all are. The data's
+            action always counts as legal.
+
+    Returns:
+        Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            action is outside [0, A).
+
+    Example:
+        >>> loss = rlaxlib.discrete_cql_loss(jnp.array([2.0, 2.0]), 0)
+        >>> print(loss.round(4), jnp.log(2.0).round(4))
+        0.6931 0.6931
+
+    References:
+        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
+        Q-Learning for Offline Reinforcement Learning*, 2020.
+        https://arxiv.org/abs/2006.04779
+    """
+    q, a, action_mask, narrow = checks.widened(
+        q=(q, "float[A]"),
+        a=(a, "int[] in [0, A)"),
+        action_mask=(action_mask, "bool[A] or None"),
+    )
+    q_a = arrays.batched_index(q, a)
+    if action_mask is not None:
+        q = jnp.where(action_mask, q, -jnp.inf).at[a].set(q_a)
+    return narrow(jax.nn.logsumexp(q) - q_a)
+
+
+def cql_temperature_loss(
+    log_temperature: ArrayLike, gap: ArrayLike, target_gap: ArrayLike
+) -> Array:
+    """Compute the loss of the Lagrange multiplier of CQL.
+
+    .. math::
+
+        L = -α (g - ḡ),   α = exp(`log_temperature`)
+
+    The critic's loss is the TD loss plus :math:`α (g - ḡ)`, with the gradient of
+    :math:`α` stopped. Minimising this one raises :math:`α` while the conservative loss
+    :math:`g` is above its target, and lowers it while it is below. The gradient of
+    :math:`g` is stopped.
+
+    Args:
+        log_temperature: Logarithm of the multiplier, the parameter to train,
+            shape `[]`.
+        gap: Conservative loss :math:`g`, such as `cql_loss`, shape `[]`.
+        target_gap: Target :math:`ḡ` of the conservative loss, in the unit of the
+            values, such as 5, shape `[]`.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.cql_temperature_loss(0.0, gap=7.0, target_gap=5.0))
+        -2.0
+
+    References:
+        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
+        Q-Learning for Offline Reinforcement Learning*, appendix F, 2020.
+        https://arxiv.org/abs/2006.04779
+    """
+    log_temperature, gap, target_gap, narrow = checks.widened(
+        log_temperature=(log_temperature, "float[]"),
+        gap=(gap, "float[]"),
+        target_gap=(target_gap, "float[]"),
+    )
+    excess = jax.lax.stop_gradient(gap - target_gap)
+    return narrow(-jnp.exp(log_temperature) * excess)

@@ -1,0 +1,183 @@
+"""Value losses of in-sample Q-learning: IQL, XQL and SQL.
+
+Each loss fits a state value to the values of the data's actions, and its minimiser lies
+between their mean and their maximum. So the value of the best action in the data is
+estimated without evaluating an action that is not in it. The critic then learns from
+:math:`r + γ v(s')`, and the policy by `advantage_weighted_loss`.
+
+For several critics, pass the minimum of their values. Functions are elementwise.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, gradients
+
+__all__ = ["gumbel_value_loss", "iql_value_loss", "sparse_value_loss"]
+
+
+def iql_value_loss(
+    v: ArrayLike,
+    q: ArrayLike,
+    expectile: ArrayLike,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the expectile value loss of implicit Q-learning (IQL).
+
+    .. math::
+
+        L = |τ - 1[q < v]| (q - v)²
+
+    The minimiser is the :math:`τ`-expectile of the values of the data's actions: the
+    mean at 0.5, as in SARSA, and close to the maximum near 1, as in Q-learning. The
+    paper uses 0.7 for locomotion and 0.9 for mazes. It is `expectile_loss`, with the
+    gradient of the target stopped.
+
+    Args:
+        v: State values :math:`v(s)`, shape `[...]`.
+        q: Values :math:`q(s, a)` of the data's actions by the target critic,
+            shape `[...]`.
+        expectile: Expectile :math:`τ`, in [0, 1], shape `[]`. A state value that is too
+            low has weight :math:`τ`, one that is too high :math:`1 - τ`.
+        stop_target_gradients: Whether to stop the gradient of `q`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `expectile` is outside [0, 1].
+
+    Example:
+        >>> v, q = jnp.array([1.0, 3.0]), jnp.array([2.0, 2.0])
+        >>> print(rlaxlib.iql_value_loss(v, q, expectile=0.75))
+        [0.75 0.25]
+
+    References:
+        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
+        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
+    """
+    v, q, tau, narrow = checks.widened(
+        v=(v, "float[...]"),
+        q=(q, "float[...]"),
+        expectile=(expectile, "float[] in [0, 1]"),
+    )
+    error = gradients.stop_if(stop_target_gradients, q) - v
+    return narrow(jnp.where(error < 0, 1 - tau, tau) * jnp.square(error))
+
+
+def gumbel_value_loss(
+    v: ArrayLike,
+    q: ArrayLike,
+    temperature: ArrayLike,
+    *,
+    max_clip: ArrayLike = 7.0,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the Gumbel-regression value loss of extreme Q-learning (XQL).
+
+    .. math::
+
+        L = { e^z - z - 1                          if z ≤ c
+            { e^c - c - 1 + (e^c - 1) (z - c)      otherwise,   z = (q - v) / β
+
+    The minimiser is the soft value :math:`β log E[exp(q/β)]` of the data's actions. It
+    tends to their maximum as :math:`β` tends to 0, and to their mean as it grows.
+
+    Above :math:`c` the loss is linear, so that outliers do not overflow and the
+    gradient stays that at :math:`c`. Clipping :math:`z` itself would stop the gradient
+    where the state value is much too low.
+
+    Args:
+        v: State values :math:`v(s)`, shape `[...]`.
+        q: Values :math:`q(s, a)` of the data's actions by the target critic,
+            shape `[...]`.
+        temperature: Temperature :math:`β`, more than 0, in the unit of the values,
+            shape `[]`.
+        max_clip: Error :math:`c` above which the loss is linear, more than 0, in units
+            of the temperature, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of `q`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` or `max_clip` is not positive.
+
+    Example:
+        >>> gradient = jax.grad(rlaxlib.gumbel_value_loss)
+        >>> for v in (1000.0, -1000.0):
+        ...     print(f"{gradient(v, 0.0, 1.0, max_clip=jnp.log(4.0)):.3f}")
+        1.000
+        -3.000
+
+    References:
+        Divyansh Garg, Joey Hejna, Matthieu Geist and Stefano Ermon, *Extreme
+        Q-Learning: MaxEnt RL without Entropy*, 2023. https://arxiv.org/abs/2301.02328
+    """
+    v, q, beta, c, narrow = checks.widened(
+        v=(v, "float[...]"),
+        q=(q, "float[...]"),
+        temperature=(temperature, "float[] in (0, inf)"),
+        max_clip=(max_clip, "float[] in (0, inf]"),
+    )
+    z = (gradients.stop_if(stop_target_gradients, q) - v) / beta
+    clipped = jnp.minimum(z, c)
+    # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
+    return narrow(jnp.expm1(clipped) * (1 + z - clipped) - clipped)
+
+
+def sparse_value_loss(
+    v: ArrayLike,
+    q: ArrayLike,
+    temperature: ArrayLike,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the value loss of sparse Q-learning (SQL).
+
+    .. math::
+
+        L = max(0, w)² + v / α,   w = 1 + (q - v) / (2 α)
+
+    At the minimum the mean of :math:`max(0, w)` over the data's actions is 1. The
+    policy's loss is :math:`-max(0, w) log π(a)`, with the gradient of :math:`w`
+    stopped, which ignores actions whose values are :math:`2 α` or more below the state
+    value. The minimiser tends to the maximum of the values as :math:`α` tends to 0.
+
+    Args:
+        v: State values :math:`v(s)`, shape `[...]`.
+        q: Values :math:`q(s, a)` of the data's actions by the target critic,
+            shape `[...]`.
+        temperature: Weight :math:`α` of the regularisation, more than 0, in the unit of
+            the values, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of `q`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `temperature` is not positive.
+
+    Example:
+        >>> v, q = jnp.array([1.0, 3.0]), jnp.array([2.0, 0.0])
+        >>> print(rlaxlib.sparse_value_loss(v, q, temperature=0.5))
+        [6. 6.]
+
+    References:
+        Haoran Xu and others, *Offline RL with No OOD Actions: In-Sample Learning via
+        Implicit Value Regularization*, 2023. https://arxiv.org/abs/2303.15810
+    """
+    v, q, alpha, narrow = checks.widened(
+        v=(v, "float[...]"),
+        q=(q, "float[...]"),
+        temperature=(temperature, "float[] in (0, inf)"),
+    )
+    w = 1 + (gradients.stop_if(stop_target_gradients, q) - v) / (2 * alpha)
+    return narrow(jnp.square(jnp.maximum(w, 0)) + v / alpha)

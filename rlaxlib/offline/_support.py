@@ -1,0 +1,188 @@
+"""Restrict a policy to the support of the data: EDAC, BCQ, BEAR, MMD-DQN.
+
+- EDAC makes critics disagree on actions that the data does not have.
+- BCQ masks actions that the behaviour policy is unlikely to take.
+- BEAR bounds the discrepancy between actions of the policy and of the data.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks
+from rlaxlib._core.gradients import stop_if
+
+__all__ = ["bcq_action_mask", "ensemble_diversity_loss", "maximum_mean_discrepancy"]
+
+
+def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
+    """Compute the gradient diversity loss of an ensemble of critics (EDAC).
+
+    .. math::
+
+        L = (1/(N - 1)) ∑_i ∑_{j ≠ i} u_iᵀ u_j = (‖∑_i u_i‖² - ∑_i ‖u_i‖²) / (N - 1),
+        u_i = ∇_a q_i(s, a)/‖∇_a q_i(s, a)‖
+
+    Minimising it spreads the directions in which the critics' values increase. The
+    minimum over critics then falls in all directions away from the data's actions,
+    which fewer critics achieve than without the loss (SAC-N).
+
+    Args:
+        gradients: Gradients :math:`∇_a q_i(s, a)` of N critics by the data's action,
+            shape `[N, D]`.
+
+    Returns:
+        Loss, from -N/(N - 1) to N, shape `[]`; 0 for one critic. A critic whose
+            gradient is 0 has no part in it, and a gradient of 0.
+
+    Raises:
+        ArgumentError: If `gradients` has the wrong shape or dtype.
+
+    Example:
+        >>> gradients = jnp.array([[2.0, 0.0], [0.0, 3.0], [5.0, 0.0]])
+        >>> print(rlaxlib.ensemble_diversity_loss(gradients))
+        1.0
+
+    References:
+        Gaon An, Seungyong Moon, Jang-Hyun Kim and Hyun Oh Song, *Uncertainty-Based
+        Offline Reinforcement Learning with Diversified Q-Ensemble*, 2021.
+        https://arxiv.org/abs/2110.01548
+    """
+    g, narrow = checks.widened(gradients=(gradients, "float[N, D]"))
+    norm = _norm(g)[:, None]
+    # A gradient of 0 has no direction.
+    u = jnp.where(norm == 0, 0, g / jnp.where(norm == 0, 1, norm))
+    total = jnp.sum(jnp.square(jnp.sum(u, axis=0))) - jnp.sum(jnp.square(u))
+    return narrow(total / max(len(g) - 1, 1))
+
+
+def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
+    """Mask actions that the behaviour policy is unlikely to take (discrete BCQ).
+
+    .. math::
+
+        m(a) = 1[μ(a) > τ max_b μ(b)]
+
+    Pass it as the mask of legal actions. A threshold of 0 gives Q-learning over the
+    actions of positive probability, and one close to 1 behaviour cloning. The paper
+    uses 0.3. The comparison is between logarithms, so that small probabilities do not
+    underflow.
+
+    Args:
+        log_prob: Log-probabilities :math:`log μ(a)` of a behaviour policy cloned from
+            the data, or its logits, shape `[A]`.
+        threshold: Threshold :math:`τ`, in [0, 1), shape `[]`.
+
+    Returns:
+        True for the actions to consider, shape `[A]`. The most likely action is always
+            among them.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `threshold` is outside [0, 1).
+
+    Example:
+        >>> log_prob = jnp.log(jnp.array([0.6, 0.3, 0.1]))
+        >>> print(rlaxlib.bcq_action_mask(log_prob, threshold=0.3))
+        [ True  True False]
+
+    References:
+        Scott Fujimoto, Edoardo Conti, Mohammad Ghavamzadeh and Joelle Pineau,
+        *Benchmarking Batch Deep Reinforcement Learning Algorithms*, 2019.
+        https://arxiv.org/abs/1910.01708
+    """
+    log_prob, threshold, _ = checks.widened(
+        log_prob=(log_prob, "float[A]"), threshold=(threshold, "float[] in [0, 1)")
+    )
+    return log_prob - jnp.max(log_prob) > jnp.log(threshold)
+
+
+def maximum_mean_discrepancy(
+    x: ArrayLike,
+    y: ArrayLike,
+    kernel: str = "gaussian",
+    bandwidth: ArrayLike = 1.0,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the squared maximum mean discrepancy (MMD) of two samples.
+
+    .. math::
+
+        L = (1/N²) ∑_{i,i'} k(x_i, x_{i'}) - (2/(N M)) ∑_{i,j} k(x_i, y_j)
+            + (1/M²) ∑_{j,j'} k(y_j, y_{j'}),
+        k_gaussian(x, y) = exp(-‖x - y‖² / (2 σ²)),
+        k_laplacian(x, y) = exp(-‖x - y‖_1 / σ),   k_energy(x, y) = -‖x - y‖
+
+    BEAR bounds it between actions of the policy and of a model of the data; with 4 to
+    10 samples it measures whether the supports agree, more than the densities. MMD-DQN
+    minimises it between samples of returns, with D = 1. The energy kernel has no
+    bandwidth; with D = 1 it gives `energy_distance_loss`. Apart from rounding, the
+    result is at least 0, and 0 for equal samples.
+
+    The code of BEAR has :math:`2 σ` in place of :math:`2 σ²` and of :math:`σ`, and
+    takes the square root.
+
+    Args:
+        x: N samples, such as actions of the policy, shape `[N, D]`.
+        y: M samples of the target, such as actions of the data, shape `[M, D]`.
+        kernel: Kernel :math:`k`: `"gaussian"`, `"laplacian"` or `"energy"`.
+        bandwidth: Bandwidth :math:`σ`, more than 0, in the unit of the samples,
+            shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of `y`.
+
+    Returns:
+        Squared discrepancy, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `kernel` is not
+            one of the three, or if a concrete `bandwidth` is not positive.
+
+    Example:
+        >>> x, y = jnp.array([[0.0], [2.0]]), jnp.array([[1.0]])
+        >>> print(rlaxlib.maximum_mean_discrepancy(x, y, "energy"))
+        1.0
+
+    References:
+        Arthur Gretton, Karsten M. Borgwardt, Malte J. Rasch, Bernhard Schölkopf and
+        Alexander Smola, *A Kernel Two-Sample Test*, 2012.
+        https://jmlr.org/papers/v13/gretton12a.html
+
+        Aviral Kumar, Justin Fu, George Tucker and Sergey Levine, *Stabilizing
+        Off-Policy Q-Learning via Bootstrapping Error Reduction*, 2019.
+        https://arxiv.org/abs/1906.00949
+
+        Thanh Tang Nguyen, Sunil Gupta and Svetha Venkatesh, *Distributional
+        Reinforcement Learning via Moment Matching*, 2021.
+        https://arxiv.org/abs/2007.12354
+    """
+    x, y, sigma, narrow = checks.widened(
+        x=(x, "float[N, D]"),
+        y=(y, "float[M, D]"),
+        bandwidth=(bandwidth, "float[] in (0, inf)"),
+    )
+    if kernel not in ("gaussian", "laplacian", "energy"):
+        checks.fail(
+            f"`kernel` is {kernel!r}, must be 'gaussian', 'laplacian' or 'energy'"
+        )
+    y = stop_if(stop_target_gradients, y)
+
+    def mean(x: Array, y: Array) -> Array:
+        difference = x[:, None] - y[None, :]
+        if kernel == "gaussian":
+            squared = jnp.sum(jnp.square(difference), axis=-1)
+            return jnp.mean(jnp.exp(-squared / (2 * sigma**2)))
+        if kernel == "laplacian":
+            return jnp.mean(jnp.exp(-jnp.sum(jnp.abs(difference), axis=-1) / sigma))
+        return jnp.mean(-_norm(difference))
+
+    return narrow(mean(x, x) - 2 * mean(x, y) + mean(y, y))
+
+
+def _norm(x: Array) -> Array:
+    """Return the Euclidean norm along the last axis, with a gradient of 0 at 0."""
+    squared = jnp.sum(jnp.square(x), axis=-1)
+    # `sqrt` has an infinite derivative at 0.
+    return jnp.where(squared == 0, 0, jnp.sqrt(jnp.where(squared == 0, 1, squared)))

@@ -1,0 +1,173 @@
+"""Actor-critic with behaviour cloning: TD3+BC and ReBRAC.
+
+A deterministic policy maximises the critic and stays close to the data's actions.
+ReBRAC lowers the critic's target by the distance to the data's next action as well.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, gradients
+from rlaxlib._core.devices import AxisName
+
+__all__ = ["rebrac_critic_target", "td3_bc_loss", "td3_bc_weight"]
+
+
+def td3_bc_loss(
+    q: ArrayLike, action: ArrayLike, data_action: ArrayLike, weight: ArrayLike
+) -> Array:
+    """Compute the policy loss of TD3+BC and ReBRAC.
+
+    .. math::
+
+        L = -λ q(s, π(s)) + ‖π(s) - a‖²
+
+    The gradient flows through :math:`q` and the policy's action, not through the
+    weight. For ReBRAC, whose loss is :math:`-λ q + β_1 ‖π(s) - a‖²`, divide the weight
+    by :math:`β_1`.
+
+    The authors' code averages the squared distance over the D dimensions of an action.
+    For the same balance, multiply :math:`α` of `td3_bc_weight` by D.
+
+    Args:
+        q: Value :math:`q(s, π(s))` of the policy's action, shape `[]`.
+        action: Action :math:`π(s)` of the policy, shape `[D]`.
+        data_action: Action :math:`a` in the data, shape `[D]`.
+        weight: Weight :math:`λ` of the value, such as `td3_bc_weight`, shape `[]`.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> action, data_action = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])
+        >>> print(rlaxlib.td3_bc_loss(4.0, action, data_action, weight=0.5))
+        -0.75
+
+    References:
+        Scott Fujimoto and Shixiang Shane Gu, *A Minimalist Approach to Offline
+        Reinforcement Learning*, 2021. https://arxiv.org/abs/2106.06860
+
+        Denis Tarasov, Vladislav Kurenkov, Alexander Nikulin and Sergey Kolesnikov,
+        *Revisiting the Minimalist Approach to Offline Reinforcement Learning*, 2023.
+        https://arxiv.org/abs/2305.09836
+    """
+    q, action, data_action, weight, narrow = checks.widened(
+        q=(q, "float[]"),
+        action=(action, "float[D]"),
+        data_action=(data_action, "float[D]"),
+        weight=(weight, "float[]"),
+    )
+    distance = jnp.sum(jnp.square(action - data_action))
+    return narrow(-jax.lax.stop_gradient(weight) * q + distance)
+
+
+def td3_bc_weight(
+    q: ArrayLike, alpha: ArrayLike, axis_name: AxisName | None = None
+) -> Array:
+    """Compute the weight of the values in the policy loss of TD3+BC.
+
+    .. math::
+
+        λ = α / ((1/B) ∑_i |q_i|)
+
+    It makes the balance of value and behaviour cloning independent of the scale of the
+    rewards. Its gradient is stopped.
+
+    Args:
+        q: Values :math:`q(s_i, π(s_i))` of the policy's actions in a batch,
+            shape `[B]`.
+        alpha: Weight :math:`α` of normalised values, at least 0, shape `[]`. The paper
+            uses 2.5, with a mean over the dimensions of actions: see `td3_bc_loss`.
+        axis_name: Name of the mapped axis or axes to average over as well; or None.
+
+    Returns:
+        Weight :math:`λ`, shape `[]`; :math:`α` if all values are 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `alpha` is negative.
+
+    Example:
+        >>> print(rlaxlib.td3_bc_weight(jnp.array([-2.0, 8.0]), alpha=2.5))
+        0.5
+
+    References:
+        Scott Fujimoto and Shixiang Shane Gu, *A Minimalist Approach to Offline
+        Reinforcement Learning*, 2021. https://arxiv.org/abs/2106.06860
+    """
+    q, alpha, narrow = checks.widened(
+        q=(q, "float[B]"), alpha=(alpha, "float[] in [0, inf)")
+    )
+    scale = arrays.masked_mean(jnp.abs(q), axis_name=axis_name)
+    # Values are all 0 where the last layer is initialised to 0.
+    return narrow(jax.lax.stop_gradient(alpha / jnp.where(scale == 0, 1, scale)))
+
+
+def rebrac_critic_target(
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    q_t: ArrayLike,
+    action_t: ArrayLike,
+    data_action_t: ArrayLike,
+    penalty_weight: ArrayLike,
+    *,
+    stop_target_gradients: bool = True,
+) -> Array:
+    """Compute the critic target of ReBRAC.
+
+    .. math::
+
+        y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
+
+    The next action :math:`a'_t` is the target policy's, with the clipped noise of
+    TD3; :math:`a_t` is the next action in the data. With :math:`β_2 = 0` this is the
+    target of TD3.
+
+    Args:
+        r_t: Reward, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`. Leave out
+            transitions that were truncated: the data has no next action for them.
+        q_t: Value of the next action, shape `[]`; or values :math:`q_i` by N target
+            critics, shape `[N]`.
+        action_t: Next action :math:`a'_t` of the target policy, shape `[D]`.
+        data_action_t: Next action :math:`a_t` in the data, shape `[D]`.
+        penalty_weight: Weight :math:`β_2` of the penalty, at least 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the target.
+
+    Returns:
+        Target :math:`y` of all critics, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `penalty_weight` is negative.
+
+    Example:
+        >>> q_t, a_t = jnp.array([4.0, 6.0]), jnp.array([0.0, 0.0])
+        >>> target = rlaxlib.rebrac_critic_target
+        >>> print(target(1.0, 0.5, q_t, a_t + 1.0, a_t, penalty_weight=0.5))
+        2.5
+
+    References:
+        Denis Tarasov, Vladislav Kurenkov, Alexander Nikulin and Sergey Kolesnikov,
+        *Revisiting the Minimalist Approach to Offline Reinforcement Learning*, 2023.
+        https://arxiv.org/abs/2305.09836
+    """
+    r_t, discount_t, q_t, action_t, data_action_t, beta, narrow = checks.widened(
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        q_t=(q_t, "float[] or [N]"),
+        action_t=(action_t, "float[D]"),
+        data_action_t=(data_action_t, "float[D]"),
+        penalty_weight=(penalty_weight, "float[] in [0, inf)"),
+    )
+    distance = jnp.sum(jnp.square(action_t - data_action_t))
+    target = r_t + discount_t * (jnp.min(q_t) - beta * distance)
+    return narrow(gradients.stop_if(stop_target_gradients, target))

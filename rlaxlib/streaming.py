@@ -1,0 +1,615 @@
+"""Streaming RL: one update a time step, without a replay buffer.
+
+Eligibility traces (accumulating, replacing and dutch), true online TD(λ), emphatic
+TD(λ), gradient TD (TDC and GTD2) and the step size of stream-x (ObGD).
+
+A function takes one transition: arrays named `*_tm1` belong to the state and its
+action, arrays named `*_t` to the next state. A discount of 0 ends the episode, and cuts
+the traces before the next update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, dtypes
+
+__all__ = [
+    "EmphaticTraceState",
+    "GradientTdLosses",
+    "TrueOnlineTdState",
+    "accumulating_trace",
+    "dutch_trace",
+    "emphatic_trace",
+    "gtd2_losses",
+    "obgd_step_size",
+    "replacing_trace",
+    "tdc_losses",
+    "true_online_td_lambda",
+]
+
+ArrayTree = Any
+
+
+class EmphaticTraceState(NamedTuple):
+    """An emphatic trace, and what the next update needs.
+
+    `EmphaticTraceState(trace)` with zeros is the state before the first transition.
+
+    Attributes:
+        trace: Eligibility trace :math:`z`, a pytree like the parameters.
+        followon: Followon trace :math:`F`, shape `[]`.
+        rho: Importance ratio of the last action, shape `[]`.
+        discount: Discount of the last transition, 0 if the stream was cut, shape `[]`.
+    """
+
+    trace: ArrayTree
+    followon: ArrayLike = 0.0
+    rho: ArrayLike = 1.0
+    discount: ArrayLike = 0.0
+
+
+class TrueOnlineTdState(NamedTuple):
+    """Weights of a linear value function, and what the next update needs.
+
+    `TrueOnlineTdState(weights, jnp.zeros_like(weights))` is the state before the first
+    transition.
+
+    Attributes:
+        weights: Weights :math:`w`, shape `[D]`.
+        trace: Dutch trace :math:`z`, shape `[D]`.
+        value: Value of the last next state, before the last update, shape `[]`.
+        discount: Discount of the last transition, 0 if the stream was cut, shape `[]`.
+    """
+
+    weights: ArrayLike
+    trace: ArrayLike
+    value: ArrayLike = 0.0
+    discount: ArrayLike = 0.0
+
+
+class GradientTdLosses(NamedTuple):
+    """Losses of a gradient-TD method.
+
+    Attributes:
+        value: Loss that trains the value function, shape `[]`. Only its gradient has a
+            meaning.
+        correction: Loss that trains the correction :math:`h`, shape `[]`.
+        td_error: TD error :math:`δ`, shape `[]`.
+    """
+
+    value: Array
+    correction: Array
+    td_error: Array
+
+
+# --- Eligibility traces. ---
+
+
+def accumulating_trace(
+    trace: ArrayTree, gradient: ArrayTree, decay: ArrayLike
+) -> ArrayTree:
+    """Update an accumulating eligibility trace.
+
+    .. math::
+
+        z_t = γ_t λ z_{t-1} + ∇v(s_t)
+
+    The update :math:`w ← w + α δ z` is TD(λ). The discount in the decay belongs to the
+    transition *to* :math:`s_t`: it is 0 if an episode starts there, so that nothing
+    leaks from the last one.
+
+    Args:
+        trace: Trace :math:`z_{t-1}`, shape `[...]`; or a pytree of such arrays. Zeros
+            at first.
+        gradient: Gradient of the value of the state, of the same shape `[...]`; or a
+            pytree of the same structure.
+        decay: Decay :math:`γ_t λ`, at least 0, shape `[]`.
+
+    Returns:
+        Trace :math:`z_t`, like `trace`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
+            concrete `decay` is negative.
+
+    Example:
+        >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
+        >>> print(rlaxlib.accumulating_trace(trace, gradient, decay=0.5))
+        [0.5 2. ]
+
+    References:
+        Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
+        Introduction*, second edition, section 12.2, 2018.
+        http://incompleteideas.net/book/the-book-2nd.html
+    """
+    leaves = _leaves(trace, gradient, decay=(decay, "float[] in [0, inf)"))
+    return _like(trace, [narrow(decay * z + g) for z, g, decay, narrow in leaves])
+
+
+def replacing_trace(
+    trace: ArrayTree, gradient: ArrayTree, decay: ArrayLike
+) -> ArrayTree:
+    """Update a replacing eligibility trace.
+
+    .. math::
+
+        z_t = { ∇v(s_t)         if ∇v(s_t) ≠ 0
+              { γ_t λ z_{t-1}   otherwise,   for each element
+
+    For tabular values and binary features, whose traces it bounds by 1 where a state is
+    visited again and again. With :math:`γ = λ = 1` and updates at the end of each
+    episode, the values are first-visit Monte Carlo estimates; with `accumulating_trace`
+    they are every-visit estimates.
+
+    Args:
+        trace: Trace :math:`z_{t-1}`, shape `[...]`; or a pytree of such arrays. Zeros
+            at first.
+        gradient: Gradient of the value of the state, of the same shape `[...]`; or a
+            pytree of the same structure.
+        decay: Decay :math:`γ_t λ` with the discount of the transition to the state, at
+            least 0, shape `[]`.
+
+    Returns:
+        Trace :math:`z_t`, like `trace`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
+            concrete `decay` is negative.
+
+    Example:
+        >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
+        >>> print(rlaxlib.replacing_trace(trace, gradient, decay=0.5))
+        [0.5 1. ]
+
+    References:
+        Satinder P. Singh and Richard S. Sutton, *Reinforcement Learning with Replacing
+        Eligibility Traces*, 1996. https://doi.org/10.1007/BF00114726
+    """
+    leaves = _leaves(trace, gradient, decay=(decay, "float[] in [0, inf)"))
+    return _like(
+        trace,
+        [narrow(jnp.where(g != 0, g, decay * z)) for z, g, decay, narrow in leaves],
+    )
+
+
+def dutch_trace(
+    trace: ArrayTree, gradient: ArrayTree, decay: ArrayLike, step_size: ArrayLike
+) -> ArrayTree:
+    """Update a dutch eligibility trace.
+
+    .. math::
+
+        z_t = γ_t λ z_{t-1} + (1 - α γ_t λ z_{t-1}ᵀ x_t) x_t,   x_t = ∇v(s_t)
+
+    For linear values. `true_online_td_lambda` updates the weights as well.
+
+    Args:
+        trace: Trace :math:`z_{t-1}`, shape `[...]`; or a pytree of such arrays. Zeros
+            at first.
+        gradient: Features :math:`x_t` of the state, of the same shape `[...]`; or a
+            pytree of the same structure.
+        decay: Decay :math:`γ_t λ` with the discount of the transition to the state, at
+            least 0, shape `[]`.
+        step_size: Step size :math:`α` of the weights, at least 0, shape `[]`.
+
+    Returns:
+        Trace :math:`z_t`, like `trace`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
+            concrete scalar is negative.
+
+    Example:
+        >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
+        >>> print(rlaxlib.dutch_trace(trace, gradient, decay=0.5, step_size=0.25))
+        [0.5  1.75]
+
+    References:
+        Harm van Seijen, A. Rupam Mahmood, Patrick M. Pilarski, Marlos C. Machado and
+        Richard S. Sutton, *True Online Temporal-Difference Learning*, 2015.
+        https://arxiv.org/abs/1512.04087
+    """
+    scalars: dict[str, Any] = {
+        "decay": (decay, "float[] in [0, inf)"),
+        "step_size": (step_size, "float[] in [0, inf)"),
+    }
+    leaves = list(_leaves(trace, gradient, **scalars))
+    overlap = sum((jnp.sum(z * g) for z, g, *_ in leaves), 0.0)
+    return _like(
+        trace,
+        [
+            narrow(decay * z + (1 - alpha * decay * overlap) * g)
+            for z, g, decay, alpha, narrow in leaves
+        ],
+    )
+
+
+def emphatic_trace(
+    state: EmphaticTraceState,
+    gradient: ArrayTree,
+    rho_tm1: ArrayLike,
+    discount_t: ArrayLike,
+    lambda_: ArrayLike,
+    interest: ArrayLike = 1.0,
+    *,
+    truncated_t: ArrayLike | None = None,
+) -> EmphaticTraceState:
+    """Update the trace of emphatic TD(λ) (ETD).
+
+    .. math::
+
+        F_t = ρ_{t-1} γ_t F_{t-1} + i_t
+        M_t = λ i_t + (1 - λ) F_t
+        z_t = ρ_t (γ_t λ z_{t-1} + M_t ∇v(s_t))
+
+    The update :math:`w ← w + α δ z` is stable off-policy with linear values: the
+    emphasis :math:`M_t` weighs a state by how often the target policy comes there from
+    states of interest. The ratio of :math:`F_t` belongs to the *last* action, which
+    the state carries, with the discount of the last transition :math:`γ_t`. The
+    variance of :math:`F` can be infinite.
+
+    Args:
+        state: Last trace, an `EmphaticTraceState`.
+        gradient: Gradient of the value of the state, a pytree like `state.trace`.
+        rho_tm1: Importance ratio :math:`ρ_t` of the action in the state, at least 0,
+            shape `[]`.
+        discount_t: Discount :math:`γ_{t+1}` of the transition that follows, 0 where the
+            episode ends, at least 0, shape `[]`.
+        lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
+        interest: Interest :math:`i_t` in the state, at least 0, shape `[]`.
+        truncated_t: True if the stream is cut after the transition, shape `[]`; or
+            None. Nothing of these steps reaches later ones.
+
+    Returns:
+        Next `EmphaticTraceState`. Its `trace` is :math:`z_t`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
+            concrete scalar is out of range.
+
+    Example:
+        >>> state = rlaxlib.EmphaticTraceState(jnp.zeros(1), 1.0, rho=2.0, discount=0.5)
+        >>> state = rlaxlib.emphatic_trace(state, jnp.ones(1), 3.0, 0.5, lambda_=0.0)
+        >>> print(state.followon, state.trace)
+        2.0 [6.]
+
+    References:
+        Richard S. Sutton, A. Rupam Mahmood and Martha White, *An Emphatic Approach to
+        the Problem of Off-policy Temporal-Difference Learning*, 2015.
+        https://arxiv.org/abs/1503.04269
+    """
+    scalars: dict[str, Any] = {
+        **_fields(state, "followon", "rho", "discount"),
+        "rho_tm1": (rho_tm1, "float[] in [0, inf)"),
+        "discount_t": (discount_t, "float[] in [0, inf)"),
+        "lambda_": (lambda_, "float[] in [0, 1]"),
+        "interest": (interest, "float[] in [0, inf)"),
+        "truncated_t": (truncated_t, "bool[] or None"),
+    }
+    followon, rho, discount, rho_tm1, discount_t, lambda_, interest, cut, narrow = (
+        checks.widened(**scalars)
+    )
+    followon = rho * discount * followon + interest
+    emphasis = lambda_ * interest + (1 - lambda_) * followon
+    trace = [
+        narrow(rho_tm1 * (discount * lambda_ * z + emphasis * g))
+        for z, g, *_, narrow in _leaves(state.trace, gradient, "state.trace", **scalars)
+    ]
+    carried = narrow((followon, rho_tm1, _unless(cut, discount_t)))
+    return EmphaticTraceState(_like(state.trace, trace), *carried)
+
+
+# --- TD learning. ---
+
+
+def true_online_td_lambda(
+    state: TrueOnlineTdState,
+    x_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    x_t: ArrayLike,
+    lambda_: ArrayLike,
+    step_size: ArrayLike,
+    *,
+    truncated_t: ArrayLike | None = None,
+) -> TrueOnlineTdState:
+    """Update the weights of a linear value function by true online TD(λ).
+
+    .. math::
+
+        δ = r_t + γ_t v_t - v_{t-1},   v = wᵀ x
+        z ← γ_{t-1} λ z + (1 - α γ_{t-1} λ zᵀ x_{t-1}) x_{t-1}
+        w ← w + α (δ + v_{t-1} - v_old) z - α (v_{t-1} - v_old) x_{t-1}
+
+    where :math:`v_old` is the value that :math:`v_{t-1}` had before the last update.
+    The weights equal the weights of the online λ-return algorithm after every step, and
+    not only for small step sizes, as those of TD(λ) with an `accumulating_trace` do.
+
+    Args:
+        state: Weights and trace, a `TrueOnlineTdState`.
+        x_tm1: Features of the state, shape `[D]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount :math:`γ_t`, 0 where the episode ends, shape `[]`.
+        x_t: Features of the next state, shape `[D]`. Where the stream is cut, those of
+            the true next state.
+        lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
+        step_size: Step size :math:`α`, at least 0, shape `[]`.
+        truncated_t: True if the stream is cut after the transition, shape `[]`; or
+            None. The trace does not reach later steps.
+
+    Returns:
+        Next `TrueOnlineTdState`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> state = rlaxlib.TrueOnlineTdState(jnp.zeros(2), jnp.zeros(2))
+        >>> x_tm1, x_t = jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])
+        >>> for r_t, discount_t in ((1.0, 1.0), (2.0, 0.0)):
+        ...     state = rlaxlib.true_online_td_lambda(
+        ...         state, x_tm1, r_t, discount_t, x_t, lambda_=1.0, step_size=0.5
+        ...     )
+        ...     x_tm1, x_t = x_t, x_tm1
+        >>> print(state.weights)
+        [1.5 1. ]
+
+    References:
+        Harm van Seijen, A. Rupam Mahmood, Patrick M. Pilarski, Marlos C. Machado and
+        Richard S. Sutton, *True Online Temporal-Difference Learning*, 2015.
+        https://arxiv.org/abs/1512.04087
+    """
+    w, z, v_old, discount, x_tm1, r_t, discount_t, x_t, lambda_, alpha, cut, narrow = (
+        checks.widened(
+            **_fields(state, "weights", "trace", shape="[D]"),
+            **_fields(state, "value", "discount"),
+            x_tm1=(x_tm1, "float[D]"),
+            r_t=(r_t, "float[]"),
+            discount_t=(discount_t, "float[]"),
+            x_t=(x_t, "float[D]"),
+            lambda_=(lambda_, "float[] in [0, 1]"),
+            step_size=(step_size, "float[] in [0, inf)"),
+            truncated_t=(truncated_t, "bool[] or None"),
+        )
+    )
+    v_tm1, v_t = jnp.sum(w * x_tm1), jnp.sum(w * x_t)
+    delta = r_t + discount_t * v_t - v_tm1
+    decay = discount * lambda_
+    z = decay * z + (1 - alpha * decay * jnp.sum(z * x_tm1)) * x_tm1
+    w = w + alpha * (delta + v_tm1 - v_old) * z - alpha * (v_tm1 - v_old) * x_tm1
+    return narrow(TrueOnlineTdState(w, z, v_t, _unless(cut, discount_t)))
+
+
+def tdc_losses(
+    v_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    h_tm1: ArrayLike,
+    rho_tm1: ArrayLike = 1.0,
+) -> GradientTdLosses:
+    """Compute the losses of TD with gradient correction (TDC).
+
+    .. math::
+
+        -∂L_v / ∂w = ρ (δ ∇v_{t-1} - γ_t h ∇v_t)
+        L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
+
+    Semi-gradient TD with a correction, which makes it converge off-policy where TD
+    diverges: for linear values, to the minimum of the projected Bellman error. The
+    correction :math:`h(s)` is a second function that learns the expected TD error,
+    usually linear in the same features. It usually learns with the larger step size.
+
+    Args:
+        v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount :math:`γ_t`, 0 where the episode ended, shape `[]`.
+        v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
+        h_tm1: Correction :math:`h` of the state, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
+
+    Returns:
+        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
+        `correction` with respect to the values are 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> def loss(v_tm1, v_t):
+        ...     return rlaxlib.tdc_losses(v_tm1, 1.0, 0.5, v_t, h_tm1=4.0).value
+        >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
+        -2.0 2.0
+
+    References:
+        Richard S. Sutton, Hamid Reza Maei, Doina Precup, Shalabh Bhatnagar, David
+        Silver, Csaba Szepesvári and Eric Wiewiora, *Fast Gradient-Descent Methods for
+        Temporal-Difference Learning with Linear Function Approximation*, 2009.
+        https://doi.org/10.1145/1553374.1553501
+    """
+    v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, narrow = checks.widened(
+        v_tm1=(v_tm1, "float[]"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        v_t=(v_t, "float[]"),
+        h_tm1=(h_tm1, "float[]"),
+        rho_tm1=(rho_tm1, "float[]"),
+    )
+    delta = r_t + discount_t * v_t - v_tm1
+    stop = jax.lax.stop_gradient
+    value = stop(rho_tm1 * discount_t * h_tm1) * v_t - stop(rho_tm1 * delta) * v_tm1
+    correction = 0.5 * stop(rho_tm1) * jnp.square(stop(delta) - h_tm1)
+    return narrow(GradientTdLosses(value, correction, delta))
+
+
+def gtd2_losses(
+    v_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    h_tm1: ArrayLike,
+    rho_tm1: ArrayLike = 1.0,
+) -> GradientTdLosses:
+    """Compute the losses of gradient TD, second version (GTD2).
+
+    .. math::
+
+        -∂L_v / ∂w = ρ h (∇v_{t-1} - γ_t ∇v_t)
+        L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
+
+    A stochastic gradient of the projected Bellman error, as `tdc_losses` is, which
+    usually learns faster. The correction :math:`h(s)` is a second function that learns
+    the expected TD error, usually linear in the same features.
+
+    Args:
+        v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
+        r_t: Reward, shape `[]`.
+        discount_t: Discount :math:`γ_t`, 0 where the episode ended, shape `[]`.
+        v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
+        h_tm1: Correction :math:`h` of the state, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
+
+    Returns:
+        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
+        `correction` with respect to the values are 0.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> def loss(v_tm1, v_t):
+        ...     return rlaxlib.gtd2_losses(v_tm1, 1.0, 0.5, v_t, h_tm1=4.0).value
+        >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
+        -4.0 2.0
+
+    References:
+        Richard S. Sutton, Hamid Reza Maei, Doina Precup, Shalabh Bhatnagar, David
+        Silver, Csaba Szepesvári and Eric Wiewiora, *Fast Gradient-Descent Methods for
+        Temporal-Difference Learning with Linear Function Approximation*, 2009.
+        https://doi.org/10.1145/1553374.1553501
+    """
+    v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, narrow = checks.widened(
+        v_tm1=(v_tm1, "float[]"),
+        r_t=(r_t, "float[]"),
+        discount_t=(discount_t, "float[]"),
+        v_t=(v_t, "float[]"),
+        h_tm1=(h_tm1, "float[]"),
+        rho_tm1=(rho_tm1, "float[]"),
+    )
+    delta = r_t + discount_t * v_t - v_tm1
+    stop = jax.lax.stop_gradient
+    value = stop(rho_tm1 * h_tm1) * (stop(discount_t) * v_t - v_tm1)
+    correction = 0.5 * stop(rho_tm1) * jnp.square(stop(delta) - h_tm1)
+    return narrow(GradientTdLosses(value, correction, delta))
+
+
+def obgd_step_size(
+    trace: ArrayTree,
+    td_error: ArrayLike,
+    step_size: ArrayLike = 1.0,
+    kappa: ArrayLike = 2.0,
+) -> Array:
+    """Compute the step size of overshooting-bounded gradient descent (ObGD, stream-x).
+
+    .. math::
+
+        α' = α / max(1, M),   M = α κ max(|δ|, 1) ‖z‖_1
+
+    The update :math:`w ← w + α' δ z` then rarely overshoots its target, whatever the
+    scale of gradients and errors is. Stream-x algorithms use :math:`α = 1`, with
+    :math:`κ = 2` for values and :math:`κ = 3` for policies.
+
+    Args:
+        trace: Eligibility trace :math:`z` before it is multiplied by the error,
+            shape `[...]`; or a pytree of such arrays.
+        td_error: TD error :math:`δ`, shape `[]`.
+        step_size: Largest step size :math:`α`, at least 0, shape `[]`.
+        kappa: Safety factor :math:`κ`, at least 0, shape `[]`.
+
+    Returns:
+        Step size :math:`α'`, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is negative.
+
+    Example:
+        >>> trace = {"weights": jnp.array([1.0, -1.0]), "bias": jnp.array(2.0)}
+        >>> print(rlaxlib.obgd_step_size(trace, td_error=-2.0))
+        0.0625
+
+    References:
+        Mohamed Elsayed, Gautham Vasan and A. Rupam Mahmood, *Streaming Deep
+        Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
+    """
+    leaves = [
+        checks.arrays(**{name: (z, "float[...]")})[0]
+        for name, z in _named("trace", trace)
+    ]
+    td_error, step_size, kappa = checks.arrays(
+        td_error=(td_error, "float[]"),
+        step_size=(step_size, "float[] in [0, inf)"),
+        kappa=(kappa, "float[] in [0, inf)"),
+    )
+    (td_error, step_size, kappa, *leaves), narrow = dtypes.widen(
+        td_error, step_size, kappa, *leaves
+    )
+    norm = sum((jnp.sum(jnp.abs(z)) for z in leaves), 0.0)
+    bound = step_size * kappa * jnp.maximum(jnp.abs(td_error), 1) * norm
+    return narrow(step_size / jnp.maximum(1, bound))
+
+
+Specs = dict[str, tuple[Any, str]]
+
+
+def _leaves(
+    trace: ArrayTree, gradient: ArrayTree, name: str = "trace", **scalars: Any
+) -> Iterator[Any]:
+    """Check and widen a trace and a gradient, leaf by leaf, with some scalars.
+
+    Args:
+        trace: The trace, a pytree.
+        gradient: The gradient, a pytree of the same structure.
+        name: Argument name of the trace.
+        **scalars: Further arguments and their specs, for `checks.widened`.
+
+    Yields:
+        What `checks.widened` returns: a leaf of the trace, one of the gradient, the
+        scalars, and a function that casts the result back.
+    """
+    checks.same_structure(**{name: trace, "gradient": gradient})
+    pairs = zip(_named(name, trace), _named("gradient", gradient), strict=True)
+    for (one, z), (other, g) in pairs:
+        pair: Specs = {one: (z, "float[...]"), other: (g, "float[...]")}
+        yield checks.widened(**pair, **scalars)
+
+
+def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:
+    """Return the leaves of a pytree, each with its name for error messages."""
+    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
+    return [(f"{name}{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
+
+
+def _like(tree: ArrayTree, leaves: Sequence[Array]) -> ArrayTree:
+    """Return a pytree of the structure of `tree`, with other leaves."""
+    return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
+
+
+def _fields(state: Any, *names: str, shape: str = "[]") -> Specs:
+    """Return fields of a state under their names, with their specs."""
+    return {
+        f"state.{name}": (getattr(state, name, None), f"float{shape}") for name in names
+    }
+
+
+def _unless(cut: Array | None, discount: Array) -> Array:
+    """Return a discount, or 0 if the stream is cut."""
+    return discount if cut is None else jnp.where(cut, 0, discount)

@@ -1,0 +1,61 @@
+"""Action values of duelling networks, from a state value and advantages.
+
+Functions take one state. Use `jax.vmap` for a batch.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks
+
+__all__ = ["duelling_q_values"]
+
+
+def duelling_q_values(
+    v: ArrayLike, advantages: ArrayLike, *, action_mask: ArrayLike | None = None
+) -> Array:
+    """Compute the action values of a duelling network (duelling DQN).
+
+    Takes one state, returns one value for each action.
+
+    .. math::
+
+        q(a) = v + A(a) - (1/|L|) ∑_{b ∈ L} A(b),
+
+    where :math:`L` are the legal actions. Without the mean, a constant could move
+    between value and advantages. With it, :math:`v` is the mean of the action values.
+
+    For the atoms of C51 or the quantiles of QR-DQN, map over their axis:
+    `jax.vmap(rlaxlib.duelling_q_values, (0, 1), 1)`.
+
+    Args:
+        v: State value, shape `[]`.
+        advantages: Advantages :math:`A`, shape `[A]`.
+        action_mask: True for legal actions, shape `[A]`; or None if all are.
+
+    Returns:
+        Action values :math:`q`, minus infinity for illegal actions, shape `[A]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype.
+
+    Example:
+        >>> print(rlaxlib.duelling_q_values(5.0, jnp.array([1.0, 2.0, 6.0])))
+        [3. 4. 8.]
+
+    References:
+        Ziyu Wang, Tom Schaul, Matteo Hessel, Hado van Hasselt, Marc Lanctot and Nando
+        de Freitas, *Dueling Network Architectures for Deep Reinforcement Learning*,
+        equation 9, 2016. https://arxiv.org/abs/1511.06581
+    """
+    v, advantages, action_mask, narrow = checks.widened(
+        v=(v, "float[]"),
+        advantages=(advantages, "float[A]"),
+        action_mask=(action_mask, "bool[A] or None"),
+    )
+    q = v + (advantages - arrays.masked_mean(advantages, action_mask))
+    return narrow(q if action_mask is None else jnp.where(action_mask, q, -jnp.inf))

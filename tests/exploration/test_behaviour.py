@@ -1,0 +1,144 @@
+"""Test exploratory behaviour: exploration rates, εz-greedy, noise and bootstraps."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+
+PREFERENCES = jnp.array([0.0, 3.0, 1.0, 2.0])
+
+
+def keys(count, seed=0):
+    return jax.random.split(jax.random.key(seed), count)
+
+
+# --- Ape-X. ---
+
+
+def test_exploration_rates_reach_from_the_base_to_its_power():
+    rates = rlaxlib.ladder_epsilons(8)
+    np.testing.assert_allclose(rates[jnp.array([0, -1])], [0.4, 0.4**8], 1e-5)
+    np.testing.assert_allclose(rates[1:] / rates[:-1], 0.4, 1e-5)
+    np.testing.assert_array_equal(rlaxlib.ladder_epsilons(1, 0.3), np.float32([0.3]))
+    np.testing.assert_array_equal(rlaxlib.ladder_epsilons(3, 0.0), 0)
+
+
+# --- εz-greedy. ---
+
+
+@functools.partial(jax.jit, static_argnames="max_duration")
+def starts(epsilon, mu=2.0, max_duration=10_000, action_mask=None):
+    """Return first actions, and for how long they are repeated."""
+
+    def start(key):
+        action, state = rlaxlib.ez_greedy(
+            key,
+            PREFERENCES,
+            rlaxlib.EzGreedyState(),
+            epsilon,
+            mu,
+            max_duration,
+            action_mask=action_mask,
+        )
+        return action, state.remaining
+
+    return jax.vmap(start)(keys(20_000))
+
+
+def test_ez_greedy_starts_uniform_actions_with_probability_epsilon():
+    actions, remaining = starts(0.4)
+    shares = np.bincount(actions, minlength=4) / actions.size
+    expected = 0.4 / 4 + 0.6 * (np.arange(4) == 1)
+    np.testing.assert_allclose(shares, expected, 0, 0.015)
+    assert np.all(remaining[actions == 1] >= 0)
+
+
+@pytest.mark.parametrize("max_duration", [3, 10_000])
+def test_ez_greedy_durations_have_a_truncated_zeta_distribution(max_duration):
+    _, remaining = starts(1.0, 2.0, max_duration)
+    durations = np.asarray(remaining) + 1
+    expected = np.arange(1.0, max_duration + 1) ** -2
+    expected /= expected.sum()
+    found = [np.mean(durations == n) for n in (1, 2, 3)]
+    np.testing.assert_allclose(found, expected[:3], 0, 0.015)
+    assert durations.max() <= max_duration
+    assert max_duration == 3 or np.mean(durations > 100) > 0.003
+
+
+def test_ez_greedy_with_durations_of_one_is_epsilon_greedy():
+    actions, remaining = starts(0.4, max_duration=1)
+    np.testing.assert_array_equal(remaining, 0)
+    np.testing.assert_allclose(np.mean(actions != 1), 0.4 * 0.75, 0, 0.015)
+
+
+def test_ez_greedy_repeats_an_action_for_its_duration_and_then_is_greedy():
+    state, actions = rlaxlib.EzGreedyState(3, 2), []
+    for key in keys(4):
+        action, state = rlaxlib.ez_greedy(key, PREFERENCES, state, epsilon=0.0)
+        actions.append(int(action))
+    assert actions == [3, 3, 1, 1]
+
+
+def test_ez_greedy_takes_legal_actions_only():
+    legal = jnp.array([True, False, True, False])
+    actions, _ = starts(0.5, action_mask=legal)
+    assert set(np.asarray(actions)) == {0, 2}
+    held = rlaxlib.EzGreedyState(3, 5)
+    action, state = rlaxlib.ez_greedy(
+        jax.random.key(0), PREFERENCES, held, 0.0, action_mask=legal
+    )
+    assert (action, state.remaining) == (2, 0)
+
+
+def test_ez_greedy_can_be_scanned():
+    def step(state, key):
+        action, state = rlaxlib.ez_greedy(key, PREFERENCES, state, epsilon=0.1)
+        return state, action
+
+    _, actions = jax.lax.scan(step, rlaxlib.EzGreedyState(), keys(1000))
+    # The share of random actions is larger than that of ε-greedy.
+    assert np.mean(actions != 1) > 0.1
+
+
+# --- Noisy networks. ---
+
+
+def test_factorised_noise_is_a_product_of_signed_roots():
+    sample = jax.vmap(lambda key: rlaxlib.factorised_noise(key, 2, 3))
+    weight, bias = (np.asarray(x) for x in sample(keys(20_000)))
+    for x, variance in ((bias, np.sqrt(2 / np.pi)), (weight, 2 / np.pi)):
+        np.testing.assert_allclose(x.mean(axis=0), 0, 0, 0.03)
+        np.testing.assert_allclose(x.var(axis=0), variance, 0.04)
+    inputs = weight / bias[:, None]
+    np.testing.assert_allclose(inputs, inputs[..., :1] * np.ones(3), 1e-3)
+
+
+# --- Bootstrapped DQN. ---
+
+
+def test_bootstrap_masks_have_their_probability_for_each_head():
+    sample = jax.vmap(lambda key: rlaxlib.bootstrap_mask(key, 3, 0.25))
+    masks = np.asarray(sample(keys(20_000)))
+    np.testing.assert_allclose(masks.mean(axis=0), 0.25, 0, 0.015)
+    np.testing.assert_allclose(np.corrcoef(masks.T), np.eye(3), 0, 0.03)
+
+
+def test_bootstrapped_errors_are_those_of_each_head_that_learns():
+    rng = np.random.default_rng(0)
+    q_tm1, q_t = (jnp.asarray(rng.normal(size=(3, 4)), jnp.float32) for _ in range(2))
+    q_tm1 = q_tm1.at[1].set(jnp.nan)
+    mask = jnp.array([True, False, True])
+
+    def errors(q_tm1):
+        return rlaxlib.bootstrapped_q_learning(q_tm1, 2, 1.0, 0.9, q_t, mask)
+
+    heads = jax.vmap(rlaxlib.q_learning, (0, None, None, None, 0))
+    expected = jnp.where(mask, heads(q_tm1, 2, 1.0, 0.9, q_t), 0)
+    np.testing.assert_allclose(errors(q_tm1), expected, 1e-6)
+    gradient = jax.grad(lambda q: jnp.sum(errors(q)))(q_tm1)
+    expected = -1.0 * np.outer(mask, np.arange(4) == 2)
+    np.testing.assert_array_equal(gradient, expected)

@@ -1,0 +1,181 @@
+"""Imitation learning: definitions in NumPy, and the rows of the functions."""
+
+import functools
+
+import numpy as np
+from contract import ACTIONS, Row, actions
+
+BATCH, DIMENSIONS = 6, 5
+MASK = np.array([True, False, True, True, False, True])
+
+
+def sigmoid(logit):
+    return 1 / (1 + np.exp(-logit))
+
+
+def behaviour_cloning_loss(log_prob, sample_mask=None):
+    """Pomerleau 1988: the negative log-likelihood of the expert's actions."""
+    mask = True if sample_mask is None else sample_mask
+    return np.where(mask, -log_prob, 0.0)
+
+
+def dqfd_margin_loss(q, a, margin=0.8, action_mask=None):
+    """Hester et al. 2017."""
+    others = [
+        q[b] + margin
+        for b in range(len(q))
+        if b != a and (action_mask is None or action_mask[b])
+    ]
+    return max(q[a], *others) - q[a]
+
+
+def discriminator_loss(expert_logit, policy_logit, label_smoothing=0.0):
+    """Ho and Ermon 2016; smoothed as in Salimans et al. 2016."""
+    expert, policy = sigmoid(expert_logit), sigmoid(policy_logit)
+    label = 1 - label_smoothing
+    hit = -label * np.log(expert) - (1 - label) * np.log(1 - expert)
+    return hit - np.log(1 - policy)
+
+
+def gradient_penalty(gradient, target_norm=1.0):
+    """Gulrajani et al. 2017."""
+    return (np.linalg.norm(gradient) - target_norm) ** 2
+
+
+def adversarial_reward(logit, kind="gail", max_logit=np.inf):
+    """Ho and Ermon 2016; Fu et al. 2017; Ghasemipour et al. 2019."""
+    logit = np.clip(logit, -max_logit, max_logit)
+    expert = sigmoid(logit)
+    if kind == "gail":
+        return -np.log(1 - expert)
+    if kind == "airl":
+        return np.log(expert) - np.log(1 - expert)
+    ratio = expert / (1 - expert)
+    return -ratio * np.log(ratio)
+
+
+def airl_logit(r_t, discount_t, potential_tm1, potential_t, log_prob_tm1):
+    """Fu et al. 2017: the logit of D = exp(f) / (exp(f) + pi)."""
+    f = r_t + discount_t * potential_t - potential_tm1
+    expert = np.exp(f) / (np.exp(f) + np.exp(log_prob_tm1))
+    return np.log(expert / (1 - expert))
+
+
+def sqil_reward(is_expert):
+    """Reddy et al. 2019."""
+    return np.where(is_expert, 1.0, 0.0)
+
+
+# --- Arguments. ---
+
+
+def draw(*names):
+    """Return a function that draws arrays of a batch."""
+
+    def make(rng):
+        return {name: rng.normal(size=BATCH) for name in names}
+
+    return make
+
+
+def draw_masked(rng):
+    return draw("log_prob")(rng) | {"sample_mask": MASK}
+
+
+def draw_action(*names):
+    def make(rng):
+        drawn = {
+            "q": 0.5 * rng.normal(size=ACTIONS),
+            "a": actions(rng),
+            "margin": np.asarray(0.8),
+            "action_mask": np.array([True, False, True, True]),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+row = functools.partial(Row, peer="rlax has none")
+
+ROWS = [
+    row(
+        name="behaviour_cloning_loss",
+        definition=behaviour_cloning_loss,
+        make=draw("log_prob"),
+        elementwise=True,
+    ),
+    row(
+        name="behaviour_cloning_loss",
+        case="masked",
+        definition=behaviour_cloning_loss,
+        make=draw_masked,
+        elementwise=True,
+        optional=("sample_mask",),
+    ),
+    row(
+        name="dqfd_margin_loss",
+        definition=dqfd_margin_loss,
+        make=draw_action("q", "a", "margin"),
+        invalid=({"margin": -0.1},),
+    ),
+    row(
+        name="dqfd_margin_loss",
+        case="masked",
+        definition=dqfd_margin_loss,
+        make=draw_action("q", "a", "margin", "action_mask"),
+        optional=("action_mask",),
+    ),
+    row(
+        name="discriminator_loss",
+        definition=discriminator_loss,
+        make=draw("expert_logit", "policy_logit"),
+        elementwise=True,
+        invalid=({"label_smoothing": -0.1}, {"label_smoothing": 1.1}),
+    ),
+    row(
+        name="discriminator_loss",
+        case="smoothed",
+        definition=discriminator_loss,
+        make=draw("expert_logit", "policy_logit"),
+        settings={"label_smoothing": 0.1},
+        elementwise=True,
+    ),
+    row(
+        name="gradient_penalty",
+        definition=gradient_penalty,
+        make=lambda rng: {"gradient": rng.normal(size=DIMENSIONS)},
+        condition=4.0,
+        invalid=({"target_norm": -1.0},),
+    ),
+    *[
+        row(
+            name="adversarial_reward",
+            case=kind,
+            definition=adversarial_reward,
+            make=draw("logit"),
+            settings={"kind": kind, "max_logit": 1.0 if kind == "airl" else np.inf},
+            differentiable=False,
+            condition=4.0,
+            elementwise=True,
+            invalid=({"kind": "dac"}, {"max_logit": 0.0}, {"max_logit": -1.0})
+            if kind == "gail"
+            else (),
+        )
+        for kind in ("gail", "airl", "fairl")
+    ],
+    row(
+        name="airl_logit",
+        definition=airl_logit,
+        make=draw("r_t", "discount_t", "potential_tm1", "potential_t", "log_prob_tm1"),
+        constant=("log_prob_tm1",),
+        condition=4.0,
+        elementwise=True,
+    ),
+    row(
+        name="sqil_reward",
+        definition=sqil_reward,
+        make=lambda rng: {"is_expert": rng.permutation(MASK)},
+        differentiable=False,
+        elementwise=True,
+    ),
+]

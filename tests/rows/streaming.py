@@ -1,0 +1,220 @@
+"""Streaming RL: definitions in NumPy, and a row for each function."""
+
+import functools
+
+import numpy as np
+from contract import Row
+
+import rlaxlib
+
+FEATURES = 4
+
+
+def accumulating_trace(trace, gradient, decay):
+    return decay * trace + gradient
+
+
+def replacing_trace(trace, gradient, decay):
+    """Singh and Sutton 1996: features that are not 0 begin anew."""
+    trace = decay * trace
+    trace[gradient != 0] = gradient[gradient != 0]
+    return trace
+
+
+def dutch_trace(trace, gradient, decay, step_size):
+    """Van Seijen et al. 2015: decay the trace by a matrix, and add the features."""
+    matrix = np.eye(len(trace)) - step_size * np.outer(gradient, gradient)
+    return decay * matrix @ trace + gradient
+
+
+def emphatic_trace(
+    trace, followon, rho, discount, gradient, rho_tm1, discount_t, lambda_, interest
+):
+    """Sutton et al. 2015, equations 17 to 20, with the names of this library."""
+    followon = rho * discount * followon + interest
+    emphasis = lambda_ * interest + (1 - lambda_) * followon
+    trace = rho_tm1 * (discount * lambda_ * trace + emphasis * gradient)
+    return trace, followon, rho_tm1, discount_t
+
+
+def true_online_td_lambda(
+    weights, trace, value, discount, x_tm1, r_t, discount_t, x_t, lambda_, step_size
+):
+    """Van Seijen et al. 2015, algorithm 1, with the discount of each transition."""
+    v_tm1, v_t = weights @ x_tm1, weights @ x_t
+    error = r_t + discount_t * v_t - v_tm1
+    trace = dutch_trace(trace, x_tm1, discount * lambda_, step_size)
+    weights = weights + step_size * (error + v_tm1 - value) * trace
+    weights = weights - step_size * (v_tm1 - value) * x_tm1
+    return weights, trace, v_t, discount_t
+
+
+def losses(v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, held, kind):
+    """Return pseudo-losses, in which what has no gradient is held."""
+    error = held["r_t"] + held["discount_t"] * held["v_t"] - held["v_tm1"]
+    rho, h, discount = held["rho_tm1"], held["h_tm1"], held["discount_t"]
+    if kind == "tdc":
+        value = -rho * (error * v_tm1 - discount * h * v_t)
+    else:
+        value = -rho * h * (v_tm1 - discount * v_t)
+    correction = rho * (error - h_tm1) ** 2 / 2
+    return [np.asarray(x) for x in (value, correction, r_t + discount_t * v_t - v_tm1)]
+
+
+def tdc_losses(**arguments):
+    return losses(**arguments, held=arguments, kind="tdc")
+
+
+def gtd2_losses(**arguments):
+    return losses(**arguments, held=arguments, kind="gtd2")
+
+
+def obgd_step_size(trace, td_error, step_size, kappa):
+    """Elsayed et al. 2024, algorithm 3."""
+    bound = step_size * kappa * max(abs(td_error), 1.0) * np.sum(np.abs(trace))
+    return min(step_size / bound, step_size)
+
+
+# --- What they are called with. ---
+
+
+def with_state(name, kind, fields):
+    """Find a function, as one of the fields of its state under the names of errors."""
+
+    def find(library):
+        def call(**arguments):
+            state = getattr(library, kind)(
+                *(arguments.pop(f"state.{field}") for field in fields)
+            )
+            return getattr(library, name)(state=state, **arguments)
+
+        return call
+
+    return find
+
+
+def of_fields(definition):
+    def define(**arguments):
+        return definition(
+            **{name.removeprefix("state."): x for name, x in arguments.items()}
+        )
+
+    return define
+
+
+def vectors(*names):
+    return lambda rng: {name: rng.normal(size=FEATURES) for name in names}
+
+
+def scalars(*names):
+    return lambda rng: {name: np.asarray(rng.uniform(0.2, 0.9)) for name in names}
+
+
+def joined(*draws):
+    return lambda rng: {name: x for draw in draws for name, x in draw(rng).items()}
+
+
+def row(definition, make, **more):
+    return Row(
+        name=definition.__name__,
+        definition=definition,
+        make=make,
+        peer="rlax has none",
+        **more,
+    )
+
+
+TRACE, ONLINE = "EmphaticTraceState", "TrueOnlineTdState"
+DECAYED = joined(vectors("trace", "gradient"), scalars("decay"))
+ERRORS = scalars("v_tm1", "r_t", "discount_t", "v_t", "h_tm1", "rho_tm1")
+
+ROWS = [
+    row(
+        accumulating_trace,
+        DECAYED,
+        condition=4.0,
+        trees=("trace", "gradient"),
+        invalid=({"decay": -0.1},),
+    ),
+    row(
+        replacing_trace,
+        joined(
+            vectors("trace"),
+            lambda rng: {"gradient": np.where([1, 0, 1, 0], rng.normal(size=4), 0.0)},
+            scalars("decay"),
+        ),
+        differences="the trace jumps where the gradient is 0",
+        differentiable=False,
+        trees=("trace", "gradient"),
+        invalid=({"decay": -0.1},),
+    ),
+    row(
+        dutch_trace,
+        joined(DECAYED, scalars("step_size")),
+        condition=8.0,
+        trees=("trace", "gradient"),
+        invalid=({"decay": -0.1}, {"step_size": -0.1}),
+    ),
+    Row(
+        name="emphatic_trace",
+        definition=of_fields(emphatic_trace),
+        make=joined(
+            vectors("state.trace"),
+            scalars("state.followon", "state.rho", "state.discount"),
+            vectors("gradient"),
+            scalars("rho_tm1", "discount_t", "lambda_", "interest"),
+        ),
+        of=with_state("emphatic_trace", TRACE, rlaxlib.EmphaticTraceState._fields),
+        peer="rlax has none",
+        condition=4.0,
+        trees=("state.trace", "gradient"),
+        invalid=(
+            {"rho_tm1": -1.0},
+            {"discount_t": -1.0},
+            {"lambda_": 1.1},
+            {"interest": -1.0},
+        ),
+    ),
+    Row(
+        name="true_online_td_lambda",
+        definition=of_fields(true_online_td_lambda),
+        make=joined(
+            vectors("state.weights", "state.trace"),
+            scalars("state.value", "state.discount"),
+            vectors("x_tm1"),
+            scalars("r_t", "discount_t"),
+            vectors("x_t"),
+            scalars("lambda_", "step_size"),
+        ),
+        of=with_state(
+            "true_online_td_lambda", ONLINE, rlaxlib.TrueOnlineTdState._fields
+        ),
+        peer="rlax has none",
+        condition=64.0,
+        invalid=({"lambda_": -0.1}, {"lambda_": 1.1}, {"step_size": -1.0}),
+    ),
+    row(
+        tdc_losses,
+        ERRORS,
+        unflagged=functools.partial(
+            lambda x, held, kind: losses(**x, held=held, kind=kind), kind="tdc"
+        ),
+        differences="the losses are not those of which the gradient is that",
+        condition=4.0,
+    ),
+    row(
+        gtd2_losses,
+        ERRORS,
+        unflagged=functools.partial(
+            lambda x, held, kind: losses(**x, held=held, kind=kind), kind="gtd2"
+        ),
+        differences="the losses are not those of which the gradient is that",
+        condition=4.0,
+    ),
+    row(
+        obgd_step_size,
+        joined(vectors("trace"), scalars("td_error", "step_size", "kappa")),
+        trees=("trace",),
+        invalid=({"step_size": -1.0}, {"kappa": -1.0}),
+    ),
+]

@@ -1,0 +1,657 @@
+"""Test bandits: identities, limits and edges, and regret against its theory.
+
+Regrets are means over seeds. `upper` and `lower` are limits of confidence of 99.9 %
+for the expected regret, three and a third standard errors from the mean.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from contract import x64
+
+import rlaxlib
+
+MEANS = np.array([0.8, 0.5, 0.3])
+GAPS = MEANS.max() - MEANS
+STEPS, SEEDS = 1000, 64
+
+
+def kl(p, q):
+    return p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+
+
+# The regret of any consistent policy is at least this times log T, for large T.
+LAI_ROBBINS = sum(gap / kl(MEANS.max() - gap, MEANS.max()) for gap in GAPS[1:])
+
+
+def simulate(choose, update, initial, rewards_of, means=MEANS, steps=STEPS):
+    """Return the regret of a policy after each pull, for each seed.
+
+    Args:
+        choose: Function of a key, a state and a time, that returns an arm, and the
+            probability that it was chosen with, or None.
+        update: Function of a state, an arm, its reward and that probability.
+        initial: The state before the first pull.
+        rewards_of: Function of a key and means, that samples a reward of each arm.
+        means: Mean rewards of the arms, for all time or for each step.
+        steps: Number of pulls.
+    """
+    means = jnp.broadcast_to(jnp.asarray(means, float), (steps, np.shape(means)[-1]))
+
+    def run(key):
+        def step(state, inputs):
+            t, key, means = inputs
+            of_rewards, of_arm = jax.random.split(key)
+            arm, probability = choose(of_arm, state, t)
+            reward = rewards_of(of_rewards, means)[arm]
+            state = update(state, arm, reward, probability)
+            return state, jnp.max(means) - means[arm]
+
+        inputs = jnp.arange(1, steps + 1), jax.random.split(key, steps), means
+        return jnp.cumsum(jax.lax.scan(step, initial, inputs)[1])
+
+    keys = jax.random.split(jax.random.key(0), SEEDS)
+    return np.asarray(jax.jit(jax.vmap(run))(keys))
+
+
+def bernoulli(key, means):
+    return jax.random.bernoulli(key, means).astype(float)
+
+
+def gaussian(key, means):
+    return means + jax.random.normal(key, means.shape)
+
+
+def highest(scores):
+    """Return a policy that pulls the arm with the highest score."""
+    return lambda key, state, t: (jnp.argmax(scores(key, state)), None)
+
+
+def sampled(probabilities):
+    """Return a policy that samples an arm."""
+
+    def choose(key, state, t):
+        p = probabilities(state, t)
+        arm = jax.random.categorical(key, jnp.log(p))
+        return arm, p[arm]
+
+    return choose
+
+
+@functools.cache
+def of_scores(name):
+    """Return the regret of a policy of `SCORES` for Bernoulli rewards."""
+    return of_statistics(SCORES[name])
+
+
+def of_statistics(scores, rewards_of=bernoulli, update=rlaxlib.bandit_update, **more):
+    """Return the regret of a policy that scores arms by their statistics."""
+    return simulate(
+        highest(scores),
+        lambda state, arm, reward, _: update(state, arm, reward),
+        more.pop("initial", rlaxlib.bandit_init(len(MEANS))),
+        rewards_of,
+        **more,
+    )
+
+
+def upper(regret):
+    return np.mean(regret) + 3.3 * np.std(regret) / np.sqrt(len(regret))
+
+
+def lower(regret):
+    return np.mean(regret) - 3.3 * np.std(regret) / np.sqrt(len(regret))
+
+
+def growth(regret):
+    """Return the exponent with which the mean regret grows over the last decade."""
+    steps = regret.shape[1]
+    t = np.arange(steps // 10, steps)
+    return np.polyfit(np.log(t + 1), np.log(regret.mean(axis=0)[t]), 1)[0]
+
+
+def logarithmic_fit(regret):
+    """Return the regret per unit of log t over the last decade, and R² of the fit."""
+    steps = regret.shape[1]
+    t = np.arange(steps // 10, steps)
+    x, y = np.log(t + 1), regret.mean(axis=0)[t]
+    return np.polyfit(x, y, 1)[0], np.corrcoef(x, y)[0, 1] ** 2
+
+
+# --- Statistics. ---
+
+
+def history(steps=40, arms=3):
+    rng = np.random.default_rng(0)
+    return rng.integers(arms, size=steps), rng.normal(size=steps)
+
+
+def run_updates(update, state, arms, rewards):
+    return jax.lax.scan(lambda s, x: (update(s, *x), None), state, (arms, rewards))[0]
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_statistics_are_weighted_moments_of_all_rewards(discount):
+    arms, rewards = history()
+    update = functools.partial(rlaxlib.bandit_update, discount=discount)
+    with x64(True):
+        state = run_updates(update, rlaxlib.bandit_init(4), arms, rewards)
+    state = [np.asarray(each) for each in state]
+    weights = discount ** np.arange(len(arms))[::-1]
+    for a in range(3):
+        w, r = weights[arms == a], rewards[arms == a]
+        mean = np.average(r, weights=w)
+        found = [each[a] for each in state]
+        expected = w.sum(), mean, np.average((r - mean) ** 2, weights=w)
+        np.testing.assert_allclose(found, expected, 1e-12)
+    assert [each[3] for each in state] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("window", [1, 7, 100])
+def test_a_sliding_window_holds_the_last_pulls(window):
+    arms, rewards = history()
+    state = rlaxlib.sliding_window_init(4, window)
+    with x64(True):
+        state = jax.tree.map(lambda x: x.astype(float) if x.dtype == "f4" else x, state)
+        state = run_updates(rlaxlib.sliding_window_update, state, arms, rewards)
+        whole = run_updates(
+            rlaxlib.bandit_update,
+            rlaxlib.bandit_init(4),
+            arms[-window:],
+            rewards[-window:],
+        )
+    for found, expected in zip(state[:3], whole, strict=True):
+        np.testing.assert_allclose(found, expected, 1e-12, 1e-14)
+
+
+def test_a_nan_reward_reaches_its_own_arm_only():
+    state = rlaxlib.bandit_update(rlaxlib.bandit_init(2), 1, jnp.nan)
+    np.testing.assert_array_equal(np.isnan(state.means), [False, True])
+    window = rlaxlib.sliding_window_init(2, 3)
+    window = rlaxlib.sliding_window_update(window, 1, jnp.nan)
+    np.testing.assert_array_equal(np.isnan(window.means), [False, True])
+
+
+@pytest.mark.parametrize("arm", [-1, 3])
+def test_a_traced_arm_out_of_range_gives_nan(arm):
+    zeros = jnp.zeros(3)
+    updates = (
+        lambda arm: rlaxlib.bandit_update(rlaxlib.bandit_init(3), arm, 1.0),
+        lambda arm: rlaxlib.sliding_window_update(
+            rlaxlib.sliding_window_init(3, 2), arm, 1.0
+        ),
+        lambda arm: rlaxlib.exp3_update(zeros, arm, 1.0, 0.5, 0.1),
+        lambda arm: rlaxlib.tsallis_inf_update(zeros, arm, 1.0, 0.5),
+        lambda arm: rlaxlib.gradient_bandit_update(
+            rlaxlib.GradientBanditState(zeros, 0.0, 1), arm, 1.0, 0.1
+        ),
+    )
+    for update in updates:
+        found = jax.tree.leaves(jax.jit(update)(arm))[0]
+        np.testing.assert_array_equal(np.isnan(found), True)
+
+
+def test_states_can_be_scanned_and_mapped():
+    arms, rewards = (jnp.asarray(each) for each in history())
+    state = rlaxlib.GradientBanditState(jnp.zeros(3))
+    update = functools.partial(rlaxlib.gradient_bandit_update, step_size=0.1)
+    many = jax.vmap(run_updates, (None, None, None, 0))
+    batch = many(update, state, arms, jnp.stack([rewards, -rewards]))
+    assert batch.preferences.shape == (2, 3)
+    np.testing.assert_array_equal(batch.pulls, 40)
+    np.testing.assert_allclose(batch.baseline[0], rewards.mean(), 1e-5)
+
+
+# --- Upper confidence bounds. ---
+
+
+SCORES = {
+    "ucb": lambda key, s: rlaxlib.ucb_scores(s.counts, s.means),
+    "tuned": lambda key, s: rlaxlib.ucb_tuned_scores(s.counts, s.means, s.variances),
+    "kl": lambda key, s: rlaxlib.kl_ucb_scores(s.counts, s.means),
+    "beta": lambda key, s: rlaxlib.thompson_beta(key, s.counts, s.means),
+    "gaussian": lambda key, s: rlaxlib.thompson_gaussian(key, s.counts, s.means),
+}
+
+
+@pytest.mark.parametrize("name", ["ucb", "tuned", "kl"])
+def test_arms_that_have_not_been_pulled_come_first(name):
+    with jax.debug_nans(True):
+        scores = SCORES[name](None, rlaxlib.bandit_init(3))
+        np.testing.assert_array_equal(scores, np.inf)
+        state = rlaxlib.bandit_update(rlaxlib.bandit_init(3), 1, 1.0)
+        scores = SCORES[name](None, state)
+    np.testing.assert_array_equal(np.isinf(scores), [True, False, True])
+    np.testing.assert_allclose(scores[1], 1.0, 1e-6)
+
+
+def test_ucb_regret_is_within_the_bound_of_auer_and_logarithmic():
+    regret = of_scores("ucb")
+    bound = sum(8 * np.log(STEPS) / gap for gap in GAPS[1:])
+    bound += (1 + np.pi**2 / 3) * GAPS.sum()
+    assert upper(regret[:, -1]) < bound
+    assert growth(regret) < 0.5
+    rate, fit = logarithmic_fit(regret)
+    assert fit > 0.98
+    # By far not the smallest possible.
+    assert rate > 3 * LAI_ROBBINS
+
+
+def test_tuned_ucb_and_kl_ucb_regret_is_less_than_that_of_ucb():
+    regret = {name: of_scores(name)[:, -1] for name in ("ucb", "tuned", "kl")}
+    assert upper(regret["tuned"]) < 0.5 * lower(regret["ucb"])
+    assert upper(regret["kl"]) < 0.5 * lower(regret["ucb"])
+
+
+@pytest.mark.parametrize("name", ["kl", "beta"])
+def test_regret_reaches_the_lower_bound_of_lai_and_robbins(name):
+    regret = of_scores(name)
+    assert upper(regret[:, -1]) < LAI_ROBBINS * np.log(STEPS)
+    assert lower(regret[:, -1]) > 0.3 * LAI_ROBBINS * np.log(STEPS)
+    assert growth(regret) < 0.4
+    rate, fit = logarithmic_fit(regret)
+    assert 0.4 * LAI_ROBBINS < rate < 1.6 * LAI_ROBBINS
+    assert fit > 0.9
+
+
+def test_gaussian_thompson_regret_reaches_the_lower_bound_of_lai_and_robbins():
+    means = np.array([2.0, 1.0, 0.0])
+    bound = sum(2 / gap for gap in (1.0, 2.0)) * np.log(STEPS)
+    regret = of_statistics(SCORES["gaussian"], gaussian, means=means)
+    assert 0.3 * bound < lower(regret[:, -1])
+    assert upper(regret[:, -1]) < 1.5 * bound
+    assert growth(regret) < 0.4
+
+
+def test_forgetting_follows_rewards_that_change():
+    def scores(key, s):
+        return rlaxlib.ucb_scores(s.counts, s.means, bonus_scale=0.5)
+
+    means = np.repeat([[0.7, 0.3], [0.3, 0.7]], STEPS, axis=0)
+    after = {}
+    for name, update, initial in (
+        ("all", rlaxlib.bandit_update, rlaxlib.bandit_init(2)),
+        (
+            "discount",
+            functools.partial(rlaxlib.bandit_update, discount=0.99),
+            rlaxlib.bandit_init(2),
+        ),
+        (
+            "window",
+            rlaxlib.sliding_window_update,
+            rlaxlib.sliding_window_init(2, window=100),
+        ),
+    ):
+        regret = of_statistics(
+            scores,
+            update=update,
+            initial=initial,
+            means=means,
+            steps=2 * STEPS,
+        )
+        after[name] = regret[:, -1] - regret[:, STEPS - 1]
+    assert upper(after["discount"]) < lower(after["all"])
+    assert upper(after["window"]) < lower(after["all"])
+
+
+def test_kl_ucb_is_known_for_certain_rewards_and_tighter_than_pinskers_bound():
+    rng = np.random.default_rng(0)
+    counts, means = rng.uniform(1, 100, 50), rng.uniform(size=50)
+    means[:2] = 0.0, 1.0
+    with x64(True), jax.debug_nans(True):
+        scores = rlaxlib.kl_ucb_scores(counts, means)
+        hoeffding = rlaxlib.ucb_scores(counts, means, bonus_scale=0.5**0.5)
+    expected = 1 - np.exp(-np.log(counts.sum()) / counts[0])
+    np.testing.assert_allclose(scores[:2], [expected, 1.0], 1e-12)
+    scores = np.asarray(scores)
+    assert np.all(scores <= np.asarray(hoeffding))
+    assert np.all((scores >= means) & (scores <= 1))
+
+
+def test_kl_ucb_bonus_is_accurate_where_it_is_small():
+    # p log(p/q) + (1 - p) log((1 - p)/(1 - q)) cancels where q is near p.
+    counts, means = np.array([1e6, 1e6]), np.array([0.5, 0.1])
+    with x64(True):
+        exact = rlaxlib.kl_ucb_scores(counts, means) - means
+    found = rlaxlib.kl_ucb_scores(
+        *(jnp.asarray(x, jnp.float32) for x in (counts, means))
+    )
+    np.testing.assert_allclose(found - means.astype("f4"), exact, 1e-4)
+
+
+def test_kl_ucb_has_no_gradient():
+    counts, means = jnp.array([3.0, 4.0]), jnp.array([0.5, 0.1])
+    gradient = jax.grad(lambda *x: rlaxlib.kl_ucb_scores(*x).sum(), (0, 1))
+    for each in gradient(counts, means):
+        np.testing.assert_array_equal(each, 0)
+
+
+# --- Thompson sampling. ---
+
+
+def many_samples(sample, count=20_000):
+    return np.asarray(jax.vmap(sample)(jax.random.split(jax.random.key(0), count)))
+
+
+def test_thompson_beta_samples_have_the_moments_of_the_posterior():
+    counts, means = jnp.array([0.0, 10.0, 1e4]), jnp.array([0.0, 0.8, 0.25])
+
+    def sample(key, means):
+        return rlaxlib.thompson_beta(key, counts, means, prior_alpha=2.0)
+
+    @jax.jit
+    def program(keys):
+        samples = jax.vmap(lambda key: sample(key, means))(keys)
+        return samples, jax.grad(lambda x: sample(keys[0], x).sum())(means)
+
+    samples, gradient = program(jax.random.split(jax.random.key(0), 20_000))
+    np.testing.assert_array_equal(gradient, 0)
+    a, b = 2 + counts * means, 1 + counts * (1 - means)
+    mean, variance = a / (a + b), a * b / (a + b) ** 2 / (a + b + 1)
+    np.testing.assert_allclose(samples.mean(axis=0), mean, 0.02)
+    np.testing.assert_allclose(samples.var(axis=0), variance, 0.05)
+
+
+def test_thompson_gaussian_samples_come_from_the_prior_before_the_first_pull():
+    sample = functools.partial(
+        rlaxlib.thompson_gaussian,
+        counts=jnp.zeros(2),
+        means=jnp.zeros(2),
+        stddev=0.1,
+        prior_mean=3.0,
+        prior_stddev=0.5,
+    )
+    samples = many_samples(sample)
+    np.testing.assert_allclose(samples.mean(axis=0), 3.0, 0.01)
+    np.testing.assert_allclose(samples.std(axis=0), 0.5, 0.02)
+
+
+# --- Randomised policies. ---
+
+
+ARMS = 4
+
+
+def hard_means(steps):
+    """Return means so close that no policy can distinguish them much sooner."""
+    return np.array([0.5 + np.sqrt(ARMS / steps)] + [0.5] * (ARMS - 1))
+
+
+def exp3_regret(steps):
+    rate = np.sqrt(ARMS * np.log(ARMS) / ((np.e - 1) * steps))
+
+    def update(log_weights, arm, reward, p):
+        return rlaxlib.exp3_update(log_weights, arm, reward, p, rate / ARMS)
+
+    choose = sampled(lambda state, t: rlaxlib.exp3_probabilities(state, rate))
+    means = hard_means(steps)
+    return simulate(choose, update, jnp.zeros(ARMS), bernoulli, means, steps)
+
+
+def tsallis_regret(means, steps):
+    def update(losses, arm, reward, p):
+        return rlaxlib.tsallis_inf_update(losses, arm, 1 - reward, p)
+
+    choose = sampled(
+        lambda state, t: rlaxlib.tsallis_inf_probabilities(
+            state, 2 / jnp.sqrt(t.astype(float))
+        )
+    )
+    initial = jnp.zeros(len(means))
+    return simulate(choose, update, initial, bernoulli, means, steps)
+
+
+def test_exp3_regret_is_within_the_bound_of_auer_and_grows_as_a_root():
+    final = {steps: exp3_regret(steps)[:, -1] for steps in (250, 4000)}
+    for steps, regret in final.items():
+        assert upper(regret) < 2 * np.sqrt((np.e - 1) * steps * ARMS * np.log(ARMS))
+    ratio = np.mean(final[4000]) / np.mean(final[250])
+    assert 16**0.4 < ratio < 16**0.6
+
+
+def test_tsallis_inf_regret_is_within_its_bound_and_grows_as_a_root():
+    final = {n: tsallis_regret(hard_means(n), n)[:, -1] for n in (250, 4000)}
+    for steps, regret in final.items():
+        assert upper(regret) < 4 * np.sqrt(ARMS * steps) + 1
+    ratio = np.mean(final[4000]) / np.mean(final[250])
+    assert 16**0.4 < ratio < 16**0.6
+
+
+def test_tsallis_inf_regret_is_logarithmic_for_independent_rewards():
+    regret = tsallis_regret(MEANS, 2 * STEPS)
+    assert growth(regret) < 0.4
+    assert logarithmic_fit(regret)[1] > 0.98
+
+
+def test_boltzmann_regret_is_linear_at_a_constant_temperature():
+    def choose(key, state, t):
+        p = rlaxlib.boltzmann_probabilities(state.means, temperature=0.2)
+        return jax.random.categorical(key, jnp.log(p)), None
+
+    def update(state, arm, reward, _):
+        return rlaxlib.bandit_update(state, arm, reward)
+
+    regret = simulate(choose, update, rlaxlib.bandit_init(3), bernoulli)
+    p = np.exp(MEANS / 0.2) / np.exp(MEANS / 0.2).sum()
+    late = (regret[:, -1] - regret[:, STEPS // 2]) / (STEPS / 2)
+    assert lower(late) < p @ GAPS < upper(late)
+    assert growth(regret) > 0.9
+
+
+def test_boltzmann_is_greedy_at_a_temperature_that_overflows_quotients():
+    probabilities = rlaxlib.boltzmann_probabilities(jnp.array([99.0, 100.0]), 1e-37)
+    np.testing.assert_array_equal(probabilities, [0.0, 1.0])
+
+
+def test_estimates_are_unbiased_for_the_rewards_of_all_arms():
+    rewards, p = np.array([0.3, 0.9, 0.1]), np.array([0.2, 0.7, 0.1])
+    zeros = jnp.zeros(3)
+    exp3 = jax.vmap(lambda a, r, p: rlaxlib.exp3_update(zeros, a, r, p, 1.0))
+    tsallis = jax.vmap(
+        lambda a, r, p: rlaxlib.tsallis_inf_update(
+            zeros, a, r, p, baseline=jnp.array([0.5, 0.0, 0.5])
+        )
+    )
+    for update in (exp3, tsallis):
+        estimates = update(
+            jnp.arange(3), *(jnp.asarray(x, jnp.float32) for x in (rewards, p))
+        )
+        np.testing.assert_allclose(p @ estimates, rewards, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        np.zeros(1),
+        np.array([0.0, 1e9]),
+        np.array([7e5, 7e5 + 1, 7e5 + 2]),
+        np.append(0.0, np.full(10**5, 50.0)),
+        np.append(0.0, np.geomspace(1e-6, 1e9, 999)),
+    ],
+)
+@pytest.mark.parametrize("learning_rate", [1e-3, 2.0])
+def test_tsallis_inf_probabilities_minimise_its_objective(losses, learning_rate):
+    with x64(True):
+        p = rlaxlib.tsallis_inf_probabilities(losses, learning_rate)
+    p = np.asarray(p)
+    np.testing.assert_allclose(p.sum(), 1, 1e-12)
+    # The derivative of the objective is the same in all directions.
+    derivative = losses - 2 / learning_rate / np.sqrt(p)
+    scale = np.abs(losses).max() + 2 / learning_rate
+    np.testing.assert_allclose(derivative, derivative[0], 0, 1e-9 * scale)
+
+
+def test_expected_update_of_a_gradient_bandit_is_the_gradient_of_the_reward():
+    state = rlaxlib.GradientBanditState(jnp.array([0.3, -0.2, 0.1]), 0.7, 5)
+    update = jax.vmap(
+        lambda arm, reward: rlaxlib.gradient_bandit_update(state, arm, reward, 0.5)
+    )
+    means = jnp.asarray(MEANS, jnp.float32)
+    steps = update(jnp.arange(3), means).preferences - state.preferences[None]
+    expected = jax.nn.softmax(state.preferences) @ steps
+    gradient = jax.grad(lambda h: jax.nn.softmax(h) @ means)(state.preferences)
+    np.testing.assert_allclose(expected, 0.5 * gradient, 1e-4, 1e-7)
+
+
+def test_first_reward_of_a_gradient_bandit_is_its_baseline():
+    state = rlaxlib.GradientBanditState(jnp.zeros(3))
+    state = rlaxlib.gradient_bandit_update(state, 1, 5.0, 0.5)
+    np.testing.assert_array_equal(state.preferences, 0)
+    assert (state.baseline, state.pulls) == (5.0, 1)
+
+
+def test_gradient_bandit_finds_the_best_arm():
+    def choose(key, state, t):
+        return jax.random.categorical(key, state.preferences), None
+
+    def update(state, arm, reward, _):
+        return rlaxlib.gradient_bandit_update(state, arm, reward, 0.2)
+
+    initial = rlaxlib.GradientBanditState(
+        jnp.zeros(3), jnp.zeros(()), jnp.zeros((), int)
+    )
+    regret = simulate(choose, update, initial, bernoulli)
+    late = (regret[:, -1] - regret[:, STEPS // 2]) / (STEPS / 2)
+    assert upper(late) < 0.05 * GAPS.mean()
+
+
+# --- Linear bandits. ---
+
+
+FEATURES, NOISE = 4, 0.3
+
+
+@functools.cache
+def linear_regret(kind):
+    """Return regrets, errors relative to the confidence radius, and a bound."""
+    steps, delta = 1000, 0.05
+    spread = FEATURES * np.log(1 + steps / FEATURES) + 2 * np.log(1 / delta)
+    radius = NOISE * np.sqrt(spread) + 1
+    bound = 4 * np.sqrt(steps * FEATURES * np.log(1 + steps / FEATURES)) * radius
+
+    def run(key):
+        of_weights, key = jax.random.split(key)
+        weights = jax.random.normal(of_weights, (FEATURES,))
+        weights = weights / jnp.linalg.norm(weights)
+
+        def step(state, key):
+            of_contexts, of_noise, of_sample = jax.random.split(key, 3)
+            contexts = jax.random.normal(of_contexts, (5, FEATURES))
+            contexts = contexts / jnp.linalg.norm(contexts, axis=1, keepdims=True)
+            if kind == "linucb":
+                scores = rlaxlib.linucb_scores(state, contexts, radius)
+            else:
+                sample = rlaxlib.linear_thompson_sample(of_sample, state, NOISE)
+                scores = contexts @ sample
+            arm = jnp.argmax(scores)
+            means = contexts @ weights
+            reward = means[arm] + NOISE * jax.random.normal(of_noise)
+            state = rlaxlib.linucb_update(state, contexts[arm], reward)
+            error = jnp.linalg.solve(state.root, state.weights - weights)
+            return state, (jnp.max(means) - means[arm], jnp.linalg.norm(error))
+
+        state = rlaxlib.linear_bandit_init(FEATURES)
+        _, (regret, error) = jax.lax.scan(step, state, jax.random.split(key, steps))
+        return jnp.cumsum(regret), jnp.max(error) / radius
+
+    keys = jax.random.split(jax.random.key(1), SEEDS)
+    regret, error = jax.jit(jax.vmap(run))(keys)
+    return np.asarray(regret), np.asarray(error), bound
+
+
+def test_linucb_is_right_with_its_confidence_and_regret_is_within_the_bound():
+    regret, error, bound = linear_regret("linucb")
+    assert np.mean(error < 1) > 0.95
+    assert np.mean(regret[:, -1] < bound) > 0.95
+    assert growth(regret) < 0.6
+
+
+def test_linear_thompson_regret_is_within_the_bound_of_linucb_and_sublinear():
+    regret, _, bound = linear_regret("thompson")
+    assert np.mean(regret[:, -1] < bound) > 0.95
+    assert growth(regret) < 0.6
+
+
+def test_linear_thompson_samples_have_the_moments_of_the_posterior():
+    root = jnp.array([[1.0, 0.0], [0.5, 0.25]])
+    state = rlaxlib.LinearBanditState(jnp.array([1.0, -2.0]), root)
+    samples = many_samples(lambda key: rlaxlib.linear_thompson_sample(key, state, 2.0))
+    np.testing.assert_allclose(samples.mean(axis=0), state.weights, 0, 0.05)
+    np.testing.assert_allclose(np.cov(samples.T), 4 * root @ root.T, 0.05, 0.02)
+
+
+def contexts_of(kind, steps, rng):
+    """Draw contexts: alike in all directions, or nearly the same all the time."""
+    x = rng.normal(size=(steps, 6))
+    if kind == "concentrated":
+        x = rng.normal(size=6) + 1e-4 * x
+        x[:500] += 1e-2 * rng.normal(size=(500, 6))
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tolerances"),
+    [("isotropic", (2e-5, 5e-5)), ("concentrated", (5e-3, 5e-4))],
+)
+def test_linucb_is_accurate_after_100_000_updates_in_single_precision(kind, tolerances):
+    steps, rng = 100_000, np.random.default_rng(0)
+    contexts, weights = contexts_of(kind, steps, rng), rng.normal(size=6)
+    rewards = (contexts @ weights + 0.1 * rng.normal(size=steps)).astype(np.float32)
+    x = contexts.astype(np.float64)
+    precision = np.eye(6) + x.T @ x
+    exact = np.linalg.solve(precision, x.T @ rewards)
+    probes = rng.normal(size=(20, 6))
+    widths = np.sqrt(np.sum(probes * np.linalg.solve(precision, probes.T).T, axis=1))
+
+    def update(state, inputs):
+        return rlaxlib.linucb_update(state, *inputs), None
+
+    def shermann_morrison(inverse, x):
+        y = inverse @ x
+        return inverse - jnp.outer(y, y) / (1 + x @ y), None
+
+    @jax.jit
+    def run(contexts, rewards):
+        state = rlaxlib.linear_bandit_init(6)
+        state, _ = jax.lax.scan(update, state, (contexts, rewards))
+        inverse, _ = jax.lax.scan(shermann_morrison, jnp.eye(6), contexts)
+        return state, inverse @ (contexts.T @ rewards)
+
+    state, plain = run(contexts, rewards)
+    size = np.abs(exact).max()
+    np.testing.assert_allclose(state.weights, exact, 0, tolerances[0] * size)
+    unit = rlaxlib.linucb_scores(
+        state._replace(weights=jnp.zeros(6)), jnp.asarray(probes, jnp.float32), 1.0
+    )
+    np.testing.assert_allclose(unit, widths, tolerances[1])
+    if kind == "concentrated":  # Where the plain formula returns anything.
+        assert np.abs(plain - exact).max() > 0.1 * size
+
+
+def test_linucb_weights_are_the_ridge_regression():
+    rng = np.random.default_rng(0)
+    x, r = rng.normal(size=(30, 3)), rng.normal(size=30)
+    with x64(True):
+        state = rlaxlib.linear_bandit_init(3, regularization=2.5)
+        for inputs in zip(x, r, strict=True):
+            state = rlaxlib.linucb_update(state, *inputs)
+    precision = 2.5 * np.eye(3) + x.T @ x
+    root = np.asarray(state.root)
+    np.testing.assert_allclose(
+        state.weights, np.linalg.solve(precision, x.T @ r), 1e-10
+    )
+    np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), 1e-10, 1e-12)
+
+
+def test_a_context_of_zeros_has_no_width_and_no_gradient():
+    state = rlaxlib.linear_bandit_init(2)
+
+    def scores(x):
+        return rlaxlib.linucb_scores(state, x, 1.0).sum()
+
+    value, gradient = jax.value_and_grad(scores)(jnp.zeros((1, 2)))
+    assert value == 0
+    np.testing.assert_array_equal(gradient, 0)

@@ -1,0 +1,405 @@
+"""Test offline RL: minimisers, stopped gradients, limits and extreme values."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+from jax.sharding import NamedSharding, PartitionSpec
+
+import rlaxlib
+
+inf = jnp.inf
+RNG = np.random.default_rng(0)
+Q = jnp.asarray(RNG.normal(size=6), jnp.float32)
+
+
+def minimiser(loss, low=-10.0, high=10.0):
+    """Return the minimiser of a convex function of one variable, by bisection."""
+    gradient = jax.grad(loss)
+
+    def halve(bounds, _):
+        low, high = bounds
+        middle = (low + high) / 2
+        rising = gradient(middle) > 0
+        return (jnp.where(rising, low, middle), jnp.where(rising, middle, high)), None
+
+    bounds = jnp.float32(low), jnp.float32(high)
+    return jax.jit(lambda: jax.lax.scan(halve, bounds, length=40)[0][0])()
+
+
+# --- Advantage-weighted policies. ---
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+def test_weights_of_extreme_advantages_are_zero_and_the_maximum(dtype):
+    adv = jnp.array([-inf, -6e4, 0.0, 6e4, inf], dtype)
+    weights = rlaxlib.advantage_weights(adv, 0.01, 20.0)
+    np.testing.assert_array_equal(weights, [0, 0, 1, 20, 20])
+    np.testing.assert_array_equal(
+        rlaxlib.advantage_weighted_loss(jnp.full_like(adv, -1.0), adv, 0.01, 20.0),
+        [0, 0, 1, 20, 20],
+    )
+    assert jnp.isnan(rlaxlib.advantage_weights(jnp.nan, 0.01, 20.0))
+
+
+@pytest.mark.parametrize("adv", [-200.0, 0.5, 200.0])
+def test_gradient_of_the_weights_is_stopped(adv):
+    weights = jax.grad(rlaxlib.advantage_weights, argnums=(0, 1, 2))
+    assert weights(adv, 0.5, 20.0) == (0, 0, 0)
+    loss = jax.grad(rlaxlib.advantage_weighted_loss, argnums=(0, 1, 2, 3))
+    by_log_prob, *others = loss(-1.0, adv, 0.5, 20.0)
+    assert by_log_prob == -rlaxlib.advantage_weights(adv, 0.5, 20.0)
+    assert others == [0, 0, 0]
+    for kind in ("exp", "binary"):
+        crr = jax.grad(rlaxlib.crr_weights, argnums=(0, 1))
+        by_q, by_samples = crr(adv, jnp.array([0.0, 1.0]), kind)
+        assert by_q == 0
+        np.testing.assert_array_equal(by_samples, 0)
+
+
+def test_impossible_actions_of_weight_zero_have_no_loss():
+    loss = jax.value_and_grad(rlaxlib.advantage_weighted_loss)
+    assert loss(-inf, -1e4, 1.0, 20.0) == (0, 0)
+    assert rlaxlib.advantage_weighted_loss(-inf, 0.0, 1.0, 20.0) == inf
+
+
+def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
+    log_mu, temperature = jax.nn.log_softmax(2 * Q), 0.7
+    best = jax.nn.log_softmax(log_mu + Q / temperature)
+
+    def loss(logits):
+        log_pi = jax.nn.log_softmax(logits)
+        losses = rlaxlib.advantage_weighted_loss(log_pi, Q, temperature, inf)
+        return jnp.sum(jnp.exp(log_mu) * losses)
+
+    close(jax.grad(loss)(best), jnp.zeros(6))
+    assert jnp.abs(jax.grad(loss)(log_mu)).max() > 0.1
+
+
+def test_crr_weights_by_hand():
+    q_samples = jnp.array([1.0, 2.0, 6.0])
+    weights = rlaxlib.crr_weights
+    close(weights(5.0, q_samples, beta=2.0), np.exp(1.0))
+    close(weights(5.0, q_samples, "exp", "max", beta=2.0), np.exp(-0.5))
+    assert weights(100.0, q_samples, "exp", "mean", max_weight=7.0) == 7
+    assert weights(3.0, q_samples, "binary", "mean") == 0  # Equal is not better.
+    assert weights(3.5, q_samples, "binary", "mean") == 1
+    assert weights(5.0, q_samples, "binary", "max") == 0
+
+
+# --- In-sample values. ---
+
+
+def test_iql_loss_is_the_expectile_loss_without_the_gradient_of_its_target():
+    v = jnp.asarray(RNG.normal(size=6), jnp.float32)
+    close(rlaxlib.iql_value_loss(v, Q, 0.8), rlaxlib.expectile_loss(v, Q, 0.8))
+    summed = jax.grad(lambda *x: jnp.sum(rlaxlib.iql_value_loss(*x, 0.8)), (0, 1))
+    by_v, by_q = summed(v, Q)
+    np.testing.assert_array_equal(by_q, 0)
+    close(by_v, -2 * jnp.where(v < Q, 0.8, 0.2) * (Q - v))
+
+
+def minimal_value(loss, *arguments):
+    return minimiser(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, *arguments)))
+
+
+def test_in_sample_values_tend_from_the_mean_to_the_maximum():
+    mean, best = jnp.mean(Q), jnp.max(Q)
+    for loss, low, middle, high in (
+        (rlaxlib.iql_value_loss, 0.5, 0.8, 0.9999),
+        (rlaxlib.gumbel_value_loss, 1e4, 1.0, 0.01),
+        (rlaxlib.sparse_value_loss, 1e4, 0.1, 1e-4),
+    ):
+        np.testing.assert_allclose(minimal_value(loss, low), mean, atol=0.02)
+        assert mean + 0.05 < minimal_value(loss, middle) < best - 0.05
+        np.testing.assert_allclose(minimal_value(loss, high), best, atol=0.03)
+
+
+def test_gumbel_regression_finds_the_soft_value():
+    for temperature in (0.3, 1.0, 3.0):
+        soft = temperature * (jax.nn.logsumexp(Q / temperature) - np.log(6))
+        close(minimal_value(rlaxlib.gumbel_value_loss, temperature), soft)
+
+
+def test_gumbel_loss_is_linear_above_the_clip_with_the_gradient_there():
+    def loss(v, temperature=0.5):
+        return rlaxlib.gumbel_value_loss(v, 0.0, temperature, max_clip=3.0)
+
+    v = jnp.array([-1.5, -1.6, -50.0, -1e6])  # Errors at the clip and above.
+    gradient = jax.vmap(jax.grad(loss))(v)
+    close(gradient, jnp.full(4, -(np.exp(3.0) - 1) / 0.5))
+    values = jax.vmap(loss)(v)
+    at_clip = np.exp(3.0) - 4
+    np.testing.assert_allclose(
+        values, at_clip + (np.exp(3.0) - 1) * (-v / 0.5 - 3), rtol=1e-5
+    )
+    curvature = jax.vmap(jax.grad(jax.grad(loss)))(v[1:])
+    np.testing.assert_array_equal(curvature, 0)
+    # Far below, the loss grows linearly and does not overflow either.
+    close(jax.value_and_grad(loss)(1e6), (2e6 - 1, 2.0))
+
+
+def test_gumbel_loss_of_small_errors_is_accurate():
+    z = jnp.array([1e-1, 1e-2, -1e-2, -1e-1], jnp.float32)
+    loss = rlaxlib.gumbel_value_loss(jnp.zeros(4), z, 1.0)
+    exact = np.expm1(np.float64(z)) - np.float64(z)
+    np.testing.assert_allclose(loss, exact, rtol=1e-4)
+
+
+def test_gumbel_loss_without_a_clip():
+    loss = rlaxlib.gumbel_value_loss(-10.0, 0.0, 1.0, max_clip=inf)
+    np.testing.assert_allclose(loss, np.exp(10.0) - 11, rtol=1e-6)
+
+
+def test_sparse_value_makes_the_mean_weight_one():
+    for alpha in (0.1, 1.0, 10.0):
+        v = minimal_value(rlaxlib.sparse_value_loss, alpha)
+        weights = jnp.maximum(1 + (Q - v) / (2 * alpha), 0)
+        np.testing.assert_allclose(jnp.mean(weights), 1, atol=1e-4)
+    # An action whose value is far lower has no weight.
+    by_v = jax.grad(rlaxlib.sparse_value_loss)
+    assert by_v(0.0, -5.0, 1.0) == 1  # The gradient of v / alpha alone.
+
+
+# --- Conservative Q-learning. ---
+
+
+def test_cql_loss_estimates_the_integral_over_actions():
+    def q(a):
+        return jnp.sin(3 * a) - a**2
+
+    grid = jnp.linspace(-1, 1, 20001)
+    key, temperature = jax.random.key(0), 0.5
+    exact = temperature * jnp.log(2 * jnp.mean(jnp.exp(q(grid) / temperature)))
+    uniform = jax.random.uniform(key, (20000,), minval=-1.0, maxval=1.0)
+    triangular = jax.random.triangular(key, -1.0, 0.5, 1.0, (20000,))
+    height = jnp.where(triangular < 0.5, (triangular + 1) / 1.5, (1 - triangular) / 0.5)
+    for samples, density in ((uniform, jnp.full(20000, 0.5)), (triangular, height)):
+        loss = rlaxlib.cql_loss(
+            0.3, q(samples), jnp.log(density), temperature=temperature
+        )
+        estimate = loss + 0.3 - temperature * np.log(20000)
+        np.testing.assert_allclose(estimate, exact, atol=0.02)
+
+
+def test_cql_gradient_lowers_samples_by_their_softmax_and_raises_the_data():
+    log_prob = jnp.asarray(RNG.normal(size=6), jnp.float32)
+    gradient = jax.grad(rlaxlib.cql_loss, argnums=(0, 1, 2))
+    by_q, by_samples, by_log_prob = gradient(0.5, Q, log_prob, temperature=2.0)
+    assert by_q == -1
+    close(by_samples, jax.nn.softmax(Q / 2 - log_prob))
+    np.testing.assert_array_equal(by_log_prob, 0)
+
+
+def test_cal_ql_does_not_lower_values_below_the_bound():
+    log_prob = jnp.zeros(3)
+    q_samples = jnp.array([-1.0, 2.0, -1.0])
+    bound = jnp.array([0.0, 0.0, -inf])
+
+    def loss(q_samples, bound):
+        return rlaxlib.cql_loss(0.0, q_samples, log_prob, lower_bound=bound)
+
+    by_samples, by_bound = jax.grad(loss, argnums=(0, 1))(q_samples, bound)
+    total = 1 + np.exp(2.0) + np.exp(-1.0)
+    close(by_samples, np.array([0.0, np.exp(2.0), np.exp(-1.0)]) / total)
+    np.testing.assert_array_equal(by_bound, 0)
+    plain = rlaxlib.cql_loss(0.0, q_samples, log_prob)
+    assert loss(q_samples, jnp.full(3, -inf)) == plain
+    assert loss(q_samples, jnp.array(-inf)) == plain
+
+
+def test_cql_loss_of_large_values_does_not_overflow():
+    q_samples, log_prob = jnp.array([1e5, -1e5, 0.0]), jnp.zeros(3)
+    loss = jax.value_and_grad(rlaxlib.cql_loss, argnums=1)
+    for temperature in (1e-3, 1.0):
+        value, by_samples = loss(9e4, q_samples, log_prob, temperature=temperature)
+        assert value == 1e4
+        np.testing.assert_array_equal(by_samples, [1, 0, 0])
+
+
+def test_discrete_cql_loss_is_the_cross_entropy_of_the_softmax_policy():
+    for a in range(6):
+        loss, gradient = jax.value_and_grad(rlaxlib.discrete_cql_loss)(Q, a)
+        close(loss, rlaxlib.categorical_cross_entropy(jax.nn.one_hot(a, 6), Q))
+        close(gradient, jax.nn.softmax(Q) - jax.nn.one_hot(a, 6))
+
+
+def test_discrete_cql_loss_ignores_illegal_actions():
+    loss = jax.value_and_grad(rlaxlib.discrete_cql_loss)
+    mask = jnp.array([True, False, True, False])
+    for illegal in (99.0, inf, jnp.nan, -inf):
+        q = jnp.array([1.0, illegal, 2.0, illegal])
+        value, gradient = loss(q, 0, action_mask=mask)
+        legal_value, legal_gradient = loss(q[::2], 0)
+        close(value, legal_value)
+        close(gradient[::2], legal_gradient)
+        np.testing.assert_array_equal(gradient[1::2], 0)
+    # The data's action is legal whatever the mask, as in padding.
+    value, gradient = loss(Q, 2, action_mask=jnp.zeros(6, bool))
+    assert value == 0
+    np.testing.assert_array_equal(gradient, 0)
+
+
+@pytest.mark.parametrize(("gap", "direction"), [(7.0, 1), (5.0, 0), (3.0, -1)])
+def test_cql_temperature_rises_while_the_gap_is_above_its_target(gap, direction):
+    gradient = jax.grad(rlaxlib.cql_temperature_loss, argnums=(0, 1, 2))
+    by_temperature, *others = gradient(0.7, gap, 5.0)
+    assert jnp.sign(-by_temperature) == direction
+    assert others == [0, 0]
+
+
+# --- Policies close to the data. ---
+
+
+def test_td3_bc_weight_normalises_the_values():
+    for scale in (1e-6, 1.0, 1e6):
+        weight = rlaxlib.td3_bc_weight(scale * Q, 2.5)
+        close(jnp.mean(jnp.abs(weight * scale * Q)), 2.5)
+    assert rlaxlib.td3_bc_weight(jnp.zeros(4), 2.5) == 2.5
+
+
+def test_gradient_of_the_td3_bc_weight_is_stopped():
+    by_q, by_alpha = jax.grad(rlaxlib.td3_bc_weight, argnums=(0, 1))(Q, 2.5)
+    np.testing.assert_array_equal(by_q, 0)
+    assert by_alpha == 0
+    action, data_action = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.5])
+    gradient = jax.grad(rlaxlib.td3_bc_loss, argnums=(0, 1, 3))
+    by_q, by_action, by_weight = gradient(4.0, action, data_action, 0.5)
+    assert (by_q, by_weight) == (-0.5, 0)
+    np.testing.assert_array_equal(by_action, 2 * (action - data_action))
+
+
+def test_td3_bc_weight_over_a_mesh_is_that_of_the_whole_batch():
+    devices = jax.device_count()
+    q = jnp.asarray(RNG.normal(size=2 * devices), jnp.float32)
+    mesh, spec = jax.make_mesh((devices,), ("batch",)), PartitionSpec("batch")
+    weight = jax.shard_map(
+        lambda q: rlaxlib.td3_bc_weight(q, 2.5, axis_name="batch"),
+        mesh=mesh,
+        in_specs=spec,
+        out_specs=PartitionSpec(),
+    )
+    sharded = jax.device_put(q, NamedSharding(mesh, spec))
+    close(jax.jit(weight)(sharded), rlaxlib.td3_bc_weight(q, 2.5))
+
+
+def test_rebrac_penalises_the_distance_to_the_next_action_of_the_data():
+    def target(discount, penalty_weight):
+        return rlaxlib.rebrac_critic_target(
+            1.0,
+            discount,
+            jnp.array([4.0, 6.0]),
+            jnp.array([1.0, 3.0]),
+            jnp.array([0.0, 1.0]),
+            penalty_weight,
+        )
+
+    assert target(0.5, 0.0) == 1 + 0.5 * 4
+    assert target(0.5, 0.2) == 1 + 0.5 * (4 - 0.2 * 5)
+    assert target(0.0, 0.2) == 1
+
+
+# --- Support of the data. ---
+
+
+def test_diversity_is_the_sum_of_cosines():
+    loss = rlaxlib.ensemble_diversity_loss
+    close(loss(jnp.array([[1.0, 2.0]] * 4)), 4.0)
+    close(loss(jnp.eye(3)), 0.0)
+    close(loss(jnp.array([[1.0, 0.0], [-7.0, 0.0]])), -2.0)
+    angles = 2 * np.pi * jnp.arange(3.0) / 3  # The directions are spread evenly.
+    close(loss(jnp.stack([jnp.cos(angles), jnp.sin(angles)], 1)), -1.5)
+    g = jnp.asarray(RNG.normal(size=(5, 3)), jnp.float32)
+    scales = jnp.array([[1e-6], [1e-3], [1.0], [1e3], [1e6]])
+    close(loss(g), loss(scales * g))
+
+
+def test_diversity_of_a_flat_critic_is_finite():
+    g = jnp.array([[0.0, 0.0], [3.0, 4.0], [4.0, 3.0]])
+    value, gradient = jax.value_and_grad(rlaxlib.ensemble_diversity_loss)(g)
+    close(value, 24 / 25)  # Two ordered pairs, divided by N - 1 = 2.
+    np.testing.assert_array_equal(gradient[0], 0)
+    assert jnp.isfinite(gradient).all()
+    value, gradient = jax.value_and_grad(rlaxlib.ensemble_diversity_loss)(g[1:2])
+    assert value == 0
+    np.testing.assert_array_equal(gradient, 0)
+
+
+def test_bcq_mask_compares_with_the_most_likely_action():
+    log_prob = jnp.log(jnp.array([0.5, 0.4, 0.1, 0.0]))
+    mask = rlaxlib.bcq_action_mask
+    for threshold, expected in (
+        (0.0, [True, True, True, False]),
+        (0.3, [True, True, False, False]),
+        (0.99, [True, False, False, False]),
+    ):
+        np.testing.assert_array_equal(mask(log_prob, threshold), expected)
+    # Only differences count, also where all probabilities underflow.
+    np.testing.assert_array_equal(mask(log_prob - 500.0, 0.3), mask(log_prob, 0.3))
+
+
+KERNELS = ("gaussian", "laplacian", "energy")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_discrepancy_is_a_squared_metric_of_samples(kernel):
+    x = jnp.asarray(RNG.normal(size=(4, 3)), jnp.float32)
+    y = jnp.asarray(RNG.normal(size=(5, 3)), jnp.float32)
+    mmd = rlaxlib.maximum_mean_discrepancy
+    assert mmd(x, y, kernel) > 1e-2
+    close(mmd(x, y, kernel), mmd(y, x, kernel))
+    close(mmd(x, x[::-1], kernel), 0.0)
+    close(mmd(x, jnp.concatenate([x, x]), kernel), 0.0)
+    if kernel != "energy":
+        # Far from each other: the mean of 1 on the diagonals.
+        far = mmd(x, y + 1e3, kernel, 1e-2)
+        close(far, 1 / 4 + 1 / 5)
+        close(mmd(7 * x, 7 * y, kernel, 7.0), mmd(x, y, kernel))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gradient_of_the_discrepancy_is_finite_and_stopped_at_the_target(kernel):
+    x, y = jnp.array([[0.0, 0.0], [1.0, 1.0]]), jnp.array([[1.0, 1.0]])
+
+    def mmd(x, y):
+        return rlaxlib.maximum_mean_discrepancy(x, y, kernel)
+
+    by_x, by_y = jax.grad(mmd, argnums=(0, 1))(x, y)
+    assert jnp.all(by_x[0] < 0)  # The first sample moves towards the target.
+    assert jnp.isfinite(by_x).all()
+    np.testing.assert_array_equal(by_y, 0)
+
+
+def test_energy_discrepancy_of_returns_is_the_energy_distance():
+    x, y = Q[:4], Q[2:] + 0.5
+    distance = rlaxlib.energy_distance_loss(x, y)
+    mmd = rlaxlib.maximum_mean_discrepancy(x[:, None], y[:, None], "energy")
+    close(mmd, distance)
+
+
+def test_discrepancy_needs_samples_of_one_dimensionality():
+    with pytest.raises(rlaxlib.ArgumentError, match="`y` has shape"):
+        rlaxlib.maximum_mean_discrepancy(jnp.zeros((4, 3)), jnp.zeros((4, 2)))
+
+
+# --- Decision transformer. ---
+
+
+def test_returns_to_go_do_not_count_padding_or_the_next_episode():
+    r_t = jnp.array([1.0, 2.0, 4.0, jnp.nan, 8.0, 16.0])
+    discount_t = jnp.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    mask = jnp.array([True, True, True, False, True, True])
+    found = rlaxlib.returns_to_go(r_t, discount_t, sample_mask=mask)
+    np.testing.assert_array_equal(found, [7, 6, 4, 0, 24, 16])
+    cut = jnp.array([False, True, False, False, False, False])
+    found = rlaxlib.returns_to_go(r_t, discount_t, truncated_t=cut, sample_mask=mask)
+    np.testing.assert_array_equal(found, [3, 2, 4, 0, 24, 16])
+
+
+def test_returns_to_go_are_discounted_returns_without_bootstrapping():
+    r_t, discount_t = Q, jnp.linspace(0.5, 1.0, 6)
+    close(
+        rlaxlib.returns_to_go(r_t, discount_t),
+        rlaxlib.discounted_returns(r_t, discount_t, 0.0),
+    )

@@ -61,8 +61,8 @@ def aggregate_losses(
         Loss, shape `[]`; 0 if there are no valid tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `mode` is none of
-            the above, or if a concrete `denominator` is not positive.
+        ArgumentError: If an argument has the wrong shape or dtype, if `mode` is not one
+            of the above, or if a concrete `denominator` is not positive.
 
     Example:
         >>> loss = jnp.array([[1.0, 1.0, 4.0], [8.0, 0.0, 0.0]])

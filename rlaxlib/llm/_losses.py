@@ -98,7 +98,7 @@ def sapo_loss(
     log_prob: ArrayLike,
     old_log_prob: ArrayLike,
     adv: ArrayLike,
-    temperature: ArrayLike = 1.0,
+    temperature_positive: ArrayLike = 1.0,
     temperature_negative: ArrayLike = 1.05,
     *,
     sample_mask: ArrayLike | None = None,
@@ -109,18 +109,17 @@ def sapo_loss(
 
         L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
-    The temperature is :math:`τ` where the advantage is positive, and
-    :math:`τ_negative` elsewhere. The sigmoid takes the place of a clip: the gradient is
-    that of the ratio at :math:`ρ_t = 1`, and fades away from it, faster for a larger
-    temperature.
+    The temperature :math:`τ` depends on the sign of the advantage. The sigmoid replaces
+    the clip of PPO: at :math:`ρ_t = 1` the gradient is that of :math:`-ρ_t Â_t`, and
+    away from it the gradient decays, faster for a larger temperature.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
-        temperature_negative: Temperature :math:`τ_negative` for advantages that are not
-            positive, more than 0, shape `[]`.
+        temperature_positive: Temperature for positive advantages, more than 0,
+            shape `[]`.
+        temperature_negative: Temperature for other advantages, more than 0, shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
 
     Returns:
@@ -144,7 +143,7 @@ def sapo_loss(
         log_prob=(log_prob, "float[T]"),
         old_log_prob=(old_log_prob, "float[T]"),
         adv=(adv, "float[] or [T]"),
-        temperature=(temperature, "float[] in (0, inf)"),
+        temperature_positive=(temperature_positive, "float[] in (0, inf)"),
         temperature_negative=(temperature_negative, "float[] in (0, inf)"),
         sample_mask=(sample_mask, "bool[T] or None"),
     )
@@ -193,7 +192,7 @@ def gspo_ratio(
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if `level` is
-            none of the above.
+            not one of the above.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))

@@ -76,7 +76,7 @@ def importance_weights(
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, if `level` or `mode`
-            is none of the above, or if a concrete bound is out of range.
+            is not one of the above, or if a concrete bound is out of range.
 
     Example:
         >>> log_ratio = jnp.log(jnp.array([0.25, 1.0, 4.0]))

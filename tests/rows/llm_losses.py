@@ -34,12 +34,12 @@ def sapo_loss(
     log_prob,
     old_log_prob,
     adv,
-    temperature=1.0,
+    temperature_positive=1.0,
     temperature_negative=1.05,
     sample_mask=None,
 ):
     """Gao et al. 2025, equations 5 to 7."""
-    tau = np.where(adv > 0, temperature, temperature_negative)
+    tau = np.where(adv > 0, temperature_positive, temperature_negative)
     ratio = np.exp(log_prob - old_log_prob)
     sigmoid = 1 / (1 + np.exp(-tau * (ratio - 1)))
     return kept(sample_mask, -4 / tau * sigmoid * adv)
@@ -241,13 +241,13 @@ ROWS = [
             make_tokens(*names),
             case,
             settings,
-            invalid=({"temperature": 0.0}, {"temperature_negative": -1.0}),
+            invalid=({"temperature_positive": 0.0}, {"temperature_negative": -1.0}),
             condition=8.0,
             **FIXED,
         )
         for case, names, settings in [
             ("", STEP, {}),
-            ("sharp", STEP, {"temperature": 2.0, "temperature_negative": 3.0}),
+            ("sharp", STEP, {"temperature_positive": 2.0, "temperature_negative": 3.0}),
             ("masked", STEP + MASKED, {}),
             ("one advantage", OLD, SCALAR),
         ]

@@ -152,8 +152,8 @@ def length_weighted_baseline(
 
         b = (∑_i l_i r_i) / ∑_i l_i
 
-    It minimises the variance of the policy gradient if the squared norm of the gradient
-    of :math:`log π(y_i)` is proportional to the length of the answer. Pass it to
+    It minimises the variance of the policy gradient if the squared norm of
+    :math:`∇ log π(y_i)` is proportional to the length of the answer. Pass it to
     `group_advantages` as the baseline, with `scale="none"`.
 
     Args:

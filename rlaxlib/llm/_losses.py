@@ -43,7 +43,7 @@ def cispo_loss(
     *,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compute the loss of clipped importance-sampling policy optimisation (CISPO).
+    """Compute the clipped importance-sampling policy optimisation loss (CISPO).
 
     .. math::
 
@@ -51,8 +51,8 @@ def cispo_loss(
         ρ_t = π(a_t) / π_old(a_t)
 
     The gradient of the weight :math:`w_t` is stopped. So a clipped token keeps its
-    gradient, with a bounded weight, where `ppo_clip_loss` removes it. The paper has no
-    lower bound, which is :math:`ε = 1`, and tunes :math:`ε_high`.
+    gradient, with a bounded weight, whereas `ppo_clip_loss` removes it. The paper tunes
+    :math:`ε_high`, without a lower bound: :math:`ε = 1`.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
@@ -103,7 +103,7 @@ def sapo_loss(
     *,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compute the loss of soft adaptive policy optimisation (SAPO).
+    """Compute the soft adaptive policy optimisation loss (SAPO).
 
     .. math::
 
@@ -169,13 +169,14 @@ def gspo_ratio(
 
         s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
-    All tokens share the value :math:`s`. At the level `"sequence"`, so do they the
-    gradient, :math:`s` times the mean of :math:`∇ log π(a_t)`. At the level `"token"`,
-    that of token `t` is :math:`s ∇ log π(a_t)`, so that advantages may differ between
-    tokens. With one advantage the mean over the tokens has the same gradient.
+    All tokens have the value :math:`s`. At the level `"sequence"` each has the gradient
+    of :math:`s`. At the level `"token"` the gradient of token `t` is
+    :math:`s ∇ log π(a_t)`, so that advantages may differ between tokens (GSPO-token).
+    If all advantages are equal, the mean over the tokens has the same gradient at both
+    levels.
 
-    Use its logarithm as the log-ratio of `ppo_clip_loss`, with clipping ranges of about
-    3e-4, two orders smaller than those for ratios of tokens, and aggregate by
+    Pass its logarithm to `ppo_clip_loss` as the log-ratio. The clipping range is about
+    3e-4, three orders of magnitude smaller than for tokens. Aggregate by
     `"sequence_mean_token_mean"`.
 
     Args:
@@ -235,7 +236,7 @@ def gmpo_loss(
     sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Compute the loss of geometric-mean policy optimisation (GMPO).
+    """Compute the geometric-mean policy optimisation loss (GMPO).
 
     .. math::
 
@@ -244,8 +245,7 @@ def gmpo_loss(
                { max(l_t, -ε)   otherwise
 
     The geometric mean of the ratios is less sensitive to outliers than the arithmetic
-    mean of `ppo_clip_loss`, so the clipping range may be wider. It is one of the
-    logarithm of the ratio.
+    mean of `ppo_clip_loss`, so the clipping range may be wider. It bounds log-ratios.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
@@ -303,7 +303,7 @@ def kl_loss(
     *,
     sample_mask: ArrayLike | None = None,
 ) -> Array:
-    """Compute the KL loss to a reference policy, whose gradient is unbiased.
+    """Compute the KL loss to a reference policy, with an unbiased gradient.
 
     .. math::
 
@@ -311,14 +311,14 @@ def kl_loss(
         l_t = log (π(a_t) / π_ref(a_t))
 
     The **value** is the estimator. k1 and k3 are unbiased; k3 is not negative and has a
-    lower variance. The **gradient** is :math:`l_t ∇ log π(a_t)` for every kind: over
-    tokens sampled from :math:`π` its mean is the gradient of :math:`KL(π ‖ π_ref)`.
-    The gradients of the values themselves are not: that of k1 is 0 in the mean, that of
-    k3 belongs to :math:`KL(π_ref ‖ π)`. Only that of k2 is.
+    lower variance. The **gradient** is :math:`l_t ∇ log π(a_t)` for every kind. Its
+    mean over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`.
+    If the values were differentiated, the mean gradient would be 0 for k1, and that of
+    :math:`KL(π_ref ‖ π)` for k3.
 
-    If an earlier policy sampled the tokens, multiply the loss by the ratio, as
-    `importance_weights` returns it. A token also changes the distributions of later
-    ones, which this loss leaves out: `kl_shaped_rewards` does not.
+    If another policy sampled the tokens, multiply the loss by the `importance_weights`.
+    The gradient does not include the effect of a token on the KL divergence of later
+    tokens; that of `kl_shaped_rewards` does.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy :math:`π`,
@@ -376,22 +376,22 @@ def clip_cov_mask(
     sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Choose tokens to leave out because of a high covariance (Clip-Cov).
+    """Mask tokens of high covariance of log-probability and advantage (Clip-Cov).
 
     .. math::
 
         c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
 
-    Likely tokens with high advantages lower the entropy of the policy most. Of the
-    tokens with :math:`c_t` in [low, high], a random choice of :math:`⌊r N⌋` is left
-    out; or all, if there are fewer. Multiply the losses by the mask, and aggregate them
-    with `sample_mask`, so that the denominator stays the same.
+    Likely tokens with high advantages reduce the entropy of the policy most. Of the
+    tokens with :math:`c_t` in [low, high], :math:`⌊r N⌋` random ones are masked, or all
+    if there are fewer. Multiply the losses by the mask, and aggregate them with
+    `sample_mask`, so that the denominator stays the same.
 
     Args:
         key: PRNG key, another on each device, shape `[]`.
         log_prob: Log-probabilities of the N tokens of a batch, shape `[...]`.
         adv: Advantages :math:`Â_t` of the tokens, shape `[...]`.
-        fraction: Fraction :math:`r` of tokens to leave out, in [0, 1], shape `[]`.
+        fraction: Fraction :math:`r` of tokens to mask, in [0, 1], shape `[]`.
         low: Smallest covariance, shape `[]`.
         high: Largest covariance, at least `low`, shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
@@ -446,26 +446,27 @@ def high_entropy_mask(
     sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Choose the tokens of the highest entropy (the 80/20 rule).
+    """Select the tokens of the highest entropy (80/20 rule).
 
     .. math::
 
         m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
 
-    A minority of tokens of high entropy decides where an answer goes. The gradient of
-    these alone suffices, or is better. Use the mask as the `sample_mask` of the loss.
+    In the paper, the 20 % of tokens with the highest entropy suffice for training: the
+    result is as good as with all tokens, or better. Use the mask as the `sample_mask`
+    of the loss.
 
     Args:
         entropy: Entropies :math:`H_t` of the distributions that the tokens of a batch
             were sampled from, shape `[...]`.
-        fraction: Fraction :math:`ρ` of tokens to choose, in [0, 1], shape `[]`.
+        fraction: Fraction :math:`ρ` of tokens to select, in [0, 1], shape `[]`.
         sample_mask: False for tokens to ignore, also in the quantile, shape `[...]`; or
             None.
         axis_name: Name of the mapped axis or axes that the batch is spread over; or
             None.
 
     Returns:
-        True for the tokens chosen, shape `[...]`, False for ignored tokens.
+        True for the selected tokens, shape `[...]`, False for ignored tokens.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype, or if a concrete

@@ -49,15 +49,14 @@ def importance_weights(
               { ρ_t 1[low ≤ ρ_t ≤ high]   to keep a band
 
     - `"truncate"`: truncated importance sampling (TIS), of bounded variance.
-    - `"mask"`: masked importance sampling (MIS) drops tokens, or whole sequences, that
-      the sampler made much less likely.
-    - `"band"`: IcePop drops those that it made much more likely too, with a `low` of
-      0.5 and a `high` of 5.
+    - `"mask"`: masked importance sampling (MIS). Tokens or sequences of large ratio
+      have the weight 0.
+    - `"band"`: IcePop. Those of small ratio too; the paper uses 0.5 and 5.
 
-    Weights of tokens ignore that earlier tokens make the prefix more or less likely;
-    those of sequences do not, with a variance that grows with the length. Geometric
-    means of sequences do not depend on the length. To reject sequences without a
-    weight, use `weights > 0`.
+    Weights of sequences are unbiased, but their variance grows with the length. Weights
+    of tokens have a lower variance, and ignore that prefixes differ. Geometric means
+    have the scale of tokens. To reject sequences without weighting the others, use
+    `weights > 0`.
 
     Args:
         log_ratio: Log-ratios :math:`l_t` of the policy to the sampler, shape `[T]`. Do
@@ -130,16 +129,16 @@ def off_policy_sequence_mask(
     sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
-    """Choose the sequences to learn from by their divergence (off-policy masking).
+    """Mask negative sequences that are far from the policy (off-policy masking).
 
     .. math::
 
         m_t = { 0   if Â_t < 0 and (1/|y|) ∑_j log (π_old(a_j)/π(a_j)) > δ
               { 1   otherwise
 
-    A policy does not learn from mistakes that it would no longer make: sequences of
-    negative advantage that have become much less likely are dropped. Multiply the
-    losses by the mask, and aggregate them with `sample_mask`.
+    Sequences of negative advantage that have become much less likely make training
+    unstable, so they are masked. Multiply the losses by the mask, and aggregate them
+    with `sample_mask`.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.

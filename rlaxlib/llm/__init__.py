@@ -3,16 +3,39 @@
 - Log-probabilities of tokens: `token_log_probs`, `linear_token_log_probs`.
 - Advantages of groups (GRPO, RLOO), pass@k and shaped rewards: `group_advantages`,
   `length_weighted_baseline`, `pass_at_k`, `pass_at_k_rewards`, `kl_shaped_rewards`.
+- Losses of tokens (CISPO, SAPO, GSPO, GMPO, KL): `cispo_loss`, `sapo_loss`,
+  `gspo_ratio`, `gmpo_loss`, `kl_loss`, `clip_cov_mask`, `high_entropy_mask`,
+  `overlong_penalty`. GRPO and DAPO use `ppo_clip_loss`.
+- Aggregation over a batch: `aggregate_losses`.
+- Sampler and learner that disagree (TIS, MIS, IcePop): `importance_weights`,
+  `off_policy_sequence_mask`.
+- Preferences (DPO, IPO, SimPO, ORPO, KTO), reward models and distillation: `dpo_loss`,
+  `simpo_loss`, `orpo_loss`, `kto_loss`, `bradley_terry_loss`, `generalized_jsd`.
 
 Functions take one sequence `[T]`, or one group of answers `[G]`; use `jax.vmap` for a
 batch. `sample_mask` is true for the tokens that the policy chose: not for the prompt,
 padding and the output of tools. Results are float32 for inputs of half precision.
 """
 
-from rlaxlib.llm import _advantages, _log_probs
+from rlaxlib.llm import (
+    _advantages,
+    _aggregation,
+    _log_probs,
+    _losses,
+    _off_policy,
+    _preferences,
+)
 from rlaxlib.llm._advantages import *
+from rlaxlib.llm._aggregation import *
 from rlaxlib.llm._log_probs import *
+from rlaxlib.llm._losses import *
+from rlaxlib.llm._off_policy import *
+from rlaxlib.llm._preferences import *
 
 __all__: list[str] = []
 __all__ += _advantages.__all__
+__all__ += _aggregation.__all__
 __all__ += _log_probs.__all__
+__all__ += _losses.__all__
+__all__ += _off_policy.__all__
+__all__ += _preferences.__all__

@@ -85,7 +85,7 @@ def group_advantages(
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
-        >>> print(rlaxlib.group_advantages(2 * rewards, scale="none"))
+        >>> print(rlaxlib.group_advantages(rewards).round(2))
         [ 1.5 -0.5 -0.5 -0.5]
         >>> print(rlaxlib.group_advantages(rewards, scale="none"))
         [ 0.75 -0.25 -0.25 -0.25]
@@ -152,8 +152,8 @@ def length_weighted_baseline(
 
         b = (∑_i l_i r_i) / ∑_i l_i
 
-    It minimises the variance of the policy gradient if the squared norm of the gradient
-    of :math:`log π(y_i)` is proportional to the length of the answer. Pass it to
+    It minimises the variance of the policy gradient if the squared norm of
+    :math:`∇ log π(y_i)` is proportional to the length of the answer. Pass it to
     `group_advantages` as the baseline, with `scale="none"`.
 
     Args:

@@ -1,0 +1,108 @@
+"""Aggregation of the losses of tokens over a batch."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, devices, streams
+from rlaxlib._core.devices import AxisName
+from rlaxlib.llm import _options
+
+__all__ = ["aggregate_losses"]
+
+_MODES = ("token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum")
+
+
+def aggregate_losses(
+    loss: ArrayLike,
+    sample_mask: ArrayLike,
+    mode: str = "token_mean",
+    *,
+    denominator: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Aggregate the losses of the tokens of a batch (GRPO, DAPO, Dr. GRPO).
+
+    .. math::
+
+        L = (1/N) ∑_i ∑_t m_{i,t} l_{i,t}   or, by `"sequence_mean_token_mean"`,
+        L = (1/N) ∑_i (∑_t m_{i,t} l_{i,t}) / ∑_t m_{i,t}
+
+    The denominator :math:`N` depends on the mode:
+
+    - `"token_mean"`: the number of valid tokens. Each token has the same weight (DAPO).
+    - `"sequence_mean_token_mean"`: the number of sequences that have valid tokens. Each
+      sequence has the same weight, so tokens of long answers have less (GRPO).
+    - `"sequence_mean_token_sum"`: the same number. The gradient is that of the log-
+      probability of whole answers (REINFORCE, RLOO).
+    - `"constant"`: the number of all tokens, padding included, which is constant if
+      sequences are padded to the maximum length (Dr. GRPO).
+
+    A mean over the micro-batches of their means is not the mean over the batch. Pass
+    the number for the whole batch as `denominator`, and add up the losses, or the
+    gradients, of the micro-batches. With `axis_name`, sums and numbers are those over
+    all devices. Inside `jax.shard_map`, the gradient by parameters that all devices
+    share is then that of the whole batch.
+
+    Args:
+        loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
+        sample_mask: True for tokens that the policy chose: not for prompt, padding and
+            the output of tools, shape `[B, T]`.
+        mode: `"token_mean"`, `"sequence_mean_token_mean"`, `"sequence_mean_token_sum"`
+            or `"constant"`.
+        denominator: Number :math:`N` to divide by instead, more than 0, shape `[]`; or
+            None.
+        axis_name: Name of the mapped axis or axes that the batch is spread over; or
+            None.
+
+    Returns:
+        Loss, shape `[]`; 0 if there are no valid tokens.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `mode` is not one
+            of the above, or if a concrete `denominator` is not positive.
+
+    Example:
+        >>> loss = jnp.array([[1.0, 1.0, 4.0], [8.0, 0.0, 0.0]])
+        >>> sample_mask = jnp.array([[True, True, True], [True, False, False]])
+        >>> print(rlaxlib.aggregate_losses(loss, sample_mask))
+        3.5
+        >>> mode = "sequence_mean_token_mean"
+        >>> print(rlaxlib.aggregate_losses(loss, sample_mask, mode))
+        5.0
+
+        Micro-batches, here of one sequence:
+
+        >>> tokens = jnp.sum(sample_mask, dtype=jnp.float32)
+        >>> micro_batches = zip(loss[:, None], sample_mask[:, None])
+        >>> print(sum(
+        ...     rlaxlib.aggregate_losses(*each, denominator=tokens)
+        ...     for each in micro_batches
+        ... ))
+        3.5
+
+    References:
+        Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
+        Scale*, section 3.3, 2025. https://arxiv.org/abs/2503.14476
+
+        Zichen Liu and others, *Understanding R1-Zero-Like Training: A Critical
+        Perspective*, section 3.1, 2025. https://arxiv.org/abs/2503.20783
+    """
+    _options.check((*_MODES, "constant"), mode=mode)
+    loss, sample_mask, denominator, _ = checks.widened(
+        loss=(loss, "float[B, T]"),
+        sample_mask=(sample_mask, "bool[B, T]"),
+        denominator=(denominator, "float[] in (0, inf) or None"),
+    )
+    losses = jnp.sum(streams.valid(loss, sample_mask), axis=1)
+    lengths = jnp.sum(sample_mask, axis=1, dtype=loss.dtype)
+    if mode == "sequence_mean_token_mean":
+        losses = losses / jnp.maximum(lengths, 1)
+    counts = {"token_mean": lengths, "constant": jnp.full_like(lengths, loss.shape[1])}
+    count = counts.get(mode, (lengths > 0).astype(loss.dtype))
+    total = devices.total(jnp.sum(losses), axis_name)
+    if denominator is None:
+        denominator = jnp.maximum(devices.total(jnp.sum(count), axis_name), 1)
+    return total / denominator

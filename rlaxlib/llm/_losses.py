@@ -1,0 +1,552 @@
+"""Policy losses of language models, and masks and penalties that go with them.
+
+- Losses: `cispo_loss`, `sapo_loss`, `gmpo_loss`. GRPO and DAPO use `ppo_clip_loss`, and
+  GSPO uses it with `gspo_ratio`.
+- KL to a reference policy: `kl_loss`.
+- Tokens to leave out: `clip_cov_mask`, `high_entropy_mask`.
+- Penalty for long answers: `overlong_penalty`.
+
+Losses take one sequence, and return one number a token: `aggregate_losses` reduces
+them. The advantage may be one number for all tokens.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, devices, streams
+from rlaxlib._core.devices import AxisName
+from rlaxlib.llm import _options
+
+__all__ = [
+    "cispo_loss",
+    "clip_cov_mask",
+    "gmpo_loss",
+    "gspo_ratio",
+    "high_entropy_mask",
+    "kl_loss",
+    "overlong_penalty",
+    "sapo_loss",
+]
+
+
+def cispo_loss(
+    log_prob: ArrayLike,
+    old_log_prob: ArrayLike,
+    adv: ArrayLike,
+    epsilon: ArrayLike = 1.0,
+    epsilon_high: ArrayLike = 4.0,
+    *,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the clipped importance-sampling policy optimisation loss (CISPO).
+
+    .. math::
+
+        L_t = -w_t Â_t log π(a_t),   w_t = clip(ρ_t, 1 - ε, 1 + ε_high),
+        ρ_t = π(a_t) / π_old(a_t)
+
+    The gradient of the weight :math:`w_t` is stopped. So a clipped token keeps its
+    gradient, with a bounded weight, whereas `ppo_clip_loss` removes it. The paper tunes
+    :math:`ε_high`, without a lower bound: :math:`ε = 1`.
+
+    Args:
+        log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
+        old_log_prob: The same under the policy that sampled them, shape `[T]`.
+        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
+        epsilon: Clipping range :math:`ε` below 1, at least 0, shape `[]`.
+        epsilon_high: Clipping range :math:`ε_high` above 1, at least 0, or infinite,
+            shape `[]`.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+
+    Returns:
+        Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            clipping range is negative.
+
+    Example:
+        >>> log_prob = jnp.array([-2.0, -1.0])
+        >>> old_log_prob = log_prob - jnp.log(jnp.array([0.5, 16.0]))
+        >>> print(rlaxlib.cispo_loss(log_prob, old_log_prob, adv=1.0))
+        [1. 5.]
+
+    References:
+        MiniMax, *MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning
+        Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
+    """
+    log_prob, old_log_prob, adv, epsilon, epsilon_high, sample_mask, _ = checks.widened(
+        log_prob=(log_prob, "float[T]"),
+        old_log_prob=(old_log_prob, "float[T]"),
+        adv=(adv, "float[] or [T]"),
+        epsilon=(epsilon, "float[] in [0, inf)"),
+        epsilon_high=(epsilon_high, "float[] in [0, inf]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    log_prob, old_log_prob, adv = _prepare(sample_mask, log_prob, old_log_prob, adv)
+    ratio = jnp.exp(log_prob - old_log_prob)
+    weight = jax.lax.stop_gradient(jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high))
+    return streams.valid(-weight * adv * log_prob, sample_mask)
+
+
+def sapo_loss(
+    log_prob: ArrayLike,
+    old_log_prob: ArrayLike,
+    adv: ArrayLike,
+    temperature_positive: ArrayLike = 1.0,
+    temperature_negative: ArrayLike = 1.05,
+    *,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the soft adaptive policy optimisation loss (SAPO).
+
+    .. math::
+
+        L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
+
+    The temperature :math:`τ` depends on the sign of the advantage. The sigmoid replaces
+    the clip of PPO: at :math:`ρ_t = 1` the gradient is that of :math:`-ρ_t Â_t`, and
+    away from it the gradient decays, faster for a larger temperature.
+
+    Args:
+        log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
+        old_log_prob: The same under the policy that sampled them, shape `[T]`.
+        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
+        temperature_positive: Temperature for positive advantages, more than 0,
+            shape `[]`.
+        temperature_negative: Temperature for other advantages, more than 0, shape `[]`.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+
+    Returns:
+        Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            temperature is not positive.
+
+    Example:
+        >>> log_prob, old_log_prob = jnp.array([-1.0, 0.0]), jnp.array([-1.0, -9.0])
+        >>> print(rlaxlib.sapo_loss(log_prob, old_log_prob, adv=1.0))
+        [-2. -4.]
+
+    References:
+        Chang Gao, Chujie Zheng, Xiong-Hui Chen, Kai Dang, Shixuan Liu, Bowen Yu, An
+        Yang, Shuai Bai, Jingren Zhou and Junyang Lin, *Soft Adaptive Policy
+        Optimization*, 2025. https://arxiv.org/abs/2511.20347
+    """
+    log_prob, old_log_prob, adv, positive, negative, sample_mask, _ = checks.widened(
+        log_prob=(log_prob, "float[T]"),
+        old_log_prob=(old_log_prob, "float[T]"),
+        adv=(adv, "float[] or [T]"),
+        temperature_positive=(temperature_positive, "float[] in (0, inf)"),
+        temperature_negative=(temperature_negative, "float[] in (0, inf)"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    log_prob, old_log_prob, adv = _prepare(sample_mask, log_prob, old_log_prob, adv)
+    # An infinite ratio times a derivative of 0 would be NaN.
+    ratio = jnp.exp(jnp.minimum(log_prob - old_log_prob, 20))
+    tau = jnp.where(adv > 0, positive, negative)
+    gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
+    return streams.valid(-gate * adv, sample_mask)
+
+
+def gspo_ratio(
+    log_prob: ArrayLike,
+    old_log_prob: ArrayLike,
+    level: str = "sequence",
+    *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the importance ratio of a whole sequence (GSPO, GSPO-token).
+
+    .. math::
+
+        s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
+
+    All tokens have the value :math:`s`. At the level `"sequence"` each has the gradient
+    of :math:`s`. At the level `"token"` the gradient of token `t` is
+    :math:`s ∇ log π(a_t)`, so that advantages may differ between tokens (GSPO-token).
+    If all advantages are equal, the mean over the tokens has the same gradient at both
+    levels.
+
+    Pass its logarithm to `ppo_clip_loss` as the log-ratio. The clipping range is about
+    3e-4, three orders of magnitude smaller than for tokens. Aggregate by
+    `"sequence_mean_token_mean"`.
+
+    Args:
+        log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
+        old_log_prob: The same under the policy that sampled them, shape `[T]`. Its
+            gradient is stopped.
+        level: `"sequence"` or `"token"`.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
+            None.
+
+    Returns:
+        Ratios, shape `[T]`, 1 for ignored tokens.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `level` is
+            not one of the above.
+
+    Example:
+        >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
+        >>> ratio = rlaxlib.gspo_ratio(log_prob, old_log_prob)
+        >>> print(ratio)
+        [2. 2.]
+        >>> adv_t, old_log_prob = jnp.ones(2), jnp.zeros(2)
+        >>> loss, _ = rlaxlib.ppo_clip_loss(
+        ...     jnp.log(ratio), old_log_prob, adv_t, epsilon=3e-4, epsilon_high=4e-4
+        ... )
+        >>> print(loss)
+        [-1.0004 -1.0004]
+
+    References:
+        Chujie Zheng and others, *Group Sequence Policy Optimization*, equations 7 and
+        14, 2025. https://arxiv.org/abs/2507.18071
+    """
+    _options.check(("sequence", "token"), level=level)
+    log_prob, old_log_prob, sample_mask, _ = checks.widened(
+        log_prob=(log_prob, "float[T]"),
+        old_log_prob=(old_log_prob, "float[T]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    log_prob, old_log_prob = _prepare(sample_mask, log_prob, old_log_prob)
+    mean = arrays.masked_mean(log_prob - old_log_prob, sample_mask, axis_name=axis_name)
+    log_ratio = jnp.broadcast_to(mean, log_prob.shape)
+    if level == "token":
+        zero = log_prob - jax.lax.stop_gradient(log_prob)
+        log_ratio = jax.lax.stop_gradient(log_ratio) + zero
+    return jnp.exp(streams.valid(log_ratio, sample_mask))
+
+
+def gmpo_loss(
+    log_prob: ArrayLike,
+    old_log_prob: ArrayLike,
+    adv: ArrayLike,
+    epsilon: ArrayLike = 0.4,
+    epsilon_high: ArrayLike | None = None,
+    *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute the geometric-mean policy optimisation loss (GMPO).
+
+    .. math::
+
+        L = -Â exp((1/|y|) ∑_t l'_t),   l_t = log (π(a_t)/π_old(a_t)),
+        l'_t = { min(l_t, ε_high)   if Â ≥ 0
+               { max(l_t, -ε)   otherwise
+
+    The geometric mean of the ratios is less sensitive to outliers than the arithmetic
+    mean of `ppo_clip_loss`, so the clipping range may be wider. It bounds log-ratios.
+
+    Args:
+        log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
+        old_log_prob: The same under the policy that sampled them, shape `[T]`.
+        adv: Advantage :math:`Â` of the sequence, shape `[]`.
+        epsilon: Clipping range :math:`ε` of the log-ratio below 0, at least 0,
+            shape `[]`.
+        epsilon_high: Clipping range :math:`ε_high` above 0, at least 0, shape `[]`; or
+            None for `epsilon`.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
+            None.
+
+    Returns:
+        Loss :math:`L` at each token, shape `[T]`, 0 for ignored tokens. Aggregate by
+        `"sequence_mean_token_mean"`. Only `log_prob` has a gradient.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            clipping range is negative.
+
+    Example:
+        >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
+        >>> print(rlaxlib.gmpo_loss(log_prob, old_log_prob, adv=1.0, epsilon=2.0))
+        [-2. -2.]
+
+    References:
+        Yuzhong Zhao, Yue Liu, Junpeng Liu, Jingye Chen, Xun Wu, Yaru Hao, Tengchao Lv,
+        Shaohan Huang, Lei Cui, Qixiang Ye, Fang Wan and Furu Wei, *Geometric-Mean
+        Policy Optimization*, 2025. https://arxiv.org/abs/2507.20673
+    """
+    log_prob, old_log_prob, adv, epsilon, epsilon_high, sample_mask, _ = checks.widened(
+        log_prob=(log_prob, "float[T]"),
+        old_log_prob=(old_log_prob, "float[T]"),
+        adv=(adv, "float[]"),
+        epsilon=(epsilon, "float[] in [0, inf)"),
+        epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    log_prob, old_log_prob, adv = _prepare(sample_mask, log_prob, old_log_prob, adv)
+    low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
+    log_ratio = log_prob - old_log_prob
+    bound = jnp.where(adv >= 0, high, low)
+    is_clipped = jnp.where(adv >= 0, log_ratio > high, log_ratio < low)
+    clipped = jnp.where(is_clipped, bound, log_ratio)
+    mean = arrays.masked_mean(clipped, sample_mask, axis_name=axis_name)
+    loss = jnp.broadcast_to(-adv * jnp.exp(mean), log_prob.shape)
+    return streams.valid(loss, sample_mask)
+
+
+def kl_loss(
+    log_prob: ArrayLike,
+    ref_log_prob: ArrayLike,
+    kind: str = "k3",
+    *,
+    sample_mask: ArrayLike | None = None,
+) -> Array:
+    """Compute the KL loss to a reference policy, with an unbiased gradient.
+
+    .. math::
+
+        k_1 = l,   k_2 = ½ l²,   k_3 = e^{-l} - 1 + l,   abs = |l|,
+        l_t = log (π(a_t) / π_ref(a_t))
+
+    The **value** is the estimator. k1 and k3 are unbiased; k3 is not negative and has a
+    lower variance. The **gradient** is :math:`l_t ∇ log π(a_t)` for every kind. Its
+    mean over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`.
+    If the values were differentiated, the mean gradient would be 0 for k1, and that of
+    :math:`KL(π_ref ‖ π)` for k3.
+
+    If another policy sampled the tokens, multiply the loss by the `importance_weights`.
+    The gradient does not include the effect of a token on the KL divergence of later
+    tokens; that of `kl_shaped_rewards` does.
+
+    Args:
+        log_prob: Log-probabilities of the tokens under the policy :math:`π`,
+            shape `[T]`.
+        ref_log_prob: The same under the reference policy, shape `[T]`. Its gradient is
+            stopped.
+        kind: `"k1"`, `"k2"`, `"k3"` or `"abs"`.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+
+    Returns:
+        Losses, shape `[T]`, 0 for ignored tokens.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if `kind` is none
+            of the above.
+
+    Example:
+        >>> log_prob, ref_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.25, 1.0]]))
+        >>> print(rlaxlib.kl_loss(log_prob, ref_log_prob).round(3))
+        [0.193 0.307]
+
+    References:
+        John Schulman, *Approximating KL Divergence*, 2020.
+        http://joschu.net/blog/kl-approx.html
+
+        Yunhao Tang and Rémi Munos, *On a Few Pitfalls in KL Divergence Gradient
+        Estimation for RL*, 2025. https://arxiv.org/abs/2506.09477
+    """
+    _options.check(("k1", "k2", "k3", "abs"), kind=kind)
+    log_prob, ref_log_prob, sample_mask, _ = checks.widened(
+        log_prob=(log_prob, "float[T]"),
+        ref_log_prob=(ref_log_prob, "float[T]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    log_prob, ref_log_prob = _prepare(sample_mask, log_prob, ref_log_prob)
+    x = jax.lax.stop_gradient(log_prob - ref_log_prob)
+    value = {
+        "k1": x,
+        "k2": 0.5 * jnp.square(x),
+        "k3": jnp.expm1(-x) + x,
+        "abs": jnp.abs(x),
+    }[kind]
+    zero = log_prob - jax.lax.stop_gradient(log_prob)
+    return streams.valid(value + x * zero, sample_mask)
+
+
+def clip_cov_mask(
+    key: ArrayLike,
+    log_prob: ArrayLike,
+    adv: ArrayLike,
+    fraction: ArrayLike = 2e-4,
+    low: ArrayLike = 1.0,
+    high: ArrayLike = 5.0,
+    *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Mask tokens of high covariance of log-probability and advantage (Clip-Cov).
+
+    .. math::
+
+        c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
+
+    Likely tokens with high advantages reduce the entropy of the policy most. Of the
+    tokens with :math:`c_t` in [low, high], :math:`⌊r N⌋` random ones are masked, or all
+    if there are fewer. Multiply the losses by the mask, and aggregate them with
+    `sample_mask`, so that the denominator stays the same.
+
+    Args:
+        key: PRNG key, another on each device, shape `[]`.
+        log_prob: Log-probabilities of the N tokens of a batch, shape `[...]`.
+        adv: Advantages :math:`Â_t` of the tokens, shape `[...]`.
+        fraction: Fraction :math:`r` of tokens to mask, in [0, 1], shape `[]`.
+        low: Smallest covariance, shape `[]`.
+        high: Largest covariance, at least `low`, shape `[]`.
+        sample_mask: False for tokens to ignore, shape `[...]`; or None.
+        axis_name: Name of the mapped axis or axes that the batch is spread over; or
+            None.
+
+    Returns:
+        True for tokens to keep, shape `[...]`, False for ignored tokens.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> log_prob = jnp.array([-1.0, -1.0, -5.0, -5.0])
+        >>> adv, key = jnp.array([1.0, 0.0, -2.0, 1.0]), jax.random.key(0)
+        >>> print(rlaxlib.clip_cov_mask(key, log_prob, adv, fraction=0.25, low=3.0))
+        [ True  True False  True]
+
+    References:
+        Ganqu Cui and others, *The Entropy Mechanism of Reinforcement Learning for
+        Reasoning Language Models*, section 4.2, 2025. https://arxiv.org/abs/2505.22617
+    """
+    checks.ordered(low=low, high=high)
+    key, log_prob, adv, fraction, low, high, mask, _ = checks.widened(
+        key=(key, "key[]"),
+        log_prob=(log_prob, "float[...]"),
+        adv=(adv, "float[...]"),
+        fraction=(fraction, "float[] in [0, 1]"),
+        low=(low, "float[]"),
+        high=(high, "float[]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
+    )
+    mask = jnp.ones_like(log_prob, bool) if mask is None else mask
+    centred = [
+        x - arrays.masked_mean(x, mask, axis_name=axis_name)
+        for x in streams.clean(mask, log_prob, adv)
+    ]
+    covariance = centred[0] * centred[1]
+    is_high = mask & (covariance >= low) & (covariance <= high)
+    order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)
+    valid = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
+    count = jnp.floor(fraction * valid)
+    smallest = _ranked(order, count - 1, axis_name)
+    return mask & ~(is_high & (order >= smallest) & (count > 0))
+
+
+def high_entropy_mask(
+    entropy: ArrayLike,
+    fraction: ArrayLike = 0.2,
+    *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Select the tokens of the highest entropy (80/20 rule).
+
+    .. math::
+
+        m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
+
+    In the paper, the 20 % of tokens with the highest entropy suffice for training: the
+    result is as good as with all tokens, or better. Use the mask as the `sample_mask`
+    of the loss.
+
+    Args:
+        entropy: Entropies :math:`H_t` of the distributions that the tokens of a batch
+            were sampled from, shape `[...]`.
+        fraction: Fraction :math:`ρ` of tokens to select, in [0, 1], shape `[]`.
+        sample_mask: False for tokens to ignore, also in the quantile, shape `[...]`; or
+            None.
+        axis_name: Name of the mapped axis or axes that the batch is spread over; or
+            None.
+
+    Returns:
+        True for the selected tokens, shape `[...]`, False for ignored tokens.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `fraction` is outside [0, 1].
+
+    Example:
+        >>> entropy = jnp.array([0.1, 2.0, 0.3, 1.0, 0.2])
+        >>> print(rlaxlib.high_entropy_mask(entropy, fraction=0.4))
+        [False  True False  True False]
+
+    References:
+        Shenzhi Wang and others, *Beyond the 80/20 Rule: High-Entropy Minority Tokens
+        Drive Effective Reinforcement Learning for LLM Reasoning*, section 5.1, 2025.
+        https://arxiv.org/abs/2506.01939
+    """
+    entropy, fraction, mask, _ = checks.widened(
+        entropy=(entropy, "float[...]"),
+        fraction=(fraction, "float[] in [0, 1]"),
+        sample_mask=(sample_mask, "bool[...] or None"),
+    )
+    mask = jnp.ones_like(entropy, bool) if mask is None else mask
+    count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
+    rank = jnp.floor(fraction * (count - 1))
+    smallest = _ranked(jnp.where(mask, entropy, -jnp.inf), rank, axis_name)
+    return mask & (entropy >= smallest)
+
+
+def overlong_penalty(
+    lengths: ArrayLike, max_length: ArrayLike, cache_length: ArrayLike
+) -> Array:
+    """Compute the soft penalty for overlong answers (DAPO).
+
+    .. math::
+
+        r = { 0   if l ≤ L_max - L_cache
+            { (L_max - L_cache - l) / L_cache   if L_max - L_cache < l ≤ L_max
+            { -1   otherwise
+
+    Add it to the rewards of the answers.
+
+    Args:
+        lengths: Numbers :math:`l` of tokens of the answers, shape `[...]`.
+        max_length: Maximum length :math:`L_max`, at least `cache_length`, shape `[]`.
+        cache_length: Length :math:`L_cache` of the interval before it in which the
+            penalty grows, more than 0, shape `[]`.
+
+    Returns:
+        Penalties, in [-1, 0], shape `[...]`, float32.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> lengths = jnp.array([10, 80, 90, 100, 1000])
+        >>> print(rlaxlib.overlong_penalty(lengths, max_length=100, cache_length=20))
+        [ 0.   0.  -0.5 -1.  -1. ]
+
+    References:
+        Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
+        Scale*, equation 13, 2025. https://arxiv.org/abs/2503.14476
+    """
+    checks.ordered(cache_length=cache_length, max_length=max_length)
+    lengths, max_length, cache_length = checks.arrays(
+        lengths=(lengths, "int[...]"),
+        max_length=(max_length, "int[]"),
+        cache_length=(cache_length, "int[] in (0, inf)"),
+    )
+    return jnp.clip((max_length - cache_length - lengths) / cache_length, -1, 0)
+
+
+def _prepare(
+    sample_mask: Array | None, log_prob: Array, *others: Array
+) -> tuple[Array, ...]:
+    """Stop the gradients of all arrays but the first, and zero the ignored tokens."""
+    stopped = map(jax.lax.stop_gradient, others)
+    return streams.clean(sample_mask, log_prob, *stopped)
+
+
+def _ranked(x: Array, rank: Array, axis_name: AxisName | None) -> Array:
+    """Return an entry of `x` over all devices by its rank, 0 for the largest."""
+    ordered = jnp.sort(devices.gather(x.ravel(), axis_name), descending=True)
+    return ordered[jnp.maximum(rank, 0).astype(jnp.int32)]

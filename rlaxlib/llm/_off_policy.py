@@ -1,0 +1,181 @@
+"""Corrections for tokens that another policy sampled than the one that learns.
+
+Three policies may differ: the sampler :math:`μ`, which is the inference engine; the old
+policy :math:`π_old`, which the learner computed on the same parameters or older ones;
+and the policy :math:`π` that learns. `ppo_clip_loss` corrects for :math:`π / π_old`.
+`importance_weights` corrects for :math:`π_old / μ`, which differ in numerics, in the
+experts that a router chooses, and by stale parameters: multiply the losses by them.
+
+Watch `importance_statistics` of the log-ratios :math:`log π_old - log μ`, with
+`sample_mask` as the mask: the effective sample size, the :math:`χ²` divergence, and the
+ratio of perplexities, `exp(mean_log_ratio)`.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import arrays
+from rlaxlib._core import checks, devices, streams
+from rlaxlib._core.devices import AxisName
+from rlaxlib.llm import _options
+
+__all__ = ["importance_weights", "off_policy_sequence_mask"]
+
+
+def importance_weights(
+    log_ratio: ArrayLike,
+    sample_mask: ArrayLike | None = None,
+    level: str = "token",
+    mode: str = "truncate",
+    low: ArrayLike = 0.5,
+    high: ArrayLike = 2.0,
+    *,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Compute importance weights of the sampler (TIS, MIS, IcePop).
+
+    .. math::
+
+        ρ_t = { e^{l_t}   by token
+              { exp(∑_j l_j)   by sequence
+              { exp((1/|y|) ∑_j l_j)   by geometric mean,   l_t = log (π(a_t)/μ(a_t))
+
+        w_t = { min(ρ_t, high)   to truncate
+              { ρ_t 1[ρ_t ≤ high]   to mask
+              { ρ_t 1[low ≤ ρ_t ≤ high]   to keep a band
+
+    - `"truncate"`: truncated importance sampling (TIS), of bounded variance.
+    - `"mask"`: masked importance sampling (MIS). Tokens or sequences of large ratio
+      have the weight 0.
+    - `"band"`: IcePop. Those of small ratio too; the paper uses 0.5 and 5.
+
+    Weights of sequences are unbiased, but their variance grows with the length. Weights
+    of tokens have a lower variance, and ignore that prefixes differ. Geometric means
+    have the scale of tokens. To reject sequences without weighting the others, use
+    `weights > 0`.
+
+    Args:
+        log_ratio: Log-ratios :math:`l_t` of the policy to the sampler, shape `[T]`. Do
+            not clip them.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        level: `"token"`, `"sequence"` or `"geometric"`.
+        mode: `"truncate"`, `"mask"` or `"band"`.
+        low: Smallest ratio of a band, at least 0, shape `[]`.
+        high: Largest ratio, at least `low`, shape `[]`.
+        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
+            None.
+
+    Returns:
+        Weights :math:`w_t`, shape `[T]`, 0 for ignored tokens. Their gradient is
+        stopped.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `level` or `mode`
+            is not one of the above, or if a concrete bound is out of range.
+
+    Example:
+        >>> log_ratio = jnp.log(jnp.array([0.25, 1.0, 4.0]))
+        >>> print(rlaxlib.importance_weights(log_ratio))
+        [0.25 1.   2.  ]
+        >>> print(rlaxlib.importance_weights(log_ratio, mode="band"))
+        [0. 1. 0.]
+        >>> statistics = rlaxlib.importance_statistics(log_ratio)
+        >>> print(f"{statistics.effective_fraction:.2f} {statistics.chi_squared:.2f}")
+        0.54 4.69
+
+    References:
+        Feng Yao, Liyuan Liu, Dinghuai Zhang, Chengyu Dong, Jingbo Shang and Jianfeng
+        Gao, *Your Efficient RL Framework Secretly Brings You Off-Policy RL Training*,
+        2025. https://fengyao.notion.site/off-policy-rl
+
+        Jiacai Liu and others, *When Speed Kills Stability: Demystifying RL Collapse
+        from the Training-Inference Mismatch*, 2025. https://richardli.xyz/rl-collapse
+
+        Ling Team, *Every Step Evolves: Scaling Reinforcement Learning for
+        Trillion-Scale Thinking Model*, 2025. https://arxiv.org/abs/2510.18855
+    """
+    _options.check(("token", "sequence", "geometric"), level=level)
+    _options.check(("truncate", "mask", "band"), mode=mode)
+    checks.ordered(low=low, high=high)
+    log_ratio, sample_mask, low, high, _ = checks.widened(
+        log_ratio=(log_ratio, "float[T]"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+        low=(low, "float[] in [0, inf)"),
+        high=(high, "float[] in [0, inf]"),
+    )
+    log_ratio = jax.lax.stop_gradient(streams.valid(log_ratio, sample_mask))
+    total = devices.total(jnp.sum(log_ratio), axis_name)
+    mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
+    levels = {"token": log_ratio, "sequence": total, "geometric": mean}
+    ratio = jnp.exp(jnp.broadcast_to(levels[level], log_ratio.shape))
+    if mode == "truncate":
+        weights = jnp.minimum(ratio, high)
+    else:
+        is_kept = (ratio <= high) & ((ratio >= low) | (mode == "mask"))
+        weights = jnp.where(is_kept, ratio, 0)
+    return streams.valid(weights, sample_mask)
+
+
+def off_policy_sequence_mask(
+    log_prob: ArrayLike,
+    old_log_prob: ArrayLike,
+    adv: ArrayLike,
+    threshold: ArrayLike,
+    *,
+    sample_mask: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+) -> Array:
+    """Mask negative sequences that are far from the policy (off-policy masking).
+
+    .. math::
+
+        m_t = { 0   if Â_t < 0 and (1/|y|) ∑_j log (π_old(a_j)/π(a_j)) > δ
+              { 1   otherwise
+
+    Sequences of negative advantage that have become much less likely make training
+    unstable, so they are masked. Multiply the losses by the mask, and aggregate them
+    with `sample_mask`.
+
+    Args:
+        log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
+        old_log_prob: The same under the policy that sampled them, as the inference
+            engine returns them, shape `[T]`.
+        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
+        threshold: Threshold :math:`δ` of the divergence, at least 0, shape `[]`.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
+            None.
+
+    Returns:
+        True for tokens to learn from, shape `[T]`, False for ignored tokens.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `threshold` is negative.
+
+    Example:
+        >>> log_prob, old_log_prob = jnp.array([-3.0, -2.0]), jnp.array([-1.0, -1.0])
+        >>> print(rlaxlib.off_policy_sequence_mask(log_prob, old_log_prob, 1.0, 0.5))
+        [ True  True]
+        >>> print(rlaxlib.off_policy_sequence_mask(log_prob, old_log_prob, -1.0, 0.5))
+        [False False]
+
+    References:
+        DeepSeek-AI, *DeepSeek-V3.2: Pushing the Frontier of Open Large Language
+        Models*, section 3.1, 2025. https://arxiv.org/abs/2512.02556
+    """
+    log_prob, old_log_prob, adv, threshold, sample_mask, _ = checks.widened(
+        log_prob=(log_prob, "float[T]"),
+        old_log_prob=(old_log_prob, "float[T]"),
+        adv=(adv, "float[] or [T]"),
+        threshold=(threshold, "float[] in [0, inf)"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    difference = streams.valid(old_log_prob - log_prob, mask)
+    divergence = arrays.masked_mean(difference, mask, axis_name=axis_name)
+    return mask & ~((adv < 0) & (divergence > threshold))

@@ -1,0 +1,419 @@
+"""Preference losses, reward models, and distillation.
+
+- Preferences between two answers: `dpo_loss` (DPO, IPO, SLiC, robust DPO),
+  `simpo_loss`, `orpo_loss`.
+- Answers that are desirable or not: `kto_loss`.
+- Reward models: `bradley_terry_loss`.
+- Distillation from a teacher: `generalized_jsd`.
+
+Preference losses are elementwise: they take one pair of answers, or arrays of pairs.
+The log-probability of an answer is the sum of those of its tokens, or for `simpo_loss`
+and `orpo_loss` their mean. The tokens of the prompt are not included.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib import distributions
+from rlaxlib._core import checks
+from rlaxlib.llm import _options
+
+__all__ = [
+    "bradley_terry_loss",
+    "dpo_loss",
+    "generalized_jsd",
+    "kto_loss",
+    "orpo_loss",
+    "simpo_loss",
+]
+
+_IMPOSSIBLE = -1e30  # The log-probability of an impossible outcome.
+
+
+def dpo_loss(
+    log_prob_chosen: ArrayLike,
+    log_prob_rejected: ArrayLike,
+    ref_log_prob_chosen: ArrayLike,
+    ref_log_prob_rejected: ArrayLike,
+    beta: ArrayLike = 0.1,
+    kind: str = "sigmoid",
+    label_smoothing: ArrayLike = 0.0,
+) -> Array:
+    """Compute the direct preference optimisation loss (DPO, IPO, SLiC, cDPO).
+
+    .. math::
+
+        L = (1 - ε) f(Δ) + ε f(-Δ),
+        Δ = log (π(y_w)/π_ref(y_w)) - log (π(y_l)/π_ref(y_l))
+
+    The function :math:`f` depends on the kind:
+
+    - `"sigmoid"`: :math:`-log σ(β Δ)` (DPO; cDPO if :math:`ε > 0`).
+    - `"ipo"`: :math:`(Δ - 1/(2 β))²`, which does not overfit to preferences that are
+      always the same (IPO).
+    - `"hinge"`: :math:`max(0, 1 - β Δ)` (SLiC).
+    - `"robust"`: that of `"sigmoid"`, but the loss is
+      :math:`((1 - ε) f(Δ) - ε f(-Δ)) / (1 - 2 ε)`. Its mean over labels of which a
+      fraction :math:`ε` is wrong is that of `"sigmoid"` over the right ones.
+
+    Args:
+        log_prob_chosen: Log-probability of the chosen answer :math:`y_w` under the
+            policy, summed over its tokens, for IPO as well, shape `[...]`.
+        log_prob_rejected: The same of the rejected answer :math:`y_l`, shape `[...]`.
+        ref_log_prob_chosen: Log-probability of the chosen answer under the reference
+            policy, shape `[...]`. Its gradient is stopped.
+        ref_log_prob_rejected: The same of the rejected answer, shape `[...]`.
+        beta: Coefficient :math:`β`, more than 0. A smaller one lets the policy move
+            further from the reference, shape `[]`.
+        kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
+        label_smoothing: Probability :math:`ε` that a label is wrong, in [0, 0.5),
+            shape `[]`.
+
+    Returns:
+        Loss of each pair, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is not one
+            of the above, or if a concrete scalar is out of range.
+
+    Example:
+        >>> chosen, rejected = jnp.log(0.75), jnp.log(0.25)
+        >>> loss = rlaxlib.dpo_loss(chosen, rejected, 0.0, 0.0, beta=1.0)
+        >>> print(jnp.exp(-loss).round(4))  # The probability of the preference.
+        0.75
+
+    References:
+        Rafael Rafailov, Archit Sharma, Eric Mitchell, Stefano Ermon, Christopher D.
+        Manning and Chelsea Finn, *Direct Preference Optimization: Your Language Model
+        is Secretly a Reward Model*, 2023. https://arxiv.org/abs/2305.18290
+
+        Mohammad Gheshlaghi Azar, Mark Rowland, Bilal Piot, Daniel Guo, Daniele
+        Calandriello, Michal Valko and Rémi Munos, *A General Theoretical Paradigm to
+        Understand Learning from Human Preferences*, 2023.
+        https://arxiv.org/abs/2310.12036
+
+        Yao Zhao, Rishabh Joshi, Tianqi Liu, Misha Khalman, Mohammad Saleh and Peter J.
+        Liu, *SLiC-HF: Sequence Likelihood Calibration with Human Feedback*, 2023.
+        https://arxiv.org/abs/2305.10425
+
+        Sayak Ray Chowdhury, Anush Kini and Nagarajan Natarajan, *Provably Robust DPO:
+        Aligning Language Models with Noisy Feedback*, 2024.
+        https://arxiv.org/abs/2403.00409
+    """
+    _options.check(("sigmoid", "ipo", "hinge", "robust"), kind=kind)
+    chosen, rejected, ref_chosen, ref_rejected, beta, epsilon, _ = checks.widened(
+        log_prob_chosen=(log_prob_chosen, "float[...]"),
+        log_prob_rejected=(log_prob_rejected, "float[...]"),
+        ref_log_prob_chosen=(ref_log_prob_chosen, "float[...]"),
+        ref_log_prob_rejected=(ref_log_prob_rejected, "float[...]"),
+        beta=(beta, "float[] in (0, inf)"),
+        label_smoothing=(label_smoothing, "float[] in [0, 0.5)"),
+    )
+    delta = (chosen - rejected) - jax.lax.stop_gradient(ref_chosen - ref_rejected)
+
+    def loss(delta: Array) -> Array:
+        if kind == "ipo":
+            return jnp.square(delta - 1 / (2 * beta))
+        if kind == "hinge":
+            return jax.nn.relu(1 - beta * delta)
+        return -jax.nn.log_sigmoid(beta * delta)
+
+    if kind == "robust":
+        unbiased = (1 - epsilon) * loss(delta) - epsilon * loss(-delta)
+        return unbiased / (1 - 2 * epsilon)
+    return (1 - epsilon) * loss(delta) + epsilon * loss(-delta)
+
+
+def simpo_loss(
+    mean_log_prob_chosen: ArrayLike,
+    mean_log_prob_rejected: ArrayLike,
+    beta: ArrayLike = 2.0,
+    margin: ArrayLike = 1.0,
+) -> Array:
+    """Compute the simple preference optimisation loss (SimPO).
+
+    .. math::
+
+        L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
+
+    There is no reference policy, and the mean over tokens does not favour long answers.
+
+    Args:
+        mean_log_prob_chosen: Mean log-probability :math:`l_w` of the tokens of the
+            chosen answer: `masked_mean` computes it, shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
+        beta: Coefficient :math:`β`, more than 0. The paper uses 2 to 2.5, shape `[]`.
+        margin: Target margin :math:`γ` of the rewards :math:`β l`. The paper uses 0.3
+            to 1.6, shape `[]`.
+
+    Returns:
+        Loss of each pair, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `beta` is not positive.
+
+    Example:
+        >>> loss = rlaxlib.simpo_loss(-1.0, -1.5, beta=2.0, margin=1.0)
+        >>> print(jnp.exp(-loss).round(4))
+        0.5
+
+    References:
+        Yu Meng, Mengzhou Xia and Danqi Chen, *SimPO: Simple Preference Optimization
+        with a Reference-Free Reward*, 2024. https://arxiv.org/abs/2405.14734
+    """
+    chosen, rejected, beta, margin, _ = checks.widened(
+        mean_log_prob_chosen=(mean_log_prob_chosen, "float[...]"),
+        mean_log_prob_rejected=(mean_log_prob_rejected, "float[...]"),
+        beta=(beta, "float[] in (0, inf)"),
+        margin=(margin, "float[]"),
+    )
+    return -jax.nn.log_sigmoid(beta * (chosen - rejected) - margin)
+
+
+def orpo_loss(
+    mean_log_prob_chosen: ArrayLike,
+    mean_log_prob_rejected: ArrayLike,
+    coefficient: ArrayLike = 0.1,
+) -> Array:
+    """Compute the odds-ratio preference optimisation loss (ORPO).
+
+    .. math::
+
+        L = -l_w - λ log σ(log (odds_w / odds_l)),
+        odds = p / (1 - p),   p = e^l,   l = (1/|y|) log π(y)
+
+    The first term is the supervised loss of the chosen answer. So ORPO needs neither a
+    supervised phase before it nor a reference policy.
+
+    Args:
+        mean_log_prob_chosen: Mean log-probability :math:`l_w` of the tokens of the
+            chosen answer, at most 0: `masked_mean` computes it, shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, less than 0,
+            shape `[...]`.
+        coefficient: Coefficient :math:`λ`, at least 0, shape `[]`.
+
+    Returns:
+        Loss of each pair, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar or NumPy argument is out of range.
+
+    Example:
+        >>> loss = rlaxlib.orpo_loss(jnp.log(0.75), jnp.log(0.5), coefficient=1.0)
+        >>> print(jnp.exp(-loss).round(4))  # 3/4 of the first term, 3/4 of the second.
+        0.5625
+
+    References:
+        Jiwoo Hong, Noah Lee and James Thorne, *ORPO: Monolithic Preference Optimization
+        without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
+    """
+    chosen, rejected, coefficient, _ = checks.widened(
+        mean_log_prob_chosen=(mean_log_prob_chosen, "float[...] in (-inf, 0]"),
+        mean_log_prob_rejected=(mean_log_prob_rejected, "float[...] in (-inf, 0)"),
+        coefficient=(coefficient, "float[] in [0, inf)"),
+    )
+    # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
+    ratio = jnp.exp(rejected - chosen) * jnp.expm1(chosen) / jnp.expm1(rejected)
+    return -chosen + coefficient * jnp.log1p(ratio)
+
+
+def kto_loss(
+    log_prob: ArrayLike,
+    ref_log_prob: ArrayLike,
+    desirable: ArrayLike,
+    kl: ArrayLike,
+    beta: ArrayLike = 0.1,
+    desirable_weight: ArrayLike = 1.0,
+    undesirable_weight: ArrayLike = 1.0,
+) -> Array:
+    """Compute the Kahneman-Tversky optimisation loss (KTO).
+
+    .. math::
+
+        L = { λ_D (1 - σ(β (r - z)))   if the answer is desirable
+            { λ_U (1 - σ(β (z - r)))   otherwise,   r = log (π(y)/π_ref(y)),
+        z = max(0, KL(π ‖ π_ref))
+
+    The data are answers that are desirable or not, rather than pairs. To estimate the
+    KL divergence, pair each prompt of the batch with the answer to another prompt, and
+    average :math:`r` over these pairs.
+
+    Args:
+        log_prob: Log-probability of an answer under the policy, summed over its tokens,
+            shape `[...]`.
+        ref_log_prob: The same under the reference policy, shape `[...]`. Its gradient
+            is stopped.
+        desirable: Whether the answer is desirable, shape `[...]`.
+        kl: Estimate of the KL divergence, over all devices, shape `[]`. Its gradient is
+            stopped, and a negative estimate is replaced by 0.
+        beta: Coefficient :math:`β`, more than 0, shape `[]`.
+        desirable_weight: Weight :math:`λ_D`, at least 0, shape `[]`.
+        undesirable_weight: Weight :math:`λ_U`, at least 0, shape `[]`. Choose weights
+            with which both kinds of answers have about the same sum.
+
+    Returns:
+        Loss of each answer, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            scalar is out of range.
+
+    Example:
+        >>> log_prob, ref_log_prob = jnp.log(jnp.array([[0.3, 0.3], [0.1, 0.1]]))
+        >>> desirable = jnp.array([True, False])
+        >>> loss = rlaxlib.kto_loss(log_prob, ref_log_prob, desirable, kl=0.0, beta=1.0)
+        >>> print(loss.round(4))
+        [0.25 0.75]
+
+    References:
+        Kawin Ethayarajh, Winnie Xu, Niklas Muennighoff, Dan Jurafsky and Douwe Kiela,
+        *KTO: Model Alignment as Prospect Theoretic Optimization*, 2024.
+        https://arxiv.org/abs/2402.01306
+    """
+    log_prob, ref_log_prob, desirable, kl, beta, good, bad, _ = checks.widened(
+        log_prob=(log_prob, "float[...]"),
+        ref_log_prob=(ref_log_prob, "float[...]"),
+        desirable=(desirable, "bool[...]"),
+        kl=(kl, "float[]"),
+        beta=(beta, "float[] in (0, inf)"),
+        desirable_weight=(desirable_weight, "float[] in [0, inf)"),
+        undesirable_weight=(undesirable_weight, "float[] in [0, inf)"),
+    )
+    z = jax.lax.stop_gradient(jnp.maximum(kl, 0))
+    gain = beta * (log_prob - jax.lax.stop_gradient(ref_log_prob) - z)
+    loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
+    return jnp.where(desirable, good, bad) * loss
+
+
+def bradley_terry_loss(
+    reward_chosen: ArrayLike,
+    reward_rejected: ArrayLike,
+    margin: ArrayLike = 0.0,
+    centering: ArrayLike = 0.0,
+) -> Array:
+    """Compute the Bradley-Terry loss of a reward model.
+
+    .. math::
+
+        L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
+
+    Preferences determine rewards only up to a constant for each prompt. Centring moves
+    their sum towards 0.
+
+    Args:
+        reward_chosen: Reward :math:`r_w` of the chosen answer, shape `[...]`.
+        reward_rejected: Reward :math:`r_l` of the rejected answer, shape `[...]`.
+        margin: Margin :math:`m`, larger for clear preferences, shape `[]` or `[...]`.
+        centering: Coefficient :math:`c`, at least 0, such as 0.01, shape `[]`.
+
+    Returns:
+        Loss of each pair, shape `[...]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
+            `centering` is negative.
+
+    Example:
+        >>> loss = rlaxlib.bradley_terry_loss(2.0, 1.0, margin=1.0, centering=0.5)
+        >>> print((loss - 0.5 * 9.0).round(4), jnp.log(2.0).round(4))
+        0.6931 0.6931
+
+    References:
+        Hugo Touvron and others, *Llama 2: Open Foundation and Fine-Tuned Chat Models*,
+        section 3.2.2, 2023. https://arxiv.org/abs/2307.09288
+
+        Jacob Eisenstein and others, *Helping or Herding? Reward Model Ensembles
+        Mitigate but do not Eliminate Reward Hacking*, 2023.
+        https://arxiv.org/abs/2312.09244
+    """
+    chosen, rejected, margin, centering, _ = checks.widened(
+        reward_chosen=(reward_chosen, "float[...]"),
+        reward_rejected=(reward_rejected, "float[...]"),
+        margin=(margin, "float[] or [...]"),
+        centering=(centering, "float[] in [0, inf)"),
+    )
+    loss = -jax.nn.log_sigmoid(chosen - rejected - margin)
+    return loss + centering * jnp.square(chosen + rejected)
+
+
+def generalized_jsd(
+    student_logits: ArrayLike,
+    teacher_logits: ArrayLike,
+    beta: ArrayLike = 0.5,
+    *,
+    top_k: int | None = None,
+) -> Array:
+    """Compute the generalised Jensen-Shannon divergence of distillation (GKD).
+
+    .. math::
+
+        D = { KL(p ‖ q)   if β = 0
+            { KL(q ‖ p)   if β = 1
+            { β KL(p ‖ m) + (1 - β) KL(q ‖ m)   otherwise,
+        m = β p + (1 - β) q
+
+    Here :math:`p` is the teacher and :math:`q` the student. The forward and the reverse
+    KL divergence are the limits of :math:`D/β` and :math:`D/(1 - β)`; :math:`D` itself
+    tends to 0. If the student samples the tokens, this is on-policy distillation, most
+    often with the reverse KL divergence, :math:`β = 1`.
+
+    With `top_k`, the outcomes are the k tokens that are most likely under the teacher,
+    and all others together as one more. This is a lower bound of the divergence.
+
+    Args:
+        student_logits: Logits of the student for one token, minus infinity for tokens
+            of probability 0, shape `[V]`.
+        teacher_logits: The same of the teacher, shape `[V]`. Their gradient is stopped.
+        beta: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
+        top_k: Number of tokens, from 1 to V - 1, a Python integer; or None for all.
+
+    Returns:
+        Divergence, at least 0, shape `[]`.
+
+    Raises:
+        ArgumentError: If an argument has the wrong shape or dtype, if a concrete `beta`
+            is outside [0, 1], or if `top_k` is not a Python integer in [1, V - 1].
+
+    Example:
+        >>> student_logits = jnp.log(jnp.array([0.25, 0.5, 0.25]))
+        >>> teacher_logits = jnp.log(jnp.array([0.5, 0.25, 0.25]))
+        >>> kl = rlaxlib.generalized_jsd(student_logits, teacher_logits, beta=1.0)
+        >>> print(kl.round(4), (0.25 * jnp.log(2.0)).round(4))
+        0.1733 0.1733
+
+    References:
+        Rishabh Agarwal, Nino Vieillard, Yongchao Zhou, Piotr Stanczyk, Sabela Ramos,
+        Matthieu Geist and Olivier Bachem, *On-Policy Distillation of Language Models:
+        Learning from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
+    """
+    student_logits, teacher_logits, beta, _ = checks.widened(
+        student_logits=(student_logits, "float[V]"),
+        teacher_logits=(teacher_logits, "float[V]"),
+        beta=(beta, "float[] in [0, 1]"),
+    )
+    # `0 * -inf` would be NaN.
+    q = jnp.maximum(jax.nn.log_softmax(student_logits), _IMPOSSIBLE)
+    p = jnp.maximum(jax.nn.log_softmax(teacher_logits), _IMPOSSIBLE)
+    if top_k is not None:
+        checks.static_int(1, p.size - 1, top_k=top_k)
+        _, top = jax.lax.top_k(p, top_k)
+        p, q = _bucketed(p, top), _bucketed(q, top)
+    p = jax.lax.stop_gradient(p)
+    m = jnp.logaddexp(jnp.log(beta) + p, jnp.log1p(-beta) + q)
+    # At the limits, m is q or p, and one of the divergences is 0.
+    teacher_weight = jnp.where(beta == 0, 1, beta)
+    student_weight = jnp.where(beta == 1, 1, 1 - beta)
+    kl = distributions.categorical_kl_divergence
+    return teacher_weight * kl(p, m) + student_weight * kl(q, m)
+
+
+def _bucketed(log_probs: Array, top: Array) -> Array:
+    """Return the log-probabilities of some outcomes, and of all others together."""
+    others = jax.nn.logsumexp(log_probs.at[top].set(_IMPOSSIBLE))
+    return jnp.append(log_probs[top], others)

@@ -272,14 +272,10 @@ def _convert(value: Any, spec: str) -> Any:
     """Return `value` as a JAX array, concrete in a traced program if it was."""
     if value is None or isinstance(value, Array):
         return value
+    if type(value) is int and _parse(spec).kind == "float":
+        value = float(value)
     with jax.ensure_compile_time_eval():
-        return jnp.asarray(_as_kind(value, spec))
-
-
-def _as_kind(value: Any, spec: str) -> Any:
-    """Return `value`, as a float if it is a Python integer and the spec says float."""
-    is_float = _parse(spec).kind == "float"
-    return float(value) if is_float and type(value) is int else value
+        return jnp.asarray(value)
 
 
 def _fit(value: Any, spec: str, sizes: Sizes) -> Sizes | None:
@@ -294,23 +290,31 @@ def _fit(value: Any, spec: str, sizes: Sizes) -> Sizes | None:
 
 def _has_kind(value: Any, spec: str) -> bool:
     """Return whether `value` is an array or a Python scalar of the kind of a spec."""
-    value, kind = _as_kind(value, spec), _parse(spec).kind
-    if not (isinstance(value, bool | int | float) or hasattr(value, "dtype")):
-        return False
-    dtype = jnp.result_type(value)
-    if kind == "key" and dtype == jnp.uint32:
-        return np.ndim(value) > 0
+    kind = _parse(spec).kind
+    if not hasattr(value, "dtype"):
+        if isinstance(value, bool):
+            return kind in {"any", "bool"}
+        if isinstance(value, int):
+            return kind in {"any", "float", "int"}
+        return isinstance(value, float) and kind in {"any", "float"}
+    if kind == "key" and value.dtype == jnp.uint32:
+        return value.ndim > 0
+    return _is_subdtype(value.dtype, kind)
+
+
+@functools.cache
+def _is_subdtype(dtype: Any, kind: str) -> bool:
+    """Return whether a dtype is of a kind."""
     return jnp.issubdtype(dtype, _KINDS[kind][0])
 
 
 def _shape(value: Any, kind: str) -> tuple[int, ...] | None:
     """Return the shape of an argument, or None if it is not an array."""
-    if not isinstance(value, bool | int | float) and not hasattr(value, "dtype"):
-        return None
-    shape = np.shape(value)
-    if kind == "key" and getattr(value, "dtype", None) == jnp.uint32:
-        return shape[:-1]  # The last axis of a legacy key holds the words of one key.
-    return shape
+    if not hasattr(value, "dtype"):
+        return () if isinstance(value, int | float) else None
+    if kind == "key" and value.dtype == jnp.uint32:
+        return value.shape[:-1]  # The last axis of a legacy key holds its words.
+    return value.shape
 
 
 def _bind(shape: tuple[int, ...], axes: Shape, sizes: Sizes) -> Sizes | None:
@@ -346,8 +350,7 @@ def _split(axis: str) -> tuple[str, int]:
 
 def _check_rule(name: str, value: Any, rule: str | None, sizes: Sizes) -> None:
     """Raise an error if a concrete value breaks a rule."""
-    x = None if rule is None else _concrete(value)
-    if x is None or rule is None:
+    if rule is None or (x := _concrete(value)) is None:
         return
     if rule == "in {0, 1}":
         _fail_if((x != 0) & (x != 1), x, f"`{name}`", "must be 0 or 1")
@@ -358,10 +361,10 @@ def _check_rule(name: str, value: Any, rule: str | None, sizes: Sizes) -> None:
     else:
         first, last = rule.removeprefix("in ")[1:-1].split(", ")
         low, high = (cast(float, sizes.get(end, end)) for end in (first, last))
-        above = x >= float(low) if "[" in rule else x > float(low)
-        below = x <= float(high) if "]" in rule else x < float(high)
+        below = x < float(low) if "[" in rule else x <= float(low)
+        above = x > float(high) if "]" in rule else x >= float(high)
         interval = f"in {rule[3]}{low}, {high}{rule[-1]}"
-        _fail_if(~(above & below), x, f"`{name}`", f"must be {interval}")
+        _fail_if(below | above | (x != x), x, f"`{name}`", f"must be {interval}")
 
 
 def _check_order(
@@ -377,8 +380,10 @@ def _check_order(
 
 
 def _concrete(value: Any) -> Any:
-    """Return a concrete value in NumPy, or None for a traced one or a large one."""
-    if value is None or isinstance(value, Tracer):
+    """Return a concrete scalar or NumPy array, or None for a traced or large one."""
+    if isinstance(value, int | float | None):
+        return value
+    if isinstance(value, Tracer):
         return None
     if isinstance(value, Array) and (value.ndim or not value.is_fully_addressable):
         return None  # Reading it would copy it from the device.

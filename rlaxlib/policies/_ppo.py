@@ -10,8 +10,10 @@ Advantages are used as they are; PPO standardises them over the batch with
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -433,6 +435,8 @@ def ppo_value_loss(
     return narrow((jnp.maximum(loss, near_loss), outputs))
 
 
+# Compiled, so that an eager call runs one program and not ten.
+@functools.partial(jax.jit, inline=True)
 def _clipped_objective(
     ratio: Array,
     adv: Array,

@@ -8,7 +8,7 @@ accurate for small values, and map infinities (masked action values) to infiniti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -154,7 +154,7 @@ def signed_logp1(x: ArrayLike) -> Array:
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_odd(jnp.log1p, x))
+    return narrow(_with_sign(jnp.log1p(_magnitude(x)), x))
 
 
 def signed_expm1(x: ArrayLike) -> Array:
@@ -185,7 +185,7 @@ def signed_expm1(x: ArrayLike) -> Array:
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_odd(jnp.expm1, x))
+    return narrow(_with_sign(jnp.expm1(_magnitude(x)), x))
 
 
 def symlog(x: ArrayLike) -> Array:
@@ -218,7 +218,7 @@ def symlog(x: ArrayLike) -> Array:
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_odd(jnp.log1p, x))
+    return narrow(_with_sign(jnp.log1p(_magnitude(x)), x))
 
 
 def symexp(x: ArrayLike) -> Array:
@@ -251,7 +251,7 @@ def symexp(x: ArrayLike) -> Array:
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_odd(jnp.expm1, x))
+    return narrow(_with_sign(jnp.expm1(_magnitude(x)), x))
 
 
 def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
@@ -287,8 +287,9 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
     x, eps, narrow = checks.widened(
         x=(x, "float[...]"), eps=(eps, "float[] in [0, inf)")
     )
+    size = _magnitude(x)
     # √(|x| + 1) - 1 = |x| / (√(|x| + 1) + 1), which does not cancel near 0.
-    return narrow(_odd(lambda x: x / (jnp.sqrt(x + 1) + 1) + eps * x, x))
+    return narrow(_with_sign(size / (jnp.sqrt(size + 1) + 1) + eps * size, x))
 
 
 def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
@@ -326,13 +327,9 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
     x, eps, narrow = checks.widened(
         x=(x, "float[...]"), eps=(eps, "float[] in [0, inf)")
     )
-    half = 0.5 + eps
-
-    def parabola(x: Array) -> Array:
-        w = x / (half + jnp.sqrt(jnp.square(half) + eps * x))
-        return w * (w + 2)
-
-    return narrow(_odd(parabola, x))
+    half, size = 0.5 + eps, _magnitude(x)
+    w = size / (half + jnp.sqrt(jnp.square(half) + eps * size))
+    return narrow(_with_sign(w * (w + 2), x))
 
 
 def hyperbolic_sin(x: ArrayLike) -> Array:
@@ -434,13 +431,21 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
     x, p, narrow = checks.widened(x=(x, "float[...]"), p=(p, "float[] in (0, inf)"))
     q = jnp.sqrt(p)
     # (|x|/q + 1)^p - 1 would cancel near 0.
-    return narrow(_odd(lambda x: jnp.expm1(p * jnp.log1p(x / q)) / q, x))
+    size = jnp.expm1(p * jnp.log1p(_magnitude(x) / q)) / q
+    return narrow(_with_sign(size, x))
 
 
-def _odd(f: Callable[[Array], Array], x: Array) -> Array:
-    """Return `sign(x) f(|x|)` for an `f` that maps 0 to 0 and infinity to infinity."""
-    # JAX differentiates `sign` and `abs` to 0 at 0; the right derivative is f'(0).
-    # At infinity `f` may give NaN, such as inf / inf.
-    negative, infinite = x < 0, jnp.isinf(x)
-    y = f(jnp.where(infinite, 0, jnp.where(negative, -x, x)))
-    return jnp.where(infinite, x, jnp.where(negative, -y, y))
+# Both are compiled, so that an eager call runs two programs and not ten.
+
+
+@functools.partial(jax.jit, inline=True)
+def _magnitude(x: Array) -> Array:
+    """Return `|x|`, 0 where it is infinite: transforms may give NaN there."""
+    # JAX differentiates `abs` to 0 at 0, where the derivative on the right is 1.
+    return jnp.where(jnp.isinf(x), 0, jnp.where(x < 0, -x, x))
+
+
+@functools.partial(jax.jit, inline=True)
+def _with_sign(size: Array, x: Array) -> Array:
+    """Return `size` with the sign of `x`, `x` where that is infinite."""
+    return jnp.where(jnp.isinf(x), x, jnp.where(x < 0, -size, size))

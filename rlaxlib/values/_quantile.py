@@ -18,6 +18,7 @@ Functions here take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -117,8 +118,8 @@ def quantile_regression_loss(
     )
     checks.static(normalize_huber=normalize_huber)
     dist_target = gradients.stop_if(stop_target_gradients, dist_target)
-    rho = _huber(kappa, normalize_huber)
-    return narrow(asymmetric_loss(rho, dist_src, tau_src, dist_target))
+    rho = _normalized_huber if normalize_huber else _huber
+    return narrow(asymmetric_loss(rho, dist_src, tau_src, dist_target, kappa))
 
 
 def quantile_q_learning(
@@ -221,8 +222,8 @@ def quantile_q_learning(
     target = r_t + discount_t * dist_q_t[:, a_t]
     target = gradients.stop_if(stop_target_gradients, target)
     dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    rho = _huber(kappa, normalize_huber)
-    return narrow(asymmetric_loss(rho, dist_qa_tm1, tau, target))
+    rho = _normalized_huber if normalize_huber else _huber
+    return narrow(asymmetric_loss(rho, dist_qa_tm1, tau, target, kappa))
 
 
 def quantile_expected_sarsa(
@@ -307,10 +308,10 @@ def quantile_expected_sarsa(
     targets = gradients.stop_if(stop_target_gradients, r_t + discount_t * dist_q_t)
     probs_a_t = gradients.stop_if(stop_target_gradients, probs_a_t)
     dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    rho = _huber(kappa, normalize_huber)
+    rho = _normalized_huber if normalize_huber else _huber
 
     def loss(target: Array) -> Array:
-        return asymmetric_loss(rho, dist_qa_tm1, tau, target)
+        return asymmetric_loss(rho, dist_qa_tm1, tau, target, kappa)
 
     return narrow(jnp.sum(probs_a_t * jax.vmap(loss, in_axes=1)(targets)))
 
@@ -322,8 +323,10 @@ def _means(dist: Array, weights: Array | None) -> Array:
     return jnp.sum(weights[:, None] * dist, axis=0)
 
 
+# Compiled, because outside of `jax.jit` each call would compile the loop again.
+@functools.partial(jax.jit, static_argnames="rho", inline=True)
 def asymmetric_loss(
-    rho: Callable[[Array], Array], x: Array, tau: Array, y: Array
+    rho: Callable[..., Array], x: Array, tau: Array, y: Array, *parameters: Array
 ) -> Array:
     """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
 
@@ -331,10 +334,11 @@ def asymmetric_loss(
     for N + K values, not for N K.
 
     Args:
-        rho: Penalty of an error.
+        rho: Penalty of an error, a function of a module: a new one compiles again.
         x: Predictions, shape `[N]`.
         tau: Their fractions, shape `[N]`.
         y: Samples, shape `[K]`.
+        *parameters: Further arguments of `rho`.
 
     Returns:
         Loss, shape `[]`.
@@ -342,7 +346,7 @@ def asymmetric_loss(
 
     def penalties(y_j: Array) -> Array:
         u = y_j - x
-        return jnp.where(u < 0, 1 - tau, tau) * rho(u)
+        return jnp.where(u < 0, 1 - tau, tau) * rho(u, *parameters)
 
     recomputed = cast(Any, jax.checkpoint)(penalties, prevent_cse=False)
 
@@ -355,19 +359,18 @@ def asymmetric_loss(
     return jnp.sum(total) / y.size
 
 
-def _huber(kappa: Array, normalize: bool) -> Callable[[Array], Array]:
-    """Return the Huber penalty, divided by its parameter or not."""
+def _huber(u: Array, kappa: Array) -> Array:
+    """Return the Huber penalty, `|u|` if its parameter is 0."""
+    size = jnp.abs(u)
+    clipped = jnp.minimum(size, kappa)
+    # Unlike a choice of two formulas, this has a finite gradient at infinity.
+    huber = 0.5 * jnp.square(clipped) + kappa * (size - clipped)
+    return jnp.where(kappa > 0, huber, size)
 
-    def rho(u: Array) -> Array:
-        size = jnp.abs(u)
-        clipped = jnp.minimum(size, kappa)
-        # Unlike a choice of two formulas, this has a finite gradient at infinity.
-        huber = 0.5 * jnp.square(clipped) + kappa * (size - clipped)
-        if normalize:
-            huber /= jnp.where(kappa > 0, kappa, 1)
-        return jnp.where(kappa > 0, huber, size)
 
-    return rho
+def _normalized_huber(u: Array, kappa: Array) -> Array:
+    """Return the Huber penalty divided by its parameter, `|u|` if that is 0."""
+    return _huber(u, kappa) / jnp.where(kappa > 0, kappa, 1)
 
 
 # --- Fractions. ---

@@ -13,7 +13,6 @@ over time in the library. `streams` describes `truncated_t` and `sample_mask`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import jax
@@ -23,6 +22,7 @@ from jax.extend import backend
 from jax.typing import ArrayLike
 
 from rlaxlib._core import streams
+from rlaxlib._core.programs import compiled
 
 Run = tuple[Array, Array, Array | None]
 
@@ -77,7 +77,8 @@ def backward_window(
     return _solve_window(b, a, final, end, length)
 
 
-def _loop_over_window(
+@compiled("length")
+def _solve_window(
     b: Array, a: Array, final: Array, end: Array | None, length: int
 ) -> Array:
     """Solve the recurrence of all windows at once, step by step."""
@@ -98,21 +99,13 @@ def _loop_over_window(
     return y
 
 
-def _solve_for_platform(
-    b: Array, a: Array, final: ArrayLike, end: Array | None
-) -> Array:
+@compiled()
+def _solve(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:
     """Solve the recurrence in the way that suits the platform."""
     if set(cast(Any, backend).backends()) == {"cpu"}:
         return _loop(b, a, final, end)
     solve = cast(Any, jax.lax.platform_dependent)
     return solve(b, a, final, end, cpu=_loop, default=_associative_scan)
-
-
-# An eager call compiles the whole recurrence, once.
-_solve: Callable[..., Array] = jax.jit(_solve_for_platform, inline=True)
-_solve_window: Callable[..., Array] = jax.jit(
-    _loop_over_window, static_argnums=4, inline=True
-)
 
 
 def _loop(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:

@@ -10,7 +10,6 @@ function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, indexing
+from rlaxlib._core.programs import compiled
 
 __all__ = [
     "DiscreteDistribution",
@@ -541,7 +541,6 @@ class _ClippedEntropySoftmax(_Softmax):
 
 
 # --- The softmax of legal actions. ---
-# Compiled, so that an eager call runs one program for each and not ten.
 
 
 def legal_actions(logits: Array, action_mask: Array | None) -> Array:
@@ -549,7 +548,7 @@ def legal_actions(logits: Array, action_mask: Array | None) -> Array:
     return jnp.broadcast_to(True if action_mask is None else action_mask, logits.shape)
 
 
-@functools.partial(jax.jit, inline=True)
+@compiled()
 def scaled(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> Array:
@@ -571,14 +570,14 @@ def scaled(
     return jnp.where(legal, gaps / temperature, -jnp.inf)
 
 
-@functools.partial(jax.jit, inline=True)
+@compiled()
 def probabilities(x: Array) -> Array:
     """Return the softmax `[..., A]`, 0 if no action is legal."""
     weights = jnp.exp(x)
     return weights / _normalizer(x)
 
 
-@functools.partial(jax.jit, inline=True)
+@compiled()
 def log_probabilities(x: Array) -> Array:
     """Return the log-softmax `[..., A]`, 0 if no action is legal."""
     any_legal = jnp.any(x != -jnp.inf, axis=-1, keepdims=True)
@@ -591,7 +590,7 @@ def _normalizer(x: Array) -> Array:
     return jnp.where(total == 0, 1, total)
 
 
-@functools.partial(jax.jit, inline=True)
+@compiled()
 def _entropy(probs: Array, log_probs: Array) -> Array:
     """Return the entropy `[...]`, with 0 log 0 = 0."""
     return -jnp.sum(probs * jnp.where(probs > 0, log_probs, 0), axis=-1)

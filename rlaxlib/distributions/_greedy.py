@@ -10,6 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, indexing
+from rlaxlib._core.programs import compiled
 from rlaxlib.distributions._categorical import DiscreteDistribution, legal_actions
 
 __all__ = ["epsilon_greedy", "greedy"]
@@ -357,6 +358,7 @@ def _entropy(
     return narrow(-jnp.sum(probs * log_probs, axis=-1))
 
 
+@compiled()
 def _policy(preferences: Array, epsilon: Array, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
     legal, dtype = legal_actions(preferences, action_mask), preferences.dtype

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes
+from rlaxlib._core.programs import compiled
 
 __all__ = ["KNNQueryResult", "knn_query"]
 
@@ -120,7 +121,9 @@ def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
     return jnp.where(finite, negated, found), indices
 
 
-def _search_all(
+# Compiled, because outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
+@compiled("count", "metric")
+def _search(
     data: Array, points: Array, count: int, metric: Metric
 ) -> tuple[Array, Array]:
     """Return the negated distances and the indices of the nearest points."""
@@ -130,12 +133,6 @@ def _search_all(
         distances = distances.astype(float)  # Unsigned integers cannot be negated.
     negated, indices = jax.lax.top_k(-distances, count)
     return negated, indices
-
-
-# Compiled, because outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
-_search: Callable[..., tuple[Array, Array]] = jax.jit(
-    _search_all, static_argnames=("count", "metric")
-)
 
 
 def _squared_distance(x: Array, y: Array) -> Array:

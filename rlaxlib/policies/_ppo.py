@@ -10,16 +10,15 @@ Advantages are used as they are; PPO standardises them over the batch with
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib import losses
 from rlaxlib._core import checks, gradients, streams
+from rlaxlib._core.programs import compiled
 
 __all__ = [
     "DecoupledPpoOutputs",
@@ -435,8 +434,7 @@ def ppo_value_loss(
     return narrow((jnp.maximum(loss, near_loss), outputs))
 
 
-# Compiled, so that an eager call runs one program and not ten.
-@functools.partial(jax.jit, inline=True)
+@compiled()
 def _clipped_objective(
     ratio: Array,
     adv: Array,

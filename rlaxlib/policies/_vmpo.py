@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, devices, gradients
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.programs import compiled
 from rlaxlib.policies import _constraints
 from rlaxlib.policies._constraints import (
     KlConstraints,
@@ -348,14 +349,26 @@ def _top_k(
     checks.static_int(1, **{f"int(top_k_fraction * {steps})": most})
 
     valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
+    return _highest(valid, advantages, jnp.asarray(counts), most, axis_name)
+
+
+@compiled("most", "axis_name")
+def _highest(
+    valid: Array,
+    advantages: Array,
+    counts: Array,
+    most: int,
+    axis_name: AxisName | None,
+) -> Array:
+    """Return which valid steps have the highest advantages, `counts[valid steps]`."""
     number = devices.total(jnp.sum(valid, dtype=jnp.int32), axis_name)
-    count = jnp.maximum(1, jnp.asarray(counts)[number])
+    count = jnp.maximum(1, counts[number])
     taken = jnp.arange(most, dtype=jnp.int32) < count
     # Finite, so that all valid steps come before the others.
     finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
     here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
     _, order = jax.lax.top_k(devices.gather(here, axis_name), most)
-    chosen = jnp.zeros(steps, bool).at[order].set(taken)
+    chosen = jnp.zeros(counts.size - 1, bool).at[order].set(taken)
     device = 0 if axis_name is None else jax.lax.axis_index(axis_name)
     chosen = chosen.reshape(-1, here.size)[device].reshape(advantages.shape)
     return valid & chosen

@@ -8,14 +8,13 @@ accurate for small values, and map infinities (masked action values) to infiniti
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks
+from rlaxlib._core.programs import compiled
 
 __all__ = [
     "hyperbolic_arcsin",
@@ -435,17 +434,14 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
     return narrow(_with_sign(size, x))
 
 
-# Both are compiled, so that an eager call runs two programs and not ten.
-
-
-@functools.partial(jax.jit, inline=True)
+@compiled()
 def _magnitude(x: Array) -> Array:
     """Return `|x|`, 0 where it is infinite: transforms may give NaN there."""
     # JAX differentiates `abs` to 0 at 0, where the derivative on the right is 1.
     return jnp.where(jnp.isinf(x), 0, jnp.where(x < 0, -x, x))
 
 
-@functools.partial(jax.jit, inline=True)
+@compiled()
 def _with_sign(size: Array, x: Array) -> Array:
     """Return `size` with the sign of `x`, `x` where that is infinite."""
     return jnp.where(jnp.isinf(x), x, jnp.where(x < 0, -size, size))

@@ -14,6 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from rlaxlib._core import checks
+from rlaxlib._core.programs import compiled
 
 __all__ = [
     "transform_from_2hot",
@@ -225,6 +226,7 @@ def mean(probs: Array, bins: Array) -> Array:
     return jnp.matmul(probs, bins, precision=jax.lax.Precision.HIGHEST)
 
 
+@compiled()
 def _encode(x: Array, b: Array) -> Array:
     """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
     x = jnp.clip(x, b[0], b[-1])

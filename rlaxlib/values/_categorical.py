@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib import distributions, transforms
 from rlaxlib._core import checks, gradients, indexing
+from rlaxlib._core.programs import compiled
 
 __all__ = [
     "categorical_double_q_learning",
@@ -373,6 +374,7 @@ def categorical_regression_loss(
     return narrow(_cross_entropy(probs, logits, stop_target_gradients))
 
 
+@compiled()
 def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     """Share each probability between the two new atoms around its old atom."""
     atoms = z_q.size

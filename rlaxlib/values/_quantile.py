@@ -18,7 +18,6 @@ Functions here take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -29,6 +28,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from rlaxlib._core import checks, gradients, indexing
+from rlaxlib._core.programs import compiled
 
 __all__ = [
     "cosine_embedding",
@@ -323,8 +323,7 @@ def _means(dist: Array, weights: Array | None) -> Array:
     return jnp.sum(weights[:, None] * dist, axis=0)
 
 
-# Compiled, because outside of `jax.jit` each call would compile the loop again.
-@functools.partial(jax.jit, static_argnames="rho", inline=True)
+@compiled("rho")
 def asymmetric_loss(
     rho: Callable[..., Array], x: Array, tau: Array, y: Array, *parameters: Array
 ) -> Array:

@@ -11,7 +11,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes
-from rlaxlib._core.programs import compiled
 
 __all__ = ["KNNQueryResult", "knn_query"]
 
@@ -121,9 +120,7 @@ def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
     return jnp.where(finite, negated, found), indices
 
 
-# Compiled, because outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
-@compiled("count", "metric")
-def _search(
+def _search_all(
     data: Array, points: Array, count: int, metric: Metric
 ) -> tuple[Array, Array]:
     """Return the negated distances and the indices of the nearest points."""
@@ -133,6 +130,12 @@ def _search(
         distances = distances.astype(float)  # Unsigned integers cannot be negated.
     negated, indices = jax.lax.top_k(-distances, count)
     return negated, indices
+
+
+# Compiled, because outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
+_search: Callable[..., tuple[Array, Array]] = jax.jit(
+    _search_all, static_argnames=("count", "metric")
+)
 
 
 def _squared_distance(x: Array, y: Array) -> Array:

@@ -95,9 +95,11 @@ def test_values_outside_the_range_are_clipped():
     )
 
 
-def test_nan_is_encoded_as_nan():
-    assert jnp.isnan(rlaxlib.transform_to_2hot(jnp.nan, -8.0, 8.0, 4)).all()
-    assert jnp.isnan(rlaxlib.transform_to_2hot_nonlinear(jnp.nan, BINS)).all()
+def test_nan_is_encoded_as_a_distribution_whose_mean_is_nan():
+    probs = rlaxlib.transform_to_2hot(jnp.nan, -8.0, 8.0, 4)
+    assert jnp.isnan(rlaxlib.transform_from_2hot(probs, -8.0, 8.0, 4))
+    probs = rlaxlib.transform_to_2hot_nonlinear(jnp.nan, BINS)
+    assert jnp.isnan(rlaxlib.transform_from_2hot_nonlinear(probs, BINS))
 
 
 def test_gradient_at_a_bin_is_the_derivative_from_the_right():

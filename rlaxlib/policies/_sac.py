@@ -48,7 +48,7 @@ def sac_critic_target(
         a_t ~ π(· | s_t)
 
     Sample the next action from the current policy. With :math:`α = 0` this is
-    `td3_critic_target`. For REDQ, pass `subset_minimum(key, q_t, 2)`.
+    `td3_critic_target`. For REDQ, pass `subset_minimum(key, q_t, 2)` as `q_t`.
 
     Args:
         r_t: Reward, shape `[]`.

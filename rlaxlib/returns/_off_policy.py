@@ -133,7 +133,7 @@ def general_off_policy_returns_from_q_and_v(
 
         G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],   c_T = 0.
 
-    For continuous actions too. `general_off_policy_returns_from_action_values` lists
+    Use it for continuous actions. `general_off_policy_returns_from_action_values` lists
     the traces :math:`c`. A last entry, of time `T`, in `q_t` and `c_t` is ignored.
 
     Args:

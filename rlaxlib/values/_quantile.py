@@ -540,7 +540,7 @@ def energy_distance_loss(
             - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
 
     This is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`. It is never
-    negative, and 0 only if the distributions are equal. The samples have no fractions.
+    negative, and 0 only if the distributions are equal.
 
     Args:
         samples: Predicted samples :math:`x`, shape `[N]`.

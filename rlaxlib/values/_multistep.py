@@ -415,7 +415,7 @@ def retrace_continuous(
         v_t: State values :math:`v_1, …, v_T` under the target policy, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        log_rhos: Log ratios :math:`log ρ_t` of the next actions, shape `[T-1]` or `[T]`.
+        log_rhos: Log ratios :math:`log ρ_t` of next actions, shape `[T-1]` or `[T]`.
         lambda_: Mixing weights :math:`λ_t` in [0, 1], shape `[]`, `[T-1]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.

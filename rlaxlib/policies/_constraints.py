@@ -43,16 +43,13 @@ def softplus(x: Array) -> Array:
 class LagrangePenalty(NamedTuple):
     """A bound on a divergence, and the dual variable that enforces it.
 
-    In JAX transformations `alpha` and `epsilon` are arrays, and `per_dimension` stays a
-    Python bool.
+    In JAX transformations `per_dimension` stays a Python bool.
 
     Attributes:
-        alpha: Parameter of the dual variable :math:`α`, before the projection onto the
-            positive numbers. In the E-step's constraint, the dual variable is the
-            temperature :math:`η`.
+        alpha: Parameter of the dual variable :math:`α`, before the projection.
         epsilon: Bound :math:`ε` on the divergence, at least 0.
-        per_dimension: Whether each action dimension has a constraint of its own, all
-            with the bound `epsilon`. Divergences then have one more axis, the last.
+        per_dimension: Whether each action dimension has its own constraint with this
+            bound. Divergences then have one more axis, the last.
     """
 
     alpha: ArrayLike
@@ -83,28 +80,21 @@ def kl_constraint_loss(
 
         L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
 
-    The first loss trains the policy, with the gradient of :math:`α` stopped. The second
-    trains :math:`α`, with the gradient of the divergence stopped. Minimise both.
+    The first loss trains the policy, the second :math:`α`; other gradients are stopped.
 
     Args:
-        kl: Divergences :math:`KL`, shape `[...]`; with one more axis for the dimensions
-            if `penalty.per_dimension`.
-        penalty: Bound and dual variable. The dual variable has one value, one for each
-            divergence, or one for each dimension.
-        projection_operator: Function that makes the dual variable positive, such as
-            `jax.nn.softplus`.
-        use_stop_gradient: Whether to stop these gradients. If False, the sum of both
-            losses does not depend on the divergence.
+        kl: Divergences, shape `[...]`; with a last axis if `penalty.per_dimension`.
+        penalty: Bound, and one dual variable, or one for each divergence or dimension.
+        projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
+        use_stop_gradient: Whether to stop the other gradients. If not, the divergence
+            cancels in the sum of both losses.
 
     Returns:
-        A tuple of three: the losses of the policy and of the dual variable, each of
-            shape `[...]`, summed over the dimensions if `penalty.per_dimension`; and
-            the projected dual variable, of the shape of `penalty.alpha`.
+        A tuple of three: both losses, shape `[...]`, summed over dimensions; and the
+            projected dual variable, of the shape of `penalty.alpha`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `penalty.epsilon` is negative, or if the projection returns a negative
-            value.
+        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong.
 
     Example:
         >>> penalty = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -113,9 +103,8 @@ def kl_constraint_loss(
         [2.] [-1.] 2.0
 
     References:
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Yuval Tassa, Rémi Munos, Nicolas
-        Heess and Martin Riedmiller, *Maximum a Posteriori Policy Optimisation*, section
-        4.2, 2018. https://arxiv.org/abs/1806.06920
+        Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*,
+        section 4.2, 2018. https://arxiv.org/abs/1806.06920
     """
     constraint = check_constraint("kl", kl, "penalty", penalty)
     constraint, narrow = widen(constraint)
@@ -137,41 +126,30 @@ def compute_parametric_kl_penalty_and_dual_loss(
 
         L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
 
-    These are the constraints of the M-step. `mpo_loss` describes which divergences to
-    use.
+    `mpo_loss` describes the divergences, `kl_constraint_loss` the gradients.
 
     Args:
         kl_constraints: Pairs of divergences :math:`KL_k` and penalties; may be empty.
-            All divergences have the same shape, except for the additional axis of those
-            per dimension.
-        projection_operator: Function that makes the dual variables positive, such as
-            `jax.nn.softplus`.
-        use_stop_gradient: Whether to stop the gradient of the dual variables in the
-            first loss, and of the divergences in the second. If False, the sum of both
-            losses does not depend on the divergences.
+            Divergences have one shape, and a last axis if per dimension.
+        projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
+        use_stop_gradient: Whether to stop the gradients, as in `kl_constraint_loss`.
 
     Returns:
-        A tuple of two: the losses of the policy and of the dual variables, each of the
-            divergences' shape without the axis of dimensions; of shape `[]` if there
-            are no constraints.
+        A tuple of two: both losses, summed over dimensions; 0 without constraints.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
-            is negative, or if the projection returns a negative value.
+        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong.
 
     Example:
-        >>> mean = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
-        >>> covariance = rlaxlib.LagrangePenalty(alpha=10.0, epsilon=0.1)
-        >>> print(*rlaxlib.compute_parametric_kl_penalty_and_dual_loss(
-        ...     [(jnp.array(1.0), mean), (jnp.array(0.1), covariance)], jax.nn.relu
-        ... ))
-        3.0 -1.0
+        >>> constraint = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
+        >>> constraints = [(jnp.array(kl), constraint) for kl in (1.0, 0.25)]
+        >>> loss = rlaxlib.compute_parametric_kl_penalty_and_dual_loss
+        >>> print(*loss(constraints, jax.nn.relu))
+        2.5 -0.5
 
     References:
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Jonas Degrave, Steven Bohez, Yuval
-        Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
-        Regularized Policy Iteration*, section 4.2, 2018.
-        https://arxiv.org/abs/1812.02256
+        Abbas Abdolmaleki and others, *Relative Entropy Regularized Policy Iteration*,
+        section 4.2, 2018. https://arxiv.org/abs/1812.02256
     """
     constraints, narrow = widen(check_constraints(kl_constraints))
     zero = jnp.asarray(0.0)  # Weakly typed, so that it adds to any dtype.
@@ -209,16 +187,13 @@ def pid_lagrangian(
         λ_k = [K_P Δ_k + K_I I_k + K_D (C_k - C_{k-1})⁺]⁺,
         Δ_k = C_k - d,   I_k = (I_{k-1} + Δ_k)⁺
 
-    The policy maximises its return subject to a limit on its cost, :math:`C ≤ d`. Its
-    loss is :math:`(L_return + λ L_cost) / (1 + λ)`, where :math:`L_cost` is the
-    policy-gradient loss with negated advantages of the cost. The division keeps its
-    scale as the multiplier grows.
+    The policy maximises its return subject to :math:`C ≤ d`. Its loss is
+    :math:`(L_return + λ L_cost) / (1 + λ)`, where :math:`L_cost` is the policy-gradient
+    loss with negated advantages of the cost.
 
-    With :math:`K_P = K_D = 0` this is gradient ascent on the multiplier, which
-    oscillates around the limit. The proportional term damps the oscillation, the
-    derivative term acts against a rising cost before it exceeds the limit. The integral
-    does not fall below 0, so the controller reacts to the first excess. Noisy costs
-    need a moving average, such as `create_ema`, before a large :math:`K_D`.
+    :math:`K_P = K_D = 0` is gradient ascent on the multiplier, which oscillates. The
+    proportional term damps the oscillation, the derivative term acts on a rising cost
+    before it exceeds the limit. Smooth noisy costs first, for example by `create_ema`.
 
     Args:
         limit: Limit :math:`d` of the cost, shape `[]`.
@@ -228,25 +203,19 @@ def pid_lagrangian(
         axis_name: Mapped axis name, or names, to average the cost over; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(cost=0.0)` returns the initial
-        `PidLagrangianState`, with the cost :math:`C_0` that the first derivative is
-        taken from. `update(cost, state)` takes the mean cost of an episode, shape `[]`,
-        and returns the multiplier :math:`λ_k`, shape `[]`, and the next state. The
-        multiplier has its gradient stopped.
+        A `StateFunctions` pair. `init(cost=0.0)` takes the cost :math:`C_0` and returns
+        a `PidLagrangianState`. `update(cost, state)` takes the mean cost of an episode,
+        shape `[]`, and returns the multiplier :math:`λ_k`, shape `[]`, with its
+        gradient stopped, and the next state.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            gain is negative.
+        ArgumentError: If a shape or dtype is wrong or a concrete gain negative.
 
     Example:
         >>> init, update = rlaxlib.pid_lagrangian(limit=2.0, k_p=1.0, k_i=0.5)
-        >>> state = init()
-        >>> for cost in (4.0, 4.0, 1.0):
-        ...     multiplier, state = update(cost, state)
-        ...     print(multiplier)
-        3.0
-        4.0
-        0.5
+        >>> multiplier, state = update(4.0, init())
+        >>> print(multiplier, update(1.0, state)[0])
+        3.0 0.0
 
     References:
         Adam Stooke, Joshua Achiam and Pieter Abbeel, *Responsive Safety in

@@ -48,11 +48,9 @@ class PolicyTarget:
     """Sampled actions and their weights, a target for a policy.
 
     Attributes:
-        actions: N actions for each state, which need not be all actions,
-            shape `[N, ...]`.
-        weights: Weight of each action, of the shape of its log-probability,
-            shape `[N, ...]`. For actions sampled from a policy :math:`p` and a target
-            :math:`q`, it is the ratio :math:`q(a)/p(a)`.
+        actions: N actions for each state, shape `[N, ...]`.
+        weights: Weights, such as the ratios of a target to the sampled policy, of the
+            shape of the log-probabilities, shape `[N, ...]`.
     """
 
     actions: Array
@@ -84,35 +82,27 @@ def constant_policy_targets(
 
         a_i ~ p,   w_i = c,   i = 1 … N
 
-    `sampled_policy_distillation_loss` on them moves a policy towards :math:`p`; a
-    uniform :math:`p` encourages exploration.
-
     Args:
-        distribution: Distribution :math:`p` to sample from, with `sample`, `log_prob`
-            and `batch_shape`.
+        distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
         rng_key: PRNG key, shape `[]`.
         num_samples: Number :math:`N` of actions for each state, at least 1.
         weights_scale: Weight :math:`c` of each action, shape `[]`.
 
     Returns:
-        A `PolicyTarget` with weights of shape `[N, *batch_shape]`, of the dtype of the
-            log-probabilities.
+        A `PolicyTarget` with weights of shape `[N, *batch_shape]`.
 
     Raises:
-        ArgumentError: If `rng_key` or `weights_scale` has the wrong shape or dtype, or
-            if `num_samples` is not a Python integer of at least 1.
+        ArgumentError: If a shape, dtype or `num_samples` is wrong.
 
     Example:
         >>> import distrax
         >>> uniform, key = distrax.Categorical(logits=jnp.zeros(4)), jax.random.key(0)
-        >>> targets = rlaxlib.constant_policy_targets(uniform, key, 3, 0.5)
-        >>> print(targets.actions.shape, targets.weights)
-        (3,) [0.5 0.5 0.5]
+        >>> print(rlaxlib.constant_policy_targets(uniform, key, 3, 0.5).weights)
+        [0.5 0.5 0.5]
 
     References:
-        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
-        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
-        Improvements in Policy Optimization*, 2021. https://arxiv.org/abs/2104.06159
+        Matteo Hessel and others, *Muesli: Combining Improvements in Policy
+        Optimization*, 2021. https://arxiv.org/abs/2104.06159
     """
     return _sample(distribution, rng_key, num_samples, weights_scale)
 
@@ -132,24 +122,19 @@ def zero_policy_targets(
 
         a_i ~ p,   w_i = 0,   i = 1 … N
 
-    They have no effect on the loss, and take the place of other targets of the same
-    shape, for example for the steps of a model rollout beyond the end of an episode.
+    Use them in place of other targets, such as those beyond the end of an episode.
 
     Args:
-        distribution: Distribution :math:`p` to sample from, with `sample`, `log_prob`
-            and `batch_shape`.
+        distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
         rng_key: PRNG key, shape `[]`.
         num_samples: Number :math:`N` of actions for each state, at least 1.
-        weights_scale: Weight of each action. Leave it at 0; with another value this is
-            `constant_policy_targets`, shape `[]`.
+        weights_scale: Weight of each action; leave it at 0, shape `[]`.
 
     Returns:
-        A `PolicyTarget` with weights of shape `[N, *batch_shape]`, of the dtype of the
-            log-probabilities.
+        A `PolicyTarget` with weights of shape `[N, *batch_shape]`.
 
     Raises:
-        ArgumentError: If `rng_key` or `weights_scale` has the wrong shape or dtype, or
-            if `num_samples` is not a Python integer of at least 1.
+        ArgumentError: If a shape, dtype or `num_samples` is wrong.
 
     Example:
         >>> import distrax
@@ -158,9 +143,8 @@ def zero_policy_targets(
         [0. 0. 0.]
 
     References:
-        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
-        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
-        Improvements in Policy Optimization*, 2021. https://arxiv.org/abs/2104.06159
+        Matteo Hessel and others, *Muesli: Combining Improvements in Policy
+        Optimization*, 2021. https://arxiv.org/abs/2104.06159
     """
     return _sample(distribution, rng_key, num_samples, weights_scale)
 
@@ -178,40 +162,30 @@ def sampled_policy_distillation_loss(
 
         L = -(1/N) ∑_i w_i log π(a_i)
 
-    The loss is also averaged over states. For actions sampled from a policy :math:`p`
-    with weights :math:`q(a_i)/p(a_i)`, its expectation is the cross-entropy of
-    :math:`π` relative to the target :math:`q`. Muesli uses
-    :math:`q(a) ∝ p(a) exp(clip(Â(a), -1, 1))`.
+    The loss is also averaged over states. With samples from :math:`p` and weights
+    :math:`q(a)/p(a)` it estimates the cross-entropy of :math:`π` relative to :math:`q`.
 
     Args:
         distribution: Policy :math:`π`, with `log_prob` and `batch_shape`.
-        policy_targets: Actions :math:`a_i`, and weights :math:`w_i` of the shape of
-            their log-probabilities.
+        policy_targets: A `PolicyTarget` of actions :math:`a_i` and weights :math:`w_i`.
         stop_target_gradients: Whether to stop the gradients of the actions and weights.
 
     Returns:
-        Loss, shape `[]`. The log-probability of an impossible action is replaced by the
-            lowest finite value of its dtype.
+        Loss, shape `[]`. A log-probability of -inf counts as the lowest finite value.
 
     Raises:
-        ArgumentError: If the weights do not have the shape of the log-probabilities, or
-            if either has the wrong dtype.
+        ArgumentError: If the shape or dtype of weights or log-probabilities is wrong.
 
     Example:
         >>> import distrax
         >>> policy = distrax.Categorical(probs=jnp.array([0.25, 0.75]))
-        >>> targets = rlaxlib.PolicyTarget(
-        ...     actions=jnp.array([0, 1]), weights=jnp.array([2.0, 0.0])
-        ... )
-        >>> loss = rlaxlib.sampled_policy_distillation_loss(policy, targets)
-        >>> print(loss.round(4), jnp.log(4.0).round(4))
-        1.3863 1.3863
+        >>> targets = rlaxlib.PolicyTarget(jnp.array([0, 1]), jnp.array([2.0, 0.0]))
+        >>> print(f"{rlaxlib.sampled_policy_distillation_loss(policy, targets):.4f}")
+        1.3863
 
     References:
-        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
-        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
-        Improvements in Policy Optimization*, section 4.1, 2021.
-        https://arxiv.org/abs/2104.06159
+        Matteo Hessel and others, *Muesli: Combining Improvements in Policy
+        Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
     weights_spec = {"policy_targets.weights": (policy_targets.weights, "float[...]")}
     actions_spec = {"policy_targets.actions": (policy_targets.actions, "any[...]")}

@@ -36,16 +36,13 @@ Constraints = tuple[
 class GaussianMpoOutputs(NamedTuple):
     """Terms of the MPO loss for a Gaussian policy, and diagnostics.
 
-    The loss is the sum of `mean_policy_loss`, `stddev_policy_loss`, and all losses in
-    `temperature`, `bounds_temperature`, `mean_constraint` and `stddev_constraint`. All
-    other fields have their gradients stopped.
+    The loss is the sum of all losses in it. Other fields have no gradient.
 
     Attributes:
         mean_policy_loss: Loss of the mean, without its constraint, shape `[]`.
         stddev_policy_loss: Loss of the standard deviation, likewise, shape `[]`.
         temperature: E-step on the values of the actions: their weights and temperature.
-        bounds_temperature: E-step on the distances of the actions from their bounds; or
-            None.
+        bounds_temperature: E-step on the actions' distances from their bounds; or None.
         mean_constraint: KL constraint on the mean.
         stddev_constraint: KL constraint on the standard deviation.
         min_q_value: Lowest value of the sampled actions, shape `[]`.
@@ -96,52 +93,40 @@ def gaussian_mpo_loss(
         KL_μ = KL(Normal(μ_old, σ_old) ‖ Normal(μ, σ_old)),
         KL_σ = KL(Normal(μ_old, σ_old) ‖ Normal(μ_old, σ))
 
-    *Decoupled updates.* The actions are sampled from the target policy, a copy of the
-    policy from some updates ago. The mean is trained with the target's standard
-    deviation, and the standard deviation with the target's mean, each under its own KL
-    bound. So the policy does not narrow because its mean moves. The first terms of
-    :math:`L_μ` and :math:`L_σ` train the policy, the second the dual variables, each
-    with the gradient of the other's parameters stopped. The target policy, the actions,
-    their values and the weights get no gradient.
+    *Decoupled updates.* The mean is trained with the standard deviation of the target
+    policy, an older copy of the policy, and the standard deviation with its mean, each
+    under its own KL bound. The first terms of :math:`L_μ` and :math:`L_σ` train the
+    policy, the second the dual variables; other gradients are stopped.
 
     *Dual variables.* `projection_operator` maps the parameters in the constraints to
     :math:`η, α_μ, α_σ`. The default is :math:`log(1 + e^x) + 10⁻⁸`: to start at
-    :math:`y`, initialise the parameter with :math:`log(e^y - 1)`. Its gradient vanishes
-    far below 0, so clip the parameters at -18 after each update. Use a higher learning
-    rate for them than for the policy, such as 0.01.
+    :math:`y`, initialise with :math:`log(e^y - 1)`, and clip parameters at -18, where
+    the gradient vanishes.
 
-    *Constraints per dimension.* With `per_dimension` in a constraint, the bound applies
-    to each dimension, which has its own dual variable if the parameter has shape `[D]`.
-    No dimension can then use up the divergence of the others. The same bound allows D
-    times the divergence in all.
+    *Constraints per dimension.* With `per_dimension` the bound holds for each
+    dimension, which allows D times the divergence in all. Its dual variable has
+    shape `[]` or `[D]`.
 
-    *Bounds on actions.* If actions are clipped by the environment, the mean may drift
-    beyond the bounds. `bounds_constraint` adds a second E-step, with
-    :math:`-‖a_i - clip(a_i)‖_2` as the value and its own temperature. Its weights are
-    added to the weights of the values, as in multi-objective MPO, so that the
-    weights sum to 2.
+    *Bounds on actions.* `bounds_constraint` keeps the mean within the bounds, as in
+    multi-objective MPO: a second E-step, with the values :math:`-‖a_i - clip(a_i)‖_2`
+    and its own temperature, adds its weights to :math:`w_i`, which then sum to 2.
 
     Args:
         mean: Mean :math:`μ` of the policy, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
         target_mean: Mean :math:`μ_old` of the target policy, shape `[D]`.
-        target_stddev: Standard deviation :math:`σ_old` of the target policy, positive,
-            shape `[D]`.
-        sample_actions: N actions :math:`a_i` sampled from the target policy, before
-            they are clipped, shape `[N, D]`.
+        target_stddev: Standard deviation :math:`σ_old`, positive, shape `[D]`.
+        sample_actions: Unclipped target-policy actions :math:`a_i`, shape `[N, D]`.
         sample_q_values: Values :math:`q_i` of these actions, shape `[N]`.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
-            as 0.1; and the parameter of the temperature, a scalar.
-        mean_constraint: Bound :math:`ε_μ` on the divergence of the mean in nats, such
-            as 0.01; and the parameter of its dual variable, a scalar, or of shape `[D]`
-            if `per_dimension`.
-        stddev_constraint: Bound :math:`ε_σ` on the divergence of the standard deviation
-            in nats, such as 0.0001, and its dual variable, likewise. A small bound
-            keeps the policy exploring.
+            as 0.1, and the parameter of the temperature, a scalar.
+        mean_constraint: Bound :math:`ε_μ` in nats, such as 0.01, and the parameter of
+            its dual variable, a scalar, or of shape `[D]` if `per_dimension`.
+        stddev_constraint: Bound :math:`ε_σ`, such as 0.0001, and its parameter,
+            likewise. A small bound keeps the policy exploring.
         projection_operator: Function that makes the dual variables positive.
-        bounds_constraint: Bound on KL(weights by distance ‖ uniform) in nats, such as
-            0.001, and the parameter of their temperature; or None for no bounds on
-            actions.
+        bounds_constraint: Bound on KL(weights by distance ‖ uniform), such as 0.001,
+            and the parameter of their temperature; or None for unbounded actions.
         minimum: Lowest action, shape `[]` or `[D]`.
         maximum: Highest action, at least `minimum`, shape `[]` or `[D]`.
 
@@ -149,42 +134,24 @@ def gaussian_mpo_loss(
         A tuple of two: the loss, shape `[]`, and a `GaussianMpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
-            is negative, a standard deviation not positive, or `maximum` below
-            `minimum`, if the constraint of a temperature is per dimension, or if the
-            projection does not return positive values.
+        ArgumentError: If a shape, dtype, concrete value or projected value is wrong, or
+            a constraint of a temperature is per dimension.
 
     Example:
-        >>> loss, outputs = rlaxlib.gaussian_mpo_loss(
-        ...     mean=jnp.array([0.5]),
-        ...     stddev=jnp.array([1.0]),
-        ...     target_mean=jnp.array([0.0]),
-        ...     target_stddev=jnp.array([1.0]),
-        ...     sample_actions=jnp.array([[1.0], [-1.0]]),
-        ...     sample_q_values=jnp.array([jnp.log(3.0), 0.0]),
-        ...     temperature_constraint=rlaxlib.LagrangePenalty(1.0, epsilon=0.1),
-        ...     mean_constraint=rlaxlib.LagrangePenalty(4.0, epsilon=0.25),
-        ...     stddev_constraint=rlaxlib.LagrangePenalty(8.0, epsilon=0.01),
-        ...     projection_operator=jax.nn.relu,
-        ... )
-        >>> print(outputs.temperature.weights.round(4), outputs.temperature.eta)
-        [0.75 0.25] 1.0
-        >>> constraint = outputs.mean_constraint
-        >>> print(constraint.kl, constraint.relative_kl, constraint.kl_loss)
-        0.125 0.5 0.5
+        >>> policies = [jnp.array([x]) for x in (0.5, 1.0, 0.0, 1.0)]
+        >>> actions, q_values = jnp.array([[1.0], [-1.0]]), jnp.log(jnp.array([3.0, 1]))
+        >>> constraints = [rlaxlib.LagrangePenalty(1.0, epsilon=0.1)] * 3
+        >>> inputs = *policies, actions, q_values, *constraints, jax.nn.relu
+        >>> loss, outputs = rlaxlib.gaussian_mpo_loss(*inputs)
+        >>> print(outputs.temperature.weights.round(4), outputs.mean_constraint.kl)
+        [0.75 0.25] 0.125
 
     References:
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Yuval Tassa, Rémi Munos, Nicolas
-        Heess and Martin Riedmiller, *Maximum a Posteriori Policy Optimisation*, 2018.
-        https://arxiv.org/abs/1806.06920
+        Abbas Abdolmaleki and others, *Relative Entropy Regularized Policy Iteration*,
+        section 4.2, 2018. https://arxiv.org/abs/1812.02256
 
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Jonas Degrave, Steven Bohez, Yuval
-        Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
-        Regularized Policy Iteration*, section 4.2, 2018.
-        https://arxiv.org/abs/1812.02256
-
-        Abbas Abdolmaleki, Sandy H. Huang and others, *A Distributional View on
-        Multi-Objective Policy Optimization*, 2020. https://arxiv.org/abs/2005.07513
+        Abbas Abdolmaleki and others, *A Distributional View on Multi-Objective Policy
+        Optimization*, 2020. https://arxiv.org/abs/2005.07513
     """
     mean, stddev, target_mean, target_stddev, actions, q_values, low, high = (
         checks.arrays(

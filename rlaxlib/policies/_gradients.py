@@ -46,30 +46,26 @@ def policy_gradient_loss(
 
         L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
-    For a policy other than a softmax over integer actions, see `reinforce_loss`.
+    `reinforce_loss` takes other distributions.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
-        a_t: Actions taken, each in [0, A), shape `[T]`.
+        a_t: Actions taken, in [0, A), shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
-            steps of weight 0 included.
+        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
-        Loss, shape `[]`. A step of weight or advantage 0 adds 0, even if its action is
-            illegal.
+        Loss, shape `[]`. An illegal action of weight or advantage 0 adds 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy action
-            is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong or a NumPy action outside [0, A).
 
     Example:
-        >>> logits_t, a_t = jnp.zeros((2, 4)), jnp.array([0, 3])
-        >>> adv_t, w_t = jnp.array([1.0, -1.0]), jnp.array([1.0, 1.0])
-        >>> gradient = jax.grad(rlaxlib.policy_gradient_loss)(logits_t, a_t, adv_t, w_t)
-        >>> print(gradient)
+        >>> a_t, adv_t, w_t = jnp.array([0, 3]), jnp.array([1.0, -1.0]), jnp.ones(2)
+        >>> gradient = jax.grad(rlaxlib.policy_gradient_loss)
+        >>> print(gradient(jnp.zeros((2, 4)), a_t, adv_t, w_t))
         [[-0.375  0.125  0.125  0.125]
          [-0.125 -0.125 -0.125  0.375]]
 
@@ -104,23 +100,18 @@ def reinforce_loss(
 
         L_t = -Â_t log π(a_t)
 
-    This estimates the gradient of the expected return only if no gradient flows through
-    the actions. For an action sampled inside the differentiated function, such as
-    :math:`a = μ + σ ε`, pass :math:`log π` of `jax.lax.stop_gradient(a)`. Otherwise
-    :math:`∇ log π(a)` has a second term, through :math:`a`, which biases the estimate:
-    for a Gaussian it cancels the gradient of the mean.
+    No gradient may flow through the actions. If they are sampled inside the
+    differentiated function, pass :math:`log π` of `jax.lax.stop_gradient(a)`, or the
+    gradient is biased: for the mean of a Gaussian it is 0.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)` of the actions
-            taken, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         stop_target_gradients: Whether to stop the gradient of the advantages.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Losses, shape `[T]`. A step of advantage 0 has a loss of 0, even if its
-            log-probability is infinite.
+        Losses, shape `[T]`. An impossible action of advantage 0 has a loss of 0.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -133,10 +124,6 @@ def reinforce_loss(
     References:
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
-
-        John Schulman, Nicolas Heess, Theophane Weber and Pieter Abbeel, *Gradient
-        Estimation Using Stochastic Computation Graphs*, 2015.
-        https://arxiv.org/abs/1506.05254
     """
     log_prob_t, adv_t, sample_mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
@@ -163,23 +150,20 @@ def counterfactual_advantage(
 
         Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
 
-    COMA has several agents and one critic. For each agent, :math:`q_t` are the values
-    of its actions, with the actions of all other agents as they were taken. The
-    baseline, the mean value over the agent's own actions, assigns the common return to
-    the agent. With one agent these are the advantages of any critic of action values.
+    COMA has one critic for several agents. For each agent, :math:`q_t` are the values
+    of its actions, given those that the other agents took.
 
     Args:
         q_t: Action values, shape `[T, A]`.
-        pi_t: Probabilities :math:`π_t` of the actions under the policy, shape `[T, A]`.
-        a_t: Actions taken, each in [0, A), shape `[T]`.
+        pi_t: Action probabilities :math:`π_t` of the policy, shape `[T, A]`.
+        a_t: Actions taken, in [0, A), shape `[T]`.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Advantages :math:`Â_t`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy action
-            is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong or a NumPy action outside [0, A).
 
     Example:
         >>> q_t, pi_t = jnp.array([[1.0, 3.0]]), jnp.array([[0.25, 0.75]])
@@ -187,8 +171,7 @@ def counterfactual_advantage(
         [-1.5]
 
     References:
-        Jakob Foerster, Gregory Farquhar, Triantafyllos Afouras, Nantas Nardelli and
-        Shimon Whiteson, *Counterfactual Multi-Agent Policy Gradients*, 2017.
+        Jakob Foerster and others, *Counterfactual Multi-Agent Policy Gradients*, 2017.
         https://arxiv.org/abs/1705.08926
     """
     q_t, pi_t, a_t, action_mask, narrow = checks.widened(
@@ -224,58 +207,38 @@ def acer_policy_loss(
             - ∑_a π_t(a) [1 - c/ρ_t(a)]⁺ (q_t(a) - v_t) log π_t(a),
         ρ_t(a) = π_t(a) / μ_t(a),   v_t = ∑_a π_t(a) q_t(a)
 
-    The first term learns from the action taken, with a truncated importance weight of
-    little variance. The second corrects the bias of the truncation: it is the expected
-    gradient where weights exceed :math:`c`, with the critic's values. If :math:`G_t` is
-    unbiased and :math:`q_t` right, the gradient is unbiased for any :math:`c`:
-    :math:`c = ∞` uses importance sampling alone, :math:`c = 0` the critic alone.
-
-    The gradients of the importance weights, and of the policy in :math:`v_t`, are
-    always stopped. The paper also projects the gradient onto a trust region around an
-    average policy, which this loss does not.
+    The first term has truncated importance weights. The second corrects their bias with
+    the critic: :math:`c = ∞` is importance sampling alone, :math:`c = 0` the critic
+    alone. The policy's gradient flows through :math:`log π_t` alone. The trust region
+    of the paper is not included.
 
     Args:
         logits_t: Logits of the policy :math:`π`, shape `[T, A]`.
-        mu_logits_t: Logits of the behaviour policy :math:`μ` that took the actions,
-            shape `[T, A]`. Log-probabilities are logits too.
-        a_t: Actions taken, each in [0, A), shape `[T]`.
+        mu_logits_t: Logits of the behaviour policy :math:`μ`, shape `[T, A]`.
+        a_t: Actions taken, in [0, A), shape `[T]`.
         q_t: Action values, shape `[T, A]`.
-        returns_t: Returns :math:`G_t` of the actions taken, in ACER those of Retrace,
-            shape `[T]`. `general_off_policy_returns_from_action_values` returns them.
+        returns_t: Returns :math:`G_t`, in ACER those of Retrace, shape `[T]`.
         max_weight: Maximum importance weight :math:`c`, at least 0, shape `[]`.
-        stop_target_gradients: Whether to stop the gradients of the action values and
-            returns.
+        stop_target_gradients: Whether to stop the gradients of `q_t` and `returns_t`.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Losses, shape `[T]`.
+        Losses, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `max_weight` is negative, or if a NumPy action is outside [0, A).
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> logits_t = jnp.log(jnp.array([[0.5, 0.5]]))
-        >>> mu_logits_t = jnp.log(jnp.array([[0.75, 0.25]]))
-        >>> gradient = jax.grad(
-        ...     lambda logits_t: rlaxlib.acer_policy_loss(
-        ...         logits_t,
-        ...         mu_logits_t,
-        ...         a_t=jnp.array([1]),
-        ...         q_t=jnp.array([[0.0, 8.0]]),
-        ...         returns_t=jnp.array([6.0]),
-        ...         max_weight=1.0,  # The weight of the action taken is 2.
-        ...     )[0]
-        ... )
-        >>> print(gradient(logits_t))  # Of the first term 1, of the second 0.5.
-        [[ 1.5 -1.5]]
+        >>> logits_t, mu_logits_t = jnp.log(jnp.array([[[0.5, 0.5]], [[0.75, 0.25]]]))
+        >>> inputs = jnp.array([1]), jnp.array([[0.0, 8.0]]), jnp.array([6.0])
+        >>> loss = rlaxlib.acer_policy_loss(logits_t, mu_logits_t, *inputs, 1.0)
+        >>> print(loss / jnp.log(2.0))  # (6 - 4) + 0.5 * 0.5 * (8 - 4).
+        [3.]
 
     References:
-        Ziyu Wang, Victor Bapst, Nicolas Heess, Volodymyr Mnih, Rémi Munos, Koray
-        Kavukcuoglu and Nando de Freitas, *Sample Efficient Actor-Critic with Experience
-        Replay*, sections 3.2 and 3.3, 2016. https://arxiv.org/abs/1611.01224
+        Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
+        sections 3.2 and 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
     logits_t, mu_logits_t, a_t, q_t, returns_t, c, action_mask, sample_mask, narrow = (
         checks.widened(
@@ -322,13 +285,9 @@ def entropy_loss(
         L = -(1/T) ∑_t w_t H_t,   H_t = -∑_a π_t(a) log π_t(a),
         π_t = softmax(logits_t)
 
-    Added to a policy-gradient loss with a small coefficient, it delays premature
-    convergence to a deterministic policy.
-
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
-        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`,
-            steps of weight 0 included.
+        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -338,9 +297,8 @@ def entropy_loss(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> loss = rlaxlib.entropy_loss(jnp.zeros((1, 4)), jnp.ones(1))
-        >>> print(loss.round(4), -jnp.log(4.0).round(4))
-        -1.3863 -1.3863
+        >>> print(f"{rlaxlib.entropy_loss(jnp.zeros((1, 4)), jnp.ones(1)):.4f}")
+        -1.3863
 
     References:
         Ronald J. Williams and Jing Peng, *Function Optimization Using Connectionist
@@ -372,15 +330,12 @@ def qpg_loss(
         L = -(1/T) ∑_t ∑_a π_t(a) (q_t(a) - ∑_b π_t(b) q_t(b)),
         π_t = softmax(logits_t)
 
-    The sum over all actions has no variance from sampling one. The gradient of the
-    baseline, the inner sum, is always stopped, or it would cancel the rest. The value
-    of the loss is 0; only its gradient is meaningful.
+    The gradient of the inner sum is always stopped. The value of the loss is 0.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
-        use_stop_gradient: Whether to stop the gradient of the action values. Otherwise
-            their gradient is :math:`-π_t/T`.
+        use_stop_gradient: Whether to stop the gradient of the action values.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -395,8 +350,7 @@ def qpg_loss(
         [[ 0.5 -0.5]]
 
     References:
-        Sriram Srinivasan, Marc Lanctot, Vinicius Zambaldi, Julien Pérolat, Karl Tuyls,
-        Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
+        Sriram Srinivasan and others, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
     logits_t, q_t, action_mask, narrow = checks.widened(
@@ -423,16 +377,15 @@ def rm_loss(
 
     .. math::
 
-        L = -(1/T) ∑_t ∑_a π_t(a) [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
+        L = -(1/T) ∑_t ∑_a π_t(a) [q_t(a) - ∑_b π_t(b) q_t(b)]⁺,
+        π_t = softmax(logits_t)
 
-    with :math:`π_t = softmax(logits_t)`. As in regret matching, only actions that are
-    better than the policy on average contribute.
+    Only actions that are better than the policy's mean contribute.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
-        use_stop_gradient: Whether to stop the gradient of the regrets, the terms in
-            brackets.
+        use_stop_gradient: Whether to stop the gradient of the terms in brackets.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
@@ -447,8 +400,7 @@ def rm_loss(
         -0.5
 
     References:
-        Sriram Srinivasan, Marc Lanctot, Vinicius Zambaldi, Julien Pérolat, Karl Tuyls,
-        Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
+        Sriram Srinivasan and others, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
     logits_t, q_t, action_mask, narrow = checks.widened(
@@ -475,10 +427,9 @@ def rpg_loss(
 
     .. math::
 
-        L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺
+        L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺,   π_t = softmax(logits_t)
 
-    with :math:`π_t = softmax(logits_t)`. The gradient reaches the policy through the
-    baseline: raising it lowers every regret.
+    The gradient reaches the policy through the baseline :math:`∑_b π_t(b) q_t(b)`.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
@@ -498,8 +449,7 @@ def rpg_loss(
         1.0
 
     References:
-        Sriram Srinivasan, Marc Lanctot, Vinicius Zambaldi, Julien Pérolat, Karl Tuyls,
-        Rémi Munos and Michael Bowling, *Actor-Critic Policy Optimization in Partially
+        Sriram Srinivasan and others, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
     logits_t, q_t, action_mask, narrow = checks.widened(
@@ -529,22 +479,19 @@ def dpg_loss(
 
         L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a)
 
-    With the gradient of the target :math:`a + g` stopped, the gradient by the action
-    is :math:`-g`.
+    With the gradient of :math:`a + g` stopped, that by the action is :math:`-g`.
 
     Args:
         a_t: Action of the policy, of D dimensions, shape `[D]`.
         dqda_t: Gradient :math:`g` of the action value by this action, shape `[D]`.
-        dqda_clipping: Maximum Euclidean norm of :math:`g`, at least 0: larger ones are
-            scaled down, shape `[]`; or None for no limit.
+        dqda_clipping: Maximum norm :math:`‖g‖_2`, at least 0, shape `[]`; or None.
         use_stop_gradient: Whether to stop the gradient of the target.
 
     Returns:
         Loss of each dimension, to be summed, shape `[D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `dqda_clipping` is negative.
+        ArgumentError: If a shape, dtype or concrete `dqda_clipping` is wrong.
 
     Example:
         >>> a_t, dqda_t = jnp.array([1.0, 1.0]), jnp.array([3.0, 4.0])
@@ -552,12 +499,8 @@ def dpg_loss(
         [4.5 8. ]
 
     References:
-        David Silver, Guy Lever, Nicolas Heess, Thomas Degris, Daan Wierstra and Martin
-        Riedmiller, *Deterministic Policy Gradient Algorithms*, 2014.
+        David Silver and others, *Deterministic Policy Gradient Algorithms*, 2014.
         https://proceedings.mlr.press/v32/silver14.html
-
-        Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
-        Learning*, 2015. https://arxiv.org/abs/1509.02971
     """
     a_t, dqda_t, dqda_clipping, narrow = checks.widened(
         a_t=(a_t, "float[D]"),
@@ -582,25 +525,20 @@ def invert_gradients(
         g'_i = { g_i (h_i - a_i) / (h_i - l_i)   if g_i > 0
                { g_i (a_i - l_i) / (h_i - l_i)   otherwise
 
-    The gradient shrinks as the action approaches the bound that it points to, and
-    changes its sign beyond the bound. The outputs of a policy network then stay within
-    the bounds without a tanh, which would saturate. Pass the result as `dqda_t` to
-    `dpg_loss`.
+    The gradient shrinks towards the bound that it points to, and changes its sign
+    beyond. Pass it as `dqda_t` to `dpg_loss`.
 
     Args:
-        a_t: Action :math:`a` of the policy, of D dimensions, shape `[D]`.
+        a_t: Action of the policy, of D dimensions, shape `[D]`.
         dqda_t: Gradient :math:`g` of the action value by this action, shape `[D]`.
-        minimum: Lower bound :math:`l` of the action, finite: one for all dimensions,
-            shape `[]`; or one each, shape `[D]`.
-        maximum: Upper bound :math:`h` of the action, finite and more than `minimum`:
-            one for all dimensions, shape `[]`; or one each, shape `[D]`.
+        minimum: Lower bound :math:`l`, finite, shape `[]` or `[D]`.
+        maximum: Upper bound :math:`h`, finite, above `minimum`, shape `[]` or `[D]`.
 
     Returns:
         Gradient :math:`g'`, shape `[D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy bound is infinite, or `maximum` not more than `minimum`.
+        ArgumentError: If a shape, dtype or concrete bound is wrong.
 
     Example:
         >>> a_t, dqda_t = jnp.array([0.5, 0.5, 1.5]), jnp.array([8.0, -8.0, 8.0])
@@ -609,8 +547,7 @@ def invert_gradients(
 
     References:
         Matthew Hausknecht and Peter Stone, *Deep Reinforcement Learning in
-        Parameterized Action Space*, section 5.3, 2016.
-        https://arxiv.org/abs/1511.04143
+        Parameterized Action Space*, section 5.3, 2016. https://arxiv.org/abs/1511.04143
     """
     a_t, dqda_t, minimum, maximum, narrow = checks.widened(
         a_t=(a_t, "float[D]"),

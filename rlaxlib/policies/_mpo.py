@@ -44,14 +44,13 @@ class MpoOutputs(NamedTuple):
     """Terms of the MPO and V-MPO losses.
 
     Attributes:
-        temperature_loss: Loss of the temperature: for each state in MPO, shape `[...]`;
-            for the whole batch in V-MPO, shape `[]`.
+        temperature_loss: Loss of the temperature: of each state, shape `[...]`; in
+            V-MPO one for the batch, shape `[]`.
         policy_loss: Loss of the policy, without its constraints, shape `[...]`.
         kl_loss: Penalty on the divergences, shape `[...]`.
         alpha_loss: Loss of the dual variables of the KL constraints, shape `[...]`.
         normalized_weights: Weights of the samples, of their shape.
-        num_samples: In MPO, number of samples of each state; in V-MPO, number of steps
-            selected, over all devices.
+        num_samples: Number of samples of a state; in V-MPO, of all steps selected.
     """
 
     temperature_loss: Array
@@ -65,19 +64,16 @@ class MpoOutputs(NamedTuple):
 class MpoWeightOutputs(NamedTuple):
     """E-step diagnostics of MPO: the weights of the actions and their temperature.
 
-    All fields but the loss have their gradients stopped.
+    Fields other than the loss have no gradient.
 
     Attributes:
         loss: Loss of the temperature, shape `[]`.
         eta: Temperature :math:`η`, shape `[]`.
-        weights: Weights of the actions, which sum to 1: of the N samples, shape `[N]`;
-            or of all actions, shape `[A]`.
-        kl: KL(weights ‖ target policy) in nats, shape `[]`. Its estimate from samples
-            is at most :math:`log N`. With a larger bound, the temperature falls to 0.
-        relative_kl: `kl` divided by its bound, shape `[]`. As the temperature learns,
-            its mean over states approaches 1.
-        effective_sample_size: Effective number of actions, :math:`1 / ∑_i w_i^2`,
-            shape `[]`.
+        weights: Weights of the N samples, shape `[N]`, or of all actions, shape `[A]`.
+        kl: KL(weights ‖ target policy) in nats, shape `[]`. From samples it is at most
+            :math:`log N`; with a larger bound the temperature falls to 0.
+        relative_kl: `kl` divided by its bound, shape `[]`. Its mean approaches 1.
+        effective_sample_size: Effective sample size :math:`1/∑_i w_i²`, shape `[]`.
     """
 
     loss: Array
@@ -91,16 +87,14 @@ class MpoWeightOutputs(NamedTuple):
 class MpoConstraintOutputs(NamedTuple):
     """M-step diagnostics of MPO: a KL constraint and its dual variable.
 
-    All fields but the losses have their gradients stopped.
+    Fields other than the losses have no gradient.
 
     Attributes:
         kl_loss: Penalty on the divergence, shape `[]`.
         alpha_loss: Loss of the dual variable, shape `[]`.
         alpha: Dual variable :math:`α`, of the shape of its parameter.
-        kl: KL(target policy ‖ policy) in nats, shape `[]`; or of each dimension, shape
-            `[D]`.
-        relative_kl: `kl` divided by its bound, of the same shape. The dual variable
-            rises where its mean over states is above 1.
+        kl: KL(target policy ‖ policy) in nats, shape `[]`; or `[D]` if per dimension.
+        relative_kl: `kl` divided by its bound. `alpha` rises if its mean is above 1.
     """
 
     kl_loss: Array
@@ -113,8 +107,7 @@ class MpoConstraintOutputs(NamedTuple):
 class CategoricalMpoOutputs(NamedTuple):
     """Terms of the MPO loss for discrete actions, and diagnostics.
 
-    The loss is the sum of `policy_loss` and all losses in `temperature` and
-    `policy_constraint`. All other fields have their gradients stopped.
+    The loss is the sum of all losses in it. Other fields have no gradient.
 
     Attributes:
         policy_loss: Loss of the policy, without its constraint, shape `[]`.
@@ -159,84 +152,59 @@ def mpo_loss(
             + ∑_k [α_k KL_k + α_k (ε_k - KL_k)],
         w_i = e^{q_i/η} / ∑_j e^{q_j/η}
 
-    Each term trains its own parameters, with the gradients of the others' stopped: the
-    first and third the policy, the second the temperature :math:`η`, the last the dual
-    variables :math:`α_k`.
+    The first and third terms train the policy, the second the temperature :math:`η`,
+    the last the dual variables :math:`α_k`, each with the others' gradients stopped.
 
-    *Policies.* :math:`π_θ` is the policy that learns. The target policy
-    :math:`π_old` is a copy of it from some updates ago. The actions :math:`a_i` are
-    sampled from :math:`π_old`, and `sample_log_probs` are their log-probabilities under
-    :math:`π_θ`. The divergence is :math:`KL(π_old ‖ π_θ)`, target policy first::
+    *Policies.* The actions are sampled from the target policy :math:`π_old`, a copy of
+    the policy :math:`π_θ` made every few hundred updates: directly after a copy the
+    divergence :math:`KL(π_old ‖ π_θ)` and its gradient are 0.
 
-        kl = categorical_kl_divergence(target_logits, logits)
+    *Constraints.* A Gaussian policy has one for the mean, on
+    :math:`KL(N(μ_old, Σ_old) ‖ N(μ_θ, Σ_old))`, and one for the covariance, on
+    :math:`KL(N(μ_old, Σ_old) ‖ N(μ_old, Σ_θ))`, with bounds such as 0.01 and 0.0001.
+    `gaussian_mpo_loss` and `categorical_mpo_loss` compute these.
 
-    Copy the policy into the target only every few hundred updates. Directly after a
-    copy the divergence and its gradient are 0, so copying at every update would disable
-    the constraint.
-
-    *Constraints.* A categorical policy has one divergence and one constraint. For a
-    Gaussian policy, split the divergence into one for the mean, from
-    :math:`N(μ_old, Σ_old)` to :math:`N(μ_θ, Σ_old)`, and one for the covariance, from
-    :math:`N(μ_old, Σ_old)` to :math:`N(μ_old, Σ_θ)`. A much smaller bound on the second
-    keeps the policy exploring, such as 0.01 and 0.0001. The log-probabilities may be
-    split in the same way: pass the sum of both. `gaussian_mpo_loss` and
-    `categorical_mpo_loss` do all this.
-
-    *Dual variables.* `projection_operator` maps the parameters in `alpha` to
-    :math:`η` and :math:`α_k`. The default clips them at 1e-10, where their gradient
-    vanishes: clip the parameters themselves after each update, since a parameter below
-    the bound no longer learns. `jax.nn.softplus` avoids this.
+    *Dual variables.* `projection_operator` maps the parameters in `alpha` to :math:`η`
+    and :math:`α_k`. The default clips them at 1e-10, below which a parameter no longer
+    learns: clip the parameters themselves after each update, or use `jax.nn.softplus`.
 
     Args:
-        sample_log_probs: Log-probabilities :math:`log π_θ(a_i)` of the sampled actions,
-            the samples on axis `sample_axis`, shape `[...]`.
-        sample_q_values: Values :math:`q_i` of these actions, shape `[...]`. The
-            temperature loss has a gradient with respect to them, which would train the
-            critic to lower its values: pass them through `jax.lax.stop_gradient`.
+        sample_log_probs: Log-probabilities :math:`log π_θ(a_i)`, shape `[...]`.
+        sample_q_values: Values :math:`q_i`, shape `[...]`. Pass them through
+            `jax.lax.stop_gradient`, or the temperature loss trains the critic.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
-            as 0.1; and the parameter of the temperature, a scalar.
-        kl_constraints: Pairs of divergences :math:`KL_k` and penalties; may be empty.
-            The divergences have the shape of the samples without `sample_axis`, and one
-            more axis, the last, if the penalty is per dimension.
+            as 0.1, and the parameter of the temperature, a scalar.
+        kl_constraints: Pairs of divergences and penalties; may be empty. Divergences
+            have the axes of the states, and a last one if per dimension.
         projection_operator: Function that makes the dual variables positive.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
         kl_loss_weight: Weight of the third term, shape `[]`.
         alpha_loss_weight: Weight of the last term, shape `[]`.
         sample_axis: Axis of the samples. All other axes are of states.
-        use_stop_gradient: Whether to stop the gradient of the weights :math:`w_i`. In
-            the last two terms gradients are always stopped: they would cancel.
+        use_stop_gradient: Whether to stop the gradient of the weights :math:`w_i`.
 
     Returns:
-        A tuple of two: the losses of the states, shape `[...]` without `sample_axis`,
-            and their terms, an `MpoOutputs`.
+        A tuple of two: the losses of the states, and an `MpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if there are no
-            samples, if a concrete bound is negative, if `temperature_constraint` is per
-            dimension, or if the projection does not return positive values.
+        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong,
+            there are no samples, or `temperature_constraint` is per dimension.
 
     Example:
         >>> log_probs, q_values = jnp.log(jnp.array([0.5, 0.5])), jnp.array([1.0, 1.0])
-        >>> loss, outputs = rlaxlib.mpo_loss(
-        ...     log_probs,
-        ...     q_values,
-        ...     temperature_constraint=rlaxlib.LagrangePenalty(2.0, epsilon=0.5),
-        ...     kl_constraints=[(jnp.array(0.25), rlaxlib.LagrangePenalty(4.0, 0.5))],
-        ... )
-        >>> print(outputs.normalized_weights, outputs.policy_loss.round(4))
-        [0.5 0.5] 0.6931
+        >>> constraint = rlaxlib.LagrangePenalty(2.0, epsilon=0.5)
+        >>> inputs = log_probs, q_values, constraint, [(jnp.array(0.25), constraint)]
+        >>> loss, outputs = rlaxlib.mpo_loss(*inputs)
         >>> print(outputs.temperature_loss, outputs.kl_loss, outputs.alpha_loss)
-        2.0 1.0 1.0
+        2.0 0.5 0.5
 
     References:
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Yuval Tassa, Rémi Munos, Nicolas
-        Heess and Martin Riedmiller, *Maximum a Posteriori Policy Optimisation*, 2018.
+        Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*, 2018.
         https://arxiv.org/abs/1806.06920
 
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Jonas Degrave, Steven Bohez, Yuval
-        Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
-        Regularized Policy Iteration*, 2018. https://arxiv.org/abs/1812.02256
+        Abbas Abdolmaleki and others, *Relative Entropy Regularized Policy Iteration*,
+        2018. https://arxiv.org/abs/1812.02256
     """
     log_probs, q_values, *scales = checks.arrays(
         sample_log_probs=(sample_log_probs, "float[...]"),
@@ -292,47 +260,36 @@ def mpo_compute_weights_and_temperature_loss(
 
         w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
 
-    With the temperature :math:`η` that minimises :math:`L_η`, the weighted samples have
-    the highest mean value of all policies within a divergence of :math:`ε` from the one
-    they were sampled from. A high temperature makes the weights uniform, a low one puts
-    all weight on the best action.
+    At the minimum of :math:`L_η`, the weighted samples have the highest mean value of
+    all policies within a divergence of :math:`ε` from the one that was sampled.
 
     Args:
         sample_q_values: Values :math:`q_i` of actions sampled from the target policy,
-            the samples on axis `sample_axis`, shape `[...]`. Infinite values count as
-            the largest finite ones.
-        temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats; and
+            shape `[...]`. Infinite values count as the largest finite ones.
+        temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats, and
             the parameter of the temperature, a scalar.
-        projection_operator: Function that makes the temperature positive, such as
-            `jax.nn.softplus`.
+        projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
         sample_axis: Axis of the samples. All other axes are of states.
 
     Returns:
-        A tuple of three: the temperature losses of the states, shape `[...]` without
-            `sample_axis`; the weights, which sum to 1 for each state, shape `[...]`;
-            and the number of samples of each state. The weights have a gradient: stop
-            it where they multiply log-probabilities.
+        A tuple of three: the losses of the states; the weights, whose gradient is not
+            stopped, shape `[...]`; and the number of samples of each state.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if there are no
-            samples, if the bound is concrete and negative, if `temperature_constraint`
-            is per dimension, or if the projection does not return a positive value.
+        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong,
+            there are no samples, or `temperature_constraint` is per dimension.
 
     Example:
-        >>> loss, weights, num_samples = (
-        ...     rlaxlib.mpo_compute_weights_and_temperature_loss(
-        ...         jnp.array([3.0, 3.0, -jnp.inf, -jnp.inf]),
-        ...         rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5),
-        ...         projection_operator=jax.nn.relu,
-        ...     )
-        ... )
-        >>> print(weights, num_samples, loss.round(4), (4 - 2 * jnp.log(2.0)).round(4))
-        [0.5 0.5 0.  0. ] 4 2.6137 2.6137
+        >>> q_values = jnp.array([3.0, 3.0, -jnp.inf, -jnp.inf])
+        >>> constraint = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
+        >>> e_step = rlaxlib.mpo_compute_weights_and_temperature_loss
+        >>> loss, weights, _ = e_step(q_values, constraint, jax.nn.relu)
+        >>> print(weights, loss.round(4), (4 - 2 * jnp.log(2.0)).round(4))
+        [0.5 0.5 0.  0. ] 2.6137 2.6137
 
     References:
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Yuval Tassa, Rémi Munos, Nicolas
-        Heess and Martin Riedmiller, *Maximum a Posteriori Policy Optimisation*, section
-        4.1, 2018. https://arxiv.org/abs/1806.06920
+        Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*,
+        section 4.1, 2018. https://arxiv.org/abs/1806.06920
     """
     (q_values,) = checks.arrays(sample_q_values=(sample_q_values, "float[...]"))
     axis = _check_axis(q_values, sample_axis)
@@ -367,23 +324,19 @@ def categorical_mpo_loss(
         w_a = (π_old(a) e^{q_a/η}) / ∑_b π_old(b) e^{q_b/η},
         KL = KL(π_old ‖ π),   π = softmax(logits)
 
-    This is the limit of `mpo_loss` for many actions sampled from :math:`π_old`. Each
-    action counts with its probability under the target policy; a plain mean over the
-    actions would be right for samples only.
-
-    The first and third term train the policy, the second the temperature :math:`η`, the
-    last the dual variable :math:`α`, each with the gradients of the others' parameters
-    stopped. The target policy, a copy of the policy from some updates ago, and the
-    values get no gradient. `gaussian_mpo_loss` describes the dual variables.
+    This is the limit of `mpo_loss` for many actions sampled from :math:`π_old`. The
+    first and third terms train the policy, the second the temperature :math:`η`, the
+    last the dual variable :math:`α`; other gradients are stopped. See also
+    `gaussian_mpo_loss`.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
         target_logits: Logits of the target policy :math:`π_old`, shape `[A]`.
         q_values: Values :math:`q_a` of all actions, shape `[A]`.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ target policy) in
-            nats, such as 0.1; and the parameter of the temperature, a scalar.
-        policy_constraint: Bound :math:`ε` on KL(target policy ‖ policy) in nats, such
-            as 0.01; and the parameter of its dual variable, a scalar.
+            nats, such as 0.1, and the parameter of the temperature, a scalar.
+        policy_constraint: Bound :math:`ε` in nats, such as 0.01, and the parameter of
+            its dual variable, a scalar.
         projection_operator: Function that makes the dual variables positive.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
@@ -392,32 +345,20 @@ def categorical_mpo_loss(
             action is legal, all losses are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
-            is negative, if a constraint is per dimension, or if the projection does not
-            return positive values.
+        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong, or
+            a constraint is per dimension.
 
     Example:
-        >>> loss, outputs = rlaxlib.categorical_mpo_loss(
-        ...     logits=jnp.zeros(2),
-        ...     target_logits=jnp.log(jnp.array([0.25, 0.75])),
-        ...     q_values=jnp.array([jnp.log(9.0), 0.0]),
-        ...     temperature_constraint=rlaxlib.LagrangePenalty(1.0, epsilon=0.5),
-        ...     policy_constraint=rlaxlib.LagrangePenalty(4.0, epsilon=0.25),
-        ...     projection_operator=jax.nn.relu,
-        ... )
+        >>> logits, target_logits = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))
+        >>> constraint = rlaxlib.LagrangePenalty(1.0, epsilon=0.5)
+        >>> inputs = logits, target_logits, jnp.log(jnp.array([9.0, 1.0])), constraint
+        >>> _, outputs = rlaxlib.categorical_mpo_loss(*inputs, constraint, jax.nn.relu)
         >>> print(outputs.temperature.weights.round(4), f"{outputs.policy_loss:.4f}")
         [0.75 0.25] 0.6931
-        >>> print(f"{outputs.temperature.loss:.4f} {0.5 + jnp.log(3.0):.4f}")
-        1.5986 1.5986
 
     References:
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Yuval Tassa, Rémi Munos, Nicolas
-        Heess and Martin Riedmiller, *Maximum a Posteriori Policy Optimisation*, 2018.
+        Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*, 2018.
         https://arxiv.org/abs/1806.06920
-
-        Abbas Abdolmaleki, Jost Tobias Springenberg, Jonas Degrave, Steven Bohez, Yuval
-        Tassa, Dan Belov, Nicolas Heess and Martin Riedmiller, *Relative Entropy
-        Regularized Policy Iteration*, 2018. https://arxiv.org/abs/1812.02256
     """
     logits, target_logits, q_values, action_mask = checks.arrays(
         logits=(logits, "float[A]"),

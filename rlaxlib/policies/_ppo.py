@@ -35,20 +35,13 @@ class PpoOutputs(NamedTuple):
     """Diagnostics of a PPO update: ratios, clipping and approximate KL.
 
     Attributes:
-        log_ratio: Bounded log-ratios :math:`log ρ_t`, shape `[T]`. `approximate_kl`,
-            `clip_fraction`, `effective_sample_size` and `importance_statistics` take
-            them.
-        ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
-        clipped: True where the clip removes the gradient: the ratio is outside its
-            bounds on the side that the advantage favours, shape `[T]`.
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[T]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 at ignored steps, shape `[T]`.
+        clipped: True where the clip removes the gradient, shape `[T]`.
         dual_clipped: True where the dual clip removes the gradient, shape `[T]`.
-        ratio_outside: True where the ratio is outside its bounds on either side. Its
-            mean is sometimes called the clip fraction, although the gradient is 0 only
-            where `clipped`, shape `[T]`.
-        bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
-            0, shape `[T]`.
-        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t ≥ 0`, whose mean over the
-            actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
+        ratio_outside: True where the ratio is outside its bounds, shape `[T]`.
+        bounded: True where :math:`log ρ_t` exceeds its bound: no gradient, shape `[T]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[T]`.
     """
 
     log_ratio: Array
@@ -64,10 +57,8 @@ class DecoupledPpoOutputs(NamedTuple):
     """Diagnostics of a decoupled PPO update.
 
     Attributes:
-        log_ratio: Bounded log-ratios :math:`log (π(a_t)/π_old(a_t))`, for diagnostics,
-            shape `[T]`.
-        weight: Importance weights :math:`w_t = π_prox(a_t)/π_old(a_t)`, truncated,
-            shape `[T]`.
+        log_ratio: Bounded :math:`log (π(a_t)/π_old(a_t))`, shape `[T]`.
+        weight: Truncated importance weights :math:`w_t`, shape `[T]`.
         proximal: A `PpoOutputs` with the proximal policy as the old one.
     """
 
@@ -80,10 +71,8 @@ class PpoValueOutputs(NamedTuple):
     """Diagnostics of a clipped value loss.
 
     Attributes:
-        clipped: True where the clip removes the gradient: the value moved by more than
-            :math:`ε`, towards its target, shape `[T]`.
-        value_outside: True where the value moved by more than :math:`ε` in either
-            direction, shape `[T]`.
+        clipped: True where the clip removes the gradient, shape `[T]`.
+        value_outside: True where the value moved by more than :math:`ε`, shape `[T]`.
     """
 
     clipped: Array
@@ -111,50 +100,37 @@ def ppo_clip_loss(
         L_t = -min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         ρ_t = π(a_t) / π_old(a_t)
 
-    The clip removes the gradient only where a ratio has moved beyond its bound in the
-    direction that its advantage favours. A larger :math:`ε_high`, such as 0.28, leaves
-    unlikely actions more room to become likely, which preserves entropy (DAPO).
-
-    Where the advantage is negative the ratio is unbounded above. The dual clip
-    :math:`c`, 3 in the paper, bounds the loss there by :math:`-c Â_t`. INTELLECT-2
-    calls it :math:`δ`.
+    The clip removes the gradient where a ratio is beyond its bound on the side that its
+    advantage favours. A larger :math:`ε_high`, such as 0.28, preserves entropy (DAPO).
+    The dual clip :math:`c`, such as 3, bounds the loss of negative advantages by
+    :math:`-c Â_t`.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
-            policy, shape `[T]`.
-        old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
+        adv_t: Advantages :math:`Â_t`, shape `[T]`.
         epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
-        epsilon_high: Clipping range above 1, :math:`ε_high`, at least 0, shape `[]`; or
-            None for `epsilon`.
-        dual_clip: Maximum ratio :math:`c` where the advantage is negative, more than 1,
-            shape `[]`; or None for no maximum.
-        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
-            is constant. It prevents overflow, shape `[]`.
-        stop_target_gradients: Whether to stop the gradients of the advantages and the
-            old log-probabilities.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0 and their ratio 1.
+        epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
+        dual_clip: Maximum ratio :math:`c > 1` if :math:`Â_t < 0`, shape `[]`; or None.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `PpoOutputs`.
+        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `PpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5, 0.25])), jnp.array([1.0, 4.0])
-        >>> old_log_prob_t = jnp.log(jnp.array([0.25, 0.25]))
-        >>> loss, outputs = rlaxlib.ppo_clip_loss(
-        ...     log_prob_t, old_log_prob_t, adv_t, epsilon=0.5
-        ... )
+        >>> log_prob_t, old_log_prob_t = jnp.log(jnp.array([[0.5, 0.25], [0.25, 0.25]]))
+        >>> inputs = log_prob_t, old_log_prob_t, jnp.array([1.0, 4.0])
+        >>> loss, outputs = rlaxlib.ppo_clip_loss(*inputs, epsilon=0.5)
         >>> print(loss, outputs.ratio, outputs.clipped)
         [-1.5 -4. ] [2. 1.] [ True False]
 
     References:
-        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
-        *Proximal Policy Optimization Algorithms*, 2017.
+        John Schulman and others, *Proximal Policy Optimization Algorithms*, 2017.
         https://arxiv.org/abs/1707.06347
 
         Deheng Ye and others, *Mastering Complex Control in MOBA Games with Deep
@@ -162,9 +138,6 @@ def ppo_clip_loss(
 
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
         Scale*, 2025. https://arxiv.org/abs/2503.14476
-
-        John Schulman, *Approximating KL Divergence*, 2020.
-        http://joschu.net/blog/kl-approx.html
     """
     log_prob_t, old_log_prob_t, adv_t, *scalars, sample_mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
@@ -212,14 +185,11 @@ def clipped_surrogate_pg_loss(
 
         L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
 
-    The clip removes the gradient only where a ratio has moved beyond its bound in the
-    direction that its advantage favours. `ppo_clip_loss` takes log-probabilities, and
-    has further options.
+    `ppo_clip_loss` takes log-probabilities, and has further options.
 
     Args:
-        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)` of the actions
-            taken, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
+        adv_t: Advantages :math:`Â_t`, shape `[T]`.
         epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
 
@@ -227,8 +197,7 @@ def clipped_surrogate_pg_loss(
         Loss, shape `[]`. A step of advantage 0 adds 0, even if its ratio is infinite.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `epsilon` is negative.
+        ArgumentError: If a shape or dtype is wrong or a concrete `epsilon` negative.
 
     Example:
         >>> ratios_t, adv_t = jnp.array([2.0, 0.5]), jnp.array([1.0, 1.0])
@@ -236,8 +205,7 @@ def clipped_surrogate_pg_loss(
         -1.0
 
     References:
-        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
-        *Proximal Policy Optimization Algorithms*, 2017.
+        John Schulman and others, *Proximal Policy Optimization Algorithms*, 2017.
         https://arxiv.org/abs/1707.06347
     """
     prob_ratios_t, adv_t, epsilon, narrow = checks.widened(
@@ -273,59 +241,39 @@ def decoupled_ppo_loss(
         L_t = -w_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         w_t = π_prox(a_t) / π_old(a_t),   ρ_t = π(a_t) / π_prox(a_t)
 
-    In `ppo_clip_loss` the old policy has two roles: it took the actions, which the
-    ratio corrects for, and the policy is kept close to it. Here a proximal policy has
-    the second role, such as a moving average of the parameters, or the parameters
-    before the current batch. Experience may then be stale, as with asynchronous actors.
-    With :math:`π_prox = π_old` the two losses are equal.
-
-    The older the experience, the more the importance weights :math:`w_t` vary.
-    `max_weight` replaces them by :math:`min(c, w_t)`, which has less variance and some
-    bias.
+    The policy stays close to a proximal policy, such as a moving average of the
+    parameters, and not to the one that acted, so that experience may be stale. With
+    :math:`π_prox = π_old` this is `ppo_clip_loss`. `max_weight` truncates :math:`w_t`
+    at :math:`c`.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
-            policy, shape `[T]`.
-        old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        proximal_log_prob_t: The same under the proximal policy, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
+        proximal_log_prob_t: The same of the proximal policy, shape `[T]`.
+        adv_t: Advantages :math:`Â_t`, shape `[T]`.
         epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
-        epsilon_high: Clipping range above 1, :math:`ε_high`, at least 0, shape `[]`; or
-            None for `epsilon`.
-        dual_clip: Maximum ratio where the advantage is negative, more than 1,
-            shape `[]`; or None for no maximum.
-        log_ratio_bound: Bound of the magnitude of both log-ratios, more than 0,
-            shape `[]`.
-        max_weight: Maximum importance weight :math:`c`, more than 0, shape `[]`; or
-            None for no maximum.
-        stop_target_gradients: Whether to stop the gradients of the advantages and of
-            the log-probabilities under the other two policies.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0 and their ratios 1.
+        epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
+        dual_clip: Maximum ratio if :math:`Â_t < 0`, above 1, shape `[]`; or None.
+        log_ratio_bound: Bound of the log-ratios' magnitude, positive, shape `[]`.
+        max_weight: Maximum weight :math:`c`, positive, shape `[]`; or None.
+        stop_target_gradients: Whether `adv_t` and the other policies get no gradient.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `DecoupledPpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
-        >>> old_log_prob_t = jnp.log(jnp.array([0.125]))
-        >>> proximal_log_prob_t = jnp.log(jnp.array([0.25]))
-        >>> loss, outputs = rlaxlib.decoupled_ppo_loss(
-        ...     log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, epsilon=0.5
-        ... )
+        >>> log_probs_t = jnp.log(jnp.array([[0.5], [0.125], [0.25]]))
+        >>> loss, outputs = rlaxlib.decoupled_ppo_loss(*log_probs_t, jnp.ones(1), 0.5)
         >>> print(loss, outputs.weight, outputs.proximal.ratio)
         [-3.] [2.] [2.]
 
     References:
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
         Optimization*, 2021. https://arxiv.org/abs/2110.00641
-
-        Edward L. Ionides, *Truncated Importance Sampling*, 2008.
-        https://doi.org/10.1198/106186008X320456
     """
     log_prob_t, old_log_prob_t, proximal_t, adv_t, *clips, c, mask, narrow = (
         checks.widened(
@@ -373,36 +321,26 @@ def ppo_value_loss(
         ℓ(x) = ½ x²
 
     The clip removes the gradient of a value that has moved by more than :math:`ε`
-    towards its target. A value that has moved away from it keeps its gradient. The
-    right :math:`ε` depends on the scale of the rewards. In the large comparison of
-    Andrychowicz and others, clipping values did not help, and sometimes did harm.
+    towards its target. In the comparison of Andrychowicz and others it did not help.
 
     Args:
         v: Values :math:`v_t`, shape `[T]`.
-        old_v: Values :math:`v_t^old` computed when the experience was gathered,
-            shape `[T]`.
+        old_v: Values :math:`v_t^old` when the experience was gathered, shape `[T]`.
         target: Targets :math:`y_t`, shape `[T]`.
-        epsilon: Clipping range :math:`ε` in units of the values, at least 0,
-            shape `[]`.
-        huber_delta: Error at which :math:`ℓ` becomes linear, as `delta` of
-            `huber_loss`, more than 0, shape `[]`; or None for the squared error.
-        stop_target_gradients: Whether to stop the gradients of the targets and the old
-            values.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0.
+        epsilon: Clipping range :math:`ε` in units of the values, shape `[]`.
+        huber_delta: `delta` of `huber_loss` as :math:`ℓ`, shape `[]`; or None.
+        stop_target_gradients: Whether to stop the gradients of `old_v` and `target`.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         A tuple of two: losses, shape `[T]`, and a `PpoValueOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `epsilon` is negative, or if a concrete `huber_delta` is not positive.
+        ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> v, old_v = jnp.array([3.0, 3.0]), jnp.array([0.0, 0.0])
-        >>> loss, outputs = rlaxlib.ppo_value_loss(
-        ...     v, old_v, target=jnp.array([5.0, 0.0]), epsilon=1.0
-        ... )
+        >>> v, old_v, target = jnp.array([[3.0, 3.0], [0.0, 0.0], [5.0, 0.0]])
+        >>> loss, outputs = rlaxlib.ppo_value_loss(v, old_v, target, epsilon=1.0)
         >>> print(loss, outputs.clipped, outputs.value_outside)
         [8.  4.5] [ True False] [ True  True]
 

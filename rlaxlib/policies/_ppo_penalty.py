@@ -32,13 +32,10 @@ class RatioOutputs(NamedTuple):
     """Diagnostics of a policy update: ratios and approximate KL.
 
     Attributes:
-        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics such as
-            `importance_statistics`, shape `[T]`.
-        ratio: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
-        bounded: True where :math:`log ρ_t` exceeds its bound, so that the gradient is
-            0, shape `[T]`.
-        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t ≥ 0`, whose mean over the
-            actions of the old policy is :math:`KL(π_old ‖ π)`, shape `[T]`.
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[T]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 at ignored steps, shape `[T]`.
+        bounded: True where :math:`log ρ_t` exceeds its bound: no gradient, shape `[T]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[T]`.
     """
 
     log_ratio: Array
@@ -66,49 +63,35 @@ def ppo_penalty_loss(
 
         L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
 
-    Compute the divergence exactly where possible, by `categorical_kl_divergence` or
-    `multivariate_normal_kl_divergence` with the old policy first. Otherwise it is
-    estimated by :math:`ρ_t - 1 - log ρ_t`, which is unbiased and never negative.
-    `adaptive_kl_coefficient` adapts :math:`β`.
+    `categorical_kl_divergence` or `multivariate_normal_kl_divergence` compute the KL,
+    and `adaptive_kl_coefficient` adapts :math:`β`.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
-            policy, shape `[T]`.
-        old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        kl_t: Divergences :math:`KL(π_old ‖ π)_t`, shape `[T]`; or None to estimate
-            them.
+        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
+        adv_t: Advantages :math:`Â_t`, shape `[T]`.
+        kl_t: Divergences, shape `[T]`; or None for :math:`ρ_t - 1 - log ρ_t`, unbiased.
         coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
-            is constant. It prevents overflow, shape `[]`.
-        stop_target_gradients: Whether to stop the gradients of the advantages and the
-            old log-probabilities.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0 and their ratio 1.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
+        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `RatioOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
-        >>> old_log_prob_t, kl_t = jnp.log(jnp.array([0.25])), jnp.array([0.5])
-        >>> loss, outputs = rlaxlib.ppo_penalty_loss(
-        ...     log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient=3.0
-        ... )
+        >>> log_prob_t, old_log_prob_t = jnp.log(jnp.array([[0.5], [0.25]]))
+        >>> inputs = log_prob_t, old_log_prob_t, jnp.array([1.0]), jnp.array([0.5])
+        >>> loss, outputs = rlaxlib.ppo_penalty_loss(*inputs, coefficient=3.0)
         >>> print(loss, outputs.ratio)
         [-0.5] [2.]
 
     References:
-        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
-        *Proximal Policy Optimization Algorithms*, section 4, 2017.
-        https://arxiv.org/abs/1707.06347
-
-        John Schulman, *Approximating KL Divergence*, 2020.
-        http://joschu.net/blog/kl-approx.html
+        John Schulman and others, *Proximal Policy Optimization Algorithms*, section 4,
+        2017. https://arxiv.org/abs/1707.06347
     """
     log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, bound, mask, narrow = (
         checks.widened(
@@ -140,7 +123,7 @@ def adaptive_kl_coefficient(
 ) -> Array:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
 
-    Takes the coefficient and the mean divergence of one update, returns the next
+    Takes the coefficient and mean divergence of one update, returns the next
     coefficient.
 
     .. math::
@@ -149,38 +132,30 @@ def adaptive_kl_coefficient(
              { ½ β   if KL < d/1.5
              { β     otherwise
 
-    Call it once after all epochs of a policy update, with the mean divergence over the
-    whole batch, and use the result for the next update. The initial coefficient hardly
-    matters, except that 0 stays 0.
+    Call it after the last epoch of an update. A coefficient of 0 stays 0.
 
     Args:
         coefficient: Coefficient :math:`β`, at least 0, shape `[]`.
-        kl: Mean divergence of the policy from that before the update, shape `[]`. If it
-            is NaN, the coefficient stays as it is.
+        kl: Mean KL(policy before ‖ after the update), shape `[]`. NaN changes nothing.
         target: Target divergence :math:`d`, more than 0, shape `[]`.
-        tolerance: Ratio of divergence and target that is tolerated, 1.5 in the
-            equation, at least 1, shape `[]`.
-        factor: Factor of a change, 2 in the equation, at least 1, shape `[]`.
+        tolerance: Tolerated ratio of KL and target, 1.5 in the equation, shape `[]`.
+        factor: Factor of a change, 2 in the equation, shape `[]`.
         axis_name: Mapped axis name, or names, to average the divergence over; or None.
 
     Returns:
         Next coefficient, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> for kl in (0.25, 1.0, 4.0):
-        ...     print(rlaxlib.adaptive_kl_coefficient(8.0, kl, target=1.0))
-        4.0
-        8.0
-        16.0
+        >>> adapt = rlaxlib.adaptive_kl_coefficient
+        >>> print(*(adapt(8.0, kl, target=1.0) for kl in (0.25, 1.0, 4.0)))
+        4.0 8.0 16.0
 
     References:
-        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
-        *Proximal Policy Optimization Algorithms*, section 4, 2017.
-        https://arxiv.org/abs/1707.06347
+        John Schulman and others, *Proximal Policy Optimization Algorithms*, section 4,
+        2017. https://arxiv.org/abs/1707.06347
     """
     coefficient, kl, target, tolerance, factor, narrow = checks.widened(
         coefficient=(coefficient, "float[] in [0, inf)"),
@@ -213,44 +188,33 @@ def spo_loss(
         L_t = -[ρ_t Â_t - (|Â_t| / (2 ε)) (ρ_t - 1)²],
         ρ_t = π(a_t) / π_old(a_t)
 
-    The loss of a time step is minimal at :math:`ρ_t = 1 + ε` if its advantage is
-    positive, and at :math:`1 - ε` if it is negative. Beyond these bounds PPO has no
-    gradient, so other steps of a batch can move a ratio far outside; here the gradient
-    brings it back.
+    The loss is minimal at :math:`ρ_t = 1 + ε` for a positive advantage, and at
+    :math:`1 - ε` for a negative one. Beyond, unlike in PPO, the gradient is not 0.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
-            policy, shape `[T]`.
-        old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        epsilon: Distance :math:`ε` of the optimal ratio from 1, more than 0,
-            shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
-            is constant. It prevents overflow, shape `[]`.
-        stop_target_gradients: Whether to stop the gradients of the advantages and the
-            old log-probabilities.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0 and their ratio 1.
+        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
+        adv_t: Advantages :math:`Â_t`, shape `[T]`.
+        epsilon: Distance :math:`ε` of the best ratio from 1, more than 0, shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
+        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `RatioOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5])), jnp.array([1.0])
-        >>> old_log_prob_t = jnp.log(jnp.array([0.25]))
-        >>> loss, outputs = rlaxlib.spo_loss(
-        ...     log_prob_t, old_log_prob_t, adv_t, epsilon=0.25
-        ... )
+        >>> log_probs_t = jnp.log(jnp.array([[0.5], [0.25]]))
+        >>> loss, outputs = rlaxlib.spo_loss(*log_probs_t, jnp.ones(1), epsilon=0.25)
         >>> print(loss, outputs.ratio)
         [0.] [2.]
 
     References:
-        Zhengpeng Xie, Qiang Zhang, Fan Yang, Marco Hutter and Renjing Xu, *Simple
-        Policy Optimization*, 2024. https://arxiv.org/abs/2401.16025
+        Zhengpeng Xie and others, *Simple Policy Optimization*, 2024.
+        https://arxiv.org/abs/2401.16025
     """
     log_prob_t, old_log_prob_t, adv_t, epsilon, bound, mask, narrow = checks.widened(
         log_prob_t=(log_prob_t, "float[T]"),
@@ -290,46 +254,34 @@ def discovered_policy_loss(
         f = { [(ρ_t - 1) Â_t - α tanh((ρ_t - 1) Â_t/α)]⁺   if Â_t ≥ 0
             { [Â_t log ρ_t - β tanh(Â_t log ρ_t/β)]⁺       otherwise
 
-    The drift :math:`f` is a smooth counterpart of PPO's clip, which grows with the
-    advantage. The formula describes a network that was meta-learned in its place. This
-    is not direct preference optimisation.
+    The drift :math:`f` is a smooth counterpart of PPO's clip, which was meta-learned.
+    This is not direct preference optimisation.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities of the actions taken, under the
-            policy, shape `[T]`.
-        old_log_prob_t: The same under the policy that took them, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, standardised for the default
-            thresholds, shape `[T]`.
-        alpha: Drift threshold :math:`α` for non-negative advantages, more than 0,
-            shape `[]`.
-        beta: Drift threshold :math:`β` for negative advantages, more than 0,
-            shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|`, more than 0, beyond which the ratio
-            is constant. It prevents overflow, shape `[]`.
-        stop_target_gradients: Whether to stop the gradients of the advantages and the
-            old log-probabilities.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their loss is 0 and their ratio 1.
+        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
+        adv_t: Advantages :math:`Â_t`; the defaults suit standardised ones, shape `[T]`.
+        alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, positive, shape `[]`.
+        beta: Threshold :math:`β` if :math:`Â_t < 0`, positive, shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `RatioOutputs`.
+        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `RatioOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, adv_t = jnp.log(jnp.array([0.5, 0.5])), jnp.array([16.0, -1.0])
-        >>> old_log_prob_t = jnp.log(jnp.array([0.25, 0.25]))
-        >>> loss, outputs = rlaxlib.discovered_policy_loss(
-        ...     log_prob_t, old_log_prob_t, adv_t, alpha=2.0
-        ... )
-        >>> print(loss)  # The drift of the first is 16 - 2 tanh(8).
+        >>> log_prob_t, old_log_prob_t = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.25]]))
+        >>> adv_t = jnp.array([16.0, -1.0])
+        >>> loss, _ = rlaxlib.discovered_policy_loss(log_prob_t, old_log_prob_t, adv_t)
+        >>> print(loss)  # The drift of the first step is 16 - 2 tanh(8).
         [-18.   2.]
 
     References:
-        Chris Lu, Jakub Grudzien Kuba, Alistair Letcher, Luke Metz, Christian Schroeder
-        de Witt and Jakob Foerster, *Discovered Policy Optimisation*, 2022.
+        Chris Lu and others, *Discovered Policy Optimisation*, 2022.
         https://arxiv.org/abs/2210.05639
     """
     log_prob_t, old_log_prob_t, adv_t, alpha, beta, bound, mask, narrow = (

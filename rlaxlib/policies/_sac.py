@@ -47,18 +47,13 @@ def sac_critic_target(
         y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
         a_t ~ π(· | s_t)
 
-    Sample the next action from the current policy; the one stored with the experience
-    is from an older policy. With :math:`α = 0` this is `td3_critic_target`.
-
-    The target of REDQ uses the minimum of two random critics::
-
-        sac_critic_target(r_t, discount_t, subset_minimum(key, q_t, 2), ...)
+    Sample the next action from the current policy. With :math:`α = 0` this is
+    `td3_critic_target`. For REDQ, pass `subset_minimum(key, q_t, 2)` as `q_t`.
 
     Args:
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Value of the next action, shape `[]`; or values :math:`q_i` by N target
-            critics, shape `[N]`.
+        q_t: Value of the next action, shape `[]`; or by N target critics, shape `[N]`.
         log_prob_t: Log-density of the next action, shape `[]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -67,24 +62,15 @@ def sac_critic_target(
         Target :math:`y` of all critics, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is negative.
+        ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
 
     Example:
-        >>> q_t = jnp.array([4.0, 6.0])
-        >>> target = rlaxlib.sac_critic_target(
-        ...     1.0, 0.5, q_t, log_prob_t=-2.0, temperature=3.0
-        ... )
-        >>> print(target)
+        >>> print(rlaxlib.sac_critic_target(1.0, 0.5, jnp.array([4.0, 6.0]), -2.0, 3.0))
         6.0
 
     References:
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
-
-        Xinyue Chen, Che Wang, Zijian Zhou and Keith Ross, *Randomized Ensembled Double
-        Q-Learning: Learning Fast Without a Model*, 2021.
-        https://arxiv.org/abs/2101.05982
     """
     r_t, discount_t, q_t, log_prob_t, temperature, narrow = checks.widened(
         r_t=(r_t, "float[]"),
@@ -112,14 +98,12 @@ def td3_critic_target(
 
         y = r_t + γ_t min_i q_i(s_t, a_t)
 
-    A policy exploits the overestimation of its critic; the minimum over two critics
-    bounds it. Underestimated actions are not selected, so their error does not spread.
+    The next action is a `td3_target_action`. The minimum bounds the overestimation.
 
     Args:
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Value of the next action, in TD3 a `td3_target_action`, shape `[]`; or
-            values :math:`q_i` by N target critics, shape `[N]`.
+        q_t: Value of the next action, shape `[]`; or by N target critics, shape `[N]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -134,7 +118,7 @@ def td3_critic_target(
 
     References:
         Scott Fujimoto, Herke van Hoof and David Meger, *Addressing Function
-        Approximation Error in Actor-Critic Methods*, section 4.2, 2018.
+        Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
     r_t, discount_t, q_t, narrow = checks.widened(
@@ -162,31 +146,22 @@ def td3_target_action(
 
         a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
 
-    A deterministic policy overfits to narrow peaks of the critic. Averaging over nearby
-    actions smooths them out.
-
-    The noise has the units of the action. TD3 uses :math:`σ = 0.2` and :math:`c = 0.5`
-    for actions in [-1, 1]; scale both by half the range of other actions.
+    TD3 has :math:`σ = 0.2` and :math:`c = 0.5` for actions in [-1, 1]. Scale both by
+    half the range of other actions.
 
     Args:
-        key: PRNG key, shape `[]`. Each element of a batch needs its own.
+        key: PRNG key, one for each action of a batch, shape `[]`.
         action: Action :math:`a` of the target policy, shape `[D]`.
-        stddev: Standard deviation :math:`σ` of the noise, at least 0: one for all
-            dimensions, shape `[]`; or one each, shape `[D]`.
-        clip: Maximum magnitude :math:`c` of the noise, at least 0: one for all
-            dimensions, shape `[]`; or one each, shape `[D]`.
-        minimum: Lower bound :math:`l` of the action: one for all dimensions,
-            shape `[]`; or one each, shape `[D]`.
-        maximum: Upper bound :math:`h` of the action, at least `minimum`: one for all
-            dimensions, shape `[]`; or one each, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of noise, at least 0, shape `[]` or `[D]`.
+        clip: Maximum magnitude :math:`c` of the noise, at least 0, shape `[]` or `[D]`.
+        minimum: Lower bound :math:`l` of the action, shape `[]` or `[D]`.
+        maximum: Upper bound :math:`h`, at least `minimum`, shape `[]` or `[D]`.
 
     Returns:
         Action :math:`a'`, shape `[D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete scalar
-            or NumPy `stddev` or `clip` is negative, or if `maximum` is less than
-            `minimum` and both are concrete scalars.
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> key, action = jax.random.key(0), jnp.array([0.5, 2.0])
@@ -195,7 +170,7 @@ def td3_target_action(
 
     References:
         Scott Fujimoto, Herke van Hoof and David Meger, *Addressing Function
-        Approximation Error in Actor-Critic Methods*, section 5.3, 2018.
+        Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
     key, action, stddev, clip, minimum, maximum, narrow = checks.widened(
@@ -221,25 +196,20 @@ def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -
 
         L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
 
-    The action is reparameterised: sampled as a differentiable function of the policy's
-    parameters, such as :math:`tanh(μ + σ ε)`. The gradient flows through it into the
-    critics and into the log-density, which `tanh_normal_log_prob` supports. The
-    gradient of the temperature is stopped; `sac_temperature_loss` trains it.
-
-    REDQ uses the mean over critics: pass `ensemble_value(q, kind="mean")`.
+    The gradient flows through the reparameterised action, such as
+    :math:`tanh(μ + σ ε)`, into the critics and the log-density. That of the temperature
+    is stopped. For REDQ, pass `ensemble_value(q, "mean")`.
 
     Args:
         log_prob: Log-density of the action, shape `[]`.
-        q: Value of the action, shape `[]`; or values :math:`q_i` by N critics,
-            shape `[N]`.
+        q: Value of the action, shape `[]`; or by N critics, shape `[N]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is negative.
+        ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
 
     Example:
         >>> print(rlaxlib.sac_policy_loss(-2.0, jnp.array([4.0, 6.0]), 3.0))
@@ -268,19 +238,13 @@ def sac_temperature_loss(
 
         L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
 
-    Minimising it raises the temperature while the entropy, the mean of
-    :math:`-log π(a)`, is below its target :math:`H̄`, and lowers it while it is above.
-    The gradient of the policy is stopped. The paper uses :math:`H̄ = -D` for actions of
-    D dimensions in [-1, 1]; for actions scaled to another range, add the logarithms of
-    the scales.
-
-    The gradient by `log_temperature` is proportional to :math:`α`, as in the paper.
-    Some implementations use :math:`log α` in place of :math:`α`, without that factor;
-    the optimum is the same.
+    The temperature rises while the entropy is below its target :math:`H̄`. The gradient
+    of the policy is stopped. The paper has :math:`H̄ = -D` for D dimensions in [-1, 1];
+    for another range, add the logarithms of the scales. Some implementations have
+    :math:`log α` in place of :math:`α`, with the same optimum.
 
     Args:
-        log_temperature: Logarithm of the temperature, the parameter to train,
-            shape `[]`.
+        log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
         log_prob: Log-density of an action sampled from the policy, shape `[]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
 
@@ -322,14 +286,12 @@ def discrete_sac_value(
 
         v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
-    It is the expectation over all actions of the sampled term in
-    `sac_critic_target`. Pass it as `v_t` to `qv_learning` for the TD error. It
+    It replaces the sample of `sac_critic_target`: pass it as `v_t` to `qv_learning`. It
     is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
-        q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
-            shape `[N, A]`.
+        q: Action values, shape `[A]`; or by N critics, shape `[N, A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
@@ -337,8 +299,7 @@ def discrete_sac_value(
         Value :math:`v`, shape `[]`, 0 if no action is legal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is negative.
+        ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
 
     Example:
         >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
@@ -373,14 +334,11 @@ def discrete_sac_policy_loss(
 
         L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
-    It is the negative of `discrete_sac_value`, with the gradients of the action values
-    and the temperature stopped. Up to a constant it is
-    :math:`α KL(π ‖ softmax(q/α))`. The sum over all actions needs no sample.
+    The gradients of the action values and the temperature are stopped.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
-        q: Action values, shape `[A]`; or action values :math:`q_i` by N critics,
-            shape `[N, A]`.
+        q: Action values, shape `[A]`; or by N critics, shape `[N, A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
@@ -388,8 +346,7 @@ def discrete_sac_policy_loss(
         Loss, shape `[]`, 0 if no action is legal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is negative.
+        ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
 
     Example:
         >>> logits, q = jnp.zeros(2), jnp.array([[2.0, 8.0], [4.0, 6.0]])
@@ -426,13 +383,11 @@ def discrete_sac_temperature_loss(
         L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
         α = exp(`log_temperature`)
 
-    It is the expectation over all actions of `sac_temperature_loss`. The entropy is at
-    most :math:`log A` for A legal actions; the paper uses 0.98 of it as the target. If
-    the target is out of reach, the temperature grows without bound.
+    The paper's target is 0.98 of the maximum entropy, :math:`log A` for A legal
+    actions. If it is out of reach, the temperature grows without bound.
 
     Args:
-        log_temperature: Logarithm of the temperature, the parameter to train,
-            shape `[]`.
+        log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
         logits: Logits of the policy, whose gradient is stopped, shape `[A]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
@@ -444,10 +399,9 @@ def discrete_sac_temperature_loss(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> logits, half = jnp.zeros(4), jnp.log(2.0)
-        >>> loss = rlaxlib.discrete_sac_temperature_loss(0.0, logits, half)
-        >>> print(loss.round(4), half.round(4))
-        0.6931 0.6931
+        >>> loss = rlaxlib.discrete_sac_temperature_loss(0.0, jnp.zeros(4), 0.0)
+        >>> print(loss.round(4))
+        1.3863
 
     References:
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.

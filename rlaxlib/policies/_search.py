@@ -45,13 +45,8 @@ def cmpo_policy_targets(
         z = ∑_a π_prior(a) exp(clip(q(a) - v, -c, c))
 
     The total variation between target and prior is at most :math:`tanh(c/2)`, however
-    wrong the values are. With :math:`c = 0` the target is the prior; with
-    :math:`c = ∞` it is that of MPO at temperature 1.
-
-    The bound assumes advantages of magnitude 1. Muesli normalises them by the square
-    root of a moving average of their squares: divide :math:`q` and :math:`v` by it. Its
-    prior is a target network, and :math:`v` the value of the prior. With too many
-    actions to sum over, use `cmpo_sample_weights`.
+    wrong the values are. In Muesli the prior is a target network, and :math:`q` and
+    :math:`v` are divided by a moving root mean square of the advantages.
 
     Args:
         prior_logits: Logits of the prior, shape `[A]`.
@@ -62,22 +57,19 @@ def cmpo_policy_targets(
         stop_target_gradients: Whether to stop the gradient of the targets.
 
     Returns:
-        Probabilities of the target, shape `[A]`; all 0 if no action is legal.
+        Target probabilities, shape `[A]`; all 0 if no action is legal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `clip` is negative.
+        ArgumentError: If a shape or dtype is wrong or a concrete `clip` negative.
 
     Example:
-        >>> q, v = jnp.log(jnp.array([1.0, 2.0, 1.0])), jnp.array(0.0)
-        >>> print(rlaxlib.cmpo_policy_targets(jnp.zeros(3), q, v))
+        >>> q = jnp.log(jnp.array([1.0, 2.0, 1.0]))
+        >>> print(rlaxlib.cmpo_policy_targets(jnp.zeros(3), q, v=0.0))
         [0.25 0.5  0.25]
 
     References:
-        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
-        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
-        Improvements in Policy Optimization*, section 4.1, 2021.
-        https://arxiv.org/abs/2104.06159
+        Matteo Hessel and others, *Muesli: Combining Improvements in Policy
+        Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
     prior_logits, q, v, clip, action_mask, narrow = checks.widened(
         prior_logits=(prior_logits, "float[A]"),
@@ -109,30 +101,21 @@ def cmpo_sample_weights(
         w_i = e_i / z̃_i,   e_i = exp(clip(q_i - v, -c, c)),
         z̃_i = (1/N) (z_init + ∑_{j ≠ i} e_j)
 
-    :math:`w_i` estimates the ratio of `cmpo_policy_targets` to the prior. In each
-    sample's own normaliser, the initial estimate :math:`z_init` replaces the sample:
-    with a plain mean, the weight of a single sample would always be 1.
-
-    Train the policy on a `PolicyTarget` of actions and weights with
-    `sampled_policy_distillation_loss`. Normalise :math:`q` and :math:`v` as for
-    `cmpo_policy_targets`.
+    :math:`w_i` estimates the ratio of `cmpo_policy_targets` to the prior. Train by
+    `sampled_policy_distillation_loss` on a `PolicyTarget`.
 
     Args:
-        q: Values :math:`q_i` of N actions sampled from the prior with replacement,
-            shape `[N]`.
+        q: Values :math:`q_i` of N actions sampled from the prior, shape `[N]`.
         v: Value :math:`v` of the prior, shape `[]`.
-        clip: Bound :math:`c`, at least 0, shape `[]`. Above 5 or so,
-            :math:`∑_{j ≠ i} e_j` loses precision where one :math:`e_i` dominates.
-        z_init: Initial estimate of the normaliser, positive, shape `[]`. 1 is exact if
-            all advantages are 0.
+        clip: Bound :math:`c`, at least 0, shape `[]`. Above 5, weights lose precision.
+        z_init: Initial estimate of the normaliser, positive, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the weights.
 
     Returns:
         Weights :math:`w_i`, about 1, shape `[N]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `clip` or `z_init` is out of range.
+        ArgumentError: If a shape, dtype, concrete `clip` or `z_init` is wrong.
 
     Example:
         >>> q = jnp.log(jnp.array([1.0, 2.0]))
@@ -140,10 +123,8 @@ def cmpo_sample_weights(
         [0.6666667 2.       ]
 
     References:
-        Matteo Hessel, Ivo Danihelka, Fabio Viola, Arthur Guez, Simon Schmitt, Laurent
-        Sifre, Theophane Weber, David Silver and Hado van Hasselt, *Muesli: Combining
-        Improvements in Policy Optimization*, section 4.2, 2021.
-        https://arxiv.org/abs/2104.06159
+        Matteo Hessel and others, *Muesli: Combining Improvements in Policy
+        Optimization*, section 4.2, 2021. https://arxiv.org/abs/2104.06159
     """
     q, v, clip, z_init, narrow = checks.widened(
         q=(q, "float[N]"),
@@ -175,27 +156,21 @@ def completed_q_values(
         v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
         m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
 
-    :math:`v_mix` mixes the network's value of the state with the values that the search
-    found; without visits it is :math:`v`. Because unvisited actions get this estimate
-    of the policy's value, the policy improvement of `gumbel_policy_targets` neither
-    favours nor avoids them.
+    :math:`v_mix` mixes the network's value of the state with those that the search
+    found, so that `gumbel_policy_targets` neither favours nor avoids unvisited actions.
 
     Args:
         logits: Logits of the policy :math:`π`, shape `[A]`.
-        q: Action values from the search, shape `[A]`. Entries of unvisited actions are
-            ignored.
-        visits: Visit counts :math:`N`, at least 0, shape `[A]`.
+        q: Action values from the search, ignored for unvisited actions, shape `[A]`.
+        visits: Visit counts :math:`N`, at least 0, ignored if illegal, shape `[A]`.
         v: Value :math:`v` of the state from the network, shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
-            Visits of illegal actions are ignored.
 
     Returns:
-        Completed action values :math:`q̄`, shape `[A]`; :math:`v_mix` for illegal
-        actions.
+        Values :math:`q̄`, shape `[A]`; :math:`v_mix` for illegal actions.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
-            NumPy visit count is negative.
+        ArgumentError: If a shape, dtype or NumPy visit count is wrong.
 
     Example:
         >>> q, visits = jnp.array([2.0, 6.0, jnp.nan]), jnp.array([1, 2, 0])
@@ -203,9 +178,8 @@ def completed_q_values(
         [2. 6. 3.]
 
     References:
-        Ivo Danihelka, Arthur Guez, Julian Schrittwieser and David Silver, *Policy
-        Improvement by Planning with Gumbel*, equation 10 and appendix D, 2022.
-        https://openreview.net/forum?id=bERaNdoegnO
+        Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
+        10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
     logits, q, visits, v, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),
@@ -237,46 +211,37 @@ def gumbel_policy_targets(
 
         π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
 
-    :math:`q̄` are the `completed_q_values`. Under these values the target is never worse
-    than the policy, however few actions were visited. AlphaZero's visit counts do not
-    guarantee this. The weight of the values grows with the number of visits.
-
-    The paper's :math:`σ` takes values in [0, 1], with :math:`c_scale` 1 on board games
-    and 0.1 on Atari. For values on another scale, set `rescale_values`.
+    :math:`q̄` are the `completed_q_values`, under which the target is never worse than
+    the policy. For :math:`q̄` in [0, 1], the paper has :math:`c_scale` 1 on board games
+    and 0.1 on Atari.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
-        q: Action values from the search, shape `[A]`. Entries of unvisited actions are
-            ignored.
+        q: Action values from the search, ignored for unvisited actions, shape `[A]`.
         visits: Visit counts :math:`N`, at least 0, shape `[A]`.
         v: Value of the state from the network, shape `[]`.
         c_visit: Offset :math:`c_visit` of the visit count, at least 0, shape `[]`.
         c_scale: Scale :math:`c_scale` of the values, at least 0, shape `[]`.
-        rescale_values: Whether to rescale the completed values of legal actions to
-            [0, 1], unless their range is below 1e-8.
+        rescale_values: Whether to rescale :math:`q̄` of legal actions to [0, 1], unless
+            their range is below 1e-8.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
         stop_target_gradients: Whether to stop the gradient of the targets.
 
     Returns:
-        Probabilities of the target :math:`π'`, shape `[A]`; all 0 if no action is
-            legal.
+        Target probabilities :math:`π'`, shape `[A]`; all 0 if no action is legal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `c_visit` or `c_scale` is negative, or if a Python or NumPy visit count is.
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> q, visits = jnp.log(jnp.array([0.5, 1.0])), jnp.array([1, 1])
-        >>> targets = rlaxlib.gumbel_policy_targets(
-        ...     jnp.zeros(2), q, visits, 0.0, c_visit=0.0
-        ... )
+        >>> targets = rlaxlib.gumbel_policy_targets(jnp.zeros(2), q, visits, 0.0, 0.0)
         >>> print(targets.round(4))
         [0.3333 0.6667]
 
     References:
-        Ivo Danihelka, Arthur Guez, Julian Schrittwieser and David Silver, *Policy
-        Improvement by Planning with Gumbel*, section 3.4 and section 4, 2022.
-        https://openreview.net/forum?id=bERaNdoegnO
+        Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, section
+        3.4 and section 4, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
     logits, q, visits, v, c_visit, c_scale, action_mask, narrow = checks.widened(
         logits=(logits, "float[A]"),

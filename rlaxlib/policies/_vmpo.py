@@ -64,68 +64,47 @@ def vmpo_loss(
 
     :math:`D` are the :math:`K` steps of highest advantage, by default half of all
     :math:`N`; the weight :math:`ψ_t` of the others is 0. The mean over the batch is the
-    paper's loss.
-
-    The actions were taken by a target policy :math:`π_old`, a copy of the learning
-    policy :math:`π_θ` from some updates ago. `sample_log_probs` are under :math:`π_θ`,
-    and the divergences are :math:`KL(π_old ‖ π_θ)`. `mpo_loss` describes the policies,
-    the constraints and the dual variables.
+    paper's loss. `mpo_loss` describes policies, constraints and dual variables.
 
     Args:
-        sample_log_probs: Log-probabilities :math:`log π_θ(a_t)` of the actions taken,
-            shape `[...]`.
-        advantages: Advantages :math:`Â_t` of these actions, shape `[...]`. The
-            temperature loss has a gradient with respect to them, which would train the
-            critic too: pass them through `jax.lax.stop_gradient`.
+        sample_log_probs: Log-probabilities :math:`log π_θ(a_t)`, shape `[...]`.
+        advantages: Advantages :math:`Â_t`, shape `[...]`. Pass them through
+            `jax.lax.stop_gradient`, or the temperature loss trains the critic.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
-            as 0.01; and the parameter of the temperature, a scalar.
-        kl_constraints: Pairs of divergences :math:`KL_{k,t}` and penalties; may be
-            empty. The divergences have the shape of the advantages, and one more axis,
-            the last, if the penalty is per dimension.
+            as 0.01, and the parameter of the temperature, a scalar.
+        kl_constraints: Pairs of divergences and penalties; may be empty. Divergences
+            have the axes of the steps, and a last one if per dimension.
         projection_operator: Function that makes the dual variables positive.
-        restarting_weights: 0 for time steps to ignore, such as the first step after a
-            reset, whose reward no action caused, and 1 for all others, shape `[...]`;
-            or None. Ignored steps have no part in the policy and temperature losses.
-            Their divergences still count.
-        importance_weights: Importance weights of the steps, at least 0, shape `[...]`;
-            or None for 1.
-        top_k_fraction: Fraction of the valid steps to learn from, in (0, 1]. Their
-            number is rounded down, and at least 1. Ties go to the first in the batch.
+        restarting_weights: 0 for time steps to ignore, such as the first after a reset,
+            1 for all others, shape `[...]`; or None. Their divergences still count.
+        importance_weights: Importance weights, at least 0, shape `[...]`; or None.
+        top_k_fraction: Fraction :math:`K/N` of the valid steps in (0, 1]. K is rounded
+            down, and at least 1. Ties go to the first in the batch.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
         kl_loss_weight: Weight of the third term, shape `[]`.
         alpha_loss_weight: Weight of the last term, shape `[]`.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
-        use_stop_gradient: Whether to stop the gradients of the weights :math:`ψ_t` and
-            of the importance weights. In the last two terms gradients are always
-            stopped: they would cancel.
+        use_stop_gradient: Whether to stop the gradients of both kinds of weights.
 
     Returns:
-        A tuple of two: the losses of the steps, shape `[...]`, and their terms, an
-            `MpoOutputs`.
+        A tuple of two: the losses of the steps, shape `[...]`, and an `MpoOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete bound
-            is negative, if Python or NumPy weights are out of range, if
-            `temperature_constraint` is per dimension, if the projection does not return
-            positive values, or if `top_k_fraction` selects no step of the batch.
+        ArgumentError: If a shape, dtype, concrete or projected value or
+            `top_k_fraction` is wrong, or `temperature_constraint` is per dimension.
 
     Example:
-        >>> loss, outputs = rlaxlib.vmpo_loss(
-        ...     jnp.log(jnp.array([0.5, 0.5, 0.5, 0.5])),
-        ...     advantages=jnp.array([-1.0, 3.0, -2.0, 3.0]),
-        ...     temperature_constraint=rlaxlib.LagrangePenalty(2.0, epsilon=0.5),
-        ...     kl_constraints=[(jnp.ones(4), rlaxlib.LagrangePenalty(4.0, 0.5))],
-        ... )
+        >>> log_probs, advantages = jnp.zeros(4), jnp.array([-1.0, 3.0, -2.0, 3.0])
+        >>> constraint = rlaxlib.LagrangePenalty(2.0, epsilon=0.5)
+        >>> loss, outputs = rlaxlib.vmpo_loss(log_probs, advantages, constraint, [])
         >>> print(outputs.normalized_weights, outputs.temperature_loss)
         [0.  0.5 0.  0.5] 4.0
-        >>> print(outputs.policy_loss.round(4))
-        [0.     1.3863 0.     1.3863]
 
     References:
-        H. Francis Song, Abbas Abdolmaleki, Jost Tobias Springenberg and others, *V-MPO:
-        On-Policy Maximum a Posteriori Policy Optimization for Discrete and Continuous
-        Control*, 2020. https://arxiv.org/abs/1909.12238
+        H. Francis Song and others, *V-MPO: On-Policy Maximum a Posteriori Policy
+        Optimization for Discrete and Continuous Control*, 2020.
+        https://arxiv.org/abs/1909.12238
     """
     log_probs, advantages, restarting, importance, *scales = checks.arrays(
         sample_log_probs=(sample_log_probs, "float[...]"),
@@ -187,54 +166,41 @@ def vmpo_compute_weights_and_temperature_loss(
         ψ_t = (ρ_t e^{Â_t/η}) / ∑_{i ∈ D} ρ_i e^{Â_i/η},
         L_η = η (ε + log (1/K) ∑_{i ∈ D} ρ_i e^{Â_i/η})
 
-    :math:`D` are the :math:`K` valid steps of highest advantage, and :math:`ρ_t` the
-    importance weights. A high temperature :math:`η` makes the weights uniform, a low
-    one puts all weight on the best step.
+    :math:`D` are the :math:`K` valid steps of highest advantage.
 
     Args:
         advantages: Advantages :math:`Â_t`, shape `[...]`. Infinite ones count as the
             largest finite ones.
         restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
         importance_weights: Importance weights :math:`ρ_t`, at least 0, shape `[...]`.
-        temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats; and
+        temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats, and
             the parameter of the temperature, a scalar.
-        projection_operator: Function that makes the temperature positive, such as
-            `jax.nn.softplus`.
-        top_k_fraction: Fraction of the valid steps to weigh, in (0, 1]. Their number is
-            rounded down, and at least 1.
+        projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
+        top_k_fraction: Fraction of the valid steps to weigh, in (0, 1]. Their number
+            :math:`K` is rounded down, and at least 1.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
-        use_stop_gradient: Whether to stop the gradients of the weights and of the
-            importance weights.
+        use_stop_gradient: Whether to stop the gradients of :math:`ψ_t` and :math:`ρ_t`.
 
     Returns:
-        A tuple of three: the temperature loss, shape `[]`; the weights, which sum to 1
-            over the batch, or are 0 if no step is valid, shape `[...]`; and the number
-            :math:`K` of steps selected, shape `[]`.
+        A tuple of three: the loss, shape `[]`; the weights, which sum to 1, or are 0 if
+            no step is valid, shape `[...]`; and :math:`K`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if the bound is
-            concrete and negative, if Python or NumPy weights are out of range, if
-            `temperature_constraint` is per dimension, if the projection does not return
-            a positive value, or if `top_k_fraction` selects no step of the batch.
+        ArgumentError: If a shape, dtype, concrete or projected value or
+            `top_k_fraction` is wrong, or `temperature_constraint` is per dimension.
 
     Example:
-        >>> loss, weights, num_samples = (
-        ...     rlaxlib.vmpo_compute_weights_and_temperature_loss(
-        ...         advantages=jnp.array([3.0, -1.0, 3.0, 5.0]),
-        ...         restarting_weights=jnp.array([1.0, 1.0, 1.0, 0.0]),
-        ...         importance_weights=jnp.ones(4),
-        ...         temperature_constraint=rlaxlib.LagrangePenalty(2.0, epsilon=0.5),
-        ...         projection_operator=jax.nn.relu,
-        ...         top_k_fraction=0.75,
-        ...     )
-        ... )
-        >>> print(loss, weights, num_samples)
+        >>> constraint = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
+        >>> e_step = rlaxlib.vmpo_compute_weights_and_temperature_loss
+        >>> advantages, valid = jnp.array([[3.0, -1.0, 3.0, 5.0], [1.0, 1.0, 1.0, 0.0]])
+        >>> inputs = advantages, valid, jnp.ones(4), constraint, jax.nn.relu
+        >>> print(*e_step(*inputs, top_k_fraction=0.75))
         4.0 [0.5 0.  0.5 0. ] 2.0
 
     References:
-        H. Francis Song, Abbas Abdolmaleki, Jost Tobias Springenberg and others, *V-MPO:
-        On-Policy Maximum a Posteriori Policy Optimization for Discrete and Continuous
-        Control*, section 4.1, 2020. https://arxiv.org/abs/1909.12238
+        H. Francis Song and others, *V-MPO: On-Policy Maximum a Posteriori Policy
+        Optimization for Discrete and Continuous Control*, section 4.1, 2020.
+        https://arxiv.org/abs/1909.12238
     """
     advantages, restarting, importance = checks.arrays(
         advantages=(advantages, "float[...]"),
@@ -271,11 +237,9 @@ def get_top_k_weights(
               { 0   otherwise
 
     Args:
-        top_k_fraction: Fraction :math:`f` of the valid steps to select, in (0, 1]. The
-            number is rounded down, and at least 1.
+        top_k_fraction: Fraction :math:`f` in (0, 1], rounded down to 1 step or more.
         restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
-        scaled_advantages: Advantages, on any scale, shape `[...]`. Ties go to the first
-            in the batch.
+        scaled_advantages: Advantages on any scale; ties go to the first, shape `[...]`.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
         use_stop_gradient: Has no effect, as the selection has no gradient.
 
@@ -283,9 +247,7 @@ def get_top_k_weights(
         1 for selected steps and 0 for all others, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if Python or NumPy
-            weights are not 0 or 1, or if `top_k_fraction` is out of range or selects no
-            step of the batch.
+        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong.
 
     Example:
         >>> advantages = jnp.array([3.0, 1.0, 2.0, 9.0])
@@ -293,9 +255,9 @@ def get_top_k_weights(
         [1. 0. 0. 1.]
 
     References:
-        H. Francis Song, Abbas Abdolmaleki, Jost Tobias Springenberg and others, *V-MPO:
-        On-Policy Maximum a Posteriori Policy Optimization for Discrete and Continuous
-        Control*, section 4.1, 2020. https://arxiv.org/abs/1909.12238
+        H. Francis Song and others, *V-MPO: On-Policy Maximum a Posteriori Policy
+        Optimization for Discrete and Continuous Control*, section 4.1, 2020.
+        https://arxiv.org/abs/1909.12238
     """
     del use_stop_gradient
     restarting, advantages = checks.arrays(

@@ -48,8 +48,7 @@ def general_off_policy_returns_from_action_values(
     .. math::
 
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
-            + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
-        c_T = 0.
+            + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],   c_T = 0.
 
     The trace :math:`c` selects the algorithm:
 
@@ -60,18 +59,14 @@ def general_off_policy_returns_from_action_values(
 
     Args:
         q_t: Action values :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_t: Actions taken :math:`a_1, …, a_T`, each in [0, A), shape `[T]`. An action
-            out of range gives NaN.
+        a_t: Actions taken :math:`a_1, …, a_T` in [0, A), NaN if outside, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        c_t: Traces :math:`c_1, …, c_T`, each at least 0, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        c_t: Traces :math:`c_1, …, c_T`, at least 0, shape `[T]`.
         pi_t: Probabilities of the actions under the target policy, shape `[T, A]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The return bootstraps there from `q_t` and
-            `pi_t` of that step; its action and trace are not used.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Returns :math:`G_0, …, G_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -81,23 +76,17 @@ def general_off_policy_returns_from_action_values(
 
     Example:
         >>> q_t, pi_t = jnp.array([[2.0, 4.0], [6.0, 8.0]]), jnp.full((2, 2), 0.5)
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> a_t, c_t = jnp.array([1, 0]), jnp.array([1.0, 1.0])
+        >>> r_t, discount_t, c_t = jnp.array([[1.0, 2.0], [0.5, 0.5], [1.0, 1.0]])
         >>> returns = rlaxlib.general_off_policy_returns_from_action_values
-        >>> print(returns(q_t, a_t, r_t, discount_t, c_t, pi_t))
+        >>> print(returns(q_t, jnp.array([1, 0]), r_t, discount_t, c_t, pi_t))
         [3.25 5.5 ]
 
     References:
-        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
-        Efficient Off-Policy Reinforcement Learning*, 2016.
-        https://arxiv.org/abs/1606.02647
+        Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1606.02647
 
-        Anna Harutyunyan, Marc G. Bellemare, Tom Stepleton and Rémi Munos, *Q(λ) with
-        Off-Policy Corrections*, 2016. https://arxiv.org/abs/1602.04951
-
-        Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
-        Off-Policy Policy Evaluation*, 2000.
-        https://scholarworks.umass.edu/cs_faculty_pubs/80
+        Anna Harutyunyan and others, *Q(λ) with Off-Policy Corrections*, 2016.
+        https://arxiv.org/abs/1602.04951
     """
     q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask, narrow = (
         checks.widened(
@@ -142,28 +131,20 @@ def general_off_policy_returns_from_q_and_v(
 
     .. math::
 
-        G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],
-        c_T = 0.
+        G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],   c_T = 0.
 
-    Like `general_off_policy_returns_from_action_values`, which lists the traces
-    :math:`c`, but without a sum over actions. So it is also for continuous actions,
-    where :math:`v` is estimated from samples or by a network of its own.
+    Use it for continuous actions. `general_off_policy_returns_from_action_values` lists
+    the traces :math:`c`. A last entry, of time `T`, in `q_t` and `c_t` is ignored.
 
     Args:
-        q_t: Values of the actions taken :math:`q_1, …, q_{T-1}`, shape `[T-1]`; or with
-            one more entry, which is not used, shape `[T]`.
-        v_t: Values of the states under the target policy :math:`v_1, …, v_T`,
-            shape `[T]`.
+        q_t: Values :math:`q_1, …, q_{T-1}` of actions taken, shape `[T-1]` or `[T]`.
+        v_t: State values :math:`v_1, …, v_T` under the target policy, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        c_t: Traces :math:`c_1, …, c_{T-1}`, each at least 0, shape `[T-1]`; or with one
-            more entry, which is not used, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        c_t: Traces :math:`c_1, …, c_{T-1}`, at least 0, shape `[T-1]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The return bootstraps there from `v_t` of
-            that step, the value of the true next observation.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Returns :math:`G_0, …, G_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -172,17 +153,14 @@ def general_off_policy_returns_from_q_and_v(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> q_t, c_t = jnp.array([4.0]), jnp.array([1.0])
-        >>> v_t = jnp.array([3.0, 7.0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
+        >>> r_t, discount_t, v_t = jnp.array([[1.0, 2.0], [0.5, 0.5], [3.0, 7.0]])
         >>> returns = rlaxlib.general_off_policy_returns_from_q_and_v
-        >>> print(returns(q_t, v_t, r_t, discount_t, c_t))
+        >>> print(returns(jnp.array([4.0]), v_t, r_t, discount_t, c_t=jnp.ones(1)))
         [3.25 5.5 ]
 
     References:
-        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
-        Efficient Off-Policy Reinforcement Learning*, 2016.
-        https://arxiv.org/abs/1606.02647
+        Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1606.02647
     """
     # The rewards come first: they determine T.
     r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask, narrow = checks.widened(
@@ -231,27 +209,19 @@ def importance_corrected_td_errors(
         e_t = ρ_t (δ_t + γ_{t+1} λ_{t+1} e_{t+1}),   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t.
 
-    On-policy, where all :math:`ρ_t = 1`, these are the advantages of
-    `truncated_generalized_advantage_estimation`. The ratios are not clipped: where
-    their products grow large, clip them, or use `vtrace`.
+    With all :math:`ρ_t = 1` this is `truncated_generalized_advantage_estimation`.
+    Unlike in `vtrace`, products of ratios may grow large.
 
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
-            under the target policy divided by those under the behaviour policy,
-            shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
-            shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         values: State values at all times, :math:`v_0, …, v_T`, shape `[T+1]`.
-        stop_target_gradients: Whether to stop the gradient of the targets of the
-            values, :math:`e_t + v_t`.
-        v_t: Values of the true next observations, shape `[T]`; or None for
-            `values[1:]`, which differ only after an automatic reset.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The sum stops there.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
+        v_t: Values of true next observations, shape `[T]`; or None for `values[1:]`.
+        truncated_t: True where truncated, which ends the sum, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -260,20 +230,14 @@ def importance_corrected_td_errors(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> rho_tm1, values = jnp.array([2.0, 0.5]), jnp.array([1.0, 8.0, 4.0])
+        >>> r_t, discount_t, rho_tm1 = jnp.array([[1.0, 2.0], [0.5, 0.5], [2.0, 0.5]])
         >>> errors = rlaxlib.importance_corrected_td_errors
-        >>> print(errors(r_t, discount_t, rho_tm1, 1.0, values))
+        >>> print(errors(r_t, discount_t, rho_tm1, 1.0, jnp.array([1.0, 8.0, 4.0])))
         [ 6. -2.]
 
     References:
-        Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
-        Off-Policy Policy Evaluation*, 2000.
-        https://scholarworks.umass.edu/cs_faculty_pubs/80
-
-        Richard S. Sutton, Ashique Rupam Mahmood, Doina Precup and Hado van Hasselt, *A
-        New Q(λ) with Interim Forward View and Monte Carlo Equivalence*, 2014.
-        https://proceedings.mlr.press/v32/sutton14.html
+        Richard S. Sutton and others, *A New Q(λ) with Interim Forward View and Monte
+        Carlo Equivalence*, 2014. https://proceedings.mlr.press/v32/sutton14.html
     """
     r_t, discount_t, rho_tm1, lambda_, values, v_t, truncated_t, sample_mask, narrow = (
         checks.widened(
@@ -328,55 +292,39 @@ def tree_backup(
             + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
         c_t = λ_t π_t(a_t),   c_T = 0.
 
-    At every state the actions not taken keep their values, and the return that followed
-    the action taken is weighted by its probability under :math:`π`. So the targets are
-    safe for any behaviour policy, known or not. The traces are shorter than those of
-    `retrace`: on-policy, too, they decay with the probabilities of the actions.
+    The behaviour policy need not be known. The traces are shorter than in `retrace`.
 
     Args:
-        q_tm1: Action values in the states acted in, :math:`q_0, …, q_{T-1}`,
-            shape `[T, A]`.
+        q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}`, each in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, each in [0, A), shape `[T]`. An
-            action out of range gives NaN.
+        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        pi_t: Probabilities of all actions in the next states under the target policy,
-            shape `[T, A]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
-            shape `[T]`. 0 gives expected Sarsa, 1 the full tree.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        pi_t: Probabilities of all next actions under the target policy, shape `[T, A]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The target bootstraps there from `q_t` and
-            `pi_t` of that step.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
-        >>> q_t = jnp.array([[2.0, 4.0], [6.0, 8.0]])
-        >>> a_tm1, a_t = jnp.array([0, 1]), jnp.array([1, 0])
+        >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[2.0, 4.0], [6.0, 8.0]]])
+        >>> (a_tm1, a_t), pi_t = jnp.array([[0, 1], [1, 0]]), jnp.full((2, 2), 0.5)
         >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> pi_t = jnp.full((2, 2), 0.5)
-        >>> errors = rlaxlib.tree_backup
-        >>> print(errors(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, 1.0))
+        >>> inputs = q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t
+        >>> print(rlaxlib.tree_backup(*inputs, lambda_=1.0))
         [ 1.875 -2.5  ]
 
     References:
         Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
-
-        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
-        Efficient Off-Policy Reinforcement Learning*, 2016.
-        https://arxiv.org/abs/1606.02647
     """
     (
         q_tm1,

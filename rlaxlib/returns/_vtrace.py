@@ -4,14 +4,12 @@
 - `vtrace_td_error_and_advantage`, `leaky_vtrace_td_error_and_advantage`: advantages and
   action-value estimates as well.
 
-The actors of IMPALA lag behind its learner, so actions come from an older policy.
 V-trace clips each importance ratio twice: the clip of the TD error decides which
-policy's values are learnt, and the clip of the trace only how fast. So the variance
-stays bounded, unlike in plain importance sampling.
+policy's values are learnt, and the clip of the trace only how fast.
 
 Arrays named `*_tm1` hold the times `0` to `T - 1`, arrays named `*_t` the times `1` to
 `T`. `v_t[:-1]` and `v_tm1[1:]` differ only where the stream is cut or the environment
-was reset. Estimates bootstrap from `v_t`, the values of the true next observations.
+was reset.
 """
 
 from __future__ import annotations
@@ -68,55 +66,42 @@ def vtrace(
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
-        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
-        c_t = λ_{t+1} min(c̄, ρ_t).
+        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
+        ρ̄_t = min(ρ̄, ρ_t),   c_t = λ_{t+1} min(c̄, ρ_t).
 
-    The targets of the values are :math:`e_t + v_t`. On-policy, where all ratios are 1,
-    the TD errors are the advantages of `generalized_advantage_estimation`. An infinite
-    ratio, such as the exponential of a large number, is clipped like any other.
+    The targets of the values are :math:`e_t + v_t`. With all :math:`ρ_t = 1` this is
+    `generalized_advantage_estimation`. Infinite ratios are clipped too.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
-            under the target policy divided by those under the behaviour policy,
-            shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
-            shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
-            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
-            policy.
-        stop_target_gradients: Whether to stop the gradient of the targets of the
-            values, :math:`e_t + v_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
-            `v_t` of that step.
-        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
-            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
-            which values are learnt.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`. A
+            smaller one evaluates a policy closer to the behaviour policy.
+        stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`. It
+            affects the variance, not which policy is evaluated.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            threshold is negative.
+        ArgumentError: If a shape or dtype is wrong or a concrete threshold negative.
 
     Example:
-        >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> rho_tm1 = jnp.array([2.0, 0.5])
+        >>> v_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [8.0, 4.0], [1.0, 2.0]])
+        >>> discount_t, rho_tm1 = jnp.array([[0.5, 0.5], [2.0, 0.5]])
         >>> print(rlaxlib.vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1))
         [ 3. -2.]
 
     References:
-        Lasse Espeholt, Hubert Soyer, Remi Munos, Karen Simonyan and others, *IMPALA:
-        Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
-        Architectures*, 2018. https://arxiv.org/abs/1802.01561
+        Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
+        Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
     (
         v_tm1,
@@ -174,60 +159,40 @@ def leaky_vtrace(
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
         ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
+        c_t = λ_{t+1} [(1 - α) ρ_t + α min(c̄, ρ_t)].
 
-    and :math:`c_t` is :math:`λ_{t+1}` times the same with the threshold :math:`c̄`.
-
-    :math:`α = 1` gives V-trace, :math:`α = 0` importance sampling. Clipping reduces the
-    variance, but the values become those of another policy. The paper learns this
-    trade-off by meta-gradients.
+    :math:`α = 1` gives `vtrace`, :math:`α = 0` importance sampling. The paper learns
+    :math:`α` by meta-gradients.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
-            under the target policy divided by those under the behaviour policy,
-            shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
         alpha_: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
-            shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
-            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
-            policy.
-        stop_target_gradients: Whether to stop the gradient of the targets of the
-            values, :math:`e_t + v_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
-            `v_t` of that step.
-        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
-            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
-            which values are learnt.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            threshold is negative, or if a concrete α is outside [0, 1].
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> rho_tm1 = jnp.array([2.0, 0.5])
-        >>> errors = rlaxlib.leaky_vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1, 0.5)
-        >>> print(errors)
+        >>> v_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [8.0, 4.0], [1.0, 2.0]])
+        >>> discount_t, rho_tm1 = jnp.array([[0.5, 0.5], [2.0, 0.5]])
+        >>> print(rlaxlib.leaky_vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1, 0.5))
         [ 4.5 -2. ]
 
     References:
-        Tom Zahavy, Zhongwen Xu, Vivek Veeriah, Matteo Hessel and others, *A Self-Tuning
-        Actor-Critic Algorithm*, 2020. https://arxiv.org/abs/2002.12928
-
-        Lasse Espeholt, Hubert Soyer, Remi Munos, Karen Simonyan and others, *IMPALA:
-        Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
-        Architectures*, 2018. https://arxiv.org/abs/1802.01561
+        Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
+        https://arxiv.org/abs/2002.12928
     """
     (
         v_tm1,
@@ -285,61 +250,43 @@ def vtrace_td_error_and_advantage(
     .. math::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
-        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,   ρ̄_t = min(ρ̄, ρ_t),
-        c_t = λ_{t+1} min(c̄, ρ_t).
+        δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
+        ρ̄_t = min(ρ̄, ρ_t),   c_t = λ_{t+1} min(c̄, ρ_t),
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
-        Â_t = ρ̄^pg_t (q_t - v_t).
+        Â_t = min(ρ̄^pg, ρ_t) (q_t - v_t).
 
-    The action value :math:`q_t` bootstraps from the corrected value of the next state.
-    The advantage :math:`Â_t` weights :math:`∇log π` in the policy gradient. With all
-    thresholds at 1, the default, it equals the TD error.
+    With equal thresholds the advantage equals the TD error.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
-            under the target policy divided by those under the behaviour policy,
-            shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
-            shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
-            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
-            policy.
-        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` of the advantages, at least
-            0, shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the targets of the
-            values, :math:`e_t + v_t`, of the advantages and of the action values.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
-            `v_t` of that step.
-        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
-            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
-            which values are learnt.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
+        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, at least 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradients of targets and estimates.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
 
     Returns:
-        A `VTraceOutput` with the TD errors :math:`e_t`, the advantages :math:`Â_t` and
-        the action values :math:`q_t`, each of shape `[T]`, 0 at ignored steps.
+        A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            threshold is negative.
+        ArgumentError: If a shape or dtype is wrong or a concrete threshold negative.
 
     Example:
-        >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> rho_tm1 = jnp.array([2.0, 0.5])
+        >>> v_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [8.0, 4.0], [1.0, 2.0]])
+        >>> discount_t, rho_tm1 = jnp.array([[0.5, 0.5], [2.0, 0.5]])
         >>> estimate = rlaxlib.vtrace_td_error_and_advantage
         >>> print(estimate(v_tm1, v_t, r_t, discount_t, rho_tm1).q_estimate)
         [4. 4.]
 
     References:
-        Lasse Espeholt, Hubert Soyer, Remi Munos, Karen Simonyan and others, *IMPALA:
-        Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
-        Architectures*, 2018. https://arxiv.org/abs/1802.01561
+        Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
+        Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
     (
         v_tm1,
@@ -400,67 +347,43 @@ def leaky_vtrace_td_error_and_advantage(
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
         ρ̄_t = (1 - α) ρ_t + α min(ρ̄, ρ_t),
-
-    and :math:`c_t` is :math:`λ_{t+1}` times the same with the threshold :math:`c̄`.
-
-    .. math::
-
+        c_t = λ_{t+1} [(1 - α) ρ_t + α min(c̄, ρ_t)],
         q_t = r_{t+1} + γ_{t+1} (v_{t+1} + λ_{t+1} e_{t+1}),
-        Â_t = ρ̄^pg_t (q_t - v_t),
+        Â_t = [(1 - α) ρ_t + α min(ρ̄^pg, ρ_t)] (q_t - v_t).
 
-    where :math:`ρ̄^pg_t` leaks in the same way. With all thresholds at 1, the default,
-    the advantage equals the TD error.
+    :math:`α = 1` gives V-trace, :math:`α = 0` importance sampling.
 
     Args:
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_0, …, ρ_{T-1}`, probabilities of the actions
-            under the target policy divided by those under the behaviour policy,
-            shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
         alpha: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or :math:`λ_1, …, λ_T`,
-            shape `[T]`.
-        clip_rho_threshold: Largest ratio :math:`ρ̄` of the TD errors, at least 0,
-            shape `[]`. Smaller thresholds evaluate a policy closer to the behaviour
-            policy.
-        clip_pg_rho_threshold: Largest ratio :math:`ρ̄^pg` of the advantages, at least
-            0, shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the targets of the
-            values, :math:`e_t + v_t`, of the advantages and of the action values.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
-        truncated_t: True where the stream is cut after a step although the episode had
-            not ended, shape `[T]`; or None. The sum stops there and bootstraps from
-            `v_t` of that step.
-        clip_c_threshold: Largest ratio :math:`c̄` of the traces, at least 0, usually at
-            most :math:`ρ̄`, shape `[]`. It bounds the variance, and does not change
-            which values are learnt.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
+        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, at least 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradients of targets and estimates.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
 
     Returns:
-        A `VTraceOutput` with the TD errors :math:`e_t`, the advantages :math:`Â_t` and
-        the action values :math:`q_t`, each of shape `[T]`, 0 at ignored steps.
+        A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            threshold is negative, or if a concrete α is outside [0, 1].
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> rho_tm1 = jnp.array([2.0, 0.5])
+        >>> v_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [8.0, 4.0], [1.0, 2.0]])
+        >>> discount_t, rho_tm1 = jnp.array([[0.5, 0.5], [2.0, 0.5]])
         >>> estimate = rlaxlib.leaky_vtrace_td_error_and_advantage
         >>> print(estimate(v_tm1, v_t, r_t, discount_t, rho_tm1, 0.5).pg_advantage)
         [ 4.5 -2. ]
 
     References:
-        Tom Zahavy, Zhongwen Xu, Vivek Veeriah, Matteo Hessel and others, *A Self-Tuning
-        Actor-Critic Algorithm*, 2020. https://arxiv.org/abs/2002.12928
-
-        Lasse Espeholt, Hubert Soyer, Remi Munos, Karen Simonyan and others, *IMPALA:
-        Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
-        Architectures*, 2018. https://arxiv.org/abs/1802.01561
+        Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
+        https://arxiv.org/abs/2002.12928
     """
     (
         v_tm1,

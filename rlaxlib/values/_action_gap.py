@@ -42,9 +42,7 @@ def persistent_q_learning(
 
         δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
 
-    Bootstrapping partly from the repeated action increases the gap between the best
-    action and the others. This is the persistent branch of the paper's persistent
-    advantage learning; `persistent_advantage_learning` has both branches.
+    `persistent_advantage_learning` has both branches of the paper's algorithm.
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -52,16 +50,14 @@ def persistent_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, shape `[A]`.
-        action_gap_scale: Weight :math:`α` of the repeated action in [0, 1], where 0 is
-            Q-learning, shape `[]`.
+        action_gap_scale: Weight :math:`α` of the repeated action in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
@@ -69,9 +65,8 @@ def persistent_q_learning(
         3.0
 
     References:
-        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
-        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
-        2016. https://arxiv.org/abs/1512.04860
+        Marc G. Bellemare and others, *Increasing the Action Gap: New Operators for
+        Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
     q_tm1, a_tm1, r_t, discount_t, q_t, alpha, narrow = checks.widened(
         q_tm1=(q_tm1, "float[A]"),
@@ -106,29 +101,24 @@ def advantage_learning(
         δ = r_t + γ_t max_a q̄_t(a) - α [max_a q̄_{t-1}(a) - q̄_{t-1}(a_{t-1})]
             - q_{t-1}(a_{t-1})
 
-    Subtracting the action gap makes the policy robust to small errors of the action
-    values. At the fixed point the gaps are :math:`1/(1 - α)` times as large as in
-    Q-learning, and the value of the best action is the same.
+    At the fixed point, action gaps are :math:`1/(1 - α)` times as large as in
+    `q_learning`.
 
     Args:
         q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
-            state, shape `[A]`.
+        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
-            minus infinity for illegal actions, shape `[A]`.
-        action_gap_scale: Weight :math:`α` of the gap in [0, 1], where 0 is Q-learning,
-            shape `[]`.
+        target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
+        action_gap_scale: Weight :math:`α` of the action gap, in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
@@ -139,9 +129,8 @@ def advantage_learning(
         Leemon C. Baird, *Reinforcement Learning Through Gradient Descent*, 1999.
         http://reports-archive.adm.cs.cmu.edu/anon/1999/CMU-CS-99-132.pdf
 
-        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
-        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
-        2016. https://arxiv.org/abs/1512.04860
+        Marc G. Bellemare and others, *Increasing the Action Gap: New Operators for
+        Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
     q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
         checks.widened(
@@ -180,30 +169,25 @@ def persistent_advantage_learning(
         δ = r_t + γ_t max_a q̄_t(a) - α min(g_{t-1}, g_t) - q_{t-1}(a_{t-1}),
         g_k = max_a q̄_k(a) - q̄_k(a_{t-1})
 
-    Both gaps refer to the action taken. If it is also good in the next state, the
-    penalty is smaller, and policies switch actions less often. At the end of an
-    episode, where :math:`γ_t = 0`, there is no next state and :math:`g_t = 0`. As in
+    If the action taken is also good in the next state, the penalty is smaller, so
+    policies switch actions less often. Where :math:`γ_t = 0`, :math:`g_t = 0`. As in
     the paper's experiments, :math:`g_t` is not discounted.
 
     Args:
         q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network in the same
-            state, shape `[A]`.
+        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Action values :math:`q̄_t` of the target network in the next state,
-            minus infinity for illegal actions, shape `[A]`.
-        action_gap_scale: Weight :math:`α` of the gap in [0, 1], where 0 is Q-learning,
-            shape `[]`.
+        target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
+        action_gap_scale: Weight :math:`α` of the action gap, in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or a concrete `action_gap_scale` outside [0, 1].
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> q_tm1, q_t = jnp.array([1.0, 3.0]), jnp.array([7.0, 8.0])
@@ -212,9 +196,8 @@ def persistent_advantage_learning(
         3.5
 
     References:
-        Marc G. Bellemare, Georg Ostrovski, Arthur Guez, Philip S. Thomas and Rémi
-        Munos, *Increasing the Action Gap: New Operators for Reinforcement Learning*,
-        2016. https://arxiv.org/abs/1512.04860
+        Marc G. Bellemare and others, *Increasing the Action Gap: New Operators for
+        Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
     q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
         checks.widened(

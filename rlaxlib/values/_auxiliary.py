@@ -4,8 +4,6 @@ Pixel control rewards and loss, feature control rewards.
 
 An auxiliary task gives each cell of the observation, or each feature of the network, a
 reward and a value function of its own, learned off-policy from the agent's experience.
-The network learns to represent what the agent can control, even before it gets a
-reward.
 
 Functions take one trajectory. Use `jax.vmap` for a batch.
 """
@@ -38,17 +36,14 @@ def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
         r_{t,i,j} = (1 / (K² C)) ∑_{(y,x,c) ∈ cell (i,j)} |o_{t,y,x,c} - o_{t-1,y,x,c}|
 
     Args:
-        observations: Images :math:`o_0, …, o_T` with values in [0, 1],
-            shape `[T+1, H, W, C]`.
-        cell_size: Height and width :math:`K` of a cell, a Python integer that divides
-            `H` and `W`.
+        observations: Images :math:`o_0, …, o_T` in [0, 1], shape `[T+1, H, W, C]`.
+        cell_size: Size :math:`K` of a cell, a Python integer that divides `H` and `W`.
 
     Returns:
         Rewards :math:`r_1, …, r_T`, shape `[T, H / cell_size, W / cell_size]`.
 
     Raises:
-        ArgumentError: If `observations` has the wrong shape or dtype, or if `cell_size`
-            is not a Python integer of at least 1 that divides `H` and `W`.
+        ArgumentError: If a shape, dtype or `cell_size` is wrong.
 
     Example:
         >>> observations = jnp.zeros((2, 4, 4, 1)).at[1, :2, 2:].set(0.5)
@@ -57,9 +52,8 @@ def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
           [0.  0. ]]]
 
     References:
-        Max Jaderberg, Volodymyr Mnih, Wojciech Marian Czarnecki, Tom Schaul, Joel Z.
-        Leibo, David Silver and Koray Kavukcuoglu, *Reinforcement Learning with
-        Unsupervised Auxiliary Tasks*, 2016. https://arxiv.org/abs/1611.05397
+        Max Jaderberg and others, *Reinforcement Learning with Unsupervised Auxiliary
+        Tasks*, 2016. https://arxiv.org/abs/1611.05397
     """
     observations, narrow = checks.widened(
         observations=(observations, "float[T+1, H, W, C]")
@@ -87,36 +81,25 @@ def feature_control_rewards(
               { φ_{t-1} - φ_t       `decrease`
               { γ_t φ_t - φ_{t-1}   `potential`
 
-    The discounted sum of `potential` rewards is the difference between the discounted
-    last feature and the first one. As a reward bonus it does not change the optimal
-    policy.
-
     Args:
         features: Features :math:`φ_0, …, φ_T`, shape `[T+1, D]`.
-        cumulant_type: Kind of reward: `"feature"`, `"absolute_change"`, `"increase"`,
-            `"decrease"` or `"potential"`.
-        discount: Discount :math:`γ` in [0, 1], shape `[]`; or one for each step,
-            :math:`γ_1, …, γ_T`, shape `[T]`; or None. Required for `"potential"`, and
-            ignored otherwise.
+        cumulant_type: Kind of reward, one of the names in the equation.
+        discount: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[]` or `[T]`; or None.
 
     Returns:
         Rewards :math:`r_1, …, r_T`, shape `[T, D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `cumulant_type`
-            is not one of the five, or if `discount` is None for `"potential"`.
+        ArgumentError: If a shape, dtype or `cumulant_type` is wrong or `discount` None.
 
     Example:
         >>> features = jnp.array([[1.0, 4.0], [3.0, 2.0]])
-        >>> print(rlaxlib.feature_control_rewards(features))
-        [[2. 2.]]
         >>> print(rlaxlib.feature_control_rewards(features, "potential", discount=0.5))
         [[ 0.5 -3. ]]
 
     References:
-        Max Jaderberg, Volodymyr Mnih, Wojciech Marian Czarnecki, Tom Schaul, Joel Z.
-        Leibo, David Silver and Koray Kavukcuoglu, *Reinforcement Learning with
-        Unsupervised Auxiliary Tasks*, 2016. https://arxiv.org/abs/1611.05397
+        Max Jaderberg and others, *Reinforcement Learning with Unsupervised Auxiliary
+        Tasks*, 2016. https://arxiv.org/abs/1611.05397
 
         Andrew Y. Ng, Daishi Harada and Stuart Russell, *Policy Invariance under Reward
         Transformations: Theory and Application to Reward Shaping*, 1999.
@@ -165,46 +148,34 @@ def pixel_control_loss(
         G_{t,i,j} = r_{t+1,i,j} + γ_{t+1} G_{t+1,i,j},
         G_{T,i,j} = max_a q_{T,i,j}(a)
 
-    The rewards :math:`r` are those of `pixel_control_rewards`. The gradient of the
-    returns :math:`G` is stopped. The paper predicts the action values with a transposed
-    convolution, and uses a discount of 0.9.
+    The rewards are `pixel_control_rewards`. The gradient of :math:`G` is stopped. The
+    paper has a discount of 0.9, and a transposed convolution for the action values.
 
     Args:
-        observations: Images :math:`o_0, …, o_T` with values in [0, 1],
-            shape `[T+1, H, W, C]`.
+        observations: Images :math:`o_0, …, o_T` in [0, 1], shape `[T+1, H, W, C]`.
         actions: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        action_values: Action values :math:`q_0, …, q_T` of each cell, where `I` is
-            `H / cell_size` and `J` is `W / cell_size`, shape `[T+1, I, J, A]`.
-        discount_factor: Discount :math:`γ` in [0, 1], shape `[]`; or one for each step,
-            :math:`γ_1, …, γ_T`, 0 where an episode ended, shape `[T]`.
-        cell_size: Height and width of a cell, a Python integer that divides `H` and
-            `W`.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The return bootstraps there from
-            :math:`q_{t+1}`, the action values of the true next observation.
-        sample_mask: False for time steps to ignore, such as padding and the steps
-            across a reset, shape `[T]`; or None.
+        action_values: Values :math:`q_0, …, q_T` of each cell, shape `[T+1, I, J, A]`,
+            with `I = H / cell_size` and `J = W / cell_size`.
+        discount_factor: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[]` or `[T]`.
+        cell_size: Size of a cell, a Python integer that divides `H` and `W`.
+        truncated_t: True where truncated, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Losses :math:`L_0, …, L_{T-1}`, NaN if their actions are outside [0, A),
-        shape `[T, I, J]`.
+        Losses :math:`L_t`, NaN for actions outside [0, A), shape `[T, I, J]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `cell_size` is
-            not a Python integer of at least 1 that divides `H` and `W`, or if a NumPy
-            action is outside [0, A) and there is no `sample_mask`.
+        ArgumentError: If a shape, dtype or `cell_size` is wrong, or a NumPy action is
+            outside [0, A) without `sample_mask`.
 
     Example:
-        >>> observations = jnp.zeros((2, 2, 2, 1)).at[1].set(0.5)
-        >>> actions, action_values = jnp.array([0]), jnp.ones((2, 1, 1, 3))
-        >>> loss = rlaxlib.pixel_control_loss
-        >>> print(loss(observations, actions, action_values, 0.5, cell_size=2))
+        >>> images, q = jnp.zeros((2, 2, 2, 1)).at[1].set(0.5), jnp.ones((2, 1, 1, 3))
+        >>> print(rlaxlib.pixel_control_loss(images, jnp.array([0]), q, 0.5, 2))
         [[[0.]]]
 
     References:
-        Max Jaderberg, Volodymyr Mnih, Wojciech Marian Czarnecki, Tom Schaul, Joel Z.
-        Leibo, David Silver and Koray Kavukcuoglu, *Reinforcement Learning with
-        Unsupervised Auxiliary Tasks*, 2016. https://arxiv.org/abs/1611.05397
+        Max Jaderberg and others, *Reinforcement Learning with Unsupervised Auxiliary
+        Tasks*, 2016. https://arxiv.org/abs/1611.05397
     """
     observations, actions, q, discount_t, truncated_t, sample_mask, narrow = (
         checks.widened(

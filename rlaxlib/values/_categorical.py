@@ -1,8 +1,5 @@
 """Categorical distributions of returns: C51, D4PG, Rainbow, two-hot and HL-Gauss.
 
-Logits :math:`x_k` give each return :math:`z_k` the probability
-:math:`p_k = softmax(x)_k`. The values :math:`z` are called atoms.
-
 - `categorical_l2_project`: projection of a distribution onto other atoms;
 - `categorical_td_learning`: loss for state values (D4PG);
 - `categorical_q_learning`: loss for action values (C51);
@@ -10,7 +7,9 @@ Logits :math:`x_k` give each return :math:`z_k` the probability
 - `categorical_regression_loss`: cross-entropy loss for a scalar target (two-hot,
   HL-Gauss).
 
-Functions here take one transition. Use `jax.vmap` for a batch.
+Logits :math:`x_k` give each return :math:`z_k`, called an atom, the probability
+:math:`p_k = softmax(x)_k`. Functions here take one transition. Use `jax.vmap` for a
+batch.
 """
 
 from __future__ import annotations
@@ -45,31 +44,23 @@ def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> 
                  { (z'_{i+1} - z) / (z'_{i+1} - z'_i)   if z'_i ≤ z < z'_{i+1}
                  { 0                                    otherwise
 
-    for atoms :math:`z` with probabilities :math:`p`, and new atoms :math:`z'`. Each
-    probability is shared between the two new atoms around its old atom, in proportion
-    to their distances, which preserves the mean. Atoms outside the new range are
-    clipped to it. Among the distributions over the new atoms, the result minimises the
-    Cramér distance, the integral of the squared difference of the distribution
-    functions.
-
-    New atoms may be equal: one of them gets their probability. The projection is
-    computed in :math:`O(M log K)`.
+    The projection preserves the mean, and minimises the Cramér distance. Atoms outside
+    the new range are clipped to it. If new atoms are equal, one gets their probability.
+    The time is :math:`O(M log K)`.
 
     Args:
         z_p: Atoms :math:`z` of the distribution, in any order, shape `[M]`.
         probs: Their probabilities :math:`p`, shape `[M]`.
-        z_q: New atoms :math:`z'`, in ascending order, shape `[K]`. The order of JAX
-            arrays is not checked, and another order gives wrong probabilities.
+        z_q: New atoms :math:`z'`, in ascending order, shape `[K]`.
 
     Returns:
         Probabilities :math:`q` of the new atoms, shape `[K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `z_q` is a
-            NumPy array that decreases.
+        ArgumentError: If a shape, dtype or NumPy `z_q` is wrong.
 
     Example:
-        >>> z_p, probs = jnp.array([0.5, 9.0]), jnp.array([0.5, 0.5])
+        >>> z_p, probs = jnp.array([[0.5, 9.0], [0.5, 0.5]])
         >>> z_q = jnp.array([0.0, 2.0, 4.0])
         >>> print(rlaxlib.categorical_l2_project(z_p, probs, z_q))
         [0.375 0.125 0.5  ]
@@ -77,10 +68,6 @@ def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> 
     References:
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
-
-        Mark Rowland, Marc G. Bellemare, Will Dabney, Rémi Munos and Yee Whye Teh, *An
-        Analysis of Categorical Distributional Reinforcement Learning*, 2018.
-        https://arxiv.org/abs/1802.08163
     """
     z_p, probs, z_q, narrow = checks.widened(
         z_p=(z_p, "float[M]"),
@@ -107,38 +94,30 @@ def categorical_td_learning(
 
         L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
-    where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
-    For the critic of D4PG, pass the logits of the policy's next action.
+    where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
     Args:
-        v_atoms_tm1: Atoms :math:`z` of the state's return, in ascending order,
-            shape `[K]`.
+        v_atoms_tm1: Atoms :math:`z` of the return, in ascending order, shape `[K]`.
         v_logits_tm1: Logits :math:`x` of those atoms, shape `[K]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         v_atoms_t: Atoms :math:`z'` of the next state's return, shape `[M]`.
-        v_logits_t: Logits :math:`x'` of those atoms, shape `[M]`.
-        stop_target_gradients: Whether to stop the gradient of the target, also with
-            respect to `v_atoms_tm1`.
+        v_logits_t: Their logits :math:`x'`, in D4PG of the next action, shape `[M]`.
+        stop_target_gradients: Whether to stop the gradient of target and `v_atoms_tm1`.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `v_atoms_tm1`
-            is a NumPy array that decreases.
+        ArgumentError: If a shape, dtype or NumPy `v_atoms_tm1` is wrong.
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([0.25, 0.75]))
-        >>> td_loss = rlaxlib.categorical_td_learning
-        >>> loss = td_loss(atoms, logits, 1.0, 0.0, atoms, logits)
-        >>> print(loss.round(4), -jnp.log(0.75).round(4))
-        0.2877 0.2877
+        >>> inputs = atoms, logits, 1.0, 0.0, atoms, logits
+        >>> print(rlaxlib.categorical_td_learning(*inputs).round(4))  # -log(0.75).
+        0.2877
 
     References:
-        Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
-        Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
-
         Gabriel Barth-Maron and others, *Distributed Distributional Deterministic Policy
         Gradients*, 2018. https://arxiv.org/abs/1804.08617
     """
@@ -174,33 +153,29 @@ def categorical_q_learning(
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
         a^* = argmax_a ∑_k softmax(x'(a))_k z'_k,
 
-    where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
+    where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
     Args:
-        q_atoms_tm1: Atoms :math:`z` of the actions' returns, in ascending order,
-            shape `[K]`.
+        q_atoms_tm1: Atoms :math:`z` of the returns, in ascending order, shape `[K]`.
         q_logits_tm1: Logits :math:`x` of those atoms, shape `[A, K]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
-        q_atoms_t: Atoms :math:`z'` of the next actions' returns, shape `[M]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_atoms_t: Atoms :math:`z'` of the next returns, shape `[M]`.
         q_logits_t: Logits :math:`x'` of those atoms, shape `[A, M]`.
-        stop_target_gradients: Whether to stop the gradient of the target, also with
-            respect to `q_atoms_tm1`.
+        stop_target_gradients: Whether to stop the gradient of target and `q_atoms_tm1`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `q_atoms_tm1` is
-            a NumPy array that decreases, or if a concrete action is outside [0, A).
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([[0.25, 0.75]]))
-        >>> c51_loss = rlaxlib.categorical_q_learning
-        >>> loss = c51_loss(atoms, logits, 0, 1.0, 0.0, atoms, logits)
-        >>> print(loss.round(4), -jnp.log(0.75).round(4))
-        0.2877 0.2877
+        >>> inputs = atoms, logits, 0, 1.0, 0.0, atoms, logits
+        >>> print(rlaxlib.categorical_q_learning(*inputs).round(4))  # -log(0.75).
+        0.2877
 
     References:
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
@@ -244,45 +219,34 @@ def categorical_double_q_learning(
     .. math::
 
         L = -∑_k q_k log softmax(x(a_{t-1}))_k,
-        q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
-        a^* = argmax_a s_t(a),
+        q = Π_z(r_t + γ_t z', softmax(x'(a^*))),   a^* = argmax_a s_t(a),
 
-    where :math:`Π_z` projects onto the atoms :math:`z`: see `categorical_l2_project`.
-    Selecting the action with the online network and evaluating it with the target
-    network reduces the overestimation bias, as in `double_q_learning`.
+    where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
     Args:
-        q_atoms_tm1: Atoms :math:`z` of the actions' returns, in ascending order,
-            shape `[K]`.
+        q_atoms_tm1: Atoms :math:`z` of the returns, in ascending order, shape `[K]`.
         q_logits_tm1: Logits :math:`x` of those atoms, shape `[A, K]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
-        q_atoms_t: Atoms :math:`z'` of the next actions' returns, shape `[M]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        q_atoms_t: Atoms :math:`z'` of the next returns, shape `[M]`.
         q_logits_t: Logits :math:`x'` of those atoms, shape `[A, M]`.
-        q_t_selector: Action values :math:`s_t` that select the next action,
-            shape `[A]`.
-        stop_target_gradients: Whether to stop the gradient of the target, also with
-            respect to `q_atoms_tm1`.
+        q_t_selector: Action values :math:`s_t` to select by, shape `[A]`.
+        stop_target_gradients: Whether to stop the gradient of target and `q_atoms_tm1`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `q_atoms_tm1` is
-            a NumPy array that decreases, or if a concrete action is outside [0, A).
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([[0.25, 0.75]]))
-        >>> rainbow_loss = rlaxlib.categorical_double_q_learning
-        >>> loss = rainbow_loss(atoms, logits, 0, 1.0, 0.0, atoms, logits, jnp.ones(1))
-        >>> print(loss.round(4), -jnp.log(0.75).round(4))
-        0.2877 0.2877
+        >>> inputs = atoms, logits, 0, 1.0, 0.0, atoms, logits, jnp.ones(1)
+        >>> print(rlaxlib.categorical_double_q_learning(*inputs).round(4))  # -log 0.75
+        0.2877
 
     References:
-        Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
-        Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
-
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
@@ -321,36 +285,28 @@ def categorical_regression_loss(
 
         L = -∑_k f(y)_k log softmax(x)_k
 
-    The transform :math:`f` turns a scalar into a distribution over bins, and its
-    inverse decodes the predicted value, :math:`f⁻¹(softmax(x))`, by
-    `tx_pair.apply_inv`. The decoded value estimates the mean of the targets for
-    `twohot_pair`, `hl_gauss_pair` and `unbiased_transform_pair`. For `muzero_pair` it
-    is the inverse transform of the mean of the transformed targets.
-
-    A target outside the bins is clipped to their range. Log the mean of
-    `outside_support(target, tx_pair)` to detect this.
+    Decode the predicted value by `tx_pair.apply_inv(softmax(x))`. It estimates the mean
+    of the targets; with `muzero_pair`, the inverse transform of their mean transform. A
+    target outside the bins is clipped to their range: see `outside_support`.
 
     Args:
         logits: Logits :math:`x`, one for each bin, shape `[M]`.
         target: Target :math:`y`, such as a return, shape `[]`.
         tx_pair: Transform :math:`f` from scalars to distributions over M bins, and its
-            inverse: `hl_gauss_pair`, for example, or a `compose_tx` that ends in it.
+            inverse, such as `hl_gauss_pair`, or a `compose_tx` that ends in it.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `tx_pair` has
-            another number of bins than there are logits.
+        ArgumentError: If a shape or dtype is wrong or `tx_pair` does not have M bins.
 
     Example:
         >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
         >>> logits = jnp.log(jnp.array([0.1, 0.1, 0.1, 0.5, 0.2]))
         >>> print(rlaxlib.categorical_regression_loss(logits, 0.5, pair).round(4))
         0.6931
-        >>> print(rlaxlib.outside_support(jnp.array([0.5, 1.5]), pair))
-        [False  True]
 
     References:
         Ehsan Imani and Martha White, *Improving Regression Performance with
@@ -358,9 +314,6 @@ def categorical_regression_loss(
 
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
-
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
     """
     logits, target, narrow = checks.widened(
         logits=(logits, "float[M]"), target=(target, "float[]")

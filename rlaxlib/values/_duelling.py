@@ -26,10 +26,7 @@ def duelling_q_values(
 
         q(a) = v + A(a) - (1/|L|) ∑_{b ∈ L} A(b),
 
-    where :math:`L` are the legal actions. Without the mean, a constant could move
-    between value and advantages. With it, :math:`v` is the mean of the action values.
-
-    For the atoms of C51 or the quantiles of QR-DQN, map over their axis:
+    where :math:`L` are the legal actions. For atoms or quantiles, map over their axis:
     `jax.vmap(rlaxlib.duelling_q_values, (0, 1), 1)`.
 
     Args:
@@ -48,9 +45,8 @@ def duelling_q_values(
         [3. 4. 8.]
 
     References:
-        Ziyu Wang, Tom Schaul, Matteo Hessel, Hado van Hasselt, Marc Lanctot and Nando
-        de Freitas, *Dueling Network Architectures for Deep Reinforcement Learning*,
-        equation 9, 2016. https://arxiv.org/abs/1511.06581
+        Ziyu Wang and others, *Dueling Network Architectures for Deep Reinforcement
+        Learning*, equation 9, 2016. https://arxiv.org/abs/1511.06581
     """
     v, advantages, action_mask, narrow = checks.widened(
         v=(v, "float[]"),

@@ -1,17 +1,14 @@
 """Expectiles of returns: ER-DQN.
 
-Expectiles minimise the asymmetric squared error, as quantiles minimise the asymmetric
-absolute error. The expectile at :math:`τ = ½` is the mean. Predict it among the others:
-acting needs nothing else.
-
 - `expectile_regression_loss`: expectile loss between predictions and samples;
 - `expectile_q_learning`: the same for Q-learning, from samples;
 - `impute_expectile_samples`: samples that have given expectiles;
 - `imputed_expectile_q_learning`: the loss of ER-DQN, from expectiles.
 
-Expectiles are not samples: they are closer to the mean. Bootstrapping from expectiles
-as if they were samples shrinks the distribution with every step. ER-DQN imputes samples
-that have these expectiles first.
+Expectiles minimise the asymmetric squared error, as quantiles minimise the asymmetric
+absolute error. The expectile at :math:`τ = ½` is the mean: predict it among the others,
+to select actions by. Expectiles are closer to the mean than samples. Bootstrapping from
+them would shrink the distribution, so ER-DQN imputes samples first.
 
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
@@ -51,12 +48,12 @@ def expectile_regression_loss(
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| (y_j - x_i)²
 
-    The minimisers are the expectiles :math:`x_i` of the samples at :math:`τ_i`. The
-    targets must be samples, not expectiles: see `impute_expectile_samples`.
+    The minimisers are the expectiles of the samples at :math:`τ_i`. The targets must be
+    samples, not expectiles: see `impute_expectile_samples`.
 
     Args:
         dist_src: Predicted expectiles :math:`x`, shape `[N]`.
-        tau_src: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        tau_src: Their fractions :math:`τ` in [0, 1], shape `[N]`.
         dist_target: Samples :math:`y`, shape `[K]`.
         stop_target_gradients: Whether to stop the gradient of the samples.
 
@@ -64,12 +61,10 @@ def expectile_regression_loss(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `tau_src` is a
-            NumPy array with values outside [0, 1].
+        ArgumentError: If a shape, dtype or NumPy `tau_src` is wrong.
 
     Example:
-        >>> dist_src, tau_src = jnp.array([0.0, 3.0]), jnp.array([0.25, 0.75])
-        >>> dist_target = jnp.array([2.0, 4.0])
+        >>> dist_src, tau_src, dist_target = jnp.array([[0, 3], [0.25, 0.75], [2, 4]])
         >>> print(rlaxlib.expectile_regression_loss(dist_src, tau_src, dist_target))
         3.0
 
@@ -77,9 +72,8 @@ def expectile_regression_loss(
         Whitney K. Newey and James L. Powell, *Asymmetric Least Squares Estimation and
         Testing*, 1987. https://doi.org/10.2307/1911031
 
-        Mark Rowland, Robert Dadashi, Saurabh Kumar, Rémi Munos, Marc G. Bellemare and
-        Will Dabney, *Statistics and Samples in Distributional Reinforcement Learning*,
-        2019. https://arxiv.org/abs/1902.08102
+        Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
+        Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
     dist_src, tau_src, dist_target, narrow = checks.widened(
         dist_src=(dist_src, "float[N]"),
@@ -109,41 +103,34 @@ def expectile_q_learning(
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
         y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a (1/M) ∑_m s_m(a).
 
-    With expectiles in place of samples this is the naive form of expectile regression,
-    whose distributions get narrower with every step of bootstrapping. See
-    `imputed_expectile_q_learning` for the form that learns from expectiles.
+    With expectiles in place of samples, each step of bootstrapping would narrow the
+    distributions: see `imputed_expectile_q_learning`.
 
     Args:
         dist_q_tm1: Expectiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Their fractions :math:`τ` in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
-        dist_q_t_selector: Samples :math:`s` of each action's return in the next state,
-            whose means select the next action, shape `[M, A]`.
-        dist_q_t: Samples :math:`x'` of each action's return in the next state,
-            shape `[K, A]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`.
+        dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `tau_q_tm1` is a
-            NumPy array with values outside [0, 1], or if a concrete action is outside
-            [0, A).
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
-        >>> dist_q_t = jnp.array([[6.0, 1.0], [2.0, 1.0]])
-        >>> loss = rlaxlib.expectile_q_learning
-        >>> print(loss(dist_q_tm1, tau_q_tm1, 0, 1.0, 0.5, dist_q_t, dist_q_t))
+        >>> dist_q_tm1, tau = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
+        >>> q_t = jnp.array([[6.0, 1.0], [2.0, 1.0]])
+        >>> print(rlaxlib.expectile_q_learning(dist_q_tm1, tau, 0, 1.0, 0.5, q_t, q_t))
         2.5
 
     References:
-        Mark Rowland, Robert Dadashi, Saurabh Kumar, Rémi Munos, Marc G. Bellemare and
-        Will Dabney, *Statistics and Samples in Distributional Reinforcement Learning*,
-        2019. https://arxiv.org/abs/1902.08102
+        Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
+        Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
     dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, narrow = (
         checks.widened(
@@ -176,49 +163,39 @@ def impute_expectile_samples(
 
         ∑_i |τ_k - 1[z_i < e_k]| (z_i - e_k) = 0   for all k.
 
-    With their mean :math:`m` and the function :math:`P(x) = ∑_i max(x - z_i, 0)`, the
-    equations are
+    With their mean :math:`m` and the convex, piecewise linear function
+    :math:`P(x) = ∑_i max(x - z_i, 0)`, the equations are
 
     .. math::
 
-        (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k),
+        (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k).
 
-    so the mean determines :math:`P` at each expectile. :math:`P` is convex and
-    piecewise linear, and its derivative at :math:`x` is the number of samples below
-    :math:`x`. So the samples are differences of its convex conjugate. With :math:`P`
-    interpolated linearly between the expectiles, they are
+    The derivative of :math:`P` counts the samples below :math:`x`, so that these are
+    differences of its convex conjugate. With :math:`P` linear between expectiles,
 
     .. math::
 
         z_i = P^*(i) - P^*(i - 1),   P^*(0) = 0,   P^*(n) = n m,
         P^*(i) = max_k [i e_k - P(e_k)]   for 0 < i < n.
 
-    The mean is the expectile at :math:`τ = ½`, if it is given. Otherwise a search finds
-    the mean that satisfies the equations best, which takes some 25 times as long. If
-    all :math:`τ` are on one side of ½, it searches the other side up to 10 times the
-    range of the expectiles.
+    The mean is the expectile at :math:`τ = ½`, if it is given. Otherwise a search, 25
+    times as slow, finds the best mean, up to 10 ranges beyond the expectiles.
 
-    If there are :math:`n` samples with these expectiles, the result has them up to
-    rounding. Otherwise it has them approximately: with 11 samples, the expectiles of a
-    skewed distribution at 11 midpoints err by about 1e-3 of their magnitude, and with
-    22 not at all. If no distribution has these expectiles, as for an untrained network,
-    the samples are finite, ascending and have the right mean. Expectiles that cross are
-    sorted first. With :math:`n` much larger than :math:`N`, the tails beyond the
-    outermost expectiles are one sample each, far from the others.
+    If :math:`n` samples with these expectiles exist, the result has them up to
+    rounding, otherwise approximately. If no distribution has them, as for an untrained
+    network, the samples are finite, ascending and have the right mean. Expectiles that
+    cross are sorted. For :math:`n` far above :math:`N`, each tail is one far sample.
 
     Args:
         expectiles: Expectiles :math:`e`, shape `[N]`.
-        tau: Their fractions :math:`τ`, each in [0, 1], in any order, shape `[N]`.
+        tau: Their fractions :math:`τ` in [0, 1], in any order, shape `[N]`.
         num_samples: Number :math:`n` of samples, at least 1; or None for `N`.
 
     Returns:
-        Samples :math:`z`, in ascending order, shape `[num_samples]`, with their
-            gradient stopped.
+        Samples :math:`z`, ascending, without a gradient, shape `[num_samples]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `tau` is a NumPy
-            array with values outside [0, 1], or if `num_samples` is not a Python
-            integer of at least 1.
+        ArgumentError: If a shape, dtype, NumPy `tau` or `num_samples` is wrong.
 
     Example:
         >>> expectiles, tau = jnp.array([1.0, 2.0, 3.0]), jnp.array([0.25, 0.5, 0.75])
@@ -226,12 +203,8 @@ def impute_expectile_samples(
         [-0.5  2.   4.5]
 
     References:
-        Mark Rowland, Robert Dadashi, Saurabh Kumar, Rémi Munos, Marc G. Bellemare and
-        Will Dabney, *Statistics and Samples in Distributional Reinforcement Learning*,
-        section 3.3, 2019. https://arxiv.org/abs/1902.08102
-
-        R. Tyrrell Rockafellar, *Convex Analysis*, section 12, 1970.
-        https://doi.org/10.1515/9781400873173
+        Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
+        Learning*, section 3.3, 2019. https://arxiv.org/abs/1902.08102
     """
     expectiles, tau, narrow = checks.widened(
         expectiles=(expectiles, "float[N]"), tau=(tau, "float[N] in [0, 1]")
@@ -262,22 +235,18 @@ def imputed_expectile_q_learning(
         L = ∑_i (1/n) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
         y_j = r_t + γ_t z_j,   a^* = argmax_a s_{1/2}(a),
 
-    where the samples :math:`z` have the expectiles :math:`x'(a^*)`: see
-    `impute_expectile_samples`. The best action has the largest mean, which is the
-    expectile at :math:`τ = ½`. If it is not among those predicted, it is interpolated.
-    With the expectiles of the online network as the selector :math:`s`, this is double
-    Q-learning.
+    where the samples :math:`z` are `impute_expectile_samples` of :math:`x'(a^*)`. The
+    mean :math:`s_{1/2}` is the expectile at :math:`τ = ½`, interpolated if it is
+    missing. With the online network as :math:`s`, this is double Q-learning.
 
     Args:
         dist_q_tm1: Expectiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Fractions :math:`τ` of all expectiles, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Fractions :math:`τ` of all expectiles, in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
-        dist_q_t_selector: Expectiles :math:`s` of each action's return in the next
-            state, whose means select the next action, shape `[N, A]`.
-        dist_q_t: Expectiles :math:`x'` of each action's return in the next state, such
-            as those of a target network, shape `[N, A]`. Their gradient is stopped.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        dist_q_t_selector: Next expectiles :math:`s` to select by, shape `[N, A]`.
+        dist_q_t: Next expectiles :math:`x'`, without a gradient, shape `[N, A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
         num_samples: Number :math:`n` of samples, at least 1; or None for `N`.
 
@@ -285,22 +254,18 @@ def imputed_expectile_q_learning(
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `tau_q_tm1` is a
-            NumPy array with values outside [0, 1], if a concrete action is outside
-            [0, A), or if `num_samples` is not a Python integer of at least 1.
+        ArgumentError: If a shape, dtype, concrete value or `num_samples` is wrong.
 
     Example:
-        >>> tau_q_tm1 = jnp.array([0.25, 0.5, 0.75])
-        >>> dist_q_tm1 = jnp.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
-        >>> dist_q_t = jnp.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
+        >>> dist_q_tm1, tau = jnp.array([[2.0, 0.0]] * 3), jnp.array([0.25, 0.5, 0.75])
+        >>> q_t = jnp.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
         >>> loss = rlaxlib.imputed_expectile_q_learning
-        >>> print(loss(dist_q_tm1, tau_q_tm1, 0, 0.0, 1.0, dist_q_t, dist_q_t))
+        >>> print(loss(dist_q_tm1, tau, 0, 0.0, 1.0, q_t, q_t))
         6.25
 
     References:
-        Mark Rowland, Robert Dadashi, Saurabh Kumar, Rémi Munos, Marc G. Bellemare and
-        Will Dabney, *Statistics and Samples in Distributional Reinforcement Learning*,
-        2019. https://arxiv.org/abs/1902.08102
+        Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
+        Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
     dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, narrow = (
         checks.widened(

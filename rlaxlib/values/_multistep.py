@@ -57,14 +57,11 @@ def td_lambda(
         v_tm1: Values of the states, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        v_t: Values :math:`v_1, …, v_T` of the true next observations, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `v_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
@@ -73,14 +70,13 @@ def td_lambda(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> v_tm1, v_t = jnp.array([1.0, 8.0]), jnp.array([8.0, 4.0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> print(rlaxlib.td_lambda(v_tm1, r_t, discount_t, v_t, lambda_=0.5))
+        >>> v_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [8.0, 4.0], [1.0, 2.0]])
+        >>> print(rlaxlib.td_lambda(v_tm1, r_t, jnp.full(2, 0.5), v_t, lambda_=0.5))
         [ 3. -4.]
 
     References:
-        Richard S. Sutton, *Learning to Predict by the Methods of Temporal
-        Differences*, Machine Learning 3, 1988. https://doi.org/10.1007/BF00115009
+        Richard S. Sutton, *Learning to Predict by the Methods of Temporal Differences*,
+        1988. https://doi.org/10.1007/BF00115009
     """
     v_tm1, r_t, discount_t, v_t, lambda_, truncated_t, sample_mask, narrow = (
         checks.widened(
@@ -135,34 +131,27 @@ def sarsa_lambda(
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`
-            and `a_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
-        shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
-        >>> q_t = jnp.array([[0.0, 8.0], [4.0, 0.0]])
-        >>> a_tm1, a_t = jnp.array([0, 1]), jnp.array([1, 0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> print(rlaxlib.sarsa_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, a_t, 0.5))
+        >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[0.0, 8.0], [4.0, 0.0]]])
+        >>> (a_tm1, a_t), r_t = jnp.array([[0, 1], [1, 0]]), jnp.array([1.0, 2.0])
+        >>> inputs = q_tm1, a_tm1, r_t, jnp.full(2, 0.5), q_t, a_t
+        >>> print(rlaxlib.sarsa_lambda(*inputs, lambda_=0.5))
         [ 3. -4.]
 
     References:
         Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
-        Introduction*, second edition, section 12.7, 2018.
-        http://incompleteideas.net/book/the-book-2nd.html
+        Introduction*, 2018. http://incompleteideas.net/book/the-book-2nd.html
     """
     q_tm1, a_tm1, r_t, discount_t, q_t, a_t, lambda_, truncated_t, sample_mask = (
         checks.arrays(
@@ -211,8 +200,7 @@ def q_lambda(
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) max_a q_{t+1}(a) + λ_{t+1} G_{t+1}],
         G_T = max_a q_T(a).
 
-    One λ for all steps is Peng's Q(λ), which follows exploratory actions too. For
-    Watkins's Q(λ), multiply λ by `watkins_trace(q_t, a_t)`.
+    This is Peng's Q(λ). For Watkins's Q(λ), multiply λ by `watkins_trace(q_t, a_t)`.
 
     Args:
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
@@ -220,27 +208,21 @@ def q_lambda(
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
-        shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
-        >>> q_t = jnp.array([[0.0, 8.0], [4.0, 0.0]])
-        >>> a_tm1 = jnp.array([0, 1])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> print(rlaxlib.q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, 0.5))
+        >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[0.0, 8.0], [4.0, 0.0]]])
+        >>> r_t, discount_t = jnp.array([[1.0, 2.0], [0.5, 0.5]])
+        >>> print(rlaxlib.q_lambda(q_tm1, jnp.arange(2), r_t, discount_t, q_t, 0.5))
         [ 3. -4.]
 
     References:
@@ -284,16 +266,14 @@ def watkins_trace(q_t: ArrayLike, a_t: ArrayLike) -> Array:
         c_t = { 1   if q_t(a_t) = max_a q_t(a)
               { 0   otherwise
 
-    The trace is cut where an action is not greedy. Pass :math:`λ c` as the λ of
-    `q_lambda` or `transformed_q_lambda`.
+    Pass :math:`λ c` as the λ of `q_lambda` or `transformed_q_lambda`.
 
     Args:
-        q_t: Action values in the next states, :math:`q_1, …, q_T`, shape `[T, A]`.
+        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
 
     Returns:
-        Trace coefficients :math:`c_1, …, c_T`, NaN if their actions are outside [0, A),
-        shape `[T]`.
+        Trace coefficients :math:`c_t`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -338,10 +318,7 @@ def retrace(
         e_t = G_t - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
             + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],
-        c_t = λ min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
-
-    The trace coefficients :math:`c_t` are truncated importance ratios. They make the
-    targets safe for any behaviour policy, and efficient for one close to :math:`π`.
+        c_t = λ_t min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
 
     Args:
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
@@ -350,42 +327,31 @@ def retrace(
         a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        pi_t: Probabilities of all actions in the next states under the target policy,
-            shape `[T, A]`.
-        mu_t: Probabilities of the actions `a_t` under the behaviour policy,
-            shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        pi_t: Probabilities of all next actions under the target policy, shape `[T, A]`.
+        mu_t: Probabilities of `a_t` under the behaviour policy, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`
-            and `pi_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
-        shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `eps` is negative.
+        ArgumentError: If a shape or dtype is wrong or a concrete `eps` negative.
 
     Example:
-        >>> q_tm1 = jnp.array([[1.0, 0.0], [0.0, 8.0]])
-        >>> q_t = jnp.array([[2.0, 4.0], [6.0, 8.0]])
-        >>> a_tm1, a_t = jnp.array([0, 1]), jnp.array([1, 0])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> pi_t, mu_t = jnp.full((2, 2), 0.5), jnp.array([0.25, 0.25])
-        >>> retrace = rlaxlib.retrace
-        >>> print(retrace(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, 1.0))
+        >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[2.0, 4.0], [6.0, 8.0]]])
+        >>> (a_tm1, a_t), pi_t = jnp.array([[0, 1], [1, 0]]), jnp.full((2, 2), 0.5)
+        >>> r_t, discount_t, mu_t = jnp.array([[1.0, 2.0], [0.5, 0.5], [0.25, 0.25]])
+        >>> inputs = q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t
+        >>> print(rlaxlib.retrace(*inputs, lambda_=1.0))
         [ 2.25 -2.5 ]
 
     References:
-        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
-        Efficient Off-Policy Reinforcement Learning*, 2016.
-        https://arxiv.org/abs/1606.02647
+        Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1606.02647
     """
     q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, *rest, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),
@@ -440,27 +406,20 @@ def retrace_continuous(
         G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],
         c_t = λ_t min(1, exp(log ρ_t)),   c_T = 0.
 
-    Unlike `retrace`, it takes the values of the actions taken only, and state values in
-    place of the expectation over actions.
+    A state value replaces the expectation of `retrace`. A last entry, of time `T`, in
+    `q_t`, `log_rhos` and `lambda_` is ignored.
 
     Args:
         q_tm1: Values of the actions taken, :math:`q_0, …, q_{T-1}`, shape `[T]`.
-        q_t: Values of the actions taken next, :math:`q_1, …, q_{T-1}`, shape `[T-1]`;
-            or one more, which is ignored, shape `[T]`.
-        v_t: Values of the true next states under the target policy,
-            :math:`v_1, …, v_T`, shape `[T]`.
+        q_t: Values :math:`q_1, …, q_{T-1}` of the next actions, shape `[T-1]` or `[T]`.
+        v_t: State values :math:`v_1, …, v_T` under the target policy, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        log_rhos: Log importance ratios of the actions taken next,
-            :math:`log ρ_1, …, log ρ_{T-1}`, shape `[T-1]`; or one more, which is
-            ignored, shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each ratio,
-            shape `[T-1]`; or one more, which is ignored, shape `[T]`.
+        log_rhos: Log ratios :math:`log ρ_t` of next actions, shape `[T-1]` or `[T]`.
+        lambda_: Mixing weights :math:`λ_t` in [0, 1], shape `[]`, `[T-1]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `v_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
@@ -469,17 +428,15 @@ def retrace_continuous(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> q_tm1, q_t = jnp.array([1.0, 8.0]), jnp.array([4.0])
-        >>> v_t, log_rhos = jnp.array([3.0, 7.0]), jnp.array([0.5])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> retrace = rlaxlib.retrace_continuous
-        >>> print(retrace(q_tm1, q_t, v_t, r_t, discount_t, log_rhos, 1.0))
+        >>> q_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [3.0, 7.0], [1.0, 2.0]])
+        >>> q_t, log_rhos = jnp.array([4.0]), jnp.array([0.5])
+        >>> inputs = q_tm1, q_t, v_t, r_t, jnp.full(2, 0.5), log_rhos
+        >>> print(rlaxlib.retrace_continuous(*inputs, lambda_=1.0))
         [ 2.25 -2.5 ]
 
     References:
-        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
-        Efficient Off-Policy Reinforcement Learning*, 2016.
-        https://arxiv.org/abs/1606.02647
+        Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1606.02647
     """
     (q_tm1, q_t, v_t, r_t, discount_t, log_rhos, lambda_, *masks, narrow) = (
         checks.widened(

@@ -40,46 +40,34 @@ def n_step_q_learning(
     .. math::
 
         e_t = G_t^{(n)} - q_t(a_t),
-        G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},
-        G_t^{(0)} = max_a q_t(a).
+        G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},   G_t^{(0)} = max_a q_t(a).
 
-    The n rewards are those of the actions taken, without a correction if they are not
-    greedy. Windows that reach the end of the stream have fewer steps: see
-    `n_step_bootstrapped_returns`.
+    Windows at the end have fewer steps: see `n_step_bootstrapped_returns`.
 
     Args:
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        q_t: Action values in the true next states, :math:`q_1, …, q_T`, from the target
-            network if there is one, shape `[T, A]`.
+        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         n: Number of steps before bootstrapping, a Python integer of at least 1.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
-        shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
-            not a Python integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
 
     Example:
-        >>> q_tm1, a_tm1 = jnp.zeros((2, 2)), jnp.array([0, 1])
-        >>> q_t = jnp.array([[0.0, 8.0], [4.0, 0.0]])
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> print(rlaxlib.n_step_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, n=2))
+        >>> q_t, (r_t, discount_t) = jnp.array([[[0, 8], [4, 0]], [[1, 2], [0.5, 0.5]]])
+        >>> inputs = jnp.zeros((2, 2)), jnp.arange(2), r_t, discount_t, q_t
+        >>> print(rlaxlib.n_step_q_learning(*inputs, n=2))
         [3. 4.]
 
     References:
-        Jing Peng and Ronald J. Williams, *Incremental Multi-Step Q-Learning*, 1994.
-        https://doi.org/10.1016/B978-1-55860-335-6.50035-0
-
         Volodymyr Mnih and others, *Asynchronous Methods for Deep Reinforcement
         Learning*, section 4, 2016. https://arxiv.org/abs/1602.01783
     """
@@ -131,50 +119,35 @@ def n_step_double_q_learning(
         G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},
         G_t^{(0)} = q_t^val(argmax_a q_t^sel(a)).
 
-    Usually the online network selects the action to bootstrap from, and the target
-    network evaluates it: see `double_q_learning`. `transformed_n_step_q_learning` is
-    the form of R2D2, for transformed values.
+    The online network selects, the target network evaluates: see `double_q_learning`.
 
     Args:
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        q_t_value: Action values in the true next states that evaluate the selected
-            actions, :math:`q_1^val, …, q_T^val`, shape `[T, A]`.
-        q_t_selector: Action values there that select the actions, the first of equal
-            ones, :math:`q_1^sel, …, q_T^sel`, shape `[T, A]`.
+        q_t_value: Action values :math:`q^val` in the true next states, shape `[T, A]`.
+        q_t_selector: The same, :math:`q^sel`, to select by, shape `[T, A]`.
         n: Number of steps before bootstrapping, a Python integer of at least 1.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from
-            `q_t_value`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}`, NaN if their actions are outside [0, A),
-        shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
-            not a Python integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
 
     Example:
-        >>> q_tm1, a_tm1 = jnp.zeros((2, 2)), jnp.array([0, 1])
-        >>> q_t, selector = jnp.array([[0.0, 8.0], [4.0, 0.0]]), jnp.eye(2)
-        >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> td_errors = rlaxlib.n_step_double_q_learning
-        >>> print(td_errors(q_tm1, a_tm1, r_t, discount_t, q_t, selector, n=1))
+        >>> q_t, (r_t, discount_t) = jnp.array([[[0, 8], [4, 0]], [[1, 2], [0.5, 0.5]]])
+        >>> inputs = jnp.zeros((2, 2)), jnp.arange(2), r_t, discount_t, q_t, jnp.eye(2)
+        >>> print(rlaxlib.n_step_double_q_learning(*inputs, n=1))
         [1. 2.]
 
     References:
-        Hado van Hasselt, Arthur Guez and David Silver, *Deep Reinforcement Learning
-        with Double Q-Learning*, 2016. https://arxiv.org/abs/1509.06461
-
-        Dan Horgan, John Quan, David Budden, Gabriel Barth-Maron, Matteo Hessel, Hado
-        van Hasselt and David Silver, *Distributed Prioritized Experience Replay*,
-        section 3.1, 2018. https://arxiv.org/abs/1803.00933
+        Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 3.1,
+        2018. https://arxiv.org/abs/1803.00933
     """
     q_tm1, a_tm1, r_t, discount_t, value, selector, *masks, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),

@@ -1,8 +1,5 @@
 """Quantiles and samples of returns: QR-DQN, IQN, FQF, TQC and MMD-DQN.
 
-A distribution is represented by its quantiles :math:`x_i = F⁻¹(τ_i)` at some fractions
-:math:`τ_i`, or by samples, which are quantiles at fractions of equal weight.
-
 - `quantile_regression_loss`: quantile (Huber) loss between predictions and samples;
 - `quantile_q_learning`: the same for Q-learning (QR-DQN, IQN);
 - `quantile_expected_sarsa`: the same for expected SARSA;
@@ -12,7 +9,9 @@ A distribution is represented by its quantiles :math:`x_i = F⁻¹(τ_i)` at som
 - `truncated_quantile_targets`: pooled and truncated quantiles of several critics (TQC);
 - `energy_distance_loss`: energy distance between two sets of samples (MMD-DQN).
 
-Losses sum over the predicted quantiles and average over the samples of the target.
+A distribution is represented by its quantiles :math:`x_i = F⁻¹(τ_i)` at some fractions
+:math:`τ_i`, or by samples, which are quantiles at fractions of equal weight. Losses sum
+over the predicted quantiles and average over the samples of the target.
 Functions here take one transition. Use `jax.vmap` for a batch.
 """
 
@@ -60,55 +59,41 @@ def quantile_regression_loss(
 
     .. math::
 
-        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| ρ_κ(y_j - x_i),
-        ρ_0(u) = |u|,
+        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| ρ_κ(y_j - x_i),   ρ_0(u) = |u|,
         ρ_κ(u) = { ½ u²            if |u| ≤ κ
                  { κ (|u| - ½ κ)   otherwise
 
-    With :math:`κ = 0` this is the quantile loss, whose minimisers are the quantiles.
-    With :math:`κ > 0`, such as 1 in QR-DQN, the gradient is continuous, and the
-    minimisers lie between quantiles and expectiles.
+    With :math:`κ = 0` the minimisers are the quantiles. With :math:`κ > 0`, 1 in
+    QR-DQN, they lie between quantiles and expectiles.
 
-    Papers differ on whether to divide :math:`ρ_κ` by :math:`κ`. QR-DQN (equation 10)
-    does not, and this is the default: the loss then vanishes with :math:`κ`. IQN
-    (equation 3) does, as with `normalize_huber=True`: the loss then converges to that
-    of :math:`κ = 0`. The two are equal at :math:`κ = 1`.
+    IQN (equation 3) divides :math:`ρ_κ` by :math:`κ`, so that the loss converges to
+    that of :math:`κ = 0`: set `normalize_huber`. QR-DQN (equation 10) does not.
 
     Args:
         dist_src: Predicted quantiles :math:`x`, shape `[N]`.
-        tau_src: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
-        dist_target: Samples :math:`y`, such as the quantiles of another distribution,
-            shape `[K]`.
-        huber_param: Error :math:`κ` at which the penalty becomes linear, at least 0,
-            shape `[]`; 0 for the quantile loss.
+        tau_src: Their fractions :math:`τ` in [0, 1], shape `[N]`.
+        dist_target: Samples :math:`y`, such as quantiles of the target, shape `[K]`.
+        huber_param: Huber threshold :math:`κ`, at least 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the samples.
-        normalize_huber: Whether to divide the penalty by :math:`κ`, if it is not 0.
+        normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `tau_src` is a
-            NumPy array with values outside [0, 1], if a concrete `huber_param` is
-            negative, or if `normalize_huber` is traced.
+        ArgumentError: If a shape, dtype or concrete value is wrong or a flag traced.
 
     Example:
-        >>> dist_src, tau_src = jnp.array([0.0, 3.0]), jnp.array([0.25, 0.75])
-        >>> dist_target = jnp.array([2.0, 4.0])
+        >>> dist_src, tau_src, dist_target = jnp.array([[0, 3], [0.25, 0.75], [2, 4]])
         >>> print(rlaxlib.quantile_regression_loss(dist_src, tau_src, dist_target))
         1.25
 
     References:
-        Roger Koenker and Gilbert Bassett, *Regression Quantiles*, 1978.
-        https://doi.org/10.2307/1913643
+        Will Dabney and others, *Distributional Reinforcement Learning with Quantile
+        Regression*, 2017. https://arxiv.org/abs/1710.10044
 
-        Will Dabney, Mark Rowland, Marc G. Bellemare and Rémi Munos, *Distributional
-        Reinforcement Learning with Quantile Regression*, 2017.
-        https://arxiv.org/abs/1710.10044
-
-        Will Dabney, Georg Ostrovski, David Silver and Rémi Munos, *Implicit Quantile
-        Networks for Distributional Reinforcement Learning*, 2018.
-        https://arxiv.org/abs/1806.06923
+        Will Dabney and others, *Implicit Quantile Networks for Distributional
+        Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     dist_src, tau_src, dist_target, kappa, narrow = checks.widened(
         dist_src=(dist_src, "float[N]"),
@@ -146,55 +131,42 @@ def quantile_q_learning(
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| ρ_κ(y_j - x_i(a_{t-1})),
         y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a ∑_m w_m s_m(a),
 
-    with :math:`ρ_κ` as in `quantile_regression_loss`. With the quantiles of the online
-    network as the selector :math:`s`, this is double Q-learning. IQN selects the action
-    by samples drawn for that purpose, and FQF weights quantiles by the widths of their
-    intervals.
+    with :math:`ρ_κ` as in `quantile_regression_loss`. With the online network as the
+    selector :math:`s`, this is double Q-learning. IQN draws separate samples :math:`s`.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Their fractions :math:`τ` in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
-        dist_q_t_selector: Samples :math:`s` of each action's return in the next state,
-            whose means select the next action, shape `[M, A]`; or None if
-            `q_t_selector` is given.
-        dist_q_t: Samples :math:`x'` of each action's return in the next state, such as
-            the quantiles of a target network, shape `[K, A]`.
-        huber_param: Error :math:`κ` at which the penalty becomes linear, at least 0,
-            shape `[]`; 0 for the quantile loss.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`; or None.
+        dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
+        huber_param: Huber threshold :math:`κ`, at least 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
-        normalize_huber: Whether to divide the penalty by :math:`κ`, if it is not 0.
-        weights: Weights :math:`w` of the selector's samples, such as the widths of FQF,
-            shape `[M]`; or None for equal weights.
-        q_t_selector: Action values that select the next action, in place of the means
-            of `dist_q_t_selector`, shape `[A]`; or None.
+        normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
+        weights: Weights :math:`w` of samples :math:`s`, shape `[M]`; or None if equal.
+        q_t_selector: Next action values to select by instead, shape `[A]`; or None.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `tau_q_tm1` is a
-            NumPy array with values outside [0, 1], if a concrete action is outside
-            [0, A), if a concrete `huber_param` is negative, if `normalize_huber` is
-            traced, or if both selectors are given or none.
+        ArgumentError: If a shape, dtype or concrete value is wrong, a flag traced, or
+            both selectors or none given.
 
     Example:
-        >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
-        >>> dist_q_t = jnp.array([[8.0, 1.0], [4.0, 1.0]])
-        >>> qr_loss = rlaxlib.quantile_q_learning
-        >>> print(qr_loss(dist_q_tm1, tau_q_tm1, 0, 1.0, 0.5, dist_q_t, dist_q_t))
+        >>> dist_q_tm1, tau = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
+        >>> q_t = jnp.array([[8.0, 1.0], [4.0, 1.0]])
+        >>> print(rlaxlib.quantile_q_learning(dist_q_tm1, tau, 0, 1.0, 0.5, q_t, q_t))
         1.0
 
     References:
-        Will Dabney, Mark Rowland, Marc G. Bellemare and Rémi Munos, *Distributional
-        Reinforcement Learning with Quantile Regression*, 2017.
-        https://arxiv.org/abs/1710.10044
+        Will Dabney and others, *Distributional Reinforcement Learning with Quantile
+        Regression*, 2017. https://arxiv.org/abs/1710.10044
 
-        Will Dabney, Georg Ostrovski, David Silver and Rémi Munos, *Implicit Quantile
-        Networks for Distributional Reinforcement Learning*, 2018.
-        https://arxiv.org/abs/1806.06923
+        Will Dabney and others, *Implicit Quantile Networks for Distributional
+        Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, *rest, narrow = (
         checks.widened(
@@ -249,48 +221,36 @@ def quantile_expected_sarsa(
             ρ_κ(y_{j,a} - x_i(a_{t-1})),
         y_{j,a} = r_t + γ_t x'_j(a),
 
-    with :math:`ρ_κ` as in `quantile_regression_loss`. The target is the mixture of the
-    actions' return distributions under the policy.
+    with :math:`ρ_κ` as in `quantile_regression_loss`.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Their fractions :math:`τ`, each in [0, 1], shape `[N]`.
+        tau_q_tm1: Their fractions :math:`τ` in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 at the end of an episode, shape `[]`.
-        dist_q_t: Samples :math:`x'` of each action's return in the next state, such as
-            the quantiles of a target network, shape `[K, A]`.
-        probs_a_t: Probabilities :math:`π_t` of the actions there, shape `[A]`.
-        huber_param: Error :math:`κ` at which the penalty becomes linear, at least 0,
-            shape `[]`; 0 for the quantile loss.
-        stop_target_gradients: Whether to stop the gradient of the target and of the
-            probabilities.
-        normalize_huber: Whether to divide the penalty by :math:`κ`, if it is not 0.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
+        probs_a_t: Next action probabilities :math:`π_t`, shape `[A]`.
+        huber_param: Huber threshold :math:`κ`, at least 0, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of target and `probs_a_t`.
+        normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `tau_q_tm1` is a
-            NumPy array with values outside [0, 1], if a concrete action is outside
-            [0, A), if a concrete `huber_param` is negative, or if `normalize_huber` is
-            traced.
+        ArgumentError: If a shape, dtype or concrete value is wrong or a flag traced.
 
     Example:
-        >>> dist_q_tm1, tau_q_tm1 = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
-        >>> dist_q_t, probs_a_t = jnp.array([[6.0, 2.0]]), jnp.array([0.5, 0.5])
-        >>> sarsa_loss = rlaxlib.quantile_expected_sarsa
-        >>> print(sarsa_loss(dist_q_tm1, tau_q_tm1, 0, 1.0, 0.5, dist_q_t, probs_a_t))
+        >>> dist_q_tm1, tau = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
+        >>> dist_q_t, probs = jnp.array([[6.0, 2.0]]), jnp.array([0.5, 0.5])
+        >>> loss = rlaxlib.quantile_expected_sarsa
+        >>> print(loss(dist_q_tm1, tau, 0, 1.0, 0.5, dist_q_t, probs))
         0.75
 
     References:
-        Will Dabney, Mark Rowland, Marc G. Bellemare and Rémi Munos, *Distributional
-        Reinforcement Learning with Quantile Regression*, 2017.
-        https://arxiv.org/abs/1710.10044
-
-        Harm van Seijen, Hado van Hasselt, Shimon Whiteson and Marco Wiering, *A
-        Theoretical and Empirical Analysis of Expected Sarsa*, 2009.
-        https://doi.org/10.1109/ADPRL.2009.4927542
+        Will Dabney and others, *Distributional Reinforcement Learning with Quantile
+        Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
     dist_q_tm1, tau, a_tm1, r_t, discount_t, dist_q_t, probs_a_t, kappa, narrow = (
         checks.widened(
@@ -384,12 +344,10 @@ def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
 
         τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
 
-    As samples of equal weight, the quantiles at these fractions minimise the
-    Wasserstein distance to the distribution. Those at the ends :math:`i/n` would be too
-    large, the last one without bound.
+    The quantiles at these fractions, as samples, minimise the Wasserstein distance.
 
     Args:
-        n: Number of fractions, at least 1. A Python integer.
+        n: Number of fractions, a Python integer of at least 1.
         dtype: Dtype of the result.
 
     Returns:
@@ -403,9 +361,8 @@ def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
         [0.125 0.375 0.625 0.875]
 
     References:
-        Will Dabney, Mark Rowland, Marc G. Bellemare and Rémi Munos, *Distributional
-        Reinforcement Learning with Quantile Regression*, 2017.
-        https://arxiv.org/abs/1710.10044
+        Will Dabney and others, *Distributional Reinforcement Learning with Quantile
+        Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
     checks.static_int(1, n=n)
     return jnp.asarray((np.arange(n) + 0.5) / n, dtype)
@@ -424,15 +381,14 @@ def sample_quantile_fractions(
 
     Args:
         key: PRNG key, shape `[]`.
-        n: Number of fractions, at least 1. A Python integer.
+        n: Number of fractions, a Python integer of at least 1.
         dtype: Dtype of the result.
 
     Returns:
         Fractions, not sorted, shape `[n]`.
 
     Raises:
-        ArgumentError: If `key` is not a PRNG key, or if `n` is not a Python integer of
-            at least 1.
+        ArgumentError: If `key` is not a PRNG key or `n` not an integer of at least 1.
 
     Example:
         >>> fractions = rlaxlib.sample_quantile_fractions(jax.random.key(0), 8)
@@ -440,9 +396,8 @@ def sample_quantile_fractions(
         (8,) True
 
     References:
-        Will Dabney, Georg Ostrovski, David Silver and Rémi Munos, *Implicit Quantile
-        Networks for Distributional Reinforcement Learning*, 2018.
-        https://arxiv.org/abs/1806.06923
+        Will Dabney and others, *Implicit Quantile Networks for Distributional
+        Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     (key,) = checks.arrays(key=(key, "key[]"))
     checks.static_int(1, n=n)
@@ -458,21 +413,15 @@ def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
 
         φ_i(τ) = cos(π i τ),   i = 0, …, D - 1
 
-    The first feature is 1, as in the paper. Starting at :math:`i = 1`, as some
-    implementations do, makes little difference before a layer with a bias.
-
     Args:
-        fractions: Fractions :math:`τ`, each in [0, 1], shape `[N]`.
-        dim: Number of features :math:`D`, at least 1; 64 in the paper. A Python
-            integer.
+        fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
+        dim: Number of features :math:`D`, a Python integer of at least 1, such as 64.
 
     Returns:
         Features, shape `[N, D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `fractions` is a
-            NumPy array with values outside [0, 1], or if `dim` is not a Python integer
-            of at least 1.
+        ArgumentError: If a shape, dtype, NumPy fraction or `dim` is wrong.
 
     Example:
         >>> print(rlaxlib.cosine_embedding(jnp.array([0.0, 1.0]), 3))
@@ -480,9 +429,8 @@ def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
          [ 1. -1.  1.]]
 
     References:
-        Will Dabney, Georg Ostrovski, David Silver and Rémi Munos, *Implicit Quantile
-        Networks for Distributional Reinforcement Learning*, 2018.
-        https://arxiv.org/abs/1806.06923
+        Will Dabney and others, *Implicit Quantile Networks for Distributional
+        Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     tau, narrow = checks.widened(fractions=(fractions, "float[N] in [0, 1]"))
     checks.static_int(1, dim=dim)
@@ -503,40 +451,31 @@ def quantile_fraction_loss(
         L = ∑_{i=1}^{N-1} τ_i [2 F⁻¹(τ_i) - F⁻¹(τ̂_i) - F⁻¹(τ̂_{i-1})],
         τ̂_i = (τ_i + τ_{i+1}) / 2,
 
-    with the gradient of the quantiles stopped. Its gradient with respect to the
-    fractions is the gradient of the Wasserstein distance between the distribution and
-    its approximation, which is :math:`F⁻¹(τ̂_i)` on :math:`[τ_i, τ_{i+1})`, if the
-    quantile function ascends. The value itself has no meaning.
-
-    Train only the network of the fractions with this loss, and stop the gradient of
-    fractions in the quantile loss. The paper adds a small bonus on the entropy of
-    :math:`τ_{i+1} - τ_i`.
+    with the gradient of the quantiles stopped. Its gradient, but not its value, is that
+    of the Wasserstein distance between the distribution and its quantiles at the
+    midpoints. Train only the fractions with it, and stop their gradient in the quantile
+    loss. The paper adds a small bonus on the entropy of :math:`τ_{i+1} - τ_i`.
 
     Args:
         fractions: Fractions :math:`0 = τ_0 ≤ … ≤ τ_N = 1`, shape `[N+1]`.
-        quantiles_at_fractions: Quantiles at the inner fractions,
-            :math:`F⁻¹(τ_1), …, F⁻¹(τ_{N-1})`, shape `[N-1]`.
-        quantiles_at_midpoints: Quantiles at the midpoints between fractions,
-            :math:`F⁻¹(τ̂_0), …, F⁻¹(τ̂_{N-1})`, shape `[N]`.
+        quantiles_at_fractions: Quantiles :math:`F⁻¹(τ_1), …`, shape `[N-1]`.
+        quantiles_at_midpoints: Quantiles :math:`F⁻¹(τ̂_0), …`, shape `[N]`.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `fractions` is
-            a NumPy array that decreases or leaves [0, 1].
+        ArgumentError: If a shape, dtype or NumPy fraction is wrong.
 
     Example:
-        >>> fractions = jnp.array([0.0, 0.5, 1.0])
-        >>> at_fractions, at_midpoints = jnp.array([4.0]), jnp.array([1.0, 5.0])
-        >>> loss = rlaxlib.quantile_fraction_loss
+        >>> fractions, at_fractions = jnp.array([0.0, 0.5, 1.0]), jnp.array([4.0])
+        >>> loss, at_midpoints = rlaxlib.quantile_fraction_loss, jnp.array([1.0, 5.0])
         >>> print(loss(fractions, at_fractions, at_midpoints))
         1.0
 
     References:
-        Derek Yang, Li Zhao, Zichuan Lin, Tao Qin, Jiang Bian and Tie-Yan Liu, *Fully
-        Parameterized Quantile Function for Distributional Reinforcement Learning*,
-        2019. https://arxiv.org/abs/1911.02140
+        Derek Yang and others, *Fully Parameterized Quantile Function for Distributional
+        Reinforcement Learning*, 2019. https://arxiv.org/abs/1911.02140
     """
     tau, at_fractions, at_midpoints, narrow = checks.widened(
         fractions=(fractions, "float[N+1] ascending"),
@@ -560,26 +499,18 @@ def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
 
         z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
 
-    The number :math:`d` of quantiles dropped for each critic controls the
-    overestimation bias: the paper drops 0 to 5 of 25. The critics' quantiles are sorted
-    together, so the dropped ones may all come from one critic.
-
-    The targets are :math:`r + γ (z - α log π)`. Train each critic on all of them, by
-    `quantile_regression_loss` with `huber_param=1`. The authors average that loss over
-    the predictions in place of adding it up, which only rescales it.
+    The paper drops :math:`d` = 0 to 5 of 25, against overestimation. Train each critic
+    on :math:`r + γ (z - α log π)` by `quantile_regression_loss` with `huber_param=1`.
 
     Args:
-        dist_q_t: Quantiles of the next action's return, of each of C target critics, in
-            any order, shape `[C, N]`.
-        num_dropped: Number :math:`d` of quantiles to drop for each critic, from 0 to
-            N - 1. A Python integer.
+        dist_q_t: Next quantiles of C target critics, in any order, shape `[C, N]`.
+        num_dropped: Number :math:`d` to drop for each critic, a Python integer below N.
 
     Returns:
-        The smallest quantiles, in ascending order, shape `[C*N - C*num_dropped]`.
+        Smallest quantiles, in ascending order, shape `[C*N - C*num_dropped]`.
 
     Raises:
-        ArgumentError: If `dist_q_t` has the wrong shape or dtype, or if `num_dropped`
-            is not a Python integer from 0 to N - 1.
+        ArgumentError: If a shape, dtype or `num_dropped` is wrong.
 
     Example:
         >>> dist_q_t = jnp.array([[1.0, 4.0, 9.0], [0.0, 2.0, 5.0]])
@@ -587,9 +518,9 @@ def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
         [0. 1. 2. 4.]
 
     References:
-        Arsenii Kuznetsov, Pavel Shvechikov, Alexander Grishin and Dmitry Vetrov,
-        *Controlling Overestimation Bias with Truncated Mixture of Continuous
-        Distributional Quantile Critics*, 2020. https://arxiv.org/abs/2005.04269
+        Arsenii Kuznetsov and others, *Controlling Overestimation Bias with Truncated
+        Mixture of Continuous Distributional Quantile Critics*, 2020.
+        https://arxiv.org/abs/2005.04269
     """
     (dist_q_t,) = checks.arrays(dist_q_t=(dist_q_t, "float[C, N]"))
     critics, quantiles = dist_q_t.shape
@@ -610,16 +541,12 @@ def energy_distance_loss(
         L = (2 / (N K)) ∑_{i,j} |x_i - y_j| - (1/N²) ∑_{i,i'} |x_i - x_{i'}|
             - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
 
-    The loss attracts samples to target samples, and repels them from each other.
-    It is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`, which has no
-    width to tune. It equals twice the integral of the squared difference of the two
-    distribution functions, so it is never negative, and 0 only if they are equal.
-    Unlike quantiles, the samples have no fractions.
+    This is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`. It is never
+    negative, and 0 only if the distributions are equal.
 
     Args:
         samples: Predicted samples :math:`x`, shape `[N]`.
-        targets: Samples :math:`y` of the target, such as rewards plus discounted
-            samples of the next state, shape `[K]`.
+        targets: Samples :math:`y` of the target, shape `[K]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
 
     Returns:
@@ -629,17 +556,13 @@ def energy_distance_loss(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> samples, targets = jnp.array([0.0, 2.0]), jnp.array([1.0])
-        >>> print(rlaxlib.energy_distance_loss(samples, targets))
+        >>> print(rlaxlib.energy_distance_loss(jnp.array([0.0, 2.0]), jnp.array([1.0])))
         1.0
 
     References:
         Thanh Tang Nguyen, Sunil Gupta and Svetha Venkatesh, *Distributional
         Reinforcement Learning via Moment Matching*, 2021.
         https://arxiv.org/abs/2007.12354
-
-        Gábor J. Székely and Maria L. Rizzo, *Energy Statistics: A Class of Statistics
-        Based on Distances*, 2013. https://doi.org/10.1016/j.jspi.2013.03.018
     """
     x, y, narrow = checks.widened(
         samples=(samples, "float[N]"), targets=(targets, "float[K]")

@@ -66,8 +66,8 @@ def td_learning(
         3.0
 
     References:
-        Richard S. Sutton, *Learning to Predict by the Methods of Temporal
-        Differences*, Machine Learning 3, 1988. https://doi.org/10.1007/BF00115009
+        Richard S. Sutton, *Learning to Predict by the Methods of Temporal Differences*,
+        1988. https://doi.org/10.1007/BF00115009
     """
     v_tm1, r_t, discount_t, v_t, narrow = checks.widened(
         v_tm1=(v_tm1, "float[]"),
@@ -93,25 +93,16 @@ def differential_td_learning(
 
         δ = r_t - r̄ + v_t - v_{t-1}
 
-    For continuing tasks that maximise the average reward, without a discount. The
-    values are differential values, defined up to a constant. The same error updates the
-    reward rate:
-
-    .. math::
-
-        r̄ ← r̄ + η α δ,
-
-    where :math:`α` is the step size of the values, and :math:`η` the step size of the
-    rate relative to it. Off-policy, multiply both steps by the importance ratio. The
-    simpler update by :math:`r_t - r̄` is correct on-policy only.
+    Use it in continuing tasks that maximise the average reward. The same error,
+    off-policy times the importance ratio, updates the rate by :math:`r̄ ← r̄ + η α δ`,
+    with :math:`α` the step size of the values and :math:`η` a factor.
 
     Args:
-        v_tm1: Differential value of the state, shape `[]`.
+        v_tm1: Differential value of the state, defined up to a constant, shape `[]`.
         r_t: Reward, shape `[]`.
         v_t: Differential value of the next state, shape `[]`.
         reward_rate: Estimate of the average reward per step :math:`r̄`, shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target, including
-            that of `reward_rate`.
+        stop_target_gradients: Whether to stop the gradient of target and `reward_rate`.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
@@ -120,8 +111,7 @@ def differential_td_learning(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> td_error = rlaxlib.differential_td_learning
-        >>> print(td_error(v_tm1=1.0, r_t=2.0, v_t=4.0, reward_rate=0.5))
+        >>> print(rlaxlib.differential_td_learning(1.0, 2.0, 4.0, reward_rate=0.5))
         4.5
 
     References:
@@ -170,8 +160,7 @@ def sarsa(
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong or a concrete action outside [0, A).
 
     Example:
         >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
@@ -181,10 +170,6 @@ def sarsa(
     References:
         G. A. Rummery and M. Niranjan, *On-Line Q-Learning Using Connectionist Systems*,
         1994. http://mi.eng.cam.ac.uk/reports/svr-ftp/auto-pdf/rummery_tr166.pdf
-
-        Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
-        Introduction*, second edition, section 6.4, 2018.
-        http://incompleteideas.net/book/the-book-2nd.html
     """
     q_tm1, a_tm1, r_t, discount_t, q_t, a_t, narrow = checks.widened(
         q_tm1=(q_tm1, "float[A]"),
@@ -216,8 +201,7 @@ def expected_sarsa(
 
         δ = r_t + γ_t ∑_a π_t(a) q_t(a) - q_{t-1}(a_{t-1})
 
-    The expectation has less variance than the sampled action of Sarsa. The evaluated
-    policy may differ from the policy that acted.
+    The policy :math:`π` may differ from the policy that acted.
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -232,19 +216,16 @@ def expected_sarsa(
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong or a concrete action outside [0, A).
 
     Example:
-        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
-        >>> probs_a_t = jnp.array([0.5, 0.5])
+        >>> q_tm1, q_t, probs_a_t = jnp.array([[1.0, 2.0], [4.0, 8.0], [0.5, 0.5]])
         >>> print(rlaxlib.expected_sarsa(q_tm1, 0, 1.0, 0.5, q_t, probs_a_t))
         3.0
 
     References:
-        Harm van Seijen, Hado van Hasselt, Shimon Whiteson and Marco Wiering, *A
-        Theoretical and Empirical Analysis of Expected Sarsa*, 2009.
-        https://doi.org/10.1109/ADPRL.2009.4927542
+        Harm van Seijen and others, *A Theoretical and Empirical Analysis of Expected
+        Sarsa*, 2009. https://doi.org/10.1109/ADPRL.2009.4927542
     """
     q_tm1, a_tm1, r_t, discount_t, q_t, probs_a_t, narrow = checks.widened(
         q_tm1=(q_tm1, "float[A]"),
@@ -280,16 +261,14 @@ def q_learning(
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Action values in the next state, from the target network if there is one,
-            minus infinity for illegal actions, shape `[A]`.
+        q_t: Next action values, minus infinity for illegal actions, shape `[A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong or a concrete action outside [0, A).
 
     Example:
         >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
@@ -329,38 +308,29 @@ def double_q_learning(
 
         δ = r_t + γ_t q_t(argmax_a q_t^sel(a)) - q_{t-1}(a_{t-1})
 
-    One network selects the next action and another evaluates it, which reduces the
-    overestimation bias of the maximum. In double DQN the online network selects and the
-    target network evaluates.
+    The online network selects the action, which reduces the overestimation bias.
 
     Args:
         q_tm1: Action values, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t_value: Action values in the next state that evaluate the selected action,
-            shape `[A]`.
-        q_t_selector: Action values in the next state :math:`q_t^sel` that select the
-            action, the first of equal ones, shape `[A]`.
+        q_t_value: Next action values :math:`q_t` of the target network, shape `[A]`.
+        q_t_selector: Next action values :math:`q_t^sel` to select by, shape `[A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong or a concrete action outside [0, A).
 
     Example:
-        >>> q_tm1, q_t = jnp.array([1.0, 2.0]), jnp.array([4.0, 8.0])
-        >>> q_t_selector = jnp.array([1.0, 0.0])
+        >>> q_tm1, q_t, q_t_selector = jnp.array([[1.0, 2.0], [4.0, 8.0], [1.0, 0.0]])
         >>> print(rlaxlib.double_q_learning(q_tm1, 0, 1.0, 0.5, q_t, q_t_selector))
         2.0
 
     References:
-        Hado van Hasselt, *Double Q-Learning*, 2010.
-        https://papers.nips.cc/paper/3964-double-q-learning
-
         Hado van Hasselt, Arthur Guez and David Silver, *Deep Reinforcement Learning
         with Double Q-Learning*, 2016. https://arxiv.org/abs/1509.06461
     """
@@ -407,8 +377,7 @@ def qv_learning(
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong or a concrete action outside [0, A).
 
     Example:
         >>> print(rlaxlib.qv_learning(jnp.array([1.0, 2.0]), 0, 1.0, 0.5, 4.0))

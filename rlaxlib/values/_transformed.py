@@ -11,9 +11,8 @@ rewards, and is then transformed. The fixed point is
 
     q = h(E[r + γ h⁻¹(q')]).
 
-Rewards need no clipping, and errors have a similar scale in all tasks. If returns are
-random, the fixed point is not the transformed expected return, but it is close where
-:math:`h` is nearly linear.
+If returns are random, it is not the transformed expected return, but is close to it
+where :math:`h` is nearly linear.
 
 Arrays named `*_t` hold the times `1` to `T`. Arrays named `*_tm1` and results hold the
 times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
@@ -61,18 +60,14 @@ def transformed_lambda_returns(
         G_T = h⁻¹(v_T).
 
     Args:
-        tx_pair: Pair of the transform :math:`h` and its inverse, such as
-            `SIGNED_HYPERBOLIC_PAIR`.
+        tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The return bootstraps there from `v_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Transformed returns :math:`h(G_0), …, h(G_{T-1})`, shape `[T]`.
@@ -82,14 +77,12 @@ def transformed_lambda_returns(
 
     Example:
         >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
-        >>> r_t, discount_t = jnp.array([1.0, 0.0]), jnp.array([0.5, 1.0])
-        >>> v_t = jnp.array([9.0, 4.0])
+        >>> r_t, discount_t, v_t = jnp.array([[1.0, 0.0], [0.5, 1.0], [9.0, 4.0]])
         >>> print(rlaxlib.transformed_lambda_returns(tx_pair, r_t, discount_t, v_t))
         [3. 4.]
 
     References:
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
     r_t, discount_t, v_t, lambda_, truncated_t, sample_mask, narrow = checks.widened(
@@ -126,9 +119,7 @@ def transformed_n_step_returns(
 ) -> Array:
     """Estimate transformed n-step returns from transformed values.
 
-    Takes one trajectory, returns one return for each time step.
-
-    The return of step `t` is :math:`h(G_t^{(n)})`, where
+    Takes one trajectory, returns one return :math:`h(G_t^{(n)})` for each time step.
 
     .. math::
 
@@ -139,42 +130,30 @@ def transformed_n_step_returns(
     Near the end, returns have fewer steps: see `n_step_bootstrapped_returns`.
 
     Args:
-        tx_pair: Pair of the transform :math:`h` and its inverse, such as
-            `SIGNED_HYPERBOLIC_PAIR`.
+        tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        v_t: Transformed values to bootstrap from, :math:`v_1, …, v_T`, shape `[T]`.
+        v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
         n: Number of steps before bootstrapping, a Python integer of at least 1.
-        lambda_t: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        lambda_t: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The return bootstraps there from `v_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Transformed returns :math:`h(G_0^{(n)}), …, h(G_{T-1}^{(n)})`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
-            not a Python integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
 
     Example:
         >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
-        >>> r_t, discount_t = jnp.array([1.0, 0.0]), jnp.array([0.5, 1.0])
-        >>> v_t = jnp.array([4.0, 6.0])
-        >>> n_step_returns = rlaxlib.transformed_n_step_returns
-        >>> print(n_step_returns(tx_pair, r_t, discount_t, v_t, n=1))
+        >>> r_t, discount_t, v_t = jnp.array([[1.0, 0.0], [0.5, 1.0], [4.0, 6.0]])
+        >>> print(rlaxlib.transformed_n_step_returns(tx_pair, r_t, discount_t, v_t, 1))
         [3. 6.]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
-
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
     r_t, discount_t, v_t, lambda_t, truncated_t, sample_mask, narrow = checks.widened(
@@ -222,49 +201,37 @@ def transformed_general_off_policy_returns_from_action_values(
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
             + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],   c_T = 0.
 
-    The trace coefficients :math:`c` select the algorithm: see
-    `general_off_policy_returns_from_action_values`.
+    `general_off_policy_returns_from_action_values` lists the traces :math:`c`.
 
     Args:
-        tx_pair: Pair of the transform :math:`h` and its inverse, such as
-            `SIGNED_HYPERBOLIC_PAIR`.
+        tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
         q_t: Transformed action values :math:`q_1, …, q_T`, shape `[T, A]`.
         a_t: Actions taken, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        c_t: Trace coefficients :math:`c_1, …, c_T`, each at least 0, shape `[T]`.
-        pi_t: Probabilities of all actions under the target policy, shape `[T, A]`.
+        c_t: Traces :math:`c_1, …, c_T`, at least 0, shape `[T]`.
+        pi_t: Action probabilities under the target policy, shape `[T, A]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The return bootstraps there from `q_t`
-            and `pi_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Transformed returns :math:`h(G_0), …, h(G_{T-1})`, NaN if their actions are
-        outside [0, A), shape `[T]`.
+        Transformed returns, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
         >>> q_t, pi_t = jnp.array([[4.0, 0.0], [0.0, 4.0]]), jnp.full((2, 2), 0.5)
-        >>> r_t, discount_t = jnp.array([0.0, 1.0]), jnp.array([0.5, 1.0])
-        >>> a_t, c_t = jnp.array([1, 0]), jnp.array([0.0, 0.0])
-        >>> make = rlaxlib.transformed_general_off_policy_returns_from_action_values
-        >>> print(make(tx_pair, q_t, a_t, r_t, discount_t, c_t, pi_t))
+        >>> r_t, discount_t, c_t = jnp.array([[0.0, 1.0], [0.5, 1.0], [0.0, 0.0]])
+        >>> inputs = q_t, jnp.array([1, 0]), r_t, discount_t, c_t, pi_t
+        >>> returns = rlaxlib.transformed_general_off_policy_returns_from_action_values
+        >>> print(returns(rlaxlib.TxPair(jnp.sqrt, jnp.square), *inputs))
         [2. 3.]
 
     References:
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
-
-        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
-        Efficient Off-Policy Reinforcement Learning*, 2016.
-        https://arxiv.org/abs/1606.02647
     """
     q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask, narrow = (
         checks.widened(
@@ -322,36 +289,28 @@ def transformed_q_lambda(
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
-            shape `[T, A]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        q_t: Transformed values in the true next states, shape `[T, A]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        tx_pair: Pair of the transform :math:`h` and its inverse, such as
-            `SIGNED_HYPERBOLIC_PAIR`.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
-        outside [0, A), shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
         >>> q_tm1, q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
-        >>> a_tm1, r_t, discount_t = jnp.array([0]), jnp.array([1.0]), jnp.array([0.5])
-        >>> q_lambda = rlaxlib.transformed_q_lambda
-        >>> print(q_lambda(q_tm1, a_tm1, r_t, discount_t, q_t, 0.9, tx_pair=tx_pair))
+        >>> inputs = q_tm1, jnp.array([0]), jnp.array([1.0]), jnp.array([0.5]), q_t
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
+        >>> print(rlaxlib.transformed_q_lambda(*inputs, lambda_=0.9, tx_pair=tx_pair))
         [2.]
 
     References:
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
     q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, truncated_t, sample_mask, narrow = (
@@ -406,60 +365,41 @@ def transformed_retrace(
         e_t = h(G_t) - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
             + c_{t+1} (G_{t+1} - h⁻¹(q_{t+1}(a_{t+1})))],
-        c_t = λ min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
-
-    See `retrace` for the trace coefficients :math:`c_t`.
+        c_t = λ_t min(1, π_t(a_t) / (μ_t + ε)),   c_T = 0.
 
     Args:
         q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        q_t: Transformed action values in the true next states, :math:`q_1, …, q_T`,
-            shape `[T, A]`.
+        q_t: The same in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        pi_t: Probabilities of all actions in the next states under the target policy,
-            shape `[T, A]`.
-        mu_t: Probabilities of the actions `a_t` under the behaviour policy,
-            shape `[T]`.
-        lambda_: Mixing weight λ in [0, 1], shape `[]`; or one for each step,
-            :math:`λ_1, …, λ_T`, shape `[T]`.
+        pi_t: Probabilities of all next actions under the target policy, shape `[T, A]`.
+        mu_t: Probabilities of `a_t` under the behaviour policy, shape `[T]`.
+        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        tx_pair: Pair of the transform :math:`h` and its inverse, such as
-            `SIGNED_HYPERBOLIC_PAIR`.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from `q_t`
-            and `pi_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
+        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
-        outside [0, A), shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `eps` is negative.
+        ArgumentError: If a shape or dtype is wrong or a concrete `eps` negative.
 
     Example:
-        >>> q_tm1, q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
-        >>> a_tm1, a_t, mu_t = jnp.array([0]), jnp.array([1]), jnp.array([0.5])
-        >>> r_t, discount_t = jnp.array([9.0]), jnp.array([1.0])
-        >>> pi_t = jnp.array([[0.0, 1.0]])
-        >>> inputs = q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t
+        >>> q_tm1, q_t, pi_t = jnp.array([[[1.0, 0.0]], [[2.0, 4.0]], [[0.0, 1.0]]])
+        >>> a_tm1, a_t, one = jnp.array([0]), jnp.array([1]), jnp.ones(1)
+        >>> inputs = q_tm1, q_t, a_tm1, a_t, 9 * one, one, pi_t, one
         >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
         >>> print(rlaxlib.transformed_retrace(*inputs, lambda_=0.9, tx_pair=tx_pair))
         [4.]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
-
-        Rémi Munos, Tom Stepleton, Anna Harutyunyan and Marc G. Bellemare, *Safe and
-        Efficient Off-Policy Reinforcement Learning*, 2016.
-        https://arxiv.org/abs/1606.02647
+        Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
+        2016. https://arxiv.org/abs/1606.02647
     """
     q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, *rest, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),
@@ -513,54 +453,40 @@ def transformed_n_step_q_learning(
     .. math::
 
         e_t = h(G_t^{(n)}) - q_t(a_t),
-        G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},
-        G_t^{(0)} = h⁻¹(q'_t(a_t)).
+        G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},   G_t^{(0)} = h⁻¹(q'_t(a_t)).
 
-    With the greedy actions of `target_q_t` as `a_t` this is Q-learning, and with those
-    of the online network double Q-learning, as in R2D2.
+    With the greedy actions of the online network as `a_t` this is R2D2.
 
     Args:
         q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        target_q_t: Transformed action values of the target network in the true next
-            states, :math:`q'_1, …, q'_T`, shape `[T, A]`.
+        target_q_t: The same in the true next states (target network), shape `[T, A]`.
         a_t: Actions to bootstrap from, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         n: Number of steps before bootstrapping, a Python integer of at least 1.
         stop_target_gradients: Whether to stop the gradient of the targets.
-        tx_pair: Pair of the transform :math:`h` and its inverse, such as
-            `SIGNED_HYPERBOLIC_PAIR`.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None. The target bootstraps there from
-            `target_q_t` and `a_t`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
+        truncated_t: True where truncated, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Errors :math:`e_0, …, e_{T-1}` of transformed values, NaN if their actions are
-        outside [0, A), shape `[T]`.
+        Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an array argument has the wrong shape or dtype, or if `n` is
-            not a Python integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
 
     Example:
-        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
         >>> q_tm1, target_q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
-        >>> a_tm1, a_t = jnp.array([0]), jnp.array([1])
-        >>> r_t, discount_t = jnp.array([1.0]), jnp.array([0.5])
-        >>> inputs = q_tm1, a_tm1, target_q_t, a_t, r_t, discount_t
+        >>> a_tm1, a_t, r_t = jnp.array([0]), jnp.array([1]), jnp.array([1.0])
+        >>> inputs = q_tm1, a_tm1, target_q_t, a_t, r_t, jnp.array([0.5])
+        >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
         >>> print(rlaxlib.transformed_n_step_q_learning(*inputs, n=1, tx_pair=tx_pair))
         [2.]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
-
-        Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
-        Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     q_tm1, a_tm1, target_q_t, a_t, r_t, discount_t, *masks, narrow = checks.widened(
         q_tm1=(q_tm1, "float[T, A]"),

@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-TESTS := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8
+TESTS := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=worksteal
 FAST = XLA_FLAGS="$$($(BIN)/python tests/compiler.py)"
 CONTRACT := $(wildcard tests/test_contract*.py)
 

@@ -176,7 +176,7 @@ def test_a_stopped_target_has_no_backward_pass(row):
     assert len(asked) == len(moved)
 
 
-@each_row("floats")
+@each_row("floats", sample=True)
 @pytest.mark.parametrize(
     ("dtype", "x64"),
     [

@@ -95,8 +95,8 @@ def batched_index(
         The entries, shape `[...]`, or `[..., 1]` if `keepdims`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy index is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar or NumPy index
+            is outside [0, A).
 
     Example:
         >>> q = jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -133,8 +133,8 @@ def one_hot(
         One-hot vectors, shape `[..., num_classes]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `num_classes`
-            is not a Python integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, or `num_classes` is not a Python
+            integer of at least 1.
 
     Example:
         >>> print(rlaxlib.one_hot(jnp.array([0, 2]), num_classes=3))
@@ -213,8 +213,8 @@ def replace_masked(
         The array, of the shape of `data`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape, or if a concrete scalar or
-            NumPy mask has values other than 0 and 1.
+        ArgumentError: If a shape is wrong, or a concrete scalar or NumPy mask has
+            values other than 0 and 1.
 
     Example:
         >>> x, mask = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([True, False])
@@ -267,8 +267,7 @@ def masked_mean(
         The mean, without the axes averaged over; 0 if all entries are masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `denominator` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> x, mask = jnp.array([1.0, 3.0, jnp.nan]), jnp.array([True, True, False])
@@ -315,7 +314,7 @@ def standardize(
         The standardised array, of the shape of `x`; 0 at masked entries.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.standardize(jnp.array([1.0, 3.0])))

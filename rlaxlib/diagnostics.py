@@ -71,7 +71,7 @@ def explained_variance(
         The fraction, shape `[]`; 0 if all targets are equal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> predictions = jnp.array([2.0, 3.0, 4.0])
@@ -136,7 +136,7 @@ def value_bias(
         masked, or if `normalize` and the mean return is 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> values, returns = jnp.array([3.0, 5.0]), jnp.array([2.0, 2.0])
@@ -187,8 +187,8 @@ class ImportanceStatistics(NamedTuple):
         mean_ratio: Mean of the ratios; far from 1 if there are too few samples.
         max_log_ratio: Largest log-ratio.
         min_log_ratio: Smallest log-ratio.
-        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity
-            ratio of the behaviour policy to the current policy.
+        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity ratio
+            of the behaviour policy to the current policy.
         std_log_ratio: Standard deviation of the log-ratios.
         kl: The k3 estimate of :math:`KL(μ ‖ π)` of `approximate_kl`, not negative.
         chi_squared: Estimate of :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the variance of the
@@ -248,8 +248,7 @@ def approximate_kl(
         The estimate in nats, shape `[]`; 0 if all samples are masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `kind` is not
-            one of the three.
+        ArgumentError: If a shape or dtype is wrong, or `kind` is not one of the three.
 
     Example:
         >>> log_ratio = jnp.log(jnp.array([0.5, 2.0]))
@@ -308,8 +307,7 @@ def clip_fraction(
         The fraction, shape `[]`; 0 if all samples are masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `epsilon` or `epsilon_high` is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_ratio = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
@@ -366,7 +364,7 @@ def effective_sample_size(
         The effective sample size, shape `[]`; 0 if all weights are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> weights = jnp.array([1.0, 1.0, 2.0, 0.0])
@@ -413,7 +411,7 @@ def importance_statistics(
         The statistics, shape `[]` each; all are 0 if all samples are masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> statistics = rlaxlib.importance_statistics(jnp.log(jnp.array([0.5, 1.5])))
@@ -496,8 +494,7 @@ def dormant_fraction(
         The fraction, shape `[]`; 1 if all activations are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `threshold` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> activations = jnp.array([[0.0, 1.0, 5.0, 0.01], [0.0, 3.0, 7.0, 0.03]])
@@ -505,9 +502,8 @@ def dormant_fraction(
         0.5
 
     References:
-        Ghada Sokar, Rishabh Agarwal, Pablo Samuel Castro and Utku Evci, *The Dormant
-        Neuron Phenomenon in Deep Reinforcement Learning*, section 3, 2023.
-        https://arxiv.org/abs/2302.12902
+        Ghada Sokar and others, *The Dormant Neuron Phenomenon in Deep Reinforcement
+        Learning*, section 3, 2023. https://arxiv.org/abs/2302.12902
     """
     h, threshold, mask, narrow = checks.widened(
         activations=(activations, "float[..., H]"),
@@ -542,8 +538,8 @@ def effective_rank(
     bootstrapping aliases states. Other definitions use squared singular values, or the
     exponential of their entropy (Roy and Vetterli, 2007), and are not comparable.
 
-    The singular value decomposition takes a time proportional to
-    :math:`B D min(B, D)`: some thousand inputs are enough.
+    The singular value decomposition takes a time proportional to :math:`B D min(B, D)`:
+    some thousand inputs are enough.
 
     Args:
         features: Features :math:`Φ`, such as the activations of the penultimate layer,
@@ -557,8 +553,7 @@ def effective_rank(
         one is NaN.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `delta` is outside [0, 1).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> features = jnp.diag(jnp.array([10.0, 10.0, 0.1]))
@@ -566,9 +561,9 @@ def effective_rank(
         2
 
     References:
-        Aviral Kumar, Rishabh Agarwal, Dibya Ghosh and Sergey Levine, *Implicit
-        Under-Parameterization Inhibits Data-Efficient Deep Reinforcement Learning*,
-        section 3, 2020. https://arxiv.org/abs/2010.14498
+        Aviral Kumar and others, *Implicit Under-Parameterization Inhibits
+        Data-Efficient Deep Reinforcement Learning*, section 3, 2020.
+        https://arxiv.org/abs/2010.14498
     """
     features, delta, mask, _ = checks.widened(
         features=(features, "float[B, D]"),
@@ -622,8 +617,8 @@ def check_trajectory(
         True for each consistent step, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if the stream is
-            concrete and inconsistent.
+        ArgumentError: If a shape or dtype is wrong, or the stream is concrete and
+            inconsistent.
 
     Example:
         >>> r_t, discount_t = jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0])

@@ -43,14 +43,13 @@ def behaviour_cloning_loss(
     Args:
         log_prob: Log-probabilities or log-densities :math:`log π(a_t | s_t)` of the
             expert's actions, shape `[...]`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[...]`; or
-            None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
         Losses :math:`L_t`, shape `[...]`; 0 at steps to ignore.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> log_prob, sample_mask = jnp.array([-1.5, jnp.nan]), jnp.array([True, False])
@@ -96,8 +95,8 @@ def dqfd_margin_loss(
         Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or `margin` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete action is outside
+            [0, A) or `margin` is negative.
 
     Example:
         >>> print(rlaxlib.dqfd_margin_loss(jnp.array([2.0, 1.75, 0.0]), 0, margin=0.5))
@@ -146,8 +145,7 @@ def discriminator_loss(
         Losses, one for each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `label_smoothing` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> loss = rlaxlib.discriminator_loss(0.0, 0.0)
@@ -190,21 +188,18 @@ def gradient_penalty(gradient: ArrayLike, target_norm: ArrayLike = 1.0) -> Array
         Penalty, shape `[]`. Its gradient is 0 for a gradient of 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `target_norm` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.gradient_penalty(jnp.array([3.0, 4.0])))
         16.0
 
     References:
-        Ishaan Gulrajani, Faruk Ahmed, Martin Arjovsky, Vincent Dumoulin and Aaron
-        Courville, *Improved Training of Wasserstein GANs*, 2017.
+        Ishaan Gulrajani and others, *Improved Training of Wasserstein GANs*, 2017.
         https://arxiv.org/abs/1704.00028
 
-        Ilya Kostrikov, Kumar Krishna Agrawal, Debidatta Dwibedi, Sergey Levine and
-        Jonathan Tompson, *Discriminator-Actor-Critic: Addressing Sample Inefficiency
-        and Reward Bias in Adversarial Imitation Learning*, 2018.
+        Ilya Kostrikov and others, *Discriminator-Actor-Critic: Addressing Sample
+        Inefficiency and Reward Bias in Adversarial Imitation Learning*, 2018.
         https://arxiv.org/abs/1809.02925
     """
     gradient, target_norm, narrow = checks.widened(
@@ -230,9 +225,9 @@ def adversarial_reward(
 
     The logit :math:`h` of the discriminator :math:`D` is 0 where it cannot distinguish
     expert and policy. GAIL's reward is positive, and favours long episodes. AIRL's has
-    both signs; maximising it minimises KL(policy ‖ expert). FAIRL's minimises
-    KL(expert ‖ policy); its magnitude grows exponentially, so bound the logit. The
-    gradient of the reward is stopped.
+    both signs; maximising it minimises KL(policy ‖ expert). FAIRL's minimises KL(expert
+    ‖ policy); its magnitude grows exponentially, so bound the logit. The gradient of
+    the reward is stopped.
 
     Args:
         logit: Logits :math:`h` of the discriminator, shape `[...]`.
@@ -243,8 +238,8 @@ def adversarial_reward(
         Rewards :math:`r`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is not one
-            of the three, or if a concrete `max_logit` is not positive.
+        ArgumentError: If a shape or dtype is wrong, if `kind` is not one of the three,
+            or if a concrete `max_logit` is not positive.
 
     Example:
         >>> logit = jnp.array([-100.0, 0.0, 100.0])
@@ -308,10 +303,10 @@ def airl_logit(
 
     Returns:
         Logits :math:`h`, for `discriminator_loss` and `adversarial_reward`,
-            shape `[...]`.
+        shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.airl_logit(1.0, 0.5, 3.0, 4.0, log_prob_tm1=-2.0))

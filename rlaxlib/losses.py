@@ -46,7 +46,7 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+        ArgumentError: If a dtype is wrong, or the shapes differ.
 
     Example:
         >>> print(rlaxlib.l2_loss(jnp.array([1.0, 4.0]), jnp.array([1.0, 1.0])))
@@ -84,8 +84,7 @@ def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `delta` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.huber_loss(jnp.array([0.5, -3.0]), delta=1.0))
@@ -120,7 +119,7 @@ def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Likelihoods, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+        ArgumentError: If a dtype is wrong, or the shapes differ.
 
     Example:
         >>> print(rlaxlib.likelihood(jnp.array([0.75, 0.75]), jnp.array([1.0, 0.0])))
@@ -158,7 +157,7 @@ def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+        ArgumentError: If a dtype is wrong, or the shapes differ.
 
     Example:
         >>> print(rlaxlib.log_loss(jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0])))
@@ -199,8 +198,7 @@ def expectile_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `expectile` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> predictions, targets = jnp.array([2.0, 0.0]), jnp.array([1.0, 1.0])
@@ -246,8 +244,7 @@ def clip_gradient(
         `x`, unchanged.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `gradient_max` is less than `gradient_min`.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> loss = lambda x: 5.0 * rlaxlib.clip_gradient(x, -1.0, 1.0)
@@ -293,8 +290,7 @@ def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
         `x`, unchanged.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `scale` is not finite.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> loss = lambda x: rlaxlib.scale_gradient(x, 0.5) ** 2

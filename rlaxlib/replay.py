@@ -54,24 +54,22 @@ def prioritized_probabilities(
             likely; the paper uses 0.6.
         sample_mask: False for entries that do not exist, in a buffer that is not full,
             shape `[N]`; or None.
-        axis_name: Name of the mapped axis or axes that the buffer is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the buffer; or None.
 
     Returns:
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `exponent` is negative, or if a NumPy priority is negative and there is no
-            mask.
+        ArgumentError: If a shape or dtype is wrong, if a concrete `exponent` is
+            negative, or if a NumPy priority is negative and there is no mask.
 
     Example:
         >>> print(rlaxlib.prioritized_probabilities(jnp.array([1.0, 3.0]), 1.0))
         [0.25 0.75]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, section 3.3, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, section 3.3, 2015.
+        https://arxiv.org/abs/1511.05952
     """
     p, exponent, exists, narrow = checks.widened(
         priorities=(priorities, "float[N]"),
@@ -118,8 +116,7 @@ def rank_probabilities(
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `exponent` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.rank_probabilities(jnp.array([0.1, 9.0, 0.2, 0.0]), 0.0))
@@ -128,8 +125,8 @@ def rank_probabilities(
         [2. 3. 6.]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, section 3.3, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, section 3.3, 2015.
+        https://arxiv.org/abs/1511.05952
     """
     p, exponent, exists, narrow = checks.widened(
         priorities=(priorities, "float[N]"),
@@ -162,8 +159,8 @@ def importance_sampling_weights(
         w_i = (N P_i)^{-β} / (max_j (N P_j)^{-β}) = ((min_j P_j) / P_i)^β
 
     The weights correct the bias of prioritised sampling, fully with an exponent of 1.
-    The largest is 1, so that they only shorten updates; the number of entries
-    :math:`N` cancels. The paper raises the exponent from 0.4 to 1 during training.
+    The largest is 1, so that they only shorten updates; the number of entries :math:`N`
+    cancels. The paper raises the exponent from 0.4 to 1 during training.
 
     The maximum is over the batch with `"batch"`, as the authors confirmed: a weight
     then depends on the other samples. With `"buffer"` it is over the whole buffer, as
@@ -179,17 +176,16 @@ def importance_sampling_weights(
             buffer, on the same scale, shape `[]`; or None if `probabilities` are those
             of the whole buffer.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
         Weights, shape `[N]`, 0 at masked entries and at entries of probability 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `exponent` or `min_probability` is out of range, if a NumPy probability is
-            negative and there is no mask, if `normalize_by` is not one of the two, or
-            if `min_probability` is given with `"batch"`.
+        ArgumentError: If a shape or dtype is wrong, if a concrete `exponent` or
+            `min_probability` is out of range, if a NumPy probability is negative and
+            there is no mask, if `normalize_by` is not one of the two, or if
+            `min_probability` is given with `"batch"`.
 
     Example:
         >>> probabilities = jnp.array([0.1, 0.4])
@@ -201,8 +197,8 @@ def importance_sampling_weights(
         [0.5  0.25]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, section 3.4, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, section 3.4, 2015.
+        https://arxiv.org/abs/1511.05952
 
         Yasuhiro Fujita, *Replicate Prioritized Experience Replay's reported performance
         improvements*, 2018, with the authors' answer.
@@ -256,8 +252,7 @@ def sequence_priority(
         The priority, shape `[]`; 0 if all steps are masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `eta` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> td_errors = jnp.array([9.0, 4.0, -2.0])
@@ -348,9 +343,8 @@ def stratified_sample(
         all probabilities are 0, or one is NaN.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy
-            probability is negative, or if `num_samples` is not a Python integer of at
-            least 1.
+        ArgumentError: If a shape or dtype is wrong, if a NumPy probability is negative,
+            or if `num_samples` is not a Python integer of at least 1.
 
     Example:
         >>> probabilities = jnp.array([0.5, 0.0, 0.25, 0.25])
@@ -358,8 +352,8 @@ def stratified_sample(
         [0 0 2 3]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, appendix B.2.1, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, appendix B.2.1, 2015.
+        https://arxiv.org/abs/1511.05952
     """
     key, p, _ = checks.widened(
         key=(key, "key[]"), probabilities=(probabilities, "float[N] in [0, inf)")
@@ -390,16 +384,15 @@ def systematic_resample(
         key: Random key, shape `[]`.
         weights: Weights :math:`w_i` of the particles, not negative, shape `[N]`. They
             need not sum to 1; for log-weights, pass the softmax.
-        num_samples: Number :math:`K` of particles to sample, at least 1; or None for
-            N.
+        num_samples: Number :math:`K` of particles to sample, at least 1; or None for N.
 
     Returns:
         Indices in ascending order, shape `[num_samples]`; the out-of-range index N if
         all weights are 0, or one is NaN.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy weight is
-            negative, or if `num_samples` is not a Python integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, if a NumPy weight is negative, or
+            if `num_samples` is not a Python integer of at least 1.
 
     Example:
         >>> weights = jnp.array([0.5, 0.0, 0.25, 0.25])
@@ -452,16 +445,16 @@ def hindsight_indices(
         discount_t: Discounts, 0 where the episode ends, shape `[T]`.
         strategy: Steps to sample from: `"future"`, `"episode"` or `"final"`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Such steps are not sampled, and their discounts end no episode.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
+            are not sampled, and their discounts end no episode.
 
     Returns:
         Index :math:`i_t` of the goal of each step, shape `[T]`; the step's own index
         where it is masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `strategy` is
-            not one of the three.
+        ArgumentError: If a shape or dtype is wrong, or `strategy` is not one of the
+            three.
 
     Example:
         >>> discount_t = jnp.array([0.9, 0.9, 0.0, 0.9, 0.0])

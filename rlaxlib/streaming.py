@@ -212,8 +212,7 @@ def dutch_trace(
         [0.5  1.75]
 
     References:
-        Harm van Seijen, A. Rupam Mahmood, Patrick M. Pilarski, Marlos C. Machado and
-        Richard S. Sutton, *True Online Temporal-Difference Learning*, 2015.
+        Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
     scalars: dict[str, Any] = {
@@ -251,9 +250,9 @@ def emphatic_trace(
 
     The update :math:`w ← w + α δ z` is stable off-policy with linear values: the
     emphasis :math:`M_t` weighs a state by how often the target policy comes there from
-    states of interest. The ratio of :math:`F_t` belongs to the *last* action, which
-    the state carries, with the discount of the last transition :math:`γ_t`. The
-    variance of :math:`F` can be infinite.
+    states of interest. The ratio of :math:`F_t` belongs to the *last* action, which the
+    state carries, with the discount of the last transition :math:`γ_t`. The variance of
+    :math:`F` can be infinite.
 
     Args:
         state: Last trace, an `EmphaticTraceState`.
@@ -348,8 +347,8 @@ def true_online_td_lambda(
         Next `TrueOnlineTdState`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> state = rlaxlib.TrueOnlineTdState(jnp.zeros(2), jnp.zeros(2))
@@ -363,8 +362,7 @@ def true_online_td_lambda(
         [1.5 1. ]
 
     References:
-        Harm van Seijen, A. Rupam Mahmood, Patrick M. Pilarski, Marlos C. Machado and
-        Richard S. Sutton, *True Online Temporal-Difference Learning*, 2015.
+        Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
     w, z, v_old, discount, x_tm1, r_t, discount_t, x_t, lambda_, alpha, cut, narrow = (
@@ -421,7 +419,7 @@ def tdc_losses(
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -430,8 +428,7 @@ def tdc_losses(
         -2.0 2.0
 
     References:
-        Richard S. Sutton, Hamid Reza Maei, Doina Precup, Shalabh Bhatnagar, David
-        Silver, Csaba Szepesvári and Eric Wiewiora, *Fast Gradient-Descent Methods for
+        Richard S. Sutton and others, *Fast Gradient-Descent Methods for
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
@@ -482,7 +479,7 @@ def gtd2_losses(
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -491,8 +488,7 @@ def gtd2_losses(
         -4.0 2.0
 
     References:
-        Richard S. Sutton, Hamid Reza Maei, Doina Precup, Shalabh Bhatnagar, David
-        Silver, Csaba Szepesvári and Eric Wiewiora, *Fast Gradient-Descent Methods for
+        Richard S. Sutton and others, *Fast Gradient-Descent Methods for
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
@@ -538,8 +534,7 @@ def obgd_step_size(
         Step size :math:`α'`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is negative.
 
     Example:
         >>> trace = {"weights": jnp.array([1.0, -1.0]), "bias": jnp.array(2.0)}

@@ -42,16 +42,16 @@ def extract_subsequences(
             single trajectory, shape `[N]`. For a traced index outside, the subsequence
             is NaN, or the most extreme integer where `trajectories` are integers.
         subsequence_len: Length :math:`L` of a subsequence, from 1 to T.
-        max_valid_start_idx: Largest start index allowed, at most T - L; or None for
-            T - L.
+        max_valid_start_idx: Largest start index allowed, at most T - L; or None for T -
+            L.
 
     Returns:
         Subsequences, time first, shape `[L, B, N, ...]`; or, for a single trajectory,
         `[L, N, ...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy start
-            index is out of range, or if the trajectories are too short.
+        ArgumentError: If a shape or dtype is wrong, if a NumPy start index is out of
+            range, or if the trajectories are too short.
 
     Example:
         >>> stream = jnp.array([0.0, 10.0, 20.0, 30.0])
@@ -207,8 +207,8 @@ def embed_oar(
         Features, one-hot action and transformed reward, shape `[..., D+A+1]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar or NumPy
+            action is outside [0, A).
 
     Example:
         >>> features = jnp.array([0.5, -0.5])

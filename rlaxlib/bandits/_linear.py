@@ -54,8 +54,8 @@ def linear_bandit_init(
         A `LinearBanditState`.
 
     Raises:
-        ArgumentError: If `num_features` is not a Python integer of at least 1, or if
-            a concrete `regularization` is not positive.
+        ArgumentError: If `num_features` is not a Python integer of at least 1, or if a
+            concrete `regularization` is not positive.
 
     Example:
         >>> print(rlaxlib.linear_bandit_init(2, regularization=4.0).root)
@@ -64,8 +64,7 @@ def linear_bandit_init(
 
     References:
         Yasin Abbasi-Yadkori, Dávid Pál and Csaba Szepesvári, *Improved Algorithms for
-        Linear Stochastic Bandits*, section 3, 2011.
-        https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
+        Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
     checks.static_int(1, num_features=num_features)
     (regularization,) = checks.arrays(
@@ -101,8 +100,7 @@ def linucb_scores(
         Scores :math:`U_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `bonus_scale` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.linear_bandit_init(2, regularization=4.0)
@@ -111,13 +109,11 @@ def linucb_scores(
         [1. 5.]
 
     References:
-        Lihong Li, Wei Chu, John Langford and Robert E. Schapire, *A Contextual-Bandit
-        Approach to Personalized News Article Recommendation*, section 3, 2010.
-        https://arxiv.org/abs/1003.0146
+        Lihong Li and others, *A Contextual-Bandit Approach to Personalized News Article
+        Recommendation*, section 3, 2010. https://arxiv.org/abs/1003.0146
 
         Yasin Abbasi-Yadkori, Dávid Pál and Csaba Szepesvári, *Improved Algorithms for
-        Linear Stochastic Bandits*, section 3, 2011.
-        https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
+        Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
     weights, root, contexts, bonus_scale, narrow = checks.widened(
         **fields(state, weights="float[D]", root="float[D, D]"),
@@ -139,16 +135,16 @@ def linucb_update(
 
         A' = A + x xᵀ,   θ' = θ + A'⁻¹ x (R - xᵀ θ)
 
-    The state holds a square root of :math:`A⁻¹` in place of :math:`A⁻¹`, and is
-    updated by Potter's form of the Sherman-Morrison formula:
+    The state holds a square root of :math:`A⁻¹` in place of :math:`A⁻¹`, and is updated
+    by Potter's form of the Sherman-Morrison formula:
 
     .. math::
 
         S' = S - S φ φᵀ / (β + √β),   φ = Sᵀ x,   β = 1 + φᵀ φ
 
-    It is accurate after 100,000 updates in single precision, where the
-    Sherman-Morrison formula for :math:`A⁻¹` itself and sums of :math:`x xᵀ` are not,
-    and widths cannot become negative.
+    It is accurate after 100,000 updates in single precision, where the Sherman-Morrison
+    formula for :math:`A⁻¹` itself and sums of :math:`x xᵀ` are not, and widths cannot
+    become negative.
 
     Args:
         state: Regression of the rewards, a `LinearBanditState`.
@@ -159,7 +155,7 @@ def linucb_update(
         Next `LinearBanditState`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> state = rlaxlib.linear_bandit_init(2)
@@ -168,9 +164,8 @@ def linucb_update(
         [2. 0.]
 
     References:
-        Lihong Li, Wei Chu, John Langford and Robert E. Schapire, *A Contextual-Bandit
-        Approach to Personalized News Article Recommendation*, section 3, 2010.
-        https://arxiv.org/abs/1003.0146
+        Lihong Li and others, *A Contextual-Bandit Approach to Personalized News Article
+        Recommendation*, section 3, 2010. https://arxiv.org/abs/1003.0146
 
         Gerald J. Bierman, *Factorization Methods for Discrete Sequential Estimation*,
         section II.6, 1977. https://doi.org/10.1016/S0076-5392(08)60881-6
@@ -210,8 +205,7 @@ def linear_thompson_sample(
         Sample :math:`θ̃` of the weights, shape `[D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `scale` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.linear_bandit_init(2)

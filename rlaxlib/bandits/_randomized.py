@@ -62,8 +62,7 @@ def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
         Probabilities :math:`π_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> means = jnp.log(jnp.array([1.0, 1.0, 2.0]))
@@ -71,8 +70,8 @@ def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
         [0.25 0.25 0.5 ]
 
     References:
-        Nicolò Cesa-Bianchi, Claudio Gentile, Gábor Lugosi and Gergely Neu, *Boltzmann
-        Exploration Done Right*, 2017. https://arxiv.org/abs/1705.10257
+        Nicolò Cesa-Bianchi and others, *Boltzmann Exploration Done Right*, 2017.
+        https://arxiv.org/abs/1705.10257
     """
     means, temperature, narrow = checks.widened(
         means=(means, "float[A]"),
@@ -99,8 +98,7 @@ def exp3_probabilities(log_weights: ArrayLike, exploration: ArrayLike) -> Array:
         Probabilities :math:`p_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `exploration` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_weights = jnp.log(jnp.array([1.0, 3.0]))
@@ -108,9 +106,8 @@ def exp3_probabilities(log_weights: ArrayLike, exploration: ArrayLike) -> Array:
         [0.375 0.625]
 
     References:
-        Peter Auer, Nicolò Cesa-Bianchi, Yoav Freund and Robert E. Schapire, *The
-        Nonstochastic Multiarmed Bandit Problem*, section 3, 2002.
-        https://doi.org/10.1137/S0097539701398375
+        Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
+        2002. https://doi.org/10.1137/S0097539701398375
     """
     log_weights, exploration, narrow = checks.widened(
         log_weights=(log_weights, "float[A]"),
@@ -153,8 +150,8 @@ def exp3_update(
         Next log-weights, shape `[A]`. They are NaN if a traced `arm` is out of range.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> update = rlaxlib.exp3_update
@@ -162,9 +159,8 @@ def exp3_update(
         [0.  0.5]
 
     References:
-        Peter Auer, Nicolò Cesa-Bianchi, Yoav Freund and Robert E. Schapire, *The
-        Nonstochastic Multiarmed Bandit Problem*, section 3, 2002.
-        https://doi.org/10.1137/S0097539701398375
+        Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
+        2002. https://doi.org/10.1137/S0097539701398375
     """
     log_weights, arm, reward, probability, learning_rate, narrow = checks.widened(
         log_weights=(log_weights, "float[A]"),
@@ -198,8 +194,7 @@ def tsallis_inf_probabilities(losses: ArrayLike, learning_rate: ArrayLike) -> Ar
         Probabilities :math:`p_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `learning_rate` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> losses = jnp.array([0.0, 5.0**0.5])
@@ -259,8 +254,8 @@ def tsallis_inf_update(
         Next sums, shape `[A]`. They are NaN if a traced `arm` is out of range.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> print(rlaxlib.tsallis_inf_update(jnp.zeros(2), 1, 0.5, probability=0.25))
@@ -309,8 +304,8 @@ def gradient_bandit_update(
         range.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> state = rlaxlib.GradientBanditState(jnp.zeros(2), baseline=1.0, pulls=1)

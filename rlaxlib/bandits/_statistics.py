@@ -113,8 +113,8 @@ def bandit_update(
         precision counts up to 16,777,216 pulls of an arm.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> state = rlaxlib.bandit_init(2)
@@ -184,8 +184,8 @@ def sliding_window_update(
 
         N_a = ∑_{s=t-W+1}^t 1[A_s = a],   μ̂_a = (1/N_a) ∑_{s=t-W+1}^t 1[A_s = a] R_s
 
-    For rewards that change over time. An arm that has left the window counts as not
-    yet pulled, so `ucb_scores` pulls it again. This is sliding-window UCB; Agent57's
+    For rewards that change over time. An arm that has left the window counts as not yet
+    pulled, so `ucb_scores` pulls it again. This is sliding-window UCB; Agent57's
     meta-controller uses it to choose a pair of discount and bonus scale for each
     episode, with windows of 90 and 160 episodes.
 
@@ -199,8 +199,7 @@ def sliding_window_update(
         errors do not add up. They are NaN if a traced `arm` is out of range.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `arm` is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.sliding_window_init(2, window=2)

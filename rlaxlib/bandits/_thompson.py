@@ -47,8 +47,8 @@ def thompson_beta(
         Samples :math:`θ_a` in [0, 1], shape `[A]`. They have no gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
+            range.
 
     Example:
         >>> counts, means = jnp.array([1e6, 1e6]), jnp.array([0.25, 0.75])
@@ -111,8 +111,8 @@ def thompson_gaussian(
         Samples :math:`θ_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
+            range.
 
     Example:
         >>> counts, means = jnp.array([1e8, 1e8]), jnp.array([-2.0, 3.0])
@@ -124,8 +124,8 @@ def thompson_gaussian(
         Shipra Agrawal and Navin Goyal, *Further Optimal Regret Bounds for Thompson
         Sampling*, 2012. https://arxiv.org/abs/1209.3353
 
-        Daniel Russo, Benjamin Van Roy, Abbas Kazerouni, Ian Osband and Zheng Wen, *A
-        Tutorial on Thompson Sampling*, 2017. https://arxiv.org/abs/1707.02038
+        Daniel Russo and others, *A Tutorial on Thompson Sampling*, 2017.
+        https://arxiv.org/abs/1707.02038
     """
     key, counts, means, stddev, prior_mean, prior_stddev, narrow = checks.widened(
         key=(key, "key[]"),

@@ -29,8 +29,8 @@ def ucb_scores(
         U_a = μ̂_a + c √(log t / N_a),   t = ∑_a N_a
 
     With :math:`c = √2` and rewards in [0, 1], the regret grows with :math:`log t`. A
-    smaller :math:`c` is often better. For rewards of another range, multiply
-    :math:`c` by its width.
+    smaller :math:`c` is often better. For rewards of another range, multiply :math:`c`
+    by its width.
 
     With the counts and means of a sliding window, or discounted ones, this is
     sliding-window UCB or discounted UCB: :math:`t` is then the sum of the weights that
@@ -45,8 +45,8 @@ def ucb_scores(
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
+            range.
 
     Example:
         >>> counts, means = jnp.array([4.0, 4.0, 0.0]), jnp.array([0.5, 0.75, 0.0])
@@ -92,8 +92,8 @@ def ucb_tuned_scores(
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
+            range.
 
     Example:
         >>> counts, means = jnp.array([1.0, 0.0]), jnp.array([0.5, 0.0])
@@ -142,8 +142,8 @@ def kl_ucb_scores(
         pulled. They have no gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
+            range.
 
     Example:
         >>> counts, means = jnp.array([2.0, 2.0, 0.0]), jnp.array([0.0, 1.0, 0.0])
@@ -154,8 +154,8 @@ def kl_ucb_scores(
         Aurélien Garivier and Olivier Cappé, *The KL-UCB Algorithm for Bounded
         Stochastic Bandits and Beyond*, 2011. https://arxiv.org/abs/1102.2490
 
-        Tze Leung Lai and Herbert Robbins, *Asymptotically Efficient Adaptive
-        Allocation Rules*, 1985. https://doi.org/10.1016/0196-8858(85)90002-8
+        Tze Leung Lai and Herbert Robbins, *Asymptotically Efficient Adaptive Allocation
+        Rules*, 1985. https://doi.org/10.1016/0196-8858(85)90002-8
     """
     counts, means, scale, narrow = checks.widened(
         counts=(counts, "float[A] in [0, inf)"),

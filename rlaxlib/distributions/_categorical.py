@@ -59,8 +59,8 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
 
     Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
-    `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of shape
-    `[..., A]`. All of them take a keyword argument `action_mask`, true for legal
+    `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of
+    shape `[..., A]`. All of them take a keyword argument `action_mask`, true for legal
     actions.
 
     Args:
@@ -120,8 +120,8 @@ def clipped_entropy_softmax(
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or is out of range. The
-            functions raise it if an argument has the wrong shape or dtype.
+        ArgumentError: If a shape is wrong or is out of range. The functions raise it if
+            an argument has the wrong shape or dtype.
 
     Example:
         >>> policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
@@ -162,10 +162,10 @@ def categorical_sample(
 
     Returns:
         Actions in [0, A), shape `[...]`; or -1 where a probability is negative,
-            infinite or NaN, or where all are 0.
+        infinite or NaN, or where all are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.categorical_sample(jax.random.key(0), jnp.array([0.0, 1.0])))
@@ -207,10 +207,10 @@ def categorical_cross_entropy(
 
     Returns:
         Cross-entropies, shape `[...]`; infinite where an illegal action has a positive
-            label.
+        label.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> labels, logits = jnp.array([0.0, 1.0]), jnp.array([5.0, 5.0])
@@ -258,11 +258,10 @@ def categorical_kl_divergence(
 
     Returns:
         KL divergences, in nats, shape `[...]`; infinite where only :math:`q` rules out
-            an action. The gradient then covers the remaining actions only.
+        an action. The gradient then covers the remaining actions only.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `temperature`
-            is not positive.
+        ArgumentError: If a shape or dtype is wrong, or `temperature` is not positive.
 
     Example:
         >>> p_logits, q_logits = jnp.log(jnp.array([[0.5, 0.5], [0.2, 0.8]]))
@@ -321,11 +320,11 @@ def categorical_importance_sampling_ratios(
 
     Returns:
         Ratios, shape `[...]`: 0 where the target policy rules out the action, and
-            infinite where only the behaviour policy does.
+        infinite where only the behaviour policy does.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar or NumPy
+            action is outside [0, A).
 
     Example:
         >>> pi_logits_t, mu_logits_t = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))

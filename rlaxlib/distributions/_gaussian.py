@@ -118,8 +118,8 @@ def multivariate_normal_kl_divergence(
         KL divergences, in nats, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy standard deviation is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar or NumPy
+            standard deviation is not positive.
 
     Example:
         >>> mu_0, mu_1 = jnp.array([0.0, 0.0]), jnp.array([1.0, 1.0])

@@ -27,8 +27,8 @@ def greedy() -> DiscreteDistribution:
     Its functions are `sample(key, preferences)`, `probs(preferences)`,
     `logprob(sample, preferences)` and `entropy(preferences)`, with preferences
     :math:`x`, such as action values, of shape `[..., A]`. All of them take a keyword
-    argument `action_mask`, true for legal actions. If no action is legal, they
-    return 0.
+    argument `action_mask`, true for legal actions. If no action is legal, they return
+    0.
 
     Returns:
         A `DiscreteDistribution` whose `kl` is None.

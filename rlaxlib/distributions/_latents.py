@@ -71,8 +71,7 @@ def unimix_logits(
         Log-probabilities, shape `[..., A]`: minus infinity for impossible classes.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `mix` is
-            outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or `mix` is outside [0, 1].
 
     Example:
         >>> logits = rlaxlib.unimix_logits(jnp.array([0.0, -jnp.inf]), mix=0.5)
@@ -120,10 +119,10 @@ def straight_through_sample(
 
     Returns:
         One-hot vectors, shape `[..., A]`, of the classes that `softmax().sample`
-            returns for the same key; zeros where no class is possible.
+        returns for the same key; zeros where no class is possible.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> key, logits = jax.random.key(0), jnp.array([-jnp.inf, 0.0])
@@ -135,9 +134,8 @@ def straight_through_sample(
         Gradients Through Stochastic Neurons for Conditional Computation*, 2013.
         https://arxiv.org/abs/1308.3432
 
-        Danijar Hafner, Timothy Lillicrap, Mohammad Norouzi and Jimmy Ba, *Mastering
-        Atari with Discrete World Models*, algorithm 1, 2020.
-        https://arxiv.org/abs/2010.02193
+        Danijar Hafner and others, *Mastering Atari with Discrete World Models*,
+        algorithm 1, 2020. https://arxiv.org/abs/2010.02193
     """
     key, logits, action_mask, narrow = checks.widened(
         key=(key, "key[]"),
@@ -177,8 +175,8 @@ def balanced_kl(
     representations. The bound applies to the sum over the variables of one step.
 
     DreamerV3 uses weights of 1 and 0.1 (0.5 and 0.1 in its first version of 2023), one
-    free nat, and `unimix_logits` for both distributions. DreamerV2 uses
-    :math:`α = 0.8` and :math:`1 - α`, without free nats.
+    free nat, and `unimix_logits` for both distributions. DreamerV2 uses :math:`α = 0.8`
+    and :math:`1 - α`, without free nats.
 
     Args:
         posterior_logits: Logits of the posterior :math:`q_g` of G variables,
@@ -195,8 +193,8 @@ def balanced_kl(
         A tuple of two: the loss, shape `[]`, and a `BalancedKlOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `free_nats` or weight is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete `free_nats` or weight
+            is negative.
 
     Example:
         >>> posterior, prior = jnp.log(jnp.eye(2)), jnp.zeros((2, 2))
@@ -205,9 +203,8 @@ def balanced_kl(
         2.2000 1.3863
 
     References:
-        Danijar Hafner, Timothy Lillicrap, Mohammad Norouzi and Jimmy Ba, *Mastering
-        Atari with Discrete World Models*, algorithm 2, 2020.
-        https://arxiv.org/abs/2010.02193
+        Danijar Hafner and others, *Mastering Atari with Discrete World Models*,
+        algorithm 2, 2020. https://arxiv.org/abs/2010.02193
 
         Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
         Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104

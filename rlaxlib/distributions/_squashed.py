@@ -44,10 +44,11 @@ def squashed_gaussian(
         m = tanh(μ),   log s = σ_min + (σ_max - σ_min) (tanh(σ) + 1) / 2,
 
     where :math:`μ` and :math:`σ` are the real-valued outputs of a network, and
-    :math:`l` and :math:`h` are the bounds of the action. Its functions are `sample(key,
-    mu, sigma, action_spec)`, `prob(sample, mu, sigma, action_spec)`, `logprob(sample,
-    mu, sigma, action_spec)`, `entropy(mu, sigma)`, `kl_to_standard_normal(mu, sigma)`
-    and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with vectors of shape `[..., D]`.
+    :math:`l` and :math:`h` are the bounds of the action. Its functions are
+    `sample(key, mu, sigma, action_spec)`, `prob(sample, mu, sigma, action_spec)`,
+    `logprob(sample, mu, sigma, action_spec)`, `entropy(mu, sigma)`,
+    `kl_to_standard_normal(mu, sigma)` and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with
+    vectors of shape `[..., D]`.
 
     The mean :math:`m` is in [-1, 1], where the second tanh does not saturate, so that
     its gradient does not vanish. The median of the action is therefore within the
@@ -69,9 +70,9 @@ def squashed_gaussian(
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape, or if `sigma_max` is less
-            than `sigma_min`. The functions raise it if an argument has the wrong shape
-            or dtype, or if `action_spec` has no finite bounds.
+        ArgumentError: If a shape is wrong, or if `sigma_max` is less than `sigma_min`.
+            The functions raise it if an argument has the wrong shape or dtype, or if
+            `action_spec` has no finite bounds.
 
     Example:
         >>> policy = rlaxlib.squashed_gaussian()
@@ -80,9 +81,9 @@ def squashed_gaussian(
         1.0811
 
     References:
-        Tuomas Haarnoja, Aurick Zhou, Pieter Abbeel and Sergey Levine, *Soft
-        Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
-        Stochastic Actor*, appendix C, 2018. https://arxiv.org/abs/1801.01290
+        Tuomas Haarnoja and others, *Soft Actor-Critic: Off-Policy Maximum Entropy Deep
+        Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
+        https://arxiv.org/abs/1801.01290
     """
     sigma_min, sigma_max = checks.arrays(
         sigma_min=(sigma_min, "float[]"), sigma_max=(sigma_max, "float[]")
@@ -129,8 +130,8 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
         Log-density of the action, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy
-            standard deviation is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy standard deviation is
+            not positive.
 
     Example:
         >>> u, sigma = jnp.zeros(1), jnp.full(1, (2 * jnp.pi) ** -0.5)
@@ -140,9 +141,9 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
         [2.]
 
     References:
-        Tuomas Haarnoja, Aurick Zhou, Pieter Abbeel and Sergey Levine, *Soft
-        Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
-        Stochastic Actor*, appendix C, 2018. https://arxiv.org/abs/1801.01290
+        Tuomas Haarnoja and others, *Soft Actor-Critic: Off-Policy Maximum Entropy Deep
+        Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
+        https://arxiv.org/abs/1801.01290
     """
     u, mu, sigma, narrow = checks.widened(
         pre_tanh=(pre_tanh, "float[D]"),
@@ -177,8 +178,8 @@ def tanh_normal_log_prob_of_action(
         Log-density of the action, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy
-            standard deviation is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy standard deviation is
+            not positive.
 
     Example:
         >>> action, mu, sigma = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
@@ -188,9 +189,9 @@ def tanh_normal_log_prob_of_action(
         -0.8037
 
     References:
-        Tuomas Haarnoja, Aurick Zhou, Pieter Abbeel and Sergey Levine, *Soft
-        Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
-        Stochastic Actor*, appendix C, 2018. https://arxiv.org/abs/1801.01290
+        Tuomas Haarnoja and others, *Soft Actor-Critic: Off-Policy Maximum Entropy Deep
+        Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
+        https://arxiv.org/abs/1801.01290
     """
     a, mu, sigma, narrow = checks.widened(
         action=(action, "float[D]"),

@@ -56,8 +56,8 @@ def ladder_epsilons(n: int, base: ArrayLike = 0.4, alpha: ArrayLike = 7.0) -> Ar
         Rates :math:`ε_i`, in decreasing order, shape `[n]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> print(rlaxlib.ladder_epsilons(3, base=0.5, alpha=2.0))
@@ -116,8 +116,8 @@ def ez_greedy(
         A tuple of two: the action, shape `[]`, and the next `EzGreedyState`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> key, preferences = jax.random.key(0), jnp.array([0.0, 2.0, 1.0])
@@ -184,7 +184,7 @@ def factorised_noise(key: ArrayLike, n_in: int, n_out: int) -> tuple[Array, Arra
         noise :math:`ε^b` of the biases, shape `[n_out]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or is out of range.
+        ArgumentError: If a dtype is wrong or is out of range.
 
     Example:
         >>> weight, bias = rlaxlib.factorised_noise(jax.random.key(0), 3, 2)
@@ -235,16 +235,16 @@ def bootstrap_mask(
         True for the heads that learn, shape `[K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> print(rlaxlib.bootstrap_mask(jax.random.key(0), 3, probability=1.0))
         [ True  True  True]
 
     References:
-        Ian Osband, Charles Blundell, Alexander Pritzel and Benjamin Van Roy, *Deep
-        Exploration via Bootstrapped DQN*, 2016. https://arxiv.org/abs/1602.04621
+        Ian Osband and others, *Deep Exploration via Bootstrapped DQN*, 2016.
+        https://arxiv.org/abs/1602.04621
     """
     checks.static_int(1, num_heads=num_heads)
     key, probability, _ = checks.widened(
@@ -287,8 +287,8 @@ def bootstrapped_q_learning(
         TD errors :math:`δ_k`, 0 for heads that do not learn, shape `[K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete action is outside
+            [0, A).
 
     Example:
         >>> q_tm1, q_t = jnp.array([[1.0], [2.0]]), jnp.array([[4.0], [6.0]])
@@ -297,8 +297,8 @@ def bootstrapped_q_learning(
         [2. 0.]
 
     References:
-        Ian Osband, Charles Blundell, Alexander Pritzel and Benjamin Van Roy, *Deep
-        Exploration via Bootstrapped DQN*, 2016. https://arxiv.org/abs/1602.04621
+        Ian Osband and others, *Deep Exploration via Bootstrapped DQN*, 2016.
+        https://arxiv.org/abs/1602.04621
     """
     q_tm1, a_tm1, r_t, discount_t, q_t, head_mask, narrow = checks.widened(
         q_tm1=(q_tm1, "float[K, A]"),

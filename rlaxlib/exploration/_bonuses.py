@@ -84,16 +84,15 @@ def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
         Loss :math:`L`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.rnd_loss(jnp.array([1.0, 2.0]), jnp.array([2.0, 4.0])))
         5.0
 
     References:
-        Yuri Burda, Harrison Edwards, Amos Storkey and Oleg Klimov, *Exploration by
-        Random Network Distillation*, section 2.2, 2018.
-        https://arxiv.org/abs/1810.12894
+        Yuri Burda and others, *Exploration by Random Network Distillation*, section
+        2.2, 2018. https://arxiv.org/abs/1810.12894
     """
     prediction, target, narrow = checks.widened(
         prediction=(prediction, "float[K]"), target=(target, "float[K]")
@@ -133,8 +132,8 @@ def rnd_reward(
         state: Moments so far, an `RndState`. If streams are mapped with `axis_name`,
             `carried` differs between them and the moments do not.
         discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their reward is 0.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None. Their reward
+            is 0.
         axis_name: Mapped axis name, or names, to share the moments over; or None.
 
     Returns:
@@ -143,8 +142,7 @@ def rnd_reward(
         while all sums have been equal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `discount` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> prediction, target = jnp.array([[2.0], [4.0]]), jnp.zeros((2, 1))
@@ -154,9 +152,8 @@ def rnd_reward(
         [0.5714286 2.2857144] 11.0 49.0
 
     References:
-        Yuri Burda, Harrison Edwards, Amos Storkey and Oleg Klimov, *Exploration by
-        Random Network Distillation*, section 2.4, 2018.
-        https://arxiv.org/abs/1810.12894
+        Yuri Burda and others, *Exploration by Random Network Distillation*, section
+        2.4, 2018. https://arxiv.org/abs/1810.12894
     """
     prediction, target, discount, mask, narrow = checks.widened(
         prediction=(prediction, "float[T, K]"),
@@ -208,8 +205,8 @@ def icm_losses(
     features would otherwise collapse to what is easy to predict.
 
     Args:
-        predicted_features: Features :math:`φ̂(s_t)` from the forward model, shape
-            `[K]`.
+        predicted_features: Features :math:`φ̂(s_t)` from the forward model,
+            shape `[K]`.
         features_t: Features :math:`φ(s_t)` of the next state, shape `[K]`.
         action_logits: Logits of the inverse model, shape `[A]`.
         a_tm1: Action, shape `[]`.
@@ -220,8 +217,8 @@ def icm_losses(
         An `IcmLosses`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
+            range.
 
     Example:
         >>> predicted, features_t = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
@@ -230,9 +227,8 @@ def icm_losses(
         2.0 0.6931 0.02
 
     References:
-        Deepak Pathak, Pulkit Agrawal, Alexei A. Efros and Trevor Darrell,
-        *Curiosity-driven Exploration by Self-supervised Prediction*, section 2.2, 2017.
-        https://arxiv.org/abs/1705.05363
+        Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
+        Prediction*, section 2.2, 2017. https://arxiv.org/abs/1705.05363
     """
     predicted, features_t, logits, a_tm1, beta, eta, narrow = checks.widened(
         predicted_features=(predicted_features, "float[K]"),
@@ -282,8 +278,7 @@ def knn_entropy_reward(
         embedding that is not finite is NaN, and it is no neighbour of others.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `k` is out of
-            range.
+        ArgumentError: If a shape or dtype is wrong, or `k` is out of range.
 
     Example:
         >>> x = jnp.array([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0]])
@@ -291,9 +286,8 @@ def knn_entropy_reward(
         [1. 1. 2.]
 
     References:
-        Younggyo Seo, Lili Chen, Jinwoo Shin, Honglak Lee, Pieter Abbeel and Kimin Lee,
-        *State Entropy Maximization with Random Encoders for Efficient Exploration*,
-        2021. https://arxiv.org/abs/2102.09430
+        Younggyo Seo and others, *State Entropy Maximization with Random Encoders for
+        Efficient Exploration*, 2021. https://arxiv.org/abs/2102.09430
 
         Hao Liu and Pieter Abbeel, *Behavior From the Void: Unsupervised Active
         Pre-Training*, 2021. https://arxiv.org/abs/2103.04551
@@ -321,8 +315,8 @@ def count_bonus(
         r = β / √(N + c)
 
     Args:
-        counts: Visit counts or pseudo-counts :math:`N`, at least 0, of any shape
-            `[...]`.
+        counts: Visit counts or pseudo-counts :math:`N`, at least 0, of any
+            shape `[...]`.
         scale: Scale :math:`β` of the bonus, shape `[]`.
         offset: Constant :math:`c`, at least 0, which bounds the bonus in states that
             have not been visited, shape `[]`.
@@ -331,17 +325,16 @@ def count_bonus(
         Bonuses :math:`r`, of the shape of `counts`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
+            range.
 
     Example:
         >>> print(rlaxlib.count_bonus(jnp.array([4.0, 16.0]), scale=1.0, offset=0.0))
         [0.5  0.25]
 
     References:
-        Marc G. Bellemare, Sriram Srinivasan, Georg Ostrovski, Tom Schaul, David Saxton
-        and Rémi Munos, *Unifying Count-Based Exploration and Intrinsic Motivation*,
-        section 5, 2016. https://arxiv.org/abs/1606.01868
+        Marc G. Bellemare and others, *Unifying Count-Based Exploration and Intrinsic
+        Motivation*, section 5, 2016. https://arxiv.org/abs/1606.01868
     """
     counts, scale, offset, narrow = checks.widened(
         counts=(counts, "float[...] in [0, inf)"),
@@ -377,8 +370,7 @@ def diayn_reward(
         is out of range.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `skill` is outside [0, Z).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> logits = jnp.log(jnp.array([0.5, 0.25, 0.125, 0.125]))
@@ -386,9 +378,8 @@ def diayn_reward(
         2.0
 
     References:
-        Benjamin Eysenbach, Abhishek Gupta, Julian Ibarz and Sergey Levine, *Diversity
-        is All You Need: Learning Skills without a Reward Function*, section 3, 2018.
-        https://arxiv.org/abs/1802.06070
+        Benjamin Eysenbach and others, *Diversity is All You Need: Learning Skills
+        without a Reward Function*, section 3, 2018. https://arxiv.org/abs/1802.06070
     """
     logits, skill, prior, narrow = checks.widened(
         logits=(logits, "float[Z]"),
@@ -412,9 +403,8 @@ def ngu_reward(
         r = r^episodic min(max(α, 1), L)
 
     Lifelong novelty can only increase the episodic reward, so that the agent keeps
-    visiting all states of an episode. In Never Give Up it is
-    :math:`α = 1 + (e - μ)/σ`, with the error :math:`e` of `rnd_loss` and its running
-    mean and standard deviation.
+    visiting all states of an episode. In Never Give Up it is :math:`α = 1 + (e - μ)/σ`,
+    with the error :math:`e` of `rnd_loss` and its running mean and standard deviation.
 
     Args:
         episodic: Rewards :math:`r^episodic` from `episodic_memory_intrinsic_rewards`,
@@ -426,8 +416,7 @@ def ngu_reward(
         Rewards :math:`r`, of the shape of `episodic`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `max_modulation` is less than 1.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> modulation = jnp.array([0.5, 3.0, 9.0])

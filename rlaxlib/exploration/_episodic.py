@@ -96,8 +96,8 @@ def episodic_memory_intrinsic_rewards(
         dtype.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            constant is out of range, or if the memory of the state does not have the
+        ArgumentError: If a shape or dtype is wrong, if a concrete constant is out of
+            range, or if the memory of the state does not have the
             shape `[max_memory_size, D]`.
 
     Example:

@@ -64,8 +64,8 @@ def knn_query(
         at least, as squares overflow in half precision.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape, or if `num_neighbors` is not
-            a Python integer of at least 1.
+        ArgumentError: If a shape is wrong, or `num_neighbors` is not a Python integer
+            of at least 1.
 
     Example:
         >>> data, query_points = jnp.array([[0.0], [5.0], [9.0]]), jnp.array([[6.0]])
@@ -75,8 +75,7 @@ def knn_query(
 
     References:
         Evelyn Fix and Joseph L. Hodges, *Discriminatory Analysis. Nonparametric
-        Discrimination: Consistency Properties*, 1951.
-        https://doi.org/10.2307/1403797
+        Discrimination: Consistency Properties*, 1951. https://doi.org/10.2307/1403797
     """
     data, query_points = checks.arrays(
         data=(data, "any[N, D]"), query_points=(query_points, "any[Q, D]")

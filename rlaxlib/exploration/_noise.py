@@ -44,8 +44,8 @@ def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> 
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy `stddev` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar or NumPy
+            `stddev` is negative.
 
     Example:
         >>> action = jnp.array([0.5, -0.5])
@@ -91,16 +91,15 @@ def add_ornstein_uhlenbeck_noise(
             episode, of the shape of `action`, shape `[..., A]` or `()`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
         stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
-            or one for each dimension, shape `[A]`; or one for each entry, shape
-            `[..., A]`.
+            or one for each dimension, shape `[A]`; or one for each entry,
+            shape `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `damping` is outside [0, 2], or if a concrete scalar or NumPy `stddev` is
-            negative.
+        ArgumentError: If a shape or dtype is wrong, if a concrete `damping` is outside
+            [0, 2], or if a concrete scalar or NumPy `stddev` is negative.
 
     Example:
         >>> key, action, noise = jax.random.key(0), jnp.array([1.0]), jnp.array([4.0])
@@ -150,16 +149,15 @@ def ornstein_uhlenbeck_noise(
         damping: Damping :math:`θ`, in [0, 2], shape `[]`. Above 1, the noise changes
             its sign from step to step.
         stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
-            or one for each dimension, shape `[A]`; or one for each entry, shape
-            `[..., A]`.
+            or one for each dimension, shape `[A]`; or one for each entry,
+            shape `[..., A]`.
 
     Returns:
         Noise :math:`n_t`, of the shape of `noise_tm1`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `damping` is outside [0, 2], or if a concrete scalar or NumPy `stddev` is
-            negative.
+        ArgumentError: If a shape or dtype is wrong, if a concrete `damping` is outside
+            [0, 2], or if a concrete scalar or NumPy `stddev` is negative.
 
     Example:
         >>> key, noise = jax.random.key(0), jnp.array([4.0, -2.0])
@@ -219,9 +217,9 @@ def add_dirichlet_noise(
         Noisy priors, shape `[..., A]`; 0 for illegal actions.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete scalar
-            or NumPy `dirichlet_alpha` is not positive, or if a concrete
-            `dirichlet_fraction` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, if a concrete scalar or NumPy
+            `dirichlet_alpha` is not positive, or if a concrete `dirichlet_fraction` is
+            outside [0, 1].
 
     Example:
         >>> key, prior = jax.random.key(0), jnp.array([0.0, 1.0, 0.0])

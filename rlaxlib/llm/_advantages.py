@@ -62,16 +62,15 @@ def group_advantages(
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        baseline: `"mean"`, `"leave_one_out"` or `"none"`; or the baseline
-            :math:`b_i`, shape `[]` or `[G]`.
+        baseline: `"mean"`, `"leave_one_out"` or `"none"`; or the baseline :math:`b_i`,
+            shape `[]` or `[G]`.
         scale: `"std"` or `"none"`.
         ddof: Number to subtract from the size of the group in the variance, at least 0,
             a Python integer. PyTorch's default is 1, NumPy's is 0.
         epsilon: Constant :math:`ε` added to the standard deviation, at least 0,
             shape `[]`.
         mask: False for answers to ignore, shape `[G]`; or None.
-        axis_name: Name of the mapped axis or axes that the group is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
         Advantages, shape `[G]`, 0 for ignored answers. If all rewards of the group are
@@ -79,9 +78,8 @@ def group_advantages(
         the baselines `"mean"` and `"leave_one_out"`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `baseline` or
-            `scale` is not one of the above, or if `ddof` or a concrete `epsilon` is
-            negative.
+        ArgumentError: If a shape or dtype is wrong, if `baseline` or `scale` is not one
+            of the above, or if `ddof` or a concrete `epsilon` is negative.
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
@@ -160,15 +158,13 @@ def length_weighted_baseline(
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
         lengths: Numbers :math:`l_i` of tokens of the answers, at least 0, shape `[G]`.
         mask: False for answers to ignore, shape `[G]`; or None.
-        axis_name: Name of the mapped axis or axes that the group is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
         Baseline, shape `[]`; 0 if the sum of all lengths is 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy length
-            is negative.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy length is negative.
 
     Example:
         >>> rewards, lengths = jnp.array([1.0, 0.0]), jnp.array([10, 30])
@@ -176,8 +172,8 @@ def length_weighted_baseline(
         0.25
 
     References:
-        Yaru Hao, Li Dong, Xun Wu, Shaohan Huang, Zewen Chi and Furu Wei, *On-Policy RL
-        with Optimal Reward Baseline*, 2025. https://arxiv.org/abs/2505.23585
+        Yaru Hao and others, *On-Policy RL with Optimal Reward Baseline*, 2025.
+        https://arxiv.org/abs/2505.23585
     """
     rewards, lengths, mask, _ = checks.widened(
         rewards=(rewards, "float[G]"),
@@ -210,8 +206,8 @@ def pass_at_k(num_correct: ArrayLike, num_samples: ArrayLike, k: int) -> Array:
         Estimate, of the shape of `num_correct`, float32.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `k` is not a
-            Python integer of at least 1, or if concrete numbers are out of range.
+        ArgumentError: If a shape or dtype is wrong, if `k` is not a Python integer of
+            at least 1, or if concrete numbers are out of range.
 
     Example:
         >>> print(rlaxlib.pass_at_k(1, 4, k=2))
@@ -318,8 +314,7 @@ def kl_shaped_rewards(
         Rewards, shape `[T]`, 0 for other tokens. Their gradient is stopped.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `coefficient` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, ref_log_prob = jnp.array([-1.0, -2.0, 0.0]), jnp.full(3, -1.5)

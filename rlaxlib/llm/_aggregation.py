@@ -54,15 +54,14 @@ def aggregate_losses(
             or `"constant"`.
         denominator: Number :math:`N` to divide by instead, more than 0, shape `[]`; or
             None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
         Loss, shape `[]`; 0 if there are no valid tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `mode` is not one
-            of the above, or if a concrete `denominator` is not positive.
+        ArgumentError: If a shape or dtype is wrong, if `mode` is not one of the above,
+            or if a concrete `denominator` is not positive.
 
     Example:
         >>> loss = jnp.array([[1.0, 1.0, 4.0], [8.0, 0.0, 0.0]])

@@ -57,8 +57,8 @@ def token_log_probs(
         shape `[T]` each. They are float32 for logits of half precision.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy token is
-            outside [0, V), or if a concrete `temperature` is not positive.
+        ArgumentError: If a shape or dtype is wrong, if a NumPy token is outside [0, V),
+            or if a concrete `temperature` is not positive.
 
     Example:
         >>> logits, tokens = jnp.log(jnp.array([[0.25, 0.75]])), jnp.array([1])
@@ -126,9 +126,9 @@ def linear_token_log_probs(
         shape `[T]` each. They are float32 for inputs of half precision.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy token is
-            outside [0, V), if a concrete `temperature` is not positive, or if
-            `chunk_size` is not a Python integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, if a NumPy token is outside [0, V),
+            if a concrete `temperature` is not positive, or if `chunk_size` is not a
+            Python integer of at least 1.
 
     Example:
         >>> hidden, head = jnp.array([[2.0]]), jnp.log(jnp.array([[0.5, 1.0]]))
@@ -137,9 +137,8 @@ def linear_token_log_probs(
         [0.8]
 
     References:
-        Erik Wijmans, Brody Huval, Alexander Hertzberg, Vladlen Koltun and Philipp
-        Krähenbühl, *Cut Your Losses in Large-Vocabulary Language Models*, 2024.
-        https://arxiv.org/abs/2411.09009
+        Erik Wijmans and others, *Cut Your Losses in Large-Vocabulary Language Models*,
+        2024. https://arxiv.org/abs/2411.09009
     """
     hidden, head, tokens, temperature = checks.arrays(
         hidden=(hidden, "float[T, D]"),

@@ -67,8 +67,8 @@ def cispo_loss(
         Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            clipping range is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete clipping range is
+            negative.
 
     Example:
         >>> log_prob = jnp.array([-2.0, -1.0])
@@ -126,8 +126,8 @@ def sapo_loss(
         Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            temperature is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete temperature is not
+            positive.
 
     Example:
         >>> log_prob, old_log_prob = jnp.array([-1.0, 0.0]), jnp.array([-1.0, -9.0])
@@ -135,9 +135,8 @@ def sapo_loss(
         [-2. -4.]
 
     References:
-        Chang Gao, Chujie Zheng, Xiong-Hui Chen, Kai Dang, Shixuan Liu, Bowen Yu, An
-        Yang, Shuai Bai, Jingren Zhou and Junyang Lin, *Soft Adaptive Policy
-        Optimization*, 2025. https://arxiv.org/abs/2511.20347
+        Chang Gao and others, *Soft Adaptive Policy Optimization*, 2025.
+        https://arxiv.org/abs/2511.20347
     """
     log_prob, old_log_prob, adv, positive, negative, sample_mask, _ = checks.widened(
         log_prob=(log_prob, "float[T]"),
@@ -192,8 +191,7 @@ def gspo_ratio(
         Ratios, shape `[T]`, 1 for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `level` is
-            not one of the above.
+        ArgumentError: If a shape or dtype is wrong, or `level` is not one of the above.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
@@ -264,8 +262,8 @@ def gmpo_loss(
         `"sequence_mean_token_mean"`. Only `log_prob` has a gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            clipping range is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete clipping range is
+            negative.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
@@ -273,9 +271,8 @@ def gmpo_loss(
         [-2. -2.]
 
     References:
-        Yuzhong Zhao, Yue Liu, Junpeng Liu, Jingye Chen, Xun Wu, Yaru Hao, Tengchao Lv,
-        Shaohan Huang, Lei Cui, Qixiang Ye, Fang Wan and Furu Wei, *Geometric-Mean
-        Policy Optimization*, 2025. https://arxiv.org/abs/2507.20673
+        Yuzhong Zhao and others, *Geometric-Mean Policy Optimization*, 2025.
+        https://arxiv.org/abs/2507.20673
     """
     log_prob, old_log_prob, adv, epsilon, epsilon_high, sample_mask, _ = checks.widened(
         log_prob=(log_prob, "float[T]"),
@@ -312,8 +309,8 @@ def kl_loss(
 
     The **value** is the estimator. k1 and k3 are unbiased; k3 is not negative and has a
     lower variance. The **gradient** is :math:`l_t ∇ log π(a_t)` for every kind. Its
-    mean over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`.
-    If the values were differentiated, the mean gradient would be 0 for k1, and that of
+    mean over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`. If
+    the values were differentiated, the mean gradient would be 0 for k1, and that of
     :math:`KL(π_ref ‖ π)` for k3.
 
     If another policy sampled the tokens, multiply the loss by the `importance_weights`.
@@ -332,8 +329,7 @@ def kl_loss(
         Losses, shape `[T]`, 0 for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `kind` is none
-            of the above.
+        ArgumentError: If a shape or dtype is wrong, or `kind` is none of the above.
 
     Example:
         >>> log_prob, ref_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.25, 1.0]]))
@@ -395,15 +391,14 @@ def clip_cov_mask(
         low: Smallest covariance, shape `[]`.
         high: Largest covariance, at least `low`, shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
         True for tokens to keep, shape `[...]`, False for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> log_prob = jnp.array([-1.0, -1.0, -5.0, -5.0])
@@ -462,15 +457,13 @@ def high_entropy_mask(
         fraction: Fraction :math:`ρ` of tokens to select, in [0, 1], shape `[]`.
         sample_mask: False for tokens to ignore, also in the quantile, shape `[...]`; or
             None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
         True for the selected tokens, shape `[...]`, False for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `fraction` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> entropy = jnp.array([0.1, 2.0, 0.3, 1.0, 0.2])
@@ -517,8 +510,8 @@ def overlong_penalty(
         Penalties, in [-1, 0], shape `[...]`, float32.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> lengths = jnp.array([10, 80, 90, 100, 1000])

@@ -74,8 +74,8 @@ def importance_weights(
         stopped.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `level` or `mode`
-            is not one of the above, or if a concrete bound is out of range.
+        ArgumentError: If a shape or dtype is wrong, if `level` or `mode` is not one of
+            the above, or if a concrete bound is out of range.
 
     Example:
         >>> log_ratio = jnp.log(jnp.array([0.25, 1.0, 4.0]))
@@ -88,9 +88,8 @@ def importance_weights(
         0.54 4.69
 
     References:
-        Feng Yao, Liyuan Liu, Dinghuai Zhang, Chengyu Dong, Jingbo Shang and Jianfeng
-        Gao, *Your Efficient RL Framework Secretly Brings You Off-Policy RL Training*,
-        2025. https://fengyao.notion.site/off-policy-rl
+        Feng Yao and others, *Your Efficient RL Framework Secretly Brings You Off-Policy
+        RL Training*, 2025. https://fengyao.notion.site/off-policy-rl
 
         Jiacai Liu and others, *When Speed Kills Stability: Demystifying RL Collapse
         from the Training-Inference Mismatch*, 2025. https://richardli.xyz/rl-collapse
@@ -154,8 +153,7 @@ def off_policy_sequence_mask(
         True for tokens to learn from, shape `[T]`, False for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `threshold` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, old_log_prob = jnp.array([-3.0, -2.0]), jnp.array([-1.0, -1.0])

@@ -77,8 +77,8 @@ def dpo_loss(
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is not one
-            of the above, or if a concrete scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, if `kind` is not one of the above,
+            or if a concrete scalar is out of range.
 
     Example:
         >>> chosen, rejected = jnp.log(0.75), jnp.log(0.25)
@@ -87,18 +87,15 @@ def dpo_loss(
         0.75
 
     References:
-        Rafael Rafailov, Archit Sharma, Eric Mitchell, Stefano Ermon, Christopher D.
-        Manning and Chelsea Finn, *Direct Preference Optimization: Your Language Model
+        Rafael Rafailov and others, *Direct Preference Optimization: Your Language Model
         is Secretly a Reward Model*, 2023. https://arxiv.org/abs/2305.18290
 
-        Mohammad Gheshlaghi Azar, Mark Rowland, Bilal Piot, Daniel Guo, Daniele
-        Calandriello, Michal Valko and Rémi Munos, *A General Theoretical Paradigm to
+        Mohammad Gheshlaghi Azar and others, *A General Theoretical Paradigm to
         Understand Learning from Human Preferences*, 2023.
         https://arxiv.org/abs/2310.12036
 
-        Yao Zhao, Rishabh Joshi, Tianqi Liu, Misha Khalman, Mohammad Saleh and Peter J.
-        Liu, *SLiC-HF: Sequence Likelihood Calibration with Human Feedback*, 2023.
-        https://arxiv.org/abs/2305.10425
+        Yao Zhao and others, *SLiC-HF: Sequence Likelihood Calibration with Human
+        Feedback*, 2023. https://arxiv.org/abs/2305.10425
 
         Sayak Ray Chowdhury, Anush Kini and Nagarajan Natarajan, *Provably Robust DPO:
         Aligning Language Models with Noisy Feedback*, 2024.
@@ -154,8 +151,7 @@ def simpo_loss(
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `beta` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> loss = rlaxlib.simpo_loss(-1.0, -1.5, beta=2.0, margin=1.0)
@@ -201,8 +197,8 @@ def orpo_loss(
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy argument is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar or NumPy
+            argument is out of range.
 
     Example:
         >>> loss = rlaxlib.orpo_loss(jnp.log(0.75), jnp.log(0.5), coefficient=1.0)
@@ -261,8 +257,8 @@ def kto_loss(
         Loss of each answer, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete scalar is out of
+            range.
 
     Example:
         >>> log_prob, ref_log_prob = jnp.log(jnp.array([[0.3, 0.3], [0.1, 0.1]]))
@@ -272,9 +268,8 @@ def kto_loss(
         [0.25 0.75]
 
     References:
-        Kawin Ethayarajh, Winnie Xu, Niklas Muennighoff, Dan Jurafsky and Douwe Kiela,
-        *KTO: Model Alignment as Prospect Theoretic Optimization*, 2024.
-        https://arxiv.org/abs/2402.01306
+        Kawin Ethayarajh and others, *KTO: Model Alignment as Prospect Theoretic
+        Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
     log_prob, ref_log_prob, desirable, kl, beta, good, bad, _ = checks.widened(
         log_prob=(log_prob, "float[...]"),
@@ -316,8 +311,7 @@ def bradley_terry_loss(
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `centering` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> loss = rlaxlib.bradley_terry_loss(2.0, 1.0, margin=1.0, centering=0.5)
@@ -377,8 +371,8 @@ def generalized_jsd(
         Divergence, at least 0, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete `beta`
-            is outside [0, 1], or if `top_k` is not a Python integer in [1, V - 1].
+        ArgumentError: If a shape or dtype is wrong, if a concrete `beta` is outside
+            [0, 1], or if `top_k` is not a Python integer in [1, V - 1].
 
     Example:
         >>> student_logits = jnp.log(jnp.array([0.25, 0.5, 0.25]))
@@ -388,9 +382,8 @@ def generalized_jsd(
         0.1733 0.1733
 
     References:
-        Rishabh Agarwal, Nino Vieillard, Yongchao Zhou, Piotr Stanczyk, Sabela Ramos,
-        Matthieu Geist and Olivier Bachem, *On-Policy Distillation of Language Models:
-        Learning from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
+        Rishabh Agarwal and others, *On-Policy Distillation of Language Models: Learning
+        from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
     """
     student_logits, teacher_logits, beta, _ = checks.widened(
         student_logits=(student_logits, "float[V]"),

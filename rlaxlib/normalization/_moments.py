@@ -137,10 +137,10 @@ def create_ema(
     Returns:
         A `StateFunctions` pair. `init(template_tree)` returns the initial `EmaState`
         for trees like the template. `update(tree, state)` returns the updated
-        `EmaMoments` and `EmaState`. The leaves are floats or integers of any shape.
-        Its keyword `sample_mask` is false for the entries to ignore; its axes are the
-        first ones of each leaf. Masked entries may be NaN. If the mask excludes all
-        entries, the state stays the same.
+        `EmaMoments` and `EmaState`. The leaves are floats or integers of any shape. Its
+        keyword `sample_mask` is false for the entries to ignore; its axes are the first
+        ones of each leaf. Masked entries may be NaN. If the mask excludes all entries,
+        the state stays the same.
 
     Raises:
         ArgumentError: If `decay` is outside [0, 1), if a leaf is not numeric, if the

@@ -85,8 +85,8 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
         Normalised numbers, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
-            NumPy index is outside [0, N).
+        ArgumentError: If a shape or dtype is wrong, or a Python or NumPy index is
+            outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -129,8 +129,8 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
         Values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
-            NumPy index is outside [0, N).
+        ArgumentError: If a shape or dtype is wrong, or a Python or NumPy index is
+            outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -178,8 +178,8 @@ def unnormalize_linear(
         shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
-            NumPy index is outside [0, N).
+        ArgumentError: If a shape or dtype is wrong, or a Python or NumPy index is
+            outside [0, N).
 
     Example:
         >>> state = rlaxlib.PopArtState(
@@ -258,8 +258,8 @@ def art(
         The updated statistics, with their gradient stopped.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `step_size` or bound, or a NumPy index, is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete `step_size` or bound,
+            or a NumPy index, is out of range.
 
     Example:
         >>> state = rlaxlib.PopArtState(jnp.zeros(1), jnp.ones(1), jnp.ones(1))

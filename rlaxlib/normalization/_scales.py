@@ -115,8 +115,7 @@ def reward_scale(
         each stream has its own sum, and all share the moments.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `epsilon` is
-            negative.
+        ArgumentError: If a shape or dtype is wrong, or `epsilon` is negative.
 
     Example:
         >>> init, update = rlaxlib.reward_scale()
@@ -130,8 +129,7 @@ def reward_scale(
         Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
 
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
-        Learning? A Large-Scale Empirical Study*, 2020.
-        https://arxiv.org/abs/2006.05990
+        Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
     (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] in [0, inf)"))
     init_moments, update_moments = running_moments(axis_name)
@@ -228,8 +226,7 @@ def return_based_scale(
         its gradient stopped. It is 1 while the numbers are constant.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `min_scale`
-            is not positive.
+        ArgumentError: If a shape or dtype is wrong, or `min_scale` is not positive.
 
     Example:
         >>> init, update = rlaxlib.return_based_scale()
@@ -240,9 +237,8 @@ def return_based_scale(
         26.0
 
     References:
-        Tom Schaul, Georg Ostrovski, Iurii Kemaev and Diana Borsa, *Return-based
-        Scaling: Yet Another Normalisation Trick for Deep RL*, 2021.
-        https://arxiv.org/abs/2105.05347
+        Tom Schaul and others, *Return-based Scaling: Yet Another Normalisation Trick
+        for Deep RL*, 2021. https://arxiv.org/abs/2105.05347
     """
     (min_scale,) = checks.arrays(min_scale=(min_scale, "float[] in (0, inf)"))
     init_moments, update_moments = running_moments(axis_name)
@@ -322,10 +318,10 @@ def percentile_scale(
         S_n = max(S_min, (1 / (1 - d^n)) ∑_{i=1}^n (1 - d) d^{n-i} Δ_i),
         Δ_i = P_{95}(G_i) - P_5(G_i)
 
-    with percentiles over the returns of one update, interpolated linearly
-    as in NumPy. DreamerV3 divides advantages by this scale, so that one weight of the
-    entropy bonus fits rewards of any magnitude. The percentiles ignore outliers. The
-    bound :math:`S_min = 1` avoids amplifying small returns where rewards are sparse.
+    with percentiles over the returns of one update, interpolated linearly as in NumPy.
+    DreamerV3 divides advantages by this scale, so that one weight of the entropy bonus
+    fits rewards of any magnitude. The percentiles ignore outliers. The bound
+    :math:`S_min = 1` avoids amplifying small returns where rewards are sparse.
 
     The bound is applied to the average, not to each update. Dividing by :math:`1 - d^n`
     removes the bias towards the initial 0. Over devices, the percentiles are those of

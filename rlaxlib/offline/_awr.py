@@ -43,8 +43,7 @@ def advantage_weights(
         Weights :math:`w`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` or `max_weight` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> adv = jnp.array([-1e6, 0.0, 1e6])
@@ -52,13 +51,11 @@ def advantage_weights(
         [ 0.  1. 20.]
 
     References:
-        Xue Bin Peng, Aviral Kumar, Grace Zhang and Sergey Levine, *Advantage-Weighted
-        Regression: Simple and Scalable Off-Policy Reinforcement Learning*, 2019.
-        https://arxiv.org/abs/1910.00177
+        Xue Bin Peng and others, *Advantage-Weighted Regression: Simple and Scalable
+        Off-Policy Reinforcement Learning*, 2019. https://arxiv.org/abs/1910.00177
 
-        Ashvin Nair, Abhishek Gupta, Murtaza Dalal and Sergey Levine, *AWAC:
-        Accelerating Online Reinforcement Learning with Offline Datasets*, 2020.
-        https://arxiv.org/abs/2006.09359
+        Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
+        Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
 
         Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
@@ -97,8 +94,7 @@ def advantage_weighted_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` or `max_weight` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, adv = jnp.array([-1.0, -2.0]), jnp.array([0.0, 1e6])
@@ -106,13 +102,11 @@ def advantage_weighted_loss(
         [ 1. 40.]
 
     References:
-        Xue Bin Peng, Aviral Kumar, Grace Zhang and Sergey Levine, *Advantage-Weighted
-        Regression: Simple and Scalable Off-Policy Reinforcement Learning*, 2019.
-        https://arxiv.org/abs/1910.00177
+        Xue Bin Peng and others, *Advantage-Weighted Regression: Simple and Scalable
+        Off-Policy Reinforcement Learning*, 2019. https://arxiv.org/abs/1910.00177
 
-        Ashvin Nair, Abhishek Gupta, Murtaza Dalal and Sergey Levine, *AWAC:
-        Accelerating Online Reinforcement Learning with Offline Datasets*, 2020.
-        https://arxiv.org/abs/2006.09359
+        Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
+        Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
 
         Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
@@ -146,8 +140,8 @@ def crr_weights(
 
     The policy's loss is :math:`-w log π(a | s)`. The baseline is estimated from actions
     of the policy. The binary weight clones the actions that are better than the
-    baseline. The maximum is the more pessimistic baseline, for data of low quality.
-    The gradient of the weight is stopped.
+    baseline. The maximum is the more pessimistic baseline, for data of low quality. The
+    gradient of the weight is stopped.
 
     Args:
         q: Value :math:`q(s, a)` of the data's action, shape `[]`.
@@ -163,9 +157,8 @@ def crr_weights(
         Weight :math:`w`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kind` or
-            `baseline` is not one of the two, or if a concrete `beta` or `max_weight` is
-            not positive.
+        ArgumentError: If a shape or dtype is wrong, if `kind` or `baseline` is not one
+            of the two, or if a concrete `beta` or `max_weight` is not positive.
 
     Example:
         >>> q, q_samples = 4.0, jnp.array([1.0, 5.0])

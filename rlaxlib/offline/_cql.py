@@ -60,8 +60,7 @@ def cql_loss(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_samples, log_prob_samples = jnp.array([1.0, -9.0]), jnp.zeros(2)
@@ -70,9 +69,8 @@ def cql_loss(
         -1.3069 -1.3069
 
     References:
-        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
-        Q-Learning for Offline Reinforcement Learning*, appendix F, 2020.
-        https://arxiv.org/abs/2006.04779
+        Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
+        Learning*, appendix F, 2020. https://arxiv.org/abs/2006.04779
 
         Mitsuhiko Nakamoto and others, *Cal-QL: Calibrated Offline RL Pre-Training for
         Efficient Online Fine-Tuning*, 2023. https://arxiv.org/abs/2303.05479
@@ -112,8 +110,8 @@ def discrete_cql_loss(
         Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete action is outside
+            [0, A).
 
     Example:
         >>> loss = rlaxlib.discrete_cql_loss(jnp.array([2.0, 2.0]), 0)
@@ -121,9 +119,8 @@ def discrete_cql_loss(
         0.6931 0.6931
 
     References:
-        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
-        Q-Learning for Offline Reinforcement Learning*, 2020.
-        https://arxiv.org/abs/2006.04779
+        Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
+        Learning*, 2020. https://arxiv.org/abs/2006.04779
     """
     q, a, action_mask, narrow = checks.widened(
         q=(q, "float[A]"),
@@ -161,16 +158,15 @@ def cql_temperature_loss(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.cql_temperature_loss(0.0, gap=7.0, target_gap=5.0))
         -2.0
 
     References:
-        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
-        Q-Learning for Offline Reinforcement Learning*, appendix F, 2020.
-        https://arxiv.org/abs/2006.04779
+        Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
+        Learning*, appendix F, 2020. https://arxiv.org/abs/2006.04779
     """
     log_temperature, gap, target_gap, narrow = checks.widened(
         log_temperature=(log_temperature, "float[]"),

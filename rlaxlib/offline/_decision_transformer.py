@@ -35,14 +35,13 @@ def returns_to_go(
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
         truncated_t: True where the stream was cut after this step although the episode
             had not ended, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Returns-to-go :math:`G_0, …, G_{T-1}`, shape `[T]`; 0 at steps to ignore.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> r_t, discount_t = jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 0.0, 1.0])

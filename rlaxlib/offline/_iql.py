@@ -49,8 +49,7 @@ def iql_value_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `expectile` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> v, q = jnp.array([1.0, 3.0]), jnp.array([2.0, 2.0])
@@ -106,8 +105,7 @@ def gumbel_value_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` or `max_clip` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> gradient = jax.grad(rlaxlib.gumbel_value_loss)
@@ -117,8 +115,8 @@ def gumbel_value_loss(
         -3.000
 
     References:
-        Divyansh Garg, Joey Hejna, Matthieu Geist and Stefano Ermon, *Extreme
-        Q-Learning: MaxEnt RL without Entropy*, 2023. https://arxiv.org/abs/2301.02328
+        Divyansh Garg and others, *Extreme Q-Learning: MaxEnt RL without Entropy*, 2023.
+        https://arxiv.org/abs/2301.02328
     """
     v, q, beta, c, narrow = checks.widened(
         v=(v, "float[...]"),
@@ -162,8 +160,7 @@ def sparse_value_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> v, q = jnp.array([1.0, 3.0]), jnp.array([2.0, 0.0])

@@ -35,7 +35,7 @@ def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
 
     Returns:
         Loss, from -N/(N - 1) to N, shape `[]`; 0 for one critic. A critic whose
-            gradient is 0 has no part in it, and a gradient of 0.
+        gradient is 0 has no part in it, and a gradient of 0.
 
     Raises:
         ArgumentError: If `gradients` has the wrong shape or dtype.
@@ -77,11 +77,10 @@ def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
 
     Returns:
         True for the actions to consider, shape `[A]`. The most likely action is always
-            among them.
+        among them.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `threshold` is outside [0, 1).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob = jnp.log(jnp.array([0.6, 0.3, 0.1]))
@@ -89,9 +88,8 @@ def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
         [ True  True False]
 
     References:
-        Scott Fujimoto, Edoardo Conti, Mohammad Ghavamzadeh and Joelle Pineau,
-        *Benchmarking Batch Deep Reinforcement Learning Algorithms*, 2019.
-        https://arxiv.org/abs/1910.01708
+        Scott Fujimoto and others, *Benchmarking Batch Deep Reinforcement Learning
+        Algorithms*, 2019. https://arxiv.org/abs/1910.01708
     """
     log_prob, threshold, _ = checks.widened(
         log_prob=(log_prob, "float[A]"), threshold=(threshold, "float[] in [0, 1)")
@@ -137,8 +135,8 @@ def maximum_mean_discrepancy(
         Squared discrepancy, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kernel` is not
-            one of the three, or if a concrete `bandwidth` is not positive.
+        ArgumentError: If a shape or dtype is wrong, if `kernel` is not one of the
+            three, or if a concrete `bandwidth` is not positive.
 
     Example:
         >>> x, y = jnp.array([[0.0], [2.0]]), jnp.array([[1.0]])
@@ -146,13 +144,11 @@ def maximum_mean_discrepancy(
         1.0
 
     References:
-        Arthur Gretton, Karsten M. Borgwardt, Malte J. Rasch, Bernhard Schölkopf and
-        Alexander Smola, *A Kernel Two-Sample Test*, 2012.
+        Arthur Gretton and others, *A Kernel Two-Sample Test*, 2012.
         https://jmlr.org/papers/v13/gretton12a.html
 
-        Aviral Kumar, Justin Fu, George Tucker and Sergey Levine, *Stabilizing
-        Off-Policy Q-Learning via Bootstrapping Error Reduction*, 2019.
-        https://arxiv.org/abs/1906.00949
+        Aviral Kumar and others, *Stabilizing Off-Policy Q-Learning via Bootstrapping
+        Error Reduction*, 2019. https://arxiv.org/abs/1906.00949
 
         Thanh Tang Nguyen, Sunil Gupta and Svetha Venkatesh, *Distributional
         Reinforcement Learning via Moment Matching*, 2021.

@@ -44,7 +44,7 @@ def td3_bc_loss(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> action, data_action = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])
@@ -55,9 +55,8 @@ def td3_bc_loss(
         Scott Fujimoto and Shixiang Shane Gu, *A Minimalist Approach to Offline
         Reinforcement Learning*, 2021. https://arxiv.org/abs/2106.06860
 
-        Denis Tarasov, Vladislav Kurenkov, Alexander Nikulin and Sergey Kolesnikov,
-        *Revisiting the Minimalist Approach to Offline Reinforcement Learning*, 2023.
-        https://arxiv.org/abs/2305.09836
+        Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
+        Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     q, action, data_action, weight, narrow = checks.widened(
         q=(q, "float[]"),
@@ -92,8 +91,7 @@ def td3_bc_weight(
         Weight :math:`λ`, shape `[]`; :math:`α` if all values are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `alpha` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.td3_bc_weight(jnp.array([-2.0, 8.0]), alpha=2.5))
@@ -127,9 +125,9 @@ def rebrac_critic_target(
 
         y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
 
-    The next action :math:`a'_t` is the target policy's, with the clipped noise of
-    TD3; :math:`a_t` is the next action in the data. With :math:`β_2 = 0` this is the
-    target of TD3.
+    The next action :math:`a'_t` is the target policy's, with the clipped noise of TD3;
+    :math:`a_t` is the next action in the data. With :math:`β_2 = 0` this is the target
+    of TD3.
 
     Args:
         r_t: Reward, shape `[]`.
@@ -146,8 +144,7 @@ def rebrac_critic_target(
         Target :math:`y` of all critics, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `penalty_weight` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, a_t = jnp.array([4.0, 6.0]), jnp.array([0.0, 0.0])
@@ -156,9 +153,8 @@ def rebrac_critic_target(
         2.5
 
     References:
-        Denis Tarasov, Vladislav Kurenkov, Alexander Nikulin and Sergey Kolesnikov,
-        *Revisiting the Minimalist Approach to Offline Reinforcement Learning*, 2023.
-        https://arxiv.org/abs/2305.09836
+        Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
+        Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     r_t, discount_t, q_t, action_t, data_action_t, beta, narrow = checks.widened(
         r_t=(r_t, "float[]"),

@@ -62,9 +62,9 @@ def transform_to_hl_gauss(
         Probabilities, shape `[..., num_bins]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, if concrete bounds are not finite or do not
-            increase, or if a concrete `sigma_ratio` is not positive.
+        ArgumentError: If a shape or dtype is wrong, if `num_bins` is not a Python
+            integer of at least 2, if concrete bounds are not finite or do not increase,
+            or if a concrete `sigma_ratio` is not positive.
 
     Example:
         >>> probs = rlaxlib.transform_to_hl_gauss(0.0, -2.0, 2.0, num_bins=4)
@@ -116,9 +116,9 @@ def transform_from_hl_gauss(
         Means :math:`x`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, or if concrete bounds are not finite or do
-            not increase.
+        ArgumentError: If a shape or dtype is wrong, if `num_bins` is not a Python
+            integer of at least 2, or if concrete bounds are not finite or do not
+            increase.
 
     Example:
         >>> probs = jnp.array([0.0, 0.5, 0.5, 0.0])

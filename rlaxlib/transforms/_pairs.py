@@ -73,7 +73,7 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
         The composed pair.
 
     Raises:
-        ArgumentError: When called, if an argument has the wrong shape or dtype.
+        ArgumentError: When called, an argument has the wrong shape or dtype.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -142,8 +142,8 @@ def hl_gauss_pair(
         f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
 
     Its functions are `transform_to_hl_gauss` and `transform_from_hl_gauss` with these
-    bins. To transform values first, compose: `compose_tx(SYMLOG_PAIR,
-    hl_gauss_pair(...))` has its range on the scale of symlog.
+    bins. To transform values first, compose:
+    `compose_tx(SYMLOG_PAIR, hl_gauss_pair(...))` has its range on the scale of symlog.
 
     As in the paper, the outermost bins end at the ends of the range, whereas those of
     `twohot_pair` are centred there.

@@ -273,8 +273,7 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
         Transformed values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `eps` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.signed_hyperbolic(jnp.array([-3.0, 8.0]), eps=0.5))
@@ -312,8 +311,7 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
         Values on the original scale, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `eps` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.signed_parabolic(jnp.array([-2.5, 6.0]), eps=0.5))
@@ -420,8 +418,7 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
         Transformed values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete `p`
-            is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.power(jnp.array([-2.0, 6.0]), p=4.0).round(4))

@@ -49,9 +49,9 @@ def transform_to_2hot(
         Probabilities, shape `[..., num_bins]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, or if concrete bounds are not finite or do
-            not increase.
+        ArgumentError: If a shape or dtype is wrong, if `num_bins` is not a Python
+            integer of at least 2, or if concrete bounds are not finite or do not
+            increase.
 
     Example:
         >>> print(rlaxlib.transform_to_2hot(0.25, -1.0, 1.0, num_bins=5))
@@ -90,9 +90,9 @@ def transform_from_2hot(
         Means :math:`x`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, or if concrete bounds are not finite or do
-            not increase.
+        ArgumentError: If a shape or dtype is wrong, if `num_bins` is not a Python
+            integer of at least 2, or if concrete bounds are not finite or do not
+            increase.
 
     Example:
         >>> probs = jnp.array([0.0, 0.0, 0.5, 0.5, 0.0])
@@ -132,8 +132,8 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         Probabilities, shape `[..., K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if bins given as
-            a NumPy array are not finite or do not increase.
+        ArgumentError: If a shape or dtype is wrong, or if bins given as a NumPy array
+            are not finite or do not increase.
 
     Example:
         >>> bins = jnp.array([-8.0, 0.0, 2.0, 8.0])
@@ -170,8 +170,8 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
         Means :math:`x`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if bins given as
-            a NumPy array are not finite or do not increase.
+        ArgumentError: If a shape or dtype is wrong, or if bins given as a NumPy array
+            are not finite or do not increase.
 
     Example:
         >>> probs, bins = jnp.array([0.75, 0.25, 0.0]), jnp.array([-8.0, 0.0, 2.0])

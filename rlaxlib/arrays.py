@@ -94,8 +94,7 @@ def batched_index(
         The entries, shape `[...]`, or `[..., 1]` if `keepdims`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a scalar or NumPy index out of
-            range.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy index out of range.
 
     Example:
         >>> q = jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -134,8 +133,8 @@ def one_hot(
         One-hot vectors, shape `[..., num_classes]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or `num_classes` not a positive
-            Python integer.
+        ArgumentError: If a shape or dtype is wrong, or `num_classes` is not an integer
+            above 0.
 
     Example:
         >>> print(rlaxlib.one_hot(jnp.array([2, 3]), num_classes=3))
@@ -169,7 +168,7 @@ def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
     belongs to the first ones.
 
     Args:
-        source: Array :math:`x`, with the first axes of `target` or of size 1,
+        source: Array :math:`x` with the first axes of `target`, or size 1,
             shape `[...]`.
         target: Array to combine the result with, shape `[...]`.
 
@@ -214,8 +213,8 @@ def replace_masked(
         The array, of the shape of `data`.
 
     Raises:
-        ArgumentError: If a shape is wrong, or a scalar or NumPy mask is not boolean or
-            0 and 1.
+        ArgumentError: If a shape is wrong, or a NumPy mask has values other than 0 and
+            1.
 
     Example:
         >>> x, mask = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([True, False])
@@ -260,8 +259,8 @@ def masked_mean(
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor, more than 0, shape `[]`; or None for the number of
-            unmasked entries.
+        denominator: Divisor, more than 0, shape `[]`; or None for the number of entries
+            used.
 
     Returns:
         The mean, without the axes averaged over; 0 if all entries are masked.

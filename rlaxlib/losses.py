@@ -240,10 +240,9 @@ def clip_gradient(
 
     Args:
         x: Floating-point array of any shape `[...]`, or a pytree of them.
-        gradient_min: Lower bound :math:`g_min`, shape `[]`; or that of each element,
+        gradient_min: Lower bound :math:`g_min`, shape `[]`, or one an element,
             shape `[...]`.
-        gradient_max: Upper bound :math:`g_max ≥ g_min`, shape `[]`; or that of each
-            element, shape `[...]`.
+        gradient_max: Upper bound :math:`g_max ≥ g_min`, shape `[]` or shape `[...]`.
 
     Returns:
         `x`, unchanged.

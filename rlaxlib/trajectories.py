@@ -49,8 +49,8 @@ def extract_subsequences(
         Subsequences, shape `[L, B, N, ...]`; or, for one trajectory, `[L, N, ...]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a NumPy index or a length is out
-            of range.
+        ArgumentError: If a shape or dtype is wrong, or an integer or NumPy index out of
+            range.
 
     Example:
         >>> stream = jnp.array([0.0, 10.0, 20.0, 30.0])
@@ -103,8 +103,7 @@ def sample_start_indices(
     Args:
         rng_key: Random key, shape `[]`.
         batch_size: Number :math:`B` of trajectories; or None for one.
-        num_start_indices: Number :math:`N` of indices for each, at most
-            :math:`s_max + 1`.
+        num_start_indices: Number :math:`N` of indices each, at most :math:`s_max + 1`.
         max_valid_start_idx: Largest start index :math:`s_max`: the length of a
             trajectory minus that of a subsequence.
 
@@ -112,8 +111,8 @@ def sample_start_indices(
         Start indices in random order, shape `[B, N]`; or, for one trajectory, `[N]`.
 
     Raises:
-        ArgumentError: If `rng_key` is not a single key, or a Python integer is missing
-            or out of range.
+        ArgumentError: If `rng_key` is not a single key, or an integer is traced or out
+            of range.
 
     Example:
         >>> starts = rlaxlib.sample_start_indices(jax.random.key(0), None, 3, 2)
@@ -201,8 +200,7 @@ def embed_oar(
         Features, one-hot action and transformed reward, shape `[..., D+A+1]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a scalar or NumPy action out of
-            range.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy action out of range.
 
     Example:
         >>> features = jnp.array([0.5, -0.5])

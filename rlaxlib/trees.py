@@ -60,7 +60,7 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
 
     Raises:
         ArgumentError: If a structure or shape differs, a leaf is not an array, or a
-            scalar or NumPy `pred` has values other than 0 and 1.
+            NumPy `pred` has values other than 0 and 1.
 
     Example:
         >>> state, start = {"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([0.0, 0.0])}
@@ -161,8 +161,7 @@ def tree_split_leaves(
         keepdim: Whether to keep the axis, with size 1.
 
     Returns:
-        One pytree for each index; none if `tree_like` is an empty tuple, list or
-        dictionary.
+        One pytree for each index; none for an empty tuple, list or dictionary.
 
     Raises:
         ArgumentError: If a leaf lacks the axis, sizes along it differ, or a pytree has
@@ -205,9 +204,8 @@ def tree_replace_masked(
 
     Args:
         tree_data: Pytree :math:`x` of arrays.
-        tree_replacement: Pytree :math:`z` of the same structure and shapes; or None for
-            0.
-        mask: True, or 1, to replace; its axes are the first of every leaf,
+        tree_replacement: Pytree :math:`z` of the same structure; or None for zeros.
+        mask: True, or 1, to replace; its axes are the first of each leaf,
             shape `[...]`.
 
     Returns:
@@ -215,7 +213,7 @@ def tree_replace_masked(
 
     Raises:
         ArgumentError: If a structure or shape differs, a leaf is not an array, or a
-            scalar or NumPy mask has values other than 0 and 1.
+            NumPy mask has values other than 0 and 1.
 
     Example:
         >>> data = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0, 4.0])}
@@ -340,15 +338,15 @@ def conditional_update(
     Args:
         new_tensors: Pytree :math:`θ` of arrays, the online parameters.
         old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
-        is_time: True, or 1, to select the new pytree; its axes are the first of every
-            leaf, shape `[...]`.
+        is_time: True, or 1, to update; its axes are the first of each leaf,
+            shape `[...]`.
 
     Returns:
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
         ArgumentError: If a structure or shape differs, a leaf is not an array, or a
-            scalar or NumPy `is_time` has values other than 0 and 1.
+            NumPy `is_time` has values other than 0 and 1.
 
     Example:
         >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}
@@ -387,8 +385,8 @@ def periodic_update(
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If a structure, shape or dtype is wrong, or a concrete value out
-            of range.
+        ArgumentError: If a structure, shape or dtype is wrong, or a concrete period not
+            positive.
 
     Example:
         >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}

@@ -60,28 +60,23 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
 
     Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
     `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of
-    shape `[..., A]`. All of them take a keyword argument `action_mask`, true for legal
-    actions.
+    shape `[..., A]`. Each takes a keyword `action_mask`, true for legal actions.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0: greedy if small, uniform if
-            large, shape `[]`.
+        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
 
     Returns:
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If `temperature` has the wrong shape or is not positive. The
-            functions raise it if an argument has the wrong shape or dtype.
+        ArgumentError: If `temperature` has the wrong shape or is not positive; when
+            called, a shape or dtype is wrong.
 
     Example:
-        >>> policy, logits = rlaxlib.softmax(), jnp.zeros(4)
-        >>> print(policy.probs(logits))
-        [0.25 0.25 0.25 0.25]
-        >>> legal = jnp.array([True, True, False, False])
-        >>> print(policy.probs(logits, action_mask=legal))
+        >>> policy, legal = rlaxlib.softmax(), jnp.array([True, True, False, False])
+        >>> print(policy.probs(jnp.zeros(4), action_mask=legal))
         [0.5 0.5 0.  0. ]
-        >>> print(policy.logprob(2, logits, action_mask=legal))
+        >>> print(policy.logprob(2, jnp.zeros(4), action_mask=legal))
         -inf
 
     References:
@@ -108,20 +103,20 @@ def clipped_entropy_softmax(
         π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ),
         H = min(-∑_a π(a) log π(a), κ log A)
 
-    An entropy bonus with this entropy has no gradient once the policy is random enough.
-    The functions are those of `softmax`.
+    An entropy bonus then has no gradient once the policy is random enough. The
+    functions are those of `softmax`.
 
     Args:
         temperature: Temperature :math:`τ`, more than 0, shape `[]`.
-        entropy_clip: Fraction :math:`κ` of the maximum entropy, which is the logarithm
-            of the number of legal actions, at least 0; 1 clips nothing, shape `[]`.
+        entropy_clip: Fraction :math:`κ ≥ 0` of the maximum entropy, :math:`log A` for A
+            legal actions, shape `[]`. 1 clips nothing.
 
     Returns:
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If a shape is wrong or is out of range. The functions raise it if
-            an argument has the wrong shape or dtype.
+        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
+            wrong.
 
     Example:
         >>> policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
@@ -156,13 +151,12 @@ def categorical_sample(
 
     Args:
         key: Random key, shape `[]`.
-        probs: Probabilities :math:`p`, at least 0; they need not sum to 1,
-            shape `[..., A]`.
+        probs: Probabilities :math:`p ≥ 0`, shape `[..., A]`. They need not sum to 1.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Actions in [0, A), shape `[...]`; or -1 where a probability is negative,
-        infinite or NaN, or where all are 0.
+        Actions in [0, A), shape `[...]`; -1 where a probability is negative, infinite
+        or NaN, or where all are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -197,17 +191,15 @@ def categorical_cross_entropy(
 
         L = -∑_i p_i log q_i,   q = softmax(logits)
 
-    It uses the convention 0 log 0 = 0.
+    With the convention 0 log 0 = 0.
 
     Args:
-        labels: Target probabilities :math:`p`, which should sum to 1 and are not
-            normalised, shape `[..., A]`.
+        labels: Target probabilities :math:`p`, not normalised here, shape `[..., A]`.
         logits: Logits of the prediction :math:`q`, shape `[..., A]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Cross-entropies, shape `[...]`; infinite where an illegal action has a positive
-        label.
+        Losses, shape `[...]`; infinite where an illegal action has a positive label.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -247,21 +239,20 @@ def categorical_kl_divergence(
         KL(p ‖ q) = ∑_i p_i log (p_i / q_i),
         p = softmax(x/τ),   q = softmax(y/τ)
 
-    It is accurate for policies that hardly differ too, and never negative.
+    It is accurate for distributions that hardly differ, and never negative.
 
     Args:
-        p_logits: Logits :math:`x` of the distribution that the expectation is over,
-            shape `[..., A]`.
-        q_logits: Logits :math:`y` of the other distribution, shape `[..., A]`.
+        p_logits: Logits :math:`x` of the first distribution, shape `[..., A]`.
+        q_logits: Logits :math:`y` of the second distribution, shape `[..., A]`.
         temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        KL divergences, in nats, shape `[...]`; infinite where only :math:`q` rules out
+        KL divergences in nats, shape `[...]`; infinite where only :math:`q` rules out
         an action. The gradient then covers the remaining actions only.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or `temperature` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> p_logits, q_logits = jnp.log(jnp.array([[0.5, 0.5], [0.2, 0.8]]))
@@ -305,8 +296,7 @@ def categorical_importance_sampling_ratios(
 ) -> Array:
     """Compute the importance sampling ratios of two softmax policies.
 
-    Takes the logits of all actions of two policies, returns one ratio for each action
-    taken.
+    Takes the logits of two policies, returns one ratio for each action taken.
 
     .. math::
 
@@ -323,8 +313,7 @@ def categorical_importance_sampling_ratios(
         infinite where only the behaviour policy does.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete scalar or NumPy
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a NumPy action out of range.
 
     Example:
         >>> pi_logits_t, mu_logits_t = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))

@@ -26,16 +26,15 @@ def greedy() -> DiscreteDistribution:
 
     Its functions are `sample(key, preferences)`, `probs(preferences)`,
     `logprob(sample, preferences)` and `entropy(preferences)`, with preferences
-    :math:`x`, such as action values, of shape `[..., A]`. All of them take a keyword
-    argument `action_mask`, true for legal actions. If no action is legal, they return
-    0.
+    :math:`x`, such as action values, of shape `[..., A]`. Each takes a keyword
+    `action_mask`, true for legal actions, and returns 0 if no action is legal.
 
     Returns:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: The functions raise it if an argument has the wrong shape or
-            dtype, or if a concrete scalar or NumPy action is outside [0, A).
+        ArgumentError: When called, if a shape or dtype is wrong, or a NumPy action out
+            of range.
 
     Example:
         >>> print(rlaxlib.greedy().probs(jnp.array([1.0, 3.0, 3.0])))
@@ -61,8 +60,7 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
 
         π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
 
-    Its functions are those of `greedy`. Each has one more argument `epsilon`, for a
-    probability that changes over time.
+    Its functions are those of `greedy`, each with one more argument `epsilon`.
 
     Args:
         epsilon: Probability :math:`ε` of a uniformly random legal action, in [0, 1],
@@ -72,9 +70,8 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: If `epsilon` has the wrong shape or is outside [0, 1]. The
-            functions raise it for any argument that does not fit, and if no `epsilon`
-            was given.
+        ArgumentError: If `epsilon` has the wrong shape or is outside [0, 1]; when
+            called, an argument is wrong or no `epsilon` was given.
 
     Example:
         >>> policy, q = rlaxlib.epsilon_greedy(0.5), jnp.array([1.0, 3.0])

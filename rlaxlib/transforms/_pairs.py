@@ -42,8 +42,7 @@ __all__ = [
 class TxPair(NamedTuple):
     """A transform and its inverse.
 
-    Pairs made from equal arguments are equal. They can be pickled, and passed to a
-    compiled function as a static argument.
+    Pairs made from equal arguments are equal. They can be pickled, or static.
 
     Attributes:
         apply: The transform.
@@ -66,18 +65,16 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
     Half precision is raised to single for the whole composition.
 
     Args:
-        *tx_list: Pairs, in the order in which `apply` applies them. Without any, the
-            result is the identity.
+        *tx_list: Pairs, in the order of `apply`; the identity if there are none.
 
     Returns:
         The composed pair.
 
     Raises:
-        ArgumentError: When called, an argument has the wrong shape or dtype.
+        ArgumentError: When called, a shape or dtype is wrong.
 
     Example:
-        >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-        >>> twice = rlaxlib.compose_tx(tx, tx)
+        >>> twice = rlaxlib.compose_tx(*2 * [rlaxlib.SIGNED_HYPERBOLIC_PAIR])
         >>> print(twice.apply_inv(twice.apply(jnp.array([-9.0, 16.0]))).round(4))
         [-9. 16.]
 
@@ -99,8 +96,8 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         f(x)_k = max(0, 1 - |x - b_k| / w),   f⁻¹(p) = ∑_k p_k b_k,
         b_k = b_0 + k w
 
-    Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins.
-    Values outside the range are clipped; `outside_support` reports them.
+    It combines `transform_to_2hot` and `transform_from_2hot`. Values outside the range
+    are clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b_0`.
@@ -111,9 +108,8 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if the
-            bounds are not finite or do not increase; when called, if an argument has
-            the wrong shape or dtype.
+        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
+            wrong.
 
     Example:
         >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
@@ -141,27 +137,23 @@ def hl_gauss_pair(
         f(x)_k ∝ Φ((e_{k+1} - x) / σ) - Φ((e_k - x) / σ),
         f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
 
-    Its functions are `transform_to_hl_gauss` and `transform_from_hl_gauss` with these
-    bins. To transform values first, compose:
-    `compose_tx(SYMLOG_PAIR, hl_gauss_pair(...))` has its range on the scale of symlog.
-
-    As in the paper, the outermost bins end at the ends of the range, whereas those of
-    `twohot_pair` are centred there.
+    It combines `transform_to_hl_gauss` and `transform_from_hl_gauss`. With
+    `compose_tx(SYMLOG_PAIR, hl_gauss_pair(...))`, the range is on the scale of symlog.
+    The outermost bins end at the ends of the range; those of `twohot_pair` have their
+    centres there.
 
     Args:
         min_value: First edge :math:`e_0`.
         max_value: Last edge :math:`e_K`, more than `min_value`.
         num_bins: Number of bins :math:`K`, at least 2.
-        sigma_ratio: Standard deviation of the Gaussian divided by the width of a bin,
-            :math:`s` in (0, inf), shape `[]`. The paper recommends the default.
+        sigma_ratio: Standard deviation :math:`s > 0`, in widths of a bin, shape `[]`.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, if the
-            bounds are not finite or do not increase, or if `sigma_ratio` is not
-            positive; when called, if an argument has the wrong shape or dtype.
+        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
+            wrong.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
@@ -192,10 +184,8 @@ def muzero_pair(
         f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
 
     The inverse transforms the mean of transformed values. If returns vary, that is not
-    the mean of the returns, which `unbiased_transform_pair` gives.
-
-    Values whose transform is outside the bins are clipped; `outside_support` reports
-    them.
+    the mean of the returns, which `unbiased_transform_pair` gives. Values whose
+    transform is outside the bins are clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b_0`, on the transformed scale.
@@ -207,9 +197,8 @@ def muzero_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if the
-            bounds are not finite or do not increase; when called, if an argument has
-            the wrong shape or dtype.
+        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
+            wrong.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -237,25 +226,23 @@ def unbiased_transform_pair(
         f⁻¹(p) = ∑_k p_k b_k,
         b_k = h⁻¹(b'_0 + k (b'_{K-1} - b'_0) / (K - 1))
 
-    The bins have the spacing of those of `muzero_pair`. As the inverse transform is
-    applied to the bins and not to the mean, decoding a distribution of returns gives
-    their mean. Its functions are `transform_to_2hot_nonlinear` and
-    `transform_from_2hot_nonlinear` with these bins. Values outside the bins are
+    It combines `transform_to_2hot_nonlinear` and `transform_from_2hot_nonlinear`. The
+    inverse transform is applied to the bins, not to the mean as in `muzero_pair`, so
+    decoding a distribution of returns gives their mean. Values outside the bins are
     clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b'_0`, on the transformed scale.
-        max_value: Last bin :math:`b'_{K-1}`, on that scale, more than `min_value`.
+        max_value: Last bin :math:`b'_{K-1}`, more than `min_value`.
         num_bins: Number of bins :math:`K`, at least 2.
-        tx: The transform :math:`h` with its inverse, of which only the inverse is used.
+        tx: The transform :math:`h` with its inverse; only the inverse is used.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, if the
-            bounds are not finite or do not increase, or if the bins :math:`b` are not
-            or do not; when called, if an argument has the wrong shape or dtype.
+        ArgumentError: If a setting is out of range, or the bins :math:`b` are not
+            finite or do not increase; when called, if a shape or dtype is wrong.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -284,22 +271,19 @@ def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
 
         ¬(b_0 ≤ h(x) ≤ b_{K-1}),
 
-    where :math:`h` is the transform before the bins, if there is one, and :math:`b_0`
-    and :math:`b_{K-1}` are the ends of the range. The pair clips such values, which
-    biases what is learnt. Monitor the mean over a batch, and widen the range if it is
-    not close to 0.
+    where :math:`h` is the transform before the bins, if there is one. The pair clips
+    such values, which biases what is learnt: widen the range if they are frequent.
 
     Args:
         x: Values, shape `[...]`.
-        tx_pair: Pair with bins, made by `twohot_pair`, `muzero_pair`,
-            `unbiased_transform_pair` or `hl_gauss_pair`, or composed of such a pair and
-            others by `compose_tx`.
+        tx_pair: Pair with bins, such as `twohot_pair` or `hl_gauss_pair`, alone or
+            composed with others by `compose_tx`.
 
     Returns:
         True where a value is outside the bins or NaN, shape `[...]`.
 
     Raises:
-        ArgumentError: If `x` has the wrong dtype, or if `tx_pair` has no bins.
+        ArgumentError: If `x` has the wrong dtype, or `tx_pair` has no bins.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)

@@ -107,8 +107,7 @@ def logit(x: ArrayLike) -> Array:
         x: Values in [0, 1], shape `[...]`.
 
     Returns:
-        Log-odds, shape `[...]`: minus infinity for 0, infinity for 1, and NaN outside
-        [0, 1].
+        Log-odds, shape `[...]`: -∞ for 0, ∞ for 1, and NaN outside [0, 1].
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -167,8 +166,7 @@ def signed_expm1(x: ArrayLike) -> Array:
         f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
-        x: Values, shape `[...]`. In single precision, beyond ±88 the result is
-            infinite.
+        x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -196,9 +194,6 @@ def symlog(x: ArrayLike) -> Array:
     .. math::
 
         f(x) = sign(x) log(|x| + 1)
-
-    To learn a distribution over bins on the transformed scale, combine it with
-    `muzero_pair` or `unbiased_transform_pair`.
 
     Args:
         x: Values, shape `[...]`.
@@ -230,11 +225,8 @@ def symexp(x: ArrayLike) -> Array:
 
         f(x) = sign(x) (e^{|x|} - 1)
 
-    It is the inverse of `symlog`.
-
     Args:
-        x: Values, shape `[...]`. In single precision, beyond ±88 the result is
-            infinite.
+        x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -299,13 +291,11 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
         f(x) = sign(x) w (w + 2),   w = |x| / (h + √(h² + ε |x|)),   h = ½ + ε
 
-    This equals the form of Pohlen and others, which subtracts two values of about
-    :math:`1/(2 ε)` and so has no precision left for small :math:`x`.
+    The form of Pohlen and others has no precision left for small :math:`x`.
 
     Args:
         x: Values, shape `[...]`.
-        eps: Coefficient :math:`ε` of the linear term of `signed_hyperbolic`, at least
-            0, shape `[]`.
+        eps: Coefficient :math:`ε ≥ 0` of `signed_hyperbolic`, shape `[]`.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -343,8 +333,7 @@ def hyperbolic_sin(x: ArrayLike) -> Array:
         f(x) = sinh x = (e^x - e^{-x}) / 2
 
     Args:
-        x: Values, shape `[...]`. In single precision, beyond ±89 the result is
-            infinite.
+        x: Values, shape `[...]`. Beyond ±89, the result overflows in single precision.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -407,8 +396,7 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
 
         f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
 
-    Powers below 1 compress and powers above 1 expand: the inverse has power
-    :math:`1/p`. The derivative at 0 is 1.
+    Powers below 1 compress, powers above 1 expand. The inverse has power :math:`1/p`.
 
     Args:
         x: Values, shape `[...]`.

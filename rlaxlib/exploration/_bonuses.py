@@ -69,16 +69,13 @@ def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
 
         L = ∑_k (f̂_k(s) - f_k(s))²
 
-    The target :math:`f` is a network with fixed random weights. The predictor learns
-    its outputs where the agent has been, so the loss is large in new states. The
-    observations should be normalised and clipped to [-5, 5]. The paper trains the
-    predictor on a random part of the time steps, to keep the speed of learning with
-    many actors.
+    The target :math:`f` is a network with fixed random weights. The loss is large in
+    new states. Normalise observations and clip them to [-5, 5]. The paper trains the
+    predictor on a random part of the time steps if there are many actors.
 
     Args:
         prediction: Features :math:`f̂(s)` of the predictor, shape `[K]`.
-        target: Features :math:`f(s)` of the random network, shape `[K]`. Their gradient
-            is stopped.
+        target: Features :math:`f(s)` of the target, with gradient stopped, shape `[K]`.
 
     Returns:
         Loss :math:`L`, shape `[]`.
@@ -112,8 +109,7 @@ def rnd_reward(
 ) -> tuple[Array, RndState]:
     """Compute the normalised intrinsic rewards of random network distillation (RND).
 
-    Takes one trajectory and a state, returns one reward for each time step, and the
-    next state.
+    Takes one trajectory and a state, returns its rewards and the next state.
 
     .. math::
 
@@ -121,25 +117,23 @@ def rnd_reward(
         σ² = Var(G_1, …, G_n),   G_t = e_t + γ G_{t-1}
 
     :math:`σ` is the running standard deviation of the discounted sums of all errors so
-    far. No mean is subtracted. The intrinsic stream is not episodic: neither the sums
+    far; no mean is subtracted. The intrinsic stream is not episodic: neither the sums
     nor the returns of these rewards stop where an episode ends, so use a value function
     of their own, with a discount that is never 0.
 
     Args:
-        prediction: Features :math:`f̂(s_t)` of the predictor in the states reached,
-            shape `[T, K]`.
-        target: Features :math:`f(s_t)` of the random network, shape `[T, K]`.
-        state: Moments so far, an `RndState`. If streams are mapped with `axis_name`,
-            `carried` differs between them and the moments do not.
+        prediction: Features :math:`f̂(s_t)` of the predictor, shape `[T, K]`.
+        target: Features :math:`f(s_t)` of the target, shape `[T, K]`.
+        state: Moments so far, an `RndState`. With `axis_name`, streams have the same
+            moments and each its own `carried`.
         discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None. Their reward
-            is 0.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, to share the moments over; or None.
 
     Returns:
-        A tuple of two: rewards :math:`r_t`, shape `[T]`, and the next `RndState`, in
-        single precision at least. They have no gradient. The rewards are not divided
-        while all sums have been equal.
+        Rewards :math:`r_t`, shape `[T]`, 0 at ignored steps, and the next `RndState`,
+        in single precision at least. They have no gradient. Rewards are not divided
+        while all sums are equal.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -198,27 +192,24 @@ def icm_losses(
         L_F = ½ ‖φ̂(s_t) - φ(s_t)‖²,   L_I = -log p(a_{t-1} | φ(s_{t-1}), φ(s_t))
         L = (1 - β) L_I + β L_F,   r = η L_F
 
-    The forward model predicts the features :math:`φ` of the next state from those of
-    the state and the action. The inverse model predicts the action from the features of
-    both states, which trains :math:`φ` to contain what the agent can influence. The
-    gradient of the target :math:`φ(s_t)` of the forward model is stopped, since the
-    features would otherwise collapse to what is easy to predict.
+    The forward model predicts the features :math:`φ` of the next state. The inverse
+    model predicts the action, which trains :math:`φ` to contain what the agent can
+    influence. The gradient of the target :math:`φ(s_t)` is stopped, since the features
+    would otherwise collapse.
 
     Args:
-        predicted_features: Features :math:`φ̂(s_t)` from the forward model,
-            shape `[K]`.
+        predicted_features: Output :math:`φ̂(s_t)` of the forward model, shape `[K]`.
         features_t: Features :math:`φ(s_t)` of the next state, shape `[K]`.
         action_logits: Logits of the inverse model, shape `[A]`.
         a_tm1: Action, shape `[]`.
         forward_weight: Weight :math:`β` of the forward loss, in [0, 1], shape `[]`.
-        reward_scale: Scale :math:`η` of the reward, at least 0, shape `[]`.
+        reward_scale: Scale :math:`η ≥ 0` of the reward, shape `[]`.
 
     Returns:
         An `IcmLosses`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
-            range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> predicted, features_t = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
@@ -262,20 +253,19 @@ def knn_entropy_reward(
         r_i = log(1 + d_i)
 
     where :math:`d_i` is the Euclidean distance of a state to its kth nearest neighbour
-    in a batch, itself excluded (RE3), or the mean distance to its k nearest neighbours
-    (APT). The entropy of a distribution is estimated by :math:`log d`; adding 1 bounds
-    the reward below by 0.
+    in the batch (RE3), or the mean distance to its k nearest neighbours (APT). Adding 1
+    to the entropy estimate :math:`log d` bounds the reward below by 0.
 
     Args:
-        x: Embeddings of states, such as a batch from replay, shape `[N, D]`. RE3 uses a
-            random encoder, APT one that is trained by a contrastive loss.
-        k: Number of neighbours, at least 1 and less than :math:`N`. A Python integer.
+        x: Embeddings of states, shape `[N, D]`. RE3 uses a random encoder, APT one that
+            is trained by a contrastive loss.
+        k: Number of neighbours, a Python integer in [1, N).
         average: Whether to average the distances of all k neighbours.
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
 
     Returns:
-        Rewards :math:`r_i`, shape `[N]`. They have no gradient. The reward of an
-        embedding that is not finite is NaN, and it is no neighbour of others.
+        Rewards :math:`r_i`, shape `[N]`, without a gradient. An embedding that is not
+        finite gets NaN, and is no neighbour of others.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or `k` is out of range.
@@ -315,18 +305,15 @@ def count_bonus(
         r = β / √(N + c)
 
     Args:
-        counts: Visit counts or pseudo-counts :math:`N`, at least 0, of any
-            shape `[...]`.
+        counts: Visit counts or pseudo-counts :math:`N ≥ 0`, of any shape `[...]`.
         scale: Scale :math:`β` of the bonus, shape `[]`.
-        offset: Constant :math:`c`, at least 0, which bounds the bonus in states that
-            have not been visited, shape `[]`.
+        offset: Constant :math:`c ≥ 0`, to bound the bonus of new states, shape `[]`.
 
     Returns:
         Bonuses :math:`r`, of the shape of `counts`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value is out of
-            range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.count_bonus(jnp.array([4.0, 16.0]), scale=1.0, offset=0.0))
@@ -355,19 +342,17 @@ def diayn_reward(
 
         r = log q(z | s) - log p(z)
 
-    The policy is conditioned on a skill :math:`z`, sampled for each episode, and a
-    classifier :math:`q` learns to recognise it from the states that it visits. Train
-    the classifier with `categorical_cross_entropy`.
+    The policy is conditioned on a skill :math:`z`, sampled for each episode. Train the
+    classifier :math:`q` with `categorical_cross_entropy`.
 
     Args:
         logits: Logits of the classifier in the state reached, shape `[Z]`.
         skill: The skill :math:`z`, shape `[]`.
-        log_prior: Log-probabilities :math:`log p` that skills are sampled with,
-            shape `[Z]`; or None if all are equal.
+        log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
-        Reward :math:`r`, shape `[]`. It has no gradient. It is NaN if a traced `skill`
-        is out of range.
+        Reward :math:`r`, shape `[]`, without a gradient; NaN if a traced `skill` is
+        wrong.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -402,15 +387,14 @@ def ngu_reward(
 
         r = r^episodic min(max(α, 1), L)
 
-    Lifelong novelty can only increase the episodic reward, so that the agent keeps
-    visiting all states of an episode. In Never Give Up it is :math:`α = 1 + (e - μ)/σ`,
-    with the error :math:`e` of `rnd_loss` and its running mean and standard deviation.
+    In Never Give Up, lifelong novelty is :math:`α = 1 + (e - μ)/σ`, with the error
+    :math:`e` of `rnd_loss` and its running mean and standard deviation.
 
     Args:
-        episodic: Rewards :math:`r^episodic` from `episodic_memory_intrinsic_rewards`,
-            of any shape `[...]`.
+        episodic: Rewards :math:`r^episodic`, such as those of
+            `episodic_memory_intrinsic_rewards`, of any shape `[...]`.
         modulation: Lifelong novelty :math:`α`, of the same shape `[...]`.
-        max_modulation: Upper bound :math:`L` of the factor, at least 1, shape `[]`.
+        max_modulation: Upper bound :math:`L ≥ 1` of the factor, shape `[]`.
 
     Returns:
         Rewards :math:`r`, of the shape of `episodic`.

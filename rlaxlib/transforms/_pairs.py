@@ -152,7 +152,7 @@ def hl_gauss_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
+        ArgumentError: If a setting is out of range; when called, a shape or dtype is
             wrong.
 
     Example:
@@ -197,7 +197,7 @@ def muzero_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
+        ArgumentError: If a setting is out of range; when called, a shape or dtype is
             wrong.
 
     Example:
@@ -242,7 +242,7 @@ def unbiased_transform_pair(
 
     Raises:
         ArgumentError: If a setting is out of range, or the bins :math:`b` are not
-            finite or do not increase; when called, if a shape or dtype is wrong.
+            finite or do not increase; when called, a shape or dtype is wrong.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR

@@ -133,8 +133,7 @@ def one_hot(
         One-hot vectors, shape `[..., num_classes]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or `num_classes` is not an integer
-            above 0.
+        ArgumentError: If a shape or dtype is wrong, or `num_classes` is less than 1.
 
     Example:
         >>> print(rlaxlib.one_hot(jnp.array([2, 3]), num_classes=3))
@@ -213,8 +212,7 @@ def replace_masked(
         The array, of the shape of `data`.
 
     Raises:
-        ArgumentError: If a shape is wrong, or a NumPy mask has values other than 0 and
-            1.
+        ArgumentError: If a shape is wrong, or a NumPy mask is not of 0 and 1.
 
     Example:
         >>> x, mask = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([True, False])
@@ -259,7 +257,7 @@ def masked_mean(
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor, more than 0, shape `[]`; or None for the number of entries
+        denominator: Divisor, more than 0, shape `[]`; or None to count the entries
             used.
 
     Returns:

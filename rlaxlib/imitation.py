@@ -235,8 +235,7 @@ def adversarial_reward(
         Rewards :math:`r`, without a gradient, shape `[...]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or `kind` is wrong, or `max_logit` not
-            positive.
+        ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
 
     Example:
         >>> logit = jnp.array([-100.0, 0.0, 100.0])

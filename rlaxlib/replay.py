@@ -46,8 +46,8 @@ def prioritized_probabilities(
 
     Args:
         priorities: Priority :math:`p_i ≥ 0` of each entry, shape `[N]`. An entry of
-            priority 0 is not sampled if :math:`α > 0`, unless all are 0 and equally
-            likely.
+            priority 0 is not sampled if :math:`α > 0`, unless all are 0: then sampling
+            is uniform.
         exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Mapped axis name, or names, of the buffer; or None.
@@ -56,8 +56,8 @@ def prioritized_probabilities(
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, a concrete `exponent` is negative,
-            or a NumPy priority is negative and there is no mask.
+        ArgumentError: If a shape, dtype, scalar, or NumPy value without a mask is
+            wrong.
 
     Example:
         >>> print(rlaxlib.prioritized_probabilities(jnp.array([1.0, 3.0]), 1.0))
@@ -168,8 +168,8 @@ def importance_sampling_weights(
         Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If a shape, dtype or option is wrong, or a NumPy value out of
-            range.
+        ArgumentError: If a shape, dtype, option, scalar, or NumPy value without a mask
+            is wrong.
 
     Example:
         >>> print(rlaxlib.importance_sampling_weights(jnp.array([0.1, 0.4]), 0.5))
@@ -315,8 +315,7 @@ def stratified_sample(
         probabilities are 0, or one is NaN.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a NumPy or Python value out of
-            range.
+        ArgumentError: If a shape, dtype, integer or NumPy value is wrong.
 
     Example:
         >>> probabilities = jnp.array([0.5, 0.0, 0.25, 0.25])
@@ -361,8 +360,7 @@ def systematic_resample(
         weights are 0, or one is NaN.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a NumPy or Python value out of
-            range.
+        ArgumentError: If a shape, dtype, integer or NumPy value is wrong.
 
     Example:
         >>> weights = jnp.array([0.5, 0.0, 0.25, 0.25])

@@ -106,8 +106,7 @@ def accumulating_trace(
 
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
-        gradient: Gradient of the value of the state, shape `[...]`; or a pytree of
-            them.
+        gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
         decay: Decay :math:`γ_t λ ≥ 0`, shape `[]`.
 
     Returns:
@@ -147,10 +146,8 @@ def replacing_trace(
     `accumulating_trace` they are every-visit estimates.
 
     Args:
-        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree of
-            such.
-        gradient: Gradient of the value of the state, shape `[...]`; or a pytree of
-            them.
+        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
+        gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
         decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
 
     Returns:
@@ -189,9 +186,8 @@ def dutch_trace(
     For linear values. `true_online_td_lambda` updates the weights as well.
 
     Args:
-        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree of
-            such.
-        gradient: Features :math:`x_t` of the state, shape `[...]`; or a pytree of such.
+        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
+        gradient: Features :math:`x_t` of the state, shape `[...]`; or a pytree.
         decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
         step_size: Step size :math:`α ≥ 0` of the weights, shape `[]`.
 
@@ -264,8 +260,7 @@ def emphatic_trace(
         Next `EmphaticTraceState`. Its `trace` is :math:`z_t`.
 
     Raises:
-        ArgumentError: If a structure, shape or dtype is wrong, or a scalar out of
-            range.
+        ArgumentError: If a structure, shape, dtype or concrete value is wrong.
 
     Example:
         >>> state = rlaxlib.EmphaticTraceState(jnp.zeros(1), 1.0, rho=2.0, discount=0.5)

@@ -49,8 +49,7 @@ def extract_subsequences(
         Subsequences, shape `[L, B, N, ...]`; or, for one trajectory, `[L, N, ...]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or an integer or NumPy index out of
-            range.
+        ArgumentError: If a shape, dtype, integer or NumPy index is wrong.
 
     Example:
         >>> stream = jnp.array([0.0, 10.0, 20.0, 30.0])
@@ -111,8 +110,7 @@ def sample_start_indices(
         Start indices in random order, shape `[B, N]`; or, for one trajectory, `[N]`.
 
     Raises:
-        ArgumentError: If `rng_key` is not a single key, or an integer is traced or out
-            of range.
+        ArgumentError: If `rng_key` is not a single key, or an integer out of range.
 
     Example:
         >>> starts = rlaxlib.sample_start_indices(jax.random.key(0), None, 3, 2)

@@ -59,8 +59,8 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If a structure or shape differs, a leaf is not an array, or a
-            NumPy `pred` has values other than 0 and 1.
+        ArgumentError: If a structure, shape or leaf is wrong, or a NumPy `pred` is not
+            boolean.
 
     Example:
         >>> state, start = {"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([0.0, 0.0])}
@@ -164,8 +164,8 @@ def tree_split_leaves(
         One pytree for each index; none for an empty tuple, list or dictionary.
 
     Raises:
-        ArgumentError: If a leaf lacks the axis, sizes along it differ, or a pytree has
-            no leaves but is not empty.
+        ArgumentError: If leaves lack the axis or differ in its size, or a pytree that
+            is not empty has none.
 
     Example:
         >>> batch = {"reward": jnp.array([1.0, 2.0]), "done": jnp.array([False, True])}
@@ -212,8 +212,8 @@ def tree_replace_masked(
         The pytree, of the structure and shapes of `tree_data`.
 
     Raises:
-        ArgumentError: If a structure or shape differs, a leaf is not an array, or a
-            NumPy mask has values other than 0 and 1.
+        ArgumentError: If a structure, shape or leaf is wrong, or a NumPy mask is not
+            boolean.
 
     Example:
         >>> data = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0, 4.0])}
@@ -345,8 +345,8 @@ def conditional_update(
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If a structure or shape differs, a leaf is not an array, or a
-            NumPy `is_time` has values other than 0 and 1.
+        ArgumentError: If a structure, shape or leaf is wrong, or a NumPy condition is
+            not boolean.
 
     Example:
         >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}
@@ -385,8 +385,7 @@ def periodic_update(
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If a structure, shape or dtype is wrong, or a concrete period not
-            positive.
+        ArgumentError: If a structure, shape, dtype or concrete period is wrong.
 
     Example:
         >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}

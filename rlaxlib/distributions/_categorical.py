@@ -69,8 +69,7 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If `temperature` has the wrong shape or is not positive; when
-            called, a shape or dtype is wrong.
+        ArgumentError: If `temperature` is wrong; when called, if an argument is.
 
     Example:
         >>> policy, legal = rlaxlib.softmax(), jnp.array([True, True, False, False])
@@ -115,8 +114,7 @@ def clipped_entropy_softmax(
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
-            wrong.
+        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
 
     Example:
         >>> policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)

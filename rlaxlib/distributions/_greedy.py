@@ -33,8 +33,7 @@ def greedy() -> DiscreteDistribution:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: When called, if a shape or dtype is wrong, or a NumPy action out
-            of range.
+        ArgumentError: When called, if a shape, dtype or NumPy action is wrong.
 
     Example:
         >>> print(rlaxlib.greedy().probs(jnp.array([1.0, 3.0, 3.0])))
@@ -70,8 +69,8 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: If `epsilon` has the wrong shape or is outside [0, 1]; when
-            called, an argument is wrong or no `epsilon` was given.
+        ArgumentError: If `epsilon` is wrong; when called, if it is missing, or an
+            argument is wrong.
 
     Example:
         >>> policy, q = rlaxlib.epsilon_greedy(0.5), jnp.array([1.0, 3.0])

@@ -351,7 +351,7 @@ def diayn_reward(
         log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
-        Reward :math:`r`, shape `[]`, without a gradient; NaN if a traced `skill` is
+        Reward :math:`r`, without a gradient, shape `[]`; NaN if a traced `skill` is
         wrong.
 
     Raises:

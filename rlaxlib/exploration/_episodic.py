@@ -85,8 +85,7 @@ def episodic_memory_intrinsic_rewards(
         Rewards, shape `[M]`, and the next state. Its memory keeps its dtype.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, a concrete value out of range, or
-            the memory not of shape `[max_memory_size, D]`.
+        ArgumentError: If a shape, dtype, integer or concrete value is wrong.
 
     Example:
         >>> memory = jnp.array([[0.0, 0.0], [0.0, 0.0], [jnp.inf, jnp.inf]])

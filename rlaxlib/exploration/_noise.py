@@ -43,7 +43,7 @@ def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> 
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> action = jnp.array([0.5, -0.5])
@@ -94,7 +94,7 @@ def add_ornstein_uhlenbeck_noise(
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> key, action, noise = jax.random.key(0), jnp.array([1.0]), jnp.array([4.0])
@@ -144,7 +144,7 @@ def ornstein_uhlenbeck_noise(
         Noise :math:`n_t`, of the shape of `noise_tm1`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> key, noise = jax.random.key(0), jnp.array([4.0, -2.0])
@@ -201,7 +201,7 @@ def add_dirichlet_noise(
         Noisy priors, shape `[..., A]`; 0 for illegal actions.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> key, prior = jax.random.key(0), jnp.array([0.0, 1.0, 0.0])

@@ -140,8 +140,7 @@ def create_ema(
         first of each leaf. If it excludes all entries, the state stays the same.
 
     Raises:
-        ArgumentError: If `decay` is outside [0, 1), a leaf is not numeric, or a mask or
-            tree does not fit the state.
+        ArgumentError: If `decay`, a leaf, a mask or a tree does not fit.
 
     Example:
         >>> init, update = rlaxlib.create_ema(decay=0.5)
@@ -348,8 +347,7 @@ def running_moments(
         `normalize(tree, clip=10.0)` normalises entries, `merge(other)` joins two.
 
     Raises:
-        ArgumentError: If a leaf is not numeric or has other last axes than an entry, or
-            a mask or tree does not fit the state.
+        ArgumentError: If a leaf, mask or tree does not fit the state.
 
     Example:
         >>> init, update = rlaxlib.running_moments()

@@ -294,7 +294,7 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         precision: half precision rounds away small updates.
 
     Raises:
-        ArgumentError: If the tree does not hold the weights of one layer, or a shape
+        ArgumentError: If there are not the weights of exactly one layer, or a shape
             does not fit.
 
     Example:
@@ -335,7 +335,7 @@ def popart(
     Args:
         num_outputs: Number N of outputs of the layer, at least 1.
         step_size: Step size of one target, in [0, 1], shape `[]`; or None to change
-            nothing.
+            none.
         scale_lb: Lower bound of the scale, more than 0, shape `[]`.
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.

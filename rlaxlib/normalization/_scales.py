@@ -55,8 +55,7 @@ class ReturnScaleState(NamedTuple):
     """State of `return_based_scale`.
 
     Attributes:
-        steps: Moments of the rewards and the discounts, a pair of scalars of
-            shape `[]`.
+        steps: Moments of the rewards and the discounts, a pair of scalars, shape `[]`.
         returns: Moments of the returns, scalars of shape `[]`.
     """
 
@@ -103,8 +102,7 @@ def reward_scale(
         `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
         shape `[]`, and the next state. The end of a chunk that the next one continues
         is not a truncation. The scale has no gradient, and is 1 while all sums are
-        equal. Streams mapped by `jax.vmap` share moments by `axis_name`; map the state
-        too.
+        equal. With `jax.vmap` and `axis_name`, map the state too.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -205,8 +203,7 @@ def return_based_scale(
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for rewards and discounts to ignore,
         `returns_mask` for returns to ignore, such as those of unfinished episodes.
-        Masked numbers may be NaN. The scale has no gradient. It is 1 while all numbers
-        are equal.
+        Masked numbers may be NaN. The scale has no gradient. It is 1 at first.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

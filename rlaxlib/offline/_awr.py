@@ -33,10 +33,8 @@ def advantage_weights(
 
     Args:
         adv: Advantages :math:`Â` of the data's actions, shape `[...]`.
-        temperature: Temperature :math:`β > 0`, in the unit of the advantages,
-            shape `[]`.
-        max_weight: Maximum weight :math:`w_max > 0`, 20 in AWR and 100 in IQL,
-            shape `[]`.
+        temperature: Temperature :math:`β > 0`, in the unit of advantages, shape `[]`.
+        max_weight: Maximum :math:`w_max > 0`, 20 in AWR and 100 in IQL, shape `[]`.
 
     Returns:
         Weights :math:`w`, without a gradient, shape `[...]`.
@@ -150,8 +148,7 @@ def crr_weights(
         Weight :math:`w`, without a gradient, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or option is wrong, or a concrete value too
-            small.
+        ArgumentError: If a shape, dtype, option or concrete value is wrong.
 
     Example:
         >>> print(rlaxlib.crr_weights(4.0, jnp.array([1.0, 5.0]), "binary", "mean"))

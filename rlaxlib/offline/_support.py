@@ -133,8 +133,7 @@ def maximum_mean_discrepancy(
         Squared discrepancy, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or `kernel` is wrong, or `bandwidth` not
-            positive.
+        ArgumentError: If a shape, dtype, `kernel` or concrete value is wrong.
 
     Example:
         >>> x, y = jnp.array([[0.0], [2.0]]), jnp.array([[1.0]])

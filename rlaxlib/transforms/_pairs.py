@@ -108,8 +108,7 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is out of range; when called, if a shape or dtype is
-            wrong.
+        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
 
     Example:
         >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
@@ -152,8 +151,7 @@ def hl_gauss_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is out of range; when called, a shape or dtype is
-            wrong.
+        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
@@ -197,8 +195,7 @@ def muzero_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is out of range; when called, a shape or dtype is
-            wrong.
+        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -241,8 +238,7 @@ def unbiased_transform_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is out of range, or the bins :math:`b` are not
-            finite or do not increase; when called, a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR

@@ -126,8 +126,7 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         Probabilities, shape `[..., K]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or NumPy bins are infinite or not
-            increasing.
+        ArgumentError: If a shape, dtype or NumPy value is wrong.
 
     Example:
         >>> bins = jnp.array([-8.0, 0.0, 2.0, 8.0])
@@ -164,8 +163,7 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
         Means :math:`x`, shape `[...]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or NumPy bins are infinite or not
-            increasing.
+        ArgumentError: If a shape, dtype or NumPy value is wrong.
 
     Example:
         >>> probs, bins = jnp.array([0.75, 0.25, 0.0]), jnp.array([-8.0, 0.0, 2.0])

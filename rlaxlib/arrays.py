@@ -257,8 +257,8 @@ def masked_mean(
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor, more than 0, shape `[]`; or None to count the entries
-            used.
+        denominator: Divisor > 0, shape `[]`; or None for the number of unmasked
+            entries.
 
     Returns:
         The mean, without the axes averaged over; 0 if all entries are masked.

@@ -141,9 +141,8 @@ def value_bias(
         1.0
 
     References:
-        Xinyue Chen, Che Wang, Zijian Zhou and Keith Ross, *Randomized Ensembled Double
-        Q-Learning: Learning Fast Without a Model*, section 2.1, 2021.
-        https://arxiv.org/abs/2101.05982
+        Xinyue Chen and others, *Randomized Ensembled Double Q-Learning: Learning Fast
+        Without a Model*, section 2.1, 2021. https://arxiv.org/abs/2101.05982
     """
     values, returns, mask, narrow = checks.widened(
         values=(values, "float[...]"),
@@ -305,8 +304,7 @@ def clip_fraction(
         0.25
 
     References:
-        John Schulman, Filip Wolski, Prafulla Dhariwal, Alec Radford and Oleg Klimov,
-        *Proximal Policy Optimization Algorithms*, 2017.
+        John Schulman and others, *Proximal Policy Optimization Algorithms*, 2017.
         https://arxiv.org/abs/1707.06347
     """
     log_ratio, low, high, adv_t, mask, narrow = checks.widened(
@@ -604,8 +602,8 @@ def check_trajectory(
         [ True  True]
 
     References:
-        Fabio Pardo, Arash Tavakoli, Vitaly Levdik and Petar Kormushev, *Time Limits in
-        Reinforcement Learning*, 2017. https://arxiv.org/abs/1712.00378
+        Fabio Pardo and others, *Time Limits in Reinforcement Learning*, 2017.
+        https://arxiv.org/abs/1712.00378
     """
     r_t, discount_t, truncated_t, sample_mask = checks.arrays(
         r_t=(r_t, "float[T]"),

@@ -45,8 +45,8 @@ def prioritized_probabilities(
     small constant such as 0.01. The exponent applies to the sum.
 
     Args:
-        priorities: Priority :math:`p_i ≥ 0` of each entry, shape `[N]`. An entry of
-            priority 0 is not sampled if :math:`α > 0`, unless all are 0: then sampling
+        priorities: Priority :math:`p_i ≥ 0` of each entry, shape `[N]`. With
+            :math:`α > 0`, an entry of 0 is not sampled, unless all are 0: then sampling
             is uniform.
         exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
@@ -56,7 +56,7 @@ def prioritized_probabilities(
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If a shape, dtype, scalar, or NumPy value without a mask is
+        ArgumentError: If a shape, dtype, scalar or (without a mask) NumPy value is
             wrong.
 
     Example:
@@ -168,7 +168,7 @@ def importance_sampling_weights(
         Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, option, scalar, or NumPy value without a mask
+        ArgumentError: If a shape, dtype, option, scalar or (without a mask) NumPy value
             is wrong.
 
     Example:
@@ -239,9 +239,9 @@ def sequence_priority(
         3.5
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, section
-        2.3, 2019. https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, section 2.3, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
     """
     td_errors, eta, sample_mask, narrow = checks.widened(
         td_errors=(td_errors, "float[T]"),
@@ -281,9 +281,9 @@ def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
         [False  True  True  True]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, section 3,
-        2019. https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, section 3, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
     """
     (burn_in,) = checks.arrays(burn_in=(burn_in, "int[] in [0, inf)"))
     checks.static_int(1, num_steps=num_steps)

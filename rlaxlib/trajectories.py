@@ -58,9 +58,8 @@ def extract_subsequences(
          [10. 30.]]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     batched = np.ndim(start_indices) == 2
     trajectories, starts = checks.arrays(
@@ -118,9 +117,8 @@ def sample_start_indices(
         [0, 1, 2]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     (rng_key,) = checks.arrays(rng_key=(rng_key, "key[]"))
     checks.static_int(0, max_valid_start_idx=max_valid_start_idx)
@@ -206,9 +204,8 @@ def embed_oar(
         [ 0.5 -0.5  0.   1.   0.   0. ]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     checks.static_int(1, num_actions=num_actions)
     features, action, reward, narrow = checks.widened(

@@ -69,7 +69,7 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If `temperature` is wrong; when called, if an argument is.
+        ArgumentError: If `temperature` is wrong; when called, an argument is.
 
     Example:
         >>> policy, legal = rlaxlib.softmax(), jnp.array([True, True, False, False])

@@ -33,7 +33,7 @@ def greedy() -> DiscreteDistribution:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: When called, if a shape, dtype or NumPy action is wrong.
+        ArgumentError: When called, a shape, dtype or NumPy action is wrong.
 
     Example:
         >>> print(rlaxlib.greedy().probs(jnp.array([1.0, 3.0, 3.0])))

@@ -77,8 +77,8 @@ def unimix_logits(
         [0.75 0.25]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     logits, mix, action_mask, narrow = checks.widened(
         logits=(logits, "float[..., A]"),
@@ -194,8 +194,8 @@ def balanced_kl(
         Danijar Hafner and others, *Mastering Atari with Discrete World Models*,
         algorithm 2, 2020. https://arxiv.org/abs/2010.02193
 
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     q, p, free_nats, dynamics_weight, representation_weight, action_mask, narrow = (
         checks.widened(

@@ -65,7 +65,7 @@ def squashed_gaussian(
 
     Raises:
         ArgumentError: If a shape is wrong, or `sigma_max` less than `sigma_min`; when
-            called, if a shape or dtype is wrong, or `action_spec` has no finite bounds.
+            called, a shape or dtype is wrong, or `action_spec` has no finite bounds.
 
     Example:
         >>> policy, zero = rlaxlib.squashed_gaussian(), jnp.zeros(1)

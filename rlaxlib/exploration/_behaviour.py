@@ -62,9 +62,8 @@ def ladder_epsilons(n: int, base: ArrayLike = 0.4, alpha: ArrayLike = 7.0) -> Ar
         [0.5   0.25  0.125]
 
     References:
-        Dan Horgan, John Quan, David Budden, Gabriel Barth-Maron, Matteo Hessel, Hado
-        van Hasselt and David Silver, *Distributed Prioritized Experience Replay*,
-        section 4.1, 2018. https://arxiv.org/abs/1803.00933
+        Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 4.1,
+        2018. https://arxiv.org/abs/1803.00933
     """
     checks.static_int(1, n=n)
     base, alpha, narrow = checks.widened(

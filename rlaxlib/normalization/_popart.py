@@ -334,8 +334,7 @@ def popart(
 
     Args:
         num_outputs: Number N of outputs of the layer, at least 1.
-        step_size: Step size of one target, in [0, 1], shape `[]`; or None to change
-            none.
+        step_size: Step size of one target, in [0, 1], shape `[]`; or None for none.
         scale_lb: Lower bound of the scale, more than 0, shape `[]`.
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.

@@ -203,7 +203,8 @@ def return_based_scale(
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for rewards and discounts to ignore,
         `returns_mask` for returns to ignore, such as those of unfinished episodes.
-        Masked numbers may be NaN. The scale has no gradient. It is 1 at first.
+        Masked numbers may be NaN. The scale has no gradient, and is 1 while all numbers
+        are equal.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -329,8 +330,8 @@ def percentile_scale(
         90.0 5.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     _, low, high, min_scale = checks.arrays(
         decay=(decay, "float[] in [0, 1)"),

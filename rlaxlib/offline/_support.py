@@ -46,9 +46,8 @@ def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
         1.0
 
     References:
-        Gaon An, Seungyong Moon, Jang-Hyun Kim and Hyun Oh Song, *Uncertainty-Based
-        Offline Reinforcement Learning with Diversified Q-Ensemble*, 2021.
-        https://arxiv.org/abs/2110.01548
+        Gaon An and others, *Uncertainty-Based Offline Reinforcement Learning with
+        Diversified Q-Ensemble*, 2021. https://arxiv.org/abs/2110.01548
     """
     g, narrow = checks.widened(gradients=(gradients, "float[N, D]"))
     norm = _norm(g)[:, None]

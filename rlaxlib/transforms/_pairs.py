@@ -79,8 +79,7 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
         [-9. 16.]
 
     References:
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
     return _pair(_ComposeTx(tx_list))
@@ -108,7 +107,7 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
 
     Example:
         >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
@@ -151,7 +150,7 @@ def hl_gauss_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
@@ -195,7 +194,7 @@ def muzero_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -238,7 +237,7 @@ def unbiased_transform_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, if a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -247,8 +246,8 @@ def unbiased_transform_pair(
         (601,) 42.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     _two_hot.check_range(min_value, max_value, num_bins)
     functions = _UnbiasedTransformPair(min_value, max_value, num_bins, tx)

@@ -56,8 +56,7 @@ def identity(x: ArrayLike) -> Array:
         [-2.  3.]
 
     References:
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
     (x,) = checks.arrays(x=(x, "float[...]"))
@@ -149,8 +148,8 @@ def signed_logp1(x: ArrayLike) -> Array:
         3.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_odd(jnp.log1p, x))
@@ -179,8 +178,8 @@ def signed_expm1(x: ArrayLike) -> Array:
         -2.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_odd(jnp.expm1, x))
@@ -209,8 +208,8 @@ def symlog(x: ArrayLike) -> Array:
         [-1.  0.]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_odd(jnp.log1p, x))
@@ -239,8 +238,8 @@ def symexp(x: ArrayLike) -> Array:
         [-1.7183  0.    ]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_odd(jnp.expm1, x))

@@ -134,8 +134,8 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         [0.75 0.25 0.   0.  ]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, b, narrow = checks.widened(
         scalar=(scalar, "float[...]"), bins=(bins, "float[K]")
@@ -171,8 +171,8 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
         -6.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     p, b, narrow = checks.widened(
         probs=(probs, "float[..., K]"), bins=(bins, "float[K]")

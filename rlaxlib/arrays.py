@@ -1,6 +1,6 @@
 """Array utilities: indices, one-hot vectors, masks, means and standardisation.
 
-A mask is true at the entries to use.
+A mask is true at the entries to use, or for `replace_masked`, to replace.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def batched_index(
 ) -> Array:
     """Pick one entry from the last axis of an array for each index.
 
-    Takes values of all indices, returns the value of one index for each position.
+    Takes arrays of values and of indices, returns one value for each index.
 
     .. math::
 
@@ -257,7 +257,7 @@ def masked_mean(
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor > 0, shape `[]`; or None for the number of unmasked
+        denominator: Divisor, more than 0, shape `[]`; or None to count unmasked
             entries.
 
     Returns:

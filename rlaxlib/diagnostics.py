@@ -220,7 +220,7 @@ def approximate_kl(
 
     k1 and k3 are unbiased. k3 is never negative and has the lowest variance when the
     policies are close: use it for early stopping. k2 is biased, little when they are
-    close, and grows less for large :math:`l`.
+    close, and grows quadratically, k3 exponentially.
 
     Which one to differentiate depends on the policy that sampled the actions:
 

@@ -42,7 +42,8 @@ def behaviour_cloning_loss(
     Average it by `masked_mean` with the same mask.
 
     Args:
-        log_prob: Log-probabilities of the expert's actions, shape `[...]`.
+        log_prob: Log-probabilities or log-densities of the expert's actions,
+            shape `[...]`.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:

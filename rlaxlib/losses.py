@@ -229,7 +229,7 @@ def clip_gradient(
 ) -> ArrayTree:
     """Clip the gradient of an array or a pytree, and return it unchanged.
 
-    Takes an array or a pytree, returns it.
+    Takes an array or a pytree, returns it unchanged.
 
     .. math::
 
@@ -240,8 +240,7 @@ def clip_gradient(
 
     Args:
         x: Floating-point array of any shape `[...]`, or a pytree of them.
-        gradient_min: Lower bound :math:`g_min`, shape `[]`, or one an element,
-            shape `[...]`.
+        gradient_min: Lower bound :math:`g_min`, shape `[]` or shape `[...]`.
         gradient_max: Upper bound :math:`g_max ≥ g_min`, shape `[]` or shape `[...]`.
 
     Returns:
@@ -275,7 +274,7 @@ def clip_gradient(
 def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
     """Scale the derivative of an array or a pytree, and return it unchanged.
 
-    Takes an array or a pytree, returns it.
+    Takes an array or a pytree, returns it unchanged.
 
     .. math::
 

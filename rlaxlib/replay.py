@@ -42,7 +42,7 @@ def prioritized_probabilities(
         P_i = p_i^α / ∑_j p_j^α
 
     The usual priority is :math:`|δ_i| + ε`, the magnitude of the last TD error plus a
-    small constant such as 0.01. The exponent applies to the sum.
+    small constant such as 0.01. The exponent applies to this sum.
 
     Args:
         priorities: Priority :math:`p_i ≥ 0` of each entry, shape `[N]`. With
@@ -56,8 +56,7 @@ def prioritized_probabilities(
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If a shape, dtype, scalar or (without a mask) NumPy value is
-            wrong.
+        ArgumentError: If a shape, dtype, scalar or NumPy value without a mask is wrong.
 
     Example:
         >>> print(rlaxlib.prioritized_probabilities(jnp.array([1.0, 3.0]), 1.0))
@@ -168,7 +167,7 @@ def importance_sampling_weights(
         Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, option, scalar or (without a mask) NumPy value
+        ArgumentError: If a shape, dtype, option, scalar or NumPy value without a mask
             is wrong.
 
     Example:

@@ -59,8 +59,7 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If a structure, shape or leaf is wrong, or a NumPy `pred` not 0
-            or 1.
+        ArgumentError: If a structure, shape, leaf or NumPy `pred` is wrong.
 
     Example:
         >>> state, start = {"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([0.0, 0.0])}
@@ -212,8 +211,7 @@ def tree_replace_masked(
         The pytree, of the structure and shapes of `tree_data`.
 
     Raises:
-        ArgumentError: If a structure, shape or leaf is wrong, or a NumPy mask not 0 or
-            1.
+        ArgumentError: If a structure, shape, leaf or NumPy mask is wrong.
 
     Example:
         >>> data = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0, 4.0])}
@@ -345,8 +343,7 @@ def conditional_update(
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If a structure, shape or leaf is wrong, or a NumPy condition not
-            0 or 1.
+        ArgumentError: If a structure, shape, leaf or NumPy condition is wrong.
 
     Example:
         >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}

@@ -189,7 +189,7 @@ def categorical_cross_entropy(
 
         L = -∑_i p_i log q_i,   q = softmax(logits)
 
-    With the convention 0 log 0 = 0.
+    It uses the convention 0 log 0 = 0.
 
     Args:
         labels: Target probabilities :math:`p`, not normalised here, shape `[..., A]`.

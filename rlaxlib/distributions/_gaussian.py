@@ -66,8 +66,8 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If `sigma` is wrong; when called, if it is missing, or a shape or
-            dtype is wrong.
+        ArgumentError: If `sigma` is wrong; when called, if it is missing or another
+            argument wrong.
 
     Example:
         >>> policy, mu = rlaxlib.gaussian_diagonal(sigma=1.0), jnp.array([0.0])

@@ -69,7 +69,7 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: If `epsilon` is wrong; when called, if it is missing, or an
+        ArgumentError: If `epsilon` is wrong; when called, if it is missing or an
             argument is wrong.
 
     Example:

@@ -57,7 +57,7 @@ def unimix_logits(
         ℓ_i = log((1 - ε) p_i + ε / A),   p = softmax(logits)
 
     Every possible class has a positive probability, so KL divergences are finite. The
-    results are log-probabilities, and logits too.
+    softmax of the results, which are log-probabilities, is the mixture.
 
     Args:
         logits: Logits, shape `[..., A]`. A class of minus infinity gets its share too.
@@ -166,12 +166,11 @@ def balanced_kl(
     nats, for the sum over the variables of one step, a term has no gradient.
 
     DreamerV3 uses weights of 1 and 0.1 (0.5 and 0.1 in its first version of 2023), one
-    free nat, and `unimix_logits` for both distributions. DreamerV2 uses :math:`α = 0.8`
-    and :math:`1 - α`, without free nats.
+    free nat, and `unimix_logits` for both distributions. DreamerV2 uses weights of 0.8
+    and 0.2, without free nats.
 
     Args:
-        posterior_logits: Logits of the posterior :math:`q_g` of G variables,
-            shape `[G, A]`.
+        posterior_logits: Logits of the posterior :math:`q_g`, shape `[G, A]`.
         prior_logits: Logits of the prior :math:`p_g`, shape `[G, A]`.
         free_nats: Free nats :math:`f ≥ 0`, shape `[]`.
         dynamics_weight: Weight :math:`β_dyn ≥ 0` of the dynamics loss, shape `[]`.

@@ -64,8 +64,8 @@ def squashed_gaussian(
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If a shape is wrong, or `sigma_max` less than `sigma_min`; when
-            called, a shape or dtype is wrong, or `action_spec` has no finite bounds.
+        ArgumentError: If `sigma_max` is less than `sigma_min`; when called, if an
+            argument is wrong.
 
     Example:
         >>> policy, zero = rlaxlib.squashed_gaussian(), jnp.zeros(1)

@@ -351,8 +351,8 @@ def diayn_reward(
         log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
-        Reward :math:`r`, without a gradient, shape `[]`; NaN for a wrong traced
-        `skill`.
+        Reward :math:`r`, without a gradient, shape `[]`; NaN if a traced `skill` is
+        wrong.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -191,8 +191,8 @@ def add_dirichlet_noise(
     Args:
         key: PRNG key, shape `[]`.
         prior: Probabilities :math:`P` of the actions, shape `[..., A]`.
-        dirichlet_alpha: Concentration :math:`α > 0`, shape `[]`; or one for each
-            action, shape `[A]`.
+        dirichlet_alpha: Concentration :math:`α > 0`, shape `[]`; or one each,
+            shape `[A]`.
         dirichlet_fraction: Fraction :math:`f` of the noise, in [0, 1], shape `[]`.
         action_mask: True for legal actions, which receive noise, shape `[A]` or
             `[..., A]`; or None for those whose prior is not 0.

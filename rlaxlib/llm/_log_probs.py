@@ -102,8 +102,8 @@ def linear_token_log_probs(
 
     The result is that of `token_log_probs` on the logits :math:`h_t W`. Both passes go
     over the vocabulary in chunks, so that memory grows with `T * chunk_size`, not with
-    `T * V`. Matrix products accumulate in float32. Forward-mode and second derivatives
-    are not supported.
+    `T * V`. Matrix products of half precision accumulate in float32. Forward-mode and
+    second derivatives are not supported.
 
     For a batch, reshape `hidden` to `[B * T, D]` rather than use `jax.vmap`, so that
     the gradient of `head` is accumulated at once. `head` may be sharded over devices by

@@ -248,8 +248,8 @@ def gmpo_loss(
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`.
         epsilon: Clipping range :math:`ε ≥ 0` of the log-ratio below 0, shape `[]`.
-        epsilon_high: Clipping range :math:`ε_high ≥ 0` above 0, shape `[]`; or None for
-            `ε`.
+        epsilon_high: Clipping range :math:`ε_high` above 0, shape `[]`; or None for
+            :math:`ε`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 

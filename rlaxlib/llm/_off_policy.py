@@ -7,7 +7,7 @@ and the policy :math:`π` that learns. `ppo_clip_loss` corrects for :math:`π / 
 experts that a router chooses, and by stale parameters: multiply the losses by them.
 
 Watch `importance_statistics` of the log-ratios :math:`log π_old - log μ`, with
-`sample_mask` as the mask: the effective sample size, the :math:`χ²` divergence, and the
+the same `sample_mask`: the effective sample size, the :math:`χ²` divergence, and the
 ratio of perplexities, `exp(mean_log_ratio)`.
 """
 

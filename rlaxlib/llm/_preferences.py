@@ -145,8 +145,8 @@ def simpo_loss(
             chosen answer, from `masked_mean`, shape `[...]`.
         mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
         beta: Coefficient :math:`β > 0`, shape `[]`. The paper uses 2 to 2.5.
-        margin: Margin :math:`γ` of the rewards :math:`β l`, shape `[]`, 0.3 to 1.6 in
-            the paper.
+        margin: Margin :math:`γ` of rewards :math:`β l`, shape `[]`. The paper uses 0.3
+            to 1.6.
 
     Returns:
         Loss of each pair, shape `[...]`.
@@ -244,8 +244,7 @@ def kto_loss(
 
     Args:
         log_prob: Log-probability of an answer, summed over its tokens, shape `[...]`.
-        ref_log_prob: The same under the reference policy, with gradient stopped,
-            shape `[...]`.
+        ref_log_prob: The same under the reference policy, shape `[...]`. No gradient.
         desirable: Whether the answer is desirable, shape `[...]`.
         kl: Estimate of the KL divergence, over all devices, without a gradient,
             shape `[]`. A negative estimate is replaced by 0.

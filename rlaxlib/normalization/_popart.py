@@ -225,7 +225,7 @@ def art(
 
     where :math:`σ` is the scale, or :math:`σ² = ν - μ²` if the scale was clipped.
 
-    If the shift is 100,000 times the scale, subtract a constant from the targets.
+    In single precision, subtract a constant from targets of 100,000 times the scale.
 
     Args:
         state: Statistics of the targets of N outputs, in single precision at least.
@@ -278,9 +278,9 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
 
     Then :math:`σ' (W'ᵀ h + b') + μ' = σ (Wᵀ h + b) + μ` for any input :math:`h`.
-    Without a bias, the unnormalised outputs move by the change of the shift. Train on
-    from the returned parameters. If a target network has older parameters, keep the
-    state of the same age with them.
+    Without a bias, the unnormalised outputs move by the change of the shift. Continue
+    training from the returned parameters. If a target network has older parameters,
+    keep the state of the same age with them.
 
     Args:
         params: Parameters of the layer, any tree that holds weights called `w` or
@@ -334,7 +334,7 @@ def popart(
 
     Args:
         num_outputs: Number N of outputs of the layer, at least 1.
-        step_size: Step size of one target, in [0, 1], shape `[]`; or None for none.
+        step_size: Step size of one target, in [0, 1], shape `[]`; None changes nothing.
         scale_lb: Lower bound of the scale, more than 0, shape `[]`.
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.

@@ -203,8 +203,8 @@ def return_based_scale(
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for rewards and discounts to ignore,
         `returns_mask` for returns to ignore, such as those of unfinished episodes.
-        Masked numbers may be NaN. The scale has no gradient, and is 1 while all numbers
-        are equal.
+        Masked numbers may be NaN. The scale has no gradient, and is 1 while numbers are
+        equal.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -79,7 +79,7 @@ def advantage_weighted_loss(
     The weights are those of `advantage_weights`, without a gradient.
 
     Args:
-        log_prob: Log-probabilities :math:`log π(a)` of the data's actions,
+        log_prob: Log-probabilities or log-densities of the data's actions,
             shape `[...]`.
         adv: Advantages :math:`Â`, such as :math:`q(s, a) - v(s)`, shape `[...]`.
         temperature: Temperature :math:`β`, more than 0, shape `[]`.

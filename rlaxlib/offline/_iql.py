@@ -40,8 +40,7 @@ def iql_value_loss(
 
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
-        q: Values :math:`q(s, a)` of the data's actions by the target critic,
-            shape `[...]`.
+        q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         expectile: Expectile :math:`τ`, in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 
@@ -92,11 +91,10 @@ def gumbel_value_loss(
 
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
-        q: Values :math:`q(s, a)` of the data's actions by the target critic,
-            shape `[...]`.
+        q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         temperature: Temperature :math:`β > 0`, in the unit of the values, shape `[]`.
-        max_clip: Error :math:`c > 0`, in units of the temperature, above which the loss
-            is linear, shape `[]`.
+        max_clip: Error :math:`c > 0`, in temperatures, from which it is linear,
+            shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 
     Returns:
@@ -147,8 +145,7 @@ def sparse_value_loss(
 
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
-        q: Values :math:`q(s, a)` of the data's actions by the target critic,
-            shape `[...]`.
+        q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         temperature: Temperature :math:`α > 0`, in the unit of the values, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 

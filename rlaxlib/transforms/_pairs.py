@@ -42,7 +42,7 @@ __all__ = [
 class TxPair(NamedTuple):
     """A transform and its inverse.
 
-    Pairs made from equal arguments are equal. They can be pickled, or static.
+    Equal arguments make equal pairs. They can be pickled, and be static arguments.
 
     Attributes:
         apply: The transform.

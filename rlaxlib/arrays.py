@@ -41,11 +41,10 @@ class AllSum:
         axis_name: Mapped axis name, or names, of the devices; or None for one device.
 
     Example:
-        >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
-        >>> print(rlaxlib.AllSum()(x, axis=0))
+        >>> print(rlaxlib.AllSum()(jnp.array([[1.0, 2.0], [3.0, 4.0]]), axis=0))
         [4. 6.]
-        >>> print(jax.vmap(rlaxlib.AllSum("batch"), axis_name="batch")(x))
-        [10. 10.]
+        >>> print(jax.vmap(rlaxlib.AllSum("i"), axis_name="i")(jnp.array([1.0, 2.0])))
+        [3. 3.]
 
     References:
         James Bradbury and others, *JAX: Composable Transformations of Python+NumPy
@@ -167,7 +166,7 @@ def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
     belongs to the first ones.
 
     Args:
-        source: Array :math:`x` with the first axes of `target`, or size 1,
+        source: Array :math:`x` of the first axes of `target`, or of size 1,
             shape `[...]`.
         target: Array to combine the result with, shape `[...]`.
 
@@ -216,9 +215,8 @@ def replace_masked(
 
     Example:
         >>> x, mask = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([True, False])
-        >>> print(rlaxlib.replace_masked(x, None, mask))
-        [[0. 0.]
-         [3. 4.]]
+        >>> print(rlaxlib.replace_masked(x, None, mask).ravel())
+        [0. 0. 3. 4.]
 
     References:
         The NumPy developers, *numpy.where*.
@@ -257,8 +255,7 @@ def masked_mean(
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor, more than 0, shape `[]`; or None to count unmasked
-            entries.
+        denominator: Divisor, more than 0, shape `[]`; or None for the sum of the mask.
 
     Returns:
         The mean, without the axes averaged over; 0 if all entries are masked.

@@ -64,8 +64,7 @@ def explained_variance(
         targets: Targets :math:`y`, such as returns, shape `[...]`.
         sample_mask: False for samples to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, to average over; or None.
-        count_bias: Whether to replace :math:`Var[y - ŷ]` by the mean squared error, for
-            the coefficient of determination :math:`R²`.
+        count_bias: Whether to use the mean squared error, which gives :math:`R²`.
 
     Returns:
         The fraction, shape `[]`; 0 if all targets are equal.
@@ -77,8 +76,6 @@ def explained_variance(
         >>> predictions, targets = jnp.array([2.0, 3.0]), jnp.array([1.0, 3.0])
         >>> print(rlaxlib.explained_variance(predictions, targets))
         0.75
-        >>> print(rlaxlib.explained_variance(predictions, targets, count_bias=True))
-        0.5
 
     References:
         Antonin Raffin and others, *Stable-Baselines3: Reliable Reinforcement Learning
@@ -181,8 +178,8 @@ class ImportanceStatistics(NamedTuple):
         mean_ratio: Mean of the ratios; far from 1 if there are too few samples.
         max_log_ratio: Largest log-ratio.
         min_log_ratio: Smallest log-ratio.
-        mean_log_ratio: Mean of the log-ratios. Its exponential is the perplexity ratio
-            of the behaviour policy to the current policy.
+        mean_log_ratio: Mean of the log-ratios; its exponential is the ratio of
+            perplexities.
         std_log_ratio: Standard deviation of the log-ratios.
         kl: The k3 estimate of :math:`KL(μ ‖ π)` of `approximate_kl`, not negative.
         chi_squared: Estimate of :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the variance of the
@@ -466,8 +463,8 @@ def dormant_fraction(
 
     Args:
         activations: Activations :math:`h_i(x)` of :math:`H` neurons, shape `[..., H]`.
-        threshold: Largest score :math:`τ ≥ 0` of a dormant neuron, shape `[]`. The
-            paper uses 0.025 and 0.1.
+        threshold: Largest score :math:`τ ≥ 0` of a dormant neuron, 0.025 to 0.1,
+            shape `[]`.
         sample_mask: False for inputs to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
 
@@ -520,8 +517,8 @@ def effective_rank(
     time is proportional to :math:`B D min(B, D)`: some thousand inputs are enough.
 
     Args:
-        features: Features :math:`Φ` of B inputs, such as the activations of the
-            penultimate layer, shape `[B, D]`.
+        features: Features :math:`Φ` of B inputs, such as the last hidden layer,
+            shape `[B, D]`.
         delta: Fraction :math:`δ` that may be left out, in [0, 1), shape `[]`.
         sample_mask: False for inputs to ignore, shape `[B]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
@@ -593,8 +590,7 @@ def check_trajectory(
         True for each consistent step, shape `[T]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or the stream is concrete and
-            inconsistent.
+        ArgumentError: If a shape or dtype is wrong, or a concrete stream inconsistent.
 
     Example:
         >>> r_t, discount_t = jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0])

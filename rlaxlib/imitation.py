@@ -90,8 +90,7 @@ def dqfd_margin_loss(
         q: Action values, shape `[A]`.
         a: Action :math:`a` of the expert, in [0, A), shape `[]`.
         margin: Margin :math:`m ≥ 0`, in the unit of the values, shape `[]`.
-        action_mask: True for legal actions, shape `[A]`; or None. The expert's action
-            always counts as legal.
+        action_mask: True for legal actions, plus the expert's, shape `[A]`; or None.
 
     Returns:
         Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
@@ -292,8 +291,7 @@ def airl_logit(
         r_t: Learned rewards :math:`r(s_{t-1}, a_{t-1})`, shape `[...]`.
         discount_t: Discounts :math:`γ_t`, 0 where the episode ended, shape `[...]`.
         potential_tm1: Learned potentials :math:`Φ(s_{t-1})`, shape `[...]`.
-        potential_t: Learned potentials :math:`Φ(s_t)` of the next states,
-            shape `[...]`.
+        potential_t: Learned potentials :math:`Φ(s_t)`, shape `[...]`.
         log_prob_tm1: Log-probabilities of the actions under the current policy, also
             for the expert's actions, shape `[...]`.
 

@@ -56,7 +56,7 @@ def prioritized_probabilities(
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If a shape, dtype, scalar or NumPy value without a mask is wrong.
+        ArgumentError: If a shape, dtype, scalar or unmasked NumPy value is wrong.
 
     Example:
         >>> print(rlaxlib.prioritized_probabilities(jnp.array([1.0, 3.0]), 1.0))
@@ -99,8 +99,8 @@ def rank_probabilities(
     With clipped errors, the paper finds no advantage over `prioritized_probabilities`.
 
     Args:
-        priorities: Priority :math:`p_i` of each entry, of any sign, shape `[N]`. Of
-            equal ones, the first ranks highest.
+        priorities: Priority :math:`p_i` of any sign, shape `[N]`. Of equals, the first
+            is higher.
         exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
 
@@ -154,8 +154,8 @@ def importance_sampling_weights(
     entry of low priority shortens all updates.
 
     Args:
-        probabilities: Probability :math:`P_i` of each entry of the batch or the whole
-            buffer, shape `[N]`. They need not sum to 1.
+        probabilities: Probability :math:`P_i` of each entry of the batch or buffer,
+            shape `[N]`. They need not sum to 1.
         exponent: Exponent :math:`β`, in [0, 1], shape `[]`.
         normalize_by: Whether the maximum is over the `"batch"` or the `"buffer"`.
         min_probability: For `"buffer"`, the smallest positive probability of the
@@ -167,8 +167,8 @@ def importance_sampling_weights(
         Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, option, scalar or NumPy value without a mask
-            is wrong.
+        ArgumentError: If a shape, dtype, option, scalar or unmasked NumPy value is
+            wrong.
 
     Example:
         >>> print(rlaxlib.importance_sampling_weights(jnp.array([0.1, 0.4]), 0.5))
@@ -222,8 +222,7 @@ def sequence_priority(
     Args:
         td_errors: TD errors :math:`δ_t`, shape `[T]`.
         eta: Weight :math:`η` of the maximum, in [0, 1], shape `[]`.
-        sample_mask: False for time steps to ignore, such as the burn-in
-            (`burn_in_mask`), shape `[T]`; or None.
+        sample_mask: False for steps to ignore, as `burn_in_mask`, shape `[T]`; or None.
 
     Returns:
         The priority, shape `[]`; 0 if all steps are masked.
@@ -350,8 +349,7 @@ def systematic_resample(
 
     Args:
         key: Random key, shape `[]`.
-        weights: Weight :math:`w_i ≥ 0` of each particle, shape `[N]`. They need not sum
-            to 1; for log-weights, pass the softmax.
+        weights: Weight :math:`w_i ≥ 0` of each particle, of any sum, shape `[N]`.
         num_samples: Number :math:`K` of samples, at least 1; or None for N.
 
     Returns:

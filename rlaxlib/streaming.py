@@ -250,8 +250,7 @@ def emphatic_trace(
         state: Last trace, an `EmphaticTraceState`.
         gradient: Gradient of the value of the state, a pytree like `state.trace`.
         rho_tm1: Importance ratio :math:`ρ_t ≥ 0` of the action, shape `[]`.
-        discount_t: Discount :math:`γ_{t+1} ≥ 0` of the transition that follows, 0 where
-            the episode ends, shape `[]`.
+        discount_t: Discount :math:`γ_{t+1} ≥ 0`, 0 where the episode ends, shape `[]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
         interest: Interest :math:`i_t ≥ 0` in the state, shape `[]`.
         truncated_t: True if the stream is cut after the step, shape `[]`; or None.

@@ -52,10 +52,10 @@ def extract_subsequences(
         ArgumentError: If a shape, dtype, integer or NumPy index is wrong.
 
     Example:
-        >>> stream = jnp.array([0.0, 10.0, 20.0, 30.0])
-        >>> print(rlaxlib.extract_subsequences(stream, jnp.array([0, 2]), 2))
-        [[ 0. 20.]
-         [10. 30.]]
+        >>> stream, starts = jnp.array([0.0, 10.0, 20.0, 30.0]), jnp.array([0, 2])
+        >>> print(rlaxlib.extract_subsequences(stream, starts, subsequence_len=2).T)
+        [[ 0. 10.]
+         [20. 30.]]
 
     References:
         Steven Kapturowski and others, *Recurrent Experience Replay in Distributed

@@ -163,14 +163,12 @@ def tree_split_leaves(
         One pytree for each index; none for an empty tuple, list or dictionary.
 
     Raises:
-        ArgumentError: If leaves lack the axis or differ in its size, or a pytree that
-            is not empty has none.
+        ArgumentError: If leaves lack the axis or differ in its size, or there are none.
 
     Example:
-        >>> batch = {"reward": jnp.array([1.0, 2.0]), "done": jnp.array([False, True])}
-        >>> first, second = rlaxlib.tree_split_leaves(batch)
-        >>> print(second["reward"], second["done"])
-        2.0 True
+        >>> first, second = rlaxlib.tree_split_leaves({"reward": jnp.array([1.0, 2.0])})
+        >>> print(second["reward"])
+        2.0
 
     References:
         The JAX authors, *Pytrees*. https://docs.jax.dev/en/latest/pytrees.html
@@ -204,7 +202,7 @@ def tree_replace_masked(
     Args:
         tree_data: Pytree :math:`x` of arrays.
         tree_replacement: Pytree :math:`z` of the same structure; or None for zeros.
-        mask: True, or 1, to replace; its axes are the first of each leaf,
+        mask: True, or 1, to replace; its axes are the first of all leaves,
             shape `[...]`.
 
     Returns:

@@ -199,8 +199,7 @@ def sliding_window_update(
         reward: Its reward :math:`R_t`, shape `[]`.
 
     Returns:
-        Next `SlidingWindowState`, computed afresh, so that rounding errors do not add
-        up; NaN if a traced `arm` is out of range.
+        Next `SlidingWindowState`, computed afresh; NaN if a traced `arm` is invalid.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -131,12 +131,11 @@ def kl_ucb_scores(
     Args:
         counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
-        log_log_scale: Scale :math:`c ≥ 0` of the second term, shape `[]`. The proof
-            needs 3, the paper recommends 0.
+        log_log_scale: Scale :math:`c ≥ 0`, 3 in the proof and 0 in practice,
+            shape `[]`.
 
     Returns:
-        Scores :math:`U_a` in [0, 1], without a gradient, shape `[A]`; infinite for arms
-        that have not been pulled.
+        Scores :math:`U_a` in [0, 1], shape `[A]`, infinite for new arms; no gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

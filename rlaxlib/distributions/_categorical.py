@@ -72,11 +72,9 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         ArgumentError: If `temperature` is wrong; when called, an argument is.
 
     Example:
-        >>> policy, legal = rlaxlib.softmax(), jnp.array([True, True, False, False])
-        >>> print(policy.probs(jnp.zeros(4), action_mask=legal))
+        >>> legal = jnp.array([True, True, False, False])
+        >>> print(rlaxlib.softmax().probs(jnp.zeros(4), action_mask=legal))
         [0.5 0.5 0.  0. ]
-        >>> print(policy.logprob(2, jnp.zeros(4), action_mask=legal))
-        -inf
 
     References:
         John S. Bridle, *Probabilistic Interpretation of Feedforward Classification
@@ -107,8 +105,8 @@ def clipped_entropy_softmax(
 
     Args:
         temperature: Temperature :math:`τ`, more than 0, shape `[]`.
-        entropy_clip: Fraction :math:`κ ≥ 0` of the maximum entropy, :math:`log A` for A
-            legal actions, shape `[]`. 1 clips nothing.
+        entropy_clip: Fraction :math:`κ` of the entropy :math:`log A` of A legal
+            actions, at least 0, shape `[]`. 1 clips nothing.
 
     Returns:
         A `DiscreteDistribution`.

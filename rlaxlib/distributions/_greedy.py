@@ -69,8 +69,8 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: If `epsilon` is wrong; when called, if it is missing or an
-            argument is wrong.
+        ArgumentError: If `epsilon` is wrong; when called, if an argument is wrong or
+            missing.
 
     Example:
         >>> policy, q = rlaxlib.epsilon_greedy(0.5), jnp.array([1.0, 3.0])

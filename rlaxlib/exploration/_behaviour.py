@@ -105,8 +105,8 @@ def ez_greedy(
         epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
         mu: Exponent :math:`μ` of the durations, more than 0, shape `[]`.
         max_duration: Longest duration, a Python integer of at least 1.
-        action_mask: True for legal actions, shape `[A]`; or None. An action that is not
-            legal is not repeated.
+        action_mask: True for legal actions, which alone are repeated, shape `[A]`; or
+            None.
 
     Returns:
         A tuple of two: the action, shape `[]`, and the next `EzGreedyState`.
@@ -115,12 +115,10 @@ def ez_greedy(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> q, state = jnp.array([0.0, 2.0, 1.0]), rlaxlib.EzGreedyState(2, remaining=1)
-        >>> for key in jax.random.split(jax.random.key(0)):
-        ...     action, state = rlaxlib.ez_greedy(key, q, state, epsilon=0.0)
-        ...     print(action)
+        >>> state = rlaxlib.EzGreedyState(action=2, remaining=1)
+        >>> q = jnp.array([0.0, 2.0, 1.0])
+        >>> print(rlaxlib.ez_greedy(jax.random.key(0), q, state, epsilon=0.0)[0])
         2
-        1
 
     References:
         Will Dabney, Georg Ostrovski and André Barreto, *Temporally-Extended ε-Greedy

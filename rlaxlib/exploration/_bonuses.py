@@ -124,8 +124,7 @@ def rnd_reward(
     Args:
         prediction: Features :math:`f̂(s_t)` of the predictor, shape `[T, K]`.
         target: Features :math:`f(s_t)` of the target, shape `[T, K]`.
-        state: Moments so far, an `RndState`. With `axis_name`, streams have the same
-            moments and each its own `carried`.
+        state: Moments so far, an `RndState`. Mapped streams differ in `carried` only.
         discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, to share the moments over; or None.
@@ -139,10 +138,9 @@ def rnd_reward(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> prediction, target = jnp.array([[2.0], [4.0]]), jnp.zeros((2, 1))
-        >>> state = rlaxlib.RndState()
-        >>> rewards, state = rlaxlib.rnd_reward(prediction, target, state, 0.5)
-        >>> print(rewards, state.mean, state.variance)  # The sums are 4 and 18.
+        >>> prediction, state = jnp.array([[2.0], [4.0]]), rlaxlib.RndState()
+        >>> r_t, state = rlaxlib.rnd_reward(prediction, jnp.zeros((2, 1)), state, 0.5)
+        >>> print(r_t, state.mean, state.variance)  # The sums are 4 and 18.
         [0.5714286 2.2857144] 11.0 49.0
 
     References:
@@ -257,8 +255,8 @@ def knn_entropy_reward(
     to the entropy estimate :math:`log d` bounds the reward below by 0.
 
     Args:
-        x: Embeddings of states, shape `[N, D]`. RE3 uses a random encoder, APT one that
-            is trained by a contrastive loss.
+        x: Embeddings of states, random (RE3) or trained contrastively (APT),
+            shape `[N, D]`.
         k: Number of neighbours, a Python integer in [1, N).
         average: Whether to average the distances of all k neighbours.
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
@@ -391,8 +389,7 @@ def ngu_reward(
     :math:`e` of `rnd_loss` and its running mean and standard deviation.
 
     Args:
-        episodic: Rewards :math:`r^episodic`, such as those of
-            `episodic_memory_intrinsic_rewards`, of any shape `[...]`.
+        episodic: Rewards :math:`r^episodic` of an episode, of any shape `[...]`.
         modulation: Lifelong novelty :math:`α`, of the same shape `[...]`.
         max_modulation: Upper bound :math:`L ≥ 1` of the factor, shape `[]`.
 

@@ -57,8 +57,7 @@ def episodic_memory_intrinsic_rewards(
     with the distances :math:`d_k` of an embedding to its nearest neighbours in memory,
     and the mean :math:`d_m²` of all their squares so far, including this call. The
     square root is a soft count of visits: a neighbour with :math:`d_k² < ξ (d_m² + c)`
-    is the same state and counts 1. The reward is about :math:`β/√K` if all neighbours
-    are the same state, and about :math:`β/(√(K ε) + c)` if all are others.
+    is the same state and counts 1.
 
     All embeddings of a call are compared with the memory as it was, then replace its
     oldest rows. Empty rows are not neighbours; without neighbours, the reward is
@@ -73,10 +72,9 @@ def episodic_memory_intrinsic_rewards(
         reward_scale: Scale :math:`β`, shape `[]`; or one an embedding, shape `[M]`.
         intrinsic_reward_state: The state of the previous call; or None to start.
         constant: Constant :math:`c ≥ 0` that avoids division by 0, shape `[]`.
-        epsilon: Constant :math:`ε > 0` of the kernel, shape `[]`. A smaller one
-            increases the reward of new states relative to known ones.
-        cluster_distance: Squared distance :math:`ξ ≥ 0`, relative to the mean, within
-            which two states are the same, shape `[]`.
+        epsilon: Constant :math:`ε > 0` of the kernel; a smaller one rewards novelty
+            more, shape `[]`.
+        cluster_distance: Squared distance :math:`ξ ≥ 0` of equal states, shape `[]`.
         max_similarity: Similarity :math:`s_max > 0` above which the reward is 0,
             shape `[]`; as :math:`s ≤ √K + c`, the default needs 64 neighbours.
         max_memory_size: Number :math:`N` of rows of the memory, at least 1.
@@ -90,11 +88,10 @@ def episodic_memory_intrinsic_rewards(
     Example:
         >>> memory = jnp.array([[0.0, 0.0], [0.0, 0.0], [jnp.inf, jnp.inf]])
         >>> state = rlaxlib.IntrinsicRewardState(memory, next_memory_index=2)
-        >>> reward = rlaxlib.episodic_memory_intrinsic_rewards
         >>> embeddings = jnp.array([[0.0, 0.0], [3.0, 4.0]])
-        >>> rewards, state = reward(embeddings, 2, 1.0, state, max_memory_size=3)
-        >>> print(rewards.round(2), state.distance_sum)
-        [ 0.71 90.74] 50.0
+        >>> print(rlaxlib.episodic_memory_intrinsic_rewards(
+        ...     embeddings, 2, 1.0, state, max_memory_size=3)[0].round(2))
+        [ 0.71 90.74]
 
     References:
         Adrià Puigdomènech Badia and others, *Never Give Up: Learning Directed

@@ -36,8 +36,7 @@ def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> 
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`; or one for each dimension,
-            shape `[A]`; or one for each entry, shape `[..., A]`.
+        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -84,11 +83,9 @@ def add_ornstein_uhlenbeck_noise(
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a_t`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        noise_tm1: Noise :math:`n_{t-1}`, 0 at the start of an episode, of the shape of
-            `action`, shape `[..., A]` or `()`.
+        noise_tm1: Noise :math:`n_{t-1}`, 0 at first, shape `[..., A]` or `()`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`; or one for each dimension,
-            shape `[A]`; or one for each entry, shape `[..., A]`.
+        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -134,11 +131,10 @@ def ornstein_uhlenbeck_noise(
 
     Args:
         key: PRNG key, shape `[]`.
-        noise_tm1: Noise :math:`n_{t-1}`, 0 at the start of an episode: a scalar,
-            shape `[]`; or vectors, shape `[..., A]`.
+        noise_tm1: Noise :math:`n_{t-1}`, 0 at the start of an episode, shape `[]` or
+            `[..., A]`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`. Above 1, the sign alternates.
-        stddev: Standard deviation :math:`σ ≥ 0` of the increments, shape `[]`; or one
-            for each dimension, shape `[A]`; or one for each entry, shape `[..., A]`.
+        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 
     Returns:
         Noise :math:`n_t`, of the shape of `noise_tm1`.
@@ -191,8 +187,7 @@ def add_dirichlet_noise(
     Args:
         key: PRNG key, shape `[]`.
         prior: Probabilities :math:`P` of the actions, shape `[..., A]`.
-        dirichlet_alpha: Concentration :math:`α > 0`, shape `[]`; or one each,
-            shape `[A]`.
+        dirichlet_alpha: Concentration :math:`α > 0`, shape `[]` or `[A]`.
         dirichlet_fraction: Fraction :math:`f` of the noise, in [0, 1], shape `[]`.
         action_mask: True for legal actions, which receive noise, shape `[A]` or
             `[..., A]`; or None for those whose prior is not 0.

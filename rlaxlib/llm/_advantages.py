@@ -56,16 +56,15 @@ def group_advantages(
     the divisor is 1.
 
     - GRPO: the defaults.
-    - Dr. GRPO: `scale="none"`. Dividing by :math:`σ` gives more weight to prompts that
-      are almost always or almost never solved.
+    - Dr. GRPO: `scale="none"`.
     - RLOO: `baseline="leave_one_out", scale="none"`.
     - ReMax: `baseline` is the reward of the greedy answer, with `scale="none"`.
     - OPO: `baseline` is the `length_weighted_baseline`, with `scale="none"`.
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        baseline: `"mean"`, `"leave_one_out"` or `"none"`; or the baseline :math:`b_i`,
-            shape `[]` or `[G]`.
+        baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
+            `[G]`.
         scale: `"std"` or `"none"`.
         ddof: Python integer of at least 0, as in `jnp.std`; PyTorch's default is 1.
         epsilon: Constant :math:`ε ≥ 0` added to the standard deviation, shape `[]`.
@@ -83,8 +82,6 @@ def group_advantages(
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
         >>> print(rlaxlib.group_advantages(rewards).round(2))
         [ 1.5 -0.5 -0.5 -0.5]
-        >>> print(rlaxlib.group_advantages(rewards, scale="none"))
-        [ 0.75 -0.25 -0.25 -0.25]
 
     References:
         Zhihong Shao and others, *DeepSeekMath: Pushing the Limits of Mathematical
@@ -255,8 +252,7 @@ def pass_at_k_rewards(rewards: ArrayLike, k: int) -> Array:
         Rewards :math:`s_i`, shape `[G]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or `k` is not a Python integer in
-            [1, G].
+        ArgumentError: If a shape or dtype is wrong, or `k` is outside [1, G].
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])

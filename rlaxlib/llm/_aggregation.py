@@ -49,8 +49,7 @@ def aggregate_losses(
         loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`.
-        mode: `"token_mean"`, `"sequence_mean_token_mean"`, `"sequence_mean_token_sum"`
-            or `"constant"`.
+        mode: One of the four modes above.
         denominator: Number :math:`N > 0` to divide by instead, shape `[]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 

@@ -47,8 +47,7 @@ def token_log_probs(
         H_t = -∑_v π_t(v) log π_t(v)
 
     Args:
-        logits: Logits :math:`x_t`, minus infinity for impossible tokens,
-            shape `[T, V]`.
+        logits: Logits :math:`x_t`; minus infinity is allowed, shape `[T, V]`.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
             gives NaN: replace an index such as -100 that marks padding.
         temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
@@ -111,8 +110,8 @@ def linear_token_log_probs(
 
     Args:
         hidden: Hidden states :math:`h_t` after the last layer, shape `[T, D]`.
-        head: Weights :math:`W` of the output layer, the transposed embedding table if
-            embeddings are tied, shape `[D, V]`.
+        head: Weights :math:`W` of the output layer, or transposed embeddings,
+            shape `[D, V]`.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
             gives NaN: replace an index such as -100 that marks padding.
         temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.

@@ -180,8 +180,7 @@ def gspo_ratio(
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
-        old_log_prob: The same under the policy that sampled them, shape `[T]`. Its
-            gradient is stopped.
+        old_log_prob: The same of the sampler, with gradient stopped, shape `[T]`.
         level: `"sequence"` or `"token"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
@@ -195,11 +194,9 @@ def gspo_ratio(
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
         >>> ratio = rlaxlib.gspo_ratio(log_prob, old_log_prob)
-        >>> print(ratio)
-        [2. 2.]
         >>> loss, _ = rlaxlib.ppo_clip_loss(jnp.log(ratio), jnp.zeros(2), jnp.ones(2))
-        >>> print(loss)
-        [-1.2 -1.2]
+        >>> print(ratio, loss)
+        [2. 2.] [-1.2 -1.2]
 
     References:
         Chujie Zheng and others, *Group Sequence Policy Optimization*, equations 7 and
@@ -248,8 +245,7 @@ def gmpo_loss(
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`.
         epsilon: Clipping range :math:`ε ≥ 0` of the log-ratio below 0, shape `[]`.
-        epsilon_high: Clipping range :math:`ε_high` above 0, shape `[]`; or None for
-            :math:`ε`.
+        epsilon_high: Upper range :math:`ε_high ≥ 0`, shape `[]`; or None for `epsilon`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
@@ -315,8 +311,7 @@ def kl_loss(
 
     Args:
         log_prob: Log-probabilities under the policy :math:`π`, shape `[T]`.
-        ref_log_prob: Log-probabilities :math:`log π_ref(a_t)`, whose gradient is
-            stopped, shape `[T]`.
+        ref_log_prob: Those under the reference policy, gradient stopped, shape `[T]`.
         kind: `"k1"`, `"k2"`, `"k3"` or `"abs"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
 
@@ -500,8 +495,8 @@ def overlong_penalty(
     Args:
         lengths: Numbers :math:`l` of tokens of the answers, shape `[...]`.
         max_length: Maximum length :math:`L_max`, at least `cache_length`, shape `[]`.
-        cache_length: Length :math:`L_cache > 0` of the interval in which the penalty
-            grows, shape `[]`.
+        cache_length: Length :math:`L_cache > 0` over which the penalty grows,
+            shape `[]`.
 
     Returns:
         Penalties, in [-1, 0], shape `[...]`, float32.

@@ -77,8 +77,6 @@ def importance_weights(
         >>> log_ratio = jnp.log(jnp.array([0.25, 1.0, 4.0]))
         >>> print(rlaxlib.importance_weights(log_ratio))
         [0.25 1.   2.  ]
-        >>> print(rlaxlib.importance_weights(log_ratio, mode="band"))
-        [0. 1. 0.]
 
     References:
         Feng Yao and others, *Your Efficient RL Framework Secretly Brings You Off-Policy
@@ -135,8 +133,7 @@ def off_policy_sequence_mask(
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
-        old_log_prob: The same under the policy that sampled them, from the inference
-            engine, shape `[T]`.
+        old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
         threshold: Threshold :math:`δ ≥ 0` of the divergence, shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.

@@ -62,14 +62,13 @@ def dpo_loss(
       fraction :math:`ε` is wrong is that of `"sigmoid"` over the right ones.
 
     Args:
-        log_prob_chosen: Log-probability of the chosen answer :math:`y_w` under the
-            policy, summed over its tokens, shape `[...]`.
-        log_prob_rejected: The same of the rejected answer :math:`y_l`, shape `[...]`.
-        ref_log_prob_chosen: Log-probability of the chosen answer under the reference
-            policy, without a gradient, shape `[...]`.
-        ref_log_prob_rejected: The same of the rejected answer, shape `[...]`.
-        beta: Coefficient :math:`β > 0`, shape `[]`. A smaller one lets the policy move
-            further from the reference.
+        log_prob_chosen: Log-probability :math:`log π(y_w)` of all tokens,
+            shape `[...]`.
+        log_prob_rejected: The same of the rejected answer, shape `[...]`.
+        ref_log_prob_chosen: :math:`log π_ref(y_w)`, gradient stopped, shape `[...]`.
+        ref_log_prob_rejected: :math:`log π_ref(y_l)`, gradient stopped, shape `[...]`.
+        beta: Coefficient :math:`β > 0`; a smaller one lets the policy move further,
+            shape `[]`.
         kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
         label_smoothing: Probability :math:`ε < 0.5` of a wrong label, shape `[]`.
 
@@ -141,12 +140,12 @@ def simpo_loss(
     There is no reference policy, and the mean over tokens does not favour long answers.
 
     Args:
-        mean_log_prob_chosen: Mean log-probability :math:`l_w` of the tokens of the
-            chosen answer, from `masked_mean`, shape `[...]`.
+        mean_log_prob_chosen: Mean log-probability :math:`l_w` of its tokens,
+            shape `[...]`.
         mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
         beta: Coefficient :math:`β > 0`, shape `[]`. The paper uses 2 to 2.5.
-        margin: Margin :math:`γ` of rewards :math:`β l`, shape `[]`. The paper uses 0.3
-            to 1.6.
+        margin: Margin :math:`γ` of rewards :math:`β l`, 0.3 to 1.6 in the paper,
+            shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
@@ -190,8 +189,7 @@ def orpo_loss(
     supervised phase nor a reference policy is needed.
 
     Args:
-        mean_log_prob_chosen: Mean log-probability :math:`l_w ≤ 0` of the tokens of the
-            chosen answer, from `masked_mean`, shape `[...]`.
+        mean_log_prob_chosen: Mean log-probability :math:`l_w ≤ 0`, shape `[...]`.
         mean_log_prob_rejected: The same of the rejected answer, below 0, shape `[...]`.
         coefficient: Coefficient :math:`λ ≥ 0`, shape `[]`.
 
@@ -246,8 +244,8 @@ def kto_loss(
         log_prob: Log-probability of an answer, summed over its tokens, shape `[...]`.
         ref_log_prob: The same under the reference policy, shape `[...]`. No gradient.
         desirable: Whether the answer is desirable, shape `[...]`.
-        kl: Estimate of the KL divergence, over all devices, without a gradient,
-            shape `[]`. A negative estimate is replaced by 0.
+        kl: Estimate of the KL divergence over all devices, gradient stopped,
+            shape `[]`.
         beta: Coefficient :math:`β > 0`, shape `[]`.
         desirable_weight: Weight :math:`λ_D ≥ 0`, shape `[]`.
         undesirable_weight: Weight :math:`λ_U ≥ 0`, shape `[]`. Choose weights with

@@ -128,8 +128,8 @@ def create_ema(
     about :math:`1/(1 - d)` updates, whatever their numbers of entries.
 
     Args:
-        decay: Decay :math:`d`, in [0, 1), shape `[]`. A Python float may be as close to
-            1 as double precision allows.
+        decay: Decay :math:`d` in [0, 1), shape `[]`. A Python float keeps double
+            precision.
         pmean_axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
@@ -351,8 +351,8 @@ def running_moments(
 
     Example:
         >>> init, update = rlaxlib.running_moments()
-        >>> observations = jnp.array([[1.0, 0.0], [3.0, 0.0]])
-        >>> moments, state = update(observations, init(jnp.zeros(2)))
+        >>> x = jnp.array([[1.0, 0.0], [3.0, 0.0]])
+        >>> moments, state = update(x, init(jnp.zeros(2)))
         >>> print(moments.mean, moments.variance)
         [2. 0.] [1. 0.]
 

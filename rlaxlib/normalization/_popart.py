@@ -294,7 +294,7 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         precision: half precision rounds away small updates.
 
     Raises:
-        ArgumentError: If there are not the weights of exactly one layer, or a shape
+        ArgumentError: If the weights of not exactly one layer are found, or a shape
             does not fit.
 
     Example:

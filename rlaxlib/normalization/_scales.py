@@ -192,8 +192,8 @@ def return_based_scale(
     square of the returns counts, as an unforeseen end loses the whole return.
 
     Args:
-        min_scale: Lower bound of the scale, more than 0, shape `[]`. It keeps the error
-            of the first reward small where rewards are sparse.
+        min_scale: Lower bound of the scale, more than 0, for sparse rewards,
+            shape `[]`.
         axis_name: Mapped axis name, or names, whose numbers count too; or None.
 
     Returns:
@@ -203,8 +203,8 @@ def return_based_scale(
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for rewards and discounts to ignore,
         `returns_mask` for returns to ignore, such as those of unfinished episodes.
-        Masked numbers may be NaN. The scale has no gradient, and is 1 while numbers are
-        equal.
+        Masked numbers may be NaN. The scale has no gradient. It is 1 while all numbers
+        are equal.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -137,8 +137,7 @@ def crr_weights(
 
     Args:
         q: Value :math:`q(s, a)` of the data's action, shape `[]`.
-        q_samples: Values :math:`q(s, a_j)` of N actions of the policy, shape `[N]`. The
-            paper uses 4.
+        q_samples: Values :math:`q(s, a_j)` of N actions, 4 in the paper, shape `[N]`.
         kind: Weight: `"exp"` or `"binary"`.
         baseline: Baseline: `"mean"` or `"max"`.
         beta: Temperature :math:`β > 0` of the exponential weight, shape `[]`.

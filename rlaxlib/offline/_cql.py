@@ -48,8 +48,8 @@ def cql_loss(
     Args:
         q: Value :math:`q(s, a)` of the data's action, shape `[]`.
         q_samples: Values :math:`q(s, a_j)` of K sampled actions, shape `[K]`.
-        log_prob_samples: Log-densities :math:`log p(a_j)` of these actions, without a
-            gradient, shape `[K]`.
+        log_prob_samples: Log-densities :math:`log p(a_j)`, gradient stopped,
+            shape `[K]`.
         temperature: Temperature :math:`τ`, more than 0, shape `[]`.
         lower_bound: Lower bound :math:`b`, without a gradient, shape `[]`; or one for
             each action, minus infinity for uniform ones, shape `[K]`; or None for CQL.
@@ -103,8 +103,7 @@ def discrete_cql_loss(
     Args:
         q: Action values, shape `[A]`.
         a: Action in the data, in [0, A), shape `[]`.
-        action_mask: True for legal actions, shape `[A]`; or None. The data's action
-            always counts as legal.
+        action_mask: True for legal actions, plus the data's, shape `[A]`; or None.
 
     Returns:
         Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).

@@ -70,8 +70,7 @@ def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
     positive probability, and one close to 1 behaviour cloning. The paper uses 0.3.
 
     Args:
-        log_prob: Log-probabilities :math:`log μ(a)` of a behaviour policy cloned from
-            the data, or its logits, shape `[A]`.
+        log_prob: Log-probabilities :math:`log μ(a)` or logits, shape `[A]`.
         threshold: Threshold :math:`τ`, in [0, 1), shape `[]`.
 
     Returns:
@@ -124,8 +123,7 @@ def maximum_mean_discrepancy(
         x: N samples, such as actions of the policy, shape `[N, D]`.
         y: M samples of the target, such as actions of the data, shape `[M, D]`.
         kernel: Kernel :math:`k`: `"gaussian"`, `"laplacian"` or `"energy"`.
-        bandwidth: Bandwidth :math:`σ > 0`, in the unit of the samples, unused by the
-            energy kernel, shape `[]`.
+        bandwidth: Bandwidth :math:`σ > 0`, unused by the energy kernel, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `y`.
 
     Returns:

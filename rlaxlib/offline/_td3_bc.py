@@ -134,8 +134,8 @@ def rebrac_critic_target(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`. Leave out
             truncated transitions: the data has no next action for them.
-        q_t: Value of the next action, shape `[]`; or values :math:`q_i` of N target
-            critics, shape `[N]`.
+        q_t: Value of the next action, shape `[]`; or :math:`q_i` of N critics,
+            shape `[N]`.
         action_t: Next action :math:`a'_t` of the target policy, shape `[D]`.
         data_action_t: Next action :math:`a_t` in the data, shape `[D]`.
         penalty_weight: Weight :math:`β_2 ≥ 0` of the penalty, shape `[]`.

@@ -105,7 +105,8 @@ def linucb_scores(
 
     Example:
         >>> state = rlaxlib.linear_bandit_init(2, regularization=4.0)
-        >>> print(rlaxlib.linucb_scores(state, jnp.array([[1.0, 0.0], [3.0, 4.0]]), 2.0))
+        >>> contexts = jnp.array([[1.0, 0.0], [3.0, 4.0]])
+        >>> print(rlaxlib.linucb_scores(state, contexts, bonus_scale=2.0))
         [1. 5.]
 
     References:

@@ -56,7 +56,7 @@ def prioritized_probabilities(
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If a shape, dtype, scalar or unmasked NumPy value is wrong.
+        ArgumentError: If a shape, dtype, scalar or (unmasked) NumPy value is wrong.
 
     Example:
         >>> print(rlaxlib.prioritized_probabilities(jnp.array([1.0, 3.0]), 1.0))
@@ -99,7 +99,7 @@ def rank_probabilities(
     With clipped errors, the paper finds no advantage over `prioritized_probabilities`.
 
     Args:
-        priorities: Priority :math:`p_i` of any sign, shape `[N]`. Of equals, the first
+        priorities: Priority :math:`p_i` of any sign, shape `[N]`; the first of equals
             is higher.
         exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
@@ -167,8 +167,7 @@ def importance_sampling_weights(
         Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, option, scalar or unmasked NumPy value is
-            wrong.
+        ArgumentError: If a shape, dtype, option, scalar or NumPy value is wrong.
 
     Example:
         >>> print(rlaxlib.importance_sampling_weights(jnp.array([0.1, 0.4]), 0.5))

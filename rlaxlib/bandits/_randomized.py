@@ -141,8 +141,7 @@ def exp3_update(
 
     Args:
         log_weights: Log-weights :math:`log w_a`, 0 at first, shape `[A]`. Only
-            differences matter: over many millions of pulls, subtract the largest
-            sometimes.
+            differences matter: over many millions of pulls, subtract the largest.
         arm: Arm :math:`A` that was pulled, shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.

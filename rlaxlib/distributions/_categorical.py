@@ -69,7 +69,7 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If `temperature` is wrong; when called, an argument is.
+        ArgumentError: If `temperature` is wrong, or an argument when called.
 
     Example:
         >>> legal = jnp.array([True, True, False, False])
@@ -112,7 +112,7 @@ def clipped_entropy_softmax(
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong, or an argument when called.
 
     Example:
         >>> policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)

@@ -59,15 +59,15 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
     vectors of shape `[..., D]`. All but `kl` use this `sigma` by default.
 
     Args:
-        sigma: Standard deviations :math:`σ > 0`, shape `[...]`; or None to give it at
-            each call.
+        sigma: Standard deviations :math:`σ > 0`, shape `[...]`; or None to give it when
+            called.
 
     Returns:
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If `sigma` is wrong; when called, if an argument is wrong or
-            missing.
+        ArgumentError: If `sigma` is wrong, or an argument is wrong or missing when
+            called.
 
     Example:
         >>> policy, mu = rlaxlib.gaussian_diagonal(sigma=1.0), jnp.array([0.0])

@@ -33,7 +33,7 @@ def greedy() -> DiscreteDistribution:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: When called, a shape, dtype or NumPy action is wrong.
+        ArgumentError: If a shape, dtype or NumPy action is wrong when called.
 
     Example:
         >>> print(rlaxlib.greedy().probs(jnp.array([1.0, 3.0, 3.0])))
@@ -63,14 +63,14 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
 
     Args:
         epsilon: Probability :math:`ε` of a uniformly random legal action, in [0, 1],
-            shape `[]`; or None to give it at each call.
+            shape `[]`; or None to give it when called.
 
     Returns:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: If `epsilon` is wrong; when called, if an argument is wrong or
-            missing.
+        ArgumentError: If `epsilon` is wrong, or an argument is wrong or missing when
+            called.
 
     Example:
         >>> policy, q = rlaxlib.epsilon_greedy(0.5), jnp.array([1.0, 3.0])

@@ -64,8 +64,8 @@ def squashed_gaussian(
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If `sigma_max` is less than `sigma_min`; when called, if an
-            argument is wrong.
+        ArgumentError: If `sigma_max` is less than `sigma_min`, or an argument is wrong
+            when called.
 
     Example:
         >>> policy, zero = rlaxlib.squashed_gaussian(), jnp.zeros(1)

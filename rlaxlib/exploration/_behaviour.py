@@ -105,8 +105,8 @@ def ez_greedy(
         epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
         mu: Exponent :math:`μ` of the durations, more than 0, shape `[]`.
         max_duration: Longest duration, a Python integer of at least 1.
-        action_mask: True for legal actions, which alone are repeated, shape `[A]`; or
-            None.
+        action_mask: True for legal actions, shape `[A]`; or None. Others are not
+            repeated.
 
     Returns:
         A tuple of two: the action, shape `[]`, and the next `EzGreedyState`.

@@ -349,8 +349,8 @@ def diayn_reward(
         log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
-        Reward :math:`r`, without a gradient, shape `[]`; NaN if a traced `skill` is
-        wrong.
+        Reward :math:`r`, without a gradient, shape `[]`; NaN if traced `skill` is
+        invalid.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

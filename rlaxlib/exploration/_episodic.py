@@ -69,14 +69,17 @@ def episodic_memory_intrinsic_rewards(
         embeddings: Embeddings, shape `[M, D]`. One that is not finite gets a reward of
             NaN, and is neither counted nor remembered.
         num_neighbors: Number :math:`K` of neighbours, in [1, `max_memory_size`].
-        reward_scale: Scale :math:`β`, shape `[]`; or one an embedding, shape `[M]`.
+        reward_scale: Scale :math:`β`, shape `[]`; or that of each embedding,
+            shape `[M]`.
         intrinsic_reward_state: The state of the previous call; or None to start.
         constant: Constant :math:`c ≥ 0` that avoids division by 0, shape `[]`.
         epsilon: Constant :math:`ε > 0` of the kernel; a smaller one rewards novelty
             more, shape `[]`.
-        cluster_distance: Squared distance :math:`ξ ≥ 0` of equal states, shape `[]`.
+        cluster_distance: Squared distance :math:`ξ ≥ 0`, relative to the mean, within
+            which two states are the same, shape `[]`.
         max_similarity: Similarity :math:`s_max > 0` above which the reward is 0,
-            shape `[]`; as :math:`s ≤ √K + c`, the default needs 64 neighbours.
+            shape `[]`; as :math:`s ≤ √K + c`, the default has an effect from 64
+            neighbours on.
         max_memory_size: Number :math:`N` of rows of the memory, at least 1.
 
     Returns:

@@ -62,13 +62,11 @@ def dpo_loss(
       fraction :math:`ε` is wrong is that of `"sigmoid"` over the right ones.
 
     Args:
-        log_prob_chosen: Log-probability :math:`log π(y_w)` of all tokens,
-            shape `[...]`.
-        log_prob_rejected: The same of the rejected answer, shape `[...]`.
+        log_prob_chosen: :math:`log π(y_w)`, summed over the tokens, shape `[...]`.
+        log_prob_rejected: :math:`log π(y_l)` of the rejected answer, shape `[...]`.
         ref_log_prob_chosen: :math:`log π_ref(y_w)`, gradient stopped, shape `[...]`.
         ref_log_prob_rejected: :math:`log π_ref(y_l)`, gradient stopped, shape `[...]`.
-        beta: Coefficient :math:`β > 0`; a smaller one lets the policy move further,
-            shape `[]`.
+        beta: Coefficient :math:`β > 0` of the implicit KL penalty, shape `[]`.
         kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
         label_smoothing: Probability :math:`ε < 0.5` of a wrong label, shape `[]`.
 

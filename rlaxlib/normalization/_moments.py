@@ -128,7 +128,7 @@ def create_ema(
     about :math:`1/(1 - d)` updates, whatever their numbers of entries.
 
     Args:
-        decay: Decay :math:`d` in [0, 1), shape `[]`. A Python float keeps double
+        decay: Decay :math:`d` in [0, 1), shape `[]`. Python floats keep their
             precision.
         pmean_axis_name: Mapped axis name, or names, to average over as well; or None.
 

@@ -86,10 +86,10 @@ def reward_scale(
 
         R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
 
-    where an episode starts from :math:`R = 0`. The targets of value functions are then
-    of the order of 1. Do not subtract a mean from rewards: that would change the
-    optimal policy. The variance is close to that of the returns if rewards are
-    stationary over an episode and the discount is less than 1.
+    where an episode starts from :math:`R = 0`. Divide rewards by the scale, so that
+    targets of value functions are of the order of 1. Do not subtract a mean: that would
+    change the optimal policy. The variance is close to that of the returns if rewards
+    are stationary over an episode and the discount is less than 1.
 
     Args:
         epsilon: Constant :math:`ε ≥ 0` added to the variance, shape `[]`.

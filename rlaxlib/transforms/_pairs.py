@@ -71,7 +71,7 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
         The composed pair.
 
     Raises:
-        ArgumentError: When called, a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong when called.
 
     Example:
         >>> twice = rlaxlib.compose_tx(*2 * [rlaxlib.SIGNED_HYPERBOLIC_PAIR])
@@ -107,7 +107,7 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
@@ -150,7 +150,7 @@ def hl_gauss_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
@@ -194,7 +194,7 @@ def muzero_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -237,7 +237,7 @@ def unbiased_transform_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If a setting is wrong; when called, a shape or dtype is wrong.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR

@@ -38,7 +38,8 @@ def extract_subsequences(
     `sample_start_indices` samples start indices. Subsequences may overlap.
 
     Args:
-        trajectories: Trajectories :math:`x`, shape `[T, B, ...]`; or one, `[T, ...]`.
+        trajectories: Trajectories :math:`x`, shape `[T, B, ...]`; or one, without axis
+            `B`.
         start_indices: Start indices :math:`s`, in [0, T - L], shape `[B, N]`; or of one
             trajectory, shape `[N]`. A traced index outside gives NaN, or the most
             extreme integer where `trajectories` are integers.

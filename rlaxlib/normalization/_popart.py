@@ -334,7 +334,8 @@ def popart(
 
     Args:
         num_outputs: Number N of outputs of the layer, at least 1.
-        step_size: Step size of one target, in [0, 1], shape `[]`; None changes nothing.
+        step_size: Step size of one target, in [0, 1], shape `[]`; or None for no
+            change.
         scale_lb: Lower bound of the scale, more than 0, shape `[]`.
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.

@@ -360,7 +360,7 @@ class _Softmax:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
         key, logits, temperature, action_mask, _ = checks.widened(
@@ -389,7 +389,7 @@ class _Softmax:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
         logits, temperature, action_mask, narrow = checks.widened(
@@ -418,11 +418,10 @@ class _Softmax:
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for illegal
-                actions, 0 where no action is legal.
+            actions, 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-                scalar or NumPy action is outside [0, A).
+            ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
         del action_spec
         logits, temperature, sample, action_mask, narrow = checks.widened(
@@ -448,7 +447,7 @@ class _Softmax:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         logits, temperature, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),
@@ -477,7 +476,7 @@ class _Softmax:
             KL divergences, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         p_logits, q_logits, action_mask = checks.arrays(
             p_logits=(p_logits, "float[..., A]"),
@@ -508,7 +507,7 @@ class _ClippedEntropySoftmax(_Softmax):
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         logits, temperature, entropy_clip, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),

@@ -155,8 +155,7 @@ class _GaussianDiagonal:
             Vectors, shape `[..., D]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, key, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -181,8 +180,7 @@ class _GaussianDiagonal:
             Densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, sample, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -207,8 +205,7 @@ class _GaussianDiagonal:
             Log-densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, sample, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -229,8 +226,7 @@ class _GaussianDiagonal:
             Entropies, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -252,8 +248,7 @@ class _GaussianDiagonal:
             KL divergences, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -278,8 +273,7 @@ class _GaussianDiagonal:
             KL divergences, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if a standard
-                deviation is not positive.
+            ArgumentError: If a shape, dtype or standard deviation is wrong.
         """
         mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
             mu_0=(mu_0, "float[..., D]"),

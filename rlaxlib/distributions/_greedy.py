@@ -111,7 +111,7 @@ class _Greedy:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         return _sample(key, preferences, 0.0, action_mask)
 
@@ -128,7 +128,7 @@ class _Greedy:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         return _probs(preferences, 0.0, action_mask)
 
@@ -149,11 +149,10 @@ class _Greedy:
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
-                of probability 0, and 0 where no action is legal.
+            of probability 0, and 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-                scalar or NumPy action is outside [0, A).
+            ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
         return _logprob(sample, preferences, 0.0, action_mask)
 
@@ -170,7 +169,7 @@ class _Greedy:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         return _entropy(preferences, 0.0, action_mask)
 
@@ -202,8 +201,7 @@ class _EpsilonGreedy:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given.
+            ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
         return _sample(key, preferences, self._or_own(epsilon), action_mask)
 
@@ -226,8 +224,7 @@ class _EpsilonGreedy:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given.
+            ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
         return _probs(preferences, self._or_own(epsilon), action_mask)
 
@@ -251,12 +248,11 @@ class _EpsilonGreedy:
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
-                of probability 0, and 0 where no action is legal.
+            of probability 0, and 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given; or if a concrete scalar or NumPy
-                action is outside [0, A).
+            ArgumentError: If a shape, dtype, NumPy action or `epsilon` is wrong or
+                missing.
         """
         return _logprob(sample, preferences, self._or_own(epsilon), action_mask)
 
@@ -279,8 +275,7 @@ class _EpsilonGreedy:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given.
+            ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
         return _entropy(preferences, self._or_own(epsilon), action_mask)
 

@@ -212,8 +212,7 @@ class _SquashedGaussian:
             Actions within the bounds, shape `[..., D]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if
-                `action_spec` has no finite bounds.
+            ArgumentError: If a shape, dtype or `action_spec` is wrong.
         """
         mu, sigma, key, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -247,8 +246,7 @@ class _SquashedGaussian:
             Densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if
-                `action_spec` has no finite bounds.
+            ArgumentError: If a shape, dtype or `action_spec` is wrong.
         """
         log_density, narrow = self._log_density(sample, mu, sigma, action_spec)
         return narrow(jnp.exp(log_density))
@@ -276,8 +274,7 @@ class _SquashedGaussian:
             Log-densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if
-                `action_spec` has no finite bounds.
+            ArgumentError: If a shape, dtype or `action_spec` is wrong.
         """
         log_density, narrow = self._log_density(sample, mu, sigma, action_spec)
         return narrow(log_density)
@@ -291,11 +288,11 @@ class _SquashedGaussian:
                 `[..., D]`.
 
         Returns:
-            Entropies, in nats, shape `[...]`. The entropy of the action differs by
-                the mean log-derivative of the squashing.
+            Entropies, in nats, shape `[...]`. The entropy of the action differs by the
+            mean log-derivative of the squashing.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
@@ -312,10 +309,10 @@ class _SquashedGaussian:
 
         Returns:
             KL divergences, in nats, shape `[...]`: KL(p ‖ N(0, I)) before squashing,
-                and the same after.
+            and the same after.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
@@ -342,7 +339,7 @@ class _SquashedGaussian:
             KL divergences, in nats, shape `[...]`; the same before and after squashing.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
             mu_0=(mu_0, "float[..., D]"),

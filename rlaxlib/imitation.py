@@ -33,24 +33,24 @@ def behaviour_cloning_loss(
 ) -> Array:
     """Compute the behaviour-cloning (BC) loss, a negative log-likelihood.
 
+    Takes one log-probability for each step, returns one loss for each.
+
     .. math::
 
         L_t = -log π(a_t | s_t)
 
-    Average it by `masked_mean` with the same mask: a mean over all steps would depend
-    on the amount of padding.
+    Average it by `masked_mean` with the same mask.
 
     Args:
-        log_prob: Log-probabilities or log-densities :math:`log π(a_t | s_t)` of the
-            expert's actions, shape `[...]`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[...]`; or
-            None.
+        log_prob: Log-probabilities or log-densities of the expert's actions,
+            shape `[...]`.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
         Losses :math:`L_t`, shape `[...]`; 0 at steps to ignore.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> log_prob, sample_mask = jnp.array([-1.5, jnp.nan]), jnp.array([True, False])
@@ -77,27 +77,26 @@ def dqfd_margin_loss(
 ) -> Array:
     """Compute the large-margin loss of deep Q-learning from demonstrations (DQfD).
 
+    Takes the values of all actions and one action, returns one loss.
+
     .. math::
 
         L = max_b [q(b) + m 1[b ≠ a]] - q(a)
 
     It is 0 if the expert's action is better than all others by the margin. Add it, on
-    demonstrations only, to the TD loss: by that alone, the values of actions that the
-    expert never takes are arbitrary.
+    demonstrations only, to the TD loss.
 
     Args:
         q: Action values, shape `[A]`.
         a: Action :math:`a` of the expert, in [0, A), shape `[]`.
-        margin: Margin :math:`m`, at least 0, in the unit of the values, shape `[]`.
-        action_mask: True for legal actions, shape `[A]`; or None if all are. The
-            expert's action always counts as legal.
+        margin: Margin :math:`m ≥ 0`, in the unit of the values, shape `[]`.
+        action_mask: True for legal actions, plus the expert's, shape `[A]`; or None.
 
     Returns:
         Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A) or `margin` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.dqfd_margin_loss(jnp.array([2.0, 1.75, 0.0]), 0, margin=0.5))
@@ -126,16 +125,16 @@ def discriminator_loss(
 ) -> Array:
     """Compute the discriminator loss of adversarial imitation (GAIL, AIRL, DAC).
 
+    Takes logits of any shape, returns one loss for each pair.
+
     .. math::
 
         L = -(1 - ε) log D(s_E, a_E) - ε log(1 - D(s_E, a_E)) - log(1 - D(s, a)),
         D = 1/(1 + exp(-`logit`))
 
-    The discriminator learns to return 1 for the expert and 0 for the policy. At the
-    minimum its logit is the log-ratio of their densities.
-
-    Label smoothing is one-sided: it replaces the label 1 by :math:`1 - ε`. Smoothing
-    the label 0 as well would reward the policy for the states that it visits already.
+    At the minimum the logit is the log-ratio of the densities of expert and policy.
+    Label smoothing is one-sided: smoothing the label 0 as well would reward the policy
+    for the states that it visits already.
 
     Args:
         expert_logit: Logits for the expert's states and actions, shape `[...]`.
@@ -146,12 +145,10 @@ def discriminator_loss(
         Losses, one for each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `label_smoothing` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> loss = rlaxlib.discriminator_loss(0.0, 0.0)
-        >>> print(loss.round(4), jnp.log(4.0).round(4))
+        >>> print(rlaxlib.discriminator_loss(0.0, 0.0).round(4), jnp.log(4.0).round(4))
         1.3863 1.3863
 
     References:
@@ -173,39 +170,33 @@ def discriminator_loss(
 def gradient_penalty(gradient: ArrayLike, target_norm: ArrayLike = 1.0) -> Array:
     """Compute the gradient penalty of a discriminator (WGAN-GP, DAC).
 
+    Takes the gradient at one input, returns one penalty.
+
     .. math::
 
         L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
 
-    It keeps the discriminator smooth, so that the policy has a reward to climb. The
-    gradient of the logit :math:`f` by its input comes from `jax.grad`, at a random
-    point between an input of the expert and one of the policy. DAC adds the penalty to
-    `discriminator_loss` with a weight of 10.
+    The gradient of the logit :math:`f` by its input, from `jax.grad`, is taken at a
+    random point between an input of the expert and one of the policy. DAC adds the
+    penalty to `discriminator_loss` with a weight of 10.
 
     Args:
         gradient: Gradient :math:`∇_x f(x)` by all inputs, concatenated, shape `[D]`.
-        target_norm: Norm :math:`c` of the gradient, at least 0, shape `[]`.
+        target_norm: Norm :math:`c ≥ 0` of the gradient, shape `[]`.
 
     Returns:
         Penalty, shape `[]`. Its gradient is 0 for a gradient of 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `target_norm` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.gradient_penalty(jnp.array([3.0, 4.0])))
         16.0
 
     References:
-        Ishaan Gulrajani, Faruk Ahmed, Martin Arjovsky, Vincent Dumoulin and Aaron
-        Courville, *Improved Training of Wasserstein GANs*, 2017.
+        Ishaan Gulrajani and others, *Improved Training of Wasserstein GANs*, 2017.
         https://arxiv.org/abs/1704.00028
-
-        Ilya Kostrikov, Kumar Krishna Agrawal, Debidatta Dwibedi, Sergey Levine and
-        Jonathan Tompson, *Discriminator-Actor-Critic: Addressing Sample Inefficiency
-        and Reward Bias in Adversarial Imitation Learning*, 2018.
-        https://arxiv.org/abs/1809.02925
     """
     gradient, target_norm, narrow = checks.widened(
         gradient=(gradient, "float[D]"),
@@ -222,6 +213,8 @@ def adversarial_reward(
 ) -> Array:
     """Compute the reward of adversarial imitation (GAIL, AIRL, FAIRL).
 
+    Takes logits of any shape, returns one reward for each.
+
     .. math::
 
         r_gail = -log(1 - D) = log(1 + e^h),
@@ -230,9 +223,8 @@ def adversarial_reward(
 
     The logit :math:`h` of the discriminator :math:`D` is 0 where it cannot distinguish
     expert and policy. GAIL's reward is positive, and favours long episodes. AIRL's has
-    both signs; maximising it minimises KL(policy ‖ expert). FAIRL's minimises
-    KL(expert ‖ policy); its magnitude grows exponentially, so bound the logit. The
-    gradient of the reward is stopped.
+    both signs; maximising it minimises KL(policy ‖ expert). FAIRL's minimises KL(expert
+    ‖ policy); its magnitude grows exponentially, so bound the logit.
 
     Args:
         logit: Logits :math:`h` of the discriminator, shape `[...]`.
@@ -240,16 +232,13 @@ def adversarial_reward(
         max_logit: Magnitude to clip the logits to, more than 0, shape `[]`.
 
     Returns:
-        Rewards :math:`r`, shape `[...]`.
+        Rewards :math:`r`, without a gradient, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is not one
-            of the three, or if a concrete `max_logit` is not positive.
+        ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
 
     Example:
         >>> logit = jnp.array([-100.0, 0.0, 100.0])
-        >>> print(rlaxlib.adversarial_reward(logit, "gail").round(2))
-        [  0.     0.69 100.  ]
         >>> print(rlaxlib.adversarial_reward(logit, "airl", max_logit=10.0))
         [-10.   0.  10.]
 
@@ -287,6 +276,8 @@ def airl_logit(
 ) -> Array:
     """Compute the discriminator logit of adversarial inverse RL (AIRL).
 
+    Takes transitions of any shape, returns one logit for each.
+
     .. math::
 
         h = f - log π(a_{t-1} | s_{t-1}),
@@ -298,20 +289,17 @@ def airl_logit(
 
     Args:
         r_t: Learned rewards :math:`r(s_{t-1}, a_{t-1})`, shape `[...]`.
-        discount_t: Discounts :math:`γ_t` in [0, 1], 0 where the episode ended,
-            shape `[...]`.
+        discount_t: Discounts :math:`γ_t`, 0 where the episode ended, shape `[...]`.
         potential_tm1: Learned potentials :math:`Φ(s_{t-1})`, shape `[...]`.
-        potential_t: Learned potentials :math:`Φ(s_t)` of the next states,
-            shape `[...]`.
-        log_prob_tm1: Log-probabilities :math:`log π(a_{t-1} | s_{t-1})` of the actions
-            under the current policy, also for the expert's actions, shape `[...]`.
+        potential_t: Learned potentials :math:`Φ(s_t)`, shape `[...]`.
+        log_prob_tm1: Log-probabilities of the actions under the current policy, also
+            for the expert's actions, shape `[...]`.
 
     Returns:
-        Logits :math:`h`, for `discriminator_loss` and `adversarial_reward`,
-            shape `[...]`.
+        Logits :math:`h`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.airl_logit(1.0, 0.5, 3.0, 4.0, log_prob_tm1=-2.0))
@@ -336,12 +324,14 @@ def airl_logit(
 def sqil_reward(is_expert: ArrayLike) -> Array:
     """Compute the reward of soft Q imitation learning (SQIL).
 
+    Takes one flag for each transition, returns one reward for each.
+
     .. math::
 
         r = { 1   if the expert took the action
             { 0   otherwise
 
-    The agent then learns by `soft_q_learning` or SAC from batches of which one half is
+    The agent learns by `soft_q_learning` or SAC from batches of which one half is
     demonstrations. The rewards of the environment are not used.
 
     Args:

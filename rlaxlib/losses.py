@@ -31,22 +31,23 @@ ArrayTree = TypeVar("ArrayTree")
 def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
     """Compute the L2 loss, half the squared error.
 
+    Takes arrays of any shape, returns one loss for each element.
+
     .. math::
 
         L = ½ (x - y)²
 
-    The gradient is the error itself. Without targets, `predictions` are errors, or
-    parameters to regularise.
+    The gradient is the error itself.
 
     Args:
-        predictions: Predictions :math:`x`, shape `[...]`.
+        predictions: Predictions :math:`x`, or errors, shape `[...]`.
         targets: Targets :math:`y`, shape `[...]`; or None for 0.
 
     Returns:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+        ArgumentError: If a dtype is wrong, or the shapes differ.
 
     Example:
         >>> print(rlaxlib.l2_loss(jnp.array([1.0, 4.0]), jnp.array([1.0, 1.0])))
@@ -67,25 +68,24 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
 def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
     """Compute the Huber loss: quadratic near 0, linear for large errors.
 
+    Takes errors of any shape, returns one loss for each.
+
     .. math::
 
         L = { ½ x²            if |x| ≤ δ
             { δ (|x| - ½ δ)   otherwise
 
-    The gradient is the error, clipped to :math:`[-δ, δ]`, so that outliers do not
-    dominate. `l2_loss` of `clip_gradient` has the same gradient.
+    The gradient is the error clipped to :math:`[-δ, δ]`.
 
     Args:
         x: Errors, shape `[...]`.
-        delta: Error :math:`δ` at which the loss becomes linear, more than 0,
-            shape `[]`.
+        delta: Error :math:`δ` where the loss becomes linear, more than 0, shape `[]`.
 
     Returns:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `delta` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.huber_loss(jnp.array([0.5, -3.0]), delta=1.0))
@@ -108,6 +108,8 @@ def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
 def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
     """Compute the Bernoulli likelihood of targets given probabilities.
 
+    Takes arrays of any shape, returns one likelihood for each element.
+
     .. math::
 
         ℓ = p^t (1 - p)^{1-t}
@@ -120,7 +122,7 @@ def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Likelihoods, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+        ArgumentError: If a dtype is wrong, or the shapes differ.
 
     Example:
         >>> print(rlaxlib.likelihood(jnp.array([0.75, 0.75]), jnp.array([1.0, 0.0])))
@@ -142,13 +144,15 @@ def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
 def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
     """Compute the log loss (binary cross-entropy) of predicted probabilities.
 
+    Takes arrays of any shape, returns one loss for each element.
+
     .. math::
 
         L = -t log p - (1 - t) log(1 - p)
 
-    Uses the convention 0 log 0 = 0: a prediction that is certain and right has a loss
-    of 0 and a finite gradient. A prediction that is certain and wrong has an infinite
-    loss; for the logits of a network, use `categorical_cross_entropy`.
+    With the convention 0 log 0 = 0, a prediction that is certain and right has a loss
+    of 0 and a finite gradient. One that is certain and wrong has an infinite loss; for
+    the logits of a network, use `categorical_cross_entropy`.
 
     Args:
         predictions: Probabilities :math:`p`, in [0, 1], shape `[...]`.
@@ -158,7 +162,7 @@ def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype, or the shapes differ.
+        ArgumentError: If a dtype is wrong, or the shapes differ.
 
     Example:
         >>> print(rlaxlib.log_loss(jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0])))
@@ -182,37 +186,34 @@ def expectile_loss(
 ) -> Array:
     """Compute the expectile (asymmetric squared) loss.
 
+    Takes arrays of any shape, returns one loss for each element.
+
     .. math::
 
         L = |τ - 1[y < x]| (y - x)²
 
-    The minimiser is the :math:`τ`-expectile of the targets: their mean at 0.5, and
-    close to their maximum near 1, as in implicit Q-learning (IQL).
+    The minimiser is the :math:`τ`-expectile of the targets: the mean at 0.5, close to
+    the maximum near 1. Implicit Q-learning (IQL) uses it.
 
     Args:
         predictions: Predictions :math:`x`, shape `[...]`.
         targets: Targets :math:`y`, shape `[...]`.
-        expectile: Expectile :math:`τ` to predict, in [0, 1], shape `[]`. A prediction
-            below the target has weight :math:`τ`, one above it :math:`1 - τ`.
+        expectile: Expectile :math:`τ`, in [0, 1], shape `[]`. A prediction below the
+            target has weight :math:`τ`, one above it :math:`1 - τ`.
 
     Returns:
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `expectile` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> predictions, targets = jnp.array([2.0, 0.0]), jnp.array([1.0, 1.0])
-        >>> print(rlaxlib.expectile_loss(predictions, targets, expectile=0.75))
+        >>> print(rlaxlib.expectile_loss(jnp.array([2.0, 0.0]), jnp.ones(2), 0.75))
         [0.25 0.75]
 
     References:
         Whitney K. Newey and James L. Powell, *Asymmetric Least Squares Estimation and
         Testing*, 1987. https://doi.org/10.2307/1911031
-
-        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
-        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
     """
     x, y, tau, narrow = checks.widened(
         predictions=(predictions, "float[...]"),
@@ -228,30 +229,28 @@ def clip_gradient(
 ) -> ArrayTree:
     """Clip the gradient of an array or a pytree, and return it unchanged.
 
+    Takes an array or a pytree, returns it unchanged.
+
     .. math::
 
         y = x,   ∂L / ∂x_i = min(max(∂L / ∂y_i, g_min), g_max)
 
-    DQN clips the gradient of its errors to [-1, 1]. Clipping is defined for the
-    backward pass only: `jax.jvp` and `jax.jacfwd` raise a `TypeError`.
+    DQN clips the gradient of its errors to [-1, 1]. Forward-mode differentiation, by
+    `jax.jvp` or `jax.jacfwd`, raises a `TypeError`.
 
     Args:
         x: Floating-point array of any shape `[...]`, or a pytree of them.
-        gradient_min: Lower bound of the gradient, shape `[]`; or one for each element
-            of `x`, shape `[...]`.
-        gradient_max: Upper bound of the gradient, at least `gradient_min`, shape `[]`;
-            or one for each element of `x`, shape `[...]`.
+        gradient_min: Lower bound :math:`g_min`, shape `[]` or shape `[...]`.
+        gradient_max: Upper bound :math:`g_max ≥ g_min`, shape `[]` or shape `[...]`.
 
     Returns:
         `x`, unchanged.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `gradient_max` is less than `gradient_min`.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> loss = lambda x: 5.0 * rlaxlib.clip_gradient(x, -1.0, 1.0)
-        >>> print(jax.grad(loss)(2.0))
+        >>> print(jax.grad(lambda x: 5.0 * rlaxlib.clip_gradient(x, -1.0, 1.0))(2.0))
         1.0
 
     References:
@@ -275,39 +274,33 @@ def clip_gradient(
 def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
     """Scale the derivative of an array or a pytree, and return it unchanged.
 
+    Takes an array or a pytree, returns it unchanged.
+
     .. math::
 
         y = x,   ∂y / ∂x = c
 
-    MuZero scales by ½ at each step of the unrolled model; the inverse of the number of
-    heads balances a shared trunk. A scale of 0 stops the gradient, and -1 reverses it,
-    as in domain-adversarial training. The value is exactly that of `x`, even if `x` is
-    infinite; `c * x + (1 - c) * stop_gradient(x)` rounds it.
+    MuZero scales by ½ at each step of its unrolled model. A scale of 0 stops the
+    gradient, and -1 reverses it, as in domain-adversarial training.
 
     Args:
         x: Floating-point array of any shape `[...]`, or a pytree of them.
-        scale: Factor :math:`c` of the derivative, finite, shape `[]`. Its own gradient
-            is 0.
+        scale: Factor :math:`c`, finite, shape `[]`. Its own gradient is 0.
 
     Returns:
         `x`, unchanged.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `scale` is not finite.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> loss = lambda x: rlaxlib.scale_gradient(x, 0.5) ** 2
-        >>> print(loss(3.0), jax.grad(loss)(3.0))
-        9.0 3.0
+        >>> print(jax.grad(lambda x: rlaxlib.scale_gradient(x, 0.5) ** 2)(3.0))
+        3.0
 
     References:
         Julian Schrittwieser and others, *Mastering Atari, Go, Chess and Shogi by
         Planning with a Learned Model*, appendix G, 2019.
         https://arxiv.org/abs/1911.08265
-
-        Yaroslav Ganin and Victor Lempitsky, *Unsupervised Domain Adaptation by
-        Backpropagation*, 2014. https://arxiv.org/abs/1409.7495
     """
     (scale,) = checks.arrays(scale=(scale, "float[] in (-inf, inf)"))
 

@@ -41,37 +41,30 @@ def prioritized_probabilities(
 
         P_i = p_i^α / ∑_j p_j^α
 
-    The priority is the magnitude of the last TD error plus a small constant, so that
-    every entry is sampled: :math:`p_i = |δ_i| + ε`, with an :math:`ε` of 0.01 according
-    to the authors. The exponent applies to the sum; :math:`|δ_i|^α + ε` would be
-    another distribution.
+    The usual priority is :math:`|δ_i| + ε`, the magnitude of the last TD error plus a
+    small constant such as 0.01. The exponent applies to this sum.
 
     Args:
-        priorities: Priority :math:`p_i` of each entry, not negative, shape `[N]`. An
-            entry of priority 0 is never sampled if :math:`α > 0`, unless all are 0:
-            then all entries are equally likely.
-        exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0 all entries are equally
-            likely; the paper uses 0.6.
-        sample_mask: False for entries that do not exist, in a buffer that is not full,
-            shape `[N]`; or None.
-        axis_name: Name of the mapped axis or axes that the buffer is spread over; or
-            None.
+        priorities: Priority :math:`p_i ≥ 0` of each entry, shape `[N]`. With
+            :math:`α > 0`, an entry of 0 is not sampled, unless all are 0: then sampling
+            is uniform.
+        exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
+        sample_mask: False for entries that do not exist, shape `[N]`; or None.
+        axis_name: Mapped axis name, or names, of the buffer; or None.
 
     Returns:
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `exponent` is negative, or if a NumPy priority is negative and there is no
-            mask.
+        ArgumentError: If a shape, dtype, scalar or (unmasked) NumPy value is wrong.
 
     Example:
         >>> print(rlaxlib.prioritized_probabilities(jnp.array([1.0, 3.0]), 1.0))
         [0.25 0.75]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, section 3.3, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, section 3.3, 2015.
+        https://arxiv.org/abs/1511.05952
     """
     p, exponent, exists, narrow = checks.widened(
         priorities=(priorities, "float[N]"),
@@ -102,34 +95,28 @@ def rank_probabilities(
 
         P_i = k_i^{-α} / ∑_j k_j^{-α},   k_i = rank of p_i, 1 for the largest
 
-    The distribution is heavy-tailed for priorities of any magnitude, so it is
-    insensitive to outliers, such as the errors of rewards that are not clipped. With
-    clipped errors, the paper finds it no better than `prioritized_probabilities`.
+    Outliers, such as the errors of rewards that are not clipped, have little influence.
+    With clipped errors, the paper finds no advantage over `prioritized_probabilities`.
 
     Args:
-        priorities: Priority :math:`p_i` of each entry, of any sign, shape `[N]`. Of
-            equal priorities, the first ranks highest.
-        exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0 all entries are equally
-            likely; the paper uses 0.7.
-        sample_mask: False for entries that do not exist, which have no rank,
-            shape `[N]`; or None.
+        priorities: Priority :math:`p_i` of any sign, shape `[N]`; the first of equals
+            is higher.
+        exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
+        sample_mask: False for entries that do not exist, shape `[N]`; or None.
 
     Returns:
         Probabilities, shape `[N]`, 0 at masked entries.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `exponent` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> print(rlaxlib.rank_probabilities(jnp.array([0.1, 9.0, 0.2, 0.0]), 0.0))
-        [0.25 0.25 0.25 0.25]
         >>> print(rlaxlib.rank_probabilities(jnp.array([-1.0, 0.5, 70.0]), 1.0) * 11)
         [2. 3. 6.]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, section 3.3, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, section 3.3, 2015.
+        https://arxiv.org/abs/1511.05952
     """
     p, exponent, exists, narrow = checks.widened(
         priorities=(priorities, "float[N]"),
@@ -161,48 +148,34 @@ def importance_sampling_weights(
 
         w_i = (N P_i)^{-β} / (max_j (N P_j)^{-β}) = ((min_j P_j) / P_i)^β
 
-    The weights correct the bias of prioritised sampling, fully with an exponent of 1.
-    The largest is 1, so that they only shorten updates; the number of entries
-    :math:`N` cancels. The paper raises the exponent from 0.4 to 1 during training.
-
-    The maximum is over the batch with `"batch"`, as the authors confirmed: a weight
-    then depends on the other samples. With `"buffer"` it is over the whole buffer, as
-    in OpenAI Baselines: then a single entry of low priority shortens all updates.
+    An exponent of 1 corrects the bias of prioritised sampling fully; the paper raises
+    it from 0.4 to 1. The largest weight is 1. With `"batch"`, as the authors confirmed,
+    a weight depends on the other samples. With `"buffer"`, as in OpenAI Baselines, one
+    entry of low priority shortens all updates.
 
     Args:
-        probabilities: Probability :math:`P_i` of each entry of the batch, or of the
-            whole buffer, shape `[N]`. They need not sum to 1.
+        probabilities: Probability :math:`P_i` of each entry of the batch or buffer,
+            shape `[N]`. They need not sum to 1.
         exponent: Exponent :math:`β`, in [0, 1], shape `[]`.
-        normalize_by: `"batch"` to divide by the largest of these weights, `"buffer"` to
-            divide by the largest in the buffer.
-        min_probability: For `"buffer"`, the smallest positive probability in the
-            buffer, on the same scale, shape `[]`; or None if `probabilities` are those
-            of the whole buffer.
+        normalize_by: Whether the maximum is over the `"batch"` or the `"buffer"`.
+        min_probability: For `"buffer"`, the smallest positive probability of the
+            buffer, shape `[]`; or None if `probabilities` hold the whole buffer.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
-        Weights, shape `[N]`, 0 at masked entries and at entries of probability 0.
+        Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `exponent` or `min_probability` is out of range, if a NumPy probability is
-            negative and there is no mask, if `normalize_by` is not one of the two, or
-            if `min_probability` is given with `"batch"`.
+        ArgumentError: If a shape, dtype, option, scalar or NumPy value is wrong.
 
     Example:
-        >>> probabilities = jnp.array([0.1, 0.4])
-        >>> print(rlaxlib.importance_sampling_weights(probabilities, 0.5))
+        >>> print(rlaxlib.importance_sampling_weights(jnp.array([0.1, 0.4]), 0.5))
         [1.  0.5]
-        >>> print(rlaxlib.importance_sampling_weights(
-        ...     probabilities, 0.5, "buffer", min_probability=0.025
-        ... ))
-        [0.5  0.25]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, section 3.4, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, section 3.4, 2015.
+        https://arxiv.org/abs/1511.05952
 
         Yasuhiro Fujita, *Replicate Prioritized Experience Replay's reported performance
         improvements*, 2018, with the authors' answer.
@@ -243,32 +216,29 @@ def sequence_priority(
 
         p = η max_t |δ_t| + (1 - η) (1/T) ∑_t |δ_t|
 
-    The mean alone would average out the errors of long sequences, and the priorities of
-    different sequences would hardly differ.
+    The mean alone would average out the errors of long sequences.
 
     Args:
         td_errors: TD errors :math:`δ_t`, shape `[T]`.
         eta: Weight :math:`η` of the maximum, in [0, 1], shape `[]`.
-        sample_mask: False for time steps to ignore, such as padding and the burn-in
-            (see `burn_in_mask`), shape `[T]`; or None.
+        sample_mask: False for steps to ignore, as `burn_in_mask`, shape `[T]`; or None.
 
     Returns:
         The priority, shape `[]`; 0 if all steps are masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `eta` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> td_errors = jnp.array([9.0, 4.0, -2.0])
         >>> mask = rlaxlib.burn_in_mask(3, burn_in=1)
+        >>> td_errors = jnp.array([9.0, 4.0, -2.0])
         >>> print(rlaxlib.sequence_priority(td_errors, eta=0.5, sample_mask=mask))
         3.5
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, section
-        2.3, 2019. https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, section 2.3, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
     """
     td_errors, eta, sample_mask, narrow = checks.widened(
         td_errors=(td_errors, "float[T]"),
@@ -290,29 +260,27 @@ def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
 
         m_t = 1[t ≥ b]
 
-    The recurrent state stored with a sequence is that of older parameters. Unrolling
-    over the first steps refreshes it; their losses and priorities do not count. Pass
-    the mask as `sample_mask`: the estimates of the other steps do not change.
+    The first steps only refresh the recurrent state, which was stored by older
+    parameters. Pass the mask as `sample_mask` to losses and priorities.
 
     Args:
         num_steps: Length :math:`T` of the sequence, at least 1.
-        burn_in: Number of steps to mask, :math:`b ≥ 0`, shape `[]`.
+        burn_in: Number :math:`b ≥ 0` of steps to mask, shape `[]`.
 
     Returns:
-        False for the first `burn_in` steps, true for the others, shape `[num_steps]`.
+        False for the first `burn_in` steps, shape `[num_steps]`.
 
     Raises:
-        ArgumentError: If `num_steps` is not a Python integer of at least 1, if
-            `burn_in` has the wrong shape or dtype, or if it is concrete and negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.burn_in_mask(4, burn_in=1))
         [False  True  True  True]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, section 3,
-        2019. https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, section 3, 2019.
+        https://openreview.net/forum?id=r1lyTjAqYX
     """
     (burn_in,) = checks.arrays(burn_in=(burn_in, "int[] in [0, inf)"))
     checks.static_int(1, num_steps=num_steps)
@@ -330,27 +298,21 @@ def stratified_sample(
 
         i_k = min {i : ∑_{j ≤ i} P_j > (k + u_k) / K},   u_k ~ U[0, 1)
 
-    Prioritised replay divides the total probability into :math:`K` equal ranges and
-    samples once from each. Each index has the same expected count as with independent
-    samples with replacement, but a lower variance.
-
-    With several million entries, their probabilities approach the resolution of single
-    precision: sample in double precision, or in two stages.
+    Indices have the expected counts of independent samples, with a lower variance. With
+    several million entries, sample in double precision or in two stages.
 
     Args:
         key: Random key, shape `[]`.
-        probabilities: Probability of each entry, not negative, shape `[N]`. They need
+        probabilities: Probability :math:`P_i ≥ 0` of each entry, shape `[N]`. They need
             not sum to 1. An entry of 0 is never sampled.
         num_samples: Number :math:`K` of samples, at least 1.
 
     Returns:
-        Indices in ascending order, shape `[num_samples]`; the out-of-range index N if
-        all probabilities are 0, or one is NaN.
+        Indices in ascending order, shape `[num_samples]`; the out-of-range N if all
+        probabilities are 0, or one is NaN.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy
-            probability is negative, or if `num_samples` is not a Python integer of at
-            least 1.
+        ArgumentError: If a shape, dtype, integer or NumPy value is wrong.
 
     Example:
         >>> probabilities = jnp.array([0.5, 0.0, 0.25, 0.25])
@@ -358,8 +320,8 @@ def stratified_sample(
         [0 0 2 3]
 
     References:
-        Tom Schaul, John Quan, Ioannis Antonoglou and David Silver, *Prioritized
-        Experience Replay*, appendix B.2.1, 2015. https://arxiv.org/abs/1511.05952
+        Tom Schaul and others, *Prioritized Experience Replay*, appendix B.2.1, 2015.
+        https://arxiv.org/abs/1511.05952
     """
     key, p, _ = checks.widened(
         key=(key, "key[]"), probabilities=(probabilities, "float[N] in [0, inf)")
@@ -381,25 +343,20 @@ def systematic_resample(
         i_k = min {i : ∑_{j ≤ i} W_j > (k + u) / K},   u ~ U[0, 1),
         W_j = w_j / ∑_l w_l
 
-    One uniform offset is shared by :math:`K` evenly spaced points. A particle gets
-    :math:`K W_i` copies, rounded down or up, and that number in expectation. Resample
-    when `effective_sample_size` is small, such as below N/2, and continue with equal
-    weights.
+    A particle gets :math:`K W_i` copies, rounded down or up, and that number in
+    expectation. Resample if `effective_sample_size` is small, then reset the weights.
 
     Args:
         key: Random key, shape `[]`.
-        weights: Weights :math:`w_i` of the particles, not negative, shape `[N]`. They
-            need not sum to 1; for log-weights, pass the softmax.
-        num_samples: Number :math:`K` of particles to sample, at least 1; or None for
-            N.
+        weights: Weight :math:`w_i ≥ 0` of each particle, of any sum, shape `[N]`.
+        num_samples: Number :math:`K` of samples, at least 1; or None for N.
 
     Returns:
-        Indices in ascending order, shape `[num_samples]`; the out-of-range index N if
-        all weights are 0, or one is NaN.
+        Indices in ascending order, shape `[num_samples]`; the out-of-range N if all
+        weights are 0, or one is NaN.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy weight is
-            negative, or if `num_samples` is not a Python integer of at least 1.
+        ArgumentError: If a shape, dtype, integer or NumPy value is wrong.
 
     Example:
         >>> weights = jnp.array([0.5, 0.0, 0.25, 0.25])
@@ -407,9 +364,6 @@ def systematic_resample(
         [0 0 2 3]
 
     References:
-        Genshiro Kitagawa, *Monte Carlo Filter and Smoother for Non-Gaussian Nonlinear
-        State Space Models*, 1996. https://doi.org/10.1080/10618600.1996.10474692
-
         Randal Douc, Olivier Cappé and Eric Moulines, *Comparison of Resampling Schemes
         for Particle Filtering*, 2005. https://arxiv.org/abs/cs/0507025
     """
@@ -441,27 +395,25 @@ def hindsight_indices(
               { e_t              final
 
     Here :math:`b_t` and :math:`e_t` are the first and last step of the episode of step
-    :math:`t`. An episode ends by termination, by truncation or with the stream. For
-    several goals a step, map over several keys; the paper samples 4 future goals.
+    :math:`t`, which ends by termination, by truncation or with the stream. The paper
+    samples 4 future goals a step: map over several keys.
 
     An index refers to the goals achieved after a step, which have the index of `r_t`.
-    So the final state may be a goal, and the outcome of a step its own goal.
+    The final state may be a goal, and the outcome of a step its own goal.
 
     Args:
         key: Random key, shape `[]`.
         discount_t: Discounts, 0 where the episode ends, shape `[T]`.
         strategy: Steps to sample from: `"future"`, `"episode"` or `"final"`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Such steps are not sampled, and their discounts end no episode.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
+            are not sampled, and their discounts end no episode.
 
     Returns:
-        Index :math:`i_t` of the goal of each step, shape `[T]`; the step's own index
-        where it is masked.
+        Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `strategy` is
-            not one of the three.
+        ArgumentError: If a shape, dtype or `strategy` is wrong.
 
     Example:
         >>> discount_t = jnp.array([0.9, 0.9, 0.0, 0.9, 0.0])

@@ -58,8 +58,7 @@ class EmphaticTraceState(NamedTuple):
 class TrueOnlineTdState(NamedTuple):
     """Weights of a linear value function, and what the next update needs.
 
-    `TrueOnlineTdState(weights, jnp.zeros_like(weights))` is the state before the first
-    transition.
+    At first it is `TrueOnlineTdState(weights, jnp.zeros_like(weights))`.
 
     Attributes:
         weights: Weights :math:`w`, shape `[D]`.
@@ -78,8 +77,7 @@ class GradientTdLosses(NamedTuple):
     """Losses of a gradient-TD method.
 
     Attributes:
-        value: Loss that trains the value function, shape `[]`. Only its gradient has a
-            meaning.
+        value: Loss that trains the value function by its gradient only, shape `[]`.
         correction: Loss that trains the correction :math:`h`, shape `[]`.
         td_error: TD error :math:`δ`, shape `[]`.
     """
@@ -97,27 +95,25 @@ def accumulating_trace(
 ) -> ArrayTree:
     """Update an accumulating eligibility trace.
 
+    Takes one trace and one gradient, returns the next trace.
+
     .. math::
 
         z_t = γ_t λ z_{t-1} + ∇v(s_t)
 
-    The update :math:`w ← w + α δ z` is TD(λ). The discount in the decay belongs to the
-    transition *to* :math:`s_t`: it is 0 if an episode starts there, so that nothing
-    leaks from the last one.
+    The update :math:`w ← w + α δ z` is TD(λ). The discount belongs to the transition
+    *to* :math:`s_t`: it is 0 if an episode starts there.
 
     Args:
-        trace: Trace :math:`z_{t-1}`, shape `[...]`; or a pytree of such arrays. Zeros
-            at first.
-        gradient: Gradient of the value of the state, of the same shape `[...]`; or a
-            pytree of the same structure.
-        decay: Decay :math:`γ_t λ`, at least 0, shape `[]`.
+        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
+        gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
+        decay: Decay :math:`γ_t λ ≥ 0`, shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
 
     Raises:
-        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
-            concrete `decay` is negative.
+        ArgumentError: If a structure, shape or dtype is wrong, or `decay` negative.
 
     Example:
         >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
@@ -138,30 +134,27 @@ def replacing_trace(
 ) -> ArrayTree:
     """Update a replacing eligibility trace.
 
+    Takes one trace and one gradient, returns the next trace.
+
     .. math::
 
         z_t = { ∇v(s_t)         if ∇v(s_t) ≠ 0
               { γ_t λ z_{t-1}   otherwise,   for each element
 
-    For tabular values and binary features, whose traces it bounds by 1 where a state is
-    visited again and again. With :math:`γ = λ = 1` and updates at the end of each
-    episode, the values are first-visit Monte Carlo estimates; with `accumulating_trace`
-    they are every-visit estimates.
+    For tabular values and binary features. With :math:`γ = λ = 1` and updates at the
+    end of each episode, the values are first-visit Monte Carlo estimates; with
+    `accumulating_trace` they are every-visit estimates.
 
     Args:
-        trace: Trace :math:`z_{t-1}`, shape `[...]`; or a pytree of such arrays. Zeros
-            at first.
-        gradient: Gradient of the value of the state, of the same shape `[...]`; or a
-            pytree of the same structure.
-        decay: Decay :math:`γ_t λ` with the discount of the transition to the state, at
-            least 0, shape `[]`.
+        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
+        gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
+        decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
 
     Raises:
-        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
-            concrete `decay` is negative.
+        ArgumentError: If a structure, shape or dtype is wrong, or `decay` negative.
 
     Example:
         >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
@@ -184,6 +177,8 @@ def dutch_trace(
 ) -> ArrayTree:
     """Update a dutch eligibility trace.
 
+    Takes one trace and one gradient, returns the next trace.
+
     .. math::
 
         z_t = γ_t λ z_{t-1} + (1 - α γ_t λ z_{t-1}ᵀ x_t) x_t,   x_t = ∇v(s_t)
@@ -191,20 +186,16 @@ def dutch_trace(
     For linear values. `true_online_td_lambda` updates the weights as well.
 
     Args:
-        trace: Trace :math:`z_{t-1}`, shape `[...]`; or a pytree of such arrays. Zeros
-            at first.
-        gradient: Features :math:`x_t` of the state, of the same shape `[...]`; or a
-            pytree of the same structure.
-        decay: Decay :math:`γ_t λ` with the discount of the transition to the state, at
-            least 0, shape `[]`.
-        step_size: Step size :math:`α` of the weights, at least 0, shape `[]`.
+        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
+        gradient: Features :math:`x_t` of the state, shape `[...]`; or a pytree.
+        decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
+        step_size: Step size :math:`α ≥ 0` of the weights, shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
 
     Raises:
-        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
-            concrete scalar is negative.
+        ArgumentError: If a structure, shape or dtype is wrong, or a scalar negative.
 
     Example:
         >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
@@ -212,8 +203,7 @@ def dutch_trace(
         [0.5  1.75]
 
     References:
-        Harm van Seijen, A. Rupam Mahmood, Patrick M. Pilarski, Marlos C. Machado and
-        Richard S. Sutton, *True Online Temporal-Difference Learning*, 2015.
+        Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
     scalars: dict[str, Any] = {
@@ -243,6 +233,8 @@ def emphatic_trace(
 ) -> EmphaticTraceState:
     """Update the trace of emphatic TD(λ) (ETD).
 
+    Takes one state and gradient, returns the next state.
+
     .. math::
 
         F_t = ρ_{t-1} γ_t F_{t-1} + i_t
@@ -251,28 +243,23 @@ def emphatic_trace(
 
     The update :math:`w ← w + α δ z` is stable off-policy with linear values: the
     emphasis :math:`M_t` weighs a state by how often the target policy comes there from
-    states of interest. The ratio of :math:`F_t` belongs to the *last* action, which
-    the state carries, with the discount of the last transition :math:`γ_t`. The
-    variance of :math:`F` can be infinite.
+    states of interest. :math:`F_t` has the ratio and the discount of the *last*
+    transition, which the state carries. The variance of :math:`F` can be infinite.
 
     Args:
         state: Last trace, an `EmphaticTraceState`.
         gradient: Gradient of the value of the state, a pytree like `state.trace`.
-        rho_tm1: Importance ratio :math:`ρ_t` of the action in the state, at least 0,
-            shape `[]`.
-        discount_t: Discount :math:`γ_{t+1}` of the transition that follows, 0 where the
-            episode ends, at least 0, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ_t ≥ 0` of the action, shape `[]`.
+        discount_t: Discount :math:`γ_{t+1} ≥ 0`, 0 where the episode ends, shape `[]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
-        interest: Interest :math:`i_t` in the state, at least 0, shape `[]`.
-        truncated_t: True if the stream is cut after the transition, shape `[]`; or
-            None. Nothing of these steps reaches later ones.
+        interest: Interest :math:`i_t ≥ 0` in the state, shape `[]`.
+        truncated_t: True if the stream is cut after the step, shape `[]`; or None.
 
     Returns:
         Next `EmphaticTraceState`. Its `trace` is :math:`z_t`.
 
     Raises:
-        ArgumentError: If an argument has the wrong structure, shape or dtype, or if a
-            concrete scalar is out of range.
+        ArgumentError: If a structure, shape, dtype or concrete value is wrong.
 
     Example:
         >>> state = rlaxlib.EmphaticTraceState(jnp.zeros(1), 1.0, rho=2.0, discount=0.5)
@@ -322,6 +309,8 @@ def true_online_td_lambda(
 ) -> TrueOnlineTdState:
     """Update the weights of a linear value function by true online TD(λ).
 
+    Takes one transition and a state, returns the next state.
+
     .. math::
 
         δ = r_t + γ_t v_t - v_{t-1},   v = wᵀ x
@@ -329,42 +318,34 @@ def true_online_td_lambda(
         w ← w + α (δ + v_{t-1} - v_old) z - α (v_{t-1} - v_old) x_{t-1}
 
     where :math:`v_old` is the value that :math:`v_{t-1}` had before the last update.
-    The weights equal the weights of the online λ-return algorithm after every step, and
-    not only for small step sizes, as those of TD(λ) with an `accumulating_trace` do.
+    After every step, the weights equal those of the online λ-return algorithm.
 
     Args:
         state: Weights and trace, a `TrueOnlineTdState`.
         x_tm1: Features of the state, shape `[D]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount :math:`γ_t`, 0 where the episode ends, shape `[]`.
-        x_t: Features of the next state, shape `[D]`. Where the stream is cut, those of
-            the true next state.
+        x_t: Features of the true next state, shape `[D]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
-        step_size: Step size :math:`α`, at least 0, shape `[]`.
-        truncated_t: True if the stream is cut after the transition, shape `[]`; or
-            None. The trace does not reach later steps.
+        step_size: Step size :math:`α ≥ 0`, shape `[]`.
+        truncated_t: True if the stream is cut after the step, shape `[]`; or None.
 
     Returns:
         Next `TrueOnlineTdState`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.TrueOnlineTdState(jnp.zeros(2), jnp.zeros(2))
         >>> x_tm1, x_t = jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])
-        >>> for r_t, discount_t in ((1.0, 1.0), (2.0, 0.0)):
-        ...     state = rlaxlib.true_online_td_lambda(
-        ...         state, x_tm1, r_t, discount_t, x_t, lambda_=1.0, step_size=0.5
-        ...     )
-        ...     x_tm1, x_t = x_t, x_tm1
+        >>> state = rlaxlib.true_online_td_lambda(state, x_tm1, 1.0, 1.0, x_t, 1.0, 0.5)
+        >>> state = rlaxlib.true_online_td_lambda(state, x_t, 2.0, 0.0, x_tm1, 1.0, 0.5)
         >>> print(state.weights)
         [1.5 1. ]
 
     References:
-        Harm van Seijen, A. Rupam Mahmood, Patrick M. Pilarski, Marlos C. Machado and
-        Richard S. Sutton, *True Online Temporal-Difference Learning*, 2015.
+        Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
     w, z, v_old, discount, x_tm1, r_t, discount_t, x_t, lambda_, alpha, cut, narrow = (
@@ -398,15 +379,17 @@ def tdc_losses(
 ) -> GradientTdLosses:
     """Compute the losses of TD with gradient correction (TDC).
 
+    Takes one transition, returns one loss of the value and one of the correction.
+
     .. math::
 
         -∂L_v / ∂w = ρ (δ ∇v_{t-1} - γ_t h ∇v_t)
         L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
 
-    Semi-gradient TD with a correction, which makes it converge off-policy where TD
-    diverges: for linear values, to the minimum of the projected Bellman error. The
-    correction :math:`h(s)` is a second function that learns the expected TD error,
-    usually linear in the same features. It usually learns with the larger step size.
+    Semi-gradient TD with a correction, which converges off-policy: for linear values,
+    to the minimum of the projected Bellman error. The correction :math:`h(s)` is a
+    second function that learns the expected TD error, usually linear in the same
+    features, with the larger step size.
 
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
@@ -421,7 +404,7 @@ def tdc_losses(
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -430,8 +413,7 @@ def tdc_losses(
         -2.0 2.0
 
     References:
-        Richard S. Sutton, Hamid Reza Maei, Doina Precup, Shalabh Bhatnagar, David
-        Silver, Csaba Szepesvári and Eric Wiewiora, *Fast Gradient-Descent Methods for
+        Richard S. Sutton and others, *Fast Gradient-Descent Methods for
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
@@ -460,14 +442,16 @@ def gtd2_losses(
 ) -> GradientTdLosses:
     """Compute the losses of gradient TD, second version (GTD2).
 
+    Takes one transition, returns one loss of the value and one of the correction.
+
     .. math::
 
         -∂L_v / ∂w = ρ h (∇v_{t-1} - γ_t ∇v_t)
         L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
 
-    A stochastic gradient of the projected Bellman error, as `tdc_losses` is, which
-    usually learns faster. The correction :math:`h(s)` is a second function that learns
-    the expected TD error, usually linear in the same features.
+    A stochastic gradient of the projected Bellman error. `tdc_losses` usually learn
+    faster. The correction :math:`h(s)` is a second function that learns the expected TD
+    error, usually linear in the same features.
 
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
@@ -482,7 +466,7 @@ def gtd2_losses(
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -491,8 +475,7 @@ def gtd2_losses(
         -4.0 2.0
 
     References:
-        Richard S. Sutton, Hamid Reza Maei, Doina Precup, Shalabh Bhatnagar, David
-        Silver, Csaba Szepesvári and Eric Wiewiora, *Fast Gradient-Descent Methods for
+        Richard S. Sutton and others, *Fast Gradient-Descent Methods for
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
@@ -519,27 +502,26 @@ def obgd_step_size(
 ) -> Array:
     """Compute the step size of overshooting-bounded gradient descent (ObGD, stream-x).
 
+    Takes one trace and TD error, returns one step size.
+
     .. math::
 
         α' = α / max(1, M),   M = α κ max(|δ|, 1) ‖z‖_1
 
-    The update :math:`w ← w + α' δ z` then rarely overshoots its target, whatever the
-    scale of gradients and errors is. Stream-x algorithms use :math:`α = 1`, with
-    :math:`κ = 2` for values and :math:`κ = 3` for policies.
+    The update :math:`w ← w + α' δ z` then rarely overshoots its target. Stream-x uses
+    :math:`α = 1`, with :math:`κ = 2` for values and 3 for policies.
 
     Args:
-        trace: Eligibility trace :math:`z` before it is multiplied by the error,
-            shape `[...]`; or a pytree of such arrays.
+        trace: Eligibility trace :math:`z`, shape `[...]`; or a pytree of such.
         td_error: TD error :math:`δ`, shape `[]`.
-        step_size: Largest step size :math:`α`, at least 0, shape `[]`.
-        kappa: Safety factor :math:`κ`, at least 0, shape `[]`.
+        step_size: Largest step size :math:`α ≥ 0`, shape `[]`.
+        kappa: Safety factor :math:`κ ≥ 0`, shape `[]`.
 
     Returns:
         Step size :math:`α'`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> trace = {"weights": jnp.array([1.0, -1.0]), "bias": jnp.array(2.0)}

@@ -29,40 +29,38 @@ def extract_subsequences(
 ) -> Array:
     """Cut subsequences out of trajectories, from given start indices.
 
+    Takes trajectories and start indices, returns one subsequence for each index.
+
     .. math::
 
         y_{l,b,n} = x_{s_{b,n}+l,b},   0 ≤ l < L
 
-    Subsequences may overlap. `sample_start_indices` samples start indices.
+    `sample_start_indices` samples start indices. Subsequences may overlap.
 
     Args:
-        trajectories: Trajectories :math:`x`, time first, shape `[T, B, ...]`; or a
-            single one, without the axis `B`.
-        start_indices: Start indices :math:`s`, in [0, T - L], shape `[B, N]`; or, for a
-            single trajectory, shape `[N]`. For a traced index outside, the subsequence
-            is NaN, or the most extreme integer where `trajectories` are integers.
-        subsequence_len: Length :math:`L` of a subsequence, from 1 to T.
-        max_valid_start_idx: Largest start index allowed, at most T - L; or None for
-            T - L.
+        trajectories: Trajectories :math:`x`, shape `[T, B, ...]`; or one, without axis
+            `B`.
+        start_indices: Start indices :math:`s`, in [0, T - L], shape `[B, N]`; or of one
+            trajectory, shape `[N]`. A traced index outside gives NaN, or the most
+            extreme integer where `trajectories` are integers.
+        subsequence_len: Length :math:`L` of a subsequence, in [1, T].
+        max_valid_start_idx: Largest start index allowed; or None for T - L.
 
     Returns:
-        Subsequences, time first, shape `[L, B, N, ...]`; or, for a single trajectory,
-        `[L, N, ...]`.
+        Subsequences, shape `[L, B, N, ...]`; or, for one trajectory, `[L, N, ...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy start
-            index is out of range, or if the trajectories are too short.
+        ArgumentError: If a shape, dtype, integer or NumPy index is wrong.
 
     Example:
-        >>> stream = jnp.array([0.0, 10.0, 20.0, 30.0])
-        >>> print(rlaxlib.extract_subsequences(stream, jnp.array([0, 2]), 2))
-        [[ 0. 20.]
-         [10. 30.]]
+        >>> stream, starts = jnp.array([0.0, 10.0, 20.0, 30.0]), jnp.array([0, 2])
+        >>> print(rlaxlib.extract_subsequences(stream, starts, subsequence_len=2).T)
+        [[ 0. 10.]
+         [20. 30.]]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     batched = np.ndim(start_indices) == 2
     trajectories, starts = checks.arrays(
@@ -95,25 +93,24 @@ def sample_start_indices(
 ) -> Array:
     """Sample start indices of subsequences, without replacement.
 
+    Takes numbers of trajectories and indices, returns start indices.
+
     .. math::
 
         s_{b,1}, …, s_{b,N} ~ Uniform{0, …, s_max}   without replacement
 
     Args:
         rng_key: Random key, shape `[]`.
-        batch_size: Number :math:`B` of trajectories; or None for a single one.
-        num_start_indices: Number :math:`N` of start indices for each trajectory, at
-            most :math:`s_max + 1`.
+        batch_size: Number :math:`B` of trajectories; or None for one.
+        num_start_indices: Number :math:`N` of indices each, at most :math:`s_max + 1`.
         max_valid_start_idx: Largest start index :math:`s_max`: the length of a
             trajectory minus that of a subsequence.
 
     Returns:
-        Start indices, in random order, shape `[B, N]`; or, for a single trajectory,
-        `[N]`.
+        Start indices in random order, shape `[B, N]`; or, for one trajectory, `[N]`.
 
     Raises:
-        ArgumentError: If `rng_key` is not a single key, or if another argument is not a
-            Python integer or out of range.
+        ArgumentError: If `rng_key` is not a single key, or an integer out of range.
 
     Example:
         >>> starts = rlaxlib.sample_start_indices(jax.random.key(0), None, 3, 2)
@@ -121,9 +118,8 @@ def sample_start_indices(
         [0, 1, 2]
 
     References:
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     (rng_key,) = checks.arrays(rng_key=(rng_key, "key[]"))
     checks.static_int(0, max_valid_start_idx=max_valid_start_idx)
@@ -142,42 +138,35 @@ def sample_start_indices(
 def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
     """Mark each step that is followed by a first step as a last step.
 
+    Takes step types, returns step types of the same shape.
+
     .. math::
 
         y_t = { LAST   if x_{t+1} = FIRST
               { x_t    otherwise
 
-    If an environment crashes or is reset, an episode may lack its last step. Marking it
-    makes later code treat the interruption as an episode boundary. Its discount, which
-    is not 0, distinguishes it from termination.
-
-    An episode interrupted after its first step becomes a single last step. Reset
-    recurrent states by the original step types.
+    If an environment crashes or is reset, an episode may lack its last step. Its
+    discount, which is not 0, distinguishes the interruption from termination. An
+    episode interrupted after its first step becomes a single last step: reset recurrent
+    states by the original step types.
 
     Args:
         step_type: Step types of dm_env, 0 for the first step of an episode, 2 for the
-            last and 1 for those between, time first, shape `[T]`; or, for many
-            trajectories, `[T, B]`.
+            last and 1 for others, shape `[T]`; or, for many trajectories, `[T, B]`.
 
     Returns:
-        Step types, of the same shape. The last one is unchanged, as the step after it
-        is unknown.
+        Step types, of the same shape. The last one is unchanged.
 
     Raises:
-        ArgumentError: If `step_type` has the wrong shape or dtype, or if it is a NumPy
-            array with values other than 0, 1 and 2.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy step type out of range.
 
     Example:
-        >>> step_type = jnp.array([0, 1, 1, 0, 1])
-        >>> print(rlaxlib.fix_step_type_on_interruptions(step_type))
+        >>> print(rlaxlib.fix_step_type_on_interruptions(jnp.array([0, 1, 1, 0, 1])))
         [0 1 2 0 1]
 
     References:
         Alistair Muldal and others, *dm_env: A Python Interface for Reinforcement
         Learning Environments*, 2019. https://github.com/google-deepmind/dm_env
-
-        Fabio Pardo, Arash Tavakoli, Vitaly Levdik and Petar Kormushev, *Time Limits in
-        Reinforcement Learning*, 2017. https://arxiv.org/abs/1712.00378
     """
     (step_type,) = checks.arrays(step_type=(step_type, "int[T] or [T, B] in [0, 3)"))
     following = jnp.append(step_type[1:], jnp.full_like(step_type[:1], _LAST), axis=0)
@@ -189,26 +178,26 @@ def embed_oar(
 ) -> Array:
     """Embed an observation with the preceding action and reward (OAR).
 
+    Takes one observation, action and reward, returns one vector.
+
     .. math::
 
         y = (x_1, …, x_D, 1[a = 1], …, 1[a = A], tanh r)
 
-    A recurrent network can infer the task from its actions and rewards. The hyperbolic
-    tangent bounds large rewards.
+    A recurrent network can infer the task from its actions and rewards.
 
     Args:
         features: Features :math:`x` of the observation, shape `[..., D]`.
-        action: Action before the observation, in [0, A), shape `[...]`. For a traced
-            action outside, its one-hot vector is NaN.
-        reward: Reward before the observation, shape `[...]`.
+        action: Action :math:`a` before the observation, in [0, A), shape `[...]`. A
+            traced action outside gives a one-hot vector of NaN.
+        reward: Reward :math:`r` before the observation, shape `[...]`.
         num_actions: Number :math:`A` of actions, at least 1.
 
     Returns:
         Features, one-hot action and transformed reward, shape `[..., D+A+1]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a NumPy action out of range.
 
     Example:
         >>> features = jnp.array([0.5, -0.5])
@@ -216,12 +205,8 @@ def embed_oar(
         [ 0.5 -0.5  0.   1.   0.   0. ]
 
     References:
-        Jane X. Wang and others, *Learning to Reinforcement Learn*, 2016.
-        https://arxiv.org/abs/1611.05763
-
-        Steven Kapturowski, Georg Ostrovski, John Quan, Remi Munos and Will Dabney,
-        *Recurrent Experience Replay in Distributed Reinforcement Learning*, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
+        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
+        Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
     checks.static_int(1, num_actions=num_actions)
     features, action, reward, narrow = checks.widened(

@@ -39,18 +39,19 @@ Tree = TypeVar("Tree")
 def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
     """Select one of two pytrees by a condition.
 
+    Takes a condition and two pytrees, returns one pytree.
+
     .. math::
 
         y_i = { a_i   if p
               { b_i   otherwise,   for each leaf i
 
-    Leaves that are not selected may be NaN, and have a gradient of 0. A condition for
-    each row of the leaves selects row by row, for example to reset some of many
-    environments.
+    Use it to reset some of many environments. Leaves that are not selected may be NaN,
+    and have a gradient of 0.
 
     Args:
-        pred: Condition :math:`p`, true or 1 to select `on_true`. Its axes are the first
-            ones of every leaf, shape `[...]`: none for a single condition.
+        pred: Condition :math:`p`, true or 1 to select `on_true`; its axes are the first
+            of every leaf, shape `[...]`.
         on_true: Pytree :math:`a` of arrays.
         on_false: Pytree :math:`b` of arrays, of the same structure and shapes.
 
@@ -58,14 +59,10 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
-            `pred` does not fit a leaf, or if a concrete scalar or NumPy `pred` has
-            values other than 0 and 1.
+        ArgumentError: If a structure, shape, leaf or NumPy `pred` is wrong.
 
     Example:
         >>> state, start = {"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([0.0, 0.0])}
-        >>> print(rlaxlib.tree_select(jnp.array(False), start, state)["x"])
-        [1. 2.]
         >>> print(rlaxlib.tree_select(jnp.array([True, False]), start, state)["x"])
         [0. 2.]
 
@@ -79,15 +76,15 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
 def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
     """Map a function over the leaves of a list of pytrees.
 
+    Takes a list of pytrees, returns one pytree.
+
     .. math::
 
         y_i = f(x¹_i, …, x^n_i)   for each leaf i
 
-    For example, stack the observations of many time steps.
-
     Args:
-        fn: Function of one leaf of each pytree.
-        nests: List or tuple of pytrees of the same structure.
+        fn: Function :math:`f` of one leaf of each pytree, such as a stack over time.
+        nests: List or tuple of pytrees :math:`x` of the same structure.
 
     Returns:
         The pytree of the results; `nests` itself if it is empty.
@@ -113,13 +110,15 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
     """Split a random key into a key for each leaf of a pytree, and a new key.
 
+    Takes one key and a pytree, returns a new key and a pytree of keys.
+
     .. math::
 
         k', k_1, …, k_n = split(k, n + 1)
 
     Args:
-        rng_key: Random key :math:`k`, shape `[]`. Do not use it again.
-        tree_like: Any pytree, with :math:`n` leaves.
+        rng_key: Random key :math:`k`, shape `[]`. Do not reuse it.
+        tree_like: Pytree with :math:`n` leaves.
 
     Returns:
         The new key, and a pytree of keys of the structure of `tree_like`.
@@ -129,8 +128,7 @@ def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
 
     Example:
         >>> key, keys = rlaxlib.tree_split_key(jax.random.key(0), {"w": 0, "b": 0})
-        >>> noise = jax.tree.map(jax.random.normal, keys)
-        >>> print(sorted(noise), noise["w"] == noise["b"])
+        >>> print(sorted(keys), keys["w"] == keys["b"])
         ['b', 'w'] False
 
     References:
@@ -148,12 +146,13 @@ def tree_split_leaves(
 ) -> tuple[Tree, ...]:
     """Split a pytree of arrays into one pytree for each index of an axis.
 
+    Takes one pytree, returns a tuple of pytrees.
+
     .. math::
 
         y^k_i = x_i[…, k, …]   for each leaf i and index k
 
-    For example, split a batch into its examples. Leaves that are NumPy arrays are split
-    into views, without a copy.
+    NumPy arrays are split into views, without a copy.
 
     Args:
         tree_like: Pytree of arrays, all of the same size along `axis`.
@@ -161,19 +160,15 @@ def tree_split_leaves(
         keepdim: Whether to keep the axis, with size 1.
 
     Returns:
-        A tuple with a pytree for each index; an empty tuple if `tree_like` is an empty
-        tuple, list or dictionary.
+        One pytree for each index; none for an empty tuple, list or dictionary.
 
     Raises:
-        ArgumentError: If a leaf is not an array, has no such axis or another size along
-            it, or if a pytree that is not empty has no leaves.
+        ArgumentError: If leaves lack the axis or differ in its size, or there are none.
 
     Example:
-        >>> batch = {"reward": jnp.array([1.0, 2.0]), "done": jnp.array([False, True])}
-        >>> for step in rlaxlib.tree_split_leaves(batch):
-        ...     print(step["reward"], step["done"])
-        1.0 False
-        2.0 True
+        >>> first, second = rlaxlib.tree_split_leaves({"reward": jnp.array([1.0, 2.0])})
+        >>> print(second["reward"])
+        2.0
 
     References:
         The JAX authors, *Pytrees*. https://docs.jax.dev/en/latest/pytrees.html
@@ -195,37 +190,32 @@ def tree_replace_masked(
 ) -> Tree:
     """Replace the entries of the leaves of a pytree where a mask is true.
 
+    Takes two pytrees and a mask, returns one pytree.
+
     .. math::
 
         y_i = { z_i   if m
               { x_i   otherwise,   for each leaf i
 
-    It applies `replace_masked` to each leaf, for example to reset the states of
-    episodes that begin.
+    It applies `replace_masked` to each leaf, for example to reset states.
 
     Args:
         tree_data: Pytree :math:`x` of arrays.
-        tree_replacement: Pytree :math:`z` of arrays, of the same structure and shapes;
-            or None for zeros.
-        mask: True, or 1, at the entries to replace. Its axes are the first ones of
-            every leaf, shape `[...]`.
+        tree_replacement: Pytree :math:`z` of the same structure; or None for zeros.
+        mask: True, or 1, to replace; its axes are the first of all leaves,
+            shape `[...]`.
 
     Returns:
         The pytree, of the structure and shapes of `tree_data`.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
-            `mask` does not fit a leaf, or if a concrete scalar or NumPy mask has values
-            other than 0 and 1.
+        ArgumentError: If a structure, shape, leaf or NumPy mask is wrong.
 
     Example:
-        >>> data = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([[3.0], [4.0]])}
+        >>> data = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0, 4.0])}
         >>> data = rlaxlib.tree_replace_masked(data, None, jnp.array([True, False]))
-        >>> print(data["a"])
-        [0. 2.]
-        >>> print(data["b"])
-        [[0.]
-         [4.]]
+        >>> print(data["a"], data["b"])
+        [0. 2.] [0. 4.]
 
     References:
         The NumPy developers, *numpy.where*.
@@ -240,20 +230,18 @@ def tree_replace_masked(
 def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any]:
     """Turn a function of arrays into a function of pytrees.
 
+    Takes a function of leaves, returns a function of pytrees.
+
     .. math::
 
         F(x, y)_i = f(x_i, y_i)   for each leaf i
 
-    It is `jax.tree.map` with the function fixed, and with keyword arguments that are
-    the same for all leaves.
-
     Args:
         fn: Function of leaves.
-        **unmapped_kwargs: Keyword arguments of `fn`, passed unchanged for each leaf.
+        **unmapped_kwargs: Keyword arguments of `fn`, the same for all leaves.
 
     Returns:
-        A function of pytrees of the same structure, which returns the pytree of the
-        results.
+        A function of pytrees of the same structure, which returns a pytree.
 
     Raises:
         ValueError: From the returned function, if the structures differ.
@@ -272,6 +260,8 @@ def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any
 def transpose_last_axis_to_first(tree: Tree) -> Tree:
     """Move the last axis of each leaf of a pytree to the front.
 
+    Takes one pytree, returns a pytree.
+
     .. math::
 
         y_{k i_1 … i_m} = x_{i_1 … i_m k}   for each leaf x
@@ -287,9 +277,8 @@ def transpose_last_axis_to_first(tree: Tree) -> Tree:
 
     Example:
         >>> tree = {"a": jnp.ones((2, 3, 4)), "b": jnp.ones(4)}
-        >>> moved = rlaxlib.transpose_last_axis_to_first(tree)
-        >>> print(moved["a"].shape, moved["b"].shape)
-        (4, 2, 3) (4,)
+        >>> print(rlaxlib.transpose_last_axis_to_first(tree)["a"].shape)
+        (4, 2, 3)
 
     References:
         The NumPy developers, *numpy.moveaxis*.
@@ -300,6 +289,8 @@ def transpose_last_axis_to_first(tree: Tree) -> Tree:
 
 def transpose_first_axis_to_last(tree: Tree) -> Tree:
     """Move the first axis of each leaf of a pytree to the end.
+
+    Takes one pytree, returns a pytree.
 
     .. math::
 
@@ -316,9 +307,8 @@ def transpose_first_axis_to_last(tree: Tree) -> Tree:
 
     Example:
         >>> tree = {"a": jnp.ones((2, 3, 4)), "b": jnp.ones(2)}
-        >>> moved = rlaxlib.transpose_first_axis_to_last(tree)
-        >>> print(moved["a"].shape, moved["b"].shape)
-        (3, 4, 2) (2,)
+        >>> print(rlaxlib.transpose_first_axis_to_last(tree)["a"].shape)
+        (3, 4, 2)
 
     References:
         The NumPy developers, *numpy.moveaxis*.
@@ -332,6 +322,8 @@ def conditional_update(
 ) -> Tree:
     """Update a target network if a condition holds.
 
+    Takes two pytrees and a condition, returns one pytree.
+
     .. math::
 
         θ̄ ← { θ    if it is time
@@ -340,19 +332,16 @@ def conditional_update(
     It is `tree_select` with the arguments in another order.
 
     Args:
-        new_tensors: Pytree :math:`θ` of arrays, such as the online parameters.
-        old_tensors: Pytree :math:`θ̄` of arrays, of the same structure and shapes, such
-            as the target parameters.
-        is_time: True, or 1, to select the new pytree. Its axes are the first ones of
-            every leaf, shape `[...]`: none for a single condition.
+        new_tensors: Pytree :math:`θ` of arrays, the online parameters.
+        old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
+        is_time: True, or 1, to update; its axes are the first of each leaf,
+            shape `[...]`.
 
     Returns:
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
-            `is_time` does not fit a leaf, or if a concrete scalar or NumPy `is_time`
-            has values other than 0 and 1.
+        ArgumentError: If a structure, shape, leaf or NumPy condition is wrong.
 
     Example:
         >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}
@@ -372,40 +361,31 @@ def periodic_update(
 ) -> Tree:
     """Update a target network once every `update_period` steps.
 
+    Takes two pytrees and a number of steps, returns one pytree.
+
     .. math::
 
         θ̄ ← { θ    if t mod n = 0
              { θ̄   otherwise
 
-    A fixed target network stabilises bootstrapped targets. DQN updates it every 10,000
-    steps. Step 0 is an update step.
+    DQN updates its target network every 10,000 steps. Step 0 is an update step.
 
     Args:
-        new_tensors: Pytree :math:`θ` of arrays, such as the online parameters.
-        old_tensors: Pytree :math:`θ̄` of arrays, of the same structure and shapes, such
-            as the target parameters.
+        new_tensors: Pytree :math:`θ` of arrays, the online parameters.
+        old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
         steps: Number :math:`t` of steps taken, shape `[]`.
-        update_period: Number :math:`n` of steps between updates, at least 1,
-            shape `[]`.
+        update_period: Steps :math:`n` between updates, at least 1, shape `[]`.
 
     Returns:
         The selected pytree. Each leaf has the dtype that the two leaves promote to.
 
     Raises:
-        ArgumentError: If structures or shapes differ, if a leaf is not an array, if
-            `steps` or `update_period` is not an integer, or if a concrete
-            `update_period` is less than 1.
+        ArgumentError: If a structure, shape, dtype or concrete period is wrong.
 
     Example:
-        >>> target = {"w": jnp.array([0.0])}
-        >>> for steps in range(4):
-        ...     online = {"w": jnp.array([10.0 + steps])}
-        ...     target = rlaxlib.periodic_update(online, target, steps, 2)
-        ...     print(target["w"])
-        [10.]
-        [10.]
-        [12.]
-        [12.]
+        >>> new, old = {"w": jnp.array([1.0])}, {"w": jnp.array([0.0])}
+        >>> print(rlaxlib.periodic_update(new, old, steps=4, update_period=2)["w"])
+        [1.]
 
     References:
         Volodymyr Mnih and others, *Human-Level Control through Deep Reinforcement

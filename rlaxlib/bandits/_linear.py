@@ -41,21 +41,21 @@ def linear_bandit_init(
 ) -> LinearBanditState:
     """Return the state of a linear bandit before the first pull.
 
+    Takes a number of features, returns a state.
+
     .. math::
 
         θ = 0,   A = λ I,   S = I/√λ
 
     Args:
-        num_features: Number :math:`D` of features of a context, at least 1. A Python
-            integer.
-        regularization: Ridge regularisation :math:`λ`, more than 0, shape `[]`.
+        num_features: Number :math:`D` of features of a context, a Python integer.
+        regularization: Ridge regularisation :math:`λ > 0`, shape `[]`.
 
     Returns:
         A `LinearBanditState`.
 
     Raises:
-        ArgumentError: If `num_features` is not a Python integer of at least 1, or if
-            a concrete `regularization` is not positive.
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> print(rlaxlib.linear_bandit_init(2, regularization=4.0).root)
@@ -64,8 +64,7 @@ def linear_bandit_init(
 
     References:
         Yasin Abbasi-Yadkori, Dávid Pál and Csaba Szepesvári, *Improved Algorithms for
-        Linear Stochastic Bandits*, section 3, 2011.
-        https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
+        Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
     checks.static_int(1, num_features=num_features)
     (regularization,) = checks.arrays(
@@ -80,29 +79,29 @@ def linucb_scores(
 ) -> Array:
     """Compute the upper confidence bounds of all arms of a linear bandit (LinUCB).
 
+    Takes a state and the contexts of all arms, returns one score for each arm.
+
     .. math::
 
         U_a = θᵀ x_a + c √(x_aᵀ A⁻¹ x_a)
 
     All arms share the weights :math:`θ`, and the context :math:`x_a` describes arm and
-    situation. For the disjoint model, in which each arm has weights of its own, keep
-    one state for each arm: map over the states with `jax.vmap`, each with one context,
-    and update the state of the arm that was pulled.
+    situation. For the disjoint model, keep one state for each arm: map over the states
+    with `jax.vmap`, each with one context, and update that of the arm pulled.
 
     Args:
         state: Regression of the rewards, a `LinearBanditState`.
         contexts: Context :math:`x_a` of each arm, shape `[A, D]`.
-        bonus_scale: Scale :math:`c` of the exploration bonus, at least 0. For noise of
-            standard deviation :math:`σ` the proof needs
+        bonus_scale: Scale :math:`c ≥ 0` of the bonus, shape `[]`. For noise of standard
+            deviation :math:`σ` the proof needs
             :math:`σ √(D log(1 + t/(λ D)) + 2 log(1/δ)) + √λ ‖θ*‖` if the norm of
-            contexts is at most 1; smaller scales are often better, shape `[]`.
+            contexts is at most 1; smaller scales are often better.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `bonus_scale` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.linear_bandit_init(2, regularization=4.0)
@@ -111,13 +110,11 @@ def linucb_scores(
         [1. 5.]
 
     References:
-        Lihong Li, Wei Chu, John Langford and Robert E. Schapire, *A Contextual-Bandit
-        Approach to Personalized News Article Recommendation*, section 3, 2010.
-        https://arxiv.org/abs/1003.0146
+        Lihong Li and others, *A Contextual-Bandit Approach to Personalized News Article
+        Recommendation*, section 3, 2010. https://arxiv.org/abs/1003.0146
 
         Yasin Abbasi-Yadkori, Dávid Pál and Csaba Szepesvári, *Improved Algorithms for
-        Linear Stochastic Bandits*, section 3, 2011.
-        https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
+        Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
     weights, root, contexts, bonus_scale, narrow = checks.widened(
         **fields(state, weights="float[D]", root="float[D, D]"),
@@ -135,20 +132,20 @@ def linucb_update(
 ) -> LinearBanditState:
     """Update the regression of a linear bandit with one reward (LinUCB).
 
+    Takes a state, the context of one arm and its reward, returns the next state.
+
     .. math::
 
         A' = A + x xᵀ,   θ' = θ + A'⁻¹ x (R - xᵀ θ)
 
-    The state holds a square root of :math:`A⁻¹` in place of :math:`A⁻¹`, and is
-    updated by Potter's form of the Sherman-Morrison formula:
+    The state holds a square root of :math:`A⁻¹`, updated by Potter's formula:
 
     .. math::
 
         S' = S - S φ φᵀ / (β + √β),   φ = Sᵀ x,   β = 1 + φᵀ φ
 
-    It is accurate after 100,000 updates in single precision, where the
-    Sherman-Morrison formula for :math:`A⁻¹` itself and sums of :math:`x xᵀ` are not,
-    and widths cannot become negative.
+    It is accurate after 100,000 updates in single precision, where the Sherman-Morrison
+    formula and sums of :math:`x xᵀ` are not.
 
     Args:
         state: Regression of the rewards, a `LinearBanditState`.
@@ -159,7 +156,7 @@ def linucb_update(
         Next `LinearBanditState`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> state = rlaxlib.linear_bandit_init(2)
@@ -168,9 +165,8 @@ def linucb_update(
         [2. 0.]
 
     References:
-        Lihong Li, Wei Chu, John Langford and Robert E. Schapire, *A Contextual-Bandit
-        Approach to Personalized News Article Recommendation*, section 3, 2010.
-        https://arxiv.org/abs/1003.0146
+        Lihong Li and others, *A Contextual-Bandit Approach to Personalized News Article
+        Recommendation*, section 3, 2010. https://arxiv.org/abs/1003.0146
 
         Gerald J. Bierman, *Factorization Methods for Discrete Sequential Estimation*,
         section II.6, 1977. https://doi.org/10.1016/S0076-5392(08)60881-6
@@ -193,31 +189,30 @@ def linear_thompson_sample(
 ) -> Array:
     """Sample the weights of a linear bandit from their posterior (Thompson sampling).
 
+    Takes a state, returns one sample of the weights.
+
     .. math::
 
         θ̃ = θ + v S ε ~ Normal(θ, v² A⁻¹),   ε ~ Normal(0, I)
 
     Pull the arm with the highest :math:`θ̃ᵀ x_a`. For Gaussian rewards with the
-    standard deviation :math:`v` and the prior :math:`Normal(0, v² I/λ)` it is the exact
-    posterior. Update the state by `linucb_update`.
+    standard deviation :math:`v` and the prior :math:`Normal(0, v² I/λ)` it is exact.
 
     Args:
         key: Random key, shape `[]`.
         state: Regression of the rewards, a `LinearBanditState`.
-        scale: Scale :math:`v` of the posterior, at least 0, shape `[]`.
+        scale: Scale :math:`v ≥ 0` of the posterior, shape `[]`.
 
     Returns:
         Sample :math:`θ̃` of the weights, shape `[D]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `scale` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.linear_bandit_init(2)
         >>> state = rlaxlib.linucb_update(state, jnp.array([1.0, 0.0]), 4.0)
-        >>> key = jax.random.key(0)
-        >>> print(rlaxlib.linear_thompson_sample(key, state, scale=0.0))
+        >>> print(rlaxlib.linear_thompson_sample(jax.random.key(0), state, scale=0.0))
         [2. 0.]
 
     References:

@@ -46,24 +46,24 @@ class GradientBanditState(NamedTuple):
 def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
     """Compute the probabilities of Boltzmann exploration (softmax exploration).
 
+    Takes one mean reward for each arm, returns one probability for each.
+
     .. math::
 
         π_a ∝ exp(μ̂_a/τ)
 
-    With a constant temperature the regret grows linearly, since inferior arms keep
-    their share; lower the temperature over time. The probabilities ignore how often an
-    arm was pulled.
+    With a constant temperature the regret grows linearly: lower it over time. The
+    probabilities ignore how often an arm was pulled.
 
     Args:
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ > 0`, shape `[]`.
 
     Returns:
         Probabilities :math:`π_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> means = jnp.log(jnp.array([1.0, 1.0, 2.0]))
@@ -71,8 +71,8 @@ def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
         [0.25 0.25 0.5 ]
 
     References:
-        Nicolò Cesa-Bianchi, Claudio Gentile, Gábor Lugosi and Gergely Neu, *Boltzmann
-        Exploration Done Right*, 2017. https://arxiv.org/abs/1705.10257
+        Nicolò Cesa-Bianchi and others, *Boltzmann Exploration Done Right*, 2017.
+        https://arxiv.org/abs/1705.10257
     """
     means, temperature, narrow = checks.widened(
         means=(means, "float[A]"),
@@ -85,22 +85,22 @@ def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
 def exp3_probabilities(log_weights: ArrayLike, exploration: ArrayLike) -> Array:
     """Compute the probabilities of exponential weights with exploration (Exp3).
 
+    Takes one log-weight for each arm, returns one probability for each.
+
     .. math::
 
         p_a = (1 - γ) w_a / ∑_b w_b + γ/A
 
     Args:
         log_weights: Log-weights :math:`log w_a`, 0 before the first pull, shape `[A]`.
-        exploration: Share :math:`γ` of uniform exploration, in [0, 1]. For rewards in
-            [0, 1] and `T` pulls, :math:`γ = min(1, √(A log A / ((e - 1) T)))`,
-            shape `[]`.
+        exploration: Share :math:`γ` of uniform exploration, in [0, 1], shape `[]`; for
+            rewards in [0, 1] and T pulls, :math:`γ = min(1, √(A log A / ((e - 1) T)))`.
 
     Returns:
         Probabilities :math:`p_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `exploration` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_weights = jnp.log(jnp.array([1.0, 3.0]))
@@ -108,9 +108,8 @@ def exp3_probabilities(log_weights: ArrayLike, exploration: ArrayLike) -> Array:
         [0.375 0.625]
 
     References:
-        Peter Auer, Nicolò Cesa-Bianchi, Yoav Freund and Robert E. Schapire, *The
-        Nonstochastic Multiarmed Bandit Problem*, section 3, 2002.
-        https://doi.org/10.1137/S0097539701398375
+        Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
+        2002. https://doi.org/10.1137/S0097539701398375
     """
     log_weights, exploration, narrow = checks.widened(
         log_weights=(log_weights, "float[A]"),
@@ -130,31 +129,29 @@ def exp3_update(
 ) -> Array:
     """Update the log-weights of Exp3 with one reward.
 
+    Takes the log-weights of all arms and one pull, returns the next log-weights.
+
     .. math::
 
         log w_a' = log w_a + η r̂_a,   r̂_a = 1[a = A] R / p_A
 
-    The estimates :math:`r̂` are unbiased for the rewards of all arms, even if an
-    adversary chooses them. With :math:`η = γ/A` the regret is at most
-    :math:`2 √((e - 1) T A log A)`, for rewards in [0, 1] and the :math:`γ` of
-    `exp3_probabilities`.
+    The estimates :math:`r̂` are unbiased, even if an adversary chooses the rewards.
+    With :math:`η = γ/A` and rewards in [0, 1], the regret is at most
+    :math:`2 √((e - 1) T A log A)` for the :math:`γ` of `exp3_probabilities`.
 
     Args:
-        log_weights: Log-weights :math:`log w_a`, 0 before the first pull. Only their
-            differences matter: subtract the largest now and then if pulls are many
-            millions, shape `[A]`.
+        log_weights: Log-weights :math:`log w_a`, 0 at first, shape `[A]`. Only
+            differences matter: over many millions of pulls, subtract the largest.
         arm: Arm :math:`A` that was pulled, shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
-        probability: Probability :math:`p_A` that the arm was pulled with, in (0, 1],
-            shape `[]`.
-        learning_rate: Learning rate :math:`η`, at least 0, shape `[]`.
+        probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
+        learning_rate: Learning rate :math:`η ≥ 0`, shape `[]`.
 
     Returns:
-        Next log-weights, shape `[A]`. They are NaN if a traced `arm` is out of range.
+        Next log-weights, shape `[A]`; NaN if a traced `arm` is out of range.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> update = rlaxlib.exp3_update
@@ -162,9 +159,8 @@ def exp3_update(
         [0.  0.5]
 
     References:
-        Peter Auer, Nicolò Cesa-Bianchi, Yoav Freund and Robert E. Schapire, *The
-        Nonstochastic Multiarmed Bandit Problem*, section 3, 2002.
-        https://doi.org/10.1137/S0097539701398375
+        Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
+        2002. https://doi.org/10.1137/S0097539701398375
     """
     log_weights, arm, reward, probability, learning_rate, narrow = checks.widened(
         log_weights=(log_weights, "float[A]"),
@@ -180,26 +176,26 @@ def exp3_update(
 def tsallis_inf_probabilities(losses: ArrayLike, learning_rate: ArrayLike) -> Array:
     """Compute the probabilities of the Tsallis-INF bandit.
 
+    Takes the loss estimate of each arm, returns one probability for each.
+
     .. math::
 
         p_a = 4 / (η (L̂_a - x))²,   x < min_a L̂_a   such that   ∑_a p_a = 1
 
-    It minimises :math:`∑_a p_a L̂_a - (4/η) ∑_a √p_a`. With :math:`η = 2/√t` at the
-    pull number :math:`t` its regret is optimal up to constants in both worlds: of order
-    :math:`log t` if the losses of an arm are independent and identically distributed,
-    and at most :math:`4 √(A t) + 1` if an adversary chooses them.
+    It minimises :math:`∑_a p_a L̂_a - (4/η) ∑_a √p_a`. With :math:`η = 2/√t` at pull
+    :math:`t` its regret is of order :math:`log t` if the losses of an arm are
+    independent and identically distributed, and at most :math:`4 √(A t) + 1` if an
+    adversary chooses them.
 
     Args:
-        losses: Sums :math:`L̂_a` of the loss estimates of each arm, 0 before the first
-            pull, shape `[A]`.
-        learning_rate: Learning rate :math:`η`, more than 0, shape `[]`.
+        losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
+        learning_rate: Learning rate :math:`η > 0`, shape `[]`.
 
     Returns:
         Probabilities :math:`p_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `learning_rate` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> losses = jnp.array([0.0, 5.0**0.5])
@@ -238,29 +234,27 @@ def tsallis_inf_update(
 ) -> Array:
     """Update the loss estimates of Tsallis-INF with one loss.
 
+    Takes the loss estimates of all arms and one pull, returns the next estimates.
+
     .. math::
 
         L̂_a' = L̂_a + 1[a = A] (ℓ - B_a) / p_A + B_a
 
-    The estimates are unbiased for the losses of all arms. For losses in [0, 1], the
-    baselines :math:`B_a = ½ 1[p_a ≥ η²]` reduce their variance; then use
-    :math:`η = 4/√t`.
+    The estimates are unbiased. For losses in [0, 1], the baselines
+    :math:`B_a = ½ 1[p_a ≥ η²]` reduce their variance; then use :math:`η = 4/√t`.
 
     Args:
-        losses: Sums :math:`L̂_a` of the loss estimates of each arm, 0 before the first
-            pull, shape `[A]`.
+        losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
         arm: Arm :math:`A` that was pulled, shape `[]`.
         loss: Its loss :math:`ℓ`, such as 1 minus a reward in [0, 1], shape `[]`.
-        probability: Probability :math:`p_A` that the arm was pulled with, in (0, 1],
-            shape `[]`.
+        probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
         baseline: Baseline :math:`B`, shape `[]`; or one for each arm, shape `[A]`.
 
     Returns:
-        Next sums, shape `[A]`. They are NaN if a traced `arm` is out of range.
+        Next sums, shape `[A]`; NaN if a traced `arm` is out of range.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.tsallis_inf_update(jnp.zeros(2), 1, 0.5, probability=0.25))
@@ -289,28 +283,27 @@ def gradient_bandit_update(
 ) -> GradientBanditState:
     """Update the preferences of a gradient bandit with one reward.
 
+    Takes a state and one pull, returns the next state.
+
     .. math::
 
         H_a' = H_a + α (R - R̄) (1[a = A] - π_a),   π = softmax(H)
 
-    A stochastic gradient step on the expected reward :math:`∑_a π_a μ_a`, as REINFORCE
-    with a baseline: the mean :math:`R̄` of the rewards before this one, and the reward
-    itself at the first pull. Sample arms from :math:`π`, for example by
-    `jax.random.categorical` of the preferences.
+    A stochastic gradient step on the expected reward, as REINFORCE, with a baseline:
+    the mean :math:`R̄` of the rewards before, or the reward itself at the first pull.
+    Sample arms by `jax.random.categorical` of the preferences.
 
     Args:
         state: Preferences and baseline, a `GradientBanditState`.
         arm: Arm :math:`A` that was pulled, shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
-        step_size: Step size :math:`α`, at least 0, shape `[]`.
+        step_size: Step size :math:`α ≥ 0`, shape `[]`.
 
     Returns:
-        Next `GradientBanditState`. Its preferences are NaN if a traced `arm` is out of
-        range.
+        Next `GradientBanditState`; its preferences are NaN if a traced `arm` is wrong.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.GradientBanditState(jnp.zeros(2), baseline=1.0, pulls=1)

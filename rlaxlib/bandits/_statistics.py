@@ -58,12 +58,14 @@ class SlidingWindowState(NamedTuple):
 def bandit_init(num_arms: int) -> BanditState:
     """Return the statistics of arms that have not been pulled.
 
+    Takes a number of arms, returns a state.
+
     .. math::
 
         N_a = 0,   μ̂_a = 0
 
     Args:
-        num_arms: Number of arms, at least 1. A Python integer.
+        num_arms: Number of arms, a Python integer of at least 1.
 
     Returns:
         A `BanditState` of zeros.
@@ -93,6 +95,8 @@ def bandit_update(
 ) -> BanditState:
     """Update the statistics of the arms with one reward, discounted or not.
 
+    Takes a state and one pull, returns the next state.
+
     .. math::
 
         N_a' = γ N_a + 1[a = A]
@@ -100,7 +104,7 @@ def bandit_update(
 
     A discount :math:`γ < 1` tracks rewards that change over time: the statistics are
     those of about the last :math:`1/(1 - γ)` pulls. With `ucb_scores` this is
-    discounted UCB. `sliding_window_update` forgets abruptly instead.
+    discounted UCB.
 
     Args:
         state: Statistics of the arms, a `BanditState`.
@@ -109,17 +113,15 @@ def bandit_update(
         discount: Discount :math:`γ` of past pulls, in [0, 1], shape `[]`.
 
     Returns:
-        Next `BanditState`. It is NaN if a traced `arm` is out of range. Single
-        precision counts up to 16,777,216 pulls of an arm.
+        Next `BanditState`; NaN if a traced `arm` is out of range. Single precision
+        counts up to 16,777,216 pulls of an arm.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> state = rlaxlib.bandit_init(2)
-        >>> for reward in (1.0, 4.0):
-        ...     state = rlaxlib.bandit_update(state, 0, reward)
+        >>> state = rlaxlib.bandit_update(rlaxlib.bandit_init(2), 0, 1.0)
+        >>> state = rlaxlib.bandit_update(state, 0, 4.0)
         >>> print(state.counts, state.means, state.variances)
         [2. 0.] [2.5 0. ] [2.25 0.  ]
 
@@ -146,14 +148,15 @@ def bandit_update(
 def sliding_window_init(num_arms: int, window: int) -> SlidingWindowState:
     """Return the statistics of an empty sliding window over pulls.
 
+    Takes numbers of arms and of pulls, returns a state.
+
     .. math::
 
         N_a = 0,   μ̂_a = 0
 
     Args:
-        num_arms: Number of arms, at least 1. A Python integer.
-        window: Number :math:`W` of pulls that the window holds, at least 1. A Python
-            integer.
+        num_arms: Number of arms, a Python integer of at least 1.
+        window: Number :math:`W` of pulls in the window, a Python integer of at least 1.
 
     Returns:
         A `SlidingWindowState`.
@@ -180,14 +183,15 @@ def sliding_window_update(
 ) -> SlidingWindowState:
     """Update the statistics of the arms over a sliding window with one reward.
 
+    Takes a state and one pull, returns the next state.
+
     .. math::
 
         N_a = ∑_{s=t-W+1}^t 1[A_s = a],   μ̂_a = (1/N_a) ∑_{s=t-W+1}^t 1[A_s = a] R_s
 
-    For rewards that change over time. An arm that has left the window counts as not
-    yet pulled, so `ucb_scores` pulls it again. This is sliding-window UCB; Agent57's
-    meta-controller uses it to choose a pair of discount and bonus scale for each
-    episode, with windows of 90 and 160 episodes.
+    An arm that has left the window counts as not yet pulled, so `ucb_scores` pulls it
+    again. This is sliding-window UCB, the meta-controller of Agent57, with windows of
+    90 and 160 episodes.
 
     Args:
         state: Statistics and pulls of the window, a `SlidingWindowState`.
@@ -195,12 +199,10 @@ def sliding_window_update(
         reward: Its reward :math:`R_t`, shape `[]`.
 
     Returns:
-        Next `SlidingWindowState`. Its statistics are computed afresh, so that rounding
-        errors do not add up. They are NaN if a traced `arm` is out of range.
+        Next `SlidingWindowState`, computed afresh; NaN if a traced `arm` is invalid.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `arm` is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.sliding_window_init(2, window=2)
@@ -213,9 +215,6 @@ def sliding_window_update(
         Aurélien Garivier and Eric Moulines, *On Upper-Confidence Bound Policies for
         Non-Stationary Bandit Problems*, section 2, 2008.
         https://arxiv.org/abs/0805.3415
-
-        Adrià Puigdomènech Badia and others, *Agent57: Outperforming the Atari Human
-        Benchmark*, appendix D, 2020. https://arxiv.org/abs/2003.13350
     """
     counts, _, _, arms, rewards, arm, reward, narrow = checks.widened(
         **fields(state, counts="float[A]", means="float[A]", variances="float[A]"),

@@ -25,44 +25,38 @@ def thompson_beta(
 ) -> Array:
     """Sample the mean rewards of all arms for Bernoulli rewards (Thompson sampling).
 
+    Takes statistics of all arms, returns one sample for each.
+
     .. math::
 
         θ_a ~ Beta(α + N_a μ̂_a, β + N_a (1 - μ̂_a))
 
-    The posterior of the success probabilities of arms with rewards in {0, 1}, with
-    :math:`Beta(α, β)` as the prior. The regret reaches the lower bound of Lai and
-    Robbins. For any rewards in [0, 1], update the statistics with a sample from
+    The posterior of success probabilities for rewards in {0, 1} and the prior
+    :math:`Beta(α, β)`. For rewards in [0, 1], update the statistics with a sample from
     Bernoulli(reward) in place of the reward.
 
     Args:
         key: Random key, shape `[]`.
-        counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
+        counts: Number :math:`N_a ≥ 0` of pulls of each arm, shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
-        prior_alpha: Successes :math:`α` in the prior, more than 0, shape `[]`; or one
-            for each arm, shape `[A]`.
-        prior_beta: Failures :math:`β` in the prior, more than 0, shape `[]`; or one for
-            each arm, shape `[A]`.
+        prior_alpha: Successes :math:`α > 0` in the prior, shape `[]` or `[A]`.
+        prior_beta: Failures :math:`β > 0` in the prior, shape `[]` or `[A]`.
 
     Returns:
-        Samples :math:`θ_a` in [0, 1], shape `[A]`. They have no gradient.
+        Samples :math:`θ_a` in [0, 1], without a gradient, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> counts, means = jnp.array([1e6, 1e6]), jnp.array([0.25, 0.75])
-        >>> samples = rlaxlib.thompson_beta(jax.random.key(0), counts, means)
-        >>> print(samples.round(2))
+        >>> print(rlaxlib.thompson_beta(jax.random.key(0), counts, means).round(2))
         [0.25 0.75]
 
     References:
         William R. Thompson, *On the Likelihood that One Unknown Probability Exceeds
         Another in View of the Evidence of Two Samples*, 1933.
         https://doi.org/10.1093/biomet/25.3-4.285
-
-        Shipra Agrawal and Navin Goyal, *Further Optimal Regret Bounds for Thompson
-        Sampling*, 2012. https://arxiv.org/abs/1209.3353
     """
     key, counts, means, prior_alpha, prior_beta, narrow = checks.widened(
         key=(key, "key[]"),
@@ -87,45 +81,39 @@ def thompson_gaussian(
 ) -> Array:
     """Sample the mean rewards of all arms for Gaussian rewards (Thompson sampling).
 
+    Takes statistics of all arms, returns one sample for each.
+
     .. math::
 
         θ_a ~ Normal(m_a, 1/Λ_a),   Λ_a = 1 / σ_0² + N_a / σ²,
         m_a = (μ_0 / σ_0² + N_a μ̂_a / σ²) / Λ_a
 
-    The posterior of the means of arms whose rewards have the standard deviation
-    :math:`σ`, with :math:`Normal(μ_0, σ_0²)` as the prior. With the defaults it is
-    :math:`Normal(N_a μ̂_a / (N_a + 1), 1 / (N_a + 1))`, whose regret is at most of
-    order :math:`√(A t log A)` for any rewards in [0, 1].
+    The posterior of means for rewards of standard deviation :math:`σ` and the prior
+    :math:`Normal(μ_0, σ_0²)`. With the defaults the regret is at most of order
+    :math:`√(A t log A)` for any rewards in [0, 1].
 
     Args:
         key: Random key, shape `[]`.
         counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        stddev: Standard deviation :math:`σ` of the rewards of an arm, more than 0,
-            shape `[]`.
+        stddev: Standard deviation :math:`σ > 0` of the rewards of an arm, shape `[]`.
         prior_mean: Mean :math:`μ_0` of the prior, shape `[]`.
-        prior_stddev: Standard deviation :math:`σ_0` of the prior, more than 0,
-            shape `[]`.
+        prior_stddev: Standard deviation :math:`σ_0 > 0` of the prior, shape `[]`.
 
     Returns:
         Samples :math:`θ_a`, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> counts, means = jnp.array([1e8, 1e8]), jnp.array([-2.0, 3.0])
-        >>> samples = rlaxlib.thompson_gaussian(jax.random.key(0), counts, means)
-        >>> print(samples.round(2))
+        >>> print(rlaxlib.thompson_gaussian(jax.random.key(0), counts, means).round(2))
         [-2.  3.]
 
     References:
         Shipra Agrawal and Navin Goyal, *Further Optimal Regret Bounds for Thompson
         Sampling*, 2012. https://arxiv.org/abs/1209.3353
-
-        Daniel Russo, Benjamin Van Roy, Abbas Kazerouni, Ian Osband and Zheng Wen, *A
-        Tutorial on Thompson Sampling*, 2017. https://arxiv.org/abs/1707.02038
     """
     key, counts, means, stddev, prior_mean, prior_stddev, narrow = checks.widened(
         key=(key, "key[]"),

@@ -24,29 +24,27 @@ def ucb_scores(
 ) -> Array:
     """Compute the upper confidence bounds of all arms (UCB1).
 
+    Takes statistics of all arms, returns one score for each.
+
     .. math::
 
         U_a = μ̂_a + c √(log t / N_a),   t = ∑_a N_a
 
-    With :math:`c = √2` and rewards in [0, 1], the regret grows with :math:`log t`. A
-    smaller :math:`c` is often better. For rewards of another range, multiply
-    :math:`c` by its width.
-
-    With the counts and means of a sliding window, or discounted ones, this is
-    sliding-window UCB or discounted UCB: :math:`t` is then the sum of the weights that
-    are remembered.
+    With :math:`c = √2` and rewards in [0, 1], the regret grows with :math:`log t`; a
+    smaller :math:`c` is often better. For rewards of another range, multiply :math:`c`
+    by its width. With the statistics of a sliding window, or discounted ones, this is
+    sliding-window UCB or discounted UCB.
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        bonus_scale: Scale :math:`c` of the exploration bonus, at least 0, shape `[]`.
+        bonus_scale: Scale :math:`c ≥ 0` of the exploration bonus, shape `[]`.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> counts, means = jnp.array([4.0, 4.0, 0.0]), jnp.array([0.5, 0.75, 0.0])
@@ -73,27 +71,26 @@ def ucb_tuned_scores(
 ) -> Array:
     """Compute the upper confidence bounds of all arms from variances (UCB1-tuned).
 
+    Takes statistics of all arms, returns one score for each.
+
     .. math::
 
         U_a = μ̂_a + √((log t / N_a) min(¼, V_a)),
         V_a = σ̂²_a + √(2 log t / N_a),   t = ∑_a N_a
 
-    For rewards in [0, 1], whose variance is at most ¼. Arms whose rewards vary little
-    are explored less than by `ucb_scores`. The regret is lower in practice, without a
-    proof.
+    For rewards in [0, 1]. Arms whose rewards vary little are explored less than by
+    `ucb_scores`. The regret is lower in practice, without a proof.
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        variances: Variance :math:`σ̂²_a` of the rewards of each arm, divided by
-            :math:`N_a`, shape `[A]`.
+        variances: Variance :math:`σ̂²_a` of the rewards of each arm, shape `[A]`.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> counts, means = jnp.array([1.0, 0.0]), jnp.array([0.5, 0.0])
@@ -121,29 +118,27 @@ def kl_ucb_scores(
 ) -> Array:
     """Compute the upper confidence bounds of Bernoulli arms (KL-UCB).
 
+    Takes statistics of all arms, returns one score for each.
+
     .. math::
 
         U_a = max {q : N_a d(μ̂_a, q) ≤ log t + c log log t},   t = ∑_a N_a,
         d(p, q) = p log(p/q) + (1 - p) log((1 - p)/(1 - q))
 
-    The bound is found by bisection. For rewards in {0, 1} the regret reaches the lower
-    bound of Lai and Robbins: each inferior arm is pulled about
-    :math:`log t / d(μ_a, μ*)` times. For any rewards in [0, 1] it is no worse than that
-    of `ucb_scores`.
+    The bound is found by bisection. For rewards in {0, 1} the regret is asymptotically
+    optimal; for any rewards in [0, 1] it is no worse than that of `ucb_scores`.
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
-        log_log_scale: Scale :math:`c` of the second term, at least 0: the proof needs
-            3, the paper recommends 0, shape `[]`.
+        log_log_scale: Scale :math:`c ≥ 0`, 3 in the proof and 0 in practice,
+            shape `[]`.
 
     Returns:
-        Scores :math:`U_a` in [0, 1], shape `[A]`; infinite for arms that have not been
-        pulled. They have no gradient.
+        Scores :math:`U_a` in [0, 1], shape `[A]`, infinite for new arms; no gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> counts, means = jnp.array([2.0, 2.0, 0.0]), jnp.array([0.0, 1.0, 0.0])
@@ -153,9 +148,6 @@ def kl_ucb_scores(
     References:
         Aurélien Garivier and Olivier Cappé, *The KL-UCB Algorithm for Bounded
         Stochastic Bandits and Beyond*, 2011. https://arxiv.org/abs/1102.2490
-
-        Tze Leung Lai and Herbert Robbins, *Asymptotically Efficient Adaptive
-        Allocation Rules*, 1985. https://doi.org/10.1016/0196-8858(85)90002-8
     """
     counts, means, scale, narrow = checks.widened(
         counts=(counts, "float[A] in [0, inf)"),

@@ -60,30 +60,22 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
 
     Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
-    `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of shape
-    `[..., A]`. All of them take a keyword argument `action_mask`, true for legal
-    actions.
+    `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of
+    shape `[..., A]`. Each takes a keyword `action_mask`, true for legal actions.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0: greedy if small, uniform if
-            large, shape `[]`.
+        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
 
     Returns:
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If `temperature` has the wrong shape or is not positive. The
-            functions raise it if an argument has the wrong shape or dtype.
+        ArgumentError: If `temperature` is wrong, or an argument when called.
 
     Example:
-        >>> policy, logits = rlaxlib.softmax(), jnp.zeros(4)
-        >>> print(policy.probs(logits))
-        [0.25 0.25 0.25 0.25]
         >>> legal = jnp.array([True, True, False, False])
-        >>> print(policy.probs(logits, action_mask=legal))
+        >>> print(rlaxlib.softmax().probs(jnp.zeros(4), action_mask=legal))
         [0.5 0.5 0.  0. ]
-        >>> print(policy.logprob(2, logits, action_mask=legal))
-        -inf
 
     References:
         John S. Bridle, *Probabilistic Interpretation of Feedforward Classification
@@ -109,20 +101,19 @@ def clipped_entropy_softmax(
         π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ),
         H = min(-∑_a π(a) log π(a), κ log A)
 
-    An entropy bonus with this entropy has no gradient once the policy is random enough.
-    The functions are those of `softmax`.
+    An entropy bonus then has no gradient once the policy is random enough. The
+    functions are those of `softmax`.
 
     Args:
         temperature: Temperature :math:`τ`, more than 0, shape `[]`.
-        entropy_clip: Fraction :math:`κ` of the maximum entropy, which is the logarithm
-            of the number of legal actions, at least 0; 1 clips nothing, shape `[]`.
+        entropy_clip: Fraction :math:`κ` of the entropy :math:`log A` of A legal
+            actions, at least 0, shape `[]`. 1 clips nothing.
 
     Returns:
         A `DiscreteDistribution`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or is out of range. The
-            functions raise it if an argument has the wrong shape or dtype.
+        ArgumentError: If a setting is wrong, or an argument when called.
 
     Example:
         >>> policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
@@ -157,16 +148,15 @@ def categorical_sample(
 
     Args:
         key: Random key, shape `[]`.
-        probs: Probabilities :math:`p`, at least 0; they need not sum to 1,
-            shape `[..., A]`.
+        probs: Probabilities :math:`p ≥ 0`, shape `[..., A]`. They need not sum to 1.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Actions in [0, A), shape `[...]`; or -1 where a probability is negative,
-            infinite or NaN, or where all are 0.
+        Actions in [0, A), shape `[...]`; -1 where a probability is negative, infinite
+        or NaN, or where all are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.categorical_sample(jax.random.key(0), jnp.array([0.0, 1.0])))
@@ -201,17 +191,15 @@ def categorical_cross_entropy(
     It uses the convention 0 log 0 = 0.
 
     Args:
-        labels: Target probabilities :math:`p`, which should sum to 1 and are not
-            normalised, shape `[..., A]`.
+        labels: Target probabilities :math:`p`, not normalised here, shape `[..., A]`.
         logits: Logits of the prediction :math:`q`, shape `[..., A]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Cross-entropies, shape `[...]`; infinite where an illegal action has a positive
-            label.
+        Losses, shape `[...]`; infinite where an illegal action has a positive label.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> labels, logits = jnp.array([0.0, 1.0]), jnp.array([5.0, 5.0])
@@ -248,22 +236,20 @@ def categorical_kl_divergence(
         KL(p ‖ q) = ∑_i p_i log (p_i / q_i),
         p = softmax(x/τ),   q = softmax(y/τ)
 
-    It is accurate for policies that hardly differ too, and never negative.
+    It is accurate for distributions that hardly differ, and never negative.
 
     Args:
-        p_logits: Logits :math:`x` of the distribution that the expectation is over,
-            shape `[..., A]`.
-        q_logits: Logits :math:`y` of the other distribution, shape `[..., A]`.
+        p_logits: Logits :math:`x` of the first distribution, shape `[..., A]`.
+        q_logits: Logits :math:`y` of the second distribution, shape `[..., A]`.
         temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        KL divergences, in nats, shape `[...]`; infinite where only :math:`q` rules out
-            an action. The gradient then covers the remaining actions only.
+        KL divergences in nats, shape `[...]`; infinite where only :math:`q` rules out
+        an action. The gradient then covers the remaining actions only.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `temperature`
-            is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> p_logits, q_logits = jnp.log(jnp.array([[0.5, 0.5], [0.2, 0.8]]))
@@ -307,8 +293,7 @@ def categorical_importance_sampling_ratios(
 ) -> Array:
     """Compute the importance sampling ratios of two softmax policies.
 
-    Takes the logits of all actions of two policies, returns one ratio for each action
-    taken.
+    Takes the logits of two policies, returns one ratio for each action taken.
 
     .. math::
 
@@ -322,11 +307,10 @@ def categorical_importance_sampling_ratios(
 
     Returns:
         Ratios, shape `[...]`: 0 where the target policy rules out the action, and
-            infinite where only the behaviour policy does.
+        infinite where only the behaviour policy does.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a NumPy action out of range.
 
     Example:
         >>> pi_logits_t, mu_logits_t = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))
@@ -377,7 +361,7 @@ class _Softmax:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
         key, logits, temperature, action_mask, _ = checks.widened(
@@ -406,7 +390,7 @@ class _Softmax:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
         logits, temperature, action_mask, narrow = checks.widened(
@@ -435,11 +419,10 @@ class _Softmax:
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for illegal
-                actions, 0 where no action is legal.
+            actions, 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-                scalar or NumPy action is outside [0, A).
+            ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
         del action_spec
         logits, temperature, sample, action_mask, narrow = checks.widened(
@@ -465,7 +448,7 @@ class _Softmax:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         logits, temperature, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),
@@ -494,7 +477,7 @@ class _Softmax:
             KL divergences, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         p_logits, q_logits, action_mask = checks.arrays(
             p_logits=(p_logits, "float[..., A]"),
@@ -525,7 +508,7 @@ class _ClippedEntropySoftmax(_Softmax):
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         logits, temperature, entropy_clip, action_mask, narrow = checks.widened(
             logits=(logits, "float[..., A]"),

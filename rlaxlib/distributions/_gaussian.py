@@ -32,8 +32,7 @@ class ContinuousDistribution(NamedTuple):
         prob: Returns the density of a vector.
         logprob: Returns the log-density of a vector.
         entropy: Returns the differential entropy, in nats.
-        kl_to_standard_normal: Returns the KL divergence to the standard normal
-            distribution, KL(p ‖ N(0, I)).
+        kl_to_standard_normal: Returns the KL divergence KL(p ‖ N(0, I)).
         kl: Returns the KL divergence between two distributions.
     """
 
@@ -57,20 +56,18 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
     Its functions are `sample(key, mu, sigma)`, `prob(sample, mu, sigma)`,
     `logprob(sample, mu, sigma)`, `entropy(mu, sigma)`,
     `kl_to_standard_normal(mu, sigma)` and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with
-    vectors of shape `[..., D]`. All but `kl` use the `sigma` given here if they get
-    none.
+    vectors of shape `[..., D]`. All but `kl` use this `sigma` by default.
 
     Args:
-        sigma: Standard deviation :math:`σ`, more than 0, of all dimensions or of each,
-            shape `[...]`; or None to give it at each call.
+        sigma: Standard deviations :math:`σ > 0`, shape `[...]`; or None to give it when
+            called.
 
     Returns:
         A `ContinuousDistribution`.
 
     Raises:
-        ArgumentError: If `sigma` has the wrong dtype or is not positive. The functions
-            raise it if an argument has the wrong shape or dtype, or if no `sigma` was
-            given.
+        ArgumentError: If `sigma` is wrong, or an argument is wrong or missing when
+            called.
 
     Example:
         >>> policy, mu = rlaxlib.gaussian_diagonal(sigma=1.0), jnp.array([0.0])
@@ -105,21 +102,19 @@ def multivariate_normal_kl_divergence(
         KL(p_0 ‖ p_1) = ∑_i [log (σ_{1,i} / σ_{0,i})
             + (σ_{0,i}² + (μ_{0,i} - μ_{1,i})²) / (2 σ_{1,i}²) - ½]
 
-    It is accurate for Gaussians that hardly differ too, and never negative.
+    It is accurate for Gaussians that hardly differ, and never negative.
 
     Args:
-        mu_0: Mean of the Gaussian that the expectation is over, shape `[..., D]`.
-        sigma_0: Its standard deviation, more than 0, of all dimensions or of each,
-            shape `[]`, `[D]` or `[..., D]`.
-        mu_1: Mean of the other Gaussian, shape `[..., D]`.
+        mu_0: Mean of the first Gaussian, shape `[..., D]`.
+        sigma_0: Its standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`.
+        mu_1: Mean of the second Gaussian, shape `[..., D]`.
         sigma_1: Its standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`.
 
     Returns:
         KL divergences, in nats, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy standard deviation is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy `sigma` is not positive.
 
     Example:
         >>> mu_0, mu_1 = jnp.array([0.0, 0.0]), jnp.array([1.0, 1.0])
@@ -160,8 +155,7 @@ class _GaussianDiagonal:
             Vectors, shape `[..., D]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, key, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -186,8 +180,7 @@ class _GaussianDiagonal:
             Densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, sample, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -212,8 +205,7 @@ class _GaussianDiagonal:
             Log-densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, sample, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -234,8 +226,7 @@ class _GaussianDiagonal:
             Entropies, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -257,8 +248,7 @@ class _GaussianDiagonal:
             KL divergences, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if `sigma` is
-                not positive or not given.
+            ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         mu, sigma, narrow = checks.widened(
             mu=(mu, "float[..., D]"),
@@ -283,8 +273,7 @@ class _GaussianDiagonal:
             KL divergences, in nats, shape `[...]`.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if a standard
-                deviation is not positive.
+            ArgumentError: If a shape, dtype or standard deviation is wrong.
         """
         mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
             mu_0=(mu_0, "float[..., D]"),

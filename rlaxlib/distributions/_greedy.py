@@ -27,16 +27,14 @@ def greedy() -> DiscreteDistribution:
 
     Its functions are `sample(key, preferences)`, `probs(preferences)`,
     `logprob(sample, preferences)` and `entropy(preferences)`, with preferences
-    :math:`x`, such as action values, of shape `[..., A]`. All of them take a keyword
-    argument `action_mask`, true for legal actions. If no action is legal, they
-    return 0.
+    :math:`x`, such as action values, of shape `[..., A]`. Each takes a keyword
+    `action_mask`, true for legal actions, and returns 0 if no action is legal.
 
     Returns:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: The functions raise it if an argument has the wrong shape or
-            dtype, or if a concrete scalar or NumPy action is outside [0, A).
+        ArgumentError: If a shape, dtype or NumPy action is wrong when called.
 
     Example:
         >>> print(rlaxlib.greedy().probs(jnp.array([1.0, 3.0, 3.0])))
@@ -62,20 +60,18 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
 
         π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
 
-    Its functions are those of `greedy`. Each has one more argument `epsilon`, for a
-    probability that changes over time.
+    Its functions are those of `greedy`, each with one more argument `epsilon`.
 
     Args:
         epsilon: Probability :math:`ε` of a uniformly random legal action, in [0, 1],
-            shape `[]`; or None to give it at each call.
+            shape `[]`; or None to give it when called.
 
     Returns:
         A `DiscreteDistribution` whose `kl` is None.
 
     Raises:
-        ArgumentError: If `epsilon` has the wrong shape or is outside [0, 1]. The
-            functions raise it for any argument that does not fit, and if no `epsilon`
-            was given.
+        ArgumentError: If `epsilon` is wrong, or an argument is wrong or missing when
+            called.
 
     Example:
         >>> policy, q = rlaxlib.epsilon_greedy(0.5), jnp.array([1.0, 3.0])
@@ -116,7 +112,7 @@ class _Greedy:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         return _sample(key, preferences, 0.0, action_mask)
 
@@ -133,7 +129,7 @@ class _Greedy:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         return _probs(preferences, 0.0, action_mask)
 
@@ -154,11 +150,10 @@ class _Greedy:
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
-                of probability 0, and 0 where no action is legal.
+            of probability 0, and 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-                scalar or NumPy action is outside [0, A).
+            ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
         return _logprob(sample, preferences, 0.0, action_mask)
 
@@ -175,7 +170,7 @@ class _Greedy:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype.
+            ArgumentError: If a shape or dtype is wrong.
         """
         return _entropy(preferences, 0.0, action_mask)
 
@@ -207,8 +202,7 @@ class _EpsilonGreedy:
             Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given.
+            ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
         return _sample(key, preferences, self._or_own(epsilon), action_mask)
 
@@ -231,8 +225,7 @@ class _EpsilonGreedy:
             Probabilities, shape `[..., A]`; 0 for illegal actions.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given.
+            ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
         return _probs(preferences, self._or_own(epsilon), action_mask)
 
@@ -256,12 +249,11 @@ class _EpsilonGreedy:
 
         Returns:
             Log-probabilities, shape `[...]` or `[N, ...]`: minus infinity for actions
-                of probability 0, and 0 where no action is legal.
+            of probability 0, and 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given; or if a concrete scalar or NumPy
-                action is outside [0, A).
+            ArgumentError: If a shape, dtype, NumPy action or `epsilon` is wrong or
+                missing.
         """
         return _logprob(sample, preferences, self._or_own(epsilon), action_mask)
 
@@ -284,8 +276,7 @@ class _EpsilonGreedy:
             Entropies, in nats, shape `[...]`; 0 where no action is legal.
 
         Raises:
-            ArgumentError: If an argument has the wrong shape or dtype, if `epsilon` is
-                outside [0, 1], or if none was given.
+            ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
         return _entropy(preferences, self._or_own(epsilon), action_mask)
 

@@ -56,23 +56,20 @@ def unimix_logits(
 
         ℓ_i = log((1 - ε) p_i + ε / A),   p = softmax(logits)
 
-    Every possible class has a positive probability, so that KL divergences are finite.
-    The results are log-probabilities, and logits: their softmax is the mixture.
+    Every possible class has a positive probability, so KL divergences are finite. The
+    softmax of the results, which are log-probabilities, is the mixture.
 
     Args:
-        logits: Logits, shape `[..., A]`. A class of minus infinity gets its share of
-            the uniform distribution, too.
-        mix: Weight :math:`ε` of the uniform distribution, in [0, 1]; 0.01 in DreamerV3,
-            shape `[]`.
-        action_mask: True for possible classes, shape `[A]` or `[..., A]`; or None. The
-            uniform distribution is over these.
+        logits: Logits, shape `[..., A]`. A class of minus infinity gets its share too.
+        mix: Weight :math:`ε`, in [0, 1], shape `[]`; 0.01 in DreamerV3.
+        action_mask: True for possible classes, which the uniform distribution is over,
+            shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Log-probabilities, shape `[..., A]`: minus infinity for impossible classes.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `mix` is
-            outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> logits = rlaxlib.unimix_logits(jnp.array([0.0, -jnp.inf]), mix=0.5)
@@ -80,8 +77,8 @@ def unimix_logits(
         [0.75 0.25]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     logits, mix, action_mask, narrow = checks.widened(
         logits=(logits, "float[..., A]"),
@@ -110,8 +107,7 @@ def straight_through_sample(
 
         z = e_i,   i ~ p = softmax(logits),   ∂z / ∂logits := ∂p / ∂logits
 
-    A sample has no gradient. The straight-through estimator uses the gradient of the
-    probabilities, which has low variance and is biased unless the rest is linear.
+    The gradient is that of the probabilities, biased unless the rest is linear.
 
     Args:
         key: Random key, shape `[]`.
@@ -120,10 +116,10 @@ def straight_through_sample(
 
     Returns:
         One-hot vectors, shape `[..., A]`, of the classes that `softmax().sample`
-            returns for the same key; zeros where no class is possible.
+        returns for this key; zeros where no class is possible.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> key, logits = jax.random.key(0), jnp.array([-jnp.inf, 0.0])
@@ -134,10 +130,6 @@ def straight_through_sample(
         Yoshua Bengio, Nicholas Léonard and Aaron Courville, *Estimating or Propagating
         Gradients Through Stochastic Neurons for Conditional Computation*, 2013.
         https://arxiv.org/abs/1308.3432
-
-        Danijar Hafner, Timothy Lillicrap, Mohammad Norouzi and Jimmy Ba, *Mastering
-        Atari with Discrete World Models*, algorithm 1, 2020.
-        https://arxiv.org/abs/2010.02193
     """
     key, logits, action_mask, narrow = checks.widened(
         key=(key, "key[]"),
@@ -168,35 +160,28 @@ def balanced_kl(
 
         L = β_dyn max(f, ∑_g KL(q̄_g ‖ p_g)) + β_rep max(f, ∑_g KL(q_g ‖ p̄_g))
 
-    A bar stops the gradient: the first term, the dynamics loss, trains the prior
+    A bar stops the gradient. The first term, the dynamics loss, trains the prior
     :math:`p` to predict the posterior :math:`q`; the second, the representation loss,
-    trains the posterior to be predictable. It has a smaller weight, so that the
-    posterior does not collapse to a prior that has hardly learned.
-
-    Below :math:`f` free nats a term has no gradient, which avoids trivial
-    representations. The bound applies to the sum over the variables of one step.
+    trains the posterior to be predictable, with a smaller weight. Below :math:`f` free
+    nats, for the sum over the variables of one step, a term has no gradient.
 
     DreamerV3 uses weights of 1 and 0.1 (0.5 and 0.1 in its first version of 2023), one
-    free nat, and `unimix_logits` for both distributions. DreamerV2 uses
-    :math:`α = 0.8` and :math:`1 - α`, without free nats.
+    free nat, and `unimix_logits` for both distributions. DreamerV2 uses weights of 0.8
+    and 0.2, without free nats.
 
     Args:
-        posterior_logits: Logits of the posterior :math:`q_g` of G variables,
-            shape `[G, A]`.
+        posterior_logits: Logits of the posterior :math:`q_g`, shape `[G, A]`.
         prior_logits: Logits of the prior :math:`p_g`, shape `[G, A]`.
-        free_nats: Free nats :math:`f`, at least 0, shape `[]`.
-        dynamics_weight: Weight :math:`β_dyn` of the dynamics loss, at least 0,
-            shape `[]`.
-        representation_weight: Weight :math:`β_rep` of the representation loss, at least
-            0, shape `[]`.
+        free_nats: Free nats :math:`f ≥ 0`, shape `[]`.
+        dynamics_weight: Weight :math:`β_dyn ≥ 0` of the dynamics loss, shape `[]`.
+        representation_weight: Weight :math:`β_rep ≥ 0`, shape `[]`.
         action_mask: True for possible classes, shape `[A]` or `[G, A]`; or None.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `BalancedKlOutputs`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `free_nats` or weight is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> posterior, prior = jnp.log(jnp.eye(2)), jnp.zeros((2, 2))
@@ -205,12 +190,11 @@ def balanced_kl(
         2.2000 1.3863
 
     References:
-        Danijar Hafner, Timothy Lillicrap, Mohammad Norouzi and Jimmy Ba, *Mastering
-        Atari with Discrete World Models*, algorithm 2, 2020.
-        https://arxiv.org/abs/2010.02193
+        Danijar Hafner and others, *Mastering Atari with Discrete World Models*,
+        algorithm 2, 2020. https://arxiv.org/abs/2010.02193
 
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     q, p, free_nats, dynamics_weight, representation_weight, action_mask, narrow = (
         checks.widened(

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class EzGreedyState(NamedTuple):
-    """The random action that εz-greedy repeats.
+    """The action that εz-greedy repeats.
 
     `EzGreedyState()` is the state at the start of an episode.
 
@@ -44,29 +44,26 @@ def ladder_epsilons(n: int, base: ArrayLike = 0.4, alpha: ArrayLike = 7.0) -> Ar
 
         ε_i = ε^{1 + α i/(n - 1)},   i = 0, …, n - 1
 
-    Each actor acts by ε-greedy with a rate of its own, constant over time, so that the
-    agent explores and exploits at once. A single actor has the rate :math:`ε`.
+    Each actor acts by ε-greedy with a constant rate, a single actor with :math:`ε`.
 
     Args:
-        n: Number of actors, at least 1. A Python integer.
+        n: Number of actors, a Python integer of at least 1.
         base: Largest rate :math:`ε`, in [0, 1], shape `[]`.
-        alpha: Exponent :math:`α`, at least 0, shape `[]`.
+        alpha: Exponent :math:`α ≥ 0`, shape `[]`.
 
     Returns:
         Rates :math:`ε_i`, in decreasing order, shape `[n]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.ladder_epsilons(3, base=0.5, alpha=2.0))
         [0.5   0.25  0.125]
 
     References:
-        Dan Horgan, John Quan, David Budden, Gabriel Barth-Maron, Matteo Hessel, Hado
-        van Hasselt and David Silver, *Distributed Prioritized Experience Replay*,
-        section 4.1, 2018. https://arxiv.org/abs/1803.00933
+        Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 4.1,
+        2018. https://arxiv.org/abs/1803.00933
     """
     checks.static_int(1, n=n)
     base, alpha, narrow = checks.widened(
@@ -97,36 +94,31 @@ def ez_greedy(
 
         ω ~ uniform,   p(n) ∝ n^{-μ},   n = 1, 2, …
 
-    Where no random action is being repeated, the agent starts one with probability
-    :math:`ε`, for a duration from a truncated zeta distribution. Its long tail takes
-    the agent far from where greedy actions lead. With a longest duration of 1 this is
-    ε-greedy. Since exploration lasts, more than :math:`ε` of all actions are random.
+    A random action is repeated for a duration from a truncated zeta distribution, whose
+    long tail takes the agent far from where greedy actions lead. More than :math:`ε` of
+    all actions are random. With a longest duration of 1 this is ε-greedy.
 
     Args:
         key: Random key, shape `[]`.
-        preferences: Action values or preferences :math:`q`, shape `[A]`.
-        state: The action to repeat, an `EzGreedyState`. Start anew with each episode.
+        preferences: Action values :math:`q`, shape `[A]`.
+        state: The action to repeat, an `EzGreedyState`, new in each episode.
         epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
         mu: Exponent :math:`μ` of the durations, more than 0, shape `[]`.
-        max_duration: Longest duration, at least 1. A Python integer.
-        action_mask: True for legal actions, shape `[A]`; or None if all are legal. The
-            repetition ends where its action is not legal.
+        max_duration: Longest duration, a Python integer of at least 1.
+        action_mask: True for legal actions, shape `[A]`; or None. Others are not
+            repeated.
 
     Returns:
         A tuple of two: the action, shape `[]`, and the next `EzGreedyState`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> key, preferences = jax.random.key(0), jnp.array([0.0, 2.0, 1.0])
         >>> state = rlaxlib.EzGreedyState(action=2, remaining=1)
-        >>> for _ in range(2):
-        ...     action, state = rlaxlib.ez_greedy(key, preferences, state, epsilon=0.0)
-        ...     print(action)
+        >>> q = jnp.array([0.0, 2.0, 1.0])
+        >>> print(rlaxlib.ez_greedy(jax.random.key(0), q, state, epsilon=0.0)[0])
         2
-        1
 
     References:
         Will Dabney, Georg Ostrovski and André Barreto, *Temporally-Extended ε-Greedy
@@ -169,22 +161,21 @@ def factorised_noise(key: ArrayLike, n_in: int, n_out: int) -> tuple[Array, Arra
         ε^w_{ij} = f(ε_i) f(ε_j),   ε^b_j = f(ε_j),   f(x) = sign(x) √|x|
 
     with standard normal :math:`ε_i` for each input and :math:`ε_j` for each output. A
-    layer computes :math:`(W + σ^w ε^w)ᵀ x + b + σ^b ε^b` with learned parameters, where
-    products with :math:`ε` are elementwise. The paper initialises :math:`W` and
-    :math:`b` uniformly in :math:`[-1/√n, 1/√n]` and :math:`σ` as :math:`0.5/√n`, for
-    :math:`n` inputs. Sample new noise for each optimisation step, and for each action.
+    layer computes :math:`(W + σ^w ε^w)ᵀ x + b + σ^b ε^b`, where products with :math:`ε`
+    are elementwise. The paper initialises :math:`W` and :math:`b` uniformly in
+    :math:`[-1/√n, 1/√n]` and :math:`σ` as :math:`0.5/√n`, for :math:`n` inputs. Sample
+    new noise for each optimisation step, and for each action.
 
     Args:
         key: Random key, shape `[]`.
-        n_in: Number of inputs, at least 1. A Python integer.
-        n_out: Number of outputs, at least 1. A Python integer.
+        n_in: Number of inputs, a Python integer of at least 1.
+        n_out: Number of outputs, a Python integer of at least 1.
 
     Returns:
-        A tuple of two: noise :math:`ε^w` of the weights, shape `[n_in, n_out]`, and
-        noise :math:`ε^b` of the biases, shape `[n_out]`.
+        Noise :math:`ε^w`, shape `[n_in, n_out]`, and :math:`ε^b`, shape `[n_out]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or is out of range.
+        ArgumentError: If `key` is not a single key, or a size is less than 1.
 
     Example:
         >>> weight, bias = rlaxlib.factorised_noise(jax.random.key(0), 3, 2)
@@ -219,32 +210,29 @@ def bootstrap_mask(
 
         m_k ~ Bernoulli(p)
 
-    Sample a mask for each transition as it is stored, and keep it in the replay buffer:
-    so each head learns from a data set of its own, and their disagreement is a measure
-    of uncertainty. `bootstrapped_q_learning` takes the mask. The agent follows one
-    random head for a whole episode. With :math:`p = 1` the heads differ only by their
-    initial parameters, which is often sufficient.
+    Store a mask with each transition, for `bootstrapped_q_learning`: the disagreement
+    of heads that learn from different data measures uncertainty. The agent follows one
+    random head for a whole episode. With :math:`p = 1`, often sufficient, heads differ
+    only by their initial parameters.
 
     Args:
         key: Random key, shape `[]`.
-        num_heads: Number :math:`K` of heads, at least 1. A Python integer.
-        probability: Probability :math:`p` that a head learns from the transition, in
-            [0, 1], shape `[]`.
+        num_heads: Number :math:`K` of heads, a Python integer of at least 1.
+        probability: Probability :math:`p` that a head learns, in [0, 1], shape `[]`.
 
     Returns:
         True for the heads that learn, shape `[K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.bootstrap_mask(jax.random.key(0), 3, probability=1.0))
         [ True  True  True]
 
     References:
-        Ian Osband, Charles Blundell, Alexander Pritzel and Benjamin Van Roy, *Deep
-        Exploration via Bootstrapped DQN*, 2016. https://arxiv.org/abs/1602.04621
+        Ian Osband and others, *Deep Exploration via Bootstrapped DQN*, 2016.
+        https://arxiv.org/abs/1602.04621
     """
     checks.static_int(1, num_heads=num_heads)
     key, probability, _ = checks.widened(
@@ -270,8 +258,8 @@ def bootstrapped_q_learning(
 
         δ_k = m_k (r_t + γ_t max_a q_{k,t}(a) - q_{k,t-1}(a_{t-1}))
 
-    Each head bootstraps from its own values. The paper divides by :math:`K` the
-    gradient that the heads send into the network they share: `scale_gradient` does so.
+    Each head bootstraps from its own values. The paper divides the gradient that the
+    heads send into a shared network by :math:`K`: use `scale_gradient`.
 
     Args:
         q_tm1: Action values of each head in the state, shape `[K, A]`.
@@ -279,16 +267,14 @@ def bootstrapped_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount, 0 where the episode ended, shape `[]`.
         q_t: Action values of each head in the next state, shape `[K, A]`.
-        head_mask: True for the heads that learn from the transition, see
-            `bootstrap_mask`, shape `[K]`.
+        head_mask: True for the heads that learn, see `bootstrap_mask`, shape `[K]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         TD errors :math:`δ_k`, 0 for heads that do not learn, shape `[K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, q_t = jnp.array([[1.0], [2.0]]), jnp.array([[4.0], [6.0]])
@@ -297,8 +283,8 @@ def bootstrapped_q_learning(
         [2. 0.]
 
     References:
-        Ian Osband, Charles Blundell, Alexander Pritzel and Benjamin Van Roy, *Deep
-        Exploration via Bootstrapped DQN*, 2016. https://arxiv.org/abs/1602.04621
+        Ian Osband and others, *Deep Exploration via Bootstrapped DQN*, 2016.
+        https://arxiv.org/abs/1602.04621
     """
     q_tm1, a_tm1, r_t, discount_t, q_t, head_mask, narrow = checks.widened(
         q_tm1=(q_tm1, "float[K, A]"),

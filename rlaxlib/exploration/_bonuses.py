@@ -69,31 +69,27 @@ def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
 
         L = ∑_k (f̂_k(s) - f_k(s))²
 
-    The target :math:`f` is a network with fixed random weights. The predictor learns
-    its outputs where the agent has been, so the loss is large in new states. The
-    observations should be normalised and clipped to [-5, 5]. The paper trains the
-    predictor on a random part of the time steps, to keep the speed of learning with
-    many actors.
+    The target :math:`f` is a network with fixed random weights. The loss is large in
+    new states. Normalise observations and clip them to [-5, 5]. The paper trains the
+    predictor on a random part of the time steps if there are many actors.
 
     Args:
         prediction: Features :math:`f̂(s)` of the predictor, shape `[K]`.
-        target: Features :math:`f(s)` of the random network, shape `[K]`. Their gradient
-            is stopped.
+        target: Features :math:`f(s)` of the target, with gradient stopped, shape `[K]`.
 
     Returns:
         Loss :math:`L`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.rnd_loss(jnp.array([1.0, 2.0]), jnp.array([2.0, 4.0])))
         5.0
 
     References:
-        Yuri Burda, Harrison Edwards, Amos Storkey and Oleg Klimov, *Exploration by
-        Random Network Distillation*, section 2.2, 2018.
-        https://arxiv.org/abs/1810.12894
+        Yuri Burda and others, *Exploration by Random Network Distillation*, section
+        2.2, 2018. https://arxiv.org/abs/1810.12894
     """
     prediction, target, narrow = checks.widened(
         prediction=(prediction, "float[K]"), target=(target, "float[K]")
@@ -113,8 +109,7 @@ def rnd_reward(
 ) -> tuple[Array, RndState]:
     """Compute the normalised intrinsic rewards of random network distillation (RND).
 
-    Takes one trajectory and a state, returns one reward for each time step, and the
-    next state.
+    Takes one trajectory and a state, returns its rewards and the next state.
 
     .. math::
 
@@ -122,41 +117,35 @@ def rnd_reward(
         σ² = Var(G_1, …, G_n),   G_t = e_t + γ G_{t-1}
 
     :math:`σ` is the running standard deviation of the discounted sums of all errors so
-    far. No mean is subtracted. The intrinsic stream is not episodic: neither the sums
+    far; no mean is subtracted. The intrinsic stream is not episodic: neither the sums
     nor the returns of these rewards stop where an episode ends, so use a value function
     of their own, with a discount that is never 0.
 
     Args:
-        prediction: Features :math:`f̂(s_t)` of the predictor in the states reached,
-            shape `[T, K]`.
-        target: Features :math:`f(s_t)` of the random network, shape `[T, K]`.
-        state: Moments so far, an `RndState`. If streams are mapped with `axis_name`,
-            `carried` differs between them and the moments do not.
+        prediction: Features :math:`f̂(s_t)` of the predictor, shape `[T, K]`.
+        target: Features :math:`f(s_t)` of the target, shape `[T, K]`.
+        state: Moments so far, an `RndState`. Mapped streams differ in `carried` only.
         discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None. Their reward is 0.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, to share the moments over; or None.
 
     Returns:
-        A tuple of two: rewards :math:`r_t`, shape `[T]`, and the next `RndState`, in
-        single precision at least. They have no gradient. The rewards are not divided
-        while all sums have been equal.
+        Rewards :math:`r_t`, shape `[T]`, 0 at ignored steps, and the next `RndState`,
+        in single precision at least. They have no gradient. Rewards are not divided
+        while all sums are equal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `discount` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> prediction, target = jnp.array([[2.0], [4.0]]), jnp.zeros((2, 1))
-        >>> state = rlaxlib.RndState()
-        >>> rewards, state = rlaxlib.rnd_reward(prediction, target, state, 0.5)
-        >>> print(rewards, state.mean, state.variance)  # The sums are 4 and 18.
+        >>> prediction, state = jnp.array([[2.0], [4.0]]), rlaxlib.RndState()
+        >>> r_t, state = rlaxlib.rnd_reward(prediction, jnp.zeros((2, 1)), state, 0.5)
+        >>> print(r_t, state.mean, state.variance)  # The sums are 4 and 18.
         [0.5714286 2.2857144] 11.0 49.0
 
     References:
-        Yuri Burda, Harrison Edwards, Amos Storkey and Oleg Klimov, *Exploration by
-        Random Network Distillation*, section 2.4, 2018.
-        https://arxiv.org/abs/1810.12894
+        Yuri Burda and others, *Exploration by Random Network Distillation*, section
+        2.4, 2018. https://arxiv.org/abs/1810.12894
     """
     prediction, target, discount, mask, narrow = checks.widened(
         prediction=(prediction, "float[T, K]"),
@@ -201,27 +190,24 @@ def icm_losses(
         L_F = ½ ‖φ̂(s_t) - φ(s_t)‖²,   L_I = -log p(a_{t-1} | φ(s_{t-1}), φ(s_t))
         L = (1 - β) L_I + β L_F,   r = η L_F
 
-    The forward model predicts the features :math:`φ` of the next state from those of
-    the state and the action. The inverse model predicts the action from the features of
-    both states, which trains :math:`φ` to contain what the agent can influence. The
-    gradient of the target :math:`φ(s_t)` of the forward model is stopped, since the
-    features would otherwise collapse to what is easy to predict.
+    The forward model predicts the features :math:`φ` of the next state. The inverse
+    model predicts the action, which trains :math:`φ` to contain what the agent can
+    influence. The gradient of the target :math:`φ(s_t)` is stopped, since the features
+    would otherwise collapse.
 
     Args:
-        predicted_features: Features :math:`φ̂(s_t)` from the forward model, shape
-            `[K]`.
+        predicted_features: Output :math:`φ̂(s_t)` of the forward model, shape `[K]`.
         features_t: Features :math:`φ(s_t)` of the next state, shape `[K]`.
         action_logits: Logits of the inverse model, shape `[A]`.
         a_tm1: Action, shape `[]`.
         forward_weight: Weight :math:`β` of the forward loss, in [0, 1], shape `[]`.
-        reward_scale: Scale :math:`η` of the reward, at least 0, shape `[]`.
+        reward_scale: Scale :math:`η ≥ 0` of the reward, shape `[]`.
 
     Returns:
         An `IcmLosses`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> predicted, features_t = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
@@ -230,9 +216,8 @@ def icm_losses(
         2.0 0.6931 0.02
 
     References:
-        Deepak Pathak, Pulkit Agrawal, Alexei A. Efros and Trevor Darrell,
-        *Curiosity-driven Exploration by Self-supervised Prediction*, section 2.2, 2017.
-        https://arxiv.org/abs/1705.05363
+        Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
+        Prediction*, section 2.2, 2017. https://arxiv.org/abs/1705.05363
     """
     predicted, features_t, logits, a_tm1, beta, eta, narrow = checks.widened(
         predicted_features=(predicted_features, "float[K]"),
@@ -266,24 +251,22 @@ def knn_entropy_reward(
         r_i = log(1 + d_i)
 
     where :math:`d_i` is the Euclidean distance of a state to its kth nearest neighbour
-    in a batch, itself excluded (RE3), or the mean distance to its k nearest neighbours
-    (APT). The entropy of a distribution is estimated by :math:`log d`; adding 1 bounds
-    the reward below by 0.
+    in the batch (RE3), or the mean distance to its k nearest neighbours (APT). Adding 1
+    to the entropy estimate :math:`log d` bounds the reward below by 0.
 
     Args:
-        x: Embeddings of states, such as a batch from replay, shape `[N, D]`. RE3 uses a
-            random encoder, APT one that is trained by a contrastive loss.
-        k: Number of neighbours, at least 1 and less than :math:`N`. A Python integer.
+        x: Embeddings of states, random (RE3) or trained contrastively (APT),
+            shape `[N, D]`.
+        k: Number of neighbours, a Python integer in [1, N).
         average: Whether to average the distances of all k neighbours.
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
 
     Returns:
-        Rewards :math:`r_i`, shape `[N]`. They have no gradient. The reward of an
-        embedding that is not finite is NaN, and it is no neighbour of others.
+        Rewards :math:`r_i`, shape `[N]`, without a gradient. An embedding that is not
+        finite gets NaN, and is no neighbour of others.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `k` is out of
-            range.
+        ArgumentError: If a shape or dtype is wrong, or `k` is out of range.
 
     Example:
         >>> x = jnp.array([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0]])
@@ -291,9 +274,8 @@ def knn_entropy_reward(
         [1. 1. 2.]
 
     References:
-        Younggyo Seo, Lili Chen, Jinwoo Shin, Honglak Lee, Pieter Abbeel and Kimin Lee,
-        *State Entropy Maximization with Random Encoders for Efficient Exploration*,
-        2021. https://arxiv.org/abs/2102.09430
+        Younggyo Seo and others, *State Entropy Maximization with Random Encoders for
+        Efficient Exploration*, 2021. https://arxiv.org/abs/2102.09430
 
         Hao Liu and Pieter Abbeel, *Behavior From the Void: Unsupervised Active
         Pre-Training*, 2021. https://arxiv.org/abs/2103.04551
@@ -321,27 +303,23 @@ def count_bonus(
         r = β / √(N + c)
 
     Args:
-        counts: Visit counts or pseudo-counts :math:`N`, at least 0, of any shape
-            `[...]`.
+        counts: Visit counts or pseudo-counts :math:`N ≥ 0`, of any shape `[...]`.
         scale: Scale :math:`β` of the bonus, shape `[]`.
-        offset: Constant :math:`c`, at least 0, which bounds the bonus in states that
-            have not been visited, shape `[]`.
+        offset: Constant :math:`c ≥ 0`, to bound the bonus of new states, shape `[]`.
 
     Returns:
         Bonuses :math:`r`, of the shape of `counts`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            value is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.count_bonus(jnp.array([4.0, 16.0]), scale=1.0, offset=0.0))
         [0.5  0.25]
 
     References:
-        Marc G. Bellemare, Sriram Srinivasan, Georg Ostrovski, Tom Schaul, David Saxton
-        and Rémi Munos, *Unifying Count-Based Exploration and Intrinsic Motivation*,
-        section 5, 2016. https://arxiv.org/abs/1606.01868
+        Marc G. Bellemare and others, *Unifying Count-Based Exploration and Intrinsic
+        Motivation*, section 5, 2016. https://arxiv.org/abs/1606.01868
     """
     counts, scale, offset, narrow = checks.widened(
         counts=(counts, "float[...] in [0, inf)"),
@@ -362,23 +340,20 @@ def diayn_reward(
 
         r = log q(z | s) - log p(z)
 
-    The policy is conditioned on a skill :math:`z`, sampled for each episode, and a
-    classifier :math:`q` learns to recognise it from the states that it visits. Train
-    the classifier with `categorical_cross_entropy`.
+    The policy is conditioned on a skill :math:`z`, sampled for each episode. Train the
+    classifier :math:`q` with `categorical_cross_entropy`.
 
     Args:
         logits: Logits of the classifier in the state reached, shape `[Z]`.
         skill: The skill :math:`z`, shape `[]`.
-        log_prior: Log-probabilities :math:`log p` that skills are sampled with,
-            shape `[Z]`; or None if all are equal.
+        log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
-        Reward :math:`r`, shape `[]`. It has no gradient. It is NaN if a traced `skill`
-        is out of range.
+        Reward :math:`r`, without a gradient, shape `[]`; NaN if traced `skill` is
+        invalid.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `skill` is outside [0, Z).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> logits = jnp.log(jnp.array([0.5, 0.25, 0.125, 0.125]))
@@ -386,9 +361,8 @@ def diayn_reward(
         2.0
 
     References:
-        Benjamin Eysenbach, Abhishek Gupta, Julian Ibarz and Sergey Levine, *Diversity
-        is All You Need: Learning Skills without a Reward Function*, section 3, 2018.
-        https://arxiv.org/abs/1802.06070
+        Benjamin Eysenbach and others, *Diversity is All You Need: Learning Skills
+        without a Reward Function*, section 3, 2018. https://arxiv.org/abs/1802.06070
     """
     logits, skill, prior, narrow = checks.widened(
         logits=(logits, "float[Z]"),
@@ -411,23 +385,19 @@ def ngu_reward(
 
         r = r^episodic min(max(α, 1), L)
 
-    Lifelong novelty can only increase the episodic reward, so that the agent keeps
-    visiting all states of an episode. In Never Give Up it is
-    :math:`α = 1 + (e - μ)/σ`, with the error :math:`e` of `rnd_loss` and its running
-    mean and standard deviation.
+    In Never Give Up, lifelong novelty is :math:`α = 1 + (e - μ)/σ`, with the error
+    :math:`e` of `rnd_loss` and its running mean and standard deviation.
 
     Args:
-        episodic: Rewards :math:`r^episodic` from `episodic_memory_intrinsic_rewards`,
-            of any shape `[...]`.
+        episodic: Rewards :math:`r^episodic` of an episode, of any shape `[...]`.
         modulation: Lifelong novelty :math:`α`, of the same shape `[...]`.
-        max_modulation: Upper bound :math:`L` of the factor, at least 1, shape `[]`.
+        max_modulation: Upper bound :math:`L ≥ 1` of the factor, shape `[]`.
 
     Returns:
         Rewards :math:`r`, of the shape of `episodic`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `max_modulation` is less than 1.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> modulation = jnp.array([0.5, 3.0, 9.0])

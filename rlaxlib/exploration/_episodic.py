@@ -20,11 +20,9 @@ class IntrinsicRewardState(NamedTuple):
 
     Attributes:
         memory: Embeddings of the states seen, shape `[N, D]`. A row that is not finite
-            is empty: `IntrinsicRewardState(jnp.full((N, D), jnp.inf))` is an empty
-            memory.
+            is empty: `IntrinsicRewardState(jnp.full((N, D), jnp.inf))` has no memory.
         next_memory_index: Row to write next, shape `[]`.
-        distance_sum: Sum of the squared distances to all neighbours so far, in single
-            precision at least, shape `[]`.
+        distance_sum: Sum of all squared distances, in single precision, shape `[]`.
         distance_count: Number of these distances, shape `[]`.
     """
 
@@ -47,8 +45,7 @@ def episodic_memory_intrinsic_rewards(
 ) -> tuple[Array, IntrinsicRewardState]:
     """Compute the episodic novelty rewards of Never Give Up (NGU).
 
-    Takes the embeddings of one trajectory and a state, returns one reward for each time
-    step, and the next state.
+    Takes one trajectory and a state, returns its rewards and the next state.
 
     .. math::
 
@@ -60,63 +57,48 @@ def episodic_memory_intrinsic_rewards(
     with the distances :math:`d_k` of an embedding to its nearest neighbours in memory,
     and the mean :math:`d_m²` of all their squares so far, including this call. The
     square root is a soft count of visits: a neighbour with :math:`d_k² < ξ (d_m² + c)`
-    is the same state and counts 1. So the reward is about :math:`β/√K` if all
-    neighbours are the same state, and about :math:`β/(√(K ε) + c)` if all are others.
+    is the same state and counts 1.
 
-    All embeddings of a call are compared with the memory as it was, then they replace
-    the oldest rows. Reset the state at the start of an episode, to None or to an empty
-    memory. NGU multiplies the reward by the novelty of the state over all episodes,
-    clipped to [1, 5].
-
-    Empty rows of memory are not neighbours. Without neighbours, the reward is
-    :math:`β/c`, which is large. Therefore a state of None starts, as in rlax, with
-    `num_neighbors` embeddings at the origin, which are overwritten first.
+    All embeddings of a call are compared with the memory as it was, then replace its
+    oldest rows. Empty rows are not neighbours; without neighbours, the reward is
+    :math:`β/c`. A state of None therefore starts with `num_neighbors` embeddings at the
+    origin, which are overwritten first. Reset the state at the start of an episode.
+    Multiply the reward by lifelong novelty with `ngu_reward`.
 
     Args:
-        embeddings: Embeddings of the new states, shape `[M, D]`. One that is not finite
-            gets a reward of NaN, and is neither counted nor remembered.
-        num_neighbors: Number :math:`K` of neighbours, from 1 to `max_memory_size`. A
-            Python integer, which must be static under `jax.jit`.
-        reward_scale: Scale :math:`β` of the rewards, shape `[]`; or one for each
-            embedding, shape `[M]`.
-        intrinsic_reward_state: The state that the previous call returned, or None to
-            start.
-        constant: Constant :math:`c` that avoids division by 0, at least 0, shape `[]`.
-        epsilon: Constant :math:`ε` of the kernel, more than 0, shape `[]`. A smaller
-            one increases the reward of new states relative to known ones.
-        cluster_distance: Squared distance :math:`ξ`, relative to the mean, within which
-            two states are the same, at least 0, shape `[]`.
-        max_similarity: Similarity :math:`s_max` above which the reward is 0, more than
-            0, shape `[]`. As :math:`s ≤ √K + c`, NGU's default takes effect from 64
+        embeddings: Embeddings, shape `[M, D]`. One that is not finite gets a reward of
+            NaN, and is neither counted nor remembered.
+        num_neighbors: Number :math:`K` of neighbours, in [1, `max_memory_size`].
+        reward_scale: Scale :math:`β`, shape `[]`; or that of each embedding,
+            shape `[M]`.
+        intrinsic_reward_state: The state of the previous call; or None to start.
+        constant: Constant :math:`c ≥ 0` that avoids division by 0, shape `[]`.
+        epsilon: Constant :math:`ε > 0` of the kernel; a smaller one rewards novelty
+            more, shape `[]`.
+        cluster_distance: Squared distance :math:`ξ ≥ 0`, relative to the mean, within
+            which two states are the same, shape `[]`.
+        max_similarity: Similarity :math:`s_max > 0` above which the reward is 0,
+            shape `[]`; as :math:`s ≤ √K + c`, the default has an effect from 64
             neighbours on.
         max_memory_size: Number :math:`N` of rows of the memory, at least 1.
 
     Returns:
-        Rewards, shape `[M]`, and the state for the next call. Its memory keeps its
-        dtype.
+        Rewards, shape `[M]`, and the next state. Its memory keeps its dtype.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            constant is out of range, or if the memory of the state does not have the
-            shape `[max_memory_size, D]`.
+        ArgumentError: If a shape, dtype, integer or concrete value is wrong.
 
     Example:
-        >>> reward = rlaxlib.episodic_memory_intrinsic_rewards
         >>> memory = jnp.array([[0.0, 0.0], [0.0, 0.0], [jnp.inf, jnp.inf]])
         >>> state = rlaxlib.IntrinsicRewardState(memory, next_memory_index=2)
         >>> embeddings = jnp.array([[0.0, 0.0], [3.0, 4.0]])
-        >>> rewards, state = reward(embeddings, 2, 1.0, state, max_memory_size=3)
-        >>> print(rewards.round(2))
+        >>> print(rlaxlib.episodic_memory_intrinsic_rewards(
+        ...     embeddings, 2, 1.0, state, max_memory_size=3)[0].round(2))
         [ 0.71 90.74]
-        >>> print(state.distance_sum, state.distance_count, state.next_memory_index)
-        50.0 4 1
 
     References:
         Adrià Puigdomènech Badia and others, *Never Give Up: Learning Directed
         Exploration Strategies*, appendix A.1, 2020. https://arxiv.org/abs/2002.06038
-
-        Adrià Puigdomènech Badia and others, *Agent57: Outperforming the Atari Human
-        Benchmark*, 2020. https://arxiv.org/abs/2003.13350
     """
     embeddings, beta, c, eps, xi, s_max = checks.arrays(
         embeddings=(embeddings, "float[M, D]"),

@@ -23,8 +23,7 @@ class KNNQueryResult(NamedTuple):
     Attributes:
         neighbors: The neighbours, shape `[Q, K, D]`.
         neighbor_indices: Their indices in the data, shape `[Q, K]`.
-        neighbor_neg_distances: Their negated *squared* distances, so the largest first,
-            shape `[Q, K]`.
+        neighbor_neg_distances: Their negated *squared* distances, shape `[Q, K]`.
     """
 
     neighbors: Array
@@ -40,7 +39,7 @@ def knn_query(
 ) -> KNNQueryResult:
     """Find the k nearest neighbours of each query point (k-NN).
 
-    Takes stored points and query points, returns neighbours of each query point.
+    Takes stored points and query points, returns the neighbours of each query point.
 
     .. math::
 
@@ -48,24 +47,21 @@ def knn_query(
 
     The search is exact. A point that is not finite is infinitely far from all others,
     so rows of infinity can mark empty slots. Of points at the same distance, the first
-    comes first. Gradients flow through the neighbours only, at their cost.
+    comes first. Gradients flow through the neighbours only.
 
     Args:
         data: Points :math:`x` to search, floats or integers, shape `[N, D]`.
         query_points: Query points :math:`y`, shape `[Q, D]`.
-        num_neighbors: Number of neighbours :math:`K`, at least 1. A Python integer,
-            which must be static under `jax.jit`.
-        metric: Function that returns the distance of two points of shape `[D]`; or None
+        num_neighbors: Number of neighbours :math:`K`, a Python integer of at least 1.
+        metric: Function that returns the distance of two points, shape `[D]`; or None
             for the squared Euclidean distance. It receives integers as they are.
 
     Returns:
-        A `KNNQueryResult` with :math:`min(K, N)` neighbours. As their name in rlax
-        says, its distances are *squared* and *negative*. They are in single precision
-        at least, as squares overflow in half precision.
+        A `KNNQueryResult` with :math:`min(K, N)` neighbours. Its distances are
+        *squared* and *negative*, in single precision at least.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape, or if `num_neighbors` is not
-            a Python integer of at least 1.
+        ArgumentError: If a shape is wrong, or `num_neighbors` is less than 1.
 
     Example:
         >>> data, query_points = jnp.array([[0.0], [5.0], [9.0]]), jnp.array([[6.0]])
@@ -75,8 +71,7 @@ def knn_query(
 
     References:
         Evelyn Fix and Joseph L. Hodges, *Discriminatory Analysis. Nonparametric
-        Discrimination: Consistency Properties*, 1951.
-        https://doi.org/10.2307/1403797
+        Discrimination: Consistency Properties*, 1951. https://doi.org/10.2307/1403797
     """
     data, query_points = checks.arrays(
         data=(data, "any[N, D]"), query_points=(query_points, "any[Q, D]")

@@ -30,22 +30,19 @@ def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> 
 
         a' = a + σ ε,   ε ~ Normal(0, 1)
 
-    The noise is independent in each dimension and at each step. It can exceed the
-    bounds of the action: clip the result. TD3 found :math:`σ` of a tenth of the largest
-    action to do as well as the correlated noise of `add_ornstein_uhlenbeck_noise`.
+    The result can exceed the bounds of the action: clip it. TD3 uses a tenth of the
+    largest action as :math:`σ`.
 
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        stddev: Standard deviation :math:`σ`, at least 0, shape `[]`; or one for each
-            dimension, shape `[A]`; or one for each entry, shape `[..., A]`.
+        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy `stddev` is negative.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> action = jnp.array([0.5, -0.5])
@@ -80,27 +77,21 @@ def add_ornstein_uhlenbeck_noise(
 
         a'_t = a_t + n_t,   n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
-    This returns the action, while the next step needs the noise. With the same key,
-    `ornstein_uhlenbeck_noise` returns the noise, to add and to carry; see there how to
-    choose :math:`θ` and :math:`σ`.
+    The next step needs the noise :math:`n_t`, which `ornstein_uhlenbeck_noise` returns
+    for the same key; see there how to choose :math:`θ` and :math:`σ`.
 
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a_t`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        noise_tm1: Noise :math:`n_{t-1}` of the previous step, 0 at the start of an
-            episode, of the shape of `action`, shape `[..., A]` or `()`.
+        noise_tm1: Noise :math:`n_{t-1}`, 0 at first, shape `[..., A]` or `()`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
-        stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
-            or one for each dimension, shape `[A]`; or one for each entry, shape
-            `[..., A]`.
+        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `damping` is outside [0, 2], or if a concrete scalar or NumPy `stddev` is
-            negative.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> key, action, noise = jax.random.key(0), jnp.array([1.0]), jnp.array([4.0])
@@ -111,9 +102,6 @@ def add_ornstein_uhlenbeck_noise(
     References:
         George E. Uhlenbeck and Leonard S. Ornstein, *On the Theory of the Brownian
         Motion*, 1930. https://doi.org/10.1103/PhysRev.36.823
-
-        Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
-        Learning*, section 3, 2015. https://arxiv.org/abs/1509.02971
     """
     key, action, noise_tm1, damping, stddev, narrow = checks.widened(
         key=(key, "key[]"),
@@ -137,29 +125,22 @@ def ornstein_uhlenbeck_noise(
 
         n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
-    The noise is correlated over about :math:`1/θ` steps, so it moves a body with
-    inertia farther than independent noise. :math:`θ = 1` gives independent noise,
-    :math:`θ = 0` a random walk. The stationary standard deviation is
-    :math:`σ/√(θ (2 - θ))`, at least :math:`σ`. DDPG uses :math:`θ = 0.15` and
-    :math:`σ = 0.2` for actions in [-1, 1].
+    The noise is correlated over about :math:`1/θ` steps: :math:`θ = 1` gives
+    independent noise, :math:`θ = 0` a random walk. Its stationary standard deviation is
+    :math:`σ/√(θ (2 - θ))`. DDPG uses :math:`θ = 0.15`, :math:`σ = 0.2`.
 
     Args:
         key: PRNG key, shape `[]`.
-        noise_tm1: Noise :math:`n_{t-1}` of the previous step, 0 at the start of an
-            episode: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        damping: Damping :math:`θ`, in [0, 2], shape `[]`. Above 1, the noise changes
-            its sign from step to step.
-        stddev: Standard deviation :math:`σ` of the increments, at least 0, shape `[]`;
-            or one for each dimension, shape `[A]`; or one for each entry, shape
+        noise_tm1: Noise :math:`n_{t-1}`, 0 at the start of an episode, shape `[]` or
             `[..., A]`.
+        damping: Damping :math:`θ`, in [0, 2], shape `[]`. Above 1, the sign alternates.
+        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 
     Returns:
         Noise :math:`n_t`, of the shape of `noise_tm1`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete
-            `damping` is outside [0, 2], or if a concrete scalar or NumPy `stddev` is
-            negative.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> key, noise = jax.random.key(0), jnp.array([4.0, -2.0])
@@ -198,30 +179,24 @@ def add_dirichlet_noise(
 
         P'(a) = (1 - f) P(a) + f η_a,   η ~ Dir(α, …, α)
 
-    The smaller :math:`α`, the fewer actions share the noise: about 10 divided by the
-    number of legal actions is a good choice. AlphaZero uses 0.3 for chess, 0.15 for
-    shogi and 0.03 for Go, MuZero 0.25 for Atari, all with :math:`f = 0.25`.
-
-    Only legal actions receive noise. Without `action_mask`, an action is illegal if its
-    prior is exactly 0. Pass it if legal actions may have a prior of 0, for example in
-    half precision.
+    A good :math:`α` is about 10 divided by the number of legal actions: AlphaZero uses
+    0.3 for chess, 0.15 for shogi and 0.03 for Go, MuZero 0.25 for Atari, all with
+    :math:`f = 0.25`. Pass `action_mask` if legal actions may have a prior of 0, for
+    example in half precision.
 
     Args:
         key: PRNG key, shape `[]`.
         prior: Probabilities :math:`P` of the actions, shape `[..., A]`.
-        dirichlet_alpha: Concentration :math:`α` of the noise, more than 0, shape `[]`;
-            or one for each action, shape `[A]`.
+        dirichlet_alpha: Concentration :math:`α > 0`, shape `[]` or `[A]`.
         dirichlet_fraction: Fraction :math:`f` of the noise, in [0, 1], shape `[]`.
-        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None for
-            those whose prior is not 0.
+        action_mask: True for legal actions, which receive noise, shape `[A]` or
+            `[..., A]`; or None for those whose prior is not 0.
 
     Returns:
         Noisy priors, shape `[..., A]`; 0 for illegal actions.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete scalar
-            or NumPy `dirichlet_alpha` is not positive, or if a concrete
-            `dirichlet_fraction` is outside [0, 1].
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> key, prior = jax.random.key(0), jnp.array([0.0, 1.0, 0.0])
@@ -232,9 +207,6 @@ def add_dirichlet_noise(
         David Silver and others, *A General Reinforcement Learning Algorithm that
         Masters Chess, Shogi and Go through Self-Play*, 2018.
         https://doi.org/10.1126/science.aar6404
-
-        Julian Schrittwieser and others, *Mastering Atari, Go, Chess and Shogi by
-        Planning with a Learned Model*, 2019. https://arxiv.org/abs/1911.08265
     """
     key, prior, alpha, fraction, action_mask, narrow = checks.widened(
         key=(key, "key[]"),

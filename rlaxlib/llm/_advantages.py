@@ -40,55 +40,48 @@ def group_advantages(
     scale: str = "std",
     ddof: int = 1,
     epsilon: ArrayLike = 1e-6,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the advantages of a group of answers (GRPO, Dr. GRPO, RLOO, ReMax).
+
+    Takes the rewards of one group of answers, returns one advantage for each.
 
     .. math::
 
         Â_i = (r_i - b_i) / (σ + ε),   σ² = (1/(G - ddof)) ∑_i (r_i - r̄)²
 
-    The baseline :math:`b_i` is the mean of the group :math:`r̄`; the mean of the other
-    answers (`"leave_one_out"`), which is unbiased; 0 (`"none"`); or an array. Without a
-    scale, :math:`Â_i = r_i - b_i`.
+    The baseline :math:`b_i` is the mean :math:`r̄`; the mean of the other answers
+    (`"leave_one_out"`), which is unbiased; 0 (`"none"`); or an array. Without a scale,
+    the divisor is 1.
 
     - GRPO: the defaults.
-    - Dr. GRPO: `scale="none"`. Dividing by :math:`σ` gives more weight to prompts that
-      are almost always or almost never solved.
+    - Dr. GRPO: `scale="none"`.
     - RLOO: `baseline="leave_one_out", scale="none"`.
     - ReMax: `baseline` is the reward of the greedy answer, with `scale="none"`.
     - OPO: `baseline` is the `length_weighted_baseline`, with `scale="none"`.
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        baseline: `"mean"`, `"leave_one_out"` or `"none"`; or the baseline
-            :math:`b_i`, shape `[]` or `[G]`.
+        baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
+            `[G]`.
         scale: `"std"` or `"none"`.
-        ddof: Number to subtract from the size of the group in the variance, at least 0,
-            a Python integer. PyTorch's default is 1, NumPy's is 0.
-        epsilon: Constant :math:`ε` added to the standard deviation, at least 0,
-            shape `[]`.
-        mask: False for answers to ignore, shape `[G]`; or None.
-        axis_name: Name of the mapped axis or axes that the group is spread over; or
-            None.
+        ddof: Python integer of at least 0, as in `jnp.std`; PyTorch's default is 1.
+        epsilon: Constant :math:`ε ≥ 0` added to the standard deviation, shape `[]`.
+        sample_mask: False for answers to ignore, shape `[G]`; or None.
+        axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
-        Advantages, shape `[G]`, 0 for ignored answers. If all rewards of the group are
-        equal, as that of a single answer, they are 0 with a scale, and without one with
-        the baselines `"mean"` and `"leave_one_out"`.
+        Advantages, shape `[G]`, 0 for ignored answers. If all rewards are equal, they
+        are 0 with a scale, and without one with `"mean"` and `"leave_one_out"`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `baseline` or
-            `scale` is not one of the above, or if `ddof` or a concrete `epsilon` is
-            negative.
+        ArgumentError: If a shape, dtype, option or concrete value is wrong.
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
         >>> print(rlaxlib.group_advantages(rewards).round(2))
         [ 1.5 -0.5 -0.5 -0.5]
-        >>> print(rlaxlib.group_advantages(rewards, scale="none"))
-        [ 0.75 -0.25 -0.25 -0.25]
 
     References:
         Zhihong Shao and others, *DeepSeekMath: Pushing the Limits of Mathematical
@@ -112,13 +105,13 @@ def group_advantages(
         _options.check(("mean", "leave_one_out", "none"), baseline=kind)
     _options.check(("std", "none"), scale=scale)
     checks.static_int(0, ddof=ddof)
-    rewards, baseline, epsilon, mask, _ = checks.widened(
+    rewards, baseline, epsilon, sample_mask, _ = checks.widened(
         rewards=(rewards, "float[G]"),
         baseline=(baseline, "float[] or [G]"),
         epsilon=(epsilon, "float[] in [0, inf)"),
-        mask=(mask, "bool[G] or None"),
+        sample_mask=(sample_mask, "bool[G] or None"),
     )
-    mask = jnp.ones_like(rewards, bool) if mask is None else mask
+    mask = jnp.ones_like(rewards, bool) if sample_mask is None else sample_mask
     rewards, baseline = streams.clean(mask, rewards, baseline)
     size = devices.total(jnp.sum(mask, dtype=rewards.dtype), axis_name)
     # Subtract the maximum first: the mean of equal rewards rounds, that of zeros is 0.
@@ -143,32 +136,32 @@ def length_weighted_baseline(
     rewards: ArrayLike,
     lengths: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the optimal reward baseline of a group of answers (OPO).
+
+    Takes the rewards of one group of answers, returns one baseline.
 
     .. math::
 
         b = (∑_i l_i r_i) / ∑_i l_i
 
     It minimises the variance of the policy gradient if the squared norm of
-    :math:`∇ log π(y_i)` is proportional to the length of the answer. Pass it to
-    `group_advantages` as the baseline, with `scale="none"`.
+    :math:`∇ log π(y_i)` is proportional to the length. Pass it as `baseline` to
+    `group_advantages`, with `scale="none"`.
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        lengths: Numbers :math:`l_i` of tokens of the answers, at least 0, shape `[G]`.
-        mask: False for answers to ignore, shape `[G]`; or None.
-        axis_name: Name of the mapped axis or axes that the group is spread over; or
-            None.
+        lengths: Numbers :math:`l_i ≥ 0` of tokens of the answers, shape `[G]`.
+        sample_mask: False for answers to ignore, shape `[G]`; or None.
+        axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
         Baseline, shape `[]`; 0 if the sum of all lengths is 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a NumPy length
-            is negative.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy length is negative.
 
     Example:
         >>> rewards, lengths = jnp.array([1.0, 0.0]), jnp.array([10, 30])
@@ -176,15 +169,15 @@ def length_weighted_baseline(
         0.25
 
     References:
-        Yaru Hao, Li Dong, Xun Wu, Shaohan Huang, Zewen Chi and Furu Wei, *On-Policy RL
-        with Optimal Reward Baseline*, 2025. https://arxiv.org/abs/2505.23585
+        Yaru Hao and others, *On-Policy RL with Optimal Reward Baseline*, 2025.
+        https://arxiv.org/abs/2505.23585
     """
-    rewards, lengths, mask, _ = checks.widened(
+    rewards, lengths, sample_mask, _ = checks.widened(
         rewards=(rewards, "float[G]"),
         lengths=(lengths, "int[G] in [0, inf)"),
-        mask=(mask, "bool[G] or None"),
+        sample_mask=(sample_mask, "bool[G] or None"),
     )
-    rewards, lengths = streams.clean(mask, rewards, lengths)
+    rewards, lengths = streams.clean(sample_mask, rewards, lengths)
     weights = lengths.astype(rewards.dtype)
     total = devices.total(jnp.sum(weights), axis_name)
     weighted = devices.total(jnp.sum(weights * rewards), axis_name)
@@ -194,24 +187,25 @@ def length_weighted_baseline(
 def pass_at_k(num_correct: ArrayLike, num_samples: ArrayLike, k: int) -> Array:
     """Estimate pass@k, the probability that one of k answers is correct.
 
+    Takes numbers of correct answers of any shape, returns one estimate for each.
+
     .. math::
 
         1 - C(n - c, k) / C(n, k)
 
-    The estimate from :math:`c` correct answers among :math:`n ≥ k` is unbiased, unlike
-    :math:`1 - (1 - c/n)^k`. :math:`C(n, k)` is the binomial coefficient.
+    The estimate is unbiased, unlike :math:`1 - (1 - c/n)^k`. :math:`C(n, k)` is the
+    binomial coefficient.
 
     Args:
         num_correct: Number :math:`c` of correct answers, in [0, n], shape `[...]`.
-        num_samples: Number :math:`n` of answers, at least `k`, shape `[]` or `[...]`.
-        k: Number of attempts, at least 1, a Python integer.
+        num_samples: Number :math:`n ≥ k` of answers, shape `[]` or `[...]`.
+        k: Number of attempts, a Python integer of at least 1.
 
     Returns:
         Estimate, of the shape of `num_correct`, float32.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `k` is not a
-            Python integer of at least 1, or if concrete numbers are out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.pass_at_k(1, 4, k=2))
@@ -238,26 +232,27 @@ def pass_at_k(num_correct: ArrayLike, num_samples: ArrayLike, k: int) -> Array:
 def pass_at_k_rewards(rewards: ArrayLike, k: int) -> Array:
     r"""Compute rewards whose policy gradient is that of pass@k (PKPO).
 
+    Takes the rewards of one group of answers, returns one reward for each.
+
     .. math::
 
         s_i = (1/C(G, k)) ∑_{S ∋ i, |S| = k} max_{j ∈ S} r_j
 
     The sum of :math:`s_i ∇ log π(y_i)` over the group is an unbiased estimate of the
-    gradient of the expected maximum of the rewards of k answers. If rewards are 0 or 1,
-    that is pass@k: then :math:`s_i = k/G` for a correct answer, and for another
-    :math:`k/G` times the `pass_at_k` of :math:`k - 1` among the others. For a mean over
-    the group, multiply by :math:`G`; for `k = 1` that gives the rewards.
+    gradient of the expected maximum of the rewards of k answers; for a mean over the
+    group, multiply by :math:`G`. If rewards are 0 or 1, that is pass@k:
+    :math:`s_i = k/G` for a correct answer, and for another :math:`k/G` times the
+    `pass_at_k` of :math:`k - 1` among the others.
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        k: Number of attempts, from 1 to G, a Python integer.
+        k: Number of attempts, a Python integer in [1, G].
 
     Returns:
         Rewards :math:`s_i`, shape `[G]`.
 
     Raises:
-        ArgumentError: If `rewards` has the wrong shape or dtype, or if `k` is not a
-            Python integer in [1, G].
+        ArgumentError: If a shape or dtype is wrong, or `k` is outside [1, G].
 
     Example:
         >>> rewards = jnp.array([1.0, 0.0, 0.0, 0.0])
@@ -294,57 +289,38 @@ def kl_shaped_rewards(
 ) -> Array:
     """Compute the rewards of tokens, with a KL penalty (RLHF).
 
+    Takes one answer, returns one reward for each token.
+
     .. math::
 
         r_t = -β (log π(a_t) - log π_ref(a_t)) + 1[t = T_last] R
 
-    The reward :math:`R` of the answer falls on its last valid token. The expected
-    return is :math:`E[R] - β KL(π ‖ π_ref)`, for whole answers. Unlike `kl_loss`, the
-    penalty takes into account that a token changes the KL of later ones.
-
-    `discounted_returns` and `generalized_advantage_estimation` turn the rewards into
-    returns and advantages; pass the same `sample_mask` to them.
+    The reward :math:`R` falls on the last valid token. The expected return is
+    :math:`E[R] - β KL(π ‖ π_ref)`, for whole answers. Unlike `kl_loss`, the penalty
+    takes into account that a token changes the KL of later ones. Pass the rewards to
+    `discounted_returns` or `generalized_advantage_estimation`, with the same
+    `sample_mask`. In VAPO, the λ of the policy is :math:`1 - 1/(0.05 l)` for answers of
+    length :math:`l`, and that of the critic is 1.
 
     Args:
         final_reward: Reward :math:`R` of the answer, shape `[]`.
-        log_prob: Log-probabilities of the tokens under the policy that sampled them,
-            shape `[T]`.
-        ref_log_prob: The same under the reference policy, shape `[T]`.
+        log_prob: Log-probabilities under the policy that sampled them, shape `[T]`.
+        ref_log_prob: Log-probabilities under the reference policy, shape `[T]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[T]`.
-        coefficient: Coefficient :math:`β` of the penalty, at least 0, shape `[]`.
+        coefficient: Coefficient :math:`β ≥ 0` of the penalty, shape `[]`.
 
     Returns:
-        Rewards, shape `[T]`, 0 for other tokens. Their gradient is stopped.
+        Rewards, shape `[T]`, 0 for other tokens, without a gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `coefficient` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, ref_log_prob = jnp.array([-1.0, -2.0, 0.0]), jnp.full(3, -1.5)
-        >>> sample_mask = jnp.array([True, True, False])
-        >>> r_t = rlaxlib.kl_shaped_rewards(
-        ...     1.0, log_prob, ref_log_prob, sample_mask, coefficient=0.5
-        ... )
-        >>> print(r_t)
+        >>> mask = jnp.array([True, True, False])
+        >>> print(rlaxlib.kl_shaped_rewards(1.0, log_prob, ref_log_prob, mask, 0.5))
         [-0.25  1.25  0.  ]
-
-        GAE, with values of the tokens. In VAPO, the λ of the policy depends on the
-        length of the answer, and that of the critic is 1:
-
-        >>> v_tm1, v_t = jnp.array([0.5, 0.75, 0.0]), jnp.array([0.75, 0.0, 0.0])
-        >>> discount_t = jnp.array([1.0, 0.0, 0.0])  # 0 after the last valid token.
-        >>> length = jnp.sum(sample_mask, dtype=jnp.float32)
-        >>> lambda_ = jnp.maximum(1 - 1 / (0.05 * length), 0)
-        >>> adv_t, errors = [
-        ...     rlaxlib.generalized_advantage_estimation(
-        ...         v_tm1, v_t, r_t, discount_t, each, sample_mask=sample_mask
-        ...     )
-        ...     for each in (lambda_, 1.0)
-        ... ]
-        >>> print(adv_t, v_tm1 + errors)  # Advantages, and targets of the critic.
-        [0.  0.5 0. ] [1.   1.25 0.  ]
 
     References:
         Long Ouyang and others, *Training Language Models to Follow Instructions with

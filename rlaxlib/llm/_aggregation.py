@@ -25,6 +25,8 @@ def aggregate_losses(
 ) -> Array:
     """Aggregate the losses of the tokens of a batch (GRPO, DAPO, Dr. GRPO).
 
+    Takes the losses of a batch of sequences, returns one loss.
+
     .. math::
 
         L = (1/N) ∑_i ∑_t m_{i,t} l_{i,t}   or, by `"sequence_mean_token_mean"`,
@@ -32,56 +34,38 @@ def aggregate_losses(
 
     The denominator :math:`N` depends on the mode:
 
-    - `"token_mean"`: the number of valid tokens. Each token has the same weight (DAPO).
-    - `"sequence_mean_token_mean"`: the number of sequences that have valid tokens. Each
-      sequence has the same weight, so tokens of long answers have less (GRPO).
+    - `"token_mean"`: the number of valid tokens, of equal weight (DAPO).
+    - `"sequence_mean_token_mean"`: the number of sequences with valid tokens, of equal
+      weight, so that tokens of long answers have less (GRPO).
     - `"sequence_mean_token_sum"`: the same number. The gradient is that of the log-
       probability of whole answers (REINFORCE, RLOO).
     - `"constant"`: the number of all tokens, padding included, which is constant if
       sequences are padded to the maximum length (Dr. GRPO).
 
-    A mean over the micro-batches of their means is not the mean over the batch. Pass
-    the number for the whole batch as `denominator`, and add up the losses, or the
-    gradients, of the micro-batches. With `axis_name`, sums and numbers are those over
-    all devices. Inside `jax.shard_map`, the gradient by parameters that all devices
-    share is then that of the whole batch.
+    For micro-batches, pass the number of the whole batch as `denominator`, and add up
+    the losses or gradients. With `axis_name`, sums and numbers are over all devices.
 
     Args:
         loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`.
-        mode: `"token_mean"`, `"sequence_mean_token_mean"`, `"sequence_mean_token_sum"`
-            or `"constant"`.
-        denominator: Number :math:`N` to divide by instead, more than 0, shape `[]`; or
-            None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        mode: One of the four modes above.
+        denominator: Number :math:`N > 0` to divide by instead, shape `[]`; or None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
         Loss, shape `[]`; 0 if there are no valid tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `mode` is not one
-            of the above, or if a concrete `denominator` is not positive.
+        ArgumentError: If a shape, dtype, `mode` or concrete value is wrong.
 
     Example:
         >>> loss = jnp.array([[1.0, 1.0, 4.0], [8.0, 0.0, 0.0]])
-        >>> sample_mask = jnp.array([[True, True, True], [True, False, False]])
-        >>> print(rlaxlib.aggregate_losses(loss, sample_mask))
+        >>> mask = jnp.array([[True, True, True], [True, False, False]])
+        >>> print(rlaxlib.aggregate_losses(loss, mask))
         3.5
-        >>> mode = "sequence_mean_token_mean"
-        >>> print(rlaxlib.aggregate_losses(loss, sample_mask, mode))
+        >>> print(rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean"))
         5.0
-
-        Micro-batches, here of one sequence:
-
-        >>> tokens = jnp.sum(sample_mask, dtype=jnp.float32)
-        >>> micro_batches = zip(loss[:, None], sample_mask[:, None])
-        >>> print(sum(
-        ...     rlaxlib.aggregate_losses(*each, denominator=tokens)
-        ...     for each in micro_batches
-        ... ))
-        3.5
 
     References:
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at

@@ -34,6 +34,8 @@ def token_log_probs(
 ) -> Array | tuple[Array, Array]:
     """Compute the log-probabilities of tokens from logits (selective log-softmax).
 
+    Takes the logits of one sequence, returns one log-probability for each token.
+
     .. math::
 
         log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
@@ -45,20 +47,18 @@ def token_log_probs(
         H_t = -∑_v π_t(v) log π_t(v)
 
     Args:
-        logits: Logits :math:`x_t`, minus infinity for tokens of probability 0,
-            shape `[T, V]`.
-        tokens: Tokens :math:`a_t`, each in [0, V). A traced token outside gives NaN: if
-            padding is marked by an index such as -100, replace it, shape `[T]`.
-        temperature: Temperature :math:`τ` of the sampler, more than 0, shape `[]`.
+        logits: Logits :math:`x_t`; minus infinity is allowed, shape `[T, V]`.
+        tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
+            gives NaN: replace an index such as -100 that marks padding.
+        temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
         Log-probabilities, shape `[T]`; or a tuple of log-probabilities and entropies,
-        shape `[T]` each. They are float32 for logits of half precision.
+        shape `[T]` each. They are float32 for half precision.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy token is
-            outside [0, V), or if a concrete `temperature` is not positive.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> logits, tokens = jnp.log(jnp.array([[0.25, 0.75]])), jnp.array([1])
@@ -93,42 +93,38 @@ def linear_token_log_probs(
 ) -> Array | tuple[Array, Array]:
     """Compute the log-probabilities of tokens from hidden states, without logits.
 
+    Takes the hidden states of one sequence, returns one log-probability for each token.
+
     .. math::
 
         log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = h_t W / τ
 
-    The result is that of `token_log_probs` on the logits :math:`h_t W`. But neither the
-    forward nor the backward pass holds an array of shape `[T, V]`: both go over the
-    vocabulary in chunks, and the backward pass computes each chunk of logits again. So
-    the memory needed grows with `T * chunk_size`, not with `T * V`.
-
-    Matrix products accumulate in float32 if `hidden` and `head` are of half precision.
-    Forward-mode and second derivatives are not supported.
+    The result is that of `token_log_probs` on the logits :math:`h_t W`. Both passes go
+    over the vocabulary in chunks, so that memory grows with `T * chunk_size`, not with
+    `T * V`. Matrix products of half precision accumulate in float32. Forward-mode and
+    second derivatives are not supported.
 
     For a batch, reshape `hidden` to `[B * T, D]` rather than use `jax.vmap`, so that
-    the gradient of `head` is accumulated over the batch at once. `head` may be sharded
-    over devices by vocabulary: each device then works on its own columns, if the number
-    of devices divides 64.
+    the gradient of `head` is accumulated at once. `head` may be sharded over devices by
+    vocabulary, if their number divides 64.
 
     Args:
         hidden: Hidden states :math:`h_t` after the last layer, shape `[T, D]`.
-        head: Weights :math:`W` of the output layer. For tied embeddings, it is the
-            transposed embedding table, shape `[D, V]`.
-        tokens: Tokens :math:`a_t`, each in [0, V). A traced token outside gives NaN: if
-            padding is marked by an index such as -100, replace it, shape `[T]`.
-        temperature: Temperature :math:`τ` of the sampler, more than 0, shape `[]`.
-        chunk_size: Approximate number of tokens of the vocabulary in a chunk, at least
-            1, a Python integer. It changes memory and speed, not the result.
+        head: Weights :math:`W` of the output layer, or transposed embeddings,
+            shape `[D, V]`.
+        tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
+            gives NaN: replace an index such as -100 that marks padding.
+        temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
+        chunk_size: Approximate size of a chunk, a Python integer of at least 1. It
+            changes memory and speed, not the result.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
         Log-probabilities, shape `[T]`; or a tuple of log-probabilities and entropies,
-        shape `[T]` each. They are float32 for inputs of half precision.
+        shape `[T]` each. They are float32 for half precision.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a NumPy token is
-            outside [0, V), if a concrete `temperature` is not positive, or if
-            `chunk_size` is not a Python integer of at least 1.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> hidden, head = jnp.array([[2.0]]), jnp.log(jnp.array([[0.5, 1.0]]))
@@ -137,9 +133,8 @@ def linear_token_log_probs(
         [0.8]
 
     References:
-        Erik Wijmans, Brody Huval, Alexander Hertzberg, Vladlen Koltun and Philipp
-        Krähenbühl, *Cut Your Losses in Large-Vocabulary Language Models*, 2024.
-        https://arxiv.org/abs/2411.09009
+        Erik Wijmans and others, *Cut Your Losses in Large-Vocabulary Language Models*,
+        2024. https://arxiv.org/abs/2411.09009
     """
     hidden, head, tokens, temperature = checks.arrays(
         hidden=(hidden, "float[T, D]"),

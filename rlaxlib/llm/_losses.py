@@ -45,12 +45,14 @@ def cispo_loss(
 ) -> Array:
     """Compute the clipped importance-sampling policy optimisation loss (CISPO).
 
+    Takes one sequence, returns one loss for each token.
+
     .. math::
 
         L_t = -w_t Â_t log π(a_t),   w_t = clip(ρ_t, 1 - ε, 1 + ε_high),
         ρ_t = π(a_t) / π_old(a_t)
 
-    The gradient of the weight :math:`w_t` is stopped. So a clipped token keeps its
+    The gradient of the weight :math:`w_t` is stopped. A clipped token keeps its
     gradient, with a bounded weight, whereas `ppo_clip_loss` removes it. The paper tunes
     :math:`ε_high`, without a lower bound: :math:`ε = 1`.
 
@@ -58,17 +60,15 @@ def cispo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
-        epsilon: Clipping range :math:`ε` below 1, at least 0, shape `[]`.
-        epsilon_high: Clipping range :math:`ε_high` above 1, at least 0, or infinite,
-            shape `[]`.
+        epsilon: Clipping range :math:`ε ≥ 0` below 1, shape `[]`.
+        epsilon_high: Clipping range :math:`ε_high` above 1, in [0, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
 
     Returns:
         Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            clipping range is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob = jnp.array([-2.0, -1.0])
@@ -105,29 +105,29 @@ def sapo_loss(
 ) -> Array:
     """Compute the soft adaptive policy optimisation loss (SAPO).
 
+    Takes one sequence, returns one loss for each token.
+
     .. math::
 
         L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
-    The temperature :math:`τ` depends on the sign of the advantage. The sigmoid replaces
-    the clip of PPO: at :math:`ρ_t = 1` the gradient is that of :math:`-ρ_t Â_t`, and
-    away from it the gradient decays, faster for a larger temperature.
+    The temperature :math:`τ` depends on the sign of the advantage. At :math:`ρ_t = 1`
+    the gradient is that of :math:`-ρ_t Â_t`; away from it the gradient decays, faster
+    for a larger temperature.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
-        temperature_positive: Temperature for positive advantages, more than 0,
-            shape `[]`.
-        temperature_negative: Temperature for other advantages, more than 0, shape `[]`.
+        temperature_positive: Temperature for positive advantages, above 0, shape `[]`.
+        temperature_negative: Temperature for other advantages, above 0, shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
 
     Returns:
         Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            temperature is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, old_log_prob = jnp.array([-1.0, 0.0]), jnp.array([-1.0, -9.0])
@@ -135,9 +135,8 @@ def sapo_loss(
         [-2. -4.]
 
     References:
-        Chang Gao, Chujie Zheng, Xiong-Hui Chen, Kai Dang, Shixuan Liu, Bowen Yu, An
-        Yang, Shuai Bai, Jingren Zhou and Junyang Lin, *Soft Adaptive Policy
-        Optimization*, 2025. https://arxiv.org/abs/2511.20347
+        Chang Gao and others, *Soft Adaptive Policy Optimization*, 2025.
+        https://arxiv.org/abs/2511.20347
     """
     log_prob, old_log_prob, adv, positive, negative, sample_mask, _ = checks.widened(
         log_prob=(log_prob, "float[T]"),
@@ -165,6 +164,8 @@ def gspo_ratio(
 ) -> Array:
     """Compute the importance ratio of a whole sequence (GSPO, GSPO-token).
 
+    Takes one sequence, returns one ratio for each token.
+
     .. math::
 
         s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
@@ -172,40 +173,30 @@ def gspo_ratio(
     All tokens have the value :math:`s`. At the level `"sequence"` each has the gradient
     of :math:`s`. At the level `"token"` the gradient of token `t` is
     :math:`s ∇ log π(a_t)`, so that advantages may differ between tokens (GSPO-token).
-    If all advantages are equal, the mean over the tokens has the same gradient at both
-    levels.
+    If all are equal, the mean over tokens has the same gradient at both levels.
 
-    Pass its logarithm to `ppo_clip_loss` as the log-ratio. The clipping range is about
-    3e-4, three orders of magnitude smaller than for tokens. Aggregate by
-    `"sequence_mean_token_mean"`.
+    Pass its logarithm to `ppo_clip_loss` as `log_prob`, with zeros as `old_log_prob`
+    and a clipping range of about 3e-4. Aggregate by `"sequence_mean_token_mean"`.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
-        old_log_prob: The same under the policy that sampled them, shape `[T]`. Its
-            gradient is stopped.
+        old_log_prob: The same of the sampler, with gradient stopped, shape `[T]`.
         level: `"sequence"` or `"token"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
-        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
         Ratios, shape `[T]`, 1 for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `level` is
-            not one of the above.
+        ArgumentError: If a shape, dtype or `level` is wrong.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
         >>> ratio = rlaxlib.gspo_ratio(log_prob, old_log_prob)
-        >>> print(ratio)
-        [2. 2.]
-        >>> adv_t, old_log_prob = jnp.ones(2), jnp.zeros(2)
-        >>> loss, _ = rlaxlib.ppo_clip_loss(
-        ...     jnp.log(ratio), old_log_prob, adv_t, epsilon=3e-4, epsilon_high=4e-4
-        ... )
-        >>> print(loss)
-        [-1.0004 -1.0004]
+        >>> loss, _ = rlaxlib.ppo_clip_loss(jnp.log(ratio), jnp.zeros(2), jnp.ones(2))
+        >>> print(ratio, loss)
+        [2. 2.] [-1.2 -1.2]
 
     References:
         Chujie Zheng and others, *Group Sequence Policy Optimization*, equations 7 and
@@ -238,6 +229,8 @@ def gmpo_loss(
 ) -> Array:
     """Compute the geometric-mean policy optimisation loss (GMPO).
 
+    Takes one sequence, returns one loss for each token.
+
     .. math::
 
         L = -Â exp((1/|y|) ∑_t l'_t),   l_t = log (π(a_t)/π_old(a_t)),
@@ -245,27 +238,23 @@ def gmpo_loss(
                { max(l_t, -ε)   otherwise
 
     The geometric mean of the ratios is less sensitive to outliers than the arithmetic
-    mean of `ppo_clip_loss`, so the clipping range may be wider. It bounds log-ratios.
+    mean of `ppo_clip_loss`, so the clipping range may be wider.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`.
-        epsilon: Clipping range :math:`ε` of the log-ratio below 0, at least 0,
-            shape `[]`.
-        epsilon_high: Clipping range :math:`ε_high` above 0, at least 0, shape `[]`; or
-            None for `epsilon`.
+        epsilon: Clipping range :math:`ε ≥ 0` of the log-ratio below 0, shape `[]`.
+        epsilon_high: Upper range :math:`ε_high ≥ 0`, shape `[]`; or None for `epsilon`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
-        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
         Loss :math:`L` at each token, shape `[T]`, 0 for ignored tokens. Aggregate by
         `"sequence_mean_token_mean"`. Only `log_prob` has a gradient.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            clipping range is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
@@ -273,9 +262,8 @@ def gmpo_loss(
         [-2. -2.]
 
     References:
-        Yuzhong Zhao, Yue Liu, Junpeng Liu, Jingye Chen, Xun Wu, Yaru Hao, Tengchao Lv,
-        Shaohan Huang, Lei Cui, Qixiang Ye, Fang Wan and Furu Wei, *Geometric-Mean
-        Policy Optimization*, 2025. https://arxiv.org/abs/2507.20673
+        Yuzhong Zhao and others, *Geometric-Mean Policy Optimization*, 2025.
+        https://arxiv.org/abs/2507.20673
     """
     log_prob, old_log_prob, adv, epsilon, epsilon_high, sample_mask, _ = checks.widened(
         log_prob=(log_prob, "float[T]"),
@@ -305,6 +293,8 @@ def kl_loss(
 ) -> Array:
     """Compute the KL loss to a reference policy, with an unbiased gradient.
 
+    Takes one sequence, returns one loss for each token.
+
     .. math::
 
         k_1 = l,   k_2 = ½ l²,   k_3 = e^{-l} - 1 + l,   abs = |l|,
@@ -312,19 +302,16 @@ def kl_loss(
 
     The **value** is the estimator. k1 and k3 are unbiased; k3 is not negative and has a
     lower variance. The **gradient** is :math:`l_t ∇ log π(a_t)` for every kind. Its
-    mean over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`.
-    If the values were differentiated, the mean gradient would be 0 for k1, and that of
+    mean over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`,
+    whereas the mean gradient of the values would be 0 for k1, and that of
     :math:`KL(π_ref ‖ π)` for k3.
 
     If another policy sampled the tokens, multiply the loss by the `importance_weights`.
-    The gradient does not include the effect of a token on the KL divergence of later
-    tokens; that of `kl_shaped_rewards` does.
+    `kl_shaped_rewards` includes the effect of a token on the KL of later tokens.
 
     Args:
-        log_prob: Log-probabilities of the tokens under the policy :math:`π`,
-            shape `[T]`.
-        ref_log_prob: The same under the reference policy, shape `[T]`. Its gradient is
-            stopped.
+        log_prob: Log-probabilities under the policy :math:`π`, shape `[T]`.
+        ref_log_prob: Those under the reference policy, gradient stopped, shape `[T]`.
         kind: `"k1"`, `"k2"`, `"k3"` or `"abs"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
 
@@ -332,8 +319,7 @@ def kl_loss(
         Losses, shape `[T]`, 0 for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `kind` is none
-            of the above.
+        ArgumentError: If a shape, dtype or `kind` is wrong.
 
     Example:
         >>> log_prob, ref_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.25, 1.0]]))
@@ -378,6 +364,8 @@ def clip_cov_mask(
 ) -> Array:
     """Mask tokens of high covariance of log-probability and advantage (Clip-Cov).
 
+    Takes the tokens of a batch, returns True or False for each.
+
     .. math::
 
         c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
@@ -395,15 +383,13 @@ def clip_cov_mask(
         low: Smallest covariance, shape `[]`.
         high: Largest covariance, at least `low`, shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
         True for tokens to keep, shape `[...]`, False for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob = jnp.array([-1.0, -1.0, -5.0, -5.0])
@@ -448,29 +434,26 @@ def high_entropy_mask(
 ) -> Array:
     """Select the tokens of the highest entropy (80/20 rule).
 
+    Takes one entropy for each token of a batch, returns True or False for each.
+
     .. math::
 
         m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
 
-    In the paper, the 20 % of tokens with the highest entropy suffice for training: the
-    result is as good as with all tokens, or better. Use the mask as the `sample_mask`
-    of the loss.
+    In the paper, the 20 % of tokens with the highest entropy suffice for training. Use
+    the mask as the `sample_mask` of the loss.
 
     Args:
-        entropy: Entropies :math:`H_t` of the distributions that the tokens of a batch
-            were sampled from, shape `[...]`.
+        entropy: Entropies :math:`H_t` at the tokens of a batch, shape `[...]`.
         fraction: Fraction :math:`ρ` of tokens to select, in [0, 1], shape `[]`.
-        sample_mask: False for tokens to ignore, also in the quantile, shape `[...]`; or
-            None.
-        axis_name: Name of the mapped axis or axes that the batch is spread over; or
-            None.
+        sample_mask: False for tokens to ignore, shape `[...]`; or None.
+        axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
         True for the selected tokens, shape `[...]`, False for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `fraction` is outside [0, 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> entropy = jnp.array([0.1, 2.0, 0.3, 1.0, 0.2])
@@ -499,6 +482,8 @@ def overlong_penalty(
 ) -> Array:
     """Compute the soft penalty for overlong answers (DAPO).
 
+    Takes one length for each answer, returns one penalty for each.
+
     .. math::
 
         r = { 0   if l ≤ L_max - L_cache
@@ -510,15 +495,14 @@ def overlong_penalty(
     Args:
         lengths: Numbers :math:`l` of tokens of the answers, shape `[...]`.
         max_length: Maximum length :math:`L_max`, at least `cache_length`, shape `[]`.
-        cache_length: Length :math:`L_cache` of the interval before it in which the
-            penalty grows, more than 0, shape `[]`.
+        cache_length: Length :math:`L_cache > 0` over which the penalty grows,
+            shape `[]`.
 
     Returns:
         Penalties, in [-1, 0], shape `[...]`, float32.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> lengths = jnp.array([10, 80, 90, 100, 1000])

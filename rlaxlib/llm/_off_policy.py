@@ -7,7 +7,7 @@ and the policy :math:`π` that learns. `ppo_clip_loss` corrects for :math:`π / 
 experts that a router chooses, and by stale parameters: multiply the losses by them.
 
 Watch `importance_statistics` of the log-ratios :math:`log π_old - log μ`, with
-`sample_mask` as the mask: the effective sample size, the :math:`χ²` divergence, and the
+the same `sample_mask`: the effective sample size, the :math:`χ²` divergence, and the
 ratio of perplexities, `exp(mean_log_ratio)`.
 """
 
@@ -38,6 +38,8 @@ def importance_weights(
 ) -> Array:
     """Compute importance weights of the sampler (TIS, MIS, IcePop).
 
+    Takes one sequence, returns one weight for each token.
+
     .. math::
 
         ρ_t = { e^{l_t}   by token
@@ -49,48 +51,36 @@ def importance_weights(
               { ρ_t 1[low ≤ ρ_t ≤ high]   to keep a band
 
     - `"truncate"`: truncated importance sampling (TIS), of bounded variance.
-    - `"mask"`: masked importance sampling (MIS). Tokens or sequences of large ratio
-      have the weight 0.
-    - `"band"`: IcePop. Those of small ratio too; the paper uses 0.5 and 5.
+    - `"mask"`: masked importance sampling (MIS), 0 for large ratios.
+    - `"band"`: IcePop, 0 for small ratios too; the paper uses 0.5 and 5.
 
     Weights of sequences are unbiased, but their variance grows with the length. Weights
-    of tokens have a lower variance, and ignore that prefixes differ. Geometric means
-    have the scale of tokens. To reject sequences without weighting the others, use
-    `weights > 0`.
+    of tokens ignore that prefixes differ. Geometric means have the scale of tokens. To
+    reject sequences without weighting the others, use `weights > 0`.
 
     Args:
-        log_ratio: Log-ratios :math:`l_t` of the policy to the sampler, shape `[T]`. Do
-            not clip them.
+        log_ratio: Log-ratios :math:`l_t`, not clipped, shape `[T]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         level: `"token"`, `"sequence"` or `"geometric"`.
         mode: `"truncate"`, `"mask"` or `"band"`.
         low: Smallest ratio of a band, at least 0, shape `[]`.
         high: Largest ratio, at least `low`, shape `[]`.
-        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Weights :math:`w_t`, shape `[T]`, 0 for ignored tokens. Their gradient is
-        stopped.
+        Weights :math:`w_t`, without a gradient, shape `[T]`, 0 for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `level` or `mode`
-            is not one of the above, or if a concrete bound is out of range.
+        ArgumentError: If a shape, dtype, option or concrete bound is wrong.
 
     Example:
         >>> log_ratio = jnp.log(jnp.array([0.25, 1.0, 4.0]))
         >>> print(rlaxlib.importance_weights(log_ratio))
         [0.25 1.   2.  ]
-        >>> print(rlaxlib.importance_weights(log_ratio, mode="band"))
-        [0. 1. 0.]
-        >>> statistics = rlaxlib.importance_statistics(log_ratio)
-        >>> print(f"{statistics.effective_fraction:.2f} {statistics.chi_squared:.2f}")
-        0.54 4.69
 
     References:
-        Feng Yao, Liyuan Liu, Dinghuai Zhang, Chengyu Dong, Jingbo Shang and Jianfeng
-        Gao, *Your Efficient RL Framework Secretly Brings You Off-Policy RL Training*,
-        2025. https://fengyao.notion.site/off-policy-rl
+        Feng Yao and others, *Your Efficient RL Framework Secretly Brings You Off-Policy
+        RL Training*, 2025. https://fengyao.notion.site/off-policy-rl
 
         Jiacai Liu and others, *When Speed Kills Stability: Demystifying RL Collapse
         from the Training-Inference Mismatch*, 2025. https://richardli.xyz/rl-collapse
@@ -131,36 +121,32 @@ def off_policy_sequence_mask(
 ) -> Array:
     """Mask negative sequences that are far from the policy (off-policy masking).
 
+    Takes one sequence, returns True or False for each token.
+
     .. math::
 
         m_t = { 0   if Â_t < 0 and (1/|y|) ∑_j log (π_old(a_j)/π(a_j)) > δ
               { 1   otherwise
 
-    Sequences of negative advantage that have become much less likely make training
-    unstable, so they are masked. Multiply the losses by the mask, and aggregate them
-    with `sample_mask`.
+    It masks sequences of negative advantage that have become much less likely. Multiply
+    the losses by the mask, and aggregate them with `sample_mask`.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
-        old_log_prob: The same under the policy that sampled them, as the inference
-            engine returns them, shape `[T]`.
+        old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
-        threshold: Threshold :math:`δ` of the divergence, at least 0, shape `[]`.
+        threshold: Threshold :math:`δ ≥ 0` of the divergence, shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
-        axis_name: Name of the mapped axis or axes that the tokens are spread over; or
-            None.
+        axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
         True for tokens to learn from, shape `[T]`, False for ignored tokens.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `threshold` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, old_log_prob = jnp.array([-3.0, -2.0]), jnp.array([-1.0, -1.0])
-        >>> print(rlaxlib.off_policy_sequence_mask(log_prob, old_log_prob, 1.0, 0.5))
-        [ True  True]
         >>> print(rlaxlib.off_policy_sequence_mask(log_prob, old_log_prob, -1.0, 0.5))
         [False False]
 

@@ -45,6 +45,8 @@ def dpo_loss(
 ) -> Array:
     """Compute the direct preference optimisation loss (DPO, IPO, SLiC, cDPO).
 
+    Takes pairs of answers, returns one loss for each.
+
     .. math::
 
         L = (1 - ε) f(Δ) + ε f(-Δ),
@@ -53,32 +55,26 @@ def dpo_loss(
     The function :math:`f` depends on the kind:
 
     - `"sigmoid"`: :math:`-log σ(β Δ)` (DPO; cDPO if :math:`ε > 0`).
-    - `"ipo"`: :math:`(Δ - 1/(2 β))²`, which does not overfit to preferences that are
-      always the same (IPO).
+    - `"ipo"`: :math:`(Δ - 1/(2 β))²` (IPO).
     - `"hinge"`: :math:`max(0, 1 - β Δ)` (SLiC).
     - `"robust"`: that of `"sigmoid"`, but the loss is
       :math:`((1 - ε) f(Δ) - ε f(-Δ)) / (1 - 2 ε)`. Its mean over labels of which a
       fraction :math:`ε` is wrong is that of `"sigmoid"` over the right ones.
 
     Args:
-        log_prob_chosen: Log-probability of the chosen answer :math:`y_w` under the
-            policy, summed over its tokens, for IPO as well, shape `[...]`.
-        log_prob_rejected: The same of the rejected answer :math:`y_l`, shape `[...]`.
-        ref_log_prob_chosen: Log-probability of the chosen answer under the reference
-            policy, shape `[...]`. Its gradient is stopped.
-        ref_log_prob_rejected: The same of the rejected answer, shape `[...]`.
-        beta: Coefficient :math:`β`, more than 0. A smaller one lets the policy move
-            further from the reference, shape `[]`.
+        log_prob_chosen: :math:`log π(y_w)`, summed over the tokens, shape `[...]`.
+        log_prob_rejected: :math:`log π(y_l)` of the rejected answer, shape `[...]`.
+        ref_log_prob_chosen: :math:`log π_ref(y_w)`, gradient stopped, shape `[...]`.
+        ref_log_prob_rejected: :math:`log π_ref(y_l)`, gradient stopped, shape `[...]`.
+        beta: Coefficient :math:`β > 0` of the implicit KL penalty, shape `[]`.
         kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
-        label_smoothing: Probability :math:`ε` that a label is wrong, in [0, 0.5),
-            shape `[]`.
+        label_smoothing: Probability :math:`ε < 0.5` of a wrong label, shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kind` is not one
-            of the above, or if a concrete scalar is out of range.
+        ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
 
     Example:
         >>> chosen, rejected = jnp.log(0.75), jnp.log(0.25)
@@ -87,18 +83,15 @@ def dpo_loss(
         0.75
 
     References:
-        Rafael Rafailov, Archit Sharma, Eric Mitchell, Stefano Ermon, Christopher D.
-        Manning and Chelsea Finn, *Direct Preference Optimization: Your Language Model
+        Rafael Rafailov and others, *Direct Preference Optimization: Your Language Model
         is Secretly a Reward Model*, 2023. https://arxiv.org/abs/2305.18290
 
-        Mohammad Gheshlaghi Azar, Mark Rowland, Bilal Piot, Daniel Guo, Daniele
-        Calandriello, Michal Valko and Rémi Munos, *A General Theoretical Paradigm to
+        Mohammad Gheshlaghi Azar and others, *A General Theoretical Paradigm to
         Understand Learning from Human Preferences*, 2023.
         https://arxiv.org/abs/2310.12036
 
-        Yao Zhao, Rishabh Joshi, Tianqi Liu, Misha Khalman, Mohammad Saleh and Peter J.
-        Liu, *SLiC-HF: Sequence Likelihood Calibration with Human Feedback*, 2023.
-        https://arxiv.org/abs/2305.10425
+        Yao Zhao and others, *SLiC-HF: Sequence Likelihood Calibration with Human
+        Feedback*, 2023. https://arxiv.org/abs/2305.10425
 
         Sayak Ray Chowdhury, Anush Kini and Nagarajan Natarajan, *Provably Robust DPO:
         Aligning Language Models with Noisy Feedback*, 2024.
@@ -136,6 +129,8 @@ def simpo_loss(
 ) -> Array:
     """Compute the simple preference optimisation loss (SimPO).
 
+    Takes pairs of answers, returns one loss for each.
+
     .. math::
 
         L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
@@ -143,19 +138,18 @@ def simpo_loss(
     There is no reference policy, and the mean over tokens does not favour long answers.
 
     Args:
-        mean_log_prob_chosen: Mean log-probability :math:`l_w` of the tokens of the
-            chosen answer: `masked_mean` computes it, shape `[...]`.
+        mean_log_prob_chosen: Mean log-probability :math:`l_w` of its tokens,
+            shape `[...]`.
         mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
-        beta: Coefficient :math:`β`, more than 0. The paper uses 2 to 2.5, shape `[]`.
-        margin: Target margin :math:`γ` of the rewards :math:`β l`. The paper uses 0.3
-            to 1.6, shape `[]`.
+        beta: Coefficient :math:`β > 0`, shape `[]`. The paper uses 2 to 2.5.
+        margin: Margin :math:`γ` of rewards :math:`β l`, 0.3 to 1.6 in the paper,
+            shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `beta` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> loss = rlaxlib.simpo_loss(-1.0, -1.5, beta=2.0, margin=1.0)
@@ -182,27 +176,26 @@ def orpo_loss(
 ) -> Array:
     """Compute the odds-ratio preference optimisation loss (ORPO).
 
+    Takes pairs of answers, returns one loss for each.
+
     .. math::
 
         L = -l_w - λ log σ(log (odds_w / odds_l)),
         odds = p / (1 - p),   p = e^l,   l = (1/|y|) log π(y)
 
-    The first term is the supervised loss of the chosen answer. So ORPO needs neither a
-    supervised phase before it nor a reference policy.
+    The first term is the supervised loss of the chosen answer, so that neither a
+    supervised phase nor a reference policy is needed.
 
     Args:
-        mean_log_prob_chosen: Mean log-probability :math:`l_w` of the tokens of the
-            chosen answer, at most 0: `masked_mean` computes it, shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, less than 0,
-            shape `[...]`.
-        coefficient: Coefficient :math:`λ`, at least 0, shape `[]`.
+        mean_log_prob_chosen: Mean log-probability :math:`l_w ≤ 0`, shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, below 0, shape `[...]`.
+        coefficient: Coefficient :math:`λ ≥ 0`, shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar or NumPy argument is out of range.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> loss = rlaxlib.orpo_loss(jnp.log(0.75), jnp.log(0.5), coefficient=1.0)
@@ -234,35 +227,33 @@ def kto_loss(
 ) -> Array:
     """Compute the Kahneman-Tversky optimisation loss (KTO).
 
+    Takes answers, desirable or not, returns one loss for each.
+
     .. math::
 
         L = { λ_D (1 - σ(β (r - z)))   if the answer is desirable
             { λ_U (1 - σ(β (z - r)))   otherwise,   r = log (π(y)/π_ref(y)),
         z = max(0, KL(π ‖ π_ref))
 
-    The data are answers that are desirable or not, rather than pairs. To estimate the
-    KL divergence, pair each prompt of the batch with the answer to another prompt, and
-    average :math:`r` over these pairs.
+    To estimate the KL divergence, pair each prompt of the batch with the answer to
+    another prompt, and average :math:`r` over these pairs.
 
     Args:
-        log_prob: Log-probability of an answer under the policy, summed over its tokens,
-            shape `[...]`.
-        ref_log_prob: The same under the reference policy, shape `[...]`. Its gradient
-            is stopped.
+        log_prob: Log-probability of an answer, summed over its tokens, shape `[...]`.
+        ref_log_prob: The same under the reference policy, shape `[...]`. No gradient.
         desirable: Whether the answer is desirable, shape `[...]`.
-        kl: Estimate of the KL divergence, over all devices, shape `[]`. Its gradient is
-            stopped, and a negative estimate is replaced by 0.
-        beta: Coefficient :math:`β`, more than 0, shape `[]`.
-        desirable_weight: Weight :math:`λ_D`, at least 0, shape `[]`.
-        undesirable_weight: Weight :math:`λ_U`, at least 0, shape `[]`. Choose weights
-            with which both kinds of answers have about the same sum.
+        kl: Estimate of the KL divergence over all devices, gradient stopped,
+            shape `[]`.
+        beta: Coefficient :math:`β > 0`, shape `[]`.
+        desirable_weight: Weight :math:`λ_D ≥ 0`, shape `[]`.
+        undesirable_weight: Weight :math:`λ_U ≥ 0`, shape `[]`. Choose weights with
+            which both kinds of answers have about the same sum.
 
     Returns:
         Loss of each answer, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            scalar is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, ref_log_prob = jnp.log(jnp.array([[0.3, 0.3], [0.1, 0.1]]))
@@ -272,9 +263,8 @@ def kto_loss(
         [0.25 0.75]
 
     References:
-        Kawin Ethayarajh, Winnie Xu, Niklas Muennighoff, Dan Jurafsky and Douwe Kiela,
-        *KTO: Model Alignment as Prospect Theoretic Optimization*, 2024.
-        https://arxiv.org/abs/2402.01306
+        Kawin Ethayarajh and others, *KTO: Model Alignment as Prospect Theoretic
+        Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
     log_prob, ref_log_prob, desirable, kl, beta, good, bad, _ = checks.widened(
         log_prob=(log_prob, "float[...]"),
@@ -299,6 +289,8 @@ def bradley_terry_loss(
 ) -> Array:
     """Compute the Bradley-Terry loss of a reward model.
 
+    Takes pairs of answers, returns one loss for each.
+
     .. math::
 
         L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
@@ -310,14 +302,13 @@ def bradley_terry_loss(
         reward_chosen: Reward :math:`r_w` of the chosen answer, shape `[...]`.
         reward_rejected: Reward :math:`r_l` of the rejected answer, shape `[...]`.
         margin: Margin :math:`m`, larger for clear preferences, shape `[]` or `[...]`.
-        centering: Coefficient :math:`c`, at least 0, such as 0.01, shape `[]`.
+        centering: Coefficient :math:`c ≥ 0`, such as 0.01, shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `centering` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> loss = rlaxlib.bradley_terry_loss(2.0, 1.0, margin=1.0, centering=0.5)
@@ -351,6 +342,8 @@ def generalized_jsd(
 ) -> Array:
     """Compute the generalised Jensen-Shannon divergence of distillation (GKD).
 
+    Takes the logits of student and teacher for one token, returns one divergence.
+
     .. math::
 
         D = { KL(p ‖ q)   if β = 0
@@ -359,26 +352,23 @@ def generalized_jsd(
         m = β p + (1 - β) q
 
     Here :math:`p` is the teacher and :math:`q` the student. The forward and the reverse
-    KL divergence are the limits of :math:`D/β` and :math:`D/(1 - β)`; :math:`D` itself
-    tends to 0. If the student samples the tokens, this is on-policy distillation, most
-    often with the reverse KL divergence, :math:`β = 1`.
+    KL divergence are the limits of :math:`D/β` and :math:`D/(1 - β)`. On-policy
+    distillation, of tokens that the student samples, mostly uses :math:`β = 1`.
 
     With `top_k`, the outcomes are the k tokens that are most likely under the teacher,
-    and all others together as one more. This is a lower bound of the divergence.
+    and all others together as one more: a lower bound of the divergence.
 
     Args:
-        student_logits: Logits of the student for one token, minus infinity for tokens
-            of probability 0, shape `[V]`.
-        teacher_logits: The same of the teacher, shape `[V]`. Their gradient is stopped.
+        student_logits: Logits of the student; minus infinity is allowed, shape `[V]`.
+        teacher_logits: Logits of the teacher, without a gradient, shape `[V]`.
         beta: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
-        top_k: Number of tokens, from 1 to V - 1, a Python integer; or None for all.
+        top_k: Number of tokens, a Python integer in [1, V - 1]; or None for all.
 
     Returns:
         Divergence, at least 0, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if a concrete `beta`
-            is outside [0, 1], or if `top_k` is not a Python integer in [1, V - 1].
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> student_logits = jnp.log(jnp.array([0.25, 0.5, 0.25]))
@@ -388,9 +378,8 @@ def generalized_jsd(
         0.1733 0.1733
 
     References:
-        Rishabh Agarwal, Nino Vieillard, Yongchao Zhou, Piotr Stanczyk, Sabela Ramos,
-        Matthieu Geist and Olivier Bachem, *On-Policy Distillation of Language Models:
-        Learning from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
+        Rishabh Agarwal and others, *On-Policy Distillation of Language Models: Learning
+        from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
     """
     student_logits, teacher_logits, beta, _ = checks.widened(
         student_logits=(student_logits, "float[V]"),

@@ -40,7 +40,7 @@ State = TypeVar("State")
 class StateFunctions(NamedTuple, Generic[Output, State]):
     """A pair of functions: one makes a state, the other updates it.
 
-    It unpacks as a pair, `init, update = rlaxlib.create_ema()`.
+    It unpacks: `init, update = rlaxlib.create_ema()`.
 
     Attributes:
         init: Returns the initial state.
@@ -69,8 +69,7 @@ class EmaState(NamedTuple):
     Attributes:
         mean: Mean of each leaf, a tree of scalars, each of shape `[]`.
         variance: Variance of each leaf, a tree of scalars, each of shape `[]`.
-        weight: Sum of the weights of all updates, :math:`1 - d^n` after n of them,
-            shape `[]`.
+        weight: Sum of the weights, :math:`1 - d^n` after n updates, shape `[]`.
     """
 
     mean: Any
@@ -125,41 +124,32 @@ def create_ema(
         μ_n = μ_{n-1} + a δ,
         σ_n² = σ_{n-1}² + a [s² - σ_{n-1}² + (1 - a) δ²].
 
-    Dividing by :math:`w_n` removes the bias towards the initial 0, so the moments are
-    right from the first update on. The averages cover about :math:`1/(1 - d)` updates,
-    each with the same weight whatever its number of entries.
+    Dividing by :math:`w_n` removes the bias towards the initial 0. The averages cover
+    about :math:`1/(1 - d)` updates, whatever their numbers of entries.
 
     Args:
-        decay: Decay :math:`d` of the weights, in [0, 1), shape `[]`. A Python float may
-            be as close to 1 as double precision allows.
+        decay: Decay :math:`d` in [0, 1), shape `[]`. Python floats keep their
+            precision.
         pmean_axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
         A `StateFunctions` pair. `init(template_tree)` returns the initial `EmaState`
-        for trees like the template. `update(tree, state)` returns the updated
-        `EmaMoments` and `EmaState`. The leaves are floats or integers of any shape.
-        Its keyword `sample_mask` is false for the entries to ignore; its axes are the
-        first ones of each leaf. Masked entries may be NaN. If the mask excludes all
-        entries, the state stays the same.
+        for trees like the template, `update(tree, state)` the updated `EmaMoments` and
+        `EmaState`. Leaves are floats or integers of any shape. The keyword
+        `sample_mask` is false for entries to ignore, which may be NaN; its axes are the
+        first of each leaf. If it excludes all entries, the state stays the same.
 
     Raises:
-        ArgumentError: If `decay` is outside [0, 1), if a leaf is not numeric, if the
-            mask does not fit, or if the tree structure differs from the state's.
+        ArgumentError: If `decay`, a leaf, a mask or a tree does not fit.
 
     Example:
         >>> init, update = rlaxlib.create_ema(decay=0.5)
-        >>> state = init(jnp.zeros(2))
-        >>> moments, state = update(jnp.array([1.0, 3.0]), state)
-        >>> print(moments.mean, moments.variance)
-        2.0 1.0
+        >>> moments, state = update(jnp.array([1.0, 3.0]), init(jnp.zeros(2)))
         >>> moments, state = update(jnp.array([5.0, 5.0]), state)
-        >>> print(moments.mean)
-        4.0
+        >>> print(moments.mean, moments.variance.round(2))
+        4.0 2.33
 
     References:
-        D. H. D. West, *Updating Mean and Variance Estimates: An Improved Method*, 1979.
-        https://doi.org/10.1145/359146.359153
-
         Tony Finch, *Incremental Calculation of Weighted Mean and Variance*, 2009.
         https://fanf2.user.srcf.net/hermes/doc/antiforgery/stats.pdf
 
@@ -223,8 +213,7 @@ class RunningMoments(NamedTuple):
 
     Attributes:
         mean: Mean of each element, a tree like one entry.
-        variance: Variance of each element, divided by the number of entries without
-            Bessel's correction, a tree like one entry.
+        variance: Variance of each element, without Bessel's correction, likewise.
     """
 
     mean: Any
@@ -334,59 +323,43 @@ def running_moments(
 
         μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
 
-    Each update merges a batch of m entries with mean :math:`x̄` and variance :math:`s²`
-    into the n before it:
+    An update merges m entries with mean :math:`x̄` and variance :math:`s²`:
 
     .. math::
 
         a = m / (n + m),   δ = x̄ - μ,
         μ' = μ + a δ,   σ'² = σ² + a [s² - σ² + (1 - a) δ²].
 
-    The result depends neither on the order of the entries nor on how they are batched.
-    Old entries count as much as new ones. For numbers that change during learning, such
-    as returns, `create_ema` adapts faster.
+    The result depends neither on the order of entries nor on their batches. For numbers
+    that change during learning, such as returns, `create_ema` adapts faster.
 
     Args:
-        axis_name: Mapped axis name, or names, to include the entries of all devices; or
-            None.
+        axis_name: Mapped axis name, or names, whose entries count too; or None.
 
     Returns:
         A `StateFunctions` pair. `init(template_tree)` returns the initial
-        `RunningMomentsState` for entries like the template, a tree whose leaves have
-        the shape of one entry. `update(tree, state)` returns the updated
-        `RunningMoments` and `RunningMomentsState`. The leaves are floats or integers,
-        with any number of axes before those of one entry. Its keyword `sample_mask` is
-        false for the entries to ignore; its axes are the first ones of each leaf.
-        Masked entries may be NaN. Without an entry, the state stays the same.
-
-        The state has three methods. `state.moments()` returns mean and variance,
-        `state.normalize(tree, clip=10.0)` normalises entries, and `state.merge(other)`
-        joins two states. The gradient of the moments is stopped.
+        `RunningMomentsState` for entries like the template, `update(tree, state)` the
+        updated `RunningMoments` and `RunningMomentsState`. Leaves are floats or
+        integers, with any number of axes before those of one entry. The keyword
+        `sample_mask` is false for entries to ignore, which may be NaN; its axes are the
+        first of each leaf. Without an entry, the state stays the same. Of a state,
+        `moments()` returns mean and variance without a gradient,
+        `normalize(tree, clip=10.0)` normalises entries, `merge(other)` joins two.
 
     Raises:
-        ArgumentError: If a leaf is not numeric, if its last axes are not those of one
-            entry, if the mask does not fit, or if the tree structure differs from the
-            state's.
+        ArgumentError: If a leaf, mask or tree does not fit the state.
 
     Example:
         >>> init, update = rlaxlib.running_moments()
-        >>> state = init(jnp.zeros(2))
-        >>> observations = jnp.array([[1.0, 0.0], [3.0, 0.0]])
-        >>> moments, state = update(observations, state)
+        >>> x = jnp.array([[1.0, 0.0], [3.0, 0.0]])
+        >>> moments, state = update(x, init(jnp.zeros(2)))
         >>> print(moments.mean, moments.variance)
         [2. 0.] [1. 0.]
-        >>> moments, state = update(jnp.array([8.0, 3.0]), state)
-        >>> print(moments.mean)
-        [4. 1.]
 
     References:
         Tony F. Chan, Gene H. Golub and Randall J. LeVeque, *Algorithms for Computing
         the Sample Variance: Analysis and Recommendations*, 1983.
         https://doi.org/10.1080/00031305.1983.10483115
-
-        Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
-        Learning? A Large-Scale Empirical Study*, section 3.3, 2020.
-        https://arxiv.org/abs/2006.05990
     """
 
     def init(template_tree: Any) -> RunningMomentsState:

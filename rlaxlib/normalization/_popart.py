@@ -76,22 +76,19 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
 
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
-        unnormalized: Numbers :math:`x`, such as the targets of a loss, shape `[...]`.
-        indices: Output :math:`k_i` of each number, in [0, N), shape `[]`, one for all;
-            or of the shape of `unnormalized`, shape `[...]`. In a JAX array, an index
-            out of range gives NaN.
+        unnormalized: Numbers :math:`x`, such as value targets, shape `[...]`.
+        indices: Output :math:`k_i` of each number, in [0, N), shape `[]` or `[...]`. In
+            a JAX array, an index out of range gives NaN.
 
     Returns:
         Normalised numbers, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
-            NumPy index is outside [0, N).
+        ArgumentError: If a shape or dtype is wrong, or a NumPy index out of range.
 
     Example:
-        >>> state = rlaxlib.PopArtState(
-        ...     jnp.array([0.0, 8.0]), jnp.array([1.0, 4.0]), jnp.array([1.0, 80.0])
-        ... )
+        >>> shift, scale = jnp.array([0.0, 8.0]), jnp.array([1.0, 4.0])
+        >>> state = rlaxlib.PopArtState(shift, scale, shift**2 + scale**2)
         >>> print(rlaxlib.normalize(state, jnp.array([2.0, 16.0]), jnp.array([0, 1])))
         [2. 2.]
 
@@ -121,21 +118,18 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
         normalized: Normalised numbers :math:`y`, shape `[...]`.
-        indices: Output :math:`k_i` of each number, in [0, N), shape `[]`, one for all;
-            or of the shape of `normalized`, shape `[...]`. In a JAX array, an index out
-            of range gives NaN.
+        indices: Output :math:`k_i` of each number, in [0, N), shape `[]` or `[...]`. In
+            a JAX array, an index out of range gives NaN.
 
     Returns:
         Values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
-            NumPy index is outside [0, N).
+        ArgumentError: If a shape or dtype is wrong, or a NumPy index out of range.
 
     Example:
-        >>> state = rlaxlib.PopArtState(
-        ...     jnp.array([0.0, 8.0]), jnp.array([1.0, 4.0]), jnp.array([1.0, 80.0])
-        ... )
+        >>> shift, scale = jnp.array([0.0, 8.0]), jnp.array([1.0, 4.0])
+        >>> state = rlaxlib.PopArtState(shift, scale, shift**2 + scale**2)
         >>> print(rlaxlib.unnormalize(state, jnp.array([2.0, 2.0]), jnp.array([0, 1])))
         [ 2. 16.]
 
@@ -164,27 +158,24 @@ def unnormalize_linear(
 
         y_i = h_{i,k_i},   x_i = σ_{k_i} y_i + μ_{k_i}
 
-    A multi-task agent predicts one value for each task, and uses that of its task.
-    Losses take the normalised output :math:`y`, bootstrapping the value :math:`x`.
+    A multi-task agent selects the output of its task. Losses take the normalised output
+    :math:`y`, bootstrapping the value :math:`x`.
 
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
-        inputs: All outputs of the layer, :math:`h`, shape `[..., N]`.
+        inputs: All outputs :math:`h` of the layer, shape `[..., N]`.
         indices: Output :math:`k_i` to select, in [0, N), shape `[...]`. In a JAX array,
             an index out of range gives NaN.
 
     Returns:
-        A `PopArtOutput` with the outputs selected and their values, each of
-        shape `[...]`.
+        A `PopArtOutput` of the outputs selected, each of shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a Python or
-            NumPy index is outside [0, N).
+        ArgumentError: If a shape or dtype is wrong, or a NumPy index out of range.
 
     Example:
-        >>> state = rlaxlib.PopArtState(
-        ...     jnp.array([0.0, 8.0]), jnp.array([1.0, 4.0]), jnp.array([1.0, 80.0])
-        ... )
+        >>> shift, scale = jnp.array([0.0, 8.0]), jnp.array([1.0, 4.0])
+        >>> state = rlaxlib.PopArtState(shift, scale, shift**2 + scale**2)
         >>> output = rlaxlib.unnormalize_linear(state, jnp.array([1.0, 2.0]), 1)
         >>> print(output.normalized, output.unnormalized)
         2.0 16.0
@@ -225,11 +216,8 @@ def art(
         σ' = √(ν' - μ'²),   β_n = 1 - (1 - β)^n,
 
     where the bar and the mean are over the n targets of the output, and :math:`σ'` is
-    clipped to bounds. This is the result of n steps of size :math:`β` towards the mean,
-    so no number of targets makes the step too large. With :math:`β_n` as the step size
-    it is the update of the paper.
-
-    The difference of two large squares cancels, so the variance is computed as
+    clipped to bounds. It makes n steps of the paper, of size :math:`β`, towards the
+    mean. The variance is computed without the difference of two large squares, as
 
     .. math::
 
@@ -237,34 +225,28 @@ def art(
 
     where :math:`σ` is the scale, or :math:`σ² = ν - μ²` if the scale was clipped.
 
-    In single precision, a shift of 100,000 times the scale does not follow steps of
-    less than a hundredth of the scale. Subtract a constant from such targets.
+    In single precision, subtract a constant from targets of 100,000 times the scale.
 
     Args:
-        state: Statistics of the targets of each of N outputs. Its dtype, which is kept,
-            should be single precision at least.
+        state: Statistics of the targets of N outputs, in single precision at least.
         targets: Targets :math:`x`, not normalised, shape `[...]`.
         indices: Output of each target, in [0, N), shape `[...]`. In a JAX array, an
             index out of range excludes its target.
         step_size: Step size :math:`β` of one target, in [0, 1], shape `[]`.
         scale_lb: Lower bound of the scale, more than 0, shape `[]`.
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
-        axis_name: Mapped axis name, or names, to include the targets of all devices; or
-            None.
-        sample_mask: False for the targets to ignore, shape `[...]`; or None. Masked
-            targets may be NaN.
+        axis_name: Mapped axis name, or names, whose targets count too; or None.
+        sample_mask: False for targets to ignore, even NaN, shape `[...]`; or None.
 
     Returns:
         The updated statistics, with their gradient stopped.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `step_size` or bound, or a NumPy index, is out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> state = rlaxlib.PopArtState(jnp.zeros(1), jnp.ones(1), jnp.ones(1))
-        >>> targets, indices = jnp.array([4.0]), jnp.array([0])
-        >>> state = rlaxlib.art(state, targets, indices, 0.5, 1e-4, 1e4)
+        >>> state = rlaxlib.art(state, jnp.array([4.0]), jnp.array([0]), 0.5, 1e-4, 1e4)
         >>> print(state.shift, state.second_moment)
         [2.] [8.5]
 
@@ -296,16 +278,14 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
 
     Then :math:`σ' (W'ᵀ h + b') + μ' = σ (Wᵀ h + b) + μ` for any input :math:`h`.
-    Without a bias, the unnormalised outputs move by the change of the shift.
-
-    Use the returned parameters everywhere: in the next training step and in the
-    networks that act. If the parameters of a target network are older copies, keep the
-    state of the same age with them.
+    Without a bias, the unnormalised outputs move by the change of the shift. Continue
+    training from the returned parameters. If a target network has older parameters,
+    keep the state of the same age with them.
 
     Args:
         params: Parameters of the layer, any tree that holds weights called `w` or
             `kernel`, with the N outputs as their last axis, and possibly a bias called
-            `b` or `bias` beside them. Other leaves are returned unchanged.
+            `b` or `bias`. Other leaves are returned unchanged.
         old: Shift :math:`μ` and scale :math:`σ` that the parameters belong to.
         new: Shift :math:`μ'` and scale :math:`σ'` to convert them to.
 
@@ -314,16 +294,15 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         precision: half precision rounds away small updates.
 
     Raises:
-        ArgumentError: If the tree holds the weights of no layer or of several, or if
-            the shapes do not fit.
+        ArgumentError: If the weights of not exactly one layer are found, or a shape
+            does not fit.
 
     Example:
         >>> old = rlaxlib.PopArtState(jnp.zeros(1), jnp.ones(1), jnp.ones(1))
         >>> new = rlaxlib.PopArtState(jnp.ones(1), jnp.full(1, 2.0), jnp.full(1, 5.0))
-        >>> params = {"w": jnp.full((3, 1), 4.0), "b": jnp.zeros(1)}
-        >>> params = rlaxlib.pop(params, old, new)
+        >>> params = rlaxlib.pop({"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}, old, new)
         >>> print(params["w"].ravel(), params["b"])
-        [2. 2. 2.] [-0.5]
+        [0.5 0.5 0.5] [-0.5]
 
     References:
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
@@ -349,36 +328,31 @@ def popart(
 
         (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
 
-    In a training step, first update with the new targets. Then compute the loss with
-    the returned parameters and state, on targets normalised by that state, and let the
-    optimizer change the returned parameters. An agent that continues from the old
-    parameters unlearns with every change of the scale.
+    First update with the new targets. Then compute the loss with the returned
+    parameters and state, and let the optimizer change the returned parameters. An agent
+    that continues from the old ones unlearns with every change of the scale.
 
     Args:
         num_outputs: Number N of outputs of the layer, at least 1.
-        step_size: Step size of one target, in [0, 1], shape `[]`; or None, to change
-            nothing.
+        step_size: Step size of one target, in [0, 1], shape `[]`; or None for no
+            change.
         scale_lb: Lower bound of the scale, more than 0, shape `[]`.
         scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
-        axis_name: Mapped axis name, or names, to include the targets of all devices; or
-            None.
+        axis_name: Mapped axis name, or names, whose targets count too; or None.
         dtype: Dtype of the state, single precision at least.
 
     Returns:
         A `StateFunctions` pair. `init()` returns the initial `PopArtState`, with shifts
         of 0 and scales of 1. `update(params, state, targets, indices)` returns the
-        parameters of the layer and the state after `art` and `pop`. It takes the
-        keyword `sample_mask` of `art`.
+        parameters and the state after `art` and `pop`. It takes `art`'s `sample_mask`.
 
     Raises:
-        ArgumentError: If `num_outputs` is not a Python integer of at least 1, or if a
-            concrete `step_size` or bound is out of range.
+        ArgumentError: If a shape, dtype or setting is wrong.
 
     Example:
         >>> init, update = rlaxlib.popart(1, 0.5, 1e-4, 1e4)
-        >>> params, state = {"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}, init()
-        >>> targets, indices = jnp.array([4.0]), jnp.array([0])
-        >>> params, state = update(params, state, targets, indices)
+        >>> params = {"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}
+        >>> params, state = update(params, init(), jnp.array([4.0]), jnp.array([0]))
         >>> values = jnp.ones(3) @ params["w"] + params["b"]
         >>> print(rlaxlib.unnormalize(state, values, jnp.array([0])))
         [3.]

@@ -55,8 +55,7 @@ class ReturnScaleState(NamedTuple):
     """State of `return_based_scale`.
 
     Attributes:
-        steps: Moments of the rewards and of the discounts, a pair of scalars, each of
-            shape `[]`.
+        steps: Moments of the rewards and the discounts, a pair of scalars, shape `[]`.
         returns: Moments of the returns, scalars of shape `[]`.
     """
 
@@ -87,36 +86,26 @@ def reward_scale(
 
         R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
 
-    where an episode starts from :math:`R = 0`. Divide rewards by the scale, and do not
-    subtract a mean: that would change the optimal policy. The targets of value
-    functions are then of the order of 1. The sum runs forwards, so it needs no complete
-    episode. Its variance is close to the variance of the returns if rewards are
-    stationary over an episode and the discount is less than 1.
-
-    An end takes effect after its own step: the last reward of an episode is added to
-    the sum of that episode, and the next episode starts from 0. Mark it by a discount
-    of 0 after a termination, or by `truncated_t` after a time limit.
+    where an episode starts from :math:`R = 0`. Divide rewards by the scale, so that
+    targets of value functions are of the order of 1. Do not subtract a mean: that would
+    change the optimal policy. The variance is close to that of the returns if rewards
+    are stationary over an episode and the discount is less than 1.
 
     Args:
-        epsilon: Constant added to the variance, :math:`ε ≥ 0`, shape `[]`.
-        axis_name: Mapped axis name, or names, of devices or streams, to include the
-            sums of all of them; or None.
+        epsilon: Constant :math:`ε ≥ 0` added to the variance, shape `[]`.
+        axis_name: Mapped axis name, or names, whose sums count too; or None.
 
     Returns:
         A `StateFunctions` pair. `init(r_t)` returns the initial `RewardScaleState` for
-        rewards like the template. `update(r_t, discount_t, state)` includes the rewards
-        and the discounts that follow them, each of shape `[T]`. It returns the scale
-        and the state with which the stream continues. It takes the keywords
-        `truncated_t` and `sample_mask`, bools of shape `[T]`, like `lambda_returns`.
-        The end of a chunk that the next one continues is not a truncation. The scale,
-        of shape `[]`, has its gradient stopped. It is 1 while all sums are equal.
-
-        With `jax.vmap` over streams, name the mapped axis, and map over the state too:
-        each stream has its own sum, and all share the moments.
+        rewards like the template. `update(r_t, discount_t, state)` takes rewards and
+        the discounts that follow them, each of shape `[T]`, and the keywords
+        `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
+        shape `[]`, and the next state. The end of a chunk that the next one continues
+        is not a truncation. The scale has no gradient, and is 1 while all sums are
+        equal. With `jax.vmap` and `axis_name`, map the state too.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `epsilon` is
-            negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> init, update = rlaxlib.reward_scale()
@@ -128,10 +117,6 @@ def reward_scale(
     References:
         Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
         Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
-
-        Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
-        Learning? A Large-Scale Empirical Study*, 2020.
-        https://arxiv.org/abs/2006.05990
     """
     (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] in [0, inf)"))
     init_moments, update_moments = running_moments(axis_name)
@@ -201,48 +186,39 @@ def return_based_scale(
         σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
 
     over all rewards R, discounts :math:`γ` and returns G so far. Once the values are
-    accurate, this is about the variance of the TD errors that no network can reduce. It
-    depends on the environment only, not on the predictions of a network. Dividing TD
-    errors by the scale gives losses of similar magnitude across tasks and discounts,
-    while values stay as they are. The discounts vary because they are 0 where an
-    episode ends. The mean square of the returns counts, not their variance, because an
-    unforeseen end loses the whole return.
-
-    The moments are of all numbers so far, so the scale is almost constant after a
-    while.
+    accurate, this is about the variance of the TD errors that no network can reduce.
+    Dividing TD errors by the scale gives losses of similar magnitude across tasks and
+    discounts. The discounts vary because they are 0 where an episode ends. The mean
+    square of the returns counts, as an unforeseen end loses the whole return.
 
     Args:
-        min_scale: Lower bound of the scale, more than 0, shape `[]`. It keeps the error
-            of the first reward small where rewards are very sparse.
-        axis_name: Mapped axis name, or names, to include the numbers of all devices; or
-            None.
+        min_scale: Lower bound of the scale, more than 0, for sparse rewards,
+            shape `[]`.
+        axis_name: Mapped axis name, or names, whose numbers count too; or None.
 
     Returns:
         A `StateFunctions` pair. `init(r_t)` returns the initial `ReturnScaleState` for
-        rewards like the template. `update(r_t, discount_t, returns, state)` includes
+        rewards like the template. `update(r_t, discount_t, returns, state)` takes
         rewards, discounts of the same shape, and returns of any shape, such as those of
-        `discounted_returns`. It returns the scale and the next state. Its keyword
-        `sample_mask` is false for the rewards and discounts to ignore, `returns_mask`
-        for the returns to ignore, such as those of unfinished episodes. Each has the
-        shape of its numbers. Masked numbers may be NaN. The scale, of shape `[]`, has
-        its gradient stopped. It is 1 while the numbers are constant.
+        `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
+        The keyword `sample_mask` is false for rewards and discounts to ignore,
+        `returns_mask` for returns to ignore, such as those of unfinished episodes.
+        Masked numbers may be NaN. The scale has no gradient. It is 1 while all numbers
+        are equal.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if `min_scale`
-            is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> init, update = rlaxlib.return_based_scale()
         >>> r_t, discount_t = jnp.array([0.0, 6.0]), jnp.array([1.0, 0.0])
-        >>> returns = jnp.array([6.0, 10.0])
-        >>> scale, state = update(r_t, discount_t, returns, init(r_t))
+        >>> scale, state = update(r_t, discount_t, jnp.array([6.0, 10.0]), init(r_t))
         >>> print(scale**2)
         26.0
 
     References:
-        Tom Schaul, Georg Ostrovski, Iurii Kemaev and Diana Borsa, *Return-based
-        Scaling: Yet Another Normalisation Trick for Deep RL*, 2021.
-        https://arxiv.org/abs/2105.05347
+        Tom Schaul and others, *Return-based Scaling: Yet Another Normalisation Trick
+        for Deep RL*, 2021. https://arxiv.org/abs/2105.05347
     """
     (min_scale,) = checks.arrays(min_scale=(min_scale, "float[] in (0, inf)"))
     init_moments, update_moments = running_moments(axis_name)
@@ -322,35 +298,29 @@ def percentile_scale(
         S_n = max(S_min, (1 / (1 - d^n)) ∑_{i=1}^n (1 - d) d^{n-i} Δ_i),
         Δ_i = P_{95}(G_i) - P_5(G_i)
 
-    with percentiles over the returns of one update, interpolated linearly
-    as in NumPy. DreamerV3 divides advantages by this scale, so that one weight of the
-    entropy bonus fits rewards of any magnitude. The percentiles ignore outliers. The
-    bound :math:`S_min = 1` avoids amplifying small returns where rewards are sparse.
-
-    The bound is applied to the average, not to each update. Dividing by :math:`1 - d^n`
-    removes the bias towards the initial 0. Over devices, the percentiles are those of
-    all returns together.
+    with percentiles over the returns of one update, on all devices, interpolated
+    linearly. DreamerV3 divides advantages by this scale, so that one weight of the
+    entropy bonus fits rewards of any magnitude. The bound :math:`S_min = 1`, on the
+    average, avoids amplifying small returns where rewards are sparse.
 
     Args:
-        decay: Decay :math:`d` of the weights, in [0, 1), shape `[]`.
+        decay: Decay :math:`d`, in [0, 1), shape `[]`.
         low: Lower percentile, in [0, 100], shape `[]`.
         high: Higher percentile, in [0, 100], at least `low`, shape `[]`.
-        min_scale: Lower bound of the scale :math:`S_min`, more than 0, shape `[]`.
-        axis_name: Mapped axis name, or names, to include the returns of all devices; or
-            None.
+        min_scale: Lower bound :math:`S_min` of the scale, more than 0, shape `[]`.
+        axis_name: Mapped axis name, or names, whose returns count too; or None.
 
     Returns:
         A `StateFunctions` pair. `init(returns)` returns the initial `EmaState` of a
-        `ReturnRange`, for returns like the template. `update(returns, state)` includes
-        returns, floats or integers of any shape. It returns the scale and the next
-        state. Its keyword `sample_mask` is false for the returns to ignore; its axes
-        are the first ones of the returns. Masked returns may be NaN. If the mask
-        excludes all returns, the state stays the same. The scale, of shape `[]`, has
-        its gradient stopped. DreamerV3 also subtracts `state.mean.low`.
+        `ReturnRange`, for returns like the template. `update(returns, state)` takes
+        returns, floats or integers of any shape, and returns the scale, of shape `[]`,
+        and the next state. The keyword `sample_mask` is false for returns to ignore,
+        which may be NaN; its axes are the first of the returns. If it excludes all, the
+        state stays the same. The scale has no gradient. DreamerV3 subtracts
+        `state.mean.low`.
 
     Raises:
-        ArgumentError: If a setting is out of range, if the returns are not numeric, or
-            if the mask does not fit.
+        ArgumentError: If a setting is out of range, or the returns or mask do not fit.
 
     Example:
         >>> init, update = rlaxlib.percentile_scale(decay=0.5)
@@ -358,16 +328,10 @@ def percentile_scale(
         >>> scale, state = update(returns, init(returns))
         >>> print(scale, state.mean.low)
         90.0 5.0
-        >>> scale, state = update(4 * returns, state)
-        >>> print(scale)
-        270.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
-
-        Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
-        Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     _, low, high, min_scale = checks.arrays(
         decay=(decay, "float[] in [0, 1)"),

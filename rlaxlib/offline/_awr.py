@@ -21,30 +21,26 @@ def advantage_weights(
 ) -> Array:
     """Compute the exponential advantage weights of AWR, AWAC and IQL.
 
+    Takes one advantage for each action, returns one weight for each.
+
     .. math::
 
         w = min(exp(Â / β), w_max)
 
     With this weight on its log-likelihood, the data's policy :math:`μ` becomes
-    :math:`π ∝ μ exp(Â/β)`, the best policy under a KL penalty of weight :math:`β`. A
-    high temperature gives behaviour cloning, a low one weighs only the best actions.
-    The gradient of the weights is stopped.
-
-    IQL writes :math:`exp(β Â)`, so its :math:`β = 3` is a temperature of 1/3. The
-    maximum weight is 20 in AWR and 100 in IQL.
+    :math:`π ∝ μ exp(Â/β)`. A high temperature gives behaviour cloning. IQL writes
+    :math:`exp(β Â)`, so its :math:`β = 3` is a temperature of 1/3.
 
     Args:
         adv: Advantages :math:`Â` of the data's actions, shape `[...]`.
-        temperature: Temperature :math:`β`, more than 0, in the unit of the advantages,
-            shape `[]`.
-        max_weight: Maximum weight :math:`w_max`, more than 0, shape `[]`.
+        temperature: Temperature :math:`β > 0`, in the unit of advantages, shape `[]`.
+        max_weight: Maximum :math:`w_max > 0`, 20 in AWR and 100 in IQL, shape `[]`.
 
     Returns:
-        Weights :math:`w`, shape `[...]`.
+        Weights :math:`w`, without a gradient, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` or `max_weight` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> adv = jnp.array([-1e6, 0.0, 1e6])
@@ -52,16 +48,11 @@ def advantage_weights(
         [ 0.  1. 20.]
 
     References:
-        Xue Bin Peng, Aviral Kumar, Grace Zhang and Sergey Levine, *Advantage-Weighted
-        Regression: Simple and Scalable Off-Policy Reinforcement Learning*, 2019.
-        https://arxiv.org/abs/1910.00177
+        Xue Bin Peng and others, *Advantage-Weighted Regression: Simple and Scalable
+        Off-Policy Reinforcement Learning*, 2019. https://arxiv.org/abs/1910.00177
 
-        Ashvin Nair, Abhishek Gupta, Murtaza Dalal and Sergey Levine, *AWAC:
-        Accelerating Online Reinforcement Learning with Offline Datasets*, 2020.
-        https://arxiv.org/abs/2006.09359
-
-        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
-        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
+        Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
+        Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
     adv, temperature, max_weight, narrow = checks.widened(
         adv=(adv, "float[...]"),
@@ -79,17 +70,18 @@ def advantage_weighted_loss(
 ) -> Array:
     """Compute the advantage-weighted policy loss of AWR, AWAC and IQL.
 
+    Takes one log-probability and advantage for each action, returns one loss for each.
+
     .. math::
 
         L = -w log π(a),   w = min(exp(Â / β), w_max)
 
-    The weights are those of `advantage_weights`; their gradient is stopped.
+    The weights are those of `advantage_weights`, without a gradient.
 
     Args:
-        log_prob: Log-probabilities or log-densities :math:`log π(a)` of the data's
-            actions, shape `[...]`.
-        adv: Advantages :math:`Â` of these actions, such as :math:`q(s, a) - v(s)`,
+        log_prob: Log-probabilities or log-densities of the data's actions,
             shape `[...]`.
+        adv: Advantages :math:`Â`, such as :math:`q(s, a) - v(s)`, shape `[...]`.
         temperature: Temperature :math:`β`, more than 0, shape `[]`.
         max_weight: Maximum weight :math:`w_max`, more than 0, shape `[]`.
 
@@ -97,8 +89,7 @@ def advantage_weighted_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` or `max_weight` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, adv = jnp.array([-1.0, -2.0]), jnp.array([0.0, 1e6])
@@ -106,16 +97,11 @@ def advantage_weighted_loss(
         [ 1. 40.]
 
     References:
-        Xue Bin Peng, Aviral Kumar, Grace Zhang and Sergey Levine, *Advantage-Weighted
-        Regression: Simple and Scalable Off-Policy Reinforcement Learning*, 2019.
-        https://arxiv.org/abs/1910.00177
+        Xue Bin Peng and others, *Advantage-Weighted Regression: Simple and Scalable
+        Off-Policy Reinforcement Learning*, 2019. https://arxiv.org/abs/1910.00177
 
-        Ashvin Nair, Abhishek Gupta, Murtaza Dalal and Sergey Levine, *AWAC:
-        Accelerating Online Reinforcement Learning with Offline Datasets*, 2020.
-        https://arxiv.org/abs/2006.09359
-
-        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
-        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
+        Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
+        Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
     log_prob, adv, temperature, max_weight, narrow = checks.widened(
         log_prob=(log_prob, "float[...]"),
@@ -138,41 +124,34 @@ def crr_weights(
 ) -> Array:
     """Compute the policy weight of critic-regularised regression (CRR).
 
+    Takes the value of one action and N others, returns one weight.
+
     .. math::
 
         w_exp = min(exp(Â / β), w_max),   w_binary = 1[Â > 0],
         Â_mean = q(s, a) - (1/N) ∑_j q(s, a_j),
         Â_max = q(s, a) - max_j q(s, a_j),   a_j ~ π(· | s)
 
-    The policy's loss is :math:`-w log π(a | s)`. The baseline is estimated from actions
-    of the policy. The binary weight clones the actions that are better than the
-    baseline. The maximum is the more pessimistic baseline, for data of low quality.
-    The gradient of the weight is stopped.
+    The policy's loss is :math:`-w log π(a | s)`. The maximum is the more pessimistic
+    baseline, for data of low quality.
 
     Args:
         q: Value :math:`q(s, a)` of the data's action, shape `[]`.
-        q_samples: Values :math:`q(s, a_j)` of N actions sampled from the policy,
-            shape `[N]`. The paper uses 4.
+        q_samples: Values :math:`q(s, a_j)` of N actions, 4 in the paper, shape `[N]`.
         kind: Weight: `"exp"` or `"binary"`.
         baseline: Baseline: `"mean"` or `"max"`.
-        beta: Temperature :math:`β` of the exponential weight, more than 0, shape `[]`.
-        max_weight: Maximum :math:`w_max` of the exponential weight, more than 0,
-            shape `[]`.
+        beta: Temperature :math:`β > 0` of the exponential weight, shape `[]`.
+        max_weight: Maximum :math:`w_max > 0` of the exponential weight, shape `[]`.
 
     Returns:
-        Weight :math:`w`, shape `[]`.
+        Weight :math:`w`, without a gradient, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kind` or
-            `baseline` is not one of the two, or if a concrete `beta` or `max_weight` is
-            not positive.
+        ArgumentError: If a shape, dtype, option or concrete value is wrong.
 
     Example:
-        >>> q, q_samples = 4.0, jnp.array([1.0, 5.0])
-        >>> for baseline in ("mean", "max"):
-        ...     print(rlaxlib.crr_weights(q, q_samples, "binary", baseline))
+        >>> print(rlaxlib.crr_weights(4.0, jnp.array([1.0, 5.0]), "binary", "mean"))
         1.0
-        0.0
 
     References:
         Ziyu Wang and others, *Critic Regularized Regression*, 2020.

@@ -29,39 +29,36 @@ def cql_loss(
 ) -> Array:
     """Compute the conservative loss of CQL(H) and Cal-QL, from sampled actions.
 
+    Takes the values of one action of the data and of K samples, returns one loss.
+
     .. math::
 
         L = τ log ∑_j exp(max(q(s, a_j), b_j)/τ - log p(a_j)) - q(s, a)
 
-    The sum estimates :math:`K ∫ exp(q(s, a)/τ) da` by importance sampling, so the
-    temperature does not divide :math:`log p`. As in the authors' code it is a sum and
-    not a mean, which adds the constant :math:`τ log K`. The constant has no gradient,
-    but counts in the target of `cql_temperature_loss`.
+    The sum estimates :math:`K ∫ exp(q(s, a)/τ) da` by importance sampling. As in the
+    authors' code it is a sum and not a mean: the constant :math:`τ log K` has no
+    gradient, but counts in the target of `cql_temperature_loss`.
 
     In the paper a third of the actions is uniform, a third from the policy in this
-    state, and a third from the policy in the next state; :math:`log p` is the density
-    that each was sampled from. For uniform actions in a box of D sides it is minus the
-    sum of the logarithms of the sides.
-
-    Cal-QL bounds the values of the policy's actions from below by the data's return,
-    which stops the loss from lowering them further.
+    state, and a third from the policy in the next state; :math:`p` is the density that
+    each was sampled from. For uniform actions in a box, :math:`log p` is minus the sum
+    of the logarithms of its sides. Cal-QL bounds the values of the policy's actions
+    from below by the data's return.
 
     Args:
         q: Value :math:`q(s, a)` of the data's action, shape `[]`.
         q_samples: Values :math:`q(s, a_j)` of K sampled actions, shape `[K]`.
-        log_prob_samples: Log-densities :math:`log p(a_j)` of these actions, whose
-            gradient is stopped, shape `[K]`.
+        log_prob_samples: Log-densities :math:`log p(a_j)`, gradient stopped,
+            shape `[K]`.
         temperature: Temperature :math:`τ`, more than 0, shape `[]`.
-        lower_bound: Lower bound :math:`b` of the values, whose gradient is stopped: one
-            for all, shape `[]`; or one each, minus infinity for the uniform actions,
-            shape `[K]`; or None for CQL.
+        lower_bound: Lower bound :math:`b`, without a gradient, shape `[]`; or one for
+            each action, minus infinity for uniform ones, shape `[K]`; or None for CQL.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `temperature` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_samples, log_prob_samples = jnp.array([1.0, -9.0]), jnp.zeros(2)
@@ -70,9 +67,8 @@ def cql_loss(
         -1.3069 -1.3069
 
     References:
-        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
-        Q-Learning for Offline Reinforcement Learning*, appendix F, 2020.
-        https://arxiv.org/abs/2006.04779
+        Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
+        Learning*, appendix F, 2020. https://arxiv.org/abs/2006.04779
 
         Mitsuhiko Nakamoto and others, *Cal-QL: Calibrated Offline RL Pre-Training for
         Efficient Online Fine-Tuning*, 2023. https://arxiv.org/abs/2303.05479
@@ -96,6 +92,8 @@ def discrete_cql_loss(
 ) -> Array:
     """Compute the conservative loss of CQL(H) for discrete actions.
 
+    Takes the values of all actions and one action, returns one loss.
+
     .. math::
 
         L = log ∑_b exp(q(b)) - q(a)
@@ -105,25 +103,21 @@ def discrete_cql_loss(
     Args:
         q: Action values, shape `[A]`.
         a: Action in the data, in [0, A), shape `[]`.
-        action_mask: True for legal actions, shape `[A]`; or None if all are. The data's
-            action always counts as legal.
+        action_mask: True for legal actions, plus the data's, shape `[A]`; or None.
 
     Returns:
         Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            action is outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> loss = rlaxlib.discrete_cql_loss(jnp.array([2.0, 2.0]), 0)
-        >>> print(loss.round(4), jnp.log(2.0).round(4))
-        0.6931 0.6931
+        >>> print(rlaxlib.discrete_cql_loss(jnp.array([2.0, 2.0]), 0).round(4))
+        0.6931
 
     References:
-        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
-        Q-Learning for Offline Reinforcement Learning*, 2020.
-        https://arxiv.org/abs/2006.04779
+        Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
+        Learning*, 2020. https://arxiv.org/abs/2006.04779
     """
     q, a, action_mask, narrow = checks.widened(
         q=(q, "float[A]"),
@@ -141,36 +135,34 @@ def cql_temperature_loss(
 ) -> Array:
     """Compute the loss of the Lagrange multiplier of CQL.
 
+    Takes one conservative loss, returns one loss of its multiplier.
+
     .. math::
 
         L = -α (g - ḡ),   α = exp(`log_temperature`)
 
     The critic's loss is the TD loss plus :math:`α (g - ḡ)`, with the gradient of
-    :math:`α` stopped. Minimising this one raises :math:`α` while the conservative loss
-    :math:`g` is above its target, and lowers it while it is below. The gradient of
-    :math:`g` is stopped.
+    :math:`α` stopped. The multiplier rises while :math:`g`, whose gradient is stopped
+    here, is above its target, and falls while it is below.
 
     Args:
-        log_temperature: Logarithm of the multiplier, the parameter to train,
-            shape `[]`.
+        log_temperature: Logarithm of the multiplier, to train, shape `[]`.
         gap: Conservative loss :math:`g`, such as `cql_loss`, shape `[]`.
-        target_gap: Target :math:`ḡ` of the conservative loss, in the unit of the
-            values, such as 5, shape `[]`.
+        target_gap: Target :math:`ḡ`, in the unit of the values, such as 5, shape `[]`.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> print(rlaxlib.cql_temperature_loss(0.0, gap=7.0, target_gap=5.0))
         -2.0
 
     References:
-        Aviral Kumar, Aurick Zhou, George Tucker and Sergey Levine, *Conservative
-        Q-Learning for Offline Reinforcement Learning*, appendix F, 2020.
-        https://arxiv.org/abs/2006.04779
+        Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
+        Learning*, appendix F, 2020. https://arxiv.org/abs/2006.04779
     """
     log_temperature, gap, target_gap, narrow = checks.widened(
         log_temperature=(log_temperature, "float[]"),

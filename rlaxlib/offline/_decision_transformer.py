@@ -21,34 +21,31 @@ def returns_to_go(
 ) -> Array:
     """Compute the returns-to-go that a decision transformer is conditioned on.
 
+    Takes one trajectory, returns one return for each time step.
+
     .. math::
 
         G_t = r_{t+1} + γ_{t+1} G_{t+1},   G_T = 0
 
-    It is `discounted_returns` without bootstrapping: the sum of the rewards that the
-    data has, also where the stream ends or is cut. The paper does not discount, so
-    discounts are 1, and 0 where an episode ended. The policy is then trained by
-    `behaviour_cloning_loss` on the actions.
+    It is `discounted_returns` without bootstrapping, also where the stream is cut. The
+    paper does not discount: discounts are 1, and 0 where an episode ended. The policy
+    is then trained by `behaviour_cloning_loss` on the actions.
 
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
-        truncated_t: True where the stream was cut after this step although the episode
-            had not ended, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, such as padding, shape `[T]`; or
-            None.
+        truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Returns-to-go :math:`G_0, …, G_{T-1}`, shape `[T]`; 0 at steps to ignore.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> r_t, discount_t = jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 0.0, 1.0])
         >>> print(rlaxlib.returns_to_go(r_t, discount_t))
-        [3. 2. 4.]
-        >>> print(rlaxlib.discounted_returns(r_t, discount_t, v_t=0.0))
         [3. 2. 4.]
 
     References:

@@ -20,22 +20,22 @@ __all__ = ["bcq_action_mask", "ensemble_diversity_loss", "maximum_mean_discrepan
 def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
     """Compute the gradient diversity loss of an ensemble of critics (EDAC).
 
+    Takes the gradients of N critics, returns one loss.
+
     .. math::
 
         L = (1/(N - 1)) ∑_i ∑_{j ≠ i} u_iᵀ u_j = (‖∑_i u_i‖² - ∑_i ‖u_i‖²) / (N - 1),
         u_i = ∇_a q_i(s, a)/‖∇_a q_i(s, a)‖
 
     Minimising it spreads the directions in which the critics' values increase. The
-    minimum over critics then falls in all directions away from the data's actions,
-    which fewer critics achieve than without the loss (SAC-N).
+    minimum over critics then falls in all directions away from the data's actions.
 
     Args:
-        gradients: Gradients :math:`∇_a q_i(s, a)` of N critics by the data's action,
-            shape `[N, D]`.
+        gradients: Gradients :math:`∇_a q_i(s, a)` by the data's action, shape `[N, D]`.
 
     Returns:
         Loss, from -N/(N - 1) to N, shape `[]`; 0 for one critic. A critic whose
-            gradient is 0 has no part in it, and a gradient of 0.
+        gradient is 0 does not contribute, and gets a gradient of 0.
 
     Raises:
         ArgumentError: If `gradients` has the wrong shape or dtype.
@@ -46,9 +46,8 @@ def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
         1.0
 
     References:
-        Gaon An, Seungyong Moon, Jang-Hyun Kim and Hyun Oh Song, *Uncertainty-Based
-        Offline Reinforcement Learning with Diversified Q-Ensemble*, 2021.
-        https://arxiv.org/abs/2110.01548
+        Gaon An and others, *Uncertainty-Based Offline Reinforcement Learning with
+        Diversified Q-Ensemble*, 2021. https://arxiv.org/abs/2110.01548
     """
     g, narrow = checks.widened(gradients=(gradients, "float[N, D]"))
     norm = _norm(g)[:, None]
@@ -61,27 +60,24 @@ def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
 def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
     """Mask actions that the behaviour policy is unlikely to take (discrete BCQ).
 
+    Takes the log-probabilities of all actions, returns True or False for each.
+
     .. math::
 
         m(a) = 1[μ(a) > τ max_b μ(b)]
 
-    Pass it as the mask of legal actions. A threshold of 0 gives Q-learning over the
-    actions of positive probability, and one close to 1 behaviour cloning. The paper
-    uses 0.3. The comparison is between logarithms, so that small probabilities do not
-    underflow.
+    Pass it as `action_mask`. A threshold of 0 gives Q-learning over the actions of
+    positive probability, and one close to 1 behaviour cloning. The paper uses 0.3.
 
     Args:
-        log_prob: Log-probabilities :math:`log μ(a)` of a behaviour policy cloned from
-            the data, or its logits, shape `[A]`.
+        log_prob: Log-probabilities :math:`log μ(a)` or logits, shape `[A]`.
         threshold: Threshold :math:`τ`, in [0, 1), shape `[]`.
 
     Returns:
-        True for the actions to consider, shape `[A]`. The most likely action is always
-            among them.
+        True for the actions to consider, always for the most likely one, shape `[A]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `threshold` is outside [0, 1).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob = jnp.log(jnp.array([0.6, 0.3, 0.1]))
@@ -89,9 +85,8 @@ def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
         [ True  True False]
 
     References:
-        Scott Fujimoto, Edoardo Conti, Mohammad Ghavamzadeh and Joelle Pineau,
-        *Benchmarking Batch Deep Reinforcement Learning Algorithms*, 2019.
-        https://arxiv.org/abs/1910.01708
+        Scott Fujimoto and others, *Benchmarking Batch Deep Reinforcement Learning
+        Algorithms*, 2019. https://arxiv.org/abs/1910.01708
     """
     log_prob, threshold, _ = checks.widened(
         log_prob=(log_prob, "float[A]"), threshold=(threshold, "float[] in [0, 1)")
@@ -109,6 +104,8 @@ def maximum_mean_discrepancy(
 ) -> Array:
     """Compute the squared maximum mean discrepancy (MMD) of two samples.
 
+    Takes two samples of vectors, returns one number.
+
     .. math::
 
         L = (1/N²) ∑_{i,i'} k(x_i, x_{i'}) - (2/(N M)) ∑_{i,j} k(x_i, y_j)
@@ -117,28 +114,23 @@ def maximum_mean_discrepancy(
         k_laplacian(x, y) = exp(-‖x - y‖_1 / σ),   k_energy(x, y) = -‖x - y‖
 
     BEAR bounds it between actions of the policy and of a model of the data; with 4 to
-    10 samples it measures whether the supports agree, more than the densities. MMD-DQN
-    minimises it between samples of returns, with D = 1. The energy kernel has no
-    bandwidth; with D = 1 it gives `energy_distance_loss`. Apart from rounding, the
-    result is at least 0, and 0 for equal samples.
-
-    The code of BEAR has :math:`2 σ` in place of :math:`2 σ²` and of :math:`σ`, and
-    takes the square root.
+    10 samples it compares supports more than densities. Its code has :math:`2 σ` in
+    place of :math:`2 σ²` and of :math:`σ`, and takes the square root. MMD-DQN minimises
+    it between samples of returns, with D = 1; the energy kernel then gives
+    `energy_distance_loss`. Apart from rounding, the result is at least 0.
 
     Args:
         x: N samples, such as actions of the policy, shape `[N, D]`.
         y: M samples of the target, such as actions of the data, shape `[M, D]`.
         kernel: Kernel :math:`k`: `"gaussian"`, `"laplacian"` or `"energy"`.
-        bandwidth: Bandwidth :math:`σ`, more than 0, in the unit of the samples,
-            shape `[]`.
+        bandwidth: Bandwidth :math:`σ > 0`, unused by the energy kernel, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `y`.
 
     Returns:
         Squared discrepancy, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `kernel` is not
-            one of the three, or if a concrete `bandwidth` is not positive.
+        ArgumentError: If a shape, dtype, `kernel` or concrete value is wrong.
 
     Example:
         >>> x, y = jnp.array([[0.0], [2.0]]), jnp.array([[1.0]])
@@ -146,13 +138,11 @@ def maximum_mean_discrepancy(
         1.0
 
     References:
-        Arthur Gretton, Karsten M. Borgwardt, Malte J. Rasch, Bernhard Schölkopf and
-        Alexander Smola, *A Kernel Two-Sample Test*, 2012.
+        Arthur Gretton and others, *A Kernel Two-Sample Test*, 2012.
         https://jmlr.org/papers/v13/gretton12a.html
 
-        Aviral Kumar, Justin Fu, George Tucker and Sergey Levine, *Stabilizing
-        Off-Policy Q-Learning via Bootstrapping Error Reduction*, 2019.
-        https://arxiv.org/abs/1906.00949
+        Aviral Kumar and others, *Stabilizing Off-Policy Q-Learning via Bootstrapping
+        Error Reduction*, 2019. https://arxiv.org/abs/1906.00949
 
         Thanh Tang Nguyen, Sunil Gupta and Svetha Venkatesh, *Distributional
         Reinforcement Learning via Moment Matching*, 2021.

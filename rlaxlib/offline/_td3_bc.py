@@ -23,16 +23,16 @@ def td3_bc_loss(
 ) -> Array:
     """Compute the policy loss of TD3+BC and ReBRAC.
 
+    Takes one action of the policy and one of the data, returns one loss.
+
     .. math::
 
         L = -λ q(s, π(s)) + ‖π(s) - a‖²
 
-    The gradient flows through :math:`q` and the policy's action, not through the
-    weight. For ReBRAC, whose loss is :math:`-λ q + β_1 ‖π(s) - a‖²`, divide the weight
-    by :math:`β_1`.
-
-    The authors' code averages the squared distance over the D dimensions of an action.
-    For the same balance, multiply :math:`α` of `td3_bc_weight` by D.
+    The gradient flows through :math:`q` and the policy's action, not the weight. For
+    ReBRAC, whose loss is :math:`-λ q + β_1 ‖π(s) - a‖²`, divide the weight by
+    :math:`β_1`. The authors' code averages over the D dimensions of an action: for the
+    same balance, multiply :math:`α` of `td3_bc_weight` by D.
 
     Args:
         q: Value :math:`q(s, π(s))` of the policy's action, shape `[]`.
@@ -44,7 +44,7 @@ def td3_bc_loss(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong.
 
     Example:
         >>> action, data_action = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])
@@ -55,9 +55,8 @@ def td3_bc_loss(
         Scott Fujimoto and Shixiang Shane Gu, *A Minimalist Approach to Offline
         Reinforcement Learning*, 2021. https://arxiv.org/abs/2106.06860
 
-        Denis Tarasov, Vladislav Kurenkov, Alexander Nikulin and Sergey Kolesnikov,
-        *Revisiting the Minimalist Approach to Offline Reinforcement Learning*, 2023.
-        https://arxiv.org/abs/2305.09836
+        Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
+        Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     q, action, data_action, weight, narrow = checks.widened(
         q=(q, "float[]"),
@@ -74,26 +73,25 @@ def td3_bc_weight(
 ) -> Array:
     """Compute the weight of the values in the policy loss of TD3+BC.
 
+    Takes the values of a batch of actions, returns one weight.
+
     .. math::
 
         λ = α / ((1/B) ∑_i |q_i|)
 
-    It makes the balance of value and behaviour cloning independent of the scale of the
-    rewards. Its gradient is stopped.
+    It makes the balance of value and cloning independent of the scale of the rewards.
 
     Args:
-        q: Values :math:`q(s_i, π(s_i))` of the policy's actions in a batch,
-            shape `[B]`.
-        alpha: Weight :math:`α` of normalised values, at least 0, shape `[]`. The paper
-            uses 2.5, with a mean over the dimensions of actions: see `td3_bc_loss`.
-        axis_name: Name of the mapped axis or axes to average over as well; or None.
+        q: Values :math:`q(s_i, π(s_i))` of the policy's actions, shape `[B]`.
+        alpha: Weight :math:`α ≥ 0` of normalised values, shape `[]`. The paper uses
+            2.5, with a mean over the dimensions of actions: see `td3_bc_loss`.
+        axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
-        Weight :math:`λ`, shape `[]`; :math:`α` if all values are 0.
+        Weight :math:`λ`, without a gradient, shape `[]`; :math:`α` if all values are 0.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `alpha` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.td3_bc_weight(jnp.array([-2.0, 8.0]), alpha=2.5))
@@ -123,31 +121,31 @@ def rebrac_critic_target(
 ) -> Array:
     """Compute the critic target of ReBRAC.
 
+    Takes one transition, returns one target.
+
     .. math::
 
         y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
 
-    The next action :math:`a'_t` is the target policy's, with the clipped noise of
-    TD3; :math:`a_t` is the next action in the data. With :math:`β_2 = 0` this is the
-    target of TD3.
+    The next action :math:`a'_t` is the target policy's, with the clipped noise of TD3;
+    :math:`a_t` is that of the data. With :math:`β_2 = 0` this is the target of TD3.
 
     Args:
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`. Leave out
-            transitions that were truncated: the data has no next action for them.
-        q_t: Value of the next action, shape `[]`; or values :math:`q_i` by N target
-            critics, shape `[N]`.
+            truncated transitions: the data has no next action for them.
+        q_t: Value of the next action, shape `[]`; or :math:`q_i` of N critics,
+            shape `[N]`.
         action_t: Next action :math:`a'_t` of the target policy, shape `[D]`.
         data_action_t: Next action :math:`a_t` in the data, shape `[D]`.
-        penalty_weight: Weight :math:`β_2` of the penalty, at least 0, shape `[]`.
+        penalty_weight: Weight :math:`β_2 ≥ 0` of the penalty, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
         Target :math:`y` of all critics, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if a concrete
-            `penalty_weight` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, a_t = jnp.array([4.0, 6.0]), jnp.array([0.0, 0.0])
@@ -156,9 +154,8 @@ def rebrac_critic_target(
         2.5
 
     References:
-        Denis Tarasov, Vladislav Kurenkov, Alexander Nikulin and Sergey Kolesnikov,
-        *Revisiting the Minimalist Approach to Offline Reinforcement Learning*, 2023.
-        https://arxiv.org/abs/2305.09836
+        Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
+        Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     r_t, discount_t, q_t, action_t, data_action_t, beta, narrow = checks.widened(
         r_t=(r_t, "float[]"),

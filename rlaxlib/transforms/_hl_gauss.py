@@ -39,32 +39,25 @@ def transform_to_hl_gauss(
         p_k = (Φ(z_{k+1}) - Φ(z_k)) / (Φ(z_K) - Φ(z_0)),   z_k = (e_k - x) / σ,
         e_k = e_0 + k w,   w = (e_K - e_0) / K,   σ = s w,
 
-    with :math:`Φ` the cumulative distribution function of the standard normal
-    distribution. The default :math:`s = ¾` puts most of the probability on six bins. A
-    much smaller :math:`s` encodes only which bin contains the value; a much larger one
-    makes all encodings alike.
+    with :math:`Φ` the standard normal cumulative distribution function. The default
+    :math:`s = ¾` puts most of the probability on six bins.
 
-    Truncation moves the mean, which `transform_from_hl_gauss` returns, inside the
-    range: by up to 0.7 :math:`w` for a value at an end, and by less than 0.0002
-    :math:`w` from a distance of :math:`4 σ` on. Choose a range wider than the values.
-    Values outside the range are clipped to it, with gradient 0; without clipping, the
-    quotient would be 0 / 0 far outside.
+    Values outside the range are clipped, with gradient 0. Truncation moves the mean
+    inside: by up to 0.7 :math:`w` for a value at an end of the range, and by less than
+    0.0002 :math:`w` from a distance of :math:`4 σ` on.
 
     Args:
         scalar: Values :math:`x`, shape `[...]`.
         min_value: First edge :math:`e_0`, shape `[]`.
         max_value: Last edge :math:`e_K`, more than `min_value`, shape `[]`.
         num_bins: Number of bins :math:`K`, at least 2.
-        sigma_ratio: Standard deviation of the Gaussian divided by the width of a bin,
-            :math:`s` in (0, inf), shape `[]`.
+        sigma_ratio: Standard deviation :math:`s > 0`, in widths of a bin, shape `[]`.
 
     Returns:
         Probabilities, shape `[..., num_bins]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, if concrete bounds are not finite or do not
-            increase, or if a concrete `sigma_ratio` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> probs = rlaxlib.transform_to_hl_gauss(0.0, -2.0, 2.0, num_bins=4)
@@ -103,8 +96,7 @@ def transform_from_hl_gauss(
 
         x = ∑_k p_k (e_0 + (k + ½) w),   w = (e_K - e_0) / K
 
-    Each bin counts at its centre. It inverts `transform_to_hl_gauss`, and decodes any
-    predicted distribution.
+    Each bin counts at its centre. It inverts `transform_to_hl_gauss`.
 
     Args:
         probs: Probabilities :math:`p`, shape `[..., num_bins]`.
@@ -116,9 +108,7 @@ def transform_from_hl_gauss(
         Means :math:`x`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, or if concrete bounds are not finite or do
-            not increase.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> probs = jnp.array([0.0, 0.5, 0.5, 0.0])

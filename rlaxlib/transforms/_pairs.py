@@ -42,8 +42,7 @@ __all__ = [
 class TxPair(NamedTuple):
     """A transform and its inverse.
 
-    Pairs made from equal arguments are equal. They can be pickled, and passed to a
-    compiled function as a static argument.
+    Equal arguments make equal pairs. They can be pickled, and be static arguments.
 
     Attributes:
         apply: The transform.
@@ -66,24 +65,21 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
     Half precision is raised to single for the whole composition.
 
     Args:
-        *tx_list: Pairs, in the order in which `apply` applies them. Without any, the
-            result is the identity.
+        *tx_list: Pairs, in the order of `apply`; the identity if there are none.
 
     Returns:
         The composed pair.
 
     Raises:
-        ArgumentError: When called, if an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong when called.
 
     Example:
-        >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-        >>> twice = rlaxlib.compose_tx(tx, tx)
+        >>> twice = rlaxlib.compose_tx(*2 * [rlaxlib.SIGNED_HYPERBOLIC_PAIR])
         >>> print(twice.apply_inv(twice.apply(jnp.array([-9.0, 16.0]))).round(4))
         [-9. 16.]
 
     References:
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
     return _pair(_ComposeTx(tx_list))
@@ -99,8 +95,8 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         f(x)_k = max(0, 1 - |x - b_k| / w),   f⁻¹(p) = ∑_k p_k b_k,
         b_k = b_0 + k w
 
-    Its functions are `transform_to_2hot` and `transform_from_2hot` with these bins.
-    Values outside the range are clipped; `outside_support` reports them.
+    It combines `transform_to_2hot` and `transform_from_2hot`. Values outside the range
+    are clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b_0`.
@@ -111,9 +107,7 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if the
-            bounds are not finite or do not increase; when called, if an argument has
-            the wrong shape or dtype.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> pair = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5)
@@ -141,27 +135,22 @@ def hl_gauss_pair(
         f(x)_k ∝ Φ((e_{k+1} - x) / σ) - Φ((e_k - x) / σ),
         f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
 
-    Its functions are `transform_to_hl_gauss` and `transform_from_hl_gauss` with these
-    bins. To transform values first, compose: `compose_tx(SYMLOG_PAIR,
-    hl_gauss_pair(...))` has its range on the scale of symlog.
-
-    As in the paper, the outermost bins end at the ends of the range, whereas those of
-    `twohot_pair` are centred there.
+    It combines `transform_to_hl_gauss` and `transform_from_hl_gauss`. With
+    `compose_tx(SYMLOG_PAIR, hl_gauss_pair(...))`, the range is on the scale of symlog.
+    The outermost bins end at the ends of the range; those of `twohot_pair` have their
+    centres there.
 
     Args:
         min_value: First edge :math:`e_0`.
         max_value: Last edge :math:`e_K`, more than `min_value`.
         num_bins: Number of bins :math:`K`, at least 2.
-        sigma_ratio: Standard deviation of the Gaussian divided by the width of a bin,
-            :math:`s` in (0, inf), shape `[]`. The paper recommends the default.
+        sigma_ratio: Standard deviation :math:`s > 0`, in widths of a bin, shape `[]`.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, if the
-            bounds are not finite or do not increase, or if `sigma_ratio` is not
-            positive; when called, if an argument has the wrong shape or dtype.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
@@ -192,10 +181,8 @@ def muzero_pair(
         f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
 
     The inverse transforms the mean of transformed values. If returns vary, that is not
-    the mean of the returns, which `unbiased_transform_pair` gives.
-
-    Values whose transform is outside the bins are clipped; `outside_support` reports
-    them.
+    the mean of the returns, which `unbiased_transform_pair` gives. Values whose
+    transform is outside the bins are clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b_0`, on the transformed scale.
@@ -207,9 +194,7 @@ def muzero_pair(
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, or if the
-            bounds are not finite or do not increase; when called, if an argument has
-            the wrong shape or dtype.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -237,25 +222,22 @@ def unbiased_transform_pair(
         f⁻¹(p) = ∑_k p_k b_k,
         b_k = h⁻¹(b'_0 + k (b'_{K-1} - b'_0) / (K - 1))
 
-    The bins have the spacing of those of `muzero_pair`. As the inverse transform is
-    applied to the bins and not to the mean, decoding a distribution of returns gives
-    their mean. Its functions are `transform_to_2hot_nonlinear` and
-    `transform_from_2hot_nonlinear` with these bins. Values outside the bins are
+    It combines `transform_to_2hot_nonlinear` and `transform_from_2hot_nonlinear`. The
+    inverse transform is applied to the bins, not to the mean as in `muzero_pair`, so
+    decoding a distribution of returns gives their mean. Values outside the bins are
     clipped; `outside_support` reports them.
 
     Args:
         min_value: First bin :math:`b'_0`, on the transformed scale.
-        max_value: Last bin :math:`b'_{K-1}`, on that scale, more than `min_value`.
+        max_value: Last bin :math:`b'_{K-1}`, more than `min_value`.
         num_bins: Number of bins :math:`K`, at least 2.
-        tx: The transform :math:`h` with its inverse, of which only the inverse is used.
+        tx: The transform :math:`h` with its inverse; only the inverse is used.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
 
     Raises:
-        ArgumentError: If `num_bins` is not a Python integer of at least 2, if the
-            bounds are not finite or do not increase, or if the bins :math:`b` are not
-            or do not; when called, if an argument has the wrong shape or dtype.
+        ArgumentError: If a setting is wrong, or a shape or dtype when called.
 
     Example:
         >>> tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
@@ -264,8 +246,8 @@ def unbiased_transform_pair(
         (601,) 42.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     _two_hot.check_range(min_value, max_value, num_bins)
     functions = _UnbiasedTransformPair(min_value, max_value, num_bins, tx)
@@ -284,22 +266,19 @@ def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
 
         ¬(b_0 ≤ h(x) ≤ b_{K-1}),
 
-    where :math:`h` is the transform before the bins, if there is one, and :math:`b_0`
-    and :math:`b_{K-1}` are the ends of the range. The pair clips such values, which
-    biases what is learnt. Monitor the mean over a batch, and widen the range if it is
-    not close to 0.
+    where :math:`h` is the transform before the bins, if there is one. The pair clips
+    such values, which biases what is learnt: widen the range if they are frequent.
 
     Args:
         x: Values, shape `[...]`.
-        tx_pair: Pair with bins, made by `twohot_pair`, `muzero_pair`,
-            `unbiased_transform_pair` or `hl_gauss_pair`, or composed of such a pair and
-            others by `compose_tx`.
+        tx_pair: Pair with bins, such as `twohot_pair` or `hl_gauss_pair`, alone or
+            composed with others by `compose_tx`.
 
     Returns:
         True where a value is outside the bins or NaN, shape `[...]`.
 
     Raises:
-        ArgumentError: If `x` has the wrong dtype, or if `tx_pair` has no bins.
+        ArgumentError: If `x` has the wrong dtype, or `tx_pair` has no bins.
 
     Example:
         >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)

@@ -55,8 +55,7 @@ def identity(x: ArrayLike) -> Array:
         [-2.  3.]
 
     References:
-        Hado van Hasselt, John Quan, Matteo Hessel, Zhongwen Xu, Diana Borsa and André
-        Barreto, *General Non-Linear Bellman Equations*, 2019.
+        Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
     (x,) = checks.arrays(x=(x, "float[...]"))
@@ -106,8 +105,7 @@ def logit(x: ArrayLike) -> Array:
         x: Values in [0, 1], shape `[...]`.
 
     Returns:
-        Log-odds, shape `[...]`: minus infinity for 0, infinity for 1, and NaN outside
-        [0, 1].
+        Log-odds, shape `[...]`: -∞ for 0, ∞ for 1, and NaN outside [0, 1].
 
     Raises:
         ArgumentError: If `x` has the wrong dtype.
@@ -149,8 +147,8 @@ def signed_logp1(x: ArrayLike) -> Array:
         3.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_with_sign(jnp.log1p(_magnitude(x)), x))
@@ -166,8 +164,7 @@ def signed_expm1(x: ArrayLike) -> Array:
         f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
-        x: Values, shape `[...]`. In single precision, beyond ±88 the result is
-            infinite.
+        x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -180,8 +177,8 @@ def signed_expm1(x: ArrayLike) -> Array:
         -2.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_with_sign(jnp.expm1(_magnitude(x)), x))
@@ -195,9 +192,6 @@ def symlog(x: ArrayLike) -> Array:
     .. math::
 
         f(x) = sign(x) log(|x| + 1)
-
-    To learn a distribution over bins on the transformed scale, combine it with
-    `muzero_pair` or `unbiased_transform_pair`.
 
     Args:
         x: Values, shape `[...]`.
@@ -213,8 +207,8 @@ def symlog(x: ArrayLike) -> Array:
         [-1.  0.]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_with_sign(jnp.log1p(_magnitude(x)), x))
@@ -229,11 +223,8 @@ def symexp(x: ArrayLike) -> Array:
 
         f(x) = sign(x) (e^{|x|} - 1)
 
-    It is the inverse of `symlog`.
-
     Args:
-        x: Values, shape `[...]`. In single precision, beyond ±88 the result is
-            infinite.
+        x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -246,8 +237,8 @@ def symexp(x: ArrayLike) -> Array:
         [-1.7183  0.    ]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
     return narrow(_with_sign(jnp.expm1(_magnitude(x)), x))
@@ -272,8 +263,7 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
         Transformed values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `eps` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.signed_hyperbolic(jnp.array([-3.0, 8.0]), eps=0.5))
@@ -300,20 +290,17 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
         f(x) = sign(x) w (w + 2),   w = |x| / (h + √(h² + ε |x|)),   h = ½ + ε
 
-    This equals the form of Pohlen and others, which subtracts two values of about
-    :math:`1/(2 ε)` and so has no precision left for small :math:`x`.
+    The form of Pohlen and others has no precision left for small :math:`x`.
 
     Args:
         x: Values, shape `[...]`.
-        eps: Coefficient :math:`ε` of the linear term of `signed_hyperbolic`, at least
-            0, shape `[]`.
+        eps: Coefficient :math:`ε ≥ 0` of `signed_hyperbolic`, shape `[]`.
 
     Returns:
         Values on the original scale, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete
-            `eps` is negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.signed_parabolic(jnp.array([-2.5, 6.0]), eps=0.5))
@@ -341,8 +328,7 @@ def hyperbolic_sin(x: ArrayLike) -> Array:
         f(x) = sinh x = (e^x - e^{-x}) / 2
 
     Args:
-        x: Values, shape `[...]`. In single precision, beyond ±89 the result is
-            infinite.
+        x: Values, shape `[...]`. Beyond ±89, the result overflows in single precision.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -405,8 +391,7 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
 
         f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
 
-    Powers below 1 compress and powers above 1 expand: the inverse has power
-    :math:`1/p`. The derivative at 0 is 1.
+    Powers below 1 compress, powers above 1 expand. The inverse has power :math:`1/p`.
 
     Args:
         x: Values, shape `[...]`.
@@ -416,8 +401,7 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
         Transformed values, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong dtype or shape, or if a concrete `p`
-            is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.power(jnp.array([-2.0, 6.0]), p=4.0).round(4))

@@ -36,9 +36,8 @@ def transform_to_2hot(
         p_k = max(0, 1 - |x - b_k| / w),   b_k = b_0 + k w,
         w = (b_{K-1} - b_0) / (K - 1)
 
-    Values outside the range are clipped to it, with gradient 0: choose the range wide
-    enough. At a bin, the gradient is the derivative from the right; at the outermost
-    bins, half the derivative from the inside.
+    Values outside the range are clipped, with gradient 0. At a bin, the gradient is the
+    derivative from the right; at the outermost bins, half that from the inside.
 
     Args:
         scalar: Values :math:`x`, shape `[...]`.
@@ -50,9 +49,7 @@ def transform_to_2hot(
         Probabilities, shape `[..., num_bins]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, or if concrete bounds are not finite or do
-            not increase.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.transform_to_2hot(0.25, -1.0, 1.0, num_bins=5))
@@ -91,9 +88,7 @@ def transform_from_2hot(
         Means :math:`x`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, if `num_bins` is not
-            a Python integer of at least 2, or if concrete bounds are not finite or do
-            not increase.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> probs = jnp.array([0.0, 0.0, 0.5, 0.5, 0.0])
@@ -120,10 +115,9 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         p_k = (b_{k+1} - x) / (b_{k+1} - b_k),
         p_{k+1} = (x - b_k) / (b_{k+1} - b_k),   where b_k ≤ x < b_{k+1}
 
-    Bins that are denser near 0 resolve small values and still reach far, without a
-    transform between value and mean. Values outside the bins are clipped to them, with
-    gradient 0. At a bin, the gradient is the derivative from the right; at the
-    outermost bins, half the derivative from the inside.
+    Bins that are denser near 0 resolve small values and still reach far. Values outside
+    are clipped, with gradient 0. At a bin, the gradient is the derivative from the
+    right; at the outermost bins, half that from the inside.
 
     Args:
         scalar: Values :math:`x`, shape `[...]`.
@@ -133,8 +127,7 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         Probabilities, shape `[..., K]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if bins given as
-            a NumPy array are not finite or do not increase.
+        ArgumentError: If a shape, dtype or NumPy value is wrong.
 
     Example:
         >>> bins = jnp.array([-8.0, 0.0, 2.0, 8.0])
@@ -142,8 +135,8 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         [0.75 0.25 0.   0.  ]
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     x, b, narrow = checks.widened(
         scalar=(scalar, "float[...]"), bins=(bins, "float[K]")
@@ -161,7 +154,7 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
 
         x = ∑_k p_k b_k
 
-    It inverts `transform_to_2hot_nonlinear`, and decodes any predicted distribution.
+    It inverts `transform_to_2hot_nonlinear`.
 
     Args:
         probs: Probabilities :math:`p`, shape `[..., K]`.
@@ -171,8 +164,7 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
         Means :math:`x`, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype, or if bins given as
-            a NumPy array are not finite or do not increase.
+        ArgumentError: If a shape, dtype or NumPy value is wrong.
 
     Example:
         >>> probs, bins = jnp.array([0.75, 0.25, 0.0]), jnp.array([-8.0, 0.0, 2.0])
@@ -180,8 +172,8 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
         -6.0
 
     References:
-        Danijar Hafner, Jurgis Pasukonis, Jimmy Ba and Timothy Lillicrap, *Mastering
-        Diverse Domains through World Models*, 2023. https://arxiv.org/abs/2301.04104
+        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
+        2023. https://arxiv.org/abs/2301.04104
     """
     p, b, narrow = checks.widened(
         probs=(probs, "float[..., K]"), bins=(bins, "float[K]")

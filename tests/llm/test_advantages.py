@@ -98,10 +98,12 @@ def test_without_baseline_or_scale_equal_rewards_are_kept():
 def test_masked_answers_do_not_count(options):
     for spoiled in (jnp.nan, jnp.inf, 1e9):
         rewards = jnp.where(MASK, REWARDS, spoiled)
-        found = rlaxlib.group_advantages(rewards, mask=MASK, **options)
+        found = rlaxlib.group_advantages(rewards, sample_mask=MASK, **options)
         close(found[MASK], rlaxlib.group_advantages(REWARDS[MASK], **options))
         np.testing.assert_array_equal(found[~MASK], 0.0)
-    nobody = rlaxlib.group_advantages(REWARDS, mask=jnp.zeros(5, bool), **options)
+    nobody = rlaxlib.group_advantages(
+        REWARDS, sample_mask=jnp.zeros(5, bool), **options
+    )
     np.testing.assert_array_equal(nobody, 0.0)
 
 
@@ -136,7 +138,7 @@ def test_length_weighted_baseline_of_equal_lengths_is_the_mean():
 def test_length_weighted_baseline_ignores_masked_answers():
     lengths = jnp.array([1, 2, 1000, 3, 1000])
     rewards = jnp.where(MASK, REWARDS, jnp.nan)
-    found = rlaxlib.length_weighted_baseline(rewards, lengths, mask=MASK)
+    found = rlaxlib.length_weighted_baseline(rewards, lengths, sample_mask=MASK)
     expected = rlaxlib.length_weighted_baseline(REWARDS[MASK], lengths[MASK])
     close(found, expected)
 

@@ -35,9 +35,7 @@ def behaviour_cloning_loss(
 
     Takes one log-probability for each step, returns one loss for each.
 
-    .. math::
-
-        L_t = -log π(a_t | s_t)
+    .. math:: L_t = -log π(a_t | s_t)
 
     Average it by `masked_mean` with the same mask.
 
@@ -79,9 +77,7 @@ def dqfd_margin_loss(
 
     Takes the values of all actions and one action, returns one loss.
 
-    .. math::
-
-        L = max_b [q(b) + m 1[b ≠ a]] - q(a)
+    .. math:: L = max_b [q(b) + m 1[b ≠ a]] - q(a)
 
     It is 0 if the expert's action is better than all others by the margin. Add it, on
     demonstrations only, to the TD loss.
@@ -172,9 +168,7 @@ def gradient_penalty(gradient: ArrayLike, target_norm: ArrayLike = 1.0) -> Array
 
     Takes the gradient at one input, returns one penalty.
 
-    .. math::
-
-        L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
+    .. math:: L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
 
     The gradient of the logit :math:`f` by its input, from `jax.grad`, is taken at a
     random point between an input of the expert and one of the policy. DAC adds the

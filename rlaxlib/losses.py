@@ -33,9 +33,7 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
 
     Takes arrays of any shape, returns one loss for each element.
 
-    .. math::
-
-        L = ½ (x - y)²
+    .. math:: L = ½ (x - y)²
 
     The gradient is the error itself.
 
@@ -110,9 +108,7 @@ def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
 
     Takes arrays of any shape, returns one likelihood for each element.
 
-    .. math::
-
-        ℓ = p^t (1 - p)^{1-t}
+    .. math:: ℓ = p^t (1 - p)^{1-t}
 
     Args:
         predictions: Probabilities :math:`p`, in [0, 1], shape `[...]`.
@@ -146,9 +142,7 @@ def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
 
     Takes arrays of any shape, returns one loss for each element.
 
-    .. math::
-
-        L = -t log p - (1 - t) log(1 - p)
+    .. math:: L = -t log p - (1 - t) log(1 - p)
 
     With the convention 0 log 0 = 0, a prediction that is certain and right has a loss
     of 0 and a finite gradient. One that is certain and wrong has an infinite loss; for
@@ -188,9 +182,7 @@ def expectile_loss(
 
     Takes arrays of any shape, returns one loss for each element.
 
-    .. math::
-
-        L = |τ - 1[y < x]| (y - x)²
+    .. math:: L = |τ - 1[y < x]| (y - x)²
 
     The minimiser is the :math:`τ`-expectile of the targets: the mean at 0.5, close to
     the maximum near 1. Implicit Q-learning (IQL) uses it.
@@ -231,9 +223,7 @@ def clip_gradient(
 
     Takes an array or a pytree, returns it unchanged.
 
-    .. math::
-
-        y = x,   ∂L / ∂x_i = min(max(∂L / ∂y_i, g_min), g_max)
+    .. math:: y = x,   ∂L / ∂x_i = min(max(∂L / ∂y_i, g_min), g_max)
 
     DQN clips the gradient of its errors to [-1, 1]. Forward-mode differentiation, by
     `jax.jvp` or `jax.jacfwd`, raises a `TypeError`.
@@ -276,9 +266,7 @@ def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
 
     Takes an array or a pytree, returns it unchanged.
 
-    .. math::
-
-        y = x,   ∂y / ∂x = c
+    .. math:: y = x,   ∂y / ∂x = c
 
     MuZero scales by ½ at each step of its unrolled model. A scale of 0 stops the
     gradient, and -1 reverses it, as in domain-adversarial training.

@@ -97,9 +97,7 @@ def accumulating_trace(
 
     Takes one trace and one gradient, returns the next trace.
 
-    .. math::
-
-        z_t = γ_t λ z_{t-1} + ∇v(s_t)
+    .. math:: z_t = γ_t λ z_{t-1} + ∇v(s_t)
 
     The update :math:`w ← w + α δ z` is TD(λ). The discount belongs to the transition
     *to* :math:`s_t`: it is 0 if an episode starts there.
@@ -179,9 +177,7 @@ def dutch_trace(
 
     Takes one trace and one gradient, returns the next trace.
 
-    .. math::
-
-        z_t = γ_t λ z_{t-1} + (1 - α γ_t λ z_{t-1}ᵀ x_t) x_t,   x_t = ∇v(s_t)
+    .. math:: z_t = γ_t λ z_{t-1} + (1 - α γ_t λ z_{t-1}ᵀ x_t) x_t,   x_t = ∇v(s_t)
 
     For linear values. `true_online_td_lambda` updates the weights as well.
 
@@ -504,9 +500,7 @@ def obgd_step_size(
 
     Takes one trace and TD error, returns one step size.
 
-    .. math::
-
-        α' = α / max(1, M),   M = α κ max(|δ|, 1) ‖z‖_1
+    .. math:: α' = α / max(1, M),   M = α κ max(|δ|, 1) ‖z‖_1
 
     The update :math:`w ← w + α' δ z` then rarely overshoots its target. Stream-x uses
     :math:`α = 1`, with :math:`κ = 2` for values and 3 for policies.

@@ -31,9 +31,7 @@ def extract_subsequences(
 
     Takes trajectories and start indices, returns one subsequence for each index.
 
-    .. math::
-
-        y_{l,b,n} = x_{s_{b,n}+l,b},   0 ≤ l < L
+    .. math:: y_{l,b,n} = x_{s_{b,n}+l,b},   0 ≤ l < L
 
     `sample_start_indices` samples start indices. Subsequences may overlap.
 
@@ -95,9 +93,7 @@ def sample_start_indices(
 
     Takes numbers of trajectories and indices, returns start indices.
 
-    .. math::
-
-        s_{b,1}, …, s_{b,N} ~ Uniform{0, …, s_max}   without replacement
+    .. math:: s_{b,1}, …, s_{b,N} ~ Uniform{0, …, s_max}   without replacement
 
     Args:
         rng_key: Random key, shape `[]`.
@@ -180,9 +176,7 @@ def embed_oar(
 
     Takes one observation, action and reward, returns one vector.
 
-    .. math::
-
-        y = (x_1, …, x_D, 1[a = 1], …, 1[a = A], tanh r)
+    .. math:: y = (x_1, …, x_D, 1[a = 1], …, 1[a = A], tanh r)
 
     A recurrent network can infer the task from its actions and rewards.
 

@@ -78,9 +78,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 
     Takes a list of pytrees, returns one pytree.
 
-    .. math::
-
-        y_i = f(x¹_i, …, x^n_i)   for each leaf i
+    .. math:: y_i = f(x¹_i, …, x^n_i)   for each leaf i
 
     Args:
         fn: Function :math:`f` of one leaf of each pytree, such as a stack over time.
@@ -112,9 +110,7 @@ def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
 
     Takes one key and a pytree, returns a new key and a pytree of keys.
 
-    .. math::
-
-        k', k_1, …, k_n = split(k, n + 1)
+    .. math:: k', k_1, …, k_n = split(k, n + 1)
 
     Args:
         rng_key: Random key :math:`k`, shape `[]`. Do not reuse it.
@@ -148,9 +144,7 @@ def tree_split_leaves(
 
     Takes one pytree, returns a tuple of pytrees.
 
-    .. math::
-
-        y^k_i = x_i[…, k, …]   for each leaf i and index k
+    .. math:: y^k_i = x_i[…, k, …]   for each leaf i and index k
 
     NumPy arrays are split into views, without a copy.
 
@@ -232,9 +226,7 @@ def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any
 
     Takes a function of leaves, returns a function of pytrees.
 
-    .. math::
-
-        F(x, y)_i = f(x_i, y_i)   for each leaf i
+    .. math:: F(x, y)_i = f(x_i, y_i)   for each leaf i
 
     Args:
         fn: Function of leaves.
@@ -262,9 +254,7 @@ def transpose_last_axis_to_first(tree: Tree) -> Tree:
 
     Takes one pytree, returns a pytree.
 
-    .. math::
-
-        y_{k i_1 … i_m} = x_{i_1 … i_m k}   for each leaf x
+    .. math:: y_{k i_1 … i_m} = x_{i_1 … i_m k}   for each leaf x
 
     Args:
         tree: Pytree of arrays with at least one axis.
@@ -292,9 +282,7 @@ def transpose_first_axis_to_last(tree: Tree) -> Tree:
 
     Takes one pytree, returns a pytree.
 
-    .. math::
-
-        y_{i_1 … i_m k} = x_{k i_1 … i_m}   for each leaf x
+    .. math:: y_{i_1 … i_m k} = x_{k i_1 … i_m}   for each leaf x
 
     Args:
         tree: Pytree of arrays with at least one axis.

@@ -221,8 +221,10 @@ class Block(MathDirective):
 
     def run(self):
         """Return the equations, one below another."""
+        text = "\n".join([*self.arguments, *self.content])
+        self.arguments = []
         try:
-            self.content = [equations.to_tex("\n".join(self.content))]
+            self.content = [equations.to_tex(text)]
         except ValueError as error:
             raise self.error(str(error)) from error
         return super().run()

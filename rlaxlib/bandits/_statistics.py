@@ -60,9 +60,7 @@ def bandit_init(num_arms: int) -> BanditState:
 
     Takes a number of arms, returns a state.
 
-    .. math::
-
-        N_a = 0,   μ̂_a = 0
+    .. math:: N_a = 0,   μ̂_a = 0
 
     Args:
         num_arms: Number of arms, a Python integer of at least 1.
@@ -150,9 +148,7 @@ def sliding_window_init(num_arms: int, window: int) -> SlidingWindowState:
 
     Takes numbers of arms and of pulls, returns a state.
 
-    .. math::
-
-        N_a = 0,   μ̂_a = 0
+    .. math:: N_a = 0,   μ̂_a = 0
 
     Args:
         num_arms: Number of arms, a Python integer of at least 1.

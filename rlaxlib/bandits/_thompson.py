@@ -27,9 +27,7 @@ def thompson_beta(
 
     Takes statistics of all arms, returns one sample for each.
 
-    .. math::
-
-        θ_a ~ Beta(α + N_a μ̂_a, β + N_a (1 - μ̂_a))
+    .. math:: θ_a ~ Beta(α + N_a μ̂_a, β + N_a (1 - μ̂_a))
 
     The posterior of success probabilities for rewards in {0, 1} and the prior
     :math:`Beta(α, β)`. For rewards in [0, 1], update the statistics with a sample from

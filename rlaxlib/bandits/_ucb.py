@@ -26,9 +26,7 @@ def ucb_scores(
 
     Takes statistics of all arms, returns one score for each.
 
-    .. math::
-
-        U_a = μ̂_a + c √(log t / N_a),   t = ∑_a N_a
+    .. math:: U_a = μ̂_a + c √(log t / N_a),   t = ∑_a N_a
 
     With :math:`c = √2` and rewards in [0, 1], the regret grows with :math:`log t`; a
     smaller :math:`c` is often better. For rewards of another range, multiply :math:`c`

@@ -55,9 +55,7 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
 
     Takes settings, returns a named tuple of functions.
 
-    .. math::
-
-        π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
+    .. math:: π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
 
     Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
     `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of
@@ -142,9 +140,7 @@ def categorical_sample(
 
     Takes the probabilities of all actions, returns one action.
 
-    .. math::
-
-        P(a = i) = p_i / ∑_j p_j
+    .. math:: P(a = i) = p_i / ∑_j p_j
 
     Args:
         key: Random key, shape `[]`.
@@ -184,9 +180,7 @@ def categorical_cross_entropy(
 
     Takes probabilities and logits of all actions, returns one number.
 
-    .. math::
-
-        L = -∑_i p_i log q_i,   q = softmax(logits)
+    .. math:: L = -∑_i p_i log q_i,   q = softmax(logits)
 
     It uses the convention 0 log 0 = 0.
 
@@ -295,9 +289,7 @@ def categorical_importance_sampling_ratios(
 
     Takes the logits of two policies, returns one ratio for each action taken.
 
-    .. math::
-
-        ρ_t = π_t(a_t) / μ_t(a_t)
+    .. math:: ρ_t = π_t(a_t) / μ_t(a_t)
 
     Args:
         pi_logits_t: Logits of the target policy :math:`π`, shape `[..., A]`.

@@ -49,9 +49,7 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
 
     Takes settings, returns a named tuple of functions.
 
-    .. math::
-
-        p(x) = ∏_i (1 / (√(2 π) σ_i)) exp(-(x_i - μ_i)² / (2 σ_i²))
+    .. math:: p(x) = ∏_i (1 / (√(2 π) σ_i)) exp(-(x_i - μ_i)² / (2 σ_i²))
 
     Its functions are `sample(key, mu, sigma)`, `prob(sample, mu, sigma)`,
     `logprob(sample, mu, sigma)`, `entropy(mu, sigma)`,

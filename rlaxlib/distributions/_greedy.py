@@ -21,9 +21,7 @@ def greedy() -> DiscreteDistribution:
 
     Takes settings, returns a named tuple of functions.
 
-    .. math::
-
-        π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
+    .. math:: π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
 
     Its functions are `sample(key, preferences)`, `probs(preferences)`,
     `logprob(sample, preferences)` and `entropy(preferences)`, with preferences
@@ -56,9 +54,7 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
 
     Takes settings, returns a named tuple of functions.
 
-    .. math::
-
-        π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
+    .. math:: π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
 
     Its functions are those of `greedy`, each with one more argument `epsilon`.
 

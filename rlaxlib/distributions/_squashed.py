@@ -97,9 +97,7 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
 
     Takes one action, returns one log-density.
 
-    .. math::
-
-        log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
+    .. math:: log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
 
     SAC samples :math:`u = μ + σ ε` and acts by its tanh. Store :math:`u`: it cannot be
     recovered once the tanh saturates. If only the action is known, use
@@ -146,9 +144,7 @@ def tanh_normal_log_prob_of_action(
 
     Takes one action, returns one log-density.
 
-    .. math::
-
-        log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
+    .. math:: log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
 
     Use it for actions from a data set. For an action that the policy has just sampled,
     `tanh_normal_log_prob` is more accurate.

@@ -65,9 +65,7 @@ def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
 
     Takes one state, returns one loss.
 
-    .. math::
-
-        L = ∑_k (f̂_k(s) - f_k(s))²
+    .. math:: L = ∑_k (f̂_k(s) - f_k(s))²
 
     The target :math:`f` is a network with fixed random weights. The loss is large in
     new states. Normalise observations and clip them to [-5, 5]. The paper trains the
@@ -246,9 +244,7 @@ def knn_entropy_reward(
 
     Takes the embeddings of a batch of states, returns one reward for each.
 
-    .. math::
-
-        r_i = log(1 + d_i)
+    .. math:: r_i = log(1 + d_i)
 
     where :math:`d_i` is the Euclidean distance of a state to its kth nearest neighbour
     in the batch (RE3), or the mean distance to its k nearest neighbours (APT). Adding 1
@@ -298,9 +294,7 @@ def count_bonus(
 
     Takes visit counts of any shape, returns one bonus for each.
 
-    .. math::
-
-        r = β / √(N + c)
+    .. math:: r = β / √(N + c)
 
     Args:
         counts: Visit counts or pseudo-counts :math:`N ≥ 0`, of any shape `[...]`.
@@ -336,9 +330,7 @@ def diayn_reward(
 
     Takes one state and its skill, returns one reward.
 
-    .. math::
-
-        r = log q(z | s) - log p(z)
+    .. math:: r = log q(z | s) - log p(z)
 
     The policy is conditioned on a skill :math:`z`, sampled for each episode. Train the
     classifier :math:`q` with `categorical_cross_entropy`.
@@ -381,9 +373,7 @@ def ngu_reward(
 
     Takes rewards of any shape, returns one reward for each.
 
-    .. math::
-
-        r = r^episodic min(max(α, 1), L)
+    .. math:: r = r^episodic min(max(α, 1), L)
 
     In Never Give Up, lifelong novelty is :math:`α = 1 + (e - μ)/σ`, with the error
     :math:`e` of `rnd_loss` and its running mean and standard deviation.

@@ -36,15 +36,11 @@ def token_log_probs(
 
     Takes the logits of one sequence, returns one log-probability for each token.
 
-    .. math::
-
-        log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
+    .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
 
     With `with_entropy`, also return the entropy of each distribution,
 
-    .. math::
-
-        H_t = -∑_v π_t(v) log π_t(v)
+    .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
     Args:
         logits: Logits :math:`x_t`; minus infinity is allowed, shape `[T, V]`.
@@ -95,9 +91,7 @@ def linear_token_log_probs(
 
     Takes the hidden states of one sequence, returns one log-probability for each token.
 
-    .. math::
-
-        log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = h_t W / τ
+    .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = h_t W / τ
 
     The result is that of `token_log_probs` on the logits :math:`h_t W`. Both passes go
     over the vocabulary in chunks, so that memory grows with `T * chunk_size`, not with

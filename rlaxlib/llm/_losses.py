@@ -107,9 +107,7 @@ def sapo_loss(
 
     Takes one sequence, returns one loss for each token.
 
-    .. math::
-
-        L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
+    .. math:: L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
     The temperature :math:`τ` depends on the sign of the advantage. At :math:`ρ_t = 1`
     the gradient is that of :math:`-ρ_t Â_t`; away from it the gradient decays, faster
@@ -166,9 +164,7 @@ def gspo_ratio(
 
     Takes one sequence, returns one ratio for each token.
 
-    .. math::
-
-        s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
+    .. math:: s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
     All tokens have the value :math:`s`. At the level `"sequence"` each has the gradient
     of :math:`s`. At the level `"token"` the gradient of token `t` is
@@ -366,9 +362,7 @@ def clip_cov_mask(
 
     Takes the tokens of a batch, returns True or False for each.
 
-    .. math::
-
-        c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
+    .. math:: c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
 
     Likely tokens with high advantages reduce the entropy of the policy most. Of the
     tokens with :math:`c_t` in [low, high], :math:`⌊r N⌋` random ones are masked, or all
@@ -436,9 +430,7 @@ def high_entropy_mask(
 
     Takes one entropy for each token of a batch, returns True or False for each.
 
-    .. math::
-
-        m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
+    .. math:: m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
 
     In the paper, the 20 % of tokens with the highest entropy suffice for training. Use
     the mask as the `sample_mask` of the loss.

@@ -131,9 +131,7 @@ def simpo_loss(
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math::
-
-        L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
+    .. math:: L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
 
     There is no reference policy, and the mean over tokens does not favour long answers.
 
@@ -291,9 +289,7 @@ def bradley_terry_loss(
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math::
-
-        L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
+    .. math:: L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
 
     Preferences determine rewards only up to a constant for each prompt. Centring moves
     their sum towards 0.

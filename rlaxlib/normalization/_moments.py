@@ -271,9 +271,7 @@ class RunningMomentsState(NamedTuple):
     ) -> Any:
         """Normalise entries to mean 0 and standard deviation 1.
 
-        .. math::
-
-            y = (x - μ) / max(σ, σ_min)
+        .. math:: y = (x - μ) / max(σ, σ_min)
 
         An element with variance 0 is divided by 1.
 
@@ -319,9 +317,7 @@ def running_moments(
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
 
-    .. math::
-
-        μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
+    .. math:: μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
 
     An update merges m entries with mean :math:`x̄` and variance :math:`s²`:
 

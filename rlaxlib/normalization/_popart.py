@@ -70,9 +70,7 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
 
     Takes numbers of any shape, returns one for each.
 
-    .. math::
-
-        y_i = (x_i - μ_{k_i}) / σ_{k_i}
+    .. math:: y_i = (x_i - μ_{k_i}) / σ_{k_i}
 
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
@@ -111,9 +109,7 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
 
     Takes numbers of any shape, returns one for each.
 
-    .. math::
-
-        x_i = σ_{k_i} y_i + μ_{k_i}
+    .. math:: x_i = σ_{k_i} y_i + μ_{k_i}
 
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
@@ -154,9 +150,7 @@ def unnormalize_linear(
 
     Takes all outputs of a layer, returns the one selected, normalised and not.
 
-    .. math::
-
-        y_i = h_{i,k_i},   x_i = σ_{k_i} y_i + μ_{k_i}
+    .. math:: y_i = h_{i,k_i},   x_i = σ_{k_i} y_i + μ_{k_i}
 
     A multi-task agent selects the output of its task. Losses take the normalised output
     :math:`y`, bootstrapping the value :math:`x`.
@@ -219,9 +213,7 @@ def art(
     clipped to bounds. It makes n steps of the paper, of size :math:`β`, towards the
     mean. The variance is computed without the difference of two large squares, as
 
-    .. math::
-
-        σ'² = σ² + β_n [mean((x - x̄)²) - σ² + (1 - β_n) (x̄ - μ)²],
+    .. math:: σ'² = σ² + β_n [mean((x - x̄)²) - σ² + (1 - β_n) (x̄ - μ)²],
 
     where :math:`σ` is the scale, or :math:`σ² = ν - μ²` if the scale was clipped.
 
@@ -273,9 +265,7 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
 
     Takes the parameters of a layer and two states, returns parameters.
 
-    .. math::
-
-        W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
+    .. math:: W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
 
     Then :math:`σ' (W'ᵀ h + b') + μ' = σ (Wᵀ h + b) + μ` for any input :math:`h`.
     Without a bias, the unnormalised outputs move by the change of the shift. Continue
@@ -324,9 +314,7 @@ def popart(
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
 
-    .. math::
-
-        (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
+    .. math:: (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
 
     First update with the new targets. Then compute the loss with the returned
     parameters and state, and let the optimizer change the returned parameters. An agent

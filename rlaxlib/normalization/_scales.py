@@ -82,9 +82,7 @@ def reward_scale(
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
 
-    .. math::
-
-        R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
+    .. math:: R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
 
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, so that
     targets of value functions are of the order of 1. Do not subtract a mean: that would
@@ -181,9 +179,7 @@ def return_based_scale(
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
 
-    .. math::
-
-        σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
+    .. math:: σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
 
     over all rewards R, discounts :math:`γ` and returns G so far. Once the values are
     accurate, this is about the variance of the TD errors that no network can reduce.

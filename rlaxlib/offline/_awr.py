@@ -23,9 +23,7 @@ def advantage_weights(
 
     Takes one advantage for each action, returns one weight for each.
 
-    .. math::
-
-        w = min(exp(Â / β), w_max)
+    .. math:: w = min(exp(Â / β), w_max)
 
     With this weight on its log-likelihood, the data's policy :math:`μ` becomes
     :math:`π ∝ μ exp(Â/β)`. A high temperature gives behaviour cloning. IQL writes
@@ -72,9 +70,7 @@ def advantage_weighted_loss(
 
     Takes one log-probability and advantage for each action, returns one loss for each.
 
-    .. math::
-
-        L = -w log π(a),   w = min(exp(Â / β), w_max)
+    .. math:: L = -w log π(a),   w = min(exp(Â / β), w_max)
 
     The weights are those of `advantage_weights`, without a gradient.
 

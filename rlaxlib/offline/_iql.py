@@ -30,9 +30,7 @@ def iql_value_loss(
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math::
-
-        L = |τ - 1[q < v]| (q - v)²
+    .. math:: L = |τ - 1[q < v]| (q - v)²
 
     The minimiser is the :math:`τ`-expectile of the values of the data's actions: the
     mean at 0.5, close to the maximum near 1. The paper uses 0.7 for locomotion and 0.9
@@ -135,9 +133,7 @@ def sparse_value_loss(
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math::
-
-        L = max(0, w)² + v / α,   w = 1 + (q - v) / (2 α)
+    .. math:: L = max(0, w)² + v / α,   w = 1 + (q - v) / (2 α)
 
     At the minimum the mean of :math:`max(0, w)` over the data's actions is 1. The
     minimiser tends to the maximum of the values as :math:`α` tends to 0. The policy's

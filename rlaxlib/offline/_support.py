@@ -62,9 +62,7 @@ def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
 
     Takes the log-probabilities of all actions, returns True or False for each.
 
-    .. math::
-
-        m(a) = 1[μ(a) > τ max_b μ(b)]
+    .. math:: m(a) = 1[μ(a) > τ max_b μ(b)]
 
     Pass it as `action_mask`. A threshold of 0 gives Q-learning over the actions of
     positive probability, and one close to 1 behaviour cloning. The paper uses 0.3.

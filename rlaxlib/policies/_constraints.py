@@ -76,9 +76,7 @@ def kl_constraint_loss(
 
     Takes divergences of any shape, returns two losses of each, and the dual variable.
 
-    .. math::
-
-        L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
+    .. math:: L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
 
     The first loss trains the policy, the second :math:`α`; other gradients are stopped.
 
@@ -122,9 +120,7 @@ def compute_parametric_kl_penalty_and_dual_loss(
 
     Takes divergences of any shape, returns two losses of each.
 
-    .. math::
-
-        L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
+    .. math:: L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
 
     `mpo_loss` describes the divergences, `kl_constraint_loss` the gradients.
 

@@ -78,9 +78,7 @@ def constant_policy_targets(
 
     Takes the policy of a batch of states, returns N actions and weights for each state.
 
-    .. math::
-
-        a_i ~ p,   w_i = c,   i = 1 … N
+    .. math:: a_i ~ p,   w_i = c,   i = 1 … N
 
     Args:
         distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
@@ -118,9 +116,7 @@ def zero_policy_targets(
 
     Takes the policy of a batch of states, returns N actions and weights for each state.
 
-    .. math::
-
-        a_i ~ p,   w_i = 0,   i = 1 … N
+    .. math:: a_i ~ p,   w_i = 0,   i = 1 … N
 
     Use them in place of other targets, such as those beyond the end of an episode.
 
@@ -158,9 +154,7 @@ def sampled_policy_distillation_loss(
 
     Takes the policy of a batch of states, returns the mean loss.
 
-    .. math::
-
-        L = -(1/N) ∑_i w_i log π(a_i)
+    .. math:: L = -(1/N) ∑_i w_i log π(a_i)
 
     The loss is also averaged over states. With samples from :math:`p` and weights
     :math:`q(a)/p(a)` it estimates the cross-entropy of :math:`π` relative to :math:`q`.

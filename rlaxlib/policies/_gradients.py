@@ -42,9 +42,7 @@ def policy_gradient_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math::
-
-        L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
+    .. math:: L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
     `reinforce_loss` takes other distributions.
 
@@ -96,9 +94,7 @@ def reinforce_loss(
 
     Takes one trajectory, returns the loss of each time step.
 
-    .. math::
-
-        L_t = -Â_t log π(a_t)
+    .. math:: L_t = -Â_t log π(a_t)
 
     No gradient may flow through the actions. If they are sampled inside the
     differentiated function, pass :math:`log π` of `jax.lax.stop_gradient(a)`, or the
@@ -146,9 +142,7 @@ def counterfactual_advantage(
 
     Takes one trajectory, returns the advantage of each time step.
 
-    .. math::
-
-        Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
+    .. math:: Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
 
     COMA has one critic for several agents. For each agent, :math:`q_t` are the values
     of its actions, given those that the other agents took.
@@ -425,9 +419,7 @@ def rpg_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math::
-
-        L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺,   π_t = softmax(logits_t)
+    .. math:: L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺,   π_t = softmax(logits_t)
 
     The gradient reaches the policy through the baseline :math:`∑_b π_t(b) q_t(b)`.
 
@@ -475,9 +467,7 @@ def dpg_loss(
 
     Takes one action, returns the loss of each of its dimensions.
 
-    .. math::
-
-        L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a)
+    .. math:: L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a)
 
     With the gradient of :math:`a + g` stopped, that by the action is :math:`-g`.
 

@@ -256,9 +256,7 @@ def mpo_compute_weights_and_temperature_loss(
     Takes sampled actions of any number of states, returns the temperature loss of each
     state, and the weight of each action.
 
-    .. math::
-
-        w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
+    .. math:: w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
 
     At the minimum of :math:`L_η`, the weighted samples have the highest mean value of
     all policies within a divergence of :math:`ε` from the one that was sampled.

@@ -181,9 +181,7 @@ def clipped_surrogate_pg_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math::
-
-        L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
+    .. math:: L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
 
     `ppo_clip_loss` takes log-probabilities, and has further options.
 

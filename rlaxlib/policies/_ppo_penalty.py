@@ -59,9 +59,7 @@ def ppo_penalty_loss(
 
     Takes one trajectory, returns the loss of each time step, and diagnostics.
 
-    .. math::
-
-        L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
+    .. math:: L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
 
     `categorical_kl_divergence` or `multivariate_normal_kl_divergence` compute the KL,
     and `adaptive_kl_coefficient` adapts :math:`β`.

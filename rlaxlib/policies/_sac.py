@@ -94,9 +94,7 @@ def td3_critic_target(
 
     Takes one transition, returns one target.
 
-    .. math::
-
-        y = r_t + γ_t min_i q_i(s_t, a_t)
+    .. math:: y = r_t + γ_t min_i q_i(s_t, a_t)
 
     The next action is a `td3_target_action`. The minimum bounds the overestimation.
 
@@ -142,9 +140,7 @@ def td3_target_action(
 
     Takes one action, returns one action.
 
-    .. math::
-
-        a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
+    .. math:: a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
 
     TD3 has :math:`σ = 0.2` and :math:`c = 0.5` for actions in [-1, 1]. Scale both by
     half the range of other actions.
@@ -192,9 +188,7 @@ def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -
 
     Takes one action, returns one loss.
 
-    .. math::
-
-        L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
+    .. math:: L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
 
     The gradient flows through the reparameterised action, such as
     :math:`tanh(μ + σ ε)`, into the critics and the log-density. That of the temperature
@@ -234,9 +228,7 @@ def sac_temperature_loss(
 
     Takes one action, returns one loss.
 
-    .. math::
-
-        L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
+    .. math:: L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
 
     The temperature rises while the entropy is below its target :math:`H̄`. The gradient
     of the policy is stopped. The paper has :math:`H̄ = -D` for D dimensions in [-1, 1];
@@ -282,9 +274,7 @@ def discrete_sac_value(
 
     Takes one state, returns one value.
 
-    .. math::
-
-        v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
+    .. math:: v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
     It replaces the sample of `sac_critic_target`: pass it as `v_t` to `qv_learning`. It
     is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
@@ -330,9 +320,7 @@ def discrete_sac_policy_loss(
 
     Takes one state, returns one loss.
 
-    .. math::
-
-        L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
+    .. math:: L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
     The gradients of the action values and the temperature are stopped.
 

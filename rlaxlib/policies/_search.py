@@ -207,9 +207,7 @@ def gumbel_policy_targets(
 
     Takes one state, returns the target probability of each action.
 
-    .. math::
-
-        π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
+    .. math:: π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
 
     :math:`q̄` are the `completed_q_values`, under which the target is never worse than
     the policy. For :math:`q̄` in [0, 1], the paper has :math:`c_scale` 1 on board games

@@ -92,9 +92,7 @@ def transform_from_hl_gauss(
 
     Takes distributions, returns one value for each.
 
-    .. math::
-
-        x = ∑_k p_k (e_0 + (k + ½) w),   w = (e_K - e_0) / K
+    .. math:: x = ∑_k p_k (e_0 + (k + ½) w),   w = (e_K - e_0) / K
 
     Each bin counts at its centre. It inverts `transform_to_hl_gauss`.
 

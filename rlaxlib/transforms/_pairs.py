@@ -58,9 +58,7 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
 
     Takes several transforms with their inverses, returns one.
 
-    .. math::
-
-        f(x) = f_n(… f_1(x)),   f⁻¹(y) = f_1⁻¹(… f_n⁻¹(y))
+    .. math:: f(x) = f_n(… f_1(x)),   f⁻¹(y) = f_1⁻¹(… f_n⁻¹(y))
 
     Half precision is raised to single for the whole composition.
 
@@ -176,9 +174,7 @@ def muzero_pair(
 
     Takes the range of the bins, returns a transform and its inverse.
 
-    .. math::
-
-        f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
+    .. math:: f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
 
     The inverse transforms the mean of transformed values. If returns vary, that is not
     the mean of the returns, which `unbiased_transform_pair` gives. Values whose
@@ -262,9 +258,7 @@ def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
 
     Takes values of any shape, returns True or False for each.
 
-    .. math::
-
-        ¬(b_0 ≤ h(x) ≤ b_{K-1}),
+    .. math:: ¬(b_0 ≤ h(x) ≤ b_{K-1}),
 
     where :math:`h` is the transform before the bins, if there is one. The pair clips
     such values, which biases what is learnt: widen the range if they are frequent.

@@ -37,9 +37,7 @@ def identity(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = x
+    .. math:: f(x) = x
 
     Args:
         x: Values, shape `[...]`.
@@ -67,9 +65,7 @@ def sigmoid(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = 1 / (1 + e^{-x})
+    .. math:: f(x) = 1 / (1 + e^{-x})
 
     Args:
         x: Values, shape `[...]`.
@@ -97,9 +93,7 @@ def logit(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = log (x / (1 - x))
+    .. math:: f(x) = log (x / (1 - x))
 
     Args:
         x: Values in [0, 1], shape `[...]`.
@@ -127,9 +121,7 @@ def signed_logp1(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sign(x) log(|x| + 1)
+    .. math:: f(x) = sign(x) log(|x| + 1)
 
     Of the transforms here it compresses the most. Its derivative at 0 is 1.
 
@@ -159,9 +151,7 @@ def signed_expm1(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sign(x) (e^{|x|} - 1)
+    .. math:: f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
         x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
@@ -189,9 +179,7 @@ def symlog(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sign(x) log(|x| + 1)
+    .. math:: f(x) = sign(x) log(|x| + 1)
 
     Args:
         x: Values, shape `[...]`.
@@ -219,9 +207,7 @@ def symexp(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sign(x) (e^{|x|} - 1)
+    .. math:: f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
         x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
@@ -249,9 +235,7 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sign(x) (√(|x| + 1) - 1) + ε x
+    .. math:: f(x) = sign(x) (√(|x| + 1) - 1) + ε x
 
     The linear term bounds the derivative of the inverse by :math:`1/ε`.
 
@@ -286,9 +270,7 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sign(x) w (w + 2),   w = |x| / (h + √(h² + ε |x|)),   h = ½ + ε
+    .. math:: f(x) = sign(x) w (w + 2),   w = |x| / (h + √(h² + ε |x|)),   h = ½ + ε
 
     The form of Pohlen and others has no precision left for small :math:`x`.
 
@@ -323,9 +305,7 @@ def hyperbolic_sin(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sinh x = (e^x - e^{-x}) / 2
+    .. math:: f(x) = sinh x = (e^x - e^{-x}) / 2
 
     Args:
         x: Values, shape `[...]`. Beyond ±89, the result overflows in single precision.
@@ -354,9 +334,7 @@ def hyperbolic_arcsin(x: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = arsinh x = log (x + √(x² + 1))
+    .. math:: f(x) = arsinh x = log (x + √(x² + 1))
 
     It grows like `signed_logp1`, and is smooth at 0, where its derivative is 1.
 
@@ -387,9 +365,7 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
 
     Takes values of any shape, returns one value for each.
 
-    .. math::
-
-        f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
+    .. math:: f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
 
     Powers below 1 compress, powers above 1 expand. The inverse has power :math:`1/p`.
 

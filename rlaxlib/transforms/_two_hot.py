@@ -72,9 +72,7 @@ def transform_from_2hot(
 
     Takes distributions, returns one value for each.
 
-    .. math::
-
-        x = ∑_k p_k b_k,   b_k = b_0 + k (b_{K-1} - b_0) / (K - 1)
+    .. math:: x = ∑_k p_k b_k,   b_k = b_0 + k (b_{K-1} - b_0) / (K - 1)
 
     It inverts `transform_to_2hot`, and decodes any predicted distribution.
 
@@ -150,9 +148,7 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
 
     Takes distributions, returns one value for each.
 
-    .. math::
-
-        x = ∑_k p_k b_k
+    .. math:: x = ∑_k p_k b_k
 
     It inverts `transform_to_2hot_nonlinear`.
 

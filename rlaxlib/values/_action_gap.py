@@ -38,9 +38,7 @@ def persistent_q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
+    .. math:: δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
 
     `persistent_advantage_learning` has both branches of the paper's algorithm.
 

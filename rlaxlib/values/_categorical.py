@@ -90,9 +90,7 @@ def categorical_td_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
-
-        L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
+    .. math:: L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
     where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
@@ -281,9 +279,7 @@ def categorical_regression_loss(
 
     Takes one prediction and one target, returns one loss.
 
-    .. math::
-
-        L = -∑_k f(y)_k log softmax(x)_k
+    .. math:: L = -∑_k f(y)_k log softmax(x)_k
 
     Decode the predicted value by `tx_pair.apply_inv(softmax(x))`. It estimates the mean
     of the targets; with `muzero_pair`, the inverse transform of their mean transform. A

@@ -73,9 +73,7 @@ def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
 
     Takes one value for each critic, returns one value.
 
-    .. math::
-
-        v = min_{i ∈ M} q_i,   M ⊆ {1, …, N},   |M| = m,
+    .. math:: v = min_{i ∈ M} q_i,   M ⊆ {1, …, N},   |M| = m,
 
     where all subsets are equally likely. The paper has :math:`m = 2` and
     :math:`N = 10`, and one subset for the whole batch: give `jax.vmap` one key with

@@ -44,9 +44,7 @@ def expectile_regression_loss(
 
     Takes one distribution and its samples, returns one loss.
 
-    .. math::
-
-        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| (y_j - x_i)²
+    .. math:: L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| (y_j - x_i)²
 
     The minimisers are the expectiles of the samples at :math:`τ_i`. The targets must be
     samples, not expectiles: see `impute_expectile_samples`.
@@ -159,16 +157,12 @@ def impute_expectile_samples(
 
     The :math:`n` samples :math:`z`, of equal weight, solve
 
-    .. math::
-
-        ∑_i |τ_k - 1[z_i < e_k]| (z_i - e_k) = 0   for all k.
+    .. math:: ∑_i |τ_k - 1[z_i < e_k]| (z_i - e_k) = 0   for all k.
 
     With their mean :math:`m` and the convex, piecewise linear function
     :math:`P(x) = ∑_i max(x - z_i, 0)`, the equations are
 
-    .. math::
-
-        (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k).
+    .. math:: (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k).
 
     The derivative of :math:`P` counts the samples below :math:`x`, so that these are
     differences of its convex conjugate. With :math:`P` linear between expectiles,

@@ -340,9 +340,7 @@ def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
 
     Takes a number, returns as many fractions.
 
-    .. math::
-
-        τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
+    .. math:: τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
 
     The quantiles at these fractions, as samples, minimise the Wasserstein distance.
 
@@ -375,9 +373,7 @@ def sample_quantile_fractions(
 
     Takes a number, returns as many fractions.
 
-    .. math::
-
-        τ_i ~ U[0, 1),   i = 1, …, n, independently
+    .. math:: τ_i ~ U[0, 1),   i = 1, …, n, independently
 
     Args:
         key: PRNG key, shape `[]`.
@@ -409,9 +405,7 @@ def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
 
     Takes the fractions of one state, returns one vector for each.
 
-    .. math::
-
-        φ_i(τ) = cos(π i τ),   i = 0, …, D - 1
+    .. math:: φ_i(τ) = cos(π i τ),   i = 0, …, D - 1
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
@@ -495,9 +489,7 @@ def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
 
     Takes the quantiles of all critics, returns the ones to learn from.
 
-    .. math::
-
-        z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
+    .. math:: z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
 
     The paper drops :math:`d` = 0 to 5 of 25, against overestimation. Train each critic
     on :math:`r + γ (z - α log π)` by `quantile_regression_loss` with `huber_param=1`.

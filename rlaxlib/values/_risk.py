@@ -35,9 +35,7 @@ def quantile_mean(quantiles: ArrayLike, weights: ArrayLike | None = None) -> Arr
 
     Takes the quantiles of one state, returns one value.
 
-    .. math::
-
-        v = ∑_i w_i x_i
+    .. math:: v = ∑_i w_i x_i
 
     In FQF :math:`w_i = τ_{i+1} - τ_i`, and the quantiles are those at the midpoints.
     C51 has atoms with their probabilities, QR-DQN and IQN have equal weights.
@@ -75,9 +73,7 @@ def conditional_value_at_risk(
 
     Takes the quantiles of one state, returns one value.
 
-    .. math::
-
-        C = (1/η) ∫_0^η F⁻¹(τ) dτ,
+    .. math:: C = (1/η) ∫_0^η F⁻¹(τ) dτ,
 
     where :math:`F⁻¹` has a step of width :math:`p_i` for each quantile :math:`x_i`.
     CVaR is the mean for :math:`η = 1`, and tends to the minimum as :math:`η` tends to
@@ -120,9 +116,7 @@ def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
     Takes the fractions of one state, returns one fraction for each.
 
-    .. math::
-
-        β(τ) = η τ
+    .. math:: β(τ) = η τ
 
     The mean of the quantiles at the result is the `conditional_value_at_risk`.
 
@@ -155,9 +149,7 @@ def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
     Takes the fractions of one state, returns one fraction for each.
 
-    .. math::
-
-        β(τ) = Φ(Φ⁻¹(τ) + η),
+    .. math:: β(τ) = Φ(Φ⁻¹(τ) + η),
 
     with the standard normal distribution function :math:`Φ`.
 
@@ -193,9 +185,7 @@ def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
 
     Takes the fractions of one state, returns one fraction for each.
 
-    .. math::
-
-        β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
+    .. math:: β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
 
     For :math:`η < 1` this overweights both tails; :math:`η = 0.71` describes human
     subjects best. Below about 0.28 it is not monotonic.

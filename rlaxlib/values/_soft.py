@@ -5,9 +5,7 @@ Soft value, mellowmax, soft Q-learning and Munchausen Q-learning.
 With an entropy bonus of weight :math:`τ`, the temperature, the optimal policy is the
 softmax of the action values divided by :math:`τ`, and its value is the soft value
 
-.. math::
-
-    v = τ log ∑_a exp(q(a)/τ).
+.. math:: v = τ log ∑_a exp(q(a)/τ).
 
 An action value of minus infinity marks an illegal action.
 
@@ -83,9 +81,7 @@ def mellowmax(
 
     Takes one state, returns one value.
 
-    .. math::
-
-        m = (1/ω) log((1/A) ∑_a exp(ω q(a)))
+    .. math:: m = (1/ω) log((1/A) ∑_a exp(ω q(a)))
 
     :math:`A` counts the legal actions. As :math:`ω` tends to infinity, 0 or minus
     infinity, :math:`m` tends to the maximum, mean or minimum. It is `soft_value` at
@@ -142,9 +138,7 @@ def soft_q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
+    .. math:: δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
 
     The target bootstraps from the `soft_value`.
 

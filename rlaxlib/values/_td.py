@@ -44,9 +44,7 @@ def td_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t v_t - v_{t-1}
+    .. math:: δ = r_t + γ_t v_t - v_{t-1}
 
     Args:
         v_tm1: Value of the state, shape `[]`.
@@ -89,9 +87,7 @@ def differential_td_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t - r̄ + v_t - v_{t-1}
+    .. math:: δ = r_t - r̄ + v_t - v_{t-1}
 
     Use it in continuing tasks that maximise the average reward. The same error,
     off-policy times the importance ratio, updates the rate by :math:`r̄ ← r̄ + η α δ`,
@@ -143,9 +139,7 @@ def sarsa(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
+    .. math:: δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -197,9 +191,7 @@ def expected_sarsa(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t ∑_a π_t(a) q_t(a) - q_{t-1}(a_{t-1})
+    .. math:: δ = r_t + γ_t ∑_a π_t(a) q_t(a) - q_{t-1}(a_{t-1})
 
     The policy :math:`π` may differ from the policy that acted.
 
@@ -252,9 +244,7 @@ def q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
+    .. math:: δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -304,9 +294,7 @@ def double_q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t q_t(argmax_a q_t^sel(a)) - q_{t-1}(a_{t-1})
+    .. math:: δ = r_t + γ_t q_t(argmax_a q_t^sel(a)) - q_{t-1}(a_{t-1})
 
     The online network selects the action, which reduces the overestimation bias.
 
@@ -359,9 +347,7 @@ def qv_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t v_t - q_{t-1}(a_{t-1})
+    .. math:: δ = r_t + γ_t v_t - q_{t-1}(a_{t-1})
 
     `td_learning` learns the state values at the same time.
 
@@ -410,9 +396,7 @@ def qv_max(
 
     Takes one transition, returns one TD error.
 
-    .. math::
-
-        δ = r_t + γ_t max_a q_t(a) - v_{t-1}
+    .. math:: δ = r_t + γ_t max_a q_t(a) - v_{t-1}
 
     `qv_learning` learns the action values at the same time.
 

@@ -7,9 +7,7 @@ The network predicts values :math:`q = h(Q)`, where the transform :math:`h` redu
 their scale. A return is estimated from the inverse :math:`h⁻¹(q)` and untransformed
 rewards, and is then transformed. The fixed point is
 
-.. math::
-
-    q = h(E[r + γ h⁻¹(q')]).
+.. math:: q = h(E[r + γ h⁻¹(q')]).
 
 If returns are random, it is not the transformed expected return, but is close to it
 where :math:`h` is nearly linear.

@@ -10,7 +10,7 @@ import pytest
 import rlaxlib
 
 SOURCES = sorted(Path(rlaxlib.__file__).parent.rglob("*.py"))
-BLOCK = r"^( *)\.\. math::\n\n((?:\1 +.*\n|\n)+)"
+BLOCK = r"^( *)\.\. math::(?: |\n\n)((?<= ).+\n|(?:\1 +.*\n|\n)+)"
 INLINE = r":math:`([^`]*)`"
 
 

@@ -202,10 +202,9 @@ def trajectories(mdp, steps):
 
 
 def probabilities(mdp, policy, steps):
-    """Return the probability of each trajectory given its first state, shape `[N]`."""
+    """Return the probability of each trajectory given its start and first action."""
     stream, moves = trajectories(mdp, steps)
-    taken = policy[stream.s_tm1, stream.a_tm1]
-    return moves * np.prod(taken, axis=-1) * policy[stream.s_t, stream.a_t][:, -1]
+    return moves * np.prod(policy[stream.s_t, stream.a_t], axis=-1)
 
 
 def averaging(mdp, policy, steps, of_actions):
@@ -218,7 +217,6 @@ def averaging(mdp, policy, steps, of_actions):
     stream, _ = trajectories(mdp, steps)
     weights = probabilities(mdp, policy, steps)
     s, a = stream.s_tm1[:, 0], stream.a_tm1[:, 0]
-    if not of_actions:
-        return weights[:, None] * np.eye(STATES)[s]
-    weights = weights / policy[s, a]
-    return weights[:, None] * np.eye(STATES * ACTIONS)[ACTIONS * s + a]
+    if of_actions:
+        return weights[:, None] * np.eye(STATES * ACTIONS)[ACTIONS * s + a]
+    return (weights * policy[s, a])[:, None] * np.eye(STATES)[s]

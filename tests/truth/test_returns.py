@@ -8,7 +8,6 @@ converges to the solution of `A x + b = 0` if the spectral radius of `I + A` is 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -167,11 +166,17 @@ def of_leaky_vtrace(m, setting):
     return *update, mdp.state_values(m, evaluated)
 
 
-CLIPS = np.array(  # Of λ, the clip of the TD errors and the clip of the traces.
-    [[1.0, 0.3, 0.3], [1.0, 1.0, 1.0], [0.5, 1.0, 0.3], [1.0, 2.0, 1.0]]
-    + [[1.0, np.inf, 1.0], [0.5, np.inf, np.inf]]
+CLIPS = np.array(  # λ, and the clips of the TD errors and of the traces.
+    [
+        [1.0, 0.3, 0.3],
+        [1.0, 1.0, 1.0],
+        [0.5, 1.0, 0.3],
+        [1.0, 2.0, 1.0],
+        [1.0, np.inf, 1.0],
+        [0.5, np.inf, np.inf],
+    ]
 )
-LEAKS = np.array(  # Of α, λ and the clip of the TD errors.
+LEAKS = np.array(  # α, λ, and the clip of the TD errors.
     [[0.0, 1.0, 1.0], [0.3, 0.5, 1.0], [0.3, 1.0, 0.5], [1.0, 1.0, 0.3]]
 )
 
@@ -312,8 +317,9 @@ def expected_update(case, shape):
     """Return A and b of the expected update, with axes `[MDP, setting, ...]`."""
     cells = int(np.prod(shape))
     basis = np.concatenate([np.zeros((1, cells)), np.eye(cells)]).reshape(-1, *shape)
-    tables = np.broadcast_to(basis, (len(MDPS), *basis.shape))
-    errors = expected_errors(case.estimator, tables, case.settings, case.policy)
+    errors = expected_errors(
+        case.estimator, basis, case.settings, case.policy, of_actions=len(shape) == 2
+    )
     offset = errors[:, :, 0]
     return np.swapaxes(errors[:, :, 1:] - offset[:, :, None], -1, -2), offset
 
@@ -332,3 +338,87 @@ def test_expected_updates_converge_to_the_values_of_theory(name):
             assert radius < 1
             fixed_point = np.linalg.solve(a, -b).reshape(shape)
             np.testing.assert_allclose(fixed_point, truth, rtol=0, atol=1e-10)
+
+
+# --- Estimates for each action, at the true values. ---
+
+
+def estimates(estimator, v, settings, policy):
+    """Return mean estimates, `[MDP, setting, S, A, ...]`, from values `[MDP, S]`."""
+    found = expected_errors(estimator, v, settings, policy, of_actions=True)
+    own = np.stack([each[:, i] for i, each in enumerate(found)])
+    return own.reshape(*own.shape[:2], mdp.STATES, mdp.ACTIONS, *own.shape[3:])
+
+
+def test_gae_at_the_true_values_estimates_the_advantages():
+    q = np.stack([mdp.action_values(m, m.pi) for m in MDPS])
+    v = np.stack([mdp.state_values(m, m.pi) for m in MDPS])
+    found = estimates(generalized_advantages, v, LAMBDAS, "pi")
+    truth = np.broadcast_to((q - v[:, :, None])[:, None], found.shape)
+    np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12)
+
+
+VTRACE_OUTPUTS = {  # Estimator, setting, and the clip of the ratios.
+    "V-trace": (
+        vtrace_output,
+        [0.5, 0.6, 1.0],
+        lambda rho: np.minimum(0.6, rho),
+    ),
+    "leaky V-trace": (
+        leaky_vtrace_output,
+        [0.4, 0.5, 1.0],
+        lambda rho: 0.6 * rho + 0.4 * np.minimum(1.0, rho),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VTRACE_OUTPUTS)
+def test_vtrace_at_its_fixed_point_estimates_action_values_and_advantages(name):
+    output, setting, clip = VTRACE_OUTPUTS[name]
+
+    def estimator(v, stream, setting):
+        _, advantage, q_estimate = output(v, stream, setting)
+        return jnp.stack([q_estimate, advantage], axis=-1)
+
+    rho = np.stack([clip(m.rho) for m in MDPS])
+    policies = np.stack([m.mu for m in MDPS]) * rho
+    policies /= np.sum(policies, axis=-1, keepdims=True)
+    q = np.stack([*map(mdp.action_values, MDPS, policies)])
+    v = np.sum(policies * q, axis=-1)
+    found = estimates(estimator, v, np.array([setting]), "mu")[:, 0]
+    np.testing.assert_allclose(found[..., 0], q, rtol=0, atol=1e-12)
+    advantages = rho * (q - v[:, :, None])
+    np.testing.assert_allclose(found[..., 1], advantages, rtol=0, atol=1e-12)
+
+
+# --- UPGO. ---
+
+
+def upgo(v, stream, _):
+    v_tm1, r_t, discount_t, v_t = transitions(v, stream)
+    return rlaxlib.upgo_returns(v_tm1, v_t, r_t, discount_t) - v_tm1
+
+
+def upgo_bias(m, v, steps):
+    """Return the expected UPGO return minus the value of each state.
+
+    The return exceeds its one-step target by that of the next step, if that step does
+    well.
+    """
+    delta = m.reward + m.discount * v[m.after] - v[:, None, None]
+    chance = m.pi[:, :, None] * m.prob
+    later = np.zeros(mdp.STATES)
+    for _ in range(steps):
+        excess = delta + m.discount * later[m.after]
+        later = np.sum(chance * np.where(delta >= 0, excess, 0), axis=(1, 2))
+    return np.sum(chance * excess, axis=(1, 2))
+
+
+def test_upgo_is_optimistic_even_at_the_true_values():
+    v = np.stack([mdp.state_values(m, m.pi) for m in MDPS])
+    found = expected_errors(upgo, v, LAMBDAS[:1], "pi", of_actions=False)[:, 0]
+    for i, m in enumerate(MDPS):
+        bias = upgo_bias(m, v[i], STEPS)
+        np.testing.assert_allclose(found[i, i], bias, rtol=0, atol=1e-12)
+        assert np.all(bias[:4] > 0.05)  # The last layer has one step only.
+        assert np.all(upgo_bias(m, v[i], 2) <= bias + 1e-12)

@@ -18,7 +18,11 @@ def deterministic(m):
     return m._replace(pi=mdp.greedy(mdp.optimal_values(m)))
 
 
-WORLDS = {"random": MDPS, "deterministic": [deterministic(m) for m in MDPS]}
+WORLDS = {
+    "random": MDPS,
+    "deterministic": [deterministic(m) for m in MDPS],
+    "layered": [mdp.random_mdp("layered", seed) for seed in range(3)],
+}
 
 
 @functools.cache

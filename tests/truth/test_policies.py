@@ -20,6 +20,7 @@ from truth.enumeration import MDPS, WORLDS, averagings, streams
 
 CELLS = mdp.STATES * mdp.ACTIONS
 S, A = (x.ravel() for x in np.indices((mdp.STATES, mdp.ACTIONS)))  # Of each cell.
+KL_KINDS = ("k1", "k2", "k3", "abs")
 START = np.full(mdp.STATES, 1 / mdp.STATES)  # Distribution of the first state.
 
 
@@ -84,9 +85,9 @@ TRUE = np.stack([derivative(expected_return(m), np.log(m.pi)) for m in MDPS])
 
 
 def gradients(loss, *data):
-    """Return the gradients of a loss of logits at those of π, for all MDPs."""
+    """Return the gradients of one or several losses of logits, for all MDPs."""
     with contract.x64(True):
-        return np.asarray(jax.jit(jax.vmap(jax.grad(loss)))(*data))
+        return np.asarray(jax.jit(jax.vmap(jax.jacrev(loss)))(*data))
 
 
 # --- Losses, summed over states and actions. ---
@@ -106,13 +107,16 @@ def advantages(data):
     return data.q[S, A] - data.v[S]
 
 
-def policy_gradient(baseline):
-    def loss(logits, data):
-        weights = CELLS * visited(data, data.logits)  # The loss is a mean.
-        adv = data.q[S, A] - baseline(data)[S]
+def policy_gradient(logits, data):
+    weights = CELLS * visited(data, data.logits)  # The loss is a mean.
+
+    def loss(baseline):
+        adv = data.q[S, A] - baseline[S]
         return rlaxlib.policy_gradient_loss(logits[S], A, adv, weights)
 
-    return loss
+    # The value, no baseline, and any other.
+    baselines = jnp.stack([data.v, jnp.zeros(6), jnp.arange(6.0)])
+    return jax.vmap(loss)(baselines)
 
 
 def reinforce(logits, data):
@@ -172,27 +176,24 @@ def dpg(logits, data):
     return data.visits @ jnp.sum(losses, axis=-1)
 
 
-def acer(max_weight):
-    def loss(logits, data):
+def acer(logits, data):
+    def loss(max_weight):
         losses = rlaxlib.acer_policy_loss(
             logits[S], data.mu_logits[S], A, data.q[S], data.q[S, A], max_weight
         )
         return visited(data, data.mu_logits) @ losses
 
-    return loss
+    # The critic alone, both, and importance sampling alone.
+    return jax.vmap(loss)(jnp.array([0.0, 1.0, jnp.inf]))
 
 
 LOSSES = {
-    "policy gradient": policy_gradient(lambda data: data.v),
-    "policy gradient without baseline": policy_gradient(lambda data: 0 * data.v),
-    "policy gradient, any baseline": policy_gradient(lambda data: jnp.arange(6.0)),
+    "policy gradient": policy_gradient,
     "REINFORCE": reinforce,
     "COMA": coma,
     "QPG": of_states(rlaxlib.qpg_loss),
     "DPG": dpg,
-    "ACER, critic alone": acer(0.0),
-    "ACER": acer(1.0),
-    "ACER, importance sampling alone": acer(np.inf),
+    "ACER": acer,
     "PPO": of_ratios(rlaxlib.ppo_clip_loss),
     "clipped surrogate": clipped_surrogate,
     "decoupled PPO": of_ratios(decoupled_ppo, old="mu_logits"),
@@ -208,7 +209,8 @@ LOSSES = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_has_the_gradient_of_the_expected_return(name):
     found = gradients(LOSSES[name], DATA.logits, DATA)
-    np.testing.assert_allclose(found, -TRUE, rtol=0, atol=1e-12)
+    truth = TRUE if found.ndim == 3 else np.stack([TRUE] * 3, axis=1)
+    np.testing.assert_allclose(found, -truth, rtol=0, atol=1e-12)
 
 
 # --- Losses with another objective. ---
@@ -226,15 +228,19 @@ def test_rmpg_has_the_policy_gradient_of_positive_advantages():
     np.testing.assert_allclose(found, -truth, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("dual_clip", [None, 1.5])
-def test_ppo_off_policy_has_the_policy_gradient_of_unclipped_actions(dual_clip):
-    loss = of_ratios(rlaxlib.ppo_clip_loss, 0.2, 0.4, dual_clip, old="mu_logits")
-    found = gradients(loss, DATA.logits, DATA)
+def test_ppo_off_policy_has_the_policy_gradient_of_unclipped_actions():
+    losses = [
+        of_ratios(rlaxlib.ppo_clip_loss, 0.2, 0.4, dual_clip, old="mu_logits")
+        for dual_clip in (None, 1.5)
+    ]
+    found = gradients(lambda *x: jnp.stack([f(*x) for f in losses]), DATA.logits, DATA)
     clipped = np.where(ADVANTAGES > 0, RHO > 1.4, RHO < 0.8)
-    clipped |= (ADVANTAGES < 0) & ((dual_clip or np.inf) < RHO)
-    assert 0 < np.sum(clipped) < clipped.size
-    truth = score_gradient(PI, np.where(clipped, 0, VISITS * PI * ADVANTAGES))
-    np.testing.assert_allclose(found, -truth, rtol=0, atol=1e-12)
+    dual_clipped = (ADVANTAGES < 0) & (RHO > 1.5)
+    assert np.any(clipped)
+    assert np.any(dual_clipped)
+    for i, mask in enumerate((clipped, clipped | dual_clipped)):
+        truth = score_gradient(PI, np.where(mask, 0, VISITS * PI * ADVANTAGES))
+        np.testing.assert_allclose(found[:, i], -truth, rtol=0, atol=1e-12)
 
 
 def test_discrete_sac_has_the_gradient_of_the_soft_return():
@@ -263,14 +269,15 @@ def test_entropy_loss_has_the_gradient_of_the_entropy_of_visited_states():
     np.testing.assert_allclose(found, -np.array(truth), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["k1", "k2", "k3", "abs"])
-def test_kl_loss_has_the_gradient_of_the_kl_divergence(kind):
+def test_kl_loss_of_each_kind_has_the_gradient_of_the_kl_divergence():
     def loss(logits, data):
-        losses = rlaxlib.kl_loss(log_prob(logits), log_prob(data.mu_logits), kind)
-        return visited(data, data.logits) @ losses
+        log_probs = log_prob(logits), log_prob(data.mu_logits)
+        losses = [rlaxlib.kl_loss(*log_probs, kind) for kind in KL_KINDS]
+        return jnp.stack(losses) @ visited(data, data.logits)
 
     found = gradients(loss, DATA.logits, DATA)
     truth = score_gradient(PI, VISITS * PI * np.log(RHO))
+    truth = np.stack([truth] * len(KL_KINDS), axis=1)
     np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12)
 
 
@@ -301,28 +308,29 @@ def test_coma_has_the_gradient_of_a_team():
     np.testing.assert_allclose(found, -truth, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("baseline", "factor"), [("leave_one_out", 1.0), ("mean", 2 / 3), ("none", 1.0)]
-)
-def test_group_advantages_have_the_gradient_of_the_expected_reward(baseline, factor):
+def test_group_advantages_have_the_gradient_of_the_expected_reward():
     # All groups of three answers. The mean includes the answer's own reward.
+    factors = {"leave_one_out": 1.0, "mean": 2 / 3, "none": 1.0}
     q, logits = DATA.q[0, 0], DATA.logits[0, 0]
     groups = np.indices((mdp.ACTIONS,) * 3).reshape(3, -1).T
 
-    def loss(logits):
+    def loss(logits, baseline):
         def of_group(group):
-            adv = rlaxlib.group_advantages(
-                jnp.asarray(q)[group], baseline=baseline, scale="none"
-            )
+            rewards = jnp.asarray(q)[group]
+            adv = rlaxlib.group_advantages(rewards, baseline=baseline, scale="none")
             return jnp.mean(rlaxlib.reinforce_loss(log_pi[group], adv))
 
         log_pi = jax.nn.log_softmax(logits)
         chance = jnp.prod(jax.lax.stop_gradient(jnp.exp(log_pi))[groups], axis=-1)
         return chance @ jax.vmap(of_group)(jnp.asarray(groups))
 
+    def losses(logits):
+        return jnp.stack([loss(logits, baseline) for baseline in factors])
+
     truth = derivative(lambda logits: softmax(logits) @ q, logits)
-    (found,) = gradients(loss, logits[None])
-    np.testing.assert_allclose(found, -factor * truth, rtol=0, atol=1e-12)
+    (found,) = gradients(losses, logits[None])
+    truth = truth * np.array([*factors.values()])[:, None]
+    np.testing.assert_allclose(found, -truth, rtol=0, atol=1e-12)
 
 
 # --- Losses of whole trajectories. ---
@@ -344,14 +352,15 @@ def generalized_advantages(lambda_, error=0.0):
     return estimate
 
 
-def vtrace_advantages(clip):
+def vtrace_advantages(clip, on_policy=False):
     def estimate(stream, v):
+        rho_tm1 = jnp.ones_like(stream.r_t) if on_policy else stream.rho_tm1
         return rlaxlib.vtrace_td_error_and_advantage(
             v[stream.s_tm1],
             v[stream.s_t],
             stream.r_t,
             stream.discount_t,
-            stream.rho_tm1,
+            rho_tm1,
             clip_rho_threshold=clip,
             clip_pg_rho_threshold=clip,
             clip_c_threshold=clip,
@@ -389,6 +398,7 @@ ESTIMATES = {
     "Monte Carlo": (monte_carlo, "pi"),
     "A2C with wrong values": (generalized_advantages(1.0, error=1.0), "pi"),
     "GAE": (generalized_advantages(0.7), "pi"),
+    "V-trace on-policy": (vtrace_advantages(1.0, on_policy=True), "pi"),
     "V-trace without clips": (vtrace_advantages(np.inf), "mu"),
 }
 

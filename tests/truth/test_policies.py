@@ -216,6 +216,13 @@ def test_loss_has_the_gradient_of_the_expected_return(name):
 # --- Losses with another objective. ---
 
 
+def test_counterfactual_advantages_are_those_of_the_policy():
+    with contract.x64(True):
+        q, pi = jnp.asarray(DATA.q), jnp.asarray(PI)
+        found = rlaxlib.counterfactual_advantage(q[0][S], pi[0][S], jnp.asarray(A))
+    np.testing.assert_allclose(found, ADVANTAGES[0].ravel(), rtol=0, atol=1e-12)
+
+
 def test_rpg_has_the_policy_gradient_times_the_number_of_better_actions():
     found = gradients(of_states(rlaxlib.rpg_loss), DATA.logits, DATA)
     truth = TRUE * np.sum(ADVANTAGES > 0, axis=-1, keepdims=True)
@@ -352,8 +359,9 @@ def generalized_advantages(lambda_, error=0.0):
     return estimate
 
 
-def vtrace_advantages(clip, on_policy=False):
+def vtrace_advantages(clip, on_policy=False, error=0.0):
     def estimate(stream, v):
+        v = v + error * jnp.arange(6.0)
         rho_tm1 = jnp.ones_like(stream.r_t) if on_policy else stream.rho_tm1
         return rlaxlib.vtrace_td_error_and_advantage(
             v[stream.s_tm1],
@@ -398,8 +406,8 @@ ESTIMATES = {
     "Monte Carlo": (monte_carlo, "pi"),
     "A2C with wrong values": (generalized_advantages(1.0, error=1.0), "pi"),
     "GAE": (generalized_advantages(0.7), "pi"),
-    "V-trace on-policy": (vtrace_advantages(1.0, on_policy=True), "pi"),
-    "V-trace without clips": (vtrace_advantages(np.inf), "mu"),
+    "V-trace on-policy": (vtrace_advantages(1.0, on_policy=True, error=1.0), "pi"),
+    "V-trace without clips": (vtrace_advantages(np.inf, error=1.0), "mu"),
 }
 
 

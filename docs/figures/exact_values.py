@@ -54,7 +54,8 @@ def draw_contraction(axes: Axes) -> None:
         lines = [modulus(theory(policy, lambda_ * trace)) for lambda_ in FINE]
         (line,) = axes.plot(FINE, lines, lw=1.4, label=name)
         axes.plot(LAMBDAS, points, "o", ms=4, color=line.get_color())
-    axes.set(title="largest error after one update", xlabel="λ", ylim=(0, 1))
+    axes.axhline(1, color=style.INK, lw=0.8)
+    axes.set(title="largest error after one update", xlabel="λ", ylim=(0, 1.2))
     axes.legend(fontsize="small", loc="lower left")
 
 
@@ -96,10 +97,10 @@ def draw_distributions(axes: Axes) -> None:
     """Draw the distance of two distributions over repeated expected updates."""
     updates = np.arange(13)
     for name, (update, pair, distance, rate, color) in DISTRIBUTIONS.items():
-        distances = []
+        (one, other), distances = pair, []
         for _ in updates:
-            distances.append(distance(*pair))
-            pair = [update(each) for each in pair]
+            distances.append(distance(one, other))
+            one, other = update(one), update(other)
         distances = np.array(distances) / distances[0]
         axes.plot(updates, rate**updates, "--", lw=1.2, color=color)
         axes.plot(updates, distances, "o-", ms=3, lw=1, color=color, label=name)

@@ -255,22 +255,21 @@ def test_watkins_converges_to_the_optimal_values():
     np.testing.assert_allclose(found, truth, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_uncorrected_two_step_q_learning_follows_the_behaviour_for_one_step(sign):
+@pytest.mark.parametrize(
+    ("estimator", "sign"), [(two_step, 1.0), (double_two_step, -1.0)]
+)
+def test_uncorrected_two_step_q_learning_follows_mu_for_one_step(estimator, sign):
     # The first action is free, the second is that of μ, the third is selected.
-    settings = np.array([sign])
-    found = fixed_points(double_two_step, settings, "mu", steps=2)[:, 0]
-    if sign > 0:
-        same = fixed_points(two_step, settings, "mu", steps=2)[:, 0]
-        np.testing.assert_allclose(same, found, rtol=0, atol=1e-12)
+    found = fixed_points(estimator, np.array([sign]), "mu", steps=2)[:, 0]
     for m, q in zip(MDPS, found, strict=True):
-        v = np.sum(m.mu * (m.r + m.p @ np.sum(mdp.greedy(sign * q) * q, -1)), axis=-1)
+        selected = np.sum(mdp.greedy(sign * q) * q, axis=-1)
+        v = np.sum(m.mu * (m.r + m.p @ selected), axis=-1)
         np.testing.assert_allclose(q, m.r + m.p @ v, rtol=0, atol=1e-9)
 
 
 def test_pengs_q_lambda_converges_to_the_values_of_a_mixture():
     # λ μ + (1 - λ) π with the greedy policy π; the last step of a window is greedy.
-    lambdas = np.array([0.0, 0.3, 0.9])
+    lambdas = np.array([0.3, 0.9])
     found = fixed_points(peng, lambdas, "mu", steps=3)
     for m, kind, limits in zip(MDPS, mdp.KINDS, found, strict=True):
         for lambda_, q in zip(lambdas, limits, strict=True):
@@ -283,7 +282,7 @@ def test_pengs_q_lambda_converges_to_the_values_of_a_mixture():
             if kind == "layered":  # The window holds whole episodes.
                 truth = mdp.action_values(m, mixture)
                 np.testing.assert_allclose(q, truth, rtol=0, atol=1e-9)
-                assert lambda_ == 0 or np.max(mdp.optimal_values(m) - q) > 0.1
+                assert np.max(mdp.optimal_values(m) - q) > 0.1
 
 
 # --- Transformed values. ---

@@ -1,0 +1,1 @@
+"""Tests of estimators and losses against exact values of tabular MDPs."""

@@ -57,17 +57,20 @@ def lai_robbins() -> float:
 def regret(policy: Policy, period: int) -> np.ndarray:
     """Return the mean regret after each pull, with arms that move after each period."""
 
+    times = jnp.arange(STEPS)
+    means = jax.vmap(jnp.roll, (None, 0))(jnp.asarray(MEANS), times // period)
+
     def pull(state: Any, inputs: Any) -> tuple[Any, Array]:
-        t, key = inputs
-        means = jnp.roll(jnp.asarray(MEANS), t // period)
-        of_arm, of_reward = jax.random.split(key)
-        arm, probability = policy.act(of_arm, state, t + 1.0)
-        reward = jax.random.bernoulli(of_reward, means[arm]).astype(means.dtype)
-        return policy.update(state, arm, reward, probability), max(MEANS) - means[arm]
+        t, key, rewards = inputs
+        arm, probability = policy.act(key, state, t + 1.0)
+        return policy.update(state, arm, rewards[arm], probability), arm
 
     def run(key: Array) -> Array:
-        inputs = jnp.arange(STEPS), jax.random.split(key, STEPS)
-        return jnp.cumsum(jax.lax.scan(pull, policy.state, inputs)[1])
+        of_arms, of_rewards = jax.random.split(key)
+        rewards = jax.random.bernoulli(of_rewards, means).astype(means.dtype)
+        inputs = times, jax.random.split(of_arms, STEPS), rewards
+        _, arms = jax.lax.scan(pull, policy.state, inputs)
+        return jnp.cumsum(max(MEANS) - means[times, arms])
 
     keys = jax.random.split(jax.random.key(0), RUNS)
     return np.mean(jax.jit(jax.vmap(run))(keys), axis=0)

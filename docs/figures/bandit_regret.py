@@ -56,7 +56,6 @@ def lai_robbins() -> float:
 
 def regret(policy: Policy, period: int) -> np.ndarray:
     """Return the mean regret after each pull, with arms that move after each period."""
-
     times = jnp.arange(STEPS)
     means = jax.vmap(jnp.roll, (None, 0))(jnp.asarray(MEANS), times // period)
 

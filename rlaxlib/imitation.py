@@ -108,10 +108,11 @@ def dqfd_margin_loss(
         margin=(margin, "float[] in [0, inf)"),
         action_mask=(action_mask, "bool[A] or None"),
     )
-    q_a, others = arrays.batched_index(q, a), q + margin
+    gap = q - arrays.batched_index(q, a)
+    others = gap + margin
     if action_mask is not None:
         others = jnp.where(action_mask, others, -jnp.inf)
-    return narrow(jnp.max(others.at[a].set(q_a)) - q_a)
+    return narrow(jnp.max(others.at[a].set(gap[a])))
 
 
 def discriminator_loss(

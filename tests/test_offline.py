@@ -187,7 +187,7 @@ def test_cql_gradient_lowers_samples_by_their_softmax_and_raises_the_data():
     log_prob = jnp.asarray(RNG.normal(size=6), jnp.float32)
     gradient = jax.grad(rlaxlib.cql_loss, argnums=(0, 1, 2))
     by_q, by_samples, by_log_prob = gradient(0.5, Q, log_prob, temperature=2.0)
-    assert by_q == -1
+    close(by_q, -1.0, rtol=1e-6)
     close(by_samples, jax.nn.softmax(Q / 2 - log_prob))
     np.testing.assert_array_equal(by_log_prob, 0)
 
@@ -216,6 +216,19 @@ def test_cql_loss_of_large_values_does_not_overflow():
         value, by_samples = loss(9e4, q_samples, log_prob, temperature=temperature)
         assert value == 1e4
         np.testing.assert_array_equal(by_samples, [1, 0, 0])
+
+
+def test_cql_losses_of_large_values_keep_their_gaps():
+    q_samples = np.linspace(9_999, 10_001, 7, dtype=np.float32) + np.float32(1e-3)
+    log_prob = np.linspace(-1, 1, 7, dtype=np.float32)
+    gaps = q_samples.astype(float) - float(q_samples[2])
+    loss = jax.value_and_grad(rlaxlib.cql_loss, argnums=1)
+    value, gradient = loss(q_samples[2], q_samples, log_prob)
+    weights = np.exp(gaps - log_prob)
+    close(value, np.log(weights.sum()), rtol=1e-6)
+    close(gradient, weights / weights.sum(), rtol=1e-6)
+    value = rlaxlib.discrete_cql_loss(q_samples, 2)
+    close(value, np.log(np.exp(gaps).sum()), rtol=1e-6)
 
 
 def test_discrete_cql_loss_is_the_cross_entropy_of_the_softmax_policy():

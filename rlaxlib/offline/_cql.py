@@ -81,8 +81,9 @@ def cql_loss(
     if lower_bound is not None:
         q_samples = jnp.maximum(q_samples, jax.lax.stop_gradient(lower_bound))
     log_prob_samples = jax.lax.stop_gradient(log_prob_samples)
-    logits = q_samples / temperature - log_prob_samples
-    return narrow(temperature * jax.nn.logsumexp(logits) - q)
+    # Differences first: the softmax of values of 10,000 would lose 5e-4.
+    logits = (q_samples - q) / temperature - log_prob_samples
+    return narrow(temperature * jax.nn.logsumexp(logits))
 
 
 def discrete_cql_loss(
@@ -120,10 +121,10 @@ def discrete_cql_loss(
         a=(a, "int[] in [0, A)"),
         action_mask=(action_mask, "bool[A] or None"),
     )
-    q_a = arrays.batched_index(q, a)
+    gap = q - arrays.batched_index(q, a)
     if action_mask is not None:
-        q = jnp.where(action_mask, q, -jnp.inf).at[a].set(q_a)
-    return narrow(jax.nn.logsumexp(q) - q_a)
+        gap = jnp.where(action_mask, gap, -jnp.inf).at[a].set(gap[a])
+    return narrow(jax.nn.logsumexp(gap))
 
 
 def cql_temperature_loss(

@@ -8,6 +8,9 @@ import jax
 import numpy as np
 import optax
 import pytest
+from recipes import policy_gradient
+
+import rlaxlib
 
 MODULES = ("continuous", "policy_gradient", "value_based")
 CASES = {
@@ -19,7 +22,7 @@ CASES = {
 MAY_RISE = "fqf_fractions", "impala"
 HELPERS = {
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
-    *("dreamer_pair", "dreamer_returns"),
+    *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
 }
 
 
@@ -84,3 +87,13 @@ def test_recipes_are_short_and_name_their_paper():
             docstring = " ".join(ast.get_docstring(node).split())
             assert "https://" in docstring, node.name
             assert "Usual: " in docstring, node.name
+
+
+# --- What the recipes return that is not a loss. ---
+
+
+def test_lagrange_multiplier_rises_with_the_excess_cost():
+    state = rlaxlib.pid_lagrangian(0.0, 0.1, 0.01).init()
+    multiplier, state = policy_gradient.lagrange_multiplier(35.0, state)
+    np.testing.assert_allclose(multiplier, 0.1 * 10 + 0.01 * 10 + 0.01 * 35, rtol=1e-6)
+    assert policy_gradient.lagrange_multiplier(0.0, state)[0] == 0

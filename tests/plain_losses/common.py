@@ -39,8 +39,15 @@ def of(recipe, apply, batch, *args, **kwargs):
 # --- Batches, and linear networks. ---
 
 
+class Batch(SimpleNamespace):
+    """A batch whose fields can be replaced, as those of a NamedTuple."""
+
+    def _replace(self, **fields):
+        return Batch(**{**vars(self), **fields})
+
+
 def make_batch(shape, **others):
-    return SimpleNamespace(
+    return Batch(
         a_tm1=jnp.asarray(RANDOM.integers(A, size=shape)),
         r_t=normal(*shape),
         discount_t=jnp.asarray(RANDOM.choice([0.9, 0.0, 0.9], shape), jnp.float32),
@@ -61,7 +68,7 @@ STREAM = make_batch(
 )
 ACTION = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
 ACTION.a_tm1 = jnp.tanh(normal(B, D))
-SEARCH = SimpleNamespace(
+SEARCH = Batch(
     s=normal(B, F),
     a_tm1=None,
     r_t=normal(B, T),

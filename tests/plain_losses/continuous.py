@@ -13,16 +13,19 @@ from plain_losses.common import (
     KEY,
     MPO,
     MPO_PARAMS,
+    ONE,
     SAC,
     SAC_PARAMS,
     TD3,
     TD3_PARAMS,
     TQC,
     TQC_PARAMS,
+    A,
     B,
     Case,
     D,
     M,
+    actor_critic,
     critics_loss,
     cross_entropy,
     draw,
@@ -30,6 +33,7 @@ from plain_losses.common import (
     mean_and_stddev,
     of,
     one_step,
+    pick,
     project,
     quantile,
     stop,
@@ -47,6 +51,29 @@ def plain_ddpg_critic(p, t):
 def plain_ddpg_actor(p, t):
     a = DPG.actor(p.actor, ACTION.s_tm1)
     return -jnp.mean(DPG.critic(stop(p.critic), ACTION.s_tm1, a))
+
+
+HYBRID = ACTION._replace(x_tm1=ACTION.a_tm1, a_tm1=ONE.a_tm1)
+P_DQN, P_DQN_PARAMS = actor_critic(A, gaussian=False)
+P_DQN = P_DQN._replace(actor=lambda w, s: s @ w)  # Beyond the bounds, too.
+
+
+def plain_p_dqn_critic(p, t):
+    b = HYBRID
+    x_t = P_DQN.actor(t.actor, b.s_t)
+    target = one_step(jnp.max(P_DQN.critic(t.critic, b.s_t, x_t), -1), b)
+    q = pick(P_DQN.critic(p.critic, b.s_tm1, b.x_tm1), b.a_tm1)
+    return jnp.mean((stop(target) - q) ** 2 / 2)
+
+
+def plain_p_dqn_actor(p, t):
+    x = P_DQN.actor(p.actor, HYBRID.s_tm1)
+    gradient = jax.jacfwd(
+        lambda x: P_DQN.critic(stop(p.critic), HYBRID.s_tm1, x).sum((0, 1))
+    )
+    gradient = stop(gradient(x))
+    room = stop(jnp.where(gradient > 0, 1 - x, x + 1)) / 2
+    return -jnp.mean(jnp.sum(gradient * room * x, axis=-1))
 
 
 def plain_td3_critic(p, t):
@@ -143,6 +170,19 @@ CASES = {
         DPG_PARAMS,
         "critic",
         True,
+    ),
+    "p_dqn_critic": Case(
+        of(recipes.p_dqn_critic, P_DQN, HYBRID),
+        plain_p_dqn_critic,
+        P_DQN_PARAMS,
+        "actor",
+    ),
+    "p_dqn_actor": Case(
+        of(recipes.p_dqn_actor, P_DQN, HYBRID),
+        plain_p_dqn_actor,
+        P_DQN_PARAMS,
+        "critic",
+        meaningless=True,
     ),
     "td3_critic": Case(
         of(recipes.td3_critic, TD3, ACTION, KEY), plain_td3_critic, TD3_PARAMS, "actor"

@@ -12,6 +12,7 @@ from plain_losses.common import (
     Q_PARAMS,
     SEARCH,
     STREAM,
+    TWO_Q,
     TWO_Q_PARAMS,
     VMPO_PARAMS,
     A,
@@ -70,12 +71,65 @@ def plain_impala(p, t):
     return jnp.mean(-errors * log_pi + 0.5 * value_loss) - 0.01 * mean_entropy(logits)
 
 
+def retrace(q, pi, lambda_):
+    """Return the Retrace returns of streams, by a loop."""
+    b, v = STREAM, jnp.sum(pi * q, axis=-1)
+    mu = jnp.exp(log_prob(b.logits_tm1, b.a_tm1))
+    returns, correction = [], jnp.zeros(B)
+    for k in reversed(range(T)):
+        returns.append(b.r_t[:, k] + b.discount_t[:, k] * (v[:, k + 1] + correction))
+        a = b.a_tm1[:, k]
+        c = lambda_ * jnp.minimum(1, pick(pi[:, k], a) / mu[:, k])
+        correction = c * (returns[-1] - pick(q[:, k], a))
+    return jnp.stack(returns[::-1], axis=1)
+
+
+def plain_acer(p, t, c=1.5):
+    b, (logits, q) = STREAM, policy_and_q(p, STREAM.s)
+    pi = jax.nn.softmax(logits)
+    returns = stop(retrace(q, pi, 1.0))
+    logits, q, pi = logits[:, :-1], q[:, :-1], stop(pi[:, :-1])
+    log_pi, v = jax.nn.log_softmax(logits), jnp.sum(pi * stop(q), axis=-1)
+    rho = pi / jax.nn.softmax(b.logits_tm1)
+    first = jnp.minimum(c, pick(rho, b.a_tm1)) * (returns - v) * pick(log_pi, b.a_tm1)
+    excess = pi * jnp.maximum(1 - c / rho, 0) * (stop(q) - v[..., None])
+    value_loss = (returns - pick(q, b.a_tm1)) ** 2 / 2
+    loss = -first - jnp.sum(excess * log_pi, axis=-1) + 0.5 * value_loss
+    return jnp.mean(loss) - 1e-3 * mean_entropy(logits)
+
+
+def plain_coma(p, t):
+    b, (logits, q), (_, target_q) = (
+        STREAM,
+        policy_and_q(p, STREAM.s),
+        policy_and_q(t, STREAM.s),
+    )
+    next_q = pick(target_q[:, 1:-1], b.a_tm1[:, 1:])
+    r_t, discount_t = b.r_t[:, :-1], b.discount_t[:, :-1]
+    returns = stop(backward(r_t, discount_t, next_q, 0.8, next_q[:, -1]))
+    logits, q, a = logits[:, :-2], q[:, :-2], b.a_tm1[:, :-1]
+    adv = stop(pick(q, a) - jnp.sum(jax.nn.softmax(logits) * q, axis=-1))
+    return jnp.mean(-adv * log_prob(logits, a) + (returns - pick(q, a)) ** 2 / 2)
+
+
+def advantages(r_t, values):
+    v_t = values[:, 1:]
+    target = backward(r_t, STREAM.discount_t, v_t, 0.95, v_t[:, -1])
+    return target - values[:, :-1], target
+
+
+def standard(x):
+    return (x - jnp.mean(x)) / jnp.std(x)
+
+
 def gae():
+    adv, target = advantages(STREAM.r_t, STREAM.values)
+    return standard(adv), target
+
+
+def ratios(logits):
     b = STREAM
-    v_t = b.values[:, 1:]
-    target = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])
-    adv = target - b.values[:, :-1]
-    return (adv - jnp.mean(adv)) / jnp.std(adv), target
+    return jnp.exp(log_prob(logits, b.a_tm1) - log_prob(b.logits_tm1, b.a_tm1))
 
 
 def surrogate(ratio, adv):
@@ -85,11 +139,46 @@ def surrogate(ratio, adv):
 def plain_ppo(p, t):
     b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s), gae()
     logits, v, old_v = logits[:, :-1], v[:, :-1], b.values[:, :-1]
-    ratio = jnp.exp(log_prob(logits, b.a_tm1) - log_prob(b.logits_tm1, b.a_tm1))
+    ratio = ratios(logits)
     clipped = jnp.clip(v, old_v - 0.2, old_v + 0.2)
     value_loss = jnp.maximum((v - target) ** 2, (clipped - target) ** 2) / 2
     loss = jnp.mean(surrogate(ratio, adv) + 0.5 * value_loss)
     return loss - 0.01 * mean_entropy(logits)
+
+
+def plain_spo(p, t):
+    (logits, v), (adv, target) = policy_and_value(p, STREAM.s), gae()
+    logits, v = logits[:, :-1], v[:, :-1]
+    ratio = ratios(logits)
+    policy_loss = -(ratio * adv - jnp.abs(adv) / 0.4 * (ratio - 1) ** 2)
+    loss = jnp.mean(policy_loss + 0.5 * (v - target) ** 2 / 2)
+    return loss - 0.01 * mean_entropy(logits)
+
+
+def plain_discovered(p, t):
+    (logits, v), (adv, target) = policy_and_value(p, STREAM.s), gae()
+    ratio, v = ratios(logits[:, :-1]), v[:, :-1]
+    x, y = (ratio - 1) * adv, jnp.log(ratio) * adv
+    drift = jnp.where(adv >= 0, x - 2 * jnp.tanh(x / 2), y - 0.6 * jnp.tanh(y / 0.6))
+    loss = -(ratio * adv - jnp.maximum(drift, 0)) + 0.5 * (v - target) ** 2 / 2
+    return jnp.mean(loss)
+
+
+COSTS = STREAM._replace(c_t=normal(B, T), cost_values=normal(B, T + 1))
+
+
+def policy_and_two_values(w, s):
+    x = TWO_Q(w, s)
+    return x[..., :A], x[..., A], x[..., A + 1]
+
+
+def plain_ppo_lagrangian(p, t):
+    logits, v, cost_v = (x[:, :-1] for x in policy_and_two_values(p, COSTS.s))
+    adv, target = advantages(COSTS.r_t, COSTS.values)
+    cost_adv, cost_target = advantages(COSTS.c_t, COSTS.cost_values)
+    adv = standard((adv - 2 * cost_adv) / 3)
+    value_loss = (v - target) ** 2 / 2 + (cost_v - cost_target) ** 2 / 2
+    return jnp.mean(surrogate(ratios(logits), adv) + 0.5 * value_loss)
 
 
 def plain_ppo_penalty(p, t):
@@ -151,14 +240,7 @@ def plain_muesli(p, t):
     pi = jax.nn.softmax(prior)
     v = jnp.sum(pi * target_q, axis=-1)
     log_mu = log_prob(b.logits_tm1, b.a_tm1)
-    returns, last, c = [], jnp.zeros(B), jnp.zeros(B)
-    for k in reversed(range(T)):
-        last = b.r_t[:, k] + b.discount_t[:, k] * (v[:, k + 1] + c * last)
-        returns.append(last)
-        a = b.a_tm1[:, k]
-        c = 0.95 * jnp.minimum(1, pick(pi[:, k], a) / jnp.exp(log_mu[:, k]))
-        last = last - pick(target_q[:, k], a)
-    returns = jnp.stack(returns[::-1], axis=1)
+    returns = retrace(target_q, pi, 0.95)
     adv, log_pi = returns - v[:, :-1], log_prob(logits[:, :-1], b.a_tm1)
     rho = stop(jnp.minimum(1, jnp.exp(log_pi - log_mu)))
     cmpo = pi * jnp.exp(jnp.clip(target_q - v[..., None], -1, 1))
@@ -263,7 +345,20 @@ CASES = {
     "impala": Case(
         of(recipes.impala, policy_and_value, STREAM), plain_impala, PAIR_PARAMS
     ),
+    "acer": Case(of(recipes.acer, policy_and_q, STREAM, 1.5), plain_acer, TWO_Q_PARAMS),
+    "coma": Case(of(recipes.coma, policy_and_q, STREAM), plain_coma, TWO_Q_PARAMS),
     "ppo": Case(of(recipes.ppo, policy_and_value, STREAM), plain_ppo, PAIR_PARAMS),
+    "spo": Case(of(recipes.spo, policy_and_value, STREAM), plain_spo, PAIR_PARAMS),
+    "discovered_policy_optimisation": Case(
+        of(recipes.discovered_policy_optimisation, policy_and_value, STREAM),
+        plain_discovered,
+        PAIR_PARAMS,
+    ),
+    "ppo_lagrangian": Case(
+        of(recipes.ppo_lagrangian, policy_and_two_values, COSTS, 2.0),
+        plain_ppo_lagrangian,
+        TWO_Q_PARAMS,
+    ),
     "ppo_penalty": Case(
         of(recipes.ppo_penalty, policy_and_value, STREAM, 2.0),
         plain_ppo_penalty,

@@ -33,14 +33,18 @@ def advantages(batch, lambda_):
     return adv_t, adv_t + batch.values[:, :-1]
 
 
-def retrace_errors(q, target_q, pi, batch, lambda_):
+def retrace_errors(q, target_q, pi, batch, lambda_, tx_pair=rlaxlib.IDENTITY_PAIR):
     """Return the Retrace(λ) errors of q, with targets from the target network."""
     # The last of `a_t` and `mu_t` are not used.
     a_t = jnp.roll(batch.a_tm1, -1, axis=1)
     mu_t = jnp.roll(jnp.exp(log_probs(batch.logits_tm1, batch.a_tm1)), -1, axis=1)
-    return jax.vmap(rlaxlib.retrace, (0,) * 8 + (None,))(
+
+    def errors(*args):
+        return rlaxlib.transformed_retrace(*args, lambda_, tx_pair=tx_pair)
+
+    return jax.vmap(errors)(
         *(q[:, :-1], target_q[:, 1:], batch.a_tm1, a_t, batch.r_t, batch.discount_t),
-        *(pi[:, 1:], mu_t, lambda_),
+        *(pi[:, 1:], mu_t),
     )
 
 

@@ -3,24 +3,35 @@
 import ast
 import inspect
 from importlib import import_module
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from recipes import policy_gradient
+from plain_losses import common as plain
+from plain_losses import exploration as explored
+from plain_losses import imitation as imitated
+from recipes import exploration, imitation, policy_gradient, streaming
 
 import rlaxlib
 
-MODULES = ("continuous", "offline", "policy_gradient", "value_based")
+MODULES = (
+    *("continuous", "exploration", "imitation", "offline", "policy_gradient"),
+    *("streaming", "value_based"),
+)
 CASES = {
     name: case
     for module in MODULES
+    if module != "streaming"  # Its cases are among those of exploration.
     for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }
 # The value of one is not minimised, and the targets of the other move with the policy.
 MAY_RISE = "fqf_fractions", "impala"
 HELPERS = {
+    *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
+    *("emphatic_td", "stream_q"),
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
     *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
@@ -98,3 +109,76 @@ def test_lagrange_multiplier_rises_with_the_excess_cost():
     multiplier, state = policy_gradient.lagrange_multiplier(35.0, state)
     np.testing.assert_allclose(multiplier, 0.1 * 10 + 0.01 * 10 + 0.01 * 35, rtol=1e-6)
     assert policy_gradient.lagrange_multiplier(0.0, state)[0] == 0
+
+
+def test_rewards_of_imitation_are_those_of_the_discriminator():
+    params, b = imitated.CASES["gail"].params[0], imitated.ACTION
+    d = jax.nn.sigmoid(imitated.judge(params, b.s_tm1, b.a_tm1))
+    reward = imitation.gail_reward(params, imitated.judge, b)
+    np.testing.assert_allclose(reward, -np.log1p(-d), rtol=1e-5)
+    params, b = imitated.AIRL_PARAMS, imitated.JUDGED
+    reward = imitation.airl_reward(params, imitated.AIRL, b)
+    expected = imitated.advantage(params, b) - b.log_prob
+    np.testing.assert_allclose(reward, expected, rtol=1e-5)
+
+
+def test_rnd_rewards_share_their_moments_between_streams():
+    params, target_params = explored.params("features")
+    b = explored.STREAM
+    state = rlaxlib.RndState(carried=jnp.zeros(explored.B))
+    rewards, state = exploration.rnd_rewards(
+        params, target_params, explored.features, b, state, discount=0.5
+    )
+    error = explored.features(params, b.s) - explored.features(target_params, b.s)
+    error = np.sum(np.square(error), axis=-1)[:, 1:]
+    sums = np.zeros_like(error)
+    for t in range(explored.T):
+        sums[:, t] = error[:, t] + 0.5 * (sums[:, t - 1] if t else 0)
+    np.testing.assert_allclose(rewards, error / np.std(sums), rtol=1e-4)
+    np.testing.assert_allclose(state.carried, sums[:, -1], rtol=1e-4)
+
+
+def test_ngu_rewards_are_episodic_ones_times_the_bounded_novelty():
+    x = plain.normal(5, 3)
+    memory = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
+    novelty = rlaxlib.episodic_memory_intrinsic_rewards
+    episodic, _ = novelty(x, 10, 1.0, memory, max_memory_size=12)
+    errors = jnp.array([0.0, 1.0, 2.0, 3.0, 99.0])
+    rewards, _ = exploration.ngu_rewards(x, errors, memory, (1.0, 0.5))
+    np.testing.assert_allclose(rewards, episodic * np.array([1, 1, 3, 5, 5]), rtol=1e-5)
+
+
+def test_stream_q_moves_parameters_along_the_trace():
+    step = SimpleNamespace(
+        s_tm1=jnp.array([1.0, 0.0]),
+        a_tm1=jnp.array(1),
+        r_t=4.0,
+        discount_t=0.5,
+        s_t=jnp.array([0.0, 1.0]),
+    )
+    w = jnp.array([[1.0, 2.0], [6.0, 0.0]])
+    learner = streaming.Learner(w, jnp.ones((2, 2)), 0.9)
+    w, trace, discount = streaming.stream_q(learner, lambda w, s: s @ w, step)
+    z = 0.9 * 0.8 + np.array([[0, 1], [0, 0]])  # The action is greedy.
+    error = 4 + 0.5 * 6 - 2
+    expected = learner.params + error * z / (2 * error * np.sum(z))
+    np.testing.assert_allclose(trace, z, rtol=1e-6)
+    np.testing.assert_allclose(w, expected, rtol=1e-5)
+    assert discount == 0.5
+    step.a_tm1 = jnp.array(0)
+    learner = learner._replace(params=jnp.array([[1.0, 2.0], [6.0, 0.0]]))
+    trace = streaming.stream_q(learner, lambda w, s: s @ w, step).trace
+    np.testing.assert_allclose(trace, [[1, 0], [0, 0]])  # The action is not.
+
+
+def test_emphatic_td_weighs_errors_by_the_followon_trace():
+    state = rlaxlib.EmphaticTraceState(0.0)
+    w, emphasis, discount_tm1, rho_tm1, expected = 1.0, 0.0, 0.0, 1.0, 1.0
+    for x, y, rho in [(1.0, 2.0, 2.0), (2.0, 2.0, 0.5)]:
+        step = SimpleNamespace(s_tm1=x, s_t=y, r_t=1.0, discount_t=0.9)
+        w, state = streaming.emphatic_td(w, state, lambda w, s: w * s, step, rho)
+        emphasis = 1 + rho_tm1 * discount_tm1 * emphasis
+        error = 1 + 0.9 * expected * y - expected * x
+        expected += 0.01 * error * rho * emphasis * x
+        discount_tm1, rho_tm1 = 0.9, rho
+        np.testing.assert_allclose(w, expected, rtol=1e-5)

@@ -238,3 +238,34 @@ def draw(w, s, key=KEY):
 
 def kl_terms(kl, alpha, epsilon):
     return stop(alpha) * kl + alpha * (epsilon - stop(kl))
+
+
+def n_step(r_t, discount_t, v_t, n):
+    """Return n-step returns of streams, each by a loop."""
+    steps = r_t.shape[1]
+    returns = []
+    for t in range(steps):
+        end = min(t + n, steps)
+        value = v_t[:, end - 1]
+        for k in reversed(range(t, end)):
+            value = r_t[:, k] + discount_t[:, k] * value
+        returns.append(value)
+    return jnp.stack(returns, axis=1)
+
+
+def undo(y):
+    root = jnp.sqrt(1 + 4e-3 * (jnp.abs(y) + 1 + 1e-3))
+    return jnp.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
+
+
+def retrace(q, pi, lambda_, r_t=STREAM.r_t):
+    """Return the Retrace returns of streams, by a loop."""
+    b, v = STREAM, jnp.sum(pi * q, axis=-1)
+    mu = jnp.exp(log_prob(b.logits_tm1, b.a_tm1))
+    returns, correction = [], jnp.zeros(B)
+    for k in reversed(range(T)):
+        returns.append(r_t[:, k] + b.discount_t[:, k] * (v[:, k + 1] + correction))
+        a = b.a_tm1[:, k]
+        c = lambda_ * jnp.minimum(1, pick(pi[:, k], a) / mu[:, k])
+        correction = c * (returns[-1] - pick(q[:, k], a))
+    return jnp.stack(returns[::-1], axis=1)

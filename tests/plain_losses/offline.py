@@ -82,19 +82,20 @@ def plain_xql_value(p, t):
 
 def plain_sql_value(p, t):
     v = value(p)
-    w = 1 + (min_q(t, S, A_TM1) - v) / 2
-    return jnp.mean(jnp.maximum(w, 0) ** 2 + v)
+    w = 1 + (min_q(t, S, A_TM1) - v) / 4
+    return jnp.mean(jnp.maximum(w, 0) ** 2 + v / 2)
 
 
 def plain_sql_actor(p, t):
-    return weighted(jnp.maximum(1 + (min_q(t, S, A_TM1) - value(p)) / 2, 0), p)
+    return weighted(jnp.maximum(1 + (min_q(t, S, A_TM1) - value(p)) / 4, 0), p)
 
 
 def plain_awr(p, t):
     b, v = DATA_STREAM, NET.value(p.value, DATA_STREAM.s)
     v_t = stop(v[:, 1:])
     adv = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1]) - v[:, :-1]
-    weights = stop(jnp.minimum(jnp.exp(adv / 0.05), 20))
+    standard = (adv - jnp.mean(adv)) / jnp.std(adv)
+    weights = stop(jnp.minimum(jnp.exp(standard), 20))
     log_pi = density(p.actor, b.s[:, :-1], b.a_tm1)
     return jnp.mean(-weights * log_pi + adv**2 / 2)
 

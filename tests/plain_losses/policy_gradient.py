@@ -37,6 +37,7 @@ from plain_losses.common import (
     policy_and_q,
     policy_and_value,
     rescale,
+    retrace,
     stop,
 )
 
@@ -69,19 +70,6 @@ def plain_impala(p, t):
     errors = stop(jnp.stack(errors[::-1], axis=1))
     value_loss = (errors + stop(v[:, :-1]) - v[:, :-1]) ** 2 / 2
     return jnp.mean(-errors * log_pi + 0.5 * value_loss) - 0.01 * mean_entropy(logits)
-
-
-def retrace(q, pi, lambda_):
-    """Return the Retrace returns of streams, by a loop."""
-    b, v = STREAM, jnp.sum(pi * q, axis=-1)
-    mu = jnp.exp(log_prob(b.logits_tm1, b.a_tm1))
-    returns, correction = [], jnp.zeros(B)
-    for k in reversed(range(T)):
-        returns.append(b.r_t[:, k] + b.discount_t[:, k] * (v[:, k + 1] + correction))
-        a = b.a_tm1[:, k]
-        c = lambda_ * jnp.minimum(1, pick(pi[:, k], a) / mu[:, k])
-        correction = c * (returns[-1] - pick(q[:, k], a))
-    return jnp.stack(returns[::-1], axis=1)
 
 
 def plain_acer(p, t, c=1.5):

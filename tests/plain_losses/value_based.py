@@ -27,6 +27,7 @@ from plain_losses.common import (
     huber,
     implicit,
     log_prob,
+    n_step,
     of,
     one_step,
     pick,
@@ -36,6 +37,7 @@ from plain_losses.common import (
     recurrent,
     rescale,
     stop,
+    undo,
 )
 
 
@@ -120,24 +122,6 @@ def plain_munchausen(p, t):
     soft = tau * jax.nn.logsumexp(q_t / tau, axis=-1)
     target = one_step(soft) + 0.9 * jnp.maximum(-1, tau * log_pi)
     return jnp.mean(huber(stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
-
-
-def n_step(r_t, discount_t, v_t, n):
-    """Return n-step returns of streams, each by a loop."""
-    steps = r_t.shape[1]
-    returns = []
-    for t in range(steps):
-        end = min(t + n, steps)
-        value = v_t[:, end - 1]
-        for k in reversed(range(t, end)):
-            value = r_t[:, k] + discount_t[:, k] * value
-        returns.append(value)
-    return jnp.stack(returns, axis=1)
-
-
-def undo(y):
-    root = jnp.sqrt(1 + 4e-3 * (jnp.abs(y) + 1 + 1e-3))
-    return jnp.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
 
 
 def plain_r2d2(p, t):

@@ -18,8 +18,8 @@ from recipes import exploration, imitation, policy_gradient, streaming
 import rlaxlib
 
 MODULES = (
-    *("continuous", "exploration", "imitation", "offline", "policy_gradient"),
-    *("streaming", "value_based"),
+    *("continuous", "exploration", "imitation", "language", "offline"),
+    *("policy_gradient", "streaming", "value_based"),
 )
 CASES = {
     name: case
@@ -27,9 +27,10 @@ CASES = {
     if module != "streaming"  # Its cases are among those of exploration.
     for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }
-# The value of one is not minimised, and the targets of the other move with the policy.
-MAY_RISE = "fqf_fractions", "impala"
+# The value of one is not minimised. Targets or weights of others move with the policy.
+MAY_RISE = "fqf_fractions", "impala", "cispo"
 HELPERS = {
+    *("answer_log_probs", "clipped", "vapo_targets", "with_kl"),
     *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
     *("emphatic_td", "stream_q"),
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),

@@ -19,6 +19,10 @@ def normal(*shape):
     return jnp.asarray(RANDOM.normal(size=shape), jnp.float32)
 
 
+def integers(below, *shape):
+    return jnp.asarray(RANDOM.integers(below, size=shape))
+
+
 class Case(NamedTuple):
     """A recipe, the same loss in plain `jax.numpy`, and what gets no gradient."""
 
@@ -48,7 +52,7 @@ class Batch(SimpleNamespace):
 
 def make_batch(shape, **others):
     return Batch(
-        a_tm1=jnp.asarray(RANDOM.integers(A, size=shape)),
+        a_tm1=integers(A, *shape),
         r_t=normal(*shape),
         discount_t=jnp.asarray(RANDOM.choice([0.9, 0.0, 0.9], shape), jnp.float32),
         probability=jnp.asarray(RANDOM.uniform(0.1, 1, B), jnp.float32),
@@ -74,7 +78,7 @@ SEARCH = Batch(
     r_t=normal(B, T),
     logits=normal(B, T + 1, A),
     q=jax.nn.sigmoid(normal(B, T + 1, A)),
-    visits=jnp.asarray(RANDOM.integers(4, size=(B, T + 1, A))),
+    visits=integers(4, B, T + 1, A),
     v=jax.nn.sigmoid(normal(B, T + 1)),
     returns=normal(B, T + 1),
 )

@@ -1,0 +1,89 @@
+"""Test that the manual shows a use of each function, and leads to each recipe."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import catalog
+import pytest
+
+import rlaxlib
+
+ROOT = Path(__file__).parents[2]
+RLAX = set((ROOT / "docs/_ext/rlax_names.txt").read_text(encoding="utf-8").split())
+OURS = {
+    name
+    for name in set(catalog.NAMES) - RLAX
+    if inspect.isfunction(getattr(rlaxlib, name))
+}
+FENCE = re.compile(
+    r"^ *`{3,}(?:python|\{code-block\} *python)\n(.*?)^ *`{3,} *$", re.M | re.S
+)
+SHOWN = re.compile(r"recipes/(\w+)\.py\n:pyobject: (\w+)\n")
+RECIPES = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^### (.+)\n((?:(?!^#).*\n?)*)", RECIPES, re.M))
+
+
+def names_in(code):
+    """Return the names and attributes that occur in Python code."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+    return found
+
+
+def used():
+    """Return the names used by recipes, examples and the guide."""
+    found = set()
+    for path in (ROOT / "examples").rglob("*.py"):
+        found |= names_in(path.read_text(encoding="utf-8"))
+    for path in [*(ROOT / "docs/guide").glob("*.md"), ROOT / "docs/start.md"]:
+        for code in FENCE.findall(path.read_text(encoding="utf-8")):
+            found |= set(re.findall(r"\w+", code))
+    return found
+
+
+def test_a_recipe_an_example_or_the_guide_uses_each_function():
+    assert sorted(OURS - used()) == []
+
+
+# --- Recipes. ---
+
+
+def sources():
+    """Return the code of each function and class of the recipes."""
+    return {
+        (path.stem, node.name): ast.unparse(node)
+        for path in (ROOT / "examples/recipes").glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+
+
+def uses(recipes):
+    """Return the names that recipes use, themselves or by calling each other."""
+    code, found = sources(), set()
+    while recipes:
+        names = set().union(*(names_in(code[each]) for each in recipes)) - found
+        recipes = [each for each in code if each[1] in names]
+        found |= names
+    return found
+
+
+def test_each_recipe_is_on_the_page_once():
+    assert sorted(re.findall(SHOWN, RECIPES)) == sorted(sources())
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_a_search_for_a_recipe_leads_to_functions_that_it_uses(title):
+    used_by_it = uses(re.findall(SHOWN, SECTIONS[title]))
+    keywords = {}
+    for name, known_as in catalog.known_as().items():
+        for keyword in known_as:
+            keywords.setdefault(keyword.lower(), set()).add(name)
+    for keyword in catalog.keywords(title):
+        assert keywords.get(keyword.lower(), set()) & used_by_it, keyword

@@ -338,3 +338,21 @@ def discrete_bcq(params, target_params, apply, batch, threshold=0.3, cost=0.01):
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
     loss = rlaxlib.huber_loss(td_error) + rlaxlib.behaviour_cloning_loss(log_prob)
     return jnp.mean(loss) + cost * jnp.mean(logits**2)
+
+
+# --- Supervised: the decision transformer. ---
+
+
+def decision_transformer(params, apply, batch):
+    """Decision transformer: actions given returns-to-go. On streams.
+
+    `apply` takes the returns-to-go, [B, T], observations and actions, and returns
+    logits of each action given what precedes it, [B, T, A]. Chen et al., 2021,
+    https://arxiv.org/abs/2106.01345. Usual: contexts of 20 to 50 steps, AdamW 1e-4 to
+    6e-4, returns scaled to about 1.
+    """
+    undiscounted = 1.0 * (batch.discount_t > 0)
+    returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted)
+    logits = apply(params, returns, batch.s[:, :-1], batch.a_tm1)
+    log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
+    return jnp.mean(rlaxlib.behaviour_cloning_loss(log_prob))

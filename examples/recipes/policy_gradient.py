@@ -172,7 +172,7 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     """PPO-penalty: a KL penalty in place of the clip.
 
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: `coefficient` from
-    `adaptive_kl_coefficient` with a target of 0.01, 10 epochs, Adam 3e-4.
+    `kl_coefficient`, 10 epochs, Adam 3e-4.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, batch.s)
@@ -183,6 +183,17 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
         coefficient,
     )
     return jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+
+
+def kl_coefficient(coefficient, params, apply, batch, target=0.01):
+    """PPO-penalty: the coefficient for the next batch, after all epochs of this one.
+
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: target 0.01, at
+    first 1.
+    """
+    logits, _ = apply(params, batch.s)
+    kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits[:, :-1])
+    return rlaxlib.adaptive_kl_coefficient(coefficient, jnp.mean(kl), target)
 
 
 def decoupled_ppo(params, target_params, apply, batch, value_cost=0.5):
@@ -363,6 +374,41 @@ def dreamer_returns(values, batch, lambda_=0.95):
     survival = jnp.cumprod(batch.discount_t, axis=1)
     first = jnp.ones_like(survival[:, :1])
     return returns, jnp.concatenate([first, survival[:, :-1]], axis=1)
+
+
+def dreamer_unroll(params, apply, s_t, a_tm1, key):
+    """Return states, samples, and logits of posteriors and priors, of one stream."""
+
+    def step(carry, inputs):
+        (state, z), (s, a, key) = carry, inputs
+        state, prior = apply.dynamics(params, state, z, a)
+        posterior = rlaxlib.unimix_logits(apply.encoder(params, state, s))
+        z = rlaxlib.straight_through_sample(key, posterior)
+        return (state, z), (state, z, posterior, rlaxlib.unimix_logits(prior))
+
+    keys = jax.random.split(key, len(a_tm1))
+    return jax.lax.scan(step, apply.start(params), (s_t, a_tm1, keys))[1]
+
+
+def dreamer_model(params, apply, batch, key):
+    """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
+
+    `apply.start`, `apply.dynamics` and `apply.encoder` are those of `dreamer_unroll`.
+    `apply.decoder` takes states and samples, and returns observations by symlog, logits
+    of rewards, and a logit of continuing. Hafner et al., 2023,
+    https://arxiv.org/abs/2301.04104. Usual: 32 samples of 32 classes, KL weights 1 and
+    0.1, 1 free nat, streams of 64 steps, Adam 4e-5.
+    """
+    keys, s_t = jax.random.split(key, len(batch.s)), batch.s[:, 1:]
+    unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0))
+    state, z, *logits = unroll(params, apply, s_t, batch.a_tm1, keys)
+    kl_loss, _ = jax.vmap(jax.vmap(rlaxlib.balanced_kl))(*logits)
+    decoded, r_logits, logit = apply.decoder(params, state, z)
+    s_loss = jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s_t)), axis=-1)
+    pair = dreamer_pair(r_logits.shape[-1])
+    r_loss = rlaxlib.categorical_cross_entropy(pair.apply(batch.r_t), r_logits)
+    end_loss = jax.nn.softplus(jnp.where(batch.discount_t > 0, -logit, logit))
+    return jnp.mean(kl_loss + s_loss + r_loss + end_loss)
 
 
 def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):

@@ -76,3 +76,17 @@ def gtd2(params, apply, batch):
     Sutton et al., 2009, https://doi.org/10.1145/1553374.1553501. Usual: those of `tdc`.
     """
     return tdc(params, apply, batch, rlaxlib.gtd2_losses)
+
+
+def differential_td(params, reward_rate, apply, step, step_size=0.01, eta=0.1):
+    """Differential TD: an update of state values and the average reward.
+
+    Continuing tasks have no discount. `apply` returns v. Wan et al., 2021,
+    https://arxiv.org/abs/2006.16318. Usual: `eta` from 0.1 to 1.
+    """
+    v_tm1, gradient = jax.value_and_grad(apply)(params, step.s_tm1)
+    v_t = apply(params, step.s_t)
+    td_error = rlaxlib.differential_td_learning(v_tm1, step.r_t, v_t, reward_rate)
+    change = step_size * td_error
+    params = jax.tree.map(lambda w, x: w + change * x, params, gradient)
+    return params, reward_rate + eta * change

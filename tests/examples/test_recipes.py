@@ -32,7 +32,7 @@ MAY_RISE = "fqf_fractions", "impala", "cispo"
 HELPERS = {
     *("answer_log_probs", "clipped", "vapo_targets", "with_kl"),
     *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
-    *("emphatic_td", "stream_q"),
+    *("differential_td", "dreamer_unroll", "emphatic_td", "kl_coefficient", "stream_q"),
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
     *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
@@ -183,3 +183,24 @@ def test_emphatic_td_weighs_errors_by_the_followon_trace():
         expected += 0.01 * error * rho * emphasis * x
         discount_tm1, rho_tm1 = 0.9, rho
         np.testing.assert_allclose(w, expected, rtol=1e-5)
+
+
+def test_differential_td_tracks_the_average_reward():
+    step = SimpleNamespace(s_tm1=2.0, s_t=1.0, r_t=4.0)
+    w, rate = streaming.differential_td(3.0, 0.5, lambda w, s: w * s, step)
+    error = 4 - 0.5 + 3 * 1 - 3 * 2
+    np.testing.assert_allclose(w, 3 + 0.01 * error * 2, rtol=1e-6)
+    np.testing.assert_allclose(rate, 0.5 + 0.1 * 0.01 * error, rtol=1e-6)
+
+
+def test_kl_coefficient_doubles_where_the_policy_moved_too_far():
+    b, (params, _) = plain.STREAM, plain.PAIR_PARAMS
+
+    def coefficient(apply):
+        return policy_gradient.kl_coefficient(1.0, params, apply, b)
+
+    def still(params, s):
+        return jnp.pad(b.logits_tm1, ((0, 0), (0, 1), (0, 0))), None
+
+    assert coefficient(plain.policy_and_value) == 2
+    assert coefficient(still) == 0.5

@@ -11,6 +11,7 @@ from plain_losses.common import (
     Q_PARAMS,
     STREAM,
     TWO_Q_PARAMS,
+    A,
     B,
     Case,
     D,
@@ -206,8 +207,25 @@ def plain_discrete_bcq(p, t):
     return jnp.mean(loss) + 0.01 * jnp.mean(logits**2)
 
 
+def transformer(w, returns, s, a):
+    return jnp.concatenate([returns[..., None], s], axis=-1) @ w
+
+
+def plain_decision_transformer(p, t):
+    b, returns = STREAM, [jnp.zeros(B)]
+    for k in reversed(range(T)):
+        returns.append(b.r_t[:, k] + jnp.sign(b.discount_t[:, k]) * returns[-1])
+    returns = jnp.stack(returns[:0:-1], axis=1)
+    return -jnp.mean(log_prob(transformer(p, returns, b.s[:, :-1], None), b.a_tm1))
+
+
 VALUE, ACTOR, CRITIC = "actor critic", "critic value", "actor value"
 CASES = {
+    "decision_transformer": Case(
+        of(recipes.decision_transformer, transformer, STREAM),
+        plain_decision_transformer,
+        (normal(F + 1, A), None),
+    ),
     "iql_value": Case(
         of(recipes.iql_value, NET, DATA), plain_iql_value, NET_PARAMS, VALUE
     ),

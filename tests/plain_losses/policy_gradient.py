@@ -1,10 +1,13 @@
 """Losses of `recipes/policy_gradient.py` in plain `jax.numpy`."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 from recipes import policy_gradient as recipes
 
 from plain_losses.common import (
+    KEY,
     MPO_A,
     MPO_A_PARAMS,
     ONE,
@@ -18,6 +21,7 @@ from plain_losses.common import (
     A,
     ActorCritic,
     B,
+    Batch,
     Case,
     F,
     M,
@@ -278,6 +282,77 @@ def steps_alive():
     return jnp.concatenate([jnp.ones((B, 1)), alive[:, :-1]], axis=1)
 
 
+GROUPS, CLASSES = 2, 3
+LATENT = GROUPS * CLASSES
+
+
+def groups(x):
+    return x.reshape(*x.shape[:-1], GROUPS, CLASSES)
+
+
+def dynamics(w, state, z, a):
+    state = jnp.tanh(state @ w["state"] + z.reshape(-1) @ w["z"] + w["action"][a])
+    return state, groups(state @ w["prior"])
+
+
+def decoder(w, state, z):
+    x = jnp.concatenate([state, z.reshape(*z.shape[:-2], LATENT)], axis=-1)
+    x = x @ w["decoder"]
+    return x[..., :F], x[..., F : F + M], x[..., F + M]
+
+
+MODEL = SimpleNamespace(
+    start=lambda w: (jnp.zeros(F), jnp.zeros((GROUPS, CLASSES))),
+    dynamics=dynamics,
+    encoder=lambda w, state, s: groups(state @ w["prior"] + s @ w["encoder"]),
+    decoder=decoder,
+)
+MODEL_PARAMS = {
+    "state": 0.5 * normal(F, F),
+    "z": 0.5 * normal(LATENT, F),
+    "action": 0.5 * normal(A, F),
+    "prior": normal(F, LATENT),
+    "encoder": 2 * normal(F, LATENT),
+    "decoder": 0.1 * normal(F + LATENT, F + M + 1),
+}
+
+
+def unimix(logits):
+    return 0.99 * jax.nn.softmax(logits) + 0.01 / CLASSES
+
+
+def kl_of_groups(x, y):
+    return jnp.maximum(1, jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1)))
+
+
+SHORT = Batch(
+    s=STREAM.s[:2, :3],
+    **{name: getattr(STREAM, name)[:2, :2] for name in ("a_tm1", "r_t", "discount_t")},
+)
+
+
+def plain_dreamer_model(p, t):
+    b, total = SHORT, 0.0
+    spaced = jnp.linspace(-20, 20, M)
+    bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
+    for i, stream_key in enumerate(jax.random.split(KEY, 2)):
+        state, z = MODEL.start(p)
+        for k, key in enumerate(jax.random.split(stream_key, 2)):
+            s = b.s[i, k + 1]
+            state, prior = dynamics(p, state, z, b.a_tm1[i, k])
+            q, prior = unimix(MODEL.encoder(p, state, s)), unimix(prior)
+            sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)
+            z = sample + q - stop(q)
+            x, r_logits, logit = decoder(p, state, z)
+            kl = kl_of_groups(stop(q), prior) + 0.1 * kl_of_groups(q, stop(prior))
+            error = x - jnp.sign(s) * jnp.log1p(jnp.abs(s))
+            alive = jnp.sign(b.discount_t[i, k])
+            end = -jnp.log(jax.nn.sigmoid((2 * alive - 1) * logit))
+            r_loss = cross_entropy(two_hot(b.r_t[i, k], bins), r_logits)
+            total += kl + jnp.sum(error**2) / 2 + end + r_loss
+    return total / 4
+
+
 def plain_dreamer_actor(p, t):
     b, logits = STREAM, Q(p, STREAM.s)[:, :-1]
     v_t = b.values[:, 1:]
@@ -371,6 +446,11 @@ CASES = {
         of(recipes.gumbel_muzero, model, SEARCH),
         plain_gumbel_muzero,
         ((normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)), None),
+    ),
+    "dreamer_model": Case(
+        of(recipes.dreamer_model, MODEL, SHORT, KEY),
+        plain_dreamer_model,
+        (MODEL_PARAMS, None),
     ),
     "dreamer_actor": Case(
         of(recipes.dreamer_actor, Q, STREAM, 2.0), plain_dreamer_actor, Q_PARAMS

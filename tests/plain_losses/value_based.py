@@ -149,7 +149,55 @@ def plain_pqn(p, t):
     return jnp.mean((stop(target) - pick(q[:, :-1], STREAM.a_tm1)) ** 2 / 2)
 
 
+def plain_mmd_dqn(p, t):
+    rows, z_t = jnp.arange(B), QUANTILES(t, ONE.s_t)
+    best = jnp.argmax(jnp.mean(z_t, axis=1), -1)
+    y = stop(ONE.r_t[:, None] + ONE.discount_t[:, None] * z_t[rows, :, best])
+    x = QUANTILES(p, ONE.s_tm1)[rows, :, ONE.a_tm1]
+
+    def distance(x, y):
+        return jnp.mean(jnp.abs(x[:, :, None] - y[:, None]))
+
+    return 2 * distance(x, y) - distance(x, x) - distance(y, y)
+
+
+def plain_advantage_learning(p, t, persistent=False):
+    q_t = Q(t, ONE.s_t)
+    target_q = Q(t, ONE.s_tm1)
+    target = one_step(jnp.max(q_t, -1))
+    gap = jnp.max(target_q, -1) - pick(target_q, ONE.a_tm1)
+    repeated = one_step(pick(q_t, ONE.a_tm1))
+    both = jnp.maximum(target - 0.9 * gap, repeated if persistent else -jnp.inf)
+    return jnp.mean(huber(stop(both) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def plain_deep_mellow(p, t):
+    soft = jnp.log(jnp.mean(jnp.exp(5 * Q(p, ONE.s_t)), axis=-1)) / 5
+    return jnp.mean(huber(stop(one_step(soft)) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def plain_n_step_dqn(p, t):
+    b, q = STREAM, Q(p, STREAM.s)
+    target = n_step(b.r_t, b.discount_t, jnp.max(Q(t, b.s), -1)[:, 1:], 3)
+    return jnp.mean(huber(stop(target) - pick(q[:, :-1], b.a_tm1)))
+
+
 CASES = {
+    "mmd_dqn": Case(
+        of(recipes.mmd_dqn, QUANTILES, ONE), plain_mmd_dqn, QUANTILES_PARAMS
+    ),
+    "advantage_learning": Case(
+        of(recipes.advantage_learning, Q, ONE), plain_advantage_learning, Q_PARAMS
+    ),
+    "persistent_advantage_learning": Case(
+        of(recipes.persistent_advantage_learning, Q, ONE),
+        lambda p, t: plain_advantage_learning(p, t, persistent=True),
+        Q_PARAMS,
+    ),
+    "deep_mellow": Case(
+        of(recipes.deep_mellow, Q, ONE, 5.0), plain_deep_mellow, Q_PARAMS
+    ),
+    "n_step_dqn": Case(of(recipes.n_step_dqn, Q, STREAM), plain_n_step_dqn, Q_PARAMS),
     "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS),
     "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),
     "duelling_dqn": Case(

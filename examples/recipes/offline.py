@@ -292,7 +292,7 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     """ReBRAC, critics: TD3 with a penalty on the distance from the next action.
 
     The batch has the next action of the data, `a_t`, [B, D]. Tarasov et al., 2023,
-    https://arxiv.org/abs/2305.09836. Usual: penalty 0 to 0.1, LayerNorm in the critics,
+    https://arxiv.org/abs/2305.09836. Usual: penalty 0 to 0.5, LayerNorm in the critics,
     3 hidden layers, Adam 1e-3, batch 1024.
     """
     a_t = apply.actor(target_params.actor, batch.s_t)

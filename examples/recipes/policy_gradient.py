@@ -129,9 +129,10 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
     """COMA: the advantage of an agent's action over its other actions.
 
     The B streams are those of all agents. `apply` returns an agent's logits, and q of
-    its actions given the actions that the others took, [B, T+1, A]. Foerster et al.,
-    2018, https://arxiv.org/abs/1705.08926. Usual: discount 0.99, λ 0.8, RMSProp 5e-4,
-    target critic copied every 150 updates.
+    its actions given the actions that the others took, [B, T+1, A]. The last step is
+    left out, since the next action is not known. Foerster et al., 2018,
+    https://arxiv.org/abs/1705.08926. Usual: discount 0.99, λ 0.8, RMSProp 5e-4, target
+    critic copied every 150 updates.
     """
     (logits, q), (_, target_q) = (apply(p, batch.s) for p in (params, target_params))
     logits, q_tm1, a_tm1 = logits[:, :-2], q[:, :-2], batch.a_tm1[:, :-1]
@@ -154,7 +155,8 @@ def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """PPO: the clipped surrogate, for several epochs of minibatches of streams.
 
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: discount 0.99, λ
-    0.95, Adam 2.5e-4, 4 epochs; value clipping by the same epsilon is optional.
+    0.95, Adam 2.5e-4 and 3 epochs for Atari, 3e-4 and 10 for MuJoCo; the clip of values
+    is optional.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, batch.s)

@@ -49,8 +49,8 @@ def double_dqn(params, target_params, apply, batch):
 def duelling_dqn(params, target_params, apply, batch):
     """Duelling DQN: `apply` returns a state value, [B], and advantages, [B, A].
 
-    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual: double DQN, Adam
-    6.25e-5, gradients clipped to a norm of 10.
+    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual: double DQN,
+    RMSProp 6.25e-5, gradients clipped to a norm of 10.
     """
 
     def q(params, s):

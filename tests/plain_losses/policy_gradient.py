@@ -332,25 +332,27 @@ SHORT = Batch(
 
 
 def plain_dreamer_model(p, t):
-    b, total = SHORT, 0.0
     spaced = jnp.linspace(-20, 20, M)
     bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
-    for i, stream_key in enumerate(jax.random.split(KEY, 2)):
-        state, z = MODEL.start(p)
-        for k, key in enumerate(jax.random.split(stream_key, 2)):
-            s = b.s[i, k + 1]
-            state, prior = dynamics(p, state, z, b.a_tm1[i, k])
-            q, prior = unimix(MODEL.encoder(p, state, s)), unimix(prior)
+
+    def of_stream(s_t, a_tm1, r_t, discount_t, key):
+        total, (state, z) = 0.0, MODEL.start(p)
+        for k, key in enumerate(jax.random.split(key, 2)):
+            state, prior = dynamics(p, state, z, a_tm1[k])
+            q, prior = unimix(MODEL.encoder(p, state, s_t[k])), unimix(prior)
             sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)
             z = sample + q - stop(q)
             x, r_logits, logit = decoder(p, state, z)
             kl = kl_of_groups(stop(q), prior) + 0.1 * kl_of_groups(q, stop(prior))
-            error = x - jnp.sign(s) * jnp.log1p(jnp.abs(s))
-            alive = jnp.sign(b.discount_t[i, k])
-            end = -jnp.log(jax.nn.sigmoid((2 * alive - 1) * logit))
-            r_loss = cross_entropy(two_hot(b.r_t[i, k], bins), r_logits)
+            error = x - jnp.sign(s_t[k]) * jnp.log1p(jnp.abs(s_t[k]))
+            end = -jnp.log(jax.nn.sigmoid((2 * jnp.sign(discount_t[k]) - 1) * logit))
+            r_loss = cross_entropy(two_hot(r_t[k], bins), r_logits)
             total += kl + jnp.sum(error**2) / 2 + end + r_loss
-    return total / 4
+        return total / 2
+
+    b, keys = SHORT, jax.random.split(KEY, 2)
+    losses = jax.vmap(of_stream)(b.s[:, 1:], b.a_tm1, b.r_t, b.discount_t, keys)
+    return jnp.mean(losses)
 
 
 def plain_dreamer_actor(p, t):

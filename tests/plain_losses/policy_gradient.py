@@ -335,9 +335,9 @@ def plain_dreamer_model(p, t):
     spaced = jnp.linspace(-20, 20, M)
     bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
 
-    def of_stream(s_t, a_tm1, r_t, discount_t, key):
+    def of_stream(s_t, a_tm1, r_t, discount_t, stream_key):
         total, (state, z) = 0.0, MODEL.start(p)
-        for k, key in enumerate(jax.random.split(key, 2)):
+        for k, key in enumerate(jax.random.split(stream_key, 2)):
             state, prior = dynamics(p, state, z, a_tm1[k])
             q, prior = unimix(MODEL.encoder(p, state, s_t[k])), unimix(prior)
             sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)

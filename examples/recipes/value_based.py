@@ -245,6 +245,21 @@ def deep_mellow(params, apply, batch, omega):
     return jnp.mean(rlaxlib.huber_loss(td_error))
 
 
+def pcl(params, apply, batch, temperature=0.1):
+    """PCL, path consistency learning: soft values agree along paths. On streams.
+
+    The path of each step goes to the end of the stream, and no gradient is stopped.
+    Nachum et al., 2017, https://arxiv.org/abs/1702.08892. Usual: paths of 10 to 20
+    steps, replay, temperatures 0.005 to 0.15.
+    """
+    q = apply(params, batch.s)
+    v = jax.vmap(jax.vmap(rlaxlib.soft_value, (0, None)), (0, None))(q, temperature)
+    q_a_tm1 = rlaxlib.batched_index(q[:, :-1], batch.a_tm1)
+    r_t = batch.r_t - (q_a_tm1 - v[:, :-1])  # The temperature times log π(a).
+    returns = jax.vmap(rlaxlib.discounted_returns)(r_t, batch.discount_t, v[:, -1])
+    return jnp.mean(rlaxlib.l2_loss(returns - v[:, :-1]))
+
+
 def n_step_dqn(params, target_params, apply, batch, n=3):
     """n-step DQN: n rewards, then the target network. On streams.
 

@@ -21,6 +21,7 @@ from plain_losses.common import (
     Case,
     M,
     Q,
+    T,
     backward,
     cross_entropy,
     fractions,
@@ -176,6 +177,14 @@ def plain_deep_mellow(p, t):
     return jnp.mean(huber(stop(one_step(soft)) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
 
 
+def plain_pcl(p, t):
+    b, q = STREAM, Q(p, STREAM.s)
+    v = 0.1 * jax.nn.logsumexp(q / 0.1, axis=-1)
+    soft_r = b.r_t - 0.1 * log_prob(q[:, :-1] / 0.1, b.a_tm1)
+    returns = n_step(soft_r, b.discount_t, v[:, 1:], T)
+    return jnp.mean((returns - v[:, :-1]) ** 2 / 2)
+
+
 def plain_n_step_dqn(p, t):
     b, q = STREAM, Q(p, STREAM.s)
     target = n_step(b.r_t, b.discount_t, jnp.max(Q(t, b.s), -1)[:, 1:], 3)
@@ -197,6 +206,7 @@ CASES = {
     "deep_mellow": Case(
         of(recipes.deep_mellow, Q, ONE, 5.0), plain_deep_mellow, Q_PARAMS
     ),
+    "pcl": Case(of(recipes.pcl, Q, STREAM), plain_pcl, Q_PARAMS),
     "n_step_dqn": Case(of(recipes.n_step_dqn, Q, STREAM), plain_n_step_dqn, Q_PARAMS),
     "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS),
     "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),

@@ -1,8 +1,13 @@
-"""Losses of 30 algorithms, each a function to copy: `docs/recipes.md` shows them all.
+"""Losses of 90 algorithms, each a function to copy: `docs/recipes.md` shows them all.
 
     value_based.py      DQN and its successors, to PQN,
     policy_gradient.py  REINFORCE to PPO, MPO, V-MPO, Muesli, Gumbel MuZero, DreamerV3,
-    continuous.py       DDPG, TD3, D4PG, SAC, REDQ, TQC and MPO for continuous actions.
+    continuous.py       DDPG, TD3, D4PG, SAC, REDQ, TQC and MPO for continuous actions,
+    offline.py          IQL, AWR, CRR, CQL, EDAC, TD3+BC, ReBRAC, BCQ,
+    imitation.py        behaviour cloning, DQfD, GAIL, AIRL, SQIL,
+    exploration.py      RND, NGU, ICM, bootstrapped DQN,
+    streaming.py        stream Q(λ), emphatic, gradient and differential TD,
+    language.py         GRPO and its kin, DPO and its kin, distillation.
 
 The arguments of a loss are parameters, those of the target networks, an `apply`
 function and a batch. `apply(params, s)` accepts any number of leading axes. A batch is

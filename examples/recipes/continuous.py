@@ -19,11 +19,12 @@ import rlaxlib
 
 
 class ActorCritic(NamedTuple):
-    """Parameters or functions of an actor and of its critics, dual variables too."""
+    """Parameters or functions of an actor and its critics, and what else there is."""
 
     actor: Any
     critic: Any
     duals: Any = None
+    value: Any = None
 
 
 def ddpg_critic(params, target_params, apply, batch):
@@ -49,6 +50,38 @@ def ddpg_actor(params, apply, batch):
     critic = jax.lax.stop_gradient(params.critic)
     dqda = jax.grad(lambda a: jnp.sum(apply.critic(critic, batch.s_tm1, a)))(a_tm1)
     return jnp.mean(jnp.sum(jax.vmap(rlaxlib.dpg_loss)(a_tm1, dqda), axis=-1))
+
+
+def p_dqn_critic(params, target_params, apply, batch):
+    """P-DQN, critic: Q-learning over discrete actions that have parameters.
+
+    `apply.actor` returns the parameters of all discrete actions, [B, D], and
+    `apply.critic` takes them and returns q, [B, A]. The batch has discrete actions
+    `a_tm1`, [B], and their parameters `x_tm1`, [B, D]. Xiong et al., 2018,
+    https://arxiv.org/abs/1810.06394. Usual: discount 0.99, Adam 1e-3, batch 128.
+    """
+    x_t = apply.actor(target_params.actor, batch.s_t)
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.x_tm1)
+    q_t = apply.critic(target_params.critic, batch.s_t, x_t)
+    td_error = jax.vmap(rlaxlib.q_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t
+    )
+    return jnp.mean(rlaxlib.l2_loss(td_error))
+
+
+def p_dqn_actor(params, apply, batch, low=-1.0, high=1.0):
+    """P-DQN and PA-DDPG, actor: gradients inverted at the bounds. Without a tanh.
+
+    The value of this loss has no meaning. Hausknecht and Stone, 2016,
+    https://arxiv.org/abs/1511.04143. Usual: Adam 1e-4 for the actor and 1e-3 for the
+    critic.
+    """
+    x_tm1 = apply.actor(params.actor, batch.s_tm1)
+    critic = jax.lax.stop_gradient(params.critic)
+    dqdx = jax.grad(lambda x: jnp.sum(apply.critic(critic, batch.s_tm1, x)))(x_tm1)
+    invert = jax.vmap(rlaxlib.invert_gradients, (0, 0, None, None))
+    dqdx = invert(x_tm1, dqdx, low, high)
+    return jnp.mean(jnp.sum(jax.vmap(rlaxlib.dpg_loss)(x_tm1, dqdx), axis=-1))
 
 
 def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
@@ -82,7 +115,7 @@ def d4pg_critic(params, target_params, apply, batch, low=-150.0, high=150.0):
 
     For n steps, as in the paper, `r_t` is their discounted sum and `discount_t` the
     product. Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual: n = 5,
-    51 atoms, Adam 1e-4, batch 256.
+    51 atoms, Adam 1e-4, batch 256, target networks copied every 100 updates.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -189,8 +222,8 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
     """TQC: SAC with quantile critics, dropping the largest in the target.
 
     `apply.critic` returns quantiles, [B, C, N]. Kuznetsov et al., 2020,
-    https://arxiv.org/abs/2005.04269. Usual: C = 5, N = 25, 2 dropped a critic, Adam
-    3e-4.
+    https://arxiv.org/abs/2005.04269. Usual: C = 5, N = 25, 2 dropped for each critic (0
+    for HalfCheetah, 5 for Hopper), Adam 3e-4, batch 256.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)

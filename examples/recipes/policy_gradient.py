@@ -33,6 +33,29 @@ def advantages(batch, lambda_):
     return adv_t, adv_t + batch.values[:, :-1]
 
 
+def retrace_errors(q, target_q, pi, batch, lambda_, tx_pair=rlaxlib.IDENTITY_PAIR):
+    """Return the Retrace(λ) errors of q, with targets from the target network."""
+    # The last of `a_t` and `mu_t` are not used.
+    a_t = jnp.roll(batch.a_tm1, -1, axis=1)
+    mu_t = jnp.roll(jnp.exp(log_probs(batch.logits_tm1, batch.a_tm1)), -1, axis=1)
+
+    def errors(*args):
+        return rlaxlib.transformed_retrace(*args, lambda_, tx_pair=tx_pair)
+
+    return jax.vmap(errors)(
+        *(q[:, :-1], target_q[:, 1:], batch.a_tm1, a_t, batch.r_t, batch.discount_t),
+        *(pi[:, 1:], mu_t),
+    )
+
+
+def surrogate_inputs(logits, batch, adv_t):
+    """Return log-probabilities, those of the policy that acted, and advantages."""
+    log_prob, old_log_prob = (
+        log_probs(x, batch.a_tm1) for x in (logits, batch.logits_tm1)
+    )
+    return log_prob, old_log_prob, rlaxlib.standardize(adv_t)
+
+
 def reinforce(params, apply, batch):
     """REINFORCE: the discounted return of each step weights its log-probability.
 
@@ -82,21 +105,64 @@ def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     return jnp.mean(loss) - entropy_cost * entropy(logits)
 
 
+def acer(params, apply, batch, max_weight=10.0, value_cost=0.5, entropy_cost=1e-3):
+    """ACER: truncated importance weights with bias correction, and Retrace.
+
+    `apply` returns logits and q, [B, T+1, A]. The paper also projects gradients onto a
+    trust region around an average policy. Wang et al., 2017,
+    https://arxiv.org/abs/1611.01224. Usual: streams of 20 steps, replay ratio 4,
+    discount 0.99, λ 1, weights truncated at 10, RMSProp.
+    """
+    logits, q = apply(params, batch.s)
+    pi = jax.nn.softmax(logits)
+    errors = retrace_errors(q, q, pi, batch, lambda_=1.0)
+    logits, q_tm1 = logits[:, :-1], q[:, :-1]
+    returns = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1)
+    policy_loss = jax.vmap(rlaxlib.acer_policy_loss, (0, 0, 0, 0, 0, None))(
+        logits, batch.logits_tm1, batch.a_tm1, q_tm1, returns, max_weight
+    )
+    loss = jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(errors))
+    return loss - entropy_cost * entropy(logits)
+
+
+def coma(params, target_params, apply, batch, lambda_=0.8):
+    """COMA: the advantage of an agent's action over its other actions.
+
+    The B streams are those of all agents. `apply` returns an agent's logits, and q of
+    its actions given the actions that the others took, [B, T+1, A]. The last step is
+    left out, since the next action is not known. Foerster et al., 2018,
+    https://arxiv.org/abs/1705.08926. Usual: discount 0.99, λ 0.8, RMSProp 5e-4, target
+    critic copied every 150 updates.
+    """
+    (logits, q), (_, target_q) = (apply(p, batch.s) for p in (params, target_params))
+    logits, q_tm1, a_tm1 = logits[:, :-2], q[:, :-2], batch.a_tm1[:, :-1]
+    adv_t = jax.vmap(rlaxlib.counterfactual_advantage)(
+        q_tm1, jax.nn.softmax(logits), a_tm1
+    )
+    r_t, discount_t, a_t = (
+        batch.r_t[:, :-1],
+        batch.discount_t[:, :-1],
+        batch.a_tm1[:, 1:],
+    )
+    errors = jax.vmap(rlaxlib.sarsa_lambda, (0,) * 6 + (None,))(
+        q_tm1, a_tm1, r_t, discount_t, target_q[:, 1:-1], a_t, lambda_
+    )
+    policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_probs(logits, a_tm1), adv_t)
+    return jnp.mean(policy_loss + rlaxlib.l2_loss(errors))
+
+
 def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """PPO: the clipped surrogate, for several epochs of minibatches of streams.
 
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: discount 0.99, λ
-    0.95, Adam 2.5e-4, 4 epochs; value clipping by the same epsilon is optional.
+    0.95, Adam 2.5e-4 and 3 epochs for Atari, 3e-4 and 10 for MuJoCo; the clip of values
+    is optional.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, batch.s)
     logits = logits[:, :-1]
-    policy_loss, _ = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))(
-        log_probs(logits, batch.a_tm1),
-        log_probs(batch.logits_tm1, batch.a_tm1),
-        rlaxlib.standardize(adv_t),
-        epsilon,
-    )
+    surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
+    policy_loss, _ = surrogate(*surrogate_inputs(logits, batch, adv_t), epsilon)
     value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
         v[:, :-1], batch.values[:, :-1], target, epsilon
     )
@@ -108,19 +174,28 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     """PPO-penalty: a KL penalty in place of the clip.
 
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: `coefficient` from
-    `adaptive_kl_coefficient` with a target of 0.01, 10 epochs, Adam 3e-4.
+    `kl_coefficient`, 10 epochs, Adam 3e-4.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, batch.s)
     logits = logits[:, :-1]
     policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, 0, None))(
-        log_probs(logits, batch.a_tm1),
-        log_probs(batch.logits_tm1, batch.a_tm1),
-        rlaxlib.standardize(adv_t),
+        *surrogate_inputs(logits, batch, adv_t),
         rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits),
         coefficient,
     )
     return jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+
+
+def kl_coefficient(coefficient, params, apply, batch, target=0.01):
+    """PPO-penalty: the coefficient for the next batch, after all epochs of this one.
+
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: target 0.01, at
+    first 1.
+    """
+    logits, _ = apply(params, batch.s)
+    kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits[:, :-1])
+    return rlaxlib.adaptive_kl_coefficient(coefficient, jnp.mean(kl), target)
 
 
 def decoupled_ppo(params, target_params, apply, batch, value_cost=0.5):
@@ -139,6 +214,66 @@ def decoupled_ppo(params, target_params, apply, batch, value_cost=0.5):
         rlaxlib.standardize(adv_t),
     )
     return jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+
+
+def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
+    """SPO: a quadratic penalty on the ratio in place of PPO's clip.
+
+    Xie et al., 2024, https://arxiv.org/abs/2401.16025. Usual: those of PPO.
+    """
+    adv_t, target = advantages(batch, lambda_=0.95)
+    logits, v = apply(params, batch.s)
+    logits = logits[:, :-1]
+    surrogate = jax.vmap(rlaxlib.spo_loss, (0, 0, 0, None))
+    policy_loss, _ = surrogate(*surrogate_inputs(logits, batch, adv_t), epsilon)
+    loss = jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+    return loss - entropy_cost * entropy(logits)
+
+
+def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
+    """DPO, discovered policy optimisation: a drift that was meta-learned, not a clip.
+
+    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Usual: drift thresholds 2 and
+    0.6, otherwise those of PPO.
+    """
+    adv_t, target = advantages(batch, lambda_=0.95)
+    logits, v = apply(params, batch.s)
+    policy_loss, _ = jax.vmap(rlaxlib.discovered_policy_loss)(
+        *surrogate_inputs(logits[:, :-1], batch, adv_t)
+    )
+    return jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+
+
+def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5):
+    """PPO-Lagrangian: reward and cost, weighed by a Lagrange multiplier.
+
+    `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`,
+    [B, T], and the values `cost_values`, [B, T+1], too. Stooke et al., 2020,
+    https://arxiv.org/abs/2007.03964. Usual: `multiplier` from `lagrange_multiplier`,
+    otherwise those of PPO.
+    """
+    costs = batch._replace(r_t=batch.c_t, values=batch.cost_values)
+    (adv_t, target), (cost_adv_t, cost_target) = (
+        advantages(x, lambda_=0.95) for x in (batch, costs)
+    )
+    logits, v, cost_v = apply(params, batch.s)
+    adv_t = (adv_t - multiplier * cost_adv_t) / (1 + multiplier)
+    surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
+    inputs = surrogate_inputs(logits[:, :-1], batch, adv_t)
+    policy_loss, _ = surrogate(*inputs, epsilon)
+    value_loss = rlaxlib.l2_loss(v[:, :-1], target)
+    cost_loss = rlaxlib.l2_loss(cost_v[:, :-1], cost_target)
+    return jnp.mean(policy_loss + value_cost * (value_loss + cost_loss))
+
+
+def lagrange_multiplier(cost, state, limit=25.0):
+    """PPO-Lagrangian: the multiplier and the next state, from the cost of an episode.
+
+    `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
+    https://arxiv.org/abs/2007.03964. Usual: limit 25 in Safety Gym.
+    """
+    controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
+    return controller.update(cost, state)
 
 
 def categorical_mpo(params, target_params, apply, batch):
@@ -177,17 +312,6 @@ def vmpo(params, target_params, apply, batch, value_cost=0.5):
         log_prob, jax.lax.stop_gradient(td_error), eta, [(kl, alpha)], jax.nn.softplus
     )
     return jnp.mean(loss + value_cost * rlaxlib.l2_loss(td_error))
-
-
-def retrace_errors(q, target_q, pi, batch, lambda_):
-    """Return the Retrace(λ) errors of q, with targets from the target network."""
-    # The last of `a_t` and `mu_t` are not used.
-    a_t = jnp.roll(batch.a_tm1, -1, axis=1)
-    mu_t = jnp.roll(jnp.exp(log_probs(batch.logits_tm1, batch.a_tm1)), -1, axis=1)
-    return jax.vmap(rlaxlib.retrace, (0,) * 8 + (None,))(
-        *(q[:, :-1], target_q[:, 1:], batch.a_tm1, a_t, batch.r_t, batch.discount_t),
-        *(pi[:, 1:], mu_t, lambda_),
-    )
 
 
 def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
@@ -252,6 +376,41 @@ def dreamer_returns(values, batch, lambda_=0.95):
     survival = jnp.cumprod(batch.discount_t, axis=1)
     first = jnp.ones_like(survival[:, :1])
     return returns, jnp.concatenate([first, survival[:, :-1]], axis=1)
+
+
+def dreamer_unroll(params, apply, s_t, a_tm1, key):
+    """Return states, samples, and logits of posteriors and priors, of one stream."""
+
+    def step(carry, inputs):
+        (state, z), (s, a, key) = carry, inputs
+        state, prior = apply.dynamics(params, state, z, a)
+        posterior = rlaxlib.unimix_logits(apply.encoder(params, state, s))
+        z = rlaxlib.straight_through_sample(key, posterior)
+        return (state, z), (state, z, posterior, rlaxlib.unimix_logits(prior))
+
+    keys = jax.random.split(key, len(a_tm1))
+    return jax.lax.scan(step, apply.start(params), (s_t, a_tm1, keys))[1]
+
+
+def dreamer_model(params, apply, batch, key):
+    """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
+
+    `apply.start`, `apply.dynamics` and `apply.encoder` are those of `dreamer_unroll`.
+    `apply.decoder` takes states and samples, and returns observations by symlog, logits
+    of rewards, and a logit of continuing. Hafner et al., 2023,
+    https://arxiv.org/abs/2301.04104. Usual: 32 samples of 32 classes, KL weights 1 and
+    0.1, 1 free nat, streams of 64 steps, Adam 4e-5.
+    """
+    keys, s_t = jax.random.split(key, len(batch.s)), batch.s[:, 1:]
+    unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0))
+    state, z, *logits = unroll(params, apply, s_t, batch.a_tm1, keys)
+    kl_loss, _ = jax.vmap(jax.vmap(rlaxlib.balanced_kl))(*logits)
+    decoded, r_logits, logit = apply.decoder(params, state, z)
+    s_loss = jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s_t)), axis=-1)
+    pair = dreamer_pair(r_logits.shape[-1])
+    r_loss = rlaxlib.categorical_cross_entropy(pair.apply(batch.r_t), r_logits)
+    end_loss = jax.nn.softplus(jnp.where(batch.discount_t > 0, -logit, logit))
+    return jnp.mean(kl_loss + s_loss + r_loss + end_loss)
 
 
 def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):

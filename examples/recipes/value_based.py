@@ -49,8 +49,8 @@ def double_dqn(params, target_params, apply, batch):
 def duelling_dqn(params, target_params, apply, batch):
     """Duelling DQN: `apply` returns a state value, [B], and advantages, [B, A].
 
-    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual: double DQN, Adam
-    6.25e-5, gradients clipped to a norm of 10.
+    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual: double DQN,
+    RMSProp 6.25e-5, gradients clipped to a norm of 10.
     """
 
     def q(params, s):
@@ -146,6 +146,21 @@ def fqf_fractions(params, apply, batch):
     return jnp.mean(jax.vmap(rlaxlib.quantile_fraction_loss)(tau, inner, outer))
 
 
+def mmd_dqn(params, target_params, apply, batch):
+    """MMD-DQN, with the energy distance. `apply` returns N samples, [B, N, A].
+
+    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Usual: N = 200, Adam
+    5e-5; the paper has a mixture of Gaussian kernels.
+    """
+    z_tm1, z_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
+    q_t = jax.vmap(jax.vmap(rlaxlib.quantile_mean, in_axes=1))(z_t)
+    select = jax.vmap(lambda z, a: z[:, a])
+    z_t = select(z_t, jnp.argmax(q_t, axis=-1))
+    target = batch.r_t[:, None] + batch.discount_t[:, None] * z_t
+    loss = jax.vmap(rlaxlib.energy_distance_loss)
+    return jnp.mean(loss(select(z_tm1, batch.a_tm1), target))
+
+
 def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=10.0):
     """Rainbow: n-step categorical double Q-learning with prioritised replay.
 
@@ -184,6 +199,76 @@ def munchausen_dqn(params, target_params, apply, batch, temperature=0.03):
         batch.discount_t,
         target_q_t,
         temperature,
+    )
+    return jnp.mean(rlaxlib.huber_loss(td_error))
+
+
+def advantage_learning(
+    params, target_params, apply, batch, scale=0.9, method=rlaxlib.advantage_learning
+):
+    """AL, advantage learning: a larger gap between the best action and others.
+
+    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual: scale 0.9,
+    otherwise those of DQN.
+    """
+    q_tm1 = apply(params, batch.s_tm1)
+    target_q_tm1, target_q_t = (
+        apply(target_params, s) for s in (batch.s_tm1, batch.s_t)
+    )
+    td_error = jax.vmap(method, (0,) * 6 + (None,))(
+        *(q_tm1, target_q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, target_q_t),
+        scale,
+    )
+    return jnp.mean(rlaxlib.huber_loss(td_error))
+
+
+def persistent_advantage_learning(params, target_params, apply, batch, scale=0.9):
+    """PAL, persistent advantage learning: the gap only where repeating costs more.
+
+    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual: those of AL.
+    """
+    method = rlaxlib.persistent_advantage_learning
+    return advantage_learning(params, target_params, apply, batch, scale, method)
+
+
+def deep_mellow(params, apply, batch, omega):
+    """DeepMellow: mellowmax in place of the maximum, without a target network.
+
+    Kim et al., 2019, https://doi.org/10.24963/ijcai.2019/379. Usual: `omega` tuned to
+    the scale of the values, otherwise those of DQN.
+    """
+    q_tm1, q_t = apply(params, batch.s_tm1), apply(params, batch.s_t)
+    v_t = jax.vmap(rlaxlib.mellowmax, (0, None))(q_t, omega)
+    td_error = jax.vmap(rlaxlib.qv_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, v_t
+    )
+    return jnp.mean(rlaxlib.huber_loss(td_error))
+
+
+def pcl(params, apply, batch, temperature=0.1):
+    """PCL, path consistency learning: soft values agree along paths. On streams.
+
+    The path of each step goes to the end of the stream, and no gradient is stopped.
+    Nachum et al., 2017, https://arxiv.org/abs/1702.08892. Usual: paths of 10 to 20
+    steps, replay, temperatures 0.005 to 0.15.
+    """
+    q = apply(params, batch.s)
+    v = jax.vmap(jax.vmap(rlaxlib.soft_value, (0, None)), (0, None))(q, temperature)
+    q_a_tm1 = rlaxlib.batched_index(q[:, :-1], batch.a_tm1)
+    r_t = batch.r_t - (q_a_tm1 - v[:, :-1])  # The temperature times log π(a).
+    returns = jax.vmap(rlaxlib.discounted_returns)(r_t, batch.discount_t, v[:, -1])
+    return jnp.mean(rlaxlib.l2_loss(returns - v[:, :-1]))
+
+
+def n_step_dqn(params, target_params, apply, batch, n=3):
+    """n-step DQN: n rewards, then the target network. On streams.
+
+    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual: n = 3 with replay, 5
+    without, otherwise those of DQN.
+    """
+    q, target_q = apply(params, batch.s), apply(target_params, batch.s)
+    td_error = jax.vmap(rlaxlib.n_step_q_learning, (0, 0, 0, 0, 0, None))(
+        q[:, :-1], batch.a_tm1, batch.r_t, batch.discount_t, target_q[:, 1:], n
     )
     return jnp.mean(rlaxlib.huber_loss(td_error))
 

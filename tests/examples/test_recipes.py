@@ -2,271 +2,40 @@
 
 import ast
 import inspect
-from typing import NamedTuple
+from importlib import import_module
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import plain_losses as plain
 import pytest
-from recipes import continuous, policy_gradient, value_based
+from plain_losses import common as plain
+from plain_losses import exploration as explored
+from plain_losses import imitation as imitated
+from recipes import exploration, imitation, policy_gradient, streaming
 
-# --- The recipes. ---
+import rlaxlib
 
-
-class Case(NamedTuple):
-    """A recipe, the same loss in plain `jax.numpy`, and what gets no gradient."""
-
-    loss: object
-    plain: object
-    params: tuple
-    stopped: str = ""
-    meaningless: bool = False
-
-
-def of(recipe, apply, batch, *args, **kwargs):
-    """Return the loss as a function of both parameters."""
-    if "target_params" in inspect.signature(recipe).parameters:
-        return lambda p, t: recipe(p, t, apply, batch, *args, **kwargs)
-    return lambda p, t: recipe(p, apply, batch, *args, **kwargs)
-
-
-V, P, C = value_based, policy_gradient, continuous
-
-
-def temperature(recipe, apply, batch, *args):
-    return lambda p, t: recipe(p, t, apply, batch, *args)
-
-
-LOG_TEMPERATURE = jnp.float32(0.3)
-
-
-def mean_of(axis):
-    return lambda q: jnp.mean(q, axis=axis)
-
-
+MODULES = (
+    *("continuous", "exploration", "imitation", "language", "offline"),
+    *("policy_gradient", "streaming", "value_based"),
+)
 CASES = {
-    "dqn": Case(of(V.dqn, plain.Q, plain.ONE), plain.plain_dqn, plain.Q_PARAMS),
-    "double_dqn": Case(
-        of(V.double_dqn, plain.Q, plain.ONE), plain.plain_double_dqn, plain.Q_PARAMS
-    ),
-    "duelling_dqn": Case(
-        of(V.duelling_dqn, lambda w, s: plain.policy_and_value(w, s)[::-1], plain.ONE),
-        lambda p, t: plain.plain_double_dqn(p, t, plain.duelling),
-        plain.PAIR_PARAMS,
-    ),
-    "c51": Case(of(V.c51, plain.ATOMS, plain.ONE), plain.plain_c51, plain.ATOMS_PARAMS),
-    "qr_dqn": Case(
-        of(V.qr_dqn, plain.QUANTILES, plain.ONE),
-        plain.plain_qr_dqn,
-        plain.QUANTILES_PARAMS,
-    ),
-    "iqn": Case(
-        of(V.iqn, plain.implicit, plain.ONE, plain.KEY, 6, 4),
-        plain.plain_iqn,
-        plain.Q_PARAMS,
-    ),
-    "fqf": Case(
-        of(V.fqf, plain.FQF, plain.ONE), plain.plain_fqf, plain.FQF_PARAMS, "fractions"
-    ),
-    "fqf_fractions": Case(
-        of(V.fqf_fractions, plain.FQF, plain.ONE),
-        plain.plain_fqf_fractions,
-        plain.FQF_PARAMS,
-        "quantiles",
-        meaningless=True,
-    ),
-    "rainbow": Case(
-        of(V.rainbow, plain.ATOMS, plain.N_STEP),
-        plain.plain_rainbow,
-        plain.ATOMS_PARAMS,
-    ),
-    "munchausen_dqn": Case(
-        of(V.munchausen_dqn, plain.Q, plain.ONE), plain.plain_munchausen, plain.Q_PARAMS
-    ),
-    "r2d2": Case(
-        of(V.r2d2, plain.recurrent, plain.STREAM, 2, 2),
-        plain.plain_r2d2,
-        plain.Q_PARAMS,
-    ),
-    "ape_x": Case(
-        of(V.ape_x, plain.Q, plain.STREAM), plain.plain_ape_x, plain.Q_PARAMS
-    ),
-    "pqn": Case(of(V.pqn, plain.Q, plain.STREAM), plain.plain_pqn, plain.Q_PARAMS),
-    "reinforce": Case(
-        of(P.reinforce, plain.Q, plain.STREAM), plain.plain_reinforce, plain.Q_PARAMS
-    ),
-    "a2c": Case(
-        of(P.a2c, plain.policy_and_value, plain.STREAM),
-        plain.plain_a2c,
-        plain.PAIR_PARAMS,
-    ),
-    "impala": Case(
-        of(P.impala, plain.policy_and_value, plain.STREAM),
-        plain.plain_impala,
-        plain.PAIR_PARAMS,
-    ),
-    "ppo": Case(
-        of(P.ppo, plain.policy_and_value, plain.STREAM),
-        plain.plain_ppo,
-        plain.PAIR_PARAMS,
-    ),
-    "ppo_penalty": Case(
-        of(P.ppo_penalty, plain.policy_and_value, plain.STREAM, 2.0),
-        plain.plain_ppo_penalty,
-        plain.PAIR_PARAMS,
-    ),
-    "decoupled_ppo": Case(
-        of(P.decoupled_ppo, plain.policy_and_value, plain.STREAM),
-        plain.plain_decoupled_ppo,
-        plain.PAIR_PARAMS,
-    ),
-    "categorical_mpo": Case(
-        of(P.categorical_mpo, plain.MPO_A, plain.STREAM),
-        plain.plain_categorical_mpo,
-        plain.MPO_A_PARAMS,
-        "critic",
-    ),
-    "vmpo": Case(
-        of(P.vmpo, plain.policy_and_value, plain.STREAM),
-        plain.plain_vmpo,
-        plain.VMPO_PARAMS,
-    ),
-    "muesli": Case(
-        of(P.muesli, plain.policy_and_q, plain.STREAM),
-        plain.plain_muesli,
-        plain.TWO_Q_PARAMS,
-    ),
-    "gumbel_muzero": Case(
-        of(P.gumbel_muzero, plain.model, plain.SEARCH),
-        plain.plain_gumbel_muzero,
-        (
-            (
-                plain.normal(plain.F, (plain.T + 1) * plain.A),
-                plain.normal(plain.F, (plain.T + 1) * plain.M),
-                plain.normal(plain.F, plain.T * plain.M),
-            ),
-            None,
-        ),
-    ),
-    "dreamer_actor": Case(
-        of(P.dreamer_actor, plain.Q, plain.STREAM, 2.0),
-        plain.plain_dreamer_actor,
-        plain.Q_PARAMS,
-    ),
-    "dreamer_critic": Case(
-        of(P.dreamer_critic, plain.critic_logits, plain.STREAM),
-        plain.plain_dreamer_critic,
-        (0.1 * plain.normal(plain.F, plain.M), 0.1 * plain.normal(plain.F, plain.M)),
-    ),
-    "ddpg_critic": Case(
-        of(C.ddpg_critic, plain.DPG, plain.ACTION),
-        plain.plain_ddpg_critic,
-        plain.DPG_PARAMS,
-        "actor",
-    ),
-    "ddpg_actor": Case(
-        of(C.ddpg_actor, plain.DPG, plain.ACTION),
-        plain.plain_ddpg_actor,
-        plain.DPG_PARAMS,
-        "critic",
-        True,
-    ),
-    "td3_critic": Case(
-        of(C.td3_critic, plain.TD3, plain.ACTION, plain.KEY),
-        plain.plain_td3_critic,
-        plain.TD3_PARAMS,
-        "actor",
-    ),
-    "td3_actor": Case(
-        of(C.td3_actor, plain.TD3, plain.ACTION),
-        plain.plain_td3_actor,
-        plain.TD3_PARAMS,
-        "critic",
-    ),
-    "d4pg_critic": Case(
-        of(C.d4pg_critic, plain.D4PG, plain.ACTION),
-        plain.plain_d4pg_critic,
-        plain.D4PG_PARAMS,
-        "actor",
-    ),
-    "d4pg_actor": Case(
-        of(C.d4pg_actor, plain.D4PG, plain.ACTION),
-        plain.plain_d4pg_actor,
-        plain.D4PG_PARAMS,
-        "critic",
-        True,
-    ),
-    "sac_critic": Case(
-        of(C.sac_critic, plain.SAC, plain.ACTION, plain.KEY, 0.2),
-        plain.plain_sac_critic,
-        plain.SAC_PARAMS,
-        "actor",
-    ),
-    "sac_actor": Case(
-        of(C.sac_actor, plain.SAC, plain.ACTION, plain.KEY, 0.2),
-        plain.plain_sac_actor,
-        plain.SAC_PARAMS,
-        "critic",
-    ),
-    "sac_temperature": Case(
-        temperature(C.sac_temperature, plain.SAC, plain.ACTION, plain.KEY, -2.0),
-        plain.plain_sac_temperature,
-        (LOG_TEMPERATURE, plain.SAC_PARAMS[0]),
-    ),
-    "discrete_sac_critic": Case(
-        of(P.discrete_sac_critic, plain.DISCRETE, plain.ONE, 0.2),
-        plain.plain_discrete_sac_critic,
-        plain.DISCRETE_PARAMS,
-        "actor",
-    ),
-    "discrete_sac_actor": Case(
-        of(P.discrete_sac_actor, plain.DISCRETE, plain.ONE, 0.2),
-        plain.plain_discrete_sac_actor,
-        plain.DISCRETE_PARAMS,
-        "critic",
-    ),
-    "discrete_sac_temperature": Case(
-        temperature(P.discrete_sac_temperature, plain.DISCRETE, plain.ONE, 0.5),
-        plain.plain_discrete_sac_temperature,
-        (LOG_TEMPERATURE, plain.DISCRETE_PARAMS[0]),
-    ),
-    "redq_critic": Case(
-        of(C.redq_critic, plain.SAC, plain.ACTION, plain.KEY, 0.2, 3),
-        plain.plain_redq_critic,
-        plain.SAC_PARAMS,
-        "actor",
-    ),
-    "redq_actor": Case(
-        of(C.redq_actor, plain.SAC, plain.ACTION, plain.KEY, 0.2),
-        lambda p, t: plain.plain_sac_actor(p, t, plain.SAC, mean_of(-1)),
-        plain.SAC_PARAMS,
-        "critic",
-    ),
-    "tqc_critic": Case(
-        of(C.tqc_critic, plain.TQC, plain.ACTION, plain.KEY, 0.2),
-        plain.plain_tqc_critic,
-        plain.TQC_PARAMS,
-        "actor",
-    ),
-    "tqc_actor": Case(
-        of(C.tqc_actor, plain.TQC, plain.ACTION, plain.KEY, 0.2),
-        lambda p, t: plain.plain_sac_actor(p, t, plain.TQC, mean_of((1, 2))),
-        plain.TQC_PARAMS,
-        "critic",
-    ),
-    "mpo": Case(
-        of(C.mpo, plain.MPO, plain.ACTION, plain.KEY, 6),
-        plain.plain_mpo,
-        plain.MPO_PARAMS,
-    ),
+    name: case
+    for module in MODULES
+    if module != "streaming"  # Its cases are among those of exploration.
+    for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }
-# The value of one is not minimised, and the targets of the other move with the policy.
-MAY_RISE = "fqf_fractions", "impala"
+# The value of one is not minimised. Targets or weights of others move with the policy.
+MAY_RISE = "fqf_fractions", "impala", "cispo"
 HELPERS = {
+    *("answer_log_probs", "clipped", "vapo_targets", "with_kl"),
+    *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
+    *("differential_td", "dreamer_unroll", "emphatic_td", "kl_coefficient", "stream_q"),
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
-    *("dreamer_pair", "dreamer_returns"),
+    *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
+    *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
 }
 
 
@@ -279,25 +48,24 @@ def test_gradient_is_that_of_the_loss_in_plain_numpy_and_the_loss_falls(name):
     case = CASES[name]
     params, target_params = case.params
     adam = optax.adam(1e-3)
+    loss_and_gradients = jax.value_and_grad(case.loss, argnums=(0, 1), allow_int=True)
 
     @jax.jit
     def run(params, target_params):
-        grad = jax.value_and_grad(case.loss, argnums=(0, 1), allow_int=True)
-        plain = jax.value_and_grad(case.plain)(params, target_params)
-
         def step(state, _):
             params, moments = state
-            updates, moments = adam.update(
-                jax.grad(case.loss)(params, target_params), moments
-            )
-            return (optax.apply_updates(params, updates), moments), None
+            loss, (gradient, stopped) = loss_and_gradients(params, target_params)
+            updates, moments = adam.update(gradient, moments)
+            state = optax.apply_updates(params, updates), moments
+            return state, (loss, gradient, stopped)
 
-        state = params, adam.init(params)
-        (learned, _), _ = jax.lax.scan(step, state, length=10)
-        after = case.plain(learned, target_params)
-        return grad(params, target_params), plain, after
+        start = params, adam.init(params)
+        (learned, _), outputs = jax.lax.scan(step, start, length=10)
+        first = jax.tree.map(lambda x: x[0], outputs)
+        plain = jax.value_and_grad(case.plain)(params, target_params)
+        return first, plain, case.plain(learned, target_params)
 
-    (loss, (gradient, stopped)), (plain, expected), after = run(params, target_params)
+    (loss, gradient, stopped), (plain, expected), after = run(params, target_params)
     if not case.meaningless:
         np.testing.assert_allclose(loss, plain, rtol=1e-4)
     for x, y in zip(*map(jax.tree.leaves, (gradient, expected)), strict=True):
@@ -305,7 +73,7 @@ def test_gradient_is_that_of_the_loss_in_plain_numpy_and_the_loss_falls(name):
     assert any(np.any(x) for x in jax.tree.leaves(gradient))
     if name not in MAY_RISE:
         assert after < plain
-    stopped = [stopped, part(gradient, case.stopped) if case.stopped else ()]
+    stopped = [stopped, *(part(gradient, each) for each in case.stopped.split())]
     assert not any(np.any(x) for x in jax.tree.leaves(stopped))
 
 
@@ -313,8 +81,8 @@ def test_gradient_is_that_of_the_loss_in_plain_numpy_and_the_loss_falls(name):
 
 
 def functions():
-    for module in (V, P, C):
-        source = inspect.getsource(module)
+    for module in MODULES:
+        source = inspect.getsource(import_module(f"recipes.{module}"))
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef):
                 yield node, source.splitlines()
@@ -332,3 +100,107 @@ def test_recipes_are_short_and_name_their_paper():
             docstring = " ".join(ast.get_docstring(node).split())
             assert "https://" in docstring, node.name
             assert "Usual: " in docstring, node.name
+
+
+# --- What the recipes return that is not a loss. ---
+
+
+def test_lagrange_multiplier_rises_with_the_excess_cost():
+    state = rlaxlib.pid_lagrangian(0.0, 0.1, 0.01).init()
+    multiplier, state = policy_gradient.lagrange_multiplier(35.0, state)
+    np.testing.assert_allclose(multiplier, 0.1 * 10 + 0.01 * 10 + 0.01 * 35, rtol=1e-6)
+    assert policy_gradient.lagrange_multiplier(0.0, state)[0] == 0
+
+
+def test_rewards_of_imitation_are_those_of_the_discriminator():
+    params, b = imitated.CASES["gail"].params[0], imitated.ACTION
+    d = jax.nn.sigmoid(imitated.judge(params, b.s_tm1, b.a_tm1))
+    reward = imitation.gail_reward(params, imitated.judge, b)
+    np.testing.assert_allclose(reward, -np.log1p(-d), rtol=1e-5)
+    params, b = imitated.AIRL_PARAMS, imitated.JUDGED
+    reward = imitation.airl_reward(params, imitated.AIRL, b)
+    expected = imitated.advantage(params, b) - b.log_prob
+    np.testing.assert_allclose(reward, expected, rtol=1e-5)
+
+
+def test_rnd_rewards_share_their_moments_between_streams():
+    params, target_params = explored.params("features")
+    b = explored.STREAM
+    state = rlaxlib.RndState(carried=jnp.zeros(explored.B))
+    rewards, state = exploration.rnd_rewards(
+        params, target_params, explored.features, b, state, discount=0.5
+    )
+    error = explored.features(params, b.s) - explored.features(target_params, b.s)
+    error = np.sum(np.square(error), axis=-1)[:, 1:]
+    sums = np.zeros_like(error)
+    for t in range(explored.T):
+        sums[:, t] = error[:, t] + 0.5 * (sums[:, t - 1] if t else 0)
+    np.testing.assert_allclose(rewards, error / np.std(sums), rtol=1e-4)
+    np.testing.assert_allclose(state.carried, sums[:, -1], rtol=1e-4)
+
+
+def test_ngu_rewards_are_episodic_ones_times_the_bounded_novelty():
+    x = plain.normal(5, 3)
+    memory = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
+    novelty = rlaxlib.episodic_memory_intrinsic_rewards
+    episodic, _ = novelty(x, 10, 1.0, memory, max_memory_size=12)
+    errors = jnp.array([0.0, 1.0, 2.0, 3.0, 99.0])
+    rewards, _ = exploration.ngu_rewards(x, errors, memory, (1.0, 0.5))
+    np.testing.assert_allclose(rewards, episodic * np.array([1, 1, 3, 5, 5]), rtol=1e-5)
+
+
+def test_stream_q_moves_parameters_along_the_trace():
+    step = SimpleNamespace(
+        s_tm1=jnp.array([1.0, 0.0]),
+        a_tm1=jnp.array(1),
+        r_t=4.0,
+        discount_t=0.5,
+        s_t=jnp.array([0.0, 1.0]),
+    )
+    w = jnp.array([[1.0, 2.0], [6.0, 0.0]])
+    learner = streaming.Learner(w, jnp.ones((2, 2)), 0.9)
+    w, trace, discount = streaming.stream_q(learner, lambda w, s: s @ w, step)
+    z = 0.9 * 0.8 + np.array([[0, 1], [0, 0]])  # The action is greedy.
+    error = 4 + 0.5 * 6 - 2
+    expected = learner.params + error * z / (2 * error * np.sum(z))
+    np.testing.assert_allclose(trace, z, rtol=1e-6)
+    np.testing.assert_allclose(w, expected, rtol=1e-5)
+    assert discount == 0.5
+    step.a_tm1 = jnp.array(0)
+    learner = learner._replace(params=jnp.array([[1.0, 2.0], [6.0, 0.0]]))
+    trace = streaming.stream_q(learner, lambda w, s: s @ w, step).trace
+    np.testing.assert_allclose(trace, [[1, 0], [0, 0]])  # The action is not.
+
+
+def test_emphatic_td_weighs_errors_by_the_followon_trace():
+    state = rlaxlib.EmphaticTraceState(0.0)
+    w, emphasis, discount_tm1, rho_tm1, expected = 1.0, 0.0, 0.0, 1.0, 1.0
+    for x, y, rho in [(1.0, 2.0, 2.0), (2.0, 2.0, 0.5)]:
+        step = SimpleNamespace(s_tm1=x, s_t=y, r_t=1.0, discount_t=0.9)
+        w, state = streaming.emphatic_td(w, state, lambda w, s: w * s, step, rho)
+        emphasis = 1 + rho_tm1 * discount_tm1 * emphasis
+        error = 1 + 0.9 * expected * y - expected * x
+        expected += 0.01 * error * rho * emphasis * x
+        discount_tm1, rho_tm1 = 0.9, rho
+        np.testing.assert_allclose(w, expected, rtol=1e-5)
+
+
+def test_differential_td_tracks_the_average_reward():
+    step = SimpleNamespace(s_tm1=2.0, s_t=1.0, r_t=4.0)
+    w, rate = streaming.differential_td(3.0, 0.5, lambda w, s: w * s, step)
+    error = 4 - 0.5 + 3 * 1 - 3 * 2
+    np.testing.assert_allclose(w, 3 + 0.01 * error * 2, rtol=1e-6)
+    np.testing.assert_allclose(rate, 0.5 + 0.1 * 0.01 * error, rtol=1e-6)
+
+
+def test_kl_coefficient_doubles_where_the_policy_moved_too_far():
+    b, (params, _) = plain.STREAM, plain.PAIR_PARAMS
+
+    def coefficient(apply):
+        return policy_gradient.kl_coefficient(1.0, params, apply, b)
+
+    def still(params, s):
+        return jnp.pad(b.logits_tm1, ((0, 0), (0, 1), (0, 0))), None
+
+    assert coefficient(plain.policy_and_value) == 2
+    assert coefficient(still) == 0.5

@@ -1,0 +1,113 @@
+"""Losses and rewards of exploration: RND, NGU, ICM, bootstrapped DQN.
+
+A batch of B transitions or streams has the fields of `value_based.py`.
+"""
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+from recipes.policy_gradient import log_probs, retrace_errors
+
+
+def rnd(params, target_params, apply, batch):
+    """RND: a predictor learns the features of a random network.
+
+    `apply` returns features, [B, K], of the observation reached; `target_params` never
+    change. Burda et al., 2018, https://arxiv.org/abs/1810.12894. Usual: observations
+    standardised and clipped at 5, a quarter of the batch, Adam 1e-4.
+    """
+    features = apply(params, batch.s_t), apply(target_params, batch.s_t)
+    return jnp.mean(jax.vmap(rlaxlib.rnd_loss)(*features))
+
+
+def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
+    """RND, rewards of B streams, for PPO with a second value function.
+
+    `state.carried` has shape [B], the moments are those of all streams. Burda et al.,
+    2018, https://arxiv.org/abs/1810.12894. Usual: intrinsic discount 0.99, coefficient
+    1 against 2 for the extrinsic advantages.
+    """
+    features = (apply(p, batch.s[:, 1:]) for p in (params, target_params))
+    axes = rlaxlib.RndState(None, None, None, 0)
+    rewards = jax.vmap(
+        lambda x, y, state: rlaxlib.rnd_reward(x, y, state, discount, axis_name="b"),
+        (0, 0, axes),
+        (0, axes),
+        axis_name="b",
+    )
+    return rewards(*features, state)
+
+
+def ngu_embedding(params, apply, batch):
+    """NGU, embedding: the action is predicted from both observations.
+
+    `apply.embedding` returns vectors, `apply.inverse` takes two and returns logits.
+    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual: 32 dimensions, Adam
+    5e-4.
+    """
+    x_tm1, x_t = (apply.embedding(params, s) for s in (batch.s_tm1, batch.s_t))
+    logits = apply.inverse(params, x_tm1, x_t)
+    return -jnp.mean(log_probs(logits, batch.a_tm1))
+
+
+def ngu_rewards(embeddings, errors, memory, moments):
+    """NGU, rewards of one stream: episodic novelty times that of RND.
+
+    `errors` are `rnd_loss`, [T], and `moments` their mean and standard deviation.
+    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual: 10 neighbours, a memory
+    of 30,000 embeddings that is emptied with each episode.
+    """
+    episodic, memory = rlaxlib.episodic_memory_intrinsic_rewards(
+        embeddings, 10, 1.0, memory, max_memory_size=len(memory.memory)
+    )
+    mean, stddev = moments
+    return rlaxlib.ngu_reward(episodic, 1 + (errors - mean) / stddev), memory
+
+
+def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
+    """NGU: Retrace of rescaled values of extrinsic plus intrinsic rewards.
+
+    On streams, `apply` returns q, [B, T+1, A], and the batch has `intrinsic_r_t`,
+    [B, T], and the logits of the policy that acted, `logits_tm1`. Badia et al., 2020,
+    https://arxiv.org/abs/2002.06038. Usual: 32 values of `beta` from 0 to 0.3, λ 0.95,
+    discounts 0.99 to 0.997, Adam 1e-4, otherwise those of R2D2.
+    """
+    q, target_q = apply(params, batch.s), apply(target_params, batch.s)
+    pi = jax.nn.one_hot(jnp.argmax(q, axis=-1), q.shape[-1])
+    batch = batch._replace(r_t=batch.r_t + beta * batch.intrinsic_r_t)
+    tx_pair = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+    errors = retrace_errors(q, target_q, pi, batch, lambda_, tx_pair)
+    return jnp.mean(rlaxlib.l2_loss(errors))
+
+
+def icm(params, apply, batch, scale=0.01):
+    """ICM: losses of a forward and an inverse model in the space of features.
+
+    `apply.features`, `apply.forward` and `apply.inverse` return features, the predicted
+    next ones, and logits. Pathak et al., 2017, https://arxiv.org/abs/1705.05363. Usual:
+    weight of the forward model 0.2, reward scale 0.01, Adam 1e-3.
+    """
+    x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
+    predicted = apply.forward(params, x_tm1, batch.a_tm1)
+    logits = apply.inverse(params, x_tm1, x_t)
+    losses = jax.vmap(rlaxlib.icm_losses)(predicted, x_t, logits, batch.a_tm1)
+    return jnp.mean(losses.loss), losses.reward
+
+
+def bootstrapped_dqn(params, target_params, apply, batch):
+    """Bootstrapped DQN: each of K heads learns from its own part of the data.
+
+    `apply.torso` returns features, `apply.heads` q of them, [B, K, A]. `head_mask`,
+    [B, K], was sampled by `bootstrap_mask` as each transition was stored. Osband et
+    al., 2016, https://arxiv.org/abs/1602.04621. Usual: K = 10, mask probability 0.5 to
+    1, otherwise those of DQN.
+    """
+    features = apply.torso(params, batch.s_tm1)
+    heads = batch.head_mask.shape[-1]
+    q_tm1 = apply.heads(params, rlaxlib.scale_gradient(features, 1 / heads))
+    q_t = apply.heads(target_params, apply.torso(target_params, batch.s_t))
+    td_errors = jax.vmap(rlaxlib.bootstrapped_q_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, batch.head_mask
+    )
+    return jnp.mean(jnp.sum(rlaxlib.huber_loss(td_errors), axis=-1))

@@ -1,0 +1,350 @@
+"""Losses of RL for language models: GRPO and its kin, preferences, distillation.
+
+`apply(params, inputs)` returns logits, [B, T, V]. A batch of B answers, G to each of P
+prompts, has the fields
+
+    inputs            tokens that the model reads, [B, T],
+    tokens            tokens that follow them, `inputs` one step later, [B, T],
+    sample_mask       True for tokens that the policy chose, [B, T],
+    old_log_prob      log-probabilities of the tokens when they were sampled, [B, T],
+    ref_log_prob      log-probabilities under the reference policy, [B, T],
+    rewards           rewards of the answers, [P, G].
+
+A batch of preferences has the fields `chosen` and `rejected`, each a batch of B answers
+with the first three fields and `ref_log_prob`.
+"""
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+
+# --- What the recipes share. ---
+
+
+def log_probs(params, apply, batch):
+    """Return the log-probabilities of the tokens, [B, T]."""
+    logits = apply(params, batch.inputs)
+    return jax.vmap(rlaxlib.token_log_probs)(logits, batch.tokens)
+
+
+def advantages(batch, baseline="mean", scale="std"):
+    """Return the advantage of each answer in its group, for each token, [B, T]."""
+
+    def group(rewards, baseline):
+        return rlaxlib.group_advantages(rewards, baseline=baseline, scale=scale)
+
+    if isinstance(baseline, str):
+        adv = jax.vmap(lambda rewards: group(rewards, baseline))(batch.rewards)
+    else:
+        adv = jax.vmap(group)(batch.rewards, baseline)
+    return jnp.broadcast_to(adv.reshape(-1, 1), batch.tokens.shape)
+
+
+def clipped(log_prob, batch, adv_t, epsilon, epsilon_high=None):
+    """Return the clipped surrogate loss of the tokens, [B, T]."""
+    loss = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None, None))
+    return loss(log_prob, batch.old_log_prob, adv_t, epsilon, epsilon_high)[0]
+
+
+def with_kl(batch, coefficient):
+    """Return the batch, with the KL penalty of each answer in its reward."""
+    log_ratio = batch.old_log_prob - batch.ref_log_prob
+    kl = jnp.sum(log_ratio, axis=1, where=batch.sample_mask)
+    rewards = batch.rewards - coefficient * kl.reshape(batch.rewards.shape)
+    return batch._replace(rewards=rewards)
+
+
+# --- Groups of answers. ---
+
+
+def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04):
+    """GRPO: PPO's clip, with standardised rewards of a group as advantages.
+
+    Shao et al., 2024, https://arxiv.org/abs/2402.03300. Usual: groups of 64, KL cost
+    0.04, Adam 1e-6.
+    """
+    log_prob = log_probs(params, apply, batch)
+    policy_loss = clipped(log_prob, batch, advantages(batch), epsilon)
+    kl_loss = jax.vmap(rlaxlib.kl_loss)(log_prob, batch.ref_log_prob)
+    return rlaxlib.aggregate_losses(
+        policy_loss + kl_cost * kl_loss, batch.sample_mask, "sequence_mean_token_mean"
+    )
+
+
+def dr_grpo(params, apply, batch, epsilon=0.2):
+    """Dr. GRPO: no division by the standard deviation or by the length of answers.
+
+    Liu et al., 2025, https://arxiv.org/abs/2503.20783. Usual: groups of 8, no KL cost,
+    Adam 1e-6.
+    """
+    log_prob = log_probs(params, apply, batch)
+    policy_loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
+    return rlaxlib.aggregate_losses(policy_loss, batch.sample_mask, "constant")
+
+
+def dapo(params, apply, batch, max_length=20480, cache_length=4096):
+    """DAPO: a higher upper clip, a mean over all tokens, a penalty for long answers.
+
+    Groups with equal rewards are left out of the batch. Yu et al., 2025,
+    https://arxiv.org/abs/2503.14476. Usual: clips 0.2 and 0.28, groups of 16, no KL
+    cost, Adam 1e-6.
+    """
+    lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
+    penalty = rlaxlib.overlong_penalty(lengths, max_length, cache_length)
+    batch = batch._replace(rewards=batch.rewards + penalty)
+    log_prob = log_probs(params, apply, batch)
+    policy_loss = clipped(log_prob, batch, advantages(batch), 0.2, 0.28)
+    return rlaxlib.aggregate_losses(policy_loss, batch.sample_mask, "token_mean")
+
+
+def rloo(params, apply, batch, kl_cost=0.03):
+    """RLOO: REINFORCE, where the mean of the other answers is the baseline.
+
+    Ahmadian et al., 2024, https://arxiv.org/abs/2402.14740. Usual: groups of 2 to 4,
+    KL cost 0.03, Adam 1e-6.
+    """
+    adv_t = advantages(with_kl(batch, kl_cost), "leave_one_out", "none")
+    log_prob = log_probs(params, apply, batch)
+    loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
+    mode = "sequence_mean_token_sum"
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+
+
+def remax(params, apply, batch, kl_cost=0.01):
+    """ReMax: REINFORCE, where the reward of the greedy answer is the baseline.
+
+    The batch has `greedy_rewards`, [P]. Li et al., 2023,
+    https://arxiv.org/abs/2310.10505. Usual: one answer for each prompt, Adam 1e-6.
+    """
+    adv_t = advantages(with_kl(batch, kl_cost), batch.greedy_rewards, "none")
+    log_prob = log_probs(params, apply, batch)
+    loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
+    mode = "sequence_mean_token_sum"
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+
+
+def opo(params, apply, batch):
+    """OPO: REINFORCE on policy, with the baseline of least variance.
+
+    Hao et al., 2025, https://arxiv.org/abs/2505.23585. Usual: groups of 16, one update
+    for each batch, Adam 1e-6.
+    """
+    lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
+    baseline = jax.vmap(rlaxlib.length_weighted_baseline)(batch.rewards, lengths)
+    log_prob = log_probs(params, apply, batch)
+    adv_t = advantages(batch, baseline, scale="none")
+    loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+
+
+def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
+    """REINFORCE++: returns of tokens, standardised over the batch, not in groups.
+
+    Hu et al., 2025, https://arxiv.org/abs/2501.03262. Usual: one answer for each
+    prompt, discount 1, KL cost 0.01, Adam 5e-7.
+    """
+    mask = batch.sample_mask
+    r_t = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, 0, None))(
+        batch.rewards.reshape(-1), batch.old_log_prob, batch.ref_log_prob, mask, kl_cost
+    )
+    returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
+    adv_t = rlaxlib.standardize(returns(r_t, jnp.ones_like(r_t), 0.0), mask)
+    policy_loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
+    return rlaxlib.aggregate_losses(policy_loss, mask, "token_mean")
+
+
+def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
+    """GSPO: the clip applies to the ratio of the whole answer.
+
+    Zheng et al., 2025, https://arxiv.org/abs/2507.18071. Usual: clips 3e-4 and 4e-4, 4
+    minibatches for each batch.
+    """
+
+    def log_ratio(log_prob, old_log_prob, mask):
+        ratio = rlaxlib.gspo_ratio(log_prob, old_log_prob, sample_mask=mask)
+        return jnp.log(ratio)
+
+    log_prob = log_probs(params, apply, batch)
+    ratio = jax.vmap(log_ratio)(log_prob, batch.old_log_prob, batch.sample_mask)
+    old = batch._replace(old_log_prob=jnp.zeros_like(ratio))
+    policy_loss = clipped(ratio, old, advantages(batch), epsilon, epsilon_high)
+    mode = "sequence_mean_token_mean"
+    return rlaxlib.aggregate_losses(policy_loss, batch.sample_mask, mode)
+
+
+def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
+    """CISPO: REINFORCE with clipped importance weights, which keeps all tokens.
+
+    MiniMax, 2025, https://arxiv.org/abs/2506.13585. Usual: only the upper clip, no KL
+    cost, Adam with epsilon 1e-15.
+    """
+    log_prob = log_probs(params, apply, batch)
+    loss = jax.vmap(rlaxlib.cispo_loss, (0, 0, 0, None, None))(
+        log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
+    )
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+
+
+def sapo(params, apply, batch):
+    """SAPO: a sigmoid of the ratio in place of the clip.
+
+    Gao et al., 2025, https://arxiv.org/abs/2511.20347. Usual: temperature 1 for
+    positive and 1.05 for negative advantages.
+    """
+    log_prob = log_probs(params, apply, batch)
+    adv_t = advantages(batch)
+    loss = jax.vmap(rlaxlib.sapo_loss)(log_prob, batch.old_log_prob, adv_t)
+    mode = "sequence_mean_token_mean"
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+
+
+def gmpo(params, apply, batch):
+    """GMPO: the geometric mean of the clipped ratios of an answer.
+
+    Zhao et al., 2025, https://arxiv.org/abs/2507.20673. Usual: clips of the log-ratio
+    at 0.4, no KL cost, Adam 1e-6.
+    """
+
+    def loss(log_prob, old_log_prob, adv, mask):
+        return rlaxlib.gmpo_loss(log_prob, old_log_prob, adv, sample_mask=mask)
+
+    log_prob, adv = log_probs(params, apply, batch), advantages(batch)[:, 0]
+    loss = jax.vmap(loss)(log_prob, batch.old_log_prob, adv, batch.sample_mask)
+    mode = "sequence_mean_token_mean"
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+
+
+def vapo_targets(batch, alpha):
+    """Return VAPO's advantages, with λ by length, and returns, with λ = 1; [B, T]."""
+
+    def one(reward, v_tm1, old_log_prob, mask):
+        r_t = rlaxlib.kl_shaped_rewards(reward, old_log_prob, old_log_prob, mask, 0.0)
+        v_t = jnp.append(v_tm1[1:], 0.0)
+        discount_t = 1.0 * (jnp.cumsum(mask[::-1])[::-1] > 1)  # 0 at the last token.
+        lambda_ = jnp.maximum(0.0, 1 - 1 / (alpha * jnp.maximum(1, jnp.sum(mask))))
+        gae = rlaxlib.generalized_advantage_estimation
+        adv_t, errors = (
+            gae(v_tm1, v_t, r_t, discount_t, x, sample_mask=mask)
+            for x in (lambda_, 1.0)
+        )
+        return adv_t, errors + v_tm1
+
+    rewards = batch.rewards.reshape(-1)
+    return jax.vmap(one)(rewards, batch.values, batch.old_log_prob, batch.sample_mask)
+
+
+def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
+    """VAPO: PPO with values of tokens, and imitation of correct answers.
+
+    `apply` returns values, [B, T], too, and `values` are those when the tokens were
+    sampled. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Usual: clips 0.2 and
+    0.28, `alpha` 0.05, groups of 16, Adam 1e-6 for the policy and 2e-6 for the values.
+    """
+    adv_t, target = vapo_targets(batch, alpha)
+    v, mask = apply(params, batch.inputs)[1], batch.sample_mask
+    log_prob = log_probs(params, lambda *args: apply(*args)[0], batch)
+    adv_t = rlaxlib.standardize(adv_t, mask)
+    loss = clipped(log_prob, batch, adv_t, 0.2, 0.28)
+    loss = loss + value_cost * rlaxlib.l2_loss(v, target)
+    correct = mask & (batch.rewards.reshape(-1, 1) > 0)
+    imitation = rlaxlib.masked_mean(-log_prob, correct)
+    loss = rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    return loss + imitation_cost * imitation
+
+
+# --- Preferences. ---
+
+
+def answer_log_probs(params, apply, batch, ref=False):
+    """Return the log-probability of each answer, or that of the reference, [B]."""
+    log_prob = batch.ref_log_prob if ref else log_probs(params, apply, batch)
+    return jnp.sum(log_prob, axis=1, where=batch.sample_mask)
+
+
+def dpo(params, apply, batch, beta=0.1, kind="sigmoid"):
+    """DPO, direct preference optimisation: the log-ratios are the rewards.
+
+    Rafailov et al., 2023, https://arxiv.org/abs/2305.18290. Usual: beta 0.1, RMSProp
+    1e-6, batch 64.
+    """
+    pair = batch.chosen, batch.rejected
+    log_prob = (answer_log_probs(params, apply, x) for x in pair)
+    ref = (answer_log_probs(params, apply, x, ref=True) for x in pair)
+    return jnp.mean(rlaxlib.dpo_loss(*log_prob, *ref, beta, kind))
+
+
+def ipo(params, apply, batch, beta=0.1):
+    """IPO: DPO with a squared loss, which does not overfit to certain preferences.
+
+    Azar et al., 2023, https://arxiv.org/abs/2310.12036. Usual: beta 0.1 to 1.
+    """
+    return dpo(params, apply, batch, beta, kind="ipo")
+
+
+def simpo(params, apply, batch, beta=2.0, margin=1.0):
+    """SimPO: mean log-probabilities of tokens are the rewards, without a reference.
+
+    Meng et al., 2024, https://arxiv.org/abs/2405.14734. Usual: beta 2 to 2.5, margin
+    0.3 to 1.6, Adam 3e-7 to 1e-6, batch 128.
+    """
+    log_prob = (
+        rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
+        for x in (batch.chosen, batch.rejected)
+    )
+    return jnp.mean(rlaxlib.simpo_loss(*log_prob, beta, margin))
+
+
+def orpo(params, apply, batch, coefficient=0.1):
+    """ORPO: supervised learning of the chosen answer, and an odds ratio.
+
+    Hong et al., 2024, https://arxiv.org/abs/2403.07691. Usual: coefficient 0.1, Adam
+    8e-6 or 5e-6, no reference.
+    """
+    log_prob = (
+        rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
+        for x in (batch.chosen, batch.rejected)
+    )
+    return jnp.mean(rlaxlib.orpo_loss(*log_prob, coefficient))
+
+
+def kto(params, apply, batch, beta=0.1):
+    """KTO: answers that are desirable or not, without pairs.
+
+    The batch has `desirable`, [B], and `mismatched`, a batch of the same prompts with
+    answers to others. Ethayarajh et al., 2024, https://arxiv.org/abs/2402.01306. Usual:
+    beta 0.1, Adam 5e-7, weights that balance both kinds.
+    """
+
+    def both(x):
+        return (answer_log_probs(params, apply, x, ref) for ref in (False, True))
+
+    log_prob, ref_log_prob = both(batch.mismatched)
+    kl = jnp.mean(log_prob - ref_log_prob)
+    return jnp.mean(rlaxlib.kto_loss(*both(batch), batch.desirable, kl, beta))
+
+
+def reward_model(params, apply, batch, centering=0.01):
+    """Reward model: Bradley-Terry. `apply` returns the reward of an answer, [B].
+
+    Ouyang et al., 2022, https://arxiv.org/abs/2203.02155. Usual: one epoch, Adam 9e-6,
+    centring 0.01.
+    """
+    rewards = (apply(params, x.inputs) for x in (batch.chosen, batch.rejected))
+    loss = rlaxlib.bradley_terry_loss(*rewards, centering=centering)
+    return jnp.mean(loss)
+
+
+# --- Distillation. ---
+
+
+def on_policy_distillation(params, apply, batch, beta=1.0):
+    """On-policy distillation (GKD): the student's answers, the teacher's logits.
+
+    The batch has `teacher_logits`, [B, T, V]. With `beta=1` it is the reverse KL
+    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Usual: beta 0.5
+    to 1, temperature 1 of the student.
+    """
+    divergence = jax.vmap(jax.vmap(rlaxlib.generalized_jsd, (0, 0, None)), (0, 0, None))
+    loss = divergence(apply(params, batch.inputs), batch.teacher_logits, beta)
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")

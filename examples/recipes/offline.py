@@ -1,0 +1,358 @@
+"""Losses of offline reinforcement learning: weighting, pessimism, support of the data.
+
+Parameters and `apply` have the fields of `ActorCritic`, for continuous actions:
+`apply.actor(params.actor, s)` returns mean and standard deviation of a tanh-Gaussian,
+`apply.critic(params.critic, s, a)` the values of N critics, [..., N], and
+`apply.value(params.value, s)` a state value. A loss has a gradient for one of these. A
+batch of B transitions of a data set has the fields
+
+    s_tm1, s_t        observations before and after the action, [B, ...],
+    a_tm1             actions in [-1, 1], [B, D]; for discrete actions in [0, A), [B],
+    r_t, discount_t   rewards and discounts, [B].
+"""
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+from recipes.continuous import sac_critic, sample_tanh_normal
+from recipes.value_based import double_dqn
+
+# --- What the recipes share. ---
+
+
+def log_density(params, apply, s, a):
+    """Return the log-densities of the data's actions under the policy."""
+    log_prob = rlaxlib.tanh_normal_log_prob_of_action
+    for _ in a.shape[:-1]:
+        log_prob = jax.vmap(log_prob)
+    return log_prob(a, *apply.actor(params.actor, s))
+
+
+def smallest_q(params, apply, s, a):
+    """Return the minimum over the critics, which have no gradient."""
+    q = apply.critic(jax.lax.stop_gradient(params.critic), s, a)
+    return jax.vmap(rlaxlib.ensemble_value)(q)
+
+
+def critics_loss(params, apply, batch, target):
+    """Return the squared error of all critics."""
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    td_errors = jax.lax.stop_gradient(target)[:, None] - q_tm1
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(td_errors), axis=-1))
+
+
+# --- Values of the data's actions only: IQL, XQL, SQL. ---
+
+
+def iql_value(params, target_params, apply, batch, expectile=0.7):
+    """IQL, state values: an expectile of the values of the data's actions.
+
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual: expectile 0.7 for
+    locomotion and 0.9 for mazes, 2 critics, discount 0.99, Adam 3e-4, batch 256.
+    """
+    q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
+    v = apply.value(params.value, batch.s_tm1)
+    return jnp.mean(rlaxlib.iql_value_loss(v, q, expectile))
+
+
+def iql_critic(params, apply, batch):
+    """IQL, critics: TD learning of q from the state values, which have no gradient.
+
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual: Adam 3e-4, target
+    critics updated at a rate of 0.005.
+    """
+    v_t = apply.value(params.value, batch.s_t)
+    target = batch.r_t + batch.discount_t * v_t
+    return critics_loss(params, apply, batch, target)
+
+
+def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight=100.0):
+    """IQL, actor: the data's actions, weighted by their exponentiated advantages.
+
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual: temperature 1/3 for
+    locomotion and 1/10 for mazes, weights at most 100, Adam 3e-4 with cosine decay.
+    """
+    q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
+    adv = q - apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
+    log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
+    loss = rlaxlib.advantage_weighted_loss(log_prob, adv, temperature, max_weight)
+    return jnp.mean(loss)
+
+
+def xql_value(params, target_params, apply, batch, temperature=2.0):
+    """XQL, state values: Gumbel regression. Critics and actor are those of IQL.
+
+    Garg et al., 2023, https://arxiv.org/abs/2301.02328. Usual: temperature 2 for
+    locomotion and 0.6 for mazes, errors clipped at 7, Adam 3e-4.
+    """
+    q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
+    v = apply.value(params.value, batch.s_tm1)
+    return jnp.mean(rlaxlib.gumbel_value_loss(v, q, temperature))
+
+
+def sql_value(params, target_params, apply, batch, temperature=2.0):
+    """SQL, sparse Q-learning, state values. The critics are those of IQL.
+
+    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual: temperature 2 to
+    5 for locomotion and 0.5 for mazes, Adam 3e-4.
+    """
+    q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
+    v = apply.value(params.value, batch.s_tm1)
+    return jnp.mean(rlaxlib.sparse_value_loss(v, q, temperature))
+
+
+def sql_actor(params, target_params, apply, batch, temperature=2.0):
+    """SQL, sparse Q-learning, actor: actions of low value have no weight.
+
+    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual: those of `sql_value`.
+    """
+    q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
+    v = apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
+    weights = jnp.maximum(0.0, 1 + (q - v) / (2 * temperature))
+    log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
+
+
+# --- Weighted regression of the policy: AWR, AWAC, CRR. ---
+
+
+def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
+    """AWR: λ-returns minus state values weight the data's actions. On streams.
+
+    The batch has `s`, [B, T+1, ...], in place of `s_tm1` and `s_t`, and one more axis,
+    [B, T], in the others. Peng et al., 2019, https://arxiv.org/abs/1910.00177. Usual:
+    temperature 1 for standardised advantages, weights at most 20, λ 0.95, SGD with
+    momentum 0.9, 5e-5 for the actor and 0.01 for the values.
+    """
+    v = apply.value(params.value, batch.s)
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))(
+        batch.r_t, batch.discount_t, jax.lax.stop_gradient(v[:, 1:]), lambda_
+    )
+    adv_t = returns - v[:, :-1]
+    log_prob = log_density(params, apply, batch.s[:, :-1], batch.a_tm1)
+    loss = rlaxlib.advantage_weighted_loss(
+        log_prob, rlaxlib.standardize(adv_t), temperature, max_weight
+    )
+    return jnp.mean(loss + rlaxlib.l2_loss(adv_t))
+
+
+def awac_critic(params, target_params, apply, batch, key):
+    """AWAC, critics: SAC without the entropy bonus. It serves CRR as well.
+
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual: discount 0.99, Adam
+    3e-4, batch 1024, target critics updated at a rate of 0.005.
+    """
+    return sac_critic(params, target_params, apply, batch, key, temperature=0.0)
+
+
+def awac_actor(params, apply, batch, key, temperature=1.0, max_weight=100.0):
+    """AWAC, actor: the advantage is relative to an action of the policy.
+
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual: temperature 1 for
+    locomotion and 0.3 for manipulation, Adam 3e-4.
+    """
+    a, _ = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
+    q, v = (smallest_q(params, apply, batch.s_tm1, x) for x in (batch.a_tm1, a))
+    log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
+    loss = rlaxlib.advantage_weighted_loss(log_prob, q - v, temperature, max_weight)
+    return jnp.mean(loss)
+
+
+def crr_actor(params, apply, batch, key, kind="exp", num_samples=4):
+    """CRR, actor: a mean over actions of the policy is the baseline.
+
+    The critic is that of `awac_critic`, categorical in the paper. Wang et al., 2020,
+    https://arxiv.org/abs/2006.15134. Usual: 4 samples, temperature 1, weights at most
+    20, Adam 1e-4.
+    """
+    keys = jax.random.split(key, num_samples)
+    policy = apply.actor(params.actor, batch.s_tm1)
+    a, _ = jax.vmap(sample_tanh_normal, (0, None, None))(keys, *policy)
+    q = smallest_q(params, apply, batch.s_tm1, batch.a_tm1)
+    q_samples = jax.vmap(lambda a: smallest_q(params, apply, batch.s_tm1, a))(a)
+    weights = jax.vmap(lambda x, y: rlaxlib.crr_weights(x, y, kind), (0, 1))
+    log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights(q, q_samples)))
+
+
+# --- Pessimism: CQL, Cal-QL, EDAC. ---
+
+
+def cql_actions(params, apply, batch, key, num_samples):
+    """Return actions and log-densities: uniform, the policy's, its next; [3N, B]."""
+    keys = jax.random.split(key, (3, num_samples))
+    sample = jax.vmap(sample_tanh_normal, (0, None, None))
+    actor = jax.lax.stop_gradient(params.actor)
+    a, log_prob = sample(keys[0], *apply.actor(actor, batch.s_tm1))
+    a_t, log_prob_t = sample(keys[1], *apply.actor(actor, batch.s_t))
+    uniform = jax.random.uniform(keys[2, 0], a.shape, minval=-1.0, maxval=1.0)
+    flat = jnp.full_like(log_prob, -a.shape[-1] * jnp.log(2.0))
+    log_probs = jnp.concatenate([flat, log_prob, log_prob_t])
+    return jnp.concatenate([uniform, a, a_t]), log_probs
+
+
+def cql_gap(params, apply, batch, key, num_samples=10, lower_bound=-jnp.inf):
+    """Return the conservative loss of CQL, [B, N]: `lower_bound` is that of Cal-QL."""
+    a, log_prob = cql_actions(params, apply, batch, key, num_samples)
+    critic = jax.vmap(apply.critic, (None, None, 0))
+    q_samples = critic(params.critic, batch.s_tm1, a)
+    bound = jnp.broadcast_to(lower_bound, log_prob.shape)
+    bound = bound.at[:num_samples].set(-jnp.inf)  # Not for uniform actions.
+
+    def loss(q, q_samples, log_prob, bound):
+        return rlaxlib.cql_loss(q, q_samples, log_prob, lower_bound=bound)
+
+    loss = jax.vmap(jax.vmap(loss, (0, 1, None, None)), (0, 1, 1, 1))
+    q = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    return loss(q, q_samples, log_prob, bound)
+
+
+def cql_critic(params, target_params, apply, batch, key, weight=5.0, num_samples=10):
+    """CQL, critics: SAC with lower values of actions that the data lacks.
+
+    The actor is that of SAC. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
+    Usual: weight 5 for locomotion or that of `cql_temperature`, 10 samples each, Adam
+    3e-4 for the critics and 1e-4 for the actor.
+    """
+    td_key, key = jax.random.split(key)
+    gap = cql_gap(params, apply, batch, key, num_samples)
+    td_loss = sac_critic(params, target_params, apply, batch, td_key, temperature=0.0)
+    return td_loss + weight * jnp.mean(jnp.sum(gap, axis=-1))
+
+
+def cql_temperature(
+    log_temperature, params, apply, batch, key, target_gap=5.0, num_samples=10
+):
+    """CQL, Lagrange form: the weight rises while the gap is above its target.
+
+    Kumar et al., 2020, https://arxiv.org/abs/2006.04779. Usual: target 5 to 10, Adam
+    3e-4.
+    """
+    gap = jnp.mean(cql_gap(params, apply, batch, key, num_samples))
+    return rlaxlib.cql_temperature_loss(log_temperature, gap, target_gap)
+
+
+def cal_ql_critic(params, target_params, apply, batch, key, weight=5.0, num_samples=10):
+    """Cal-QL, critics: CQL with values bounded below by the returns of the data.
+
+    The batch has the discounted return from each transition on, `returns`, [B].
+    Nakamoto et al., 2023, https://arxiv.org/abs/2303.05479. Usual: weight 5, 10 samples
+    each, Adam 3e-4 for the critics and 1e-4 for the actor.
+    """
+    td_key, key = jax.random.split(key)
+    gap = cql_gap(params, apply, batch, key, num_samples, batch.returns)
+    td_loss = sac_critic(params, target_params, apply, batch, td_key, temperature=0.0)
+    return td_loss + weight * jnp.mean(jnp.sum(gap, axis=-1))
+
+
+def discrete_cql(params, target_params, apply, batch, weight=1.0):
+    """CQL, discrete: double DQN and the cross-entropy of the data's actions.
+
+    `apply` returns q, [B, A]. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
+    Usual: QR-DQN, weight 1 to 4, Adam 5e-5.
+    """
+    q_tm1 = apply(params, batch.s_tm1)
+    gap = jax.vmap(rlaxlib.discrete_cql_loss)(q_tm1, batch.a_tm1)
+    return double_dqn(params, target_params, apply, batch) + weight * jnp.mean(gap)
+
+
+def edac_critic(params, target_params, apply, batch, key, temperature, weight=1.0):
+    """EDAC, critics: SAC with N critics whose gradients differ. Its actor is SAC's.
+
+    With `weight=0` it is SAC-N. An et al., 2021, https://arxiv.org/abs/2110.01548.
+    Usual: N = 10 to 50, weight 0 to 5, Adam 3e-4, batch 256.
+    """
+    td_loss = sac_critic(params, target_params, apply, batch, key, temperature)
+    gradient = jax.jacrev(lambda a, s: apply.critic(params.critic, s, a))
+    gradients = jax.vmap(gradient)(batch.a_tm1, batch.s_tm1)
+    diversity = jax.vmap(rlaxlib.ensemble_diversity_loss)(gradients)
+    return td_loss + weight * jnp.mean(diversity)
+
+
+# --- Close to the data's actions: TD3+BC, ReBRAC, BCQ. ---
+
+
+def td3_bc_actor(params, apply, batch, alpha=2.5):
+    """TD3+BC, actor: value, and distance from the data. Its critic is TD3's.
+
+    `apply.actor` returns actions. Fujimoto and Gu, 2021,
+    https://arxiv.org/abs/2106.06860. Usual: weight 2.5, normalised observations, Adam
+    3e-4, batch 256.
+    """
+    a = apply.actor(params.actor, batch.s_tm1)
+    q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a)[:, 0]
+    # The paper's weight is for a mean over the dimensions of actions.
+    weight = rlaxlib.td3_bc_weight(q, alpha * a.shape[-1])
+    loss = jax.vmap(rlaxlib.td3_bc_loss, (0, 0, 0, None))
+    return jnp.mean(loss(q, a, batch.a_tm1, weight))
+
+
+def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
+    """ReBRAC, critics: TD3 with a penalty on the distance from the next action.
+
+    The batch has the next action of the data, `a_t`, [B, D]. Tarasov et al., 2023,
+    https://arxiv.org/abs/2305.09836. Usual: penalty 0 to 0.5, LayerNorm in the critics,
+    3 hidden layers, Adam 1e-3, batch 1024.
+    """
+    a_t = apply.actor(target_params.actor, batch.s_t)
+    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
+    a_t = noisy(jax.random.split(key, len(a_t)), a_t, 0.2, 0.5, -1.0, 1.0)
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    target = jax.vmap(rlaxlib.rebrac_critic_target, (0, 0, 0, 0, 0, None))(
+        batch.r_t, batch.discount_t, q_t, a_t, batch.a_t, penalty
+    )
+    return critics_loss(params, apply, batch, target)
+
+
+def rebrac_actor(params, apply, batch, penalty=0.01):
+    """ReBRAC, actor: the smallest value, and distance from the data.
+
+    Tarasov et al., 2023, https://arxiv.org/abs/2305.09836. Usual: penalty 0.001 to 0.1,
+    Adam 1e-3, an update every 2 updates of the critics.
+    """
+    a = apply.actor(params.actor, batch.s_tm1)
+    q = smallest_q(params, apply, batch.s_tm1, a)
+    weight = rlaxlib.td3_bc_weight(q, 1 / penalty)
+    loss = jax.vmap(rlaxlib.td3_bc_loss, (0, 0, 0, None))
+    return penalty * jnp.mean(loss(q, a, batch.a_tm1, weight))
+
+
+def discrete_bcq(params, target_params, apply, batch, threshold=0.3, cost=0.01):
+    """BCQ, discrete: double DQN over the actions that the data's policy takes.
+
+    `apply` returns q and the logits of the cloned policy, [B, A]. Fujimoto et al.,
+    2019, https://arxiv.org/abs/1910.01708. Usual: threshold 0.3, Adam 6.25e-5.
+    """
+    q_tm1, logits = apply(params, batch.s_tm1)
+    selector, logits_t = apply(params, batch.s_t)
+    legal = jax.vmap(rlaxlib.bcq_action_mask, (0, None))(logits_t, threshold)
+    td_error = jax.vmap(rlaxlib.double_q_learning)(
+        q_tm1,
+        batch.a_tm1,
+        batch.r_t,
+        batch.discount_t,
+        apply(target_params, batch.s_t)[0],
+        jnp.where(legal, selector, -jnp.inf),
+    )
+    log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
+    loss = rlaxlib.huber_loss(td_error) + rlaxlib.behaviour_cloning_loss(log_prob)
+    return jnp.mean(loss) + cost * jnp.mean(logits**2)
+
+
+# --- Supervised: the decision transformer. ---
+
+
+def decision_transformer(params, apply, batch):
+    """Decision transformer: actions given returns-to-go. On streams.
+
+    `apply` takes the returns-to-go, [B, T], observations and actions, and returns
+    logits of each action given what precedes it, [B, T, A]. Chen et al., 2021,
+    https://arxiv.org/abs/2106.01345. Usual: contexts of 20 to 50 steps, AdamW 1e-4 to
+    6e-4, returns scaled to about 1.
+    """
+    undiscounted = 1.0 * (batch.discount_t > 0)
+    returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted)
+    logits = apply(params, returns, batch.s[:, :-1], batch.a_tm1)
+    log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
+    return jnp.mean(rlaxlib.behaviour_cloning_loss(log_prob))

@@ -1,0 +1,275 @@
+"""Batches, networks, and what the losses in plain `jax.numpy` share."""
+
+import inspect
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from recipes.continuous import ActorCritic
+
+B, T, A, D, F, M = 4, 5, 3, 2, 4, 7
+KEY = jax.random.key(7)
+stop = jax.lax.stop_gradient
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return jnp.asarray(RANDOM.normal(size=shape), jnp.float32)
+
+
+def integers(below, *shape):
+    return jnp.asarray(RANDOM.integers(below, size=shape))
+
+
+class Case(NamedTuple):
+    """A recipe, the same loss in plain `jax.numpy`, and what gets no gradient."""
+
+    loss: object
+    plain: object
+    params: tuple
+    stopped: str = ""
+    meaningless: bool = False
+
+
+def of(recipe, apply, batch, *args, **kwargs):
+    """Return the loss as a function of both parameters."""
+    if list(inspect.signature(recipe).parameters)[1] == "apply":
+        return lambda p, t: recipe(p, apply, batch, *args, **kwargs)
+    return lambda p, t: recipe(p, t, apply, batch, *args, **kwargs)
+
+
+# --- Batches, and linear networks. ---
+
+
+class Batch(SimpleNamespace):
+    """A batch whose fields can be replaced, as those of a NamedTuple."""
+
+    def _replace(self, **fields):
+        return Batch(**{**vars(self), **fields})
+
+
+def make_batch(shape, **others):
+    return Batch(
+        a_tm1=integers(A, *shape),
+        r_t=normal(*shape),
+        discount_t=jnp.asarray(RANDOM.choice([0.9, 0.0, 0.9], shape), jnp.float32),
+        probability=jnp.asarray(RANDOM.uniform(0.1, 1, B), jnp.float32),
+        **others,
+    )
+
+
+ONE = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
+N_STEP = make_batch((B, 3), s_tm1=normal(B, F), s_t=normal(B, F))
+N_STEP.a_tm1 = ONE.a_tm1
+STREAM = make_batch(
+    (B, T),
+    s=normal(B, T + 1, F),
+    logits_tm1=normal(B, T, A),
+    values=normal(B, T + 1),
+    state=normal(B, F),
+)
+ACTION = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
+ACTION.a_tm1 = jnp.tanh(normal(B, D))
+SEARCH = Batch(
+    s=normal(B, F),
+    a_tm1=None,
+    r_t=normal(B, T),
+    logits=normal(B, T + 1, A),
+    q=jax.nn.sigmoid(normal(B, T + 1, A)),
+    visits=integers(4, B, T + 1, A),
+    v=jax.nn.sigmoid(normal(B, T + 1)),
+    returns=normal(B, T + 1),
+)
+
+
+def linear(*shape):
+    """Return a network with outputs of a shape, and its parameters twice."""
+
+    def apply(w, s):
+        return (s @ w).reshape(*s.shape[:-1], *shape)
+
+    size = int(np.prod(shape))
+    return apply, (0.5 * normal(F, size), 0.5 * normal(F, size))
+
+
+Q, Q_PARAMS = linear(A)
+ATOMS, ATOMS_PARAMS = linear(A, M)
+QUANTILES, QUANTILES_PARAMS = linear(M, A)
+PAIR, PAIR_PARAMS = linear(A + 1)
+TWO_Q, TWO_Q_PARAMS = linear(2 * A)
+
+
+def policy_and_value(w, s):
+    x = PAIR(w, s)
+    return x[..., :A], x[..., A]
+
+
+def policy_and_q(w, s):
+    x = TWO_Q(w, s)
+    return x[..., :A], x[..., A:]
+
+
+def implicit(w, s, tau):
+    return jnp.cos(tau)[..., None] * Q(w, s)[:, None] + tau[..., None]
+
+
+def fractions(params, s):
+    widths = jax.nn.softmax(s @ params["fractions"])
+    first = jnp.zeros_like(widths[:, :1])
+    return jnp.concatenate([first, jnp.cumsum(widths, axis=-1)], axis=-1)
+
+
+FQF = SimpleNamespace(
+    fractions=fractions,
+    quantiles=lambda params, s, tau: implicit(params["quantiles"], s, tau),
+)
+FQF_PARAMS = tuple({"fractions": normal(F, M), "quantiles": q} for q in Q_PARAMS)
+
+
+def recurrent(w, state, s):
+    return Q(w, s + state[:, None])
+
+
+def mean_and_stddev(w, s):
+    mean, stddev = jnp.split(s @ w, 2, axis=-1)
+    return mean, jax.nn.softplus(stddev)
+
+
+def actor_critic(*shape, gaussian=True):
+    """Return networks for continuous actions, and their parameters twice."""
+
+    def critic(w, s, a):
+        return jnp.tanh(jnp.concatenate([s, a], -1) @ w).reshape(*a.shape[:-1], *shape)
+
+    size = 2 * D if gaussian else D
+    actor = mean_and_stddev if gaussian else lambda w, s: jnp.tanh(s @ w)
+    return ActorCritic(actor, critic), tuple(
+        ActorCritic(normal(F, size), normal(F + D, int(np.prod(shape))), duals)
+        for duals in (jnp.array([1.0, 2.0, 3.0]),) * 2
+    )
+
+
+DPG, DPG_PARAMS = actor_critic(gaussian=False)
+TD3, TD3_PARAMS = actor_critic(2, gaussian=False)
+D4PG, D4PG_PARAMS = actor_critic(M, gaussian=False)
+MPO, MPO_PARAMS = actor_critic()
+SAC, SAC_PARAMS = actor_critic(3)
+TQC, TQC_PARAMS = actor_critic(3, M)
+MPO_A = ActorCritic(Q, Q)
+MPO_A_PARAMS = tuple(
+    ActorCritic(normal(F, A), normal(F, A), jnp.array([1.0, 2.0])) for _ in range(2)
+)
+
+
+class Policy(NamedTuple):
+    policy: jax.Array
+    duals: jax.Array
+
+
+VMPO_PARAMS = tuple(Policy(w, jnp.array([1.0, 2.0])) for w in PAIR_PARAMS)
+
+
+# --- What the losses share. ---
+
+
+def pick(x, a):
+    return jnp.take_along_axis(x, a[..., None], axis=-1)[..., 0]
+
+
+def huber(x):
+    return jnp.where(jnp.abs(x) < 1, x**2 / 2, jnp.abs(x) - 0.5)
+
+
+def log_prob(logits, a):
+    return pick(jax.nn.log_softmax(logits), a)
+
+
+def mean_entropy(logits):
+    log_pi = jax.nn.log_softmax(logits)
+    return -jnp.mean(jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1))
+
+
+def backward(r_t, discount_t, v_t, lambda_, last):
+    """Return λ-returns of streams, by a loop."""
+    returns = []
+    for t in reversed(range(r_t.shape[1])):
+        mixed = (1 - lambda_) * v_t[:, t] + lambda_ * last
+        last = r_t[:, t] + discount_t[:, t] * mixed
+        returns.append(last)
+    return jnp.stack(returns[::-1], axis=1)
+
+
+def project(r, discount, probs, atoms):
+    """Return the projection of shifted atoms onto the same atoms (C51)."""
+    z = jnp.clip(r[:, None] + discount[:, None] * atoms, atoms[0], atoms[-1])
+    distance = jnp.abs(z[:, :, None] - atoms) / (atoms[1] - atoms[0])
+    return jnp.sum(probs[:, :, None] * jnp.clip(1 - distance, 0, 1), axis=1)
+
+
+def cross_entropy(probs, logits):
+    return -jnp.sum(probs * jax.nn.log_softmax(logits), axis=-1)
+
+
+def quantile(x, tau, y):
+    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
+    u = stop(y)[:, None] - x[:, :, None]
+    weight = jnp.abs(tau[..., :, None] - (u < 0))
+    return jnp.mean(jnp.sum(jnp.mean(weight * huber(u), axis=2), axis=1))
+
+
+def one_step(value, b=ONE):
+    return b.r_t + b.discount_t * value
+
+
+def rescale(x):
+    return jnp.sign(x) * (jnp.sqrt(jnp.abs(x) + 1) - 1) + 1e-3 * x
+
+
+def critics_loss(q, target):
+    return jnp.mean(jnp.sum((q - stop(target)[:, None]) ** 2, axis=-1)) / 2
+
+
+def draw(w, s, key=KEY):
+    mu, sigma = mean_and_stddev(w, s)
+    noise = jax.random.normal(key, mu.shape)
+    u = mu + sigma * noise
+    log_cosh = jnp.logaddexp(u, -u) - jnp.log(2)
+    density = -(noise**2) / 2 - jnp.log(sigma) - jnp.log(2 * jnp.pi) / 2
+    return jnp.tanh(u), jnp.sum(density + 2 * log_cosh, axis=-1)
+
+
+def kl_terms(kl, alpha, epsilon):
+    return stop(alpha) * kl + alpha * (epsilon - stop(kl))
+
+
+def n_step(r_t, discount_t, v_t, n):
+    """Return n-step returns of streams, each by a loop."""
+    steps = r_t.shape[1]
+    returns = []
+    for t in range(steps):
+        end = min(t + n, steps)
+        value = v_t[:, end - 1]
+        for k in reversed(range(t, end)):
+            value = r_t[:, k] + discount_t[:, k] * value
+        returns.append(value)
+    return jnp.stack(returns, axis=1)
+
+
+def undo(y):
+    root = jnp.sqrt(1 + 4e-3 * (jnp.abs(y) + 1 + 1e-3))
+    return jnp.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
+
+
+def retrace(q, pi, lambda_, r_t=STREAM.r_t):
+    """Return the Retrace returns of streams, by a loop."""
+    b, v = STREAM, jnp.sum(pi * q, axis=-1)
+    mu = jnp.exp(log_prob(b.logits_tm1, b.a_tm1))
+    returns, correction = [], jnp.zeros(B)
+    for k in reversed(range(T)):
+        returns.append(r_t[:, k] + b.discount_t[:, k] * (v[:, k + 1] + correction))
+        a = b.a_tm1[:, k]
+        c = lambda_ * jnp.minimum(1, pick(pi[:, k], a) / mu[:, k])
+        correction = c * (returns[-1] - pick(q[:, k], a))
+    return jnp.stack(returns[::-1], axis=1)

@@ -1,0 +1,245 @@
+"""Losses of `recipes/continuous.py` in plain `jax.numpy`."""
+
+import jax
+import jax.numpy as jnp
+from recipes import continuous as recipes
+
+from plain_losses.common import (
+    ACTION,
+    D4PG,
+    D4PG_PARAMS,
+    DPG,
+    DPG_PARAMS,
+    KEY,
+    MPO,
+    MPO_PARAMS,
+    ONE,
+    SAC,
+    SAC_PARAMS,
+    TD3,
+    TD3_PARAMS,
+    TQC,
+    TQC_PARAMS,
+    A,
+    B,
+    Case,
+    D,
+    M,
+    actor_critic,
+    critics_loss,
+    cross_entropy,
+    draw,
+    kl_terms,
+    mean_and_stddev,
+    of,
+    one_step,
+    pick,
+    project,
+    quantile,
+    stop,
+)
+
+
+def plain_ddpg_critic(p, t):
+    target = one_step(
+        DPG.critic(t.critic, ACTION.s_t, DPG.actor(t.actor, ACTION.s_t)), ACTION
+    )
+    q = DPG.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
+    return jnp.mean((stop(target) - q) ** 2 / 2)
+
+
+def plain_ddpg_actor(p, t):
+    a = DPG.actor(p.actor, ACTION.s_tm1)
+    return -jnp.mean(DPG.critic(stop(p.critic), ACTION.s_tm1, a))
+
+
+HYBRID = ACTION._replace(x_tm1=ACTION.a_tm1, a_tm1=ONE.a_tm1)
+P_DQN, P_DQN_PARAMS = actor_critic(A, gaussian=False)
+P_DQN = P_DQN._replace(actor=lambda w, s: s @ w)  # Beyond the bounds, too.
+
+
+def plain_p_dqn_critic(p, t):
+    b = HYBRID
+    x_t = P_DQN.actor(t.actor, b.s_t)
+    target = one_step(jnp.max(P_DQN.critic(t.critic, b.s_t, x_t), -1), b)
+    q = pick(P_DQN.critic(p.critic, b.s_tm1, b.x_tm1), b.a_tm1)
+    return jnp.mean((stop(target) - q) ** 2 / 2)
+
+
+def plain_p_dqn_actor(p, t):
+    x = P_DQN.actor(p.actor, HYBRID.s_tm1)
+    gradient = jax.jacfwd(
+        lambda x: P_DQN.critic(stop(p.critic), HYBRID.s_tm1, x).sum((0, 1))
+    )
+    gradient = stop(gradient(x))
+    room = stop(jnp.where(gradient > 0, 1 - x, x + 1)) / 2
+    return -jnp.mean(jnp.sum(gradient * room * x, axis=-1))
+
+
+def plain_td3_critic(p, t):
+    keys = jax.random.split(KEY, B)
+    noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
+    noise = jnp.clip(0.2 * noise, -0.5, 0.5)
+    a_t = jnp.clip(TD3.actor(t.actor, ACTION.s_t) + noise, -1, 1)
+    target = one_step(jnp.min(TD3.critic(t.critic, ACTION.s_t, a_t), -1), ACTION)
+    return critics_loss(TD3.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1), target)
+
+
+def plain_td3_actor(p, t):
+    a = TD3.actor(p.actor, ACTION.s_tm1)
+    return -jnp.mean(TD3.critic(stop(p.critic), ACTION.s_tm1, a)[:, 0])
+
+
+def plain_d4pg_critic(p, t):
+    b, atoms = ACTION, jnp.linspace(-150, 150, M)
+    probs = jax.nn.softmax(D4PG.critic(t.critic, b.s_t, D4PG.actor(t.actor, b.s_t)))
+    target = project(b.r_t, b.discount_t, probs, atoms)
+    logits = D4PG.critic(p.critic, b.s_tm1, b.a_tm1)
+    return jnp.mean(cross_entropy(stop(target), logits))
+
+
+def plain_d4pg_actor(p, t):
+    a = D4PG.actor(p.actor, ACTION.s_tm1)
+    probs = jax.nn.softmax(D4PG.critic(stop(p.critic), ACTION.s_tm1, a))
+    return -jnp.mean(probs @ jnp.linspace(-150, 150, M))
+
+
+def plain_sac_critic(p, t, key=KEY, reduce=lambda q: jnp.min(q, -1)):
+    a_t, log_pi = draw(p.actor, ACTION.s_t, key)
+    v_t = reduce(SAC.critic(t.critic, ACTION.s_t, a_t)) - 0.2 * log_pi
+    q = SAC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
+    return critics_loss(q, one_step(v_t, ACTION))
+
+
+def plain_redq_critic(p, t):
+    # With a subset of all critics, which is no random choice.
+    return plain_sac_critic(p, t, jax.random.split(KEY)[1])
+
+
+def plain_sac_actor(p, t, net=SAC, reduce=lambda q: jnp.min(q, axis=-1)):
+    a, log_pi = draw(p.actor, ACTION.s_tm1)
+    q = reduce(net.critic(stop(p.critic), ACTION.s_tm1, a))
+    return jnp.mean(0.2 * log_pi - q)
+
+
+def plain_sac_temperature(p, t):
+    _, log_pi = draw(t.actor, ACTION.s_tm1)
+    return jnp.mean(-jnp.exp(p) * stop(log_pi + -2.0))
+
+
+def plain_tqc_critic(p, t):
+    a_t, log_pi = draw(p.actor, ACTION.s_t)
+    z = jnp.sort(TQC.critic(t.critic, ACTION.s_t, a_t).reshape(B, -1))[:, : 3 * (M - 2)]
+    z = z - 0.2 * log_pi[:, None]
+    y = ACTION.r_t[:, None] + ACTION.discount_t[:, None] * z
+    x = TQC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
+    tau = (jnp.arange(M) + 0.5) / M
+    return sum(quantile(x[:, i], tau, y) for i in range(3)) / 3
+
+
+def log_normal(a, mean, stddev):
+    z = (a - mean) / stddev
+    return jnp.sum(-(z**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2, axis=-1)
+
+
+def plain_mpo(p, t):
+    s = ACTION.s_tm1
+    (mu, sigma), old = mean_and_stddev(p.actor, s), stop(mean_and_stddev(t.actor, s))
+    old_mu, old_sigma = old
+    a = old_mu + old_sigma * jax.random.normal(KEY, (6, B, D))
+    q = jnp.stack([MPO.critic(stop(t.critic), s, each) for each in a])
+    eta, alpha, beta = jax.nn.softplus(p.duals)
+    weights = stop(jax.nn.softmax(q / eta, axis=0))
+    log_pi = log_normal(a, mu, old_sigma) + log_normal(a, old_mu, sigma)
+    mean_exp = jax.nn.logsumexp(q / eta, axis=0) - jnp.log(6)
+    kl_mean = jnp.sum((mu - old_mu) ** 2 / (2 * old_sigma**2), axis=-1)
+    ratio = old_sigma / sigma
+    kl_stddev = jnp.sum(ratio**2 / 2 - 0.5 - jnp.log(ratio), axis=-1)
+    loss = -jnp.sum(weights * log_pi, axis=0) + eta * (0.1 + mean_exp)
+    loss = loss + kl_terms(kl_mean, alpha, 0.01)
+    return jnp.mean(loss + kl_terms(kl_stddev, beta, 0.0001))
+
+
+CASES = {
+    "ddpg_critic": Case(
+        of(recipes.ddpg_critic, DPG, ACTION), plain_ddpg_critic, DPG_PARAMS, "actor"
+    ),
+    "ddpg_actor": Case(
+        of(recipes.ddpg_actor, DPG, ACTION),
+        plain_ddpg_actor,
+        DPG_PARAMS,
+        "critic",
+        True,
+    ),
+    "p_dqn_critic": Case(
+        of(recipes.p_dqn_critic, P_DQN, HYBRID),
+        plain_p_dqn_critic,
+        P_DQN_PARAMS,
+        "actor",
+    ),
+    "p_dqn_actor": Case(
+        of(recipes.p_dqn_actor, P_DQN, HYBRID),
+        plain_p_dqn_actor,
+        P_DQN_PARAMS,
+        "critic",
+        meaningless=True,
+    ),
+    "td3_critic": Case(
+        of(recipes.td3_critic, TD3, ACTION, KEY), plain_td3_critic, TD3_PARAMS, "actor"
+    ),
+    "td3_actor": Case(
+        of(recipes.td3_actor, TD3, ACTION), plain_td3_actor, TD3_PARAMS, "critic"
+    ),
+    "d4pg_critic": Case(
+        of(recipes.d4pg_critic, D4PG, ACTION), plain_d4pg_critic, D4PG_PARAMS, "actor"
+    ),
+    "d4pg_actor": Case(
+        of(recipes.d4pg_actor, D4PG, ACTION),
+        plain_d4pg_actor,
+        D4PG_PARAMS,
+        "critic",
+        True,
+    ),
+    "sac_critic": Case(
+        of(recipes.sac_critic, SAC, ACTION, KEY, 0.2),
+        plain_sac_critic,
+        SAC_PARAMS,
+        "actor",
+    ),
+    "sac_actor": Case(
+        of(recipes.sac_actor, SAC, ACTION, KEY, 0.2),
+        plain_sac_actor,
+        SAC_PARAMS,
+        "critic",
+    ),
+    "sac_temperature": Case(
+        of(recipes.sac_temperature, SAC, ACTION, KEY, -2.0),
+        plain_sac_temperature,
+        (jnp.float32(0.3), SAC_PARAMS[0]),
+    ),
+    "redq_critic": Case(
+        of(recipes.redq_critic, SAC, ACTION, KEY, 0.2, 3),
+        plain_redq_critic,
+        SAC_PARAMS,
+        "actor",
+    ),
+    "redq_actor": Case(
+        of(recipes.redq_actor, SAC, ACTION, KEY, 0.2),
+        lambda p, t: plain_sac_actor(p, t, SAC, lambda q: jnp.mean(q, -1)),
+        SAC_PARAMS,
+        "critic",
+    ),
+    "tqc_critic": Case(
+        of(recipes.tqc_critic, TQC, ACTION, KEY, 0.2),
+        plain_tqc_critic,
+        TQC_PARAMS,
+        "actor",
+    ),
+    "tqc_actor": Case(
+        of(recipes.tqc_actor, TQC, ACTION, KEY, 0.2),
+        lambda p, t: plain_sac_actor(p, t, TQC, lambda q: jnp.mean(q, (1, 2))),
+        TQC_PARAMS,
+        "critic",
+    ),
+    "mpo": Case(of(recipes.mpo, MPO, ACTION, KEY, 6), plain_mpo, MPO_PARAMS),
+}

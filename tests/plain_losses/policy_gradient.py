@@ -1,0 +1,482 @@
+"""Losses of `recipes/policy_gradient.py` in plain `jax.numpy`."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+from recipes import policy_gradient as recipes
+
+from plain_losses.common import (
+    KEY,
+    MPO_A,
+    MPO_A_PARAMS,
+    ONE,
+    PAIR_PARAMS,
+    Q_PARAMS,
+    SEARCH,
+    STREAM,
+    TWO_Q,
+    TWO_Q_PARAMS,
+    VMPO_PARAMS,
+    A,
+    ActorCritic,
+    B,
+    Batch,
+    Case,
+    F,
+    M,
+    Q,
+    T,
+    backward,
+    critics_loss,
+    cross_entropy,
+    kl_terms,
+    linear,
+    log_prob,
+    mean_entropy,
+    normal,
+    of,
+    one_step,
+    pick,
+    policy_and_q,
+    policy_and_value,
+    rescale,
+    retrace,
+    stop,
+)
+
+
+def plain_reinforce(p, t):
+    b, zeros = STREAM, jnp.zeros((B, T))
+    returns = backward(b.r_t, b.discount_t, zeros, 1.0, zeros[:, 0])
+    return -jnp.mean(log_prob(Q(p, b.s)[:, :-1], b.a_tm1) * returns)
+
+
+def plain_a2c(p, t):
+    b, (logits, v) = STREAM, policy_and_value(p, STREAM.s)
+    logits = logits[:, :-1]
+    returns = backward(b.r_t, b.discount_t, v[:, 1:], 1.0, v[:, -1])
+    errors = stop(returns) - v[:, :-1]
+    loss = -stop(errors) * log_prob(logits, b.a_tm1) + 0.5 * errors**2 / 2
+    return jnp.mean(loss) - 0.01 * mean_entropy(logits)
+
+
+def plain_impala(p, t):
+    b, (logits, v) = STREAM, policy_and_value(p, STREAM.s)
+    logits = logits[:, :-1]
+    log_pi = log_prob(logits, b.a_tm1)
+    rho = jnp.minimum(1, jnp.exp(log_pi - log_prob(b.logits_tm1, b.a_tm1)))
+    errors, last = [], jnp.zeros(B)
+    for k in reversed(range(T)):
+        delta = b.r_t[:, k] + b.discount_t[:, k] * v[:, k + 1] - v[:, k]
+        last = rho[:, k] * (delta + b.discount_t[:, k] * last)
+        errors.append(last)
+    errors = stop(jnp.stack(errors[::-1], axis=1))
+    value_loss = (errors + stop(v[:, :-1]) - v[:, :-1]) ** 2 / 2
+    return jnp.mean(-errors * log_pi + 0.5 * value_loss) - 0.01 * mean_entropy(logits)
+
+
+def plain_acer(p, t, c=1.5):
+    b, (logits, q) = STREAM, policy_and_q(p, STREAM.s)
+    pi = jax.nn.softmax(logits)
+    returns = stop(retrace(q, pi, 1.0))
+    logits, q, pi = logits[:, :-1], q[:, :-1], stop(pi[:, :-1])
+    log_pi, v = jax.nn.log_softmax(logits), jnp.sum(pi * stop(q), axis=-1)
+    rho = pi / jax.nn.softmax(b.logits_tm1)
+    first = jnp.minimum(c, pick(rho, b.a_tm1)) * (returns - v) * pick(log_pi, b.a_tm1)
+    excess = pi * jnp.maximum(1 - c / rho, 0) * (stop(q) - v[..., None])
+    value_loss = (returns - pick(q, b.a_tm1)) ** 2 / 2
+    loss = -first - jnp.sum(excess * log_pi, axis=-1) + 0.5 * value_loss
+    return jnp.mean(loss) - 1e-3 * mean_entropy(logits)
+
+
+def plain_coma(p, t):
+    b, (logits, q), (_, target_q) = (
+        STREAM,
+        policy_and_q(p, STREAM.s),
+        policy_and_q(t, STREAM.s),
+    )
+    next_q = pick(target_q[:, 1:-1], b.a_tm1[:, 1:])
+    r_t, discount_t = b.r_t[:, :-1], b.discount_t[:, :-1]
+    returns = stop(backward(r_t, discount_t, next_q, 0.8, next_q[:, -1]))
+    logits, q, a = logits[:, :-2], q[:, :-2], b.a_tm1[:, :-1]
+    adv = stop(pick(q, a) - jnp.sum(jax.nn.softmax(logits) * q, axis=-1))
+    return jnp.mean(-adv * log_prob(logits, a) + (returns - pick(q, a)) ** 2 / 2)
+
+
+def advantages(r_t, values):
+    v_t = values[:, 1:]
+    target = backward(r_t, STREAM.discount_t, v_t, 0.95, v_t[:, -1])
+    return target - values[:, :-1], target
+
+
+def standard(x):
+    return (x - jnp.mean(x)) / jnp.std(x)
+
+
+def gae():
+    adv, target = advantages(STREAM.r_t, STREAM.values)
+    return standard(adv), target
+
+
+def ratios(logits):
+    b = STREAM
+    return jnp.exp(log_prob(logits, b.a_tm1) - log_prob(b.logits_tm1, b.a_tm1))
+
+
+def surrogate(ratio, adv):
+    return -jnp.minimum(ratio * adv, jnp.clip(ratio, 0.8, 1.2) * adv)
+
+
+def plain_ppo(p, t):
+    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s), gae()
+    logits, v, old_v = logits[:, :-1], v[:, :-1], b.values[:, :-1]
+    ratio = ratios(logits)
+    clipped = jnp.clip(v, old_v - 0.2, old_v + 0.2)
+    value_loss = jnp.maximum((v - target) ** 2, (clipped - target) ** 2) / 2
+    loss = jnp.mean(surrogate(ratio, adv) + 0.5 * value_loss)
+    return loss - 0.01 * mean_entropy(logits)
+
+
+def plain_spo(p, t):
+    (logits, v), (adv, target) = policy_and_value(p, STREAM.s), gae()
+    logits, v = logits[:, :-1], v[:, :-1]
+    ratio = ratios(logits)
+    policy_loss = -(ratio * adv - jnp.abs(adv) / 0.4 * (ratio - 1) ** 2)
+    loss = jnp.mean(policy_loss + 0.5 * (v - target) ** 2 / 2)
+    return loss - 0.01 * mean_entropy(logits)
+
+
+def plain_discovered(p, t):
+    (logits, v), (adv, target) = policy_and_value(p, STREAM.s), gae()
+    ratio, v = ratios(logits[:, :-1]), v[:, :-1]
+    x, y = (ratio - 1) * adv, jnp.log(ratio) * adv
+    drift = jnp.where(adv >= 0, x - 2 * jnp.tanh(x / 2), y - 0.6 * jnp.tanh(y / 0.6))
+    loss = -(ratio * adv - jnp.maximum(drift, 0)) + 0.5 * (v - target) ** 2 / 2
+    return jnp.mean(loss)
+
+
+COSTS = STREAM._replace(c_t=normal(B, T), cost_values=normal(B, T + 1))
+
+
+def policy_and_two_values(w, s):
+    x = TWO_Q(w, s)
+    return x[..., :A], x[..., A], x[..., A + 1]
+
+
+def plain_ppo_lagrangian(p, t):
+    logits, v, cost_v = (x[:, :-1] for x in policy_and_two_values(p, COSTS.s))
+    adv, target = advantages(COSTS.r_t, COSTS.values)
+    cost_adv, cost_target = advantages(COSTS.c_t, COSTS.cost_values)
+    adv = standard((adv - 2 * cost_adv) / 3)
+    value_loss = (v - target) ** 2 / 2 + (cost_v - cost_target) ** 2 / 2
+    return jnp.mean(surrogate(ratios(logits), adv) + 0.5 * value_loss)
+
+
+def plain_ppo_penalty(p, t):
+    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s), gae()
+    log_pi, log_mu = (
+        jax.nn.log_softmax(logits[:, :-1]),
+        jax.nn.log_softmax(b.logits_tm1),
+    )
+    ratio = jnp.exp(pick(log_pi, b.a_tm1) - pick(log_mu, b.a_tm1))
+    kl = jnp.sum(jnp.exp(log_mu) * (log_mu - log_pi), axis=-1)
+    value_loss = (v[:, :-1] - target) ** 2 / 2
+    return jnp.mean(-ratio * adv + 2.0 * kl + 0.5 * value_loss)
+
+
+def plain_decoupled_ppo(p, t):
+    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s), gae()
+    log_pi = log_prob(logits[:, :-1], b.a_tm1)
+    proximal = stop(log_prob(policy_and_value(t, b.s)[0][:, :-1], b.a_tm1))
+    weight = jnp.exp(proximal - log_prob(b.logits_tm1, b.a_tm1))
+    policy_loss = weight * surrogate(jnp.exp(log_pi - proximal), adv)
+    return jnp.mean(policy_loss + 0.5 * (v[:, :-1] - target) ** 2 / 2)
+
+
+def plain_categorical_mpo(p, t):
+    eta, alpha = jax.nn.softplus(p.duals)
+    log_pi = jax.nn.log_softmax(Q(p.actor, STREAM.s))
+    log_old = stop(jax.nn.log_softmax(Q(t.actor, STREAM.s)))
+    tilted = log_old + stop(Q(t.critic, STREAM.s)) / eta
+    weights = stop(jax.nn.softmax(tilted))
+    temperature = eta * (0.1 + jax.nn.logsumexp(tilted, axis=-1))
+    kl = jnp.sum(jnp.exp(log_old) * (log_old - log_pi), axis=-1)
+    policy_loss = -jnp.sum(weights * log_pi, axis=-1)
+    return jnp.mean(policy_loss + temperature + kl_terms(kl, alpha, 0.01))
+
+
+def plain_vmpo(p, t):
+    b, (logits, v) = STREAM, policy_and_value(p.policy, STREAM.s)
+    eta, alpha = jax.nn.softplus(p.duals)
+    v_t = stop(v[:, 1:])
+    errors = backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1]) - v[:, :-1]
+    adv = stop(errors)
+    best = adv >= jnp.median(adv)
+    tilted = jnp.where(best, adv / eta, -jnp.inf)
+    temperature = eta * (0.01 + jax.nn.logsumexp(tilted) - jnp.log(B * T / 2))
+    weights = B * T * stop(jax.nn.softmax(tilted, axis=(0, 1)))
+    log_pi = jax.nn.log_softmax(logits[:, :-1])
+    log_old = stop(jax.nn.log_softmax(policy_and_value(t.policy, b.s)[0][:, :-1]))
+    kl = jnp.sum(jnp.exp(log_old) * (log_old - log_pi), axis=-1)
+    loss = -weights * pick(log_pi, b.a_tm1) + kl_terms(kl, alpha, 0.01)
+    return jnp.mean(loss + 0.5 * errors**2 / 2) + temperature
+
+
+def plain_muesli(p, t):
+    b, (logits, q), (prior, target_q) = (
+        STREAM,
+        policy_and_q(p, STREAM.s),
+        stop(policy_and_q(t, STREAM.s)),
+    )
+    pi = jax.nn.softmax(prior)
+    v = jnp.sum(pi * target_q, axis=-1)
+    log_mu = log_prob(b.logits_tm1, b.a_tm1)
+    returns = retrace(target_q, pi, 0.95)
+    adv, log_pi = returns - v[:, :-1], log_prob(logits[:, :-1], b.a_tm1)
+    rho = stop(jnp.minimum(1, jnp.exp(log_pi - log_mu)))
+    cmpo = pi * jnp.exp(jnp.clip(target_q - v[..., None], -1, 1))
+    cmpo = cmpo / jnp.sum(cmpo, axis=-1, keepdims=True)
+    value_loss = (returns - pick(q[:, :-1], b.a_tm1)) ** 2 / 2
+    loss = jnp.mean(-rho * adv * log_pi + 0.25 * value_loss)
+    return loss + jnp.mean(cross_entropy(cmpo, logits))
+
+
+def two_hot(x, bins):
+    """Return the two-hot encoding of `x` on bins in ascending order."""
+    above = jnp.clip(jnp.searchsorted(bins, x), 1, len(bins) - 1)
+    low, high = bins[above - 1], bins[above]
+    weight = (jnp.clip(x, bins[0], bins[-1]) - low) / (high - low)
+    weight = weight[..., None]
+    hot = jax.nn.one_hot
+    return (1 - weight) * hot(above - 1, len(bins)) + weight * hot(above, len(bins))
+
+
+def model(w, s, a):
+    policy, value, reward = w
+    shapes = (T + 1, A), (T + 1, M), (T, M)
+    return tuple(
+        (s @ x).reshape(B, *n)
+        for x, n in zip((policy, value, reward), shapes, strict=True)
+    )
+
+
+def plain_gumbel_muzero(p, t):
+    b, (logits, v_logits, r_logits) = SEARCH, model(p, SEARCH.s, None)
+    prior, visited = jax.nn.softmax(b.logits), b.visits > 0
+    mass = jnp.sum(prior * visited, axis=-1)
+    mean_q = jnp.sum(prior * visited * b.q, -1) / jnp.where(mass > 0, mass, 1)
+    total = jnp.sum(b.visits, axis=-1)
+    mixed = (b.v + total * jnp.where(mass > 0, mean_q, 0)) / (1 + total)
+    q = jnp.where(visited, b.q, mixed[..., None])
+    target = jax.nn.softmax(b.logits + (50 + jnp.max(b.visits, -1, keepdims=True)) * q)
+    bins = jnp.linspace(-300, 300, M)
+    policy_loss = cross_entropy(target, logits)
+    value_loss = cross_entropy(two_hot(rescale(b.returns), bins), v_logits)
+    reward_loss = cross_entropy(two_hot(rescale(b.r_t), bins), r_logits)
+    return jnp.mean(policy_loss + 0.25 * value_loss) + jnp.mean(reward_loss)
+
+
+def steps_alive():
+    alive = jnp.cumprod(STREAM.discount_t, axis=1)
+    return jnp.concatenate([jnp.ones((B, 1)), alive[:, :-1]], axis=1)
+
+
+GROUPS, CLASSES = 2, 3
+LATENT = GROUPS * CLASSES
+
+
+def groups(x):
+    return x.reshape(*x.shape[:-1], GROUPS, CLASSES)
+
+
+def dynamics(w, state, z, a):
+    state = jnp.tanh(state @ w["state"] + z.reshape(-1) @ w["z"] + w["action"][a])
+    return state, groups(state @ w["prior"])
+
+
+def decoder(w, state, z):
+    x = jnp.concatenate([state, z.reshape(*z.shape[:-2], LATENT)], axis=-1)
+    x = x @ w["decoder"]
+    return x[..., :F], x[..., F : F + M], x[..., F + M]
+
+
+MODEL = SimpleNamespace(
+    start=lambda w: (jnp.zeros(F), jnp.zeros((GROUPS, CLASSES))),
+    dynamics=dynamics,
+    encoder=lambda w, state, s: groups(state @ w["prior"] + s @ w["encoder"]),
+    decoder=decoder,
+)
+MODEL_PARAMS = {
+    "state": 0.5 * normal(F, F),
+    "z": 0.5 * normal(LATENT, F),
+    "action": 0.5 * normal(A, F),
+    "prior": normal(F, LATENT),
+    "encoder": 2 * normal(F, LATENT),
+    "decoder": 0.1 * normal(F + LATENT, F + M + 1),
+}
+
+
+def unimix(logits):
+    return 0.99 * jax.nn.softmax(logits) + 0.01 / CLASSES
+
+
+def kl_of_groups(x, y):
+    return jnp.maximum(1, jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1)))
+
+
+SHORT = Batch(
+    s=STREAM.s[:2, :3],
+    **{name: getattr(STREAM, name)[:2, :2] for name in ("a_tm1", "r_t", "discount_t")},
+)
+
+
+def plain_dreamer_model(p, t):
+    spaced = jnp.linspace(-20, 20, M)
+    bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
+
+    def of_stream(s_t, a_tm1, r_t, discount_t, stream_key):
+        total, (state, z) = 0.0, MODEL.start(p)
+        for k, key in enumerate(jax.random.split(stream_key, 2)):
+            state, prior = dynamics(p, state, z, a_tm1[k])
+            q, prior = unimix(MODEL.encoder(p, state, s_t[k])), unimix(prior)
+            sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)
+            z = sample + q - stop(q)
+            x, r_logits, logit = decoder(p, state, z)
+            kl = kl_of_groups(stop(q), prior) + 0.1 * kl_of_groups(q, stop(prior))
+            error = x - jnp.sign(s_t[k]) * jnp.log1p(jnp.abs(s_t[k]))
+            end = -jnp.log(jax.nn.sigmoid((2 * jnp.sign(discount_t[k]) - 1) * logit))
+            r_loss = cross_entropy(two_hot(r_t[k], bins), r_logits)
+            total += kl + jnp.sum(error**2) / 2 + end + r_loss
+        return total / 2
+
+    b, keys = SHORT, jax.random.split(KEY, 2)
+    losses = jax.vmap(of_stream)(b.s[:, 1:], b.a_tm1, b.r_t, b.discount_t, keys)
+    return jnp.mean(losses)
+
+
+def plain_dreamer_actor(p, t):
+    b, logits = STREAM, Q(p, STREAM.s)[:, :-1]
+    v_t = b.values[:, 1:]
+    adv = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1]) - b.values[:, :-1]
+    log_pi = jax.nn.log_softmax(logits)
+    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+    loss = -adv / 2.0 * pick(log_pi, b.a_tm1) - 3e-4 * entropy
+    return jnp.mean(steps_alive() * loss)
+
+
+def critic_logits(w, s):
+    return (s @ w).reshape(*s.shape[:-1], M)
+
+
+def plain_dreamer_critic(p, t):
+    b, logits = STREAM, critic_logits(p, STREAM.s)
+    spaced = jnp.linspace(-20, 20, M)
+    bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
+    values = stop(jax.nn.softmax(logits) @ bins)
+    slow = stop(jax.nn.softmax(critic_logits(t, b.s)) @ bins)[:, :-1]
+    v_t = values[:, 1:]
+    returns = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])
+    target = two_hot(returns, bins) + two_hot(slow, bins)
+    return jnp.mean(steps_alive() * cross_entropy(target, logits[:, :-1]))
+
+
+def plain_discrete_sac_critic(p, t):
+    log_pi = jax.nn.log_softmax(Q(p.actor, ONE.s_t))
+    q = jnp.min(DISCRETE.critic(t.critic, ONE.s_t), axis=-2)
+    v_t = jnp.sum(jnp.exp(log_pi) * (q - 0.2 * log_pi), axis=-1)
+    q_tm1 = DISCRETE.critic(p.critic, ONE.s_tm1)[jnp.arange(B), :, ONE.a_tm1]
+    return critics_loss(q_tm1, one_step(v_t))
+
+
+def plain_discrete_sac_actor(p, t):
+    log_pi = jax.nn.log_softmax(Q(p.actor, ONE.s_tm1))
+    q = jnp.min(DISCRETE.critic(stop(p.critic), ONE.s_tm1), axis=-2)
+    return jnp.mean(jnp.sum(jnp.exp(log_pi) * (0.2 * log_pi - q), axis=-1))
+
+
+def plain_discrete_sac_temperature(p, t):
+    entropy = mean_entropy(Q(t.actor, ONE.s_tm1))
+    return jnp.exp(p) * stop(entropy - 0.5)
+
+
+TWO, TWO_PARAMS = linear(2, A)
+DISCRETE = ActorCritic(Q, TWO)
+DISCRETE_PARAMS = tuple(map(ActorCritic, Q_PARAMS, TWO_PARAMS))
+
+CASES = {
+    "reinforce": Case(of(recipes.reinforce, Q, STREAM), plain_reinforce, Q_PARAMS),
+    "a2c": Case(of(recipes.a2c, policy_and_value, STREAM), plain_a2c, PAIR_PARAMS),
+    "impala": Case(
+        of(recipes.impala, policy_and_value, STREAM), plain_impala, PAIR_PARAMS
+    ),
+    "acer": Case(of(recipes.acer, policy_and_q, STREAM, 1.5), plain_acer, TWO_Q_PARAMS),
+    "coma": Case(of(recipes.coma, policy_and_q, STREAM), plain_coma, TWO_Q_PARAMS),
+    "ppo": Case(of(recipes.ppo, policy_and_value, STREAM), plain_ppo, PAIR_PARAMS),
+    "spo": Case(of(recipes.spo, policy_and_value, STREAM), plain_spo, PAIR_PARAMS),
+    "discovered_policy_optimisation": Case(
+        of(recipes.discovered_policy_optimisation, policy_and_value, STREAM),
+        plain_discovered,
+        PAIR_PARAMS,
+    ),
+    "ppo_lagrangian": Case(
+        of(recipes.ppo_lagrangian, policy_and_two_values, COSTS, 2.0),
+        plain_ppo_lagrangian,
+        TWO_Q_PARAMS,
+    ),
+    "ppo_penalty": Case(
+        of(recipes.ppo_penalty, policy_and_value, STREAM, 2.0),
+        plain_ppo_penalty,
+        PAIR_PARAMS,
+    ),
+    "decoupled_ppo": Case(
+        of(recipes.decoupled_ppo, policy_and_value, STREAM),
+        plain_decoupled_ppo,
+        PAIR_PARAMS,
+    ),
+    "categorical_mpo": Case(
+        of(recipes.categorical_mpo, MPO_A, STREAM),
+        plain_categorical_mpo,
+        MPO_A_PARAMS,
+        "critic",
+    ),
+    "vmpo": Case(of(recipes.vmpo, policy_and_value, STREAM), plain_vmpo, VMPO_PARAMS),
+    "muesli": Case(
+        of(recipes.muesli, policy_and_q, STREAM), plain_muesli, TWO_Q_PARAMS
+    ),
+    "gumbel_muzero": Case(
+        of(recipes.gumbel_muzero, model, SEARCH),
+        plain_gumbel_muzero,
+        ((normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)), None),
+    ),
+    "dreamer_model": Case(
+        of(recipes.dreamer_model, MODEL, SHORT, KEY),
+        plain_dreamer_model,
+        (MODEL_PARAMS, None),
+    ),
+    "dreamer_actor": Case(
+        of(recipes.dreamer_actor, Q, STREAM, 2.0), plain_dreamer_actor, Q_PARAMS
+    ),
+    "dreamer_critic": Case(
+        of(recipes.dreamer_critic, critic_logits, STREAM),
+        plain_dreamer_critic,
+        (0.1 * normal(F, M), 0.1 * normal(F, M)),
+    ),
+    "discrete_sac_critic": Case(
+        of(recipes.discrete_sac_critic, DISCRETE, ONE, 0.2),
+        plain_discrete_sac_critic,
+        DISCRETE_PARAMS,
+        "actor",
+    ),
+    "discrete_sac_actor": Case(
+        of(recipes.discrete_sac_actor, DISCRETE, ONE, 0.2),
+        plain_discrete_sac_actor,
+        DISCRETE_PARAMS,
+        "critic",
+    ),
+    "discrete_sac_temperature": Case(
+        of(recipes.discrete_sac_temperature, DISCRETE, ONE, 0.5),
+        plain_discrete_sac_temperature,
+        (jnp.float32(0.3), DISCRETE_PARAMS[0]),
+    ),
+}

@@ -1,0 +1,236 @@
+"""Losses of `recipes/value_based.py` in plain `jax.numpy`."""
+
+import jax
+import jax.numpy as jnp
+from recipes import value_based as recipes
+
+from plain_losses.common import (
+    ATOMS,
+    ATOMS_PARAMS,
+    FQF,
+    FQF_PARAMS,
+    KEY,
+    N_STEP,
+    ONE,
+    PAIR_PARAMS,
+    Q_PARAMS,
+    QUANTILES,
+    QUANTILES_PARAMS,
+    STREAM,
+    B,
+    Case,
+    M,
+    Q,
+    T,
+    backward,
+    cross_entropy,
+    fractions,
+    huber,
+    implicit,
+    log_prob,
+    n_step,
+    of,
+    one_step,
+    pick,
+    policy_and_value,
+    project,
+    quantile,
+    recurrent,
+    rescale,
+    stop,
+    undo,
+)
+
+
+def plain_dqn(p, t):
+    target = one_step(jnp.max(Q(t, ONE.s_t), -1))
+    return jnp.mean(huber(stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def plain_double_dqn(p, t, q=Q):
+    best = jnp.argmax(q(p, ONE.s_t), -1)
+    target = one_step(pick(q(t, ONE.s_t), best))
+    return jnp.mean(huber(stop(target) - pick(q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def duelling(w, s):
+    advantages, v = policy_and_value(w, s)
+    return v[..., None] + advantages - jnp.mean(advantages, -1, keepdims=True)
+
+
+def plain_c51(p, t):
+    atoms = jnp.linspace(-10, 10, M)
+    rows = jnp.arange(B)
+    probs = jax.nn.softmax(ATOMS(t, ONE.s_t))
+    probs = probs[rows, jnp.argmax(probs @ atoms, -1)]
+    target = project(ONE.r_t, ONE.discount_t, probs, atoms)
+    logits = ATOMS(p, ONE.s_tm1)[rows, ONE.a_tm1]
+    return jnp.mean(cross_entropy(stop(target), logits))
+
+
+def plain_rainbow(p, t):
+    atoms, b, rows = jnp.linspace(-10, 10, M), N_STEP, jnp.arange(B)
+    d = b.discount_t
+    r = b.r_t[:, 0] + d[:, 0] * (b.r_t[:, 1] + d[:, 1] * b.r_t[:, 2])
+    best = jnp.argmax(jax.nn.softmax(ATOMS(p, b.s_t)) @ atoms, -1)
+    probs = jax.nn.softmax(ATOMS(t, b.s_t))[rows, best]
+    target = project(r, d[:, 0] * d[:, 1] * d[:, 2], probs, atoms)
+    loss = cross_entropy(stop(target), ATOMS(p, b.s_tm1)[rows, b.a_tm1])
+    return jnp.mean((jnp.min(b.probability) / b.probability) ** 0.4 * loss)
+
+
+def plain_qr_dqn(p, t):
+    rows, q_t = jnp.arange(B), QUANTILES(t, ONE.s_t)
+    best = jnp.argmax(jnp.mean(q_t, axis=1), -1)
+    y = ONE.r_t[:, None] + ONE.discount_t[:, None] * q_t[rows, :, best]
+    x = QUANTILES(p, ONE.s_tm1)[rows, :, ONE.a_tm1]
+    return quantile(x, (jnp.arange(M) + 0.5) / M, y)
+
+
+def plain_iqn(p, t):
+    keys, rows = jax.random.split(KEY, 3), jnp.arange(B)
+    tau, tau_t, tau_policy = (
+        jax.random.uniform(k, (B, n)) for k, n in zip(keys, (6, 6, 4), strict=True)
+    )
+    best = jnp.argmax(jnp.mean(implicit(t, ONE.s_t, tau_policy), axis=1), -1)
+    z = implicit(t, ONE.s_t, tau_t)[rows, :, best]
+    y = ONE.r_t[:, None] + ONE.discount_t[:, None] * z
+    return quantile(implicit(p, ONE.s_tm1, tau)[rows, :, ONE.a_tm1], tau, y)
+
+
+def plain_fqf(p, t):
+    rows = jnp.arange(B)
+    tau, tau_t = stop(fractions(p, ONE.s_tm1)), stop(fractions(p, ONE.s_t))
+    mid, mid_t = (tau[:, 1:] + tau[:, :-1]) / 2, (tau_t[:, 1:] + tau_t[:, :-1]) / 2
+    q_t = FQF.quantiles(t, ONE.s_t, mid_t)
+    best = jnp.argmax(jnp.einsum("bn,bna->ba", jnp.diff(tau_t), q_t), -1)
+    y = ONE.r_t[:, None] + ONE.discount_t[:, None] * q_t[rows, :, best]
+    return quantile(FQF.quantiles(p, ONE.s_tm1, mid)[rows, :, ONE.a_tm1], mid, y)
+
+
+def plain_fqf_fractions(p, t):
+    rows, tau = jnp.arange(B), fractions(p, ONE.s_tm1)
+    mid = (tau[:, 1:] + tau[:, :-1]) / 2
+    inner = FQF.quantiles(p, ONE.s_tm1, tau[:, 1:-1])[rows, :, ONE.a_tm1]
+    outer = FQF.quantiles(p, ONE.s_tm1, mid)[rows, :, ONE.a_tm1]
+    corrections = stop(2 * inner - outer[:, 1:] - outer[:, :-1])
+    return jnp.mean(jnp.sum(tau[:, 1:-1] * corrections, axis=1))
+
+
+def plain_munchausen(p, t):
+    tau, q_t = 0.03, Q(t, ONE.s_t)
+    log_pi = log_prob(Q(t, ONE.s_tm1) / tau, ONE.a_tm1)
+    soft = tau * jax.nn.logsumexp(q_t / tau, axis=-1)
+    target = one_step(soft) + 0.9 * jnp.maximum(-1, tau * log_pi)
+    return jnp.mean(huber(stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def plain_r2d2(p, t):
+    b = STREAM
+    q, target_q = recurrent(p, b.state, b.s), recurrent(t, b.state, b.s)
+    v_t = undo(pick(target_q, jnp.argmax(q, -1))[:, 1:])
+    target = rescale(n_step(b.r_t, b.discount_t, v_t, 2))
+    errors = (stop(target) - pick(q[:, :-1], b.a_tm1)).at[:, :2].set(0.0)
+    weights = (jnp.min(b.probability) / b.probability) ** 0.6
+    return jnp.mean(weights[:, None] * errors**2 / 2)
+
+
+def plain_ape_x(p, t):
+    b, q = STREAM, Q(p, STREAM.s)
+    v_t = pick(Q(t, b.s), jnp.argmax(q, -1))[:, 1:]
+    target = n_step(b.r_t, b.discount_t, v_t, 3)
+    weights = (jnp.min(b.probability) / b.probability) ** 0.4
+    return jnp.mean(weights[:, None] * huber(stop(target) - pick(q[:, :-1], b.a_tm1)))
+
+
+def plain_pqn(p, t):
+    q = Q(p, STREAM.s)
+    v_t = jnp.max(q, -1)[:, 1:]
+    target = backward(STREAM.r_t, STREAM.discount_t, v_t, 0.65, v_t[:, -1])
+    return jnp.mean((stop(target) - pick(q[:, :-1], STREAM.a_tm1)) ** 2 / 2)
+
+
+def plain_mmd_dqn(p, t):
+    rows, z_t = jnp.arange(B), QUANTILES(t, ONE.s_t)
+    best = jnp.argmax(jnp.mean(z_t, axis=1), -1)
+    y = stop(ONE.r_t[:, None] + ONE.discount_t[:, None] * z_t[rows, :, best])
+    x = QUANTILES(p, ONE.s_tm1)[rows, :, ONE.a_tm1]
+
+    def distance(x, y):
+        return jnp.mean(jnp.abs(x[:, :, None] - y[:, None]))
+
+    return 2 * distance(x, y) - distance(x, x) - distance(y, y)
+
+
+def plain_advantage_learning(p, t, persistent=False):
+    q_t = Q(t, ONE.s_t)
+    target_q = Q(t, ONE.s_tm1)
+    target = one_step(jnp.max(q_t, -1))
+    gap = jnp.max(target_q, -1) - pick(target_q, ONE.a_tm1)
+    repeated = one_step(pick(q_t, ONE.a_tm1))
+    both = jnp.maximum(target - 0.9 * gap, repeated if persistent else -jnp.inf)
+    return jnp.mean(huber(stop(both) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def plain_deep_mellow(p, t):
+    soft = jnp.log(jnp.mean(jnp.exp(5 * Q(p, ONE.s_t)), axis=-1)) / 5
+    return jnp.mean(huber(stop(one_step(soft)) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def plain_pcl(p, t):
+    b, q = STREAM, Q(p, STREAM.s)
+    v = 0.1 * jax.nn.logsumexp(q / 0.1, axis=-1)
+    soft_r = b.r_t - 0.1 * log_prob(q[:, :-1] / 0.1, b.a_tm1)
+    returns = n_step(soft_r, b.discount_t, v[:, 1:], T)
+    return jnp.mean((returns - v[:, :-1]) ** 2 / 2)
+
+
+def plain_n_step_dqn(p, t):
+    b, q = STREAM, Q(p, STREAM.s)
+    target = n_step(b.r_t, b.discount_t, jnp.max(Q(t, b.s), -1)[:, 1:], 3)
+    return jnp.mean(huber(stop(target) - pick(q[:, :-1], b.a_tm1)))
+
+
+CASES = {
+    "mmd_dqn": Case(
+        of(recipes.mmd_dqn, QUANTILES, ONE), plain_mmd_dqn, QUANTILES_PARAMS
+    ),
+    "advantage_learning": Case(
+        of(recipes.advantage_learning, Q, ONE), plain_advantage_learning, Q_PARAMS
+    ),
+    "persistent_advantage_learning": Case(
+        of(recipes.persistent_advantage_learning, Q, ONE),
+        lambda p, t: plain_advantage_learning(p, t, persistent=True),
+        Q_PARAMS,
+    ),
+    "deep_mellow": Case(
+        of(recipes.deep_mellow, Q, ONE, 5.0), plain_deep_mellow, Q_PARAMS
+    ),
+    "pcl": Case(of(recipes.pcl, Q, STREAM), plain_pcl, Q_PARAMS),
+    "n_step_dqn": Case(of(recipes.n_step_dqn, Q, STREAM), plain_n_step_dqn, Q_PARAMS),
+    "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS),
+    "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),
+    "duelling_dqn": Case(
+        of(recipes.duelling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
+        lambda p, t: plain_double_dqn(p, t, duelling),
+        PAIR_PARAMS,
+    ),
+    "c51": Case(of(recipes.c51, ATOMS, ONE), plain_c51, ATOMS_PARAMS),
+    "qr_dqn": Case(of(recipes.qr_dqn, QUANTILES, ONE), plain_qr_dqn, QUANTILES_PARAMS),
+    "iqn": Case(of(recipes.iqn, implicit, ONE, KEY, 6, 4), plain_iqn, Q_PARAMS),
+    "fqf": Case(of(recipes.fqf, FQF, ONE), plain_fqf, FQF_PARAMS, "fractions"),
+    "fqf_fractions": Case(
+        of(recipes.fqf_fractions, FQF, ONE),
+        plain_fqf_fractions,
+        FQF_PARAMS,
+        "quantiles",
+        meaningless=True,
+    ),
+    "rainbow": Case(of(recipes.rainbow, ATOMS, N_STEP), plain_rainbow, ATOMS_PARAMS),
+    "munchausen_dqn": Case(
+        of(recipes.munchausen_dqn, Q, ONE), plain_munchausen, Q_PARAMS
+    ),
+    "r2d2": Case(of(recipes.r2d2, recurrent, STREAM, 2, 2), plain_r2d2, Q_PARAMS),
+    "ape_x": Case(of(recipes.ape_x, Q, STREAM), plain_ape_x, Q_PARAMS),
+    "pqn": Case(of(recipes.pqn, Q, STREAM), plain_pqn, Q_PARAMS),
+}

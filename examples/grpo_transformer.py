@@ -16,9 +16,8 @@ compiled function.
     rlaxlib.pass_at_k          the probability that one of several answers is right.
 
 The fraction of right answers rises from about 0.3 to more than 0.9, in less than three
-minutes on two cores. `--devices=4` shards the prompts over
-four devices, by automatic sharding; the policy that it trains is the same up to
-rounding.
+minutes on two cores. `--devices=4` shards the prompts over four devices, by automatic
+sharding; the policy that it trains is the same up to rounding.
 
     python examples/grpo_transformer.py --algorithm=dr_grpo
 """

@@ -1,0 +1,105 @@
+"""A small transformer in flax: log-probabilities of tokens, samples and imitation.
+
+Sequences have a fixed length T, and position t predicts token t + 1. So log-
+probabilities and masks have the shape `[B, T - 1]`, and belong to `tokens[:, 1:]`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+import rlaxlib
+from common.train_state import TrainState
+
+PAD, END = 0, 1  # The first two tokens of every vocabulary.
+
+
+class Samples(NamedTuple):
+    """Sequences of prompt, answer and padding."""
+
+    tokens: jax.Array  # [B, T]
+    log_prob: jax.Array  # [B, T - 1], under the policy that sampled them.
+    sample_mask: jax.Array  # [B, T - 1], true for tokens of the answer, END included.
+
+
+class Block(nn.Module):
+    """Causal self-attention and a feed-forward layer."""
+
+    heads: int
+    decode: bool
+
+    @nn.compact
+    def __call__(self, x):
+        mask = None if self.decode else nn.make_causal_mask(x[..., 0])
+        attention = nn.MultiHeadDotProductAttention(self.heads, decode=self.decode)
+        x = x + attention(nn.LayerNorm()(x), mask=mask)
+        hidden = nn.gelu(nn.Dense(4 * x.shape[-1])(nn.LayerNorm()(x)))
+        return x + nn.Dense(x.shape[-1])(hidden)
+
+
+class Transformer(nn.Module):
+    """A decoder-only transformer.
+
+    With `decode`, it takes one token at a time, and keeps the keys and values of those
+    before it in the collection `cache`.
+    """
+
+    vocabulary: int
+    length: int  # Maximum length T.
+    features: int = 64
+    layers: int = 2
+    heads: int = 4
+    decode: bool = False
+
+    @nn.compact
+    def __call__(self, tokens, first_position=0):
+        """Return the logits of the next tokens, [B, T, V]."""
+        positions = first_position + jnp.arange(tokens.shape[1])
+        x = nn.Embed(self.vocabulary, self.features)(tokens)
+        x = x + nn.Embed(self.length, self.features)(positions)
+        for _ in range(self.layers):
+            x = Block(self.heads, self.decode)(x)
+        return nn.Dense(self.vocabulary, use_bias=False)(nn.LayerNorm()(x))
+
+
+def log_probs(policy: TrainState, tokens: jax.Array, params=None) -> jax.Array:
+    """Return the log-probabilities of `tokens[:, 1:]`, [B, T - 1]."""
+    logits = policy(tokens[:, :-1], params=params)
+    return jax.vmap(rlaxlib.token_log_probs)(logits, tokens[:, 1:])
+
+
+def sample(policy: TrainState, prompts: jax.Array, keys: jax.Array) -> Samples:
+    """Sample answers to prompts.
+
+    Args:
+        policy: Train state of a `Transformer`.
+        prompts: Prompts, padded at the end, `[B, T]`.
+        keys: A key for each prompt, `[B]`, so that devices do not matter.
+
+    Returns:
+        The prompts with answers that end with END, or at the length T.
+    """
+    model = policy.model_def.clone(decode=True)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), prompts)["cache"]
+    cache = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    def step(carry, t):
+        cache, token = carry
+        variables = {"params": policy.params, "cache": cache}
+        logits, cache = model.apply(variables, token[:, None], t, mutable="cache")
+        logits = logits[:, 0]
+        sampled = jax.vmap(jax.random.categorical)(
+            jax.vmap(jax.random.fold_in, (0, None))(keys, t), logits
+        )
+        is_answer = (prompts[:, t + 1] == PAD) & (token != END) & (token != PAD)
+        after = jnp.where(is_answer, sampled, prompts[:, t + 1])
+        log_prob = rlaxlib.token_log_probs(logits, after)
+        return (cache["cache"], after), (after, log_prob, is_answer)
+
+    steps = jnp.arange(prompts.shape[1] - 1)
+    _, outputs = jax.lax.scan(step, (cache, prompts[:, 0]), steps)
+    tokens, log_prob, sample_mask = (jnp.swapaxes(x, 0, 1) for x in outputs)
+    tokens = jnp.concatenate([prompts[:, :1], tokens], axis=1)
+    return Samples(tokens, log_prob, sample_mask)

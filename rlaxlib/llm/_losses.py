@@ -432,8 +432,8 @@ def high_entropy_mask(
 
     .. math:: m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
 
-    In the paper, the 20 % of tokens with the highest entropy suffice for training. Use
-    the mask as the `sample_mask` of the loss.
+    In the paper, the 20 % of tokens with the highest entropy suffice for training.
+    Multiply the losses by the mask, and divide by the number of all tokens.
 
     Args:
         entropy: Entropies :math:`H_t` at the tokens of a batch, shape `[...]`.

@@ -23,7 +23,7 @@ DTYPES = [jnp.bfloat16, jnp.float16, jnp.float32, jnp.float64]
 pytestmark = pytest.mark.no_cover
 
 
-def each_row(*attributes):
+def each_row(*attributes, dtypes=DTYPES):
     """Run a test on every row, in all precisions, by `make trust` alone."""
 
     def decorate(test):
@@ -31,8 +31,8 @@ def each_row(*attributes):
         if not os.environ.get("RLAXLIB_TRUST"):
             test.pytestmark = [pytest.mark.skip(reason="`make trust` runs it")]
             return test
-        ids = [dtype.__name__ for dtype in DTYPES]
-        return pytest.mark.parametrize("dtype", DTYPES, ids=ids)(test)
+        ids = [dtype.__name__ for dtype in dtypes]
+        return pytest.mark.parametrize("dtype", dtypes, ids=ids)(test)
 
     return decorate
 
@@ -90,6 +90,18 @@ def test_strict_flags_change_no_program(row, dtype):
         jax.numpy_rank_promotion("allow"),
     ):
         assert traced() == expected
+
+
+@each_row("defined", "given", dtypes=[jnp.float64])
+def test_value_equals_the_definition_for_200_random_arguments(row, dtype):
+    with strict(dtype):
+        each = [row.inputs(seed, dtype) for seed in range(200)]
+        outputs = contract.leaves(jax.jit(jax.vmap(one(row)))(stack(each)))
+        relative, absolute = tolerance(row, dtype, each)
+        for seed, inputs in enumerate(each):
+            with noted(f"seed {seed}"):
+                found = [output[seed] for output in outputs]
+                contract.assert_close(found, row.define(inputs), relative, absolute)
 
 
 # --- Transformations. ---
@@ -196,7 +208,7 @@ def noted(name):
     try:
         yield
     except BaseException as failure:
-        failure.add_note(f"In this transformation: {name}.")
+        failure.add_note(f"It fails here: {name}.")
         raise
 
 

@@ -213,13 +213,11 @@ def main() -> None:
         print("killed" if died else "lived ", mutant, flush=True)
     share = 1 - len(lived) / len(sample)
     result = f"{len(sample) - len(lived)} of {len(sample)} mutants are killed"
-    result = f"With seed {options.seed}, {result}. These live:"
-    print(result)
+    lines = [f"With seed {options.seed}, {result}.", *(f"- `{each}`" for each in lived)]
+    print(lines[0])
     if options.write:
-        lines = [result, "", *(f"- `{mutant}`" for mutant in lived)]
-        text = trust.between(
-            trust.PAGE.read_text(encoding="utf-8"), "mutants", "\n".join(lines)
-        )
+        text = trust.PAGE.read_text(encoding="utf-8")
+        text = trust.between(text, "mutants", "\n".join(lines))
         trust.PAGE.write_text(text, encoding="utf-8")
     sys.exit(share < ENOUGH)
 

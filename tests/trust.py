@@ -16,6 +16,7 @@ import test_contract
 import test_contract_streams
 import test_contract_under_jax
 import test_matrix
+import test_properties
 from contract import Row
 
 import rlaxlib
@@ -56,7 +57,7 @@ def tests() -> dict[str, list[Row]]:
     """Return the tests of the contract, each with the rows that it runs on."""
     found: dict[str, list[Row]] = {}
     modules = [test_contract, test_contract_under_jax, test_contract_streams]
-    for module in [*modules, test_matrix]:
+    for module in [*modules, test_matrix, test_properties]:
         for name, test in vars(module).items():
             if hasattr(test, "rows") and name not in OF_THE_TABLE:
                 found[name] = test.rows

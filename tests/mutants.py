@@ -213,7 +213,9 @@ def main() -> None:
         print("killed" if died else "lived ", mutant, flush=True)
     share = 1 - len(lived) / len(sample)
     result = f"{len(sample) - len(lived)} of {len(sample)} mutants are killed"
-    lines = [f"With seed {options.seed}, {result}.", *(f"- `{each}`" for each in lived)]
+    lines = [f"With seed {options.seed}, {result}."]
+    if lived:
+        lines = [f"{lines[0]} These live:", "", *(f"- `{each}`" for each in lived)]
     print(lines[0])
     if options.write:
         text = trust.PAGE.read_text(encoding="utf-8")

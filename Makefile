@@ -31,8 +31,10 @@ test: .venv/with-test,reference  ## Run the tests with coverage; of one topic by
 	$(FAST) $(TESTS) -m "not optimized and not slow" --cov --cov-append
 endif
 
-trust: .venv/with-test,reference  ## Run every test on every row, for hours.
+trust: .venv/with-test,reference  ## Run every test on every row, and mutants, for hours.
 	RLAXLIB_TRUST=1 $(TESTS) -m "not slow"
+	$(BIN)/python tests/mutants.py --write
+	$(BIN)/python tests/trust.py
 
 compat: compat-oldest compat-newest  ## Run the contract on the oldest and newest versions.
 

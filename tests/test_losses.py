@@ -80,6 +80,12 @@ def test_likelihood_of_certain_predictions(p, t, value, derivative):
     assert jnp.isfinite(jax.grad(rlaxlib.likelihood, argnums=1)(p, t))
 
 
+@pytest.mark.parametrize("certain", [0.0, 1.0])
+def test_likelihood_of_a_certain_prediction_has_no_gradient_by_the_target(certain):
+    gradient = jax.grad(rlaxlib.likelihood, argnums=1)
+    assert gradient(jnp.float32(certain), jnp.float32(certain)) == 0
+
+
 def test_log_loss_is_the_negative_log_of_the_likelihood():
     rng = np.random.default_rng(0)
     p, t = (jnp.asarray(rng.uniform(size=100), jnp.float32) for _ in range(2))

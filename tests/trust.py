@@ -2,8 +2,8 @@
 
     python tests/trust.py
 
-The tables come from the rows in `rows/`, and from the reasons that rows give for
-exceptions.
+The tables come from the rows in `rows/`, from the reasons that rows give for
+exceptions, and from the measurements of `precision.py`.
 """
 
 import types
@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import contract
+import precision
 import test_contract
 import test_contract_streams
 import test_contract_under_jax
+import test_matrix
+import test_properties
 from contract import Row
 
 import rlaxlib
 
 PAGE = Path(__file__).parents[1] / "docs" / "trust.md"
-START, END = "<!-- tables: start -->\n", "<!-- tables: end -->\n"
 
 TOPICS = {
     name: topic
@@ -54,7 +56,8 @@ EXCEPTIONS: dict[str, Callable[[Row], Iterable[str]]] = {
 def tests() -> dict[str, list[Row]]:
     """Return the tests of the contract, each with the rows that it runs on."""
     found: dict[str, list[Row]] = {}
-    for module in (test_contract, test_contract_under_jax, test_contract_streams):
+    modules = [test_contract, test_contract_under_jax, test_contract_streams]
+    for module in [*modules, test_matrix, test_properties]:
         for name, test in vars(module).items():
             if hasattr(test, "rows") and name not in OF_THE_TABLE:
                 found[name] = test.rows
@@ -95,9 +98,20 @@ def tables() -> str:
 
 def page(text: str) -> str:
     """Return the text of the page, with its tables written anew."""
-    before, rest = text.split(START)
-    _, after = rest.split(END)
-    return f"{before}{START}\n{tables()}\n\n{END}{after}"
+    return between(text, "tables", tables())
+
+
+def between(text: str, name: str, content: str) -> str:
+    """Replace the text between two comments of a page."""
+    start, end = f"<!-- {name}: start -->\n", f"<!-- {name}: end -->\n"
+    before, rest = text.split(start)
+    _, after = rest.split(end)
+    return f"{before}{start}\n{content}\n\n{end}{after}"
+
+
+def measured() -> str:
+    """Return the table of the accuracy of elementwise functions."""
+    return _table(precision.HEADER, [case.line() for case in precision.cases()])
 
 
 def _asked(by_test: dict[str, list[Row]]) -> str:
@@ -173,4 +187,5 @@ def _table(header: list[str], rows: Iterable[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    old = page(PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(between(old, "precision", measured()), encoding="utf-8")

@@ -249,6 +249,8 @@ def acer_policy_loss(
     logits_t, mu_logits_t, a_t, q_t, returns_t = streams.clean(
         sample_mask, logits_t, mu_logits_t, a_t, q_t, returns_t
     )
+    if action_mask is not None:  # At ignored steps `-inf + inf` would be NaN.
+        action_mask = ~streams.valid(~action_mask, sample_mask)
     policy = distributions.softmax()
     log_prob_t = policy.logprob(a_t, logits_t, action_mask=action_mask)
     mu_log_prob_t = policy.logprob(a_t, mu_logits_t, action_mask=action_mask)

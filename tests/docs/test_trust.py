@@ -1,6 +1,10 @@
 """Test that the tables of `docs/trust.md` are up to date."""
 
+import os
+import re
+
 import contract
+import precision
 import trust
 
 
@@ -25,3 +29,14 @@ def test_every_reason_for_an_exception_is_listed():
     for row in contract.collect():
         for reason in (row.peer, row.differences, *row.peer_gradient.values()):
             assert reason.rstrip(".") in listed
+
+
+def test_errors_are_at_most_those_of_the_page():
+    text = trust.PAGE.read_text(encoding="utf-8")
+    points = precision.POINTS if os.environ.get("RLAXLIB_TRUST") else 1 << 12
+    for case in precision.cases():
+        line = re.search(rf"\| `{re.escape(case.text)}` \|.*", text)
+        assert line, f"Run `python tests/trust.py`: `{case.text}` has no line."
+        stated = re.search(r"at most (\d+)", line[0])
+        assert stated, line[0]
+        assert precision.measure(case, points) <= int(stated[1]), line[0]

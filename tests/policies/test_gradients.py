@@ -132,6 +132,15 @@ def test_acer_corrects_for_actions_that_the_behaviour_never_takes():
         close(found, jax.grad(rlaxlib.qpg_loss)(LOGITS, Q))
 
 
+@pytest.mark.parametrize("padding", [[False] * 4, [False, True, True, True]])
+def test_acer_ignores_the_legal_actions_of_invalid_steps(padding):
+    valid = jnp.array([True, False, True, True, True])
+    legal = jnp.ones((5, 4), bool).at[1].set(jnp.array(padding))
+    arguments = LOGITS, MU, jnp.zeros(5, int), Q, ADVANTAGES
+    found = rlaxlib.acer_policy_loss(*arguments, action_mask=legal, sample_mask=valid)
+    close(found, rlaxlib.acer_policy_loss(*arguments, sample_mask=valid))
+
+
 def test_acer_ignores_invalid_steps_and_illegal_actions():
     valid = jnp.array([True, False, True, True, True])
     legal = jnp.broadcast_to(jnp.arange(4) < 3, (5, 4))

@@ -1,0 +1,244 @@
+"""Test every row in every transformation, precision and strict mode of JAX.
+
+These tests take hours, so that they run by `make trust` alone. `test_contract*.py` test
+float64 against the definitions; here all transformations of all precisions must agree
+with the definition, and derivatives with those of the next higher precision.
+"""
+
+import contextlib
+import functools
+import os
+import re
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from contract import SINGLE
+from jax.sharding import NamedSharding, PartitionSpec
+
+DTYPES = [jnp.bfloat16, jnp.float16, jnp.float32, jnp.float64]
+
+pytestmark = pytest.mark.no_cover
+
+
+def each_row(*attributes, dtypes=DTYPES):
+    """Run a test on every row, in all precisions, by `make trust` alone."""
+
+    def decorate(test):
+        test = contract.each_row(*attributes)(test)
+        if not os.environ.get("RLAXLIB_TRUST"):
+            test.pytestmark = [pytest.mark.skip(reason="`make trust` runs it")]
+            return test
+        ids = [dtype.__name__ for dtype in dtypes]
+        return pytest.mark.parametrize("dtype", dtypes, ids=ids)(test)
+
+    return decorate
+
+
+@each_row("given")
+def test_value_is_the_same_in_every_transformation(row, dtype):
+    with strict(dtype):
+        each = [row.inputs(seed, dtype) for seed in range(4)]
+        expected = [(row.define if row.deterministic else one(row))(x) for x in each]
+        expected = stack(map(contract.leaves, expected))
+        relative, absolute = tolerance(row, dtype, each)
+        for kind in ("typed", "raw") if row.key else ("",):
+            if kind == "raw":
+                each = [x | {row.key: jax.random.key_data(x[row.key])} for x in each]
+            for name, outputs in transformed(row, each):
+                with noted(f"{name} {kind}"):
+                    contract.assert_close(outputs, expected, relative, absolute)
+
+
+@each_row("differentiable")
+def test_derivatives_are_the_same_in_every_transformation(row, dtype):
+    above = {jnp.float32: jnp.float64}.get(dtype, wide(dtype))
+    for flag in row.flags:
+        with strict(dtype):
+            inputs = row.inputs(0, dtype)
+            found = jax.jit(functools.partial(derivatives, row, flag, dtype))(inputs)
+        with strict(above):
+            higher = {name: cast(x, above) for name, x in inputs.items()}
+            plain = jax.jit(functools.partial(derivatives, row, flag, dtype, few=True))
+            expected = plain(higher)
+        for name, derivative in found.items():
+            with noted(f"{name}, flag {flag}"):
+                other = expected[name.split(" ")[0]]
+                size = max(1.0, *(np.abs(x).max() for x in jax.tree.leaves(other)))
+                relative, absolute = tolerance(row, dtype, [inputs])
+                contract.assert_close(derivative, other, relative, absolute * size)
+
+
+@each_row()
+def test_strict_flags_change_no_program(row, dtype):
+    def traced():
+        inputs = row.inputs(0, dtype)
+        programs = [jax.make_jaxpr(row.call())(**inputs)]
+        if row.differentiable:
+            total = problem(row, row.flags[-1], dtype, inputs)[1]
+            moved = {name: inputs[name] for name in row.moving}
+            programs.append(jax.make_jaxpr(jax.grad(total))(moved))
+        return re.sub("0x[0-9a-f]+", "", str(programs))  # Addresses of functions.
+
+    with strict(dtype):
+        expected = traced()
+    with (
+        contract.x64(dtype == jnp.float64),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+    ):
+        assert traced() == expected
+
+
+@each_row("defined", "given", dtypes=[jnp.float64])
+def test_value_equals_the_definition_for_200_random_arguments(row, dtype):
+    with strict(dtype):
+        each = [row.inputs(seed, dtype) for seed in range(200)]
+        outputs = contract.leaves(jax.jit(jax.vmap(one(row)))(stack(each)))
+        relative, absolute = tolerance(row, dtype, each)
+        for seed, inputs in enumerate(each):
+            with noted(f"seed {seed}"):
+                found = [np.array(output[seed]) for output in outputs]
+                contract.assert_close(found, row.define(inputs), relative, absolute)
+
+
+# --- Transformations. ---
+
+
+def one(row):
+    """Return a row's function, of one dictionary."""
+    return lambda inputs: row.call()(**inputs)
+
+
+def transformed(row, each):
+    """Yield the outputs for four examples, computed in every way."""
+    function, batch = one(row), stack(each)
+    yield "eager", stack(map(function, each))
+    yield "jit", stack(map(jax.jit(function), each))
+    yield "pmap", jax.pmap(function)(batch)
+    mesh, spec = jax.make_mesh((4,), ("batch",)), PartitionSpec("batch")
+    there = jax.shard_map(jax.vmap(function), mesh=mesh, in_specs=spec, out_specs=spec)
+    yield "shard_map", jax.jit(there)(jax.device_put(batch, NamedSharding(mesh, spec)))
+
+    def mapped(batch):
+        pairs = jax.tree.map(lambda x: x.reshape(2, 2, *x.shape[1:]), batch)
+        nested = jax.vmap(jax.vmap(function))(pairs)
+        return {
+            "vmap": jax.vmap(function)(batch),
+            "nested vmap": jax.tree.map(lambda x: x.reshape(4, *x.shape[2:]), nested),
+            "scan": jax.lax.scan(lambda _, x: (None, function(x)), None, batch)[1],
+            "checkpoint": jax.vmap(jax.checkpoint(function))(batch),
+        }
+
+    yield from jax.jit(mapped)(batch).items()
+
+
+def derivatives(row, flag, dtype, inputs, few=False):
+    """Differentiate in every way; all that begin with the same word are equal."""
+    outputs, total = problem(row, flag, dtype, inputs)
+    x = {name: inputs[name] for name in row.moving}
+    along = contract.direction(inputs, row.moving, seed=1)
+    along = {name: rounded(v, dtype, x[name].dtype) for name, v in along.items()}
+    gradient = jax.grad(total)
+
+    def twice(x):
+        return jax.lax.scan(lambda sum, _: (sum + total(x), None), 0.0, length=2)[0]
+
+    def slope(x):
+        return sum(jnp.sum(g * along[name]) for name, g in gradient(x).items())
+
+    found = {"gradient": gradient(x)}
+    if row.twice_differentiable:
+        found["jvp"] = jax.jvp(outputs, (x,), (along,))[1]
+        found["second"] = jax.jvp(gradient, (x,), (along,))[1]
+    if few:
+        return found
+    scanned = jax.lax.map(gradient, stack([x, x]))
+    found |= {
+        "gradient of a checkpoint": jax.grad(jax.checkpoint(total))(x),
+        "gradient of a scan": jax.tree.map(lambda g: g / 2, jax.grad(twice)(x)),
+        "gradient in a scan": jax.tree.map(lambda g: g[1], scanned),
+        "gradient under vmap": unstack(jax.vmap(gradient)(stack([x, x]))),
+    }
+    if row.twice_differentiable:
+        found["jvp linearized"] = jax.linearize(outputs, x)[1](along)
+        found["second in reverse"] = jax.grad(slope)(x)
+    return found
+
+
+def problem(row, flag, dtype, inputs):
+    """Return the floats of a function's outputs, and their sum with random weights."""
+    function = row.call(**row.setting(flag))
+    fixed = {name: inputs[name] for name in inputs if name not in row.moving}
+
+    def outputs(x):
+        return list(filter(contract.is_float, jax.tree.leaves(function(**x, **fixed))))
+
+    def total(x):
+        rng = np.random.default_rng(0)
+        weighed = [
+            jnp.sum(rounded(rng.normal(size=y.shape), dtype, y.dtype) * y)
+            for y in outputs(x)
+        ]
+        return sum(cast(each, wide(each.dtype)) for each in weighed)
+
+    return outputs, total
+
+
+# --- Helpers. ---
+
+
+@contextlib.contextmanager
+def strict(dtype):
+    """Reject implicit promotion, broadcasting, NaN, and invalid programs."""
+    with (
+        contract.x64(dtype == jnp.float64),
+        jax.numpy_dtype_promotion("strict"),
+        jax.numpy_rank_promotion("raise"),
+        jax.debug_nans(True),
+        jax.enable_checks(True),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def noted(name):
+    try:
+        yield
+    except BaseException as failure:
+        failure.add_note(f"It fails here: {name}.")
+        raise
+
+
+def tolerance(row, dtype, each):
+    """Return relative and absolute tolerances: half precision rounds once."""
+    eps = float(jnp.finfo(dtype).eps)
+    scale = max(map(row.scale, each))
+    if dtype == jnp.float64:
+        return 1e-11, 1e-11 * scale
+    if dtype == jnp.float32:
+        return SINGLE, SINGLE * scale
+    return (0.51 if row.deterministic else 1.01) * eps, SINGLE * scale
+
+
+def wide(dtype):
+    return jnp.float64 if dtype == jnp.float64 else jnp.float32
+
+
+def cast(x, dtype):
+    return x.astype(dtype) if contract.is_float(x) else x
+
+
+def rounded(x, dtype, to):
+    """Return an array in one precision with the values of another."""
+    return jnp.asarray(x, dtype).astype(to)
+
+
+def stack(each):
+    return jax.tree.map(lambda *x: jnp.stack(x), *each)
+
+
+def unstack(batch):
+    return jax.tree.map(lambda x: x[-1], batch)

@@ -366,16 +366,22 @@ def train(config: Config) -> dict[str, list[Point]]:
 
 def draw(regret: dict[str, list[Point]], config: Config) -> Figure:
     """Plot the regret of all policies beside the theoretical rates."""
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    logarithms, powers = figure.subplots(1, 2)
     for name, curve in regret.items():
         pulls, _, means = np.transpose(curve)
-        axes.loglog(pulls, means, label=name)
+        logarithms.semilogx(pulls, means, label=name)
+        powers.loglog(pulls, means)
     for style, (name, rate) in zip(
         ["--", ":", "-."], rates(pulls, config).items(), strict=False
     ):
-        axes.loglog(pulls, rate, style, color="gray", label=name)
-    axes.set(xlabel="pulls", ylabel="regret", title=f"Regret, {config.problem} bandit")
+        logarithms.semilogx(pulls, rate, style, color="gray", label=name)
+        powers.loglog(pulls, rate, style, color="gray")
+    top = 1.1 * max(curve[-1].regret for curve in regret.values())
+    logarithms.set(ylim=(0, top), title="C log t is a straight line here")
+    powers.set(ylim=(1, None), title="and powers of t are straight lines here")
+    for axes in (logarithms, powers):
+        axes.set(xlabel="pulls", ylabel="regret", xlim=(10, None))
     figure.legend(loc="outside right center")
     return figure
 

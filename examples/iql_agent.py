@@ -57,7 +57,7 @@ class Config:
     learning_rate: float = flag(1e-3, "Learning rate of Adam.")
     discount: float = flag(0.99, "Discount factor.")
     tau: float = flag(0.01, "Step size of the target critics.")
-    expectile: float = flag(0.9, "Expectile of the values of the data's actions.")
+    expectile: float = flag(0.8, "Expectile of the values of the data's actions.")
     temperature: float = flag(1.0, "Temperature of the advantage weights.")
     max_weight: float = flag(100.0, "Maximum advantage weight.")
 

@@ -5,8 +5,8 @@
 
 Each run is a separate process with the example's command line, one after the other. The
 table has the last point of the learning curves, between the two marks in `README.md`.
-`curves/` gets a plot over seeds for each example. An example whose curves are means over
-many runs is run once, and keeps its own plot.
+`curves/` gets a plot over seeds for each example. An example whose curves average many
+runs is run once, and keeps its own plot.
 """
 
 import csv
@@ -28,7 +28,7 @@ START, END = "<!-- measured: start -->\n", "<!-- measured: end -->\n"
 HEADER = "| example | description | curve | median | worst | seeds | seconds |\n"
 RULE = "|---|---|---|---:|---:|---:|---:|\n"
 
-MEANS = {"bandits"}  # Examples whose curves are means over many runs.
+MEANS = {"bandits"}  # Examples whose curves average many runs.
 
 SEEDS = flags.DEFINE_integer("seeds", 5, "Number of seeds per example.")
 

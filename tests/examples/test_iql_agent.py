@@ -120,12 +120,13 @@ def test_actions_are_bounded_and_the_mean_at_temperature_0():
 
 def test_policy_prefers_better_actions_and_the_clone_does_not():
     data = jax.tree.map(jnp.asarray, make_data())
-    means = []
-    for agent in example.make_agents(jax.random.key(0), example.Config()):
-        agent = pendulum.update(agent, data, jax.random.key(1), 400, 64)
-        mu, _ = agent.actor(data.observations)
-        means.append(float(jnp.mean(mu)))
-    clone, policy = means
+    clone, policy = (
+        float(jnp.mean(trained.actor(data.observations)[0]))
+        for trained in (
+            pendulum.update(agent, data, jax.random.key(1), 400, 64)
+            for agent in example.make_agents(jax.random.key(0), example.Config())
+        )
+    )
     assert clone == pytest.approx(0.0, abs=0.15)
     assert policy == pytest.approx(0.5, abs=0.15)
 

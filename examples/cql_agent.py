@@ -19,7 +19,8 @@ with many random actions before it, and is written to a file in the format of
 (BC) learns from the same data. `--conservative_weight=0` is SAC, learning offline.
 
 A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
--150. Expect about -850 in the data.
+-150. Expect about -800 in the data, less than -700 from BC and more than -250 from CQL,
+after about a minute on two cores, imports and compilation included.
 
     python examples/cql_agent.py --seed=1 --conservative_weight=1
 """
@@ -51,7 +52,7 @@ class Config:
     dataset: str = flag("", "Data set to read; if empty, one is made.")
     data_random_steps: int = flag(4000, "Steps with random actions in the data set.")
     data_train_steps: int = flag(6000, "Steps of a learning SAC agent in the data set.")
-    train_steps: int = flag(10_000, "Training batches.")
+    train_steps: int = flag(8000, "Training batches.")
     eval_episodes: int = flag(32, "Episodes per evaluation, with median actions.")
     eval_interval: int = flag(1000, "Batches between evaluations.")
     batch_size: int = flag(128, "Transitions per batch.")

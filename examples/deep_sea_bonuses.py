@@ -26,6 +26,10 @@ The other functions are common to all:
 Never Give Up clears its memory after each episode. In Deep Sea, no episode visits a
 cell twice, so the memory here is kept.
 
+Expect about 0 in the final evaluation with ε-greedy exploration, and +0.99, the
+maximum, with each of the others, after about a minute on two cores, imports and
+compilation included.
+
     python examples/deep_sea_bonuses.py --seed=1 --size=8
 """
 

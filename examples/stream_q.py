@@ -16,7 +16,9 @@ running moments. The network has sparse initial weights and layer normalisation.
 The algorithm is that of Elsayed, Vasan and Mahmood, *Streaming Deep Reinforcement
 Learning Finally Works*, 2024. The environment of gymnax is compiled with the agent.
 
-A random agent balances the pole for 22 steps, and the maximum is 500.
+A random agent balances the pole for 22 steps, and the maximum is 500. Expect more than
+450 in the final evaluation, after about 25 seconds on two cores, imports and
+compilation included.
 
     python examples/stream_q.py --seed=1 --lambda_=0.5
 """

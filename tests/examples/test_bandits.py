@@ -65,14 +65,14 @@ def test_constant_of_lai_and_robbins_divides_gaps_by_divergences():
     ("problem", "number"), [("bernoulli", 8), ("switching", 4), ("linear", 2)]
 )
 def test_policies_prefer_the_arm_with_the_higher_rewards(problem, number):
-    """An arm pays 1 and the other 0, twenty times each."""
+    """An arm pays 1 and the other 0, ten times each."""
     config = dataclasses.replace(SHORT, problem=problem, arms=2, features=2)
-    situation = example.Situation(jnp.array(40), jnp.eye(2), jnp.zeros(2))
+    situation = example.Situation(jnp.array(20), jnp.eye(2), jnp.zeros(2))
     policies = example.policies(config)
     assert len(policies) == number
     for name, (init, probabilities, update) in policies.items():
         state = init
-        for step in range(40):
+        for step in range(20):
             arm, probability = step % 2, 0.5
             context = situation.contexts[arm]
             state = update(state, example.Pull(arm, context, float(arm), probability))

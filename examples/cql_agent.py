@@ -115,7 +115,11 @@ class CQLAgent(BCAgent):
     key: jax.Array
     critic: TrainState
     target_critic: TrainState
-    config: Config = struct.field(pytree_node=False)
+    discount: float = struct.field(pytree_node=False)
+    tau: float = struct.field(pytree_node=False)
+    temperature: float = struct.field(pytree_node=False)
+    conservative_weight: float = struct.field(pytree_node=False)
+    num_samples: int = struct.field(pytree_node=False)
 
     @jax.jit
     def update(self, batch):
@@ -124,7 +128,7 @@ class CQLAgent(BCAgent):
         critic, critic_info = self._update_critic(batch, critic_key)
         agent = self.replace(key=key, critic=critic)
         actor, actor_info = agent._update_actor(batch, actor_key)
-        target_critic = target_update(critic, self.target_critic, self.config.tau)
+        target_critic = target_update(critic, self.target_critic, self.tau)
         agent = agent.replace(actor=actor, target_critic=target_critic)
         return agent, {**critic_info, **actor_info}
 
@@ -135,10 +139,10 @@ class CQLAgent(BCAgent):
         )
         targets = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
             batch.rewards,
-            self.config.discount * batch.discounts,
+            self.discount * batch.discounts,
             self.target_critic(batch.next_observations, actions),
             log_probs,
-            self.config.temperature,
+            self.temperature,
         )
         samples, log_prob_samples = self._sample_for_critic(batch, key)
         conservative_loss = jax.vmap(  # Over critics, then over the batch.
@@ -152,7 +156,7 @@ class CQLAgent(BCAgent):
             q_samples = jax.vmap(critic, (None, 0))(batch.observations, samples)
             td_loss = jnp.mean(rlaxlib.l2_loss(q - targets[:, None]))
             gap = jnp.mean(conservative_loss(q, q_samples, log_prob_samples))
-            critic_loss = td_loss + self.config.conservative_weight * gap
+            critic_loss = td_loss + self.conservative_weight * gap
             return critic_loss, {"td_loss": td_loss, "gap": gap, "q": jnp.mean(q)}
 
         return self.critic.apply_loss_fn(loss_fn=loss, has_aux=True)
@@ -162,7 +166,7 @@ class CQLAgent(BCAgent):
             actions, log_probs = self._sample(params, batch.observations, key)
             q = self.critic(batch.observations, actions)
             losses = jax.vmap(rlaxlib.sac_policy_loss, (0, 0, None))(
-                log_probs, q, self.config.temperature
+                log_probs, q, self.temperature
             )
             actor_loss = jnp.mean(losses)
             info = {"actor_loss": actor_loss, "entropy": -jnp.mean(log_probs)}
@@ -183,7 +187,7 @@ class CQLAgent(BCAgent):
             Actions, `[K, B, D]`, and their log-densities, `[K, B]`: a third is uniform,
             a third is from the policy, and a third from the policy in the next state.
         """
-        keys = jax.random.split(key, (3, self.config.num_samples))
+        keys = jax.random.split(key, (3, self.num_samples))
         sample = jax.vmap(self._sample, (None, None, 0))
         here = sample(self.actor.params, batch.observations, keys[0])
         there = sample(self.actor.params, batch.next_observations, keys[1])
@@ -213,7 +217,11 @@ def make_agents(key, config) -> tuple[BCAgent, CQLAgent]:
         key=key,
         critic=TrainState.create(critic, critic_params, adam),
         target_critic=TrainState.create(critic, critic_params),
-        config=config,
+        discount=config.discount,
+        tau=config.tau,
+        temperature=config.temperature,
+        conservative_weight=config.conservative_weight,
+        num_samples=config.num_samples,
     )
     return BCAgent(actor_state), cql
 

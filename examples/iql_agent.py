@@ -49,9 +49,9 @@ class Config:
     dataset: str = flag("", "Data set to read; if empty, one is made.")
     data_random_steps: int = flag(4000, "Steps with random actions in the data set.")
     data_train_steps: int = flag(6000, "Steps of a learning SAC agent in the data set.")
-    train_steps: int = flag(10_000, "Training batches.")
+    train_steps: int = flag(20_000, "Training batches.")
     eval_episodes: int = flag(32, "Episodes per evaluation, with mean actions.")
-    eval_interval: int = flag(1000, "Batches between evaluations.")
+    eval_interval: int = flag(2000, "Batches between evaluations.")
     batch_size: int = flag(128, "Transitions per batch.")
     hidden_units: int = flag(64, "Units of each of the two hidden layers.")
     learning_rate: float = flag(1e-3, "Learning rate of Adam.")
@@ -121,7 +121,11 @@ class IQLAgent(BCAgent):
     value: TrainState
     critic: TrainState
     target_critic: TrainState
-    config: Config = struct.field(pytree_node=False)
+    discount: float = struct.field(pytree_node=False)
+    tau: float = struct.field(pytree_node=False)
+    expectile: float = struct.field(pytree_node=False)
+    temperature: float = struct.field(pytree_node=False)
+    max_weight: float = struct.field(pytree_node=False)
 
     @jax.jit
     def update(self, batch):
@@ -135,14 +139,14 @@ class IQLAgent(BCAgent):
             actor=actor,
             value=value,
             critic=critic,
-            target_critic=target_update(critic, self.target_critic, self.config.tau),
+            target_critic=target_update(critic, self.target_critic, self.tau),
         )
         return agent, {**value_info, **actor_info, **critic_info}
 
     def _update_value(self, batch, q):
         def loss(params):
             v = self.value(batch.observations, params=params)
-            losses = rlaxlib.iql_value_loss(v, q, self.config.expectile)
+            losses = rlaxlib.iql_value_loss(v, q, self.expectile)
             value_loss = jnp.mean(losses)
             return value_loss, {"value_loss": value_loss, "v": jnp.mean(v)}
 
@@ -153,8 +157,8 @@ class IQLAgent(BCAgent):
             losses = rlaxlib.advantage_weighted_loss(
                 log_prob(self.actor, batch, params),
                 adv,
-                self.config.temperature,
-                self.config.max_weight,
+                self.temperature,
+                self.max_weight,
             )
             actor_loss = jnp.mean(losses)
             return actor_loss, {"actor_loss": actor_loss, "adv": jnp.mean(adv)}
@@ -163,7 +167,7 @@ class IQLAgent(BCAgent):
 
     def _update_critic(self, batch, value):
         v_t = value(batch.next_observations)
-        targets = batch.rewards + self.config.discount * batch.discounts * v_t
+        targets = batch.rewards + self.discount * batch.discounts * v_t
 
         def loss(params):
             q = self.critic(batch.observations, batch.actions, params=params)
@@ -199,7 +203,11 @@ def make_agents(key, config) -> tuple[BCAgent, IQLAgent]:
         value=TrainState.create(value, value_params, adam),
         critic=TrainState.create(critic, critic_params, adam),
         target_critic=TrainState.create(critic, critic_params),
-        config=config,
+        discount=config.discount,
+        tau=config.tau,
+        expectile=config.expectile,
+        temperature=config.temperature,
+        max_weight=config.max_weight,
     )
     return BCAgent(actor_state), iql
 

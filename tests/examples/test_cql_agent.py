@@ -85,8 +85,7 @@ def test_critic_losses_follow_their_definitions():
 
 def test_sampled_actions_are_from_both_policies_and_uniform():
     (_, agent), batch = make_agents(), make_batch()
-    config = dataclasses.replace(agent.config, num_samples=500)
-    actions, log_probs = agent.replace(config=config)._sample_for_critic(
+    actions, log_probs = agent.replace(num_samples=500)._sample_for_critic(
         batch, jax.random.key(2)
     )
     assert actions.shape == (1500, 8, 1)

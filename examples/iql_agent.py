@@ -18,7 +18,7 @@ with many random actions before it, and is written to a file in the format of
 
 A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
 -150. Expect about -800 in the data, less than -700 from BC, and more than -400 from
-IQL, with most seeds more than -200, after about a minute and a half on two cores,
+IQL, with most seeds more than -200, after about a minute on two cores,
 imports and compilation included.
 
     python examples/iql_agent.py --seed=1 --expectile=0.7

@@ -28,7 +28,7 @@ cell twice, so the memory here is kept.
 
 Expect +0.99 in the final evaluation, the maximum, with each bonus and with several
 heads. With ε-greedy exploration expect about 0, unless it finds the reward by chance,
-as with a third of the seeds. All of it takes about a minute on two cores, imports and
+as with one of five seeds. All of it takes about a minute on two cores, imports and
 compilation included.
 
     python examples/deep_sea_bonuses.py --seed=1 --size=8

@@ -73,11 +73,11 @@ class Config:
     period: int = flag(2500, "Pulls between switches.")
     features: int = flag(5, "Features of a context.")
     noise: float = flag(0.1, "Standard deviation of the rewards of linear bandits.")
-    bonus_scale: float = flag(0.5, "Scale of the bonus of UCB with switching arms.")
+    bonus_scale: float = flag(0.3, "Scale of the bonus of UCB with switching arms.")
     temperature: float = flag(0.05, "Temperature of Boltzmann exploration.")
     step_size: float = flag(0.1, "Step size of the gradient bandit.")
-    discount: float = flag(0.995, "Discount of discounted UCB and Thompson sampling.")
-    window: int = flag(300, "Window of sliding-window UCB, in pulls.")
+    discount: float = flag(0.999, "Discount of discounted UCB and Thompson sampling.")
+    window: int = flag(800, "Window of sliding-window UCB, in pulls.")
 
 
 # --- Problems. ---

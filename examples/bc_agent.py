@@ -173,8 +173,7 @@ def train(config: Config) -> list[Evaluation]:
     data = offline.load(config.dataset) if config.dataset else make_dataset(config)
     if not config.dataset:
         offline.save(data, Path(config.output) / "dataset.npz")
-    ended = (data.discounts == 0) | data.truncated
-    data_return = float(np.sum(data.rewards) / np.sum(ended))
+    data_return = offline.mean_return(data)
     seen = len(data.rewards) * 9 // 10
     training, held_out = (
         jax.tree.map(lambda x, part=part: x[part], data)

@@ -5,7 +5,8 @@
 
 Each run is a separate process with the example's command line, one after the other. The
 table has the last point of the learning curves, between the two marks in `README.md`.
-`curves/` gets a plot over seeds for each example.
+`curves/` gets a plot over seeds for each example. An example whose curves average many
+runs is run once, and keeps its own plot.
 """
 
 import csv
@@ -27,6 +28,8 @@ START, END = "<!-- measured: start -->\n", "<!-- measured: end -->\n"
 HEADER = "| example | description | curve | median | worst | seeds | seconds |\n"
 RULE = "|---|---|---|---:|---:|---:|---:|\n"
 
+MEANS = {"bandits"}  # Examples whose curves average many runs.
+
 SEEDS = flags.DEFINE_integer("seeds", 5, "Number of seeds per example.")
 
 
@@ -37,6 +40,7 @@ class Run:
     curves: dict[str, np.ndarray]  # [points, 2]: x and evaluation return.
     x_name: str
     seconds: float
+    picture: bytes  # The example's own plot.
 
 
 def main(argv: list[str]) -> None:
@@ -45,7 +49,8 @@ def main(argv: list[str]) -> None:
     for name in names:
         if (FOLDER / f"{name}.py").samefile(__file__):
             continue
-        runs = [run(name, seed) for seed in range(SEEDS.value)]
+        seeds = 1 if name in MEANS else SEEDS.value
+        runs = [run(name, seed) for seed in range(seeds)]
         plot(name, runs)
         write(name, lines(name, runs))
         print(lines(name, runs), end="", flush=True)
@@ -64,17 +69,22 @@ def run(name: str, seed: int) -> Run:
         seconds = time.perf_counter() - start
         with open(Path(folder) / "curve.csv", newline="") as file:
             header, *rows = csv.reader(file)
+        picture = (Path(folder) / "curve.png").read_bytes()
     several = header[0] == "curve"
     curves: dict[str, list[list[float]]] = {}
     for row in rows:
         label = row[0] if several else ""
         curves.setdefault(label, []).append([float(row[several]), float(row[-1])])
     arrays = {label: np.asarray(curve) for label, curve in curves.items()}
-    return Run(arrays, header[several], seconds)
+    return Run(arrays, header[several], seconds, picture)
 
 
 def plot(name: str, runs: list[Run]) -> None:
     """Plot the median over seeds, and the range from the worst to the best."""
+    CURVES.mkdir(exist_ok=True)
+    if name in MEANS:
+        (CURVES / f"{name}.png").write_bytes(runs[0].picture)
+        return
     figure = Figure(figsize=(4, 2.5), layout="constrained")
     axes = figure.subplots()
     for label in runs[0].curves:
@@ -87,7 +97,6 @@ def plot(name: str, runs: list[Run]) -> None:
     axes.locator_params(axis="x", nbins=5)  # Avoids overlapping tick labels.
     if len(runs[0].curves) > 1:
         axes.legend()
-    CURVES.mkdir(exist_ok=True)
     figure.savefig(CURVES / f"{name}.png", dpi=100)
 
 

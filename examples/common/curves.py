@@ -15,6 +15,7 @@ def report(
     title: str,
     folder: str,
     ylabel: str = "average return",
+    figure: Figure | None = None,
 ) -> None:
     """Print learning curves, and write them as CSV and as a plot.
 
@@ -23,6 +24,7 @@ def report(
         title: Title of the plot.
         folder: Folder for `curve.csv` and `curve.png`, created if missing.
         ylabel: Label of the vertical axis.
+        figure: Plot to write; or None for lines over the first field.
     """
     named = curves if isinstance(curves, Mapping) else {"": curves}
     rows = [(name, *row) for name, curve in named.items() for row in curve]
@@ -35,7 +37,8 @@ def report(
     path.mkdir(parents=True, exist_ok=True)
     with open(path / "curve.csv", "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
-    _plot(named, title, ylabel).savefig(path / "curve.png")
+    figure = figure or _plot(named, title, ylabel)
+    figure.savefig(path / "curve.png")
     print(f"Learning curve: {path / 'curve.csv'}, {path / 'curve.png'}")
 
 

@@ -44,3 +44,9 @@ def load(path: str | Path) -> Transitions:
     """Read a data set."""
     with np.load(path) as arrays:
         return Transitions(**arrays)
+
+
+def mean_return(transitions: Transitions) -> float:
+    """Return the mean return of the episodes of a data set."""
+    ended = (transitions.discounts == 0) | transitions.truncated
+    return float(np.sum(transitions.rewards) / np.sum(ended))

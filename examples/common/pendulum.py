@@ -1,4 +1,4 @@
-"""Training loop of agents on gymnax's Pendulum, compiled with the environment.
+"""Training loops of agents on gymnax's Pendulum, online and offline, compiled.
 
 The agent swings up a pendulum and balances it, with a torque too weak to lift it
 directly. The reward is 0 upright and at least about -16. Episodes are truncated after
@@ -13,21 +13,26 @@ import jax.numpy as jnp
 from gymnax.environments.classic_control.pendulum import Pendulum
 from tqdm import tqdm
 
-from common.offline import Transitions
+from common.offline import Transitions, mean_return
 
 ENVIRONMENT = Pendulum()
 OBSERVATION_SIZE, ACTION_SIZE, EPISODE_STEPS = 3, 1, 200
 
 
-class Config(Protocol):
-    """Fields of an example's config that the loop reads."""
+class OfflineConfig(Protocol):
+    """Fields of an example's config that the offline loop reads."""
 
     seed: int
-    random_steps: int
     train_steps: int
     eval_episodes: int
     eval_interval: int
     batch_size: int
+
+
+class Config(OfflineConfig, Protocol):
+    """Fields of an example's config that the online loop reads."""
+
+    random_steps: int
 
 
 class Agent(Protocol):
@@ -47,6 +52,14 @@ class Evaluation(NamedTuple):
 
     step: int  # Environment steps so far.
     train_return: float  # Mean per episode since the last point, with exploration.
+    eval_return: float  # Mean over evaluation episodes, without exploration.
+
+
+class OfflineEvaluation(NamedTuple):
+    """One point of the learning curve of an agent that learns offline."""
+
+    step: int  # Training batches so far.
+    data_return: float  # Mean return in the data set.
     eval_return: float  # Mean over evaluation episodes, without exploration.
 
 
@@ -90,6 +103,50 @@ def train(agent: Agent, config: Config) -> tuple[Agent, list[Evaluation], Transi
             progress.set_postfix_str(f"return {eval_return:+.0f}", refresh=False)
             progress.update(steps)
     return loop.agent, curve, loop.replay
+
+
+def train_offline(
+    agent: Agent, data: Transitions, config: OfflineConfig
+) -> tuple[Agent, list[OfflineEvaluation]]:
+    """Train an agent on a data set, with a progress bar and regular evaluations.
+
+    Args:
+        agent: Initial agent.
+        data: Data set.
+        config: Seed, number of batches and evaluation settings.
+
+    Returns:
+        The trained agent and its learning curve.
+    """
+    train_key, eval_key = jax.random.split(jax.random.key(config.seed))
+    data_return = mean_return(data)
+    data = jax.tree.map(jnp.asarray, data)
+    curve = []
+    with tqdm(total=config.train_steps, unit="batch") as progress:
+        while progress.n < config.train_steps:
+            steps = min(config.eval_interval, config.train_steps - progress.n)
+            key = jax.random.fold_in(train_key, progress.n)
+            agent = update(agent, data, key, steps, config.batch_size)
+            eval_return = float(evaluate(agent, eval_key, config.eval_episodes))
+            progress.set_postfix_str(f"return {eval_return:+.0f}", refresh=False)
+            progress.update(steps)
+            curve.append(OfflineEvaluation(progress.n, data_return, eval_return))
+    return agent, curve
+
+
+@functools.partial(jax.jit, static_argnames=("steps", "batch_size"))
+def update(
+    agent: Agent, data: Transitions, key: jax.Array, steps: int, batch_size: int
+) -> Agent:
+    """Return the agent after updates on random batches of a data set."""
+
+    def one(agent: Agent, key: jax.Array) -> tuple[Agent, None]:
+        indices = jax.random.randint(key, (batch_size,), 0, len(data.rewards))
+        agent, _ = agent.update(jax.tree.map(lambda x: x[indices], data))
+        return agent, None
+
+    agent, _ = jax.lax.scan(one, agent, jax.random.split(key, steps))
+    return agent
 
 
 @functools.partial(jax.jit, static_argnames=("steps", "batch_size"))

@@ -238,7 +238,7 @@ def masked_mean(
 
     The mean does not depend on the amount of padding. If a batch is spread over
     devices, or gradients accumulate over parts of it, the mean of the parts' means is
-    not that of the whole: pass `axis_name` or `denominator`.
+    not the mean of the batch: pass `axis_name` or `denominator`.
 
     Args:
         x: Array, shape `[...]`. Masked entries may be NaN, and have a gradient of 0.
@@ -274,9 +274,7 @@ def masked_mean(
 
 
 def standardize(
-    x: ArrayLike,
-    mask: ArrayLike | None = None,
-    axis_name: AxisName | None = None,
+    x: ArrayLike, mask: ArrayLike | None = None, axis_name: AxisName | None = None
 ) -> Array:
     """Standardise an array to mean 0 and standard deviation 1.
 

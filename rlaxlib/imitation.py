@@ -116,9 +116,7 @@ def dqfd_margin_loss(
 
 
 def discriminator_loss(
-    expert_logit: ArrayLike,
-    policy_logit: ArrayLike,
-    label_smoothing: ArrayLike = 0.0,
+    expert_logit: ArrayLike, policy_logit: ArrayLike, label_smoothing: ArrayLike = 0.0
 ) -> Array:
     """Compute the discriminator loss of adversarial imitation (GAIL, AIRL, DAC).
 

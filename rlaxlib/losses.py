@@ -56,8 +56,7 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
         2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
     x, y, narrow = checks.widened(
-        predictions=(predictions, "float[...]"),
-        targets=(targets, "float[...] or None"),
+        predictions=(predictions, "float[...]"), targets=(targets, "float[...] or None")
     )
     error = x if y is None else x - y
     return narrow(0.5 * jnp.square(error))

@@ -69,7 +69,7 @@ def prioritized_probabilities(
         exponent=(exponent, "float[] in [0, inf)"),
         sample_mask=(sample_mask, "bool[N] or None"),
     )
-    if sample_mask is None:  # Masked entries may hold anything.
+    if sample_mask is None:  # Masked entries may have any value.
         checks.within("[0, inf)", priorities=priorities)
     p, exponent = jax.lax.stop_gradient((p, exponent))
     exists = _exists(p, exists)
@@ -181,7 +181,7 @@ def importance_sampling_weights(
         min_probability=(min_probability, "float[] in (0, inf) or None"),
         sample_mask=(sample_mask, "bool[N] or None"),
     )
-    if sample_mask is None:  # Masked entries may hold anything.
+    if sample_mask is None:  # Masked entries may have any value.
         checks.within("[0, inf)", probabilities=probabilities)
     if normalize_by not in ("batch", "buffer"):
         checks.fail(f'`normalize_by` is {normalize_by!r}, must be "batch" or "buffer"')
@@ -197,10 +197,7 @@ def importance_sampling_weights(
 
 
 def sequence_priority(
-    td_errors: ArrayLike,
-    eta: ArrayLike = 0.9,
-    *,
-    sample_mask: ArrayLike | None = None,
+    td_errors: ArrayLike, eta: ArrayLike = 0.9, *, sample_mask: ArrayLike | None = None
 ) -> Array:
     """Compute the replay priority of a sequence from its TD errors (R2D2).
 

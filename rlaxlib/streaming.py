@@ -314,7 +314,7 @@ def true_online_td_lambda(
         w ← w + α (δ + v_{t-1} - v_old) z - α (v_{t-1} - v_old) x_{t-1}
 
     where :math:`v_old` is the value that :math:`v_{t-1}` had before the last update.
-    After every step, the weights equal those of the online λ-return algorithm.
+    After every step, the online λ-return algorithm would have the same weights.
 
     Args:
         state: Weights and trace, a `TrueOnlineTdState`.

@@ -100,9 +100,7 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
     return tuple(_convert(value, spec) for value, spec in arguments.values())
 
 
-def widened(
-    **arguments: tuple[Any, str],
-) -> tuple[*tuple[Array, ...], Narrow]:
+def widened(**arguments: tuple[Any, str]) -> tuple[*tuple[Array, ...], Narrow]:
     """Do what `arrays` does, and raise half precision to float32.
 
     Args:

@@ -83,7 +83,7 @@ def linucb_scores(
 
     All arms share the weights :math:`θ`, and the context :math:`x_a` describes arm and
     situation. For the disjoint model, keep one state for each arm: map over the states
-    with `jax.vmap`, each with one context, and update that of the arm pulled.
+    with `jax.vmap`, each with one context, and update the state of the arm pulled.
 
     Args:
         state: Regression of the rewards, a `LinearBanditState`.

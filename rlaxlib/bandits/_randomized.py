@@ -73,8 +73,7 @@ def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
         https://arxiv.org/abs/1705.10257
     """
     means, temperature, narrow = checks.widened(
-        means=(means, "float[A]"),
-        temperature=(temperature, "float[] in (0, inf)"),
+        means=(means, "float[A]"), temperature=(temperature, "float[] in (0, inf)")
     )
     # Differences first: a quotient by a small temperature overflows.
     return narrow(jax.nn.softmax((means - jnp.max(means)) / temperature))
@@ -266,10 +265,7 @@ def tsallis_inf_update(
 
 
 def gradient_bandit_update(
-    state: GradientBanditState,
-    arm: ArrayLike,
-    reward: ArrayLike,
-    step_size: ArrayLike,
+    state: GradientBanditState, arm: ArrayLike, reward: ArrayLike, step_size: ArrayLike
 ) -> GradientBanditState:
     """Update the preferences of a gradient bandit with one reward.
 

@@ -85,11 +85,7 @@ def bandit_init(num_arms: int) -> BanditState:
 
 
 def bandit_update(
-    state: BanditState,
-    arm: ArrayLike,
-    reward: ArrayLike,
-    *,
-    discount: ArrayLike = 1.0,
+    state: BanditState, arm: ArrayLike, reward: ArrayLike, *, discount: ArrayLike = 1.0
 ) -> BanditState:
     """Update the statistics of the arms with one reward, discounted or not.
 

@@ -6,13 +6,7 @@
 - Discrete latent variables: straight-through samples, uniform mix, balanced KL.
 """
 
-from rlaxlib.distributions import (
-    _categorical,
-    _gaussian,
-    _greedy,
-    _latents,
-    _squashed,
-)
+from rlaxlib.distributions import _categorical, _gaussian, _greedy, _latents, _squashed
 from rlaxlib.distributions._categorical import *
 from rlaxlib.distributions._gaussian import *
 from rlaxlib.distributions._greedy import *

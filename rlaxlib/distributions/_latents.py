@@ -103,7 +103,7 @@ def straight_through_sample(
 
     .. math:: z = e_i,   i ~ p = softmax(logits),   ∂z / ∂logits := ∂p / ∂logits
 
-    The gradient is that of the probabilities, biased unless the rest is linear.
+    The sample has the gradient of the probabilities, biased unless the rest is linear.
 
     Args:
         key: Random key, shape `[]`.

@@ -53,8 +53,8 @@ def squashed_gaussian(
     median of the action is within the middle 76 % of its range.
 
     `prob` and `logprob` are of the squashed action. `entropy` is of the Gaussian
-    **before** squashing: estimate that of the action by `-logprob` of a sample. KL
-    divergences are the same before and after squashing.
+    **before** squashing: estimate the action's entropy by `-logprob` of a sample.
+    KL divergences are the same before and after squashing.
 
     Args:
         sigma_min: Smallest log standard deviation :math:`σ_min`, shape `[]`.
@@ -188,11 +188,7 @@ class _SquashedGaussian:
     sigma_max: Array
 
     def sample(
-        self,
-        key: ArrayLike,
-        mu: ArrayLike,
-        sigma: ArrayLike,
-        action_spec: Any = None,
+        self, key: ArrayLike, mu: ArrayLike, sigma: ArrayLike, action_spec: Any = None
     ) -> Array:
         """Sample an action, differentiable by `mu` and `sigma`.
 

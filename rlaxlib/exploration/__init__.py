@@ -9,13 +9,7 @@
 - Episodic novelty rewards of Never Give Up (NGU).
 """
 
-from rlaxlib.exploration import (
-    _behaviour,
-    _bonuses,
-    _episodic,
-    _neighbors,
-    _noise,
-)
+from rlaxlib.exploration import _behaviour, _bonuses, _episodic, _neighbors, _noise
 from rlaxlib.exploration._behaviour import *
 from rlaxlib.exploration._bonuses import *
 from rlaxlib.exploration._episodic import *

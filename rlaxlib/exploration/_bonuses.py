@@ -234,11 +234,7 @@ def icm_losses(
 
 
 def knn_entropy_reward(
-    x: ArrayLike,
-    k: int,
-    *,
-    average: bool = False,
-    axis_name: AxisName | None = None,
+    x: ArrayLike, k: int, *, average: bool = False, axis_name: AxisName | None = None
 ) -> Array:
     """Compute rewards that maximise the entropy of visited states (RE3, APT).
 

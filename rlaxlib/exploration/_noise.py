@@ -115,7 +115,7 @@ def ornstein_uhlenbeck_noise(
 ) -> Array:
     """Advance an Ornstein-Uhlenbeck noise process by one step.
 
-    Takes the noise of one step, returns that of the next.
+    Takes the noise of one step, returns the noise of the next.
 
     .. math:: n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 

@@ -290,7 +290,7 @@ def kl_shaped_rewards(
     takes into account that a token changes the KL of later ones. Pass the rewards to
     `discounted_returns` or `generalized_advantage_estimation`, with the same
     `sample_mask`. In VAPO, the λ of the policy is :math:`1 - 1/(0.05 l)` for answers of
-    length :math:`l`, and that of the critic is 1.
+    length :math:`l`, and the λ of the critic is 1.
 
     Args:
         final_reward: Reward :math:`R` of the answer, shape `[]`.

@@ -37,8 +37,8 @@ def aggregate_losses(
     - `"token_mean"`: the number of valid tokens, of equal weight (DAPO).
     - `"sequence_mean_token_mean"`: the number of sequences with valid tokens, of equal
       weight, so that tokens of long answers have less (GRPO).
-    - `"sequence_mean_token_sum"`: the same number. The gradient is that of the log-
-      probability of whole answers (REINFORCE, RLOO).
+    - `"sequence_mean_token_sum"`: the same number. The loss has the gradient of the
+      log-probability of whole answers (REINFORCE, RLOO).
     - `"constant"`: the number of all tokens, padding included, which is constant if
       sequences are padded to the maximum length (Dr. GRPO).
 

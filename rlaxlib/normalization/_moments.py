@@ -263,11 +263,7 @@ class RunningMomentsState(NamedTuple):
         return RunningMomentsState(mean, variance, count, rest)
 
     def normalize(
-        self,
-        tree: Any,
-        *,
-        clip: ArrayLike | None = None,
-        min_scale: ArrayLike = 1e-6,
+        self, tree: Any, *, clip: ArrayLike | None = None, min_scale: ArrayLike = 1e-6
     ) -> Any:
         """Normalise entries to mean 0 and standard deviation 1.
 

@@ -86,8 +86,8 @@ def reward_scale(
 
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, so that
     targets of value functions are of the order of 1. Do not subtract a mean: that would
-    change the optimal policy. The variance is close to that of the returns if rewards
-    are stationary over an episode and the discount is less than 1.
+    change the optimal policy. The variance is close to the variance of the returns
+    if rewards are stationary over an episode and the discount is less than 1.
 
     Args:
         epsilon: Constant :math:`ε ≥ 0` added to the variance, shape `[]`.

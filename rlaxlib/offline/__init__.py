@@ -17,14 +17,7 @@ it. In-sample values evaluate actions of the data only. CQL and EDAC keep the va
 unseen actions low. The other methods keep the policy close to the data.
 """
 
-from rlaxlib.offline import (
-    _awr,
-    _cql,
-    _decision_transformer,
-    _iql,
-    _support,
-    _td3_bc,
-)
+from rlaxlib.offline import _awr, _cql, _decision_transformer, _iql, _support, _td3_bc
 from rlaxlib.offline._awr import *
 from rlaxlib.offline._cql import *
 from rlaxlib.offline._decision_transformer import *

@@ -61,10 +61,7 @@ def advantage_weights(
 
 
 def advantage_weighted_loss(
-    log_prob: ArrayLike,
-    adv: ArrayLike,
-    temperature: ArrayLike,
-    max_weight: ArrayLike,
+    log_prob: ArrayLike, adv: ArrayLike, temperature: ArrayLike, max_weight: ArrayLike
 ) -> Array:
     """Compute the advantage-weighted policy loss of AWR, AWAC and IQL.
 

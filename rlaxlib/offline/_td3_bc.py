@@ -122,7 +122,7 @@ def rebrac_critic_target(
     .. math:: y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
 
     The next action :math:`a'_t` is the target policy's, with the clipped noise of TD3;
-    :math:`a_t` is that of the data. With :math:`β_2 = 0` this is the target of TD3.
+    :math:`a_t` is the data's. With :math:`β_2 = 0` this is the target of TD3.
 
     Args:
         r_t: Reward, shape `[]`.

@@ -346,11 +346,7 @@ def check_constraints(
 
 
 def check_constraint(
-    kl_name: str,
-    kl: ArrayLike,
-    name: str,
-    penalty: LagrangePenalty,
-    **example: Array,
+    kl_name: str, kl: ArrayLike, name: str, penalty: LagrangePenalty, **example: Array
 ) -> Constraint:
     """Check one KL constraint, and convert it to JAX arrays."""
     per_dimension = _per_dimension(name, penalty)

@@ -372,11 +372,7 @@ def ppo_value_loss(
 
 @compiled()
 def _clipped_objective(
-    ratio: Array,
-    adv: Array,
-    low: Array,
-    high: Array,
-    dual_clip: Array | None = None,
+    ratio: Array, adv: Array, low: Array, high: Array, dual_clip: Array | None = None
 ) -> Array:
     """Return the clipped PPO objective, `min(ratio adv, clip(ratio, low, high) adv)`.
 

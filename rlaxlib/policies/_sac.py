@@ -191,8 +191,8 @@ def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -
     .. math:: L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
 
     The gradient flows through the reparameterised action, such as
-    :math:`tanh(μ + σ ε)`, into the critics and the log-density. That of the temperature
-    is stopped. For REDQ, pass `ensemble_value(q, "mean")`.
+    :math:`tanh(μ + σ ε)`, into the critics and the log-density. The gradient of
+    the temperature is stopped. For REDQ, pass `ensemble_value(q, "mean")`.
 
     Args:
         log_prob: Log-density of the action, shape `[]`.

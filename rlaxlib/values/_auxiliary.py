@@ -19,11 +19,7 @@ from rlaxlib import losses
 from rlaxlib._core import checks
 from rlaxlib.values import _multistep
 
-__all__ = [
-    "feature_control_rewards",
-    "pixel_control_loss",
-    "pixel_control_rewards",
-]
+__all__ = ["feature_control_rewards", "pixel_control_loss", "pixel_control_rewards"]
 
 
 def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:

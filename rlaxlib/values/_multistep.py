@@ -90,12 +90,7 @@ def td_lambda(
         )
     )
     targets = returns.lambda_returns(
-        r_t,
-        discount_t,
-        v_t,
-        lambda_,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
     errors = gradients.error(targets, v_tm1, stop_target_gradients)
     return narrow(streams.valid(errors, sample_mask))

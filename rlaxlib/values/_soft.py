@@ -24,12 +24,7 @@ from rlaxlib import arrays
 from rlaxlib._core import checks
 from rlaxlib.values import _td
 
-__all__ = [
-    "mellowmax",
-    "munchausen_q_learning",
-    "soft_q_learning",
-    "soft_value",
-]
+__all__ = ["mellowmax", "munchausen_q_learning", "soft_q_learning", "soft_value"]
 
 
 def soft_value(

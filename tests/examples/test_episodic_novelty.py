@@ -5,7 +5,6 @@ import functools
 
 import episodic_novelty as example
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -123,11 +122,11 @@ def test_update_follows_the_squared_errors_of_double_q_learning():
 def test_each_batch_is_one_step_and_the_target_network_is_updated_periodically():
     agent = make_agent()
     batches = example.Transition(
-        jnp.ones((3, 4, 5, 5)),
-        jnp.zeros((3, 4), int),
-        jnp.ones((3, 4)),
-        jnp.ones((3, 4)),
-        jnp.ones((3, 4, 5, 5)),
+        np.ones((3, 4, 5, 5), np.float32),
+        np.zeros((3, 4), int),
+        np.ones((3, 4), np.float32),
+        np.ones((3, 4), np.float32),
+        np.ones((3, 4, 5, 5), np.float32),
     )
     two = jax.tree.map(lambda x: x[:2], batches)
     after_two, after_three = (

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_program")
 
 SHORT = example.Config(train_episodes=4, eval_interval=2, eval_episodes=3)
 AGENTS = list(example.LOSSES)
+impute = jax.jit(rlaxlib.impute_expectile_samples)
 
 
 @functools.cache  # One agent, so that `jax.jit` compiles its functions once.
@@ -61,7 +62,7 @@ def test_update_follows_the_asymmetric_squared_errors(name):
         means = dist_t.mean(axis=0) if name == "naive" else dist_t[number // 2]
         samples = dist_t[:, means.argmax()]
         if name == "imputed":
-            samples = np.asarray(rlaxlib.impute_expectile_samples(samples, tau))
+            samples = np.asarray(impute(samples, tau))
         errors = (r_t + discount_t * samples)[None, :] - expectiles[:, a_tm1, None]
         weights = np.abs(tau[:, None] - (errors < 0))
         expected[:, a_tm1] += np.mean(2 * weights * errors, axis=1) / 8

@@ -163,3 +163,16 @@ def test_runs_with_the_same_seed_are_equal_and_write_their_curve(memories, tmp_p
 @pytest.mark.slow
 def test_final_return_matches_the_docstring():
     assert run(example.Config())[-1].eval_return >= 0.9
+
+
+@pytest.mark.slow
+def test_agent_improves_less_with_discount_0():
+    """Compare with discount 0, where only the last of the nine steps can be learned.
+
+    A random agent averages -0.6.
+    """
+    config = example.Config(train_episodes=300, eval_interval=300, capacity=2000)
+    far_sighted = run(config)[-1].eval_return
+    short_sighted = run(config, discount=0.0)[-1].eval_return
+    assert far_sighted > 0.2
+    assert far_sighted > short_sighted + 0.4

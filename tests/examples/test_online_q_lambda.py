@@ -103,3 +103,12 @@ def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
 @pytest.mark.parametrize("watkins", [False, True])
 def test_final_return_matches_the_docstring(watkins):
     assert run(example.Config(), watkins=watkins)[-1].eval_return >= 0.9
+
+
+@pytest.mark.slow
+def test_agent_improves_faster_than_one_step_q_learning():
+    """Compare with λ = 0. A random agent averages -0.6."""
+    config = example.Config(train_episodes=600, eval_episodes=1)
+    far, near = (run(config, lambda_=each)[-1].train_return for each in (0.9, 0.0))
+    assert far > 0.2
+    assert far > near + 0.2

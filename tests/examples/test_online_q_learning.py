@@ -100,3 +100,16 @@ def test_evaluation_does_not_affect_training():
 @pytest.mark.slow
 def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return >= 0.9
+
+
+@pytest.mark.slow
+def test_agent_improves_less_with_discount_0():
+    """Compare with discount 0, where only the last of the nine steps can be learned.
+
+    A random agent averages -0.6.
+    """
+    config = example.Config(train_episodes=750, eval_episodes=1)
+    far_sighted = run(config)[-1].train_return
+    short_sighted = run(config, discount=0.0)[-1].train_return
+    assert far_sighted > 0.2
+    assert far_sighted > short_sighted + 0.2

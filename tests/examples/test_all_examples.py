@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import common
-import pytest
 
 import rlaxlib
 
@@ -51,19 +50,18 @@ def test_examples_are_found():
     assert "online_q_learning.py" in [path.name for path in EXAMPLES]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_flag_is_used(path):
-    tree = read(path)
-    used = uses(tree, "config").union(
-        *(uses(read(p), "config") for p in COMMON.glob("*.py"))
-    )
-    assert flags_of(tree) <= used
+def test_every_flag_is_used():
+    shared = (uses(read(path), "config") for path in COMMON.glob("*.py"))
+    shared = set().union(*shared)
+    for path in EXAMPLES:
+        tree = read(path)
+        assert flags_of(tree) <= uses(tree, "config") | shared, path
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_docstring_lists_all_functions_that_are_used(path):
-    tree = read(path)
-    listed = set(re.findall(r"rlaxlib\.(\w+)", ast.get_docstring(tree)))
-    functions = {name for name in uses(tree, "rlaxlib") if name[0].islower()}
-    assert functions <= listed
-    assert listed <= set(rlaxlib.__all__)
+def test_docstrings_list_all_functions_that_are_used():
+    for path in EXAMPLES:
+        tree = read(path)
+        listed = set(re.findall(r"rlaxlib\.(\w+)", ast.get_docstring(tree)))
+        functions = {name for name in uses(tree, "rlaxlib") if name[0].islower()}
+        assert functions <= listed, path
+        assert listed <= set(rlaxlib.__all__), path

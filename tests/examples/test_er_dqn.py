@@ -13,13 +13,21 @@ from common.replay import Replay
 
 import rlaxlib
 
-SHORT = example.Config(train_episodes=12, eval_interval=6, eval_episodes=5)
+pytestmark = pytest.mark.usefixtures("one_program")
+
+SHORT = example.Config(train_episodes=4, eval_interval=2, eval_episodes=3)
 AGENTS = list(example.LOSSES)
+impute = jax.jit(rlaxlib.impute_expectile_samples)
 
 
 @functools.cache  # One agent, so that `jax.jit` compiles its functions once.
 def make_agent(seed=0):
     return example.make_agent(jax.random.key(seed), catch.Catch(), SHORT)
+
+
+@jax.jit
+def apply(params, observation):
+    return make_agent().apply_fn(params, observation)
 
 
 def random_batch(size):
@@ -49,12 +57,12 @@ def test_update_follows_the_asymmetric_squared_errors(name):
     expected = np.zeros((number, 3))
     for each in zip(*batch, strict=True):
         observation_tm1, a_tm1, r_t, discount_t, observation_t = each
-        expectiles = np.asarray(agent.apply_fn(agent.params, observation_tm1))
-        dist_t = np.asarray(agent.apply_fn(agent.target_params, observation_t))
+        expectiles = np.asarray(apply(agent.params, observation_tm1))
+        dist_t = np.asarray(apply(agent.target_params, observation_t))
         means = dist_t.mean(axis=0) if name == "naive" else dist_t[number // 2]
         samples = dist_t[:, means.argmax()]
         if name == "imputed":
-            samples = np.asarray(rlaxlib.impute_expectile_samples(samples, tau))
+            samples = np.asarray(impute(samples, tau))
         errors = (r_t + discount_t * samples)[None, :] - expectiles[:, a_tm1, None]
         weights = np.abs(tau[:, None] - (errors < 0))
         expected[:, a_tm1] += np.mean(2 * weights * errors, axis=1) / 8
@@ -103,7 +111,7 @@ def test_only_the_last_reward_is_noisy_and_returns_are_not():
 def test_greedy_action_maximises_the_expectile_at_one_half():
     agent = make_agent()
     observation = random_batch(1).observation_tm1[0]
-    middle = agent.apply_fn(agent.params, observation)[SHORT.num_expectiles // 2]
+    middle = apply(agent.params, observation)[SHORT.num_expectiles // 2]
     action = example.act(agent, jax.random.key(0), observation, epsilon=0.0)
     assert action == middle.argmax()
 
@@ -114,13 +122,6 @@ def test_true_widths_are_discounted():
     widths = example.true_widths(3, config)
     assert [each.width for each in widths] == pytest.approx([1.0, 2.0, 4.0])
     assert [each.step for each in widths] == [0, 1, 2]
-
-
-def test_agent_improves_within_300_episodes():
-    """A random agent averages -0.6."""
-    config = dataclasses.replace(SHORT, train_episodes=300, eval_interval=100)
-    _, curve = example.train_agent(config, example.LOSSES["imputed"])
-    assert curve[-1].train_return > 0.1
 
 
 # --- Reproducibility and output. ---
@@ -141,7 +142,7 @@ def test_learning_curves_and_widths_are_written(tmp_path):
     header, *rows = (tmp_path / "curve.csv").read_text().splitlines()
     assert header == "curve,episode,train_return,eval_return"
     assert [row.split(",")[:2] for row in rows] == [
-        [name, episode] for name in AGENTS for episode in ("6", "12")
+        [name, episode] for name in AGENTS for episode in ("2", "4")
     ]
     header, *rows = (tmp_path / "width" / "curve.csv").read_text().splitlines()
     assert header == "curve,step,width"

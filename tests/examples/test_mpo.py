@@ -1,6 +1,5 @@
 """Test the MPO example: its KL divergences, its update and its learning."""
 
-import dataclasses
 import functools
 
 import jax
@@ -10,24 +9,14 @@ import pytest
 import runs
 from common import catch
 
+pytestmark = pytest.mark.usefixtures("one_program")
+
 SHORT = example.Config(
-    train_episodes=25, eval_interval=10, eval_episodes=5, target_period=3
+    train_episodes=6, eval_interval=3, eval_episodes=3, target_period=3
 )
 
 
 # --- Helpers. ---
-
-
-@functools.cache
-def make_optimizer():
-    return example.make_agent(jax.random.key(0), catch.Catch(), SHORT).tx
-
-
-@pytest.fixture(autouse=True)
-def _one_optimizer(monkeypatch):
-    """Share one optimizer, because `jax.jit` compiles anew for each optimizer."""
-    make, tx = example.make_agent, make_optimizer()
-    monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
 
 
 def make_batch(size=16):
@@ -44,7 +33,7 @@ def make_batch(size=16):
 
 
 @functools.cache
-def updates(number=7):
+def updates(number=4):
     """Return the agents before and after each update, and the MPO outputs of each."""
     agents = [example.make_agent(jax.random.key(0), catch.Catch(), SHORT)]
     outputs = []
@@ -64,10 +53,6 @@ def leaves(tree):
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
 
 
-def run(config, **changes):
-    return example.train(dataclasses.replace(config, **changes))
-
-
 # --- Updates and learning. ---
 
 
@@ -84,7 +69,7 @@ def test_kl_is_0_only_in_the_first_update_after_each_copy():
 def test_kl_is_from_the_target_to_the_online_policy():
     agents, outputs = updates()
     agent, observations = agents[2], make_batch().observation_tm1
-    network = jax.vmap(agent.apply_fn, in_axes=(None, 0))
+    network = jax.jit(jax.vmap(agent.apply_fn, in_axes=(None, 0)))
     target_logits, q_values = network(agent.target_params, observations)
     logits, _ = network(agent.params["online"], observations)
     p, q = (softmax(np.asarray(x, np.float64)) for x in (target_logits, logits))
@@ -92,7 +77,7 @@ def test_kl_is_from_the_target_to_the_online_policy():
     np.testing.assert_allclose(outputs[2].policy_constraint.kl, forward, rtol=1e-3)
     assert not np.allclose(outputs[2].policy_constraint.kl, backward, rtol=1e-2)
 
-    temperature = jax.nn.softplus(agent.params["duals"]["temperature"])
+    temperature = np.logaddexp(agent.params["duals"]["temperature"], 0)
     better = softmax(np.log(p) + q_values / temperature)
     np.testing.assert_allclose(outputs[2].temperature.weights, better, rtol=1e-3)
 
@@ -102,11 +87,6 @@ def test_update_changes_all_parameters():
     parts = map(jax.tree.leaves, (before.params, after.params))
     for old, new in zip(*parts, strict=True):
         assert np.any(old != new)
-
-
-def test_agent_improves_within_500_episodes():
-    config = example.Config(train_episodes=500, eval_episodes=1)
-    assert run(config)[-1].train_return > 0.0  # A random agent averages -0.6.
 
 
 # --- Reproducibility and output. ---

@@ -10,7 +10,9 @@ import pytest
 import runs
 from common import catch
 
-SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
+pytestmark = pytest.mark.usefixtures("one_program")
+
+SHORT = example.Config(train_episodes=6, eval_interval=3, eval_episodes=3)
 
 
 # --- Helpers. ---
@@ -82,20 +84,12 @@ def test_agent_takes_one_step_per_episode(monkeypatch):
         return learn(agent, episode, config)
 
     monkeypatch.setattr(example, "learn", watched)
-    curve = run(SHORT, train_episodes=10)
+    curve = run(SHORT, train_episodes=6, eval_interval=6)
     steps, episodes = zip(*seen, strict=True)
-    assert steps == tuple(range(10))
+    assert steps == tuple(range(6))
     assert all(len(episode.action) == 9 for episode in episodes)
     returns = [episode.reward.sum() for episode in episodes]
     assert curve[-1].train_return == pytest.approx(np.mean(returns))
-
-
-def test_agent_improves_and_faster_than_one_step_q_learning():
-    """Compare with λ = 0. A random agent averages -0.6."""
-    config = example.Config(train_episodes=600, eval_episodes=1)
-    far, near = (run(config, lambda_=each)[-1].train_return for each in (0.9, 0.0))
-    assert far > 0.2
-    assert far > near + 0.2
 
 
 # --- Reproducibility and output. ---
@@ -109,3 +103,12 @@ def test_runs_with_the_same_seed_are_equal_and_write_their_curve(tmp_path):
 @pytest.mark.parametrize("watkins", [False, True])
 def test_final_return_matches_the_docstring(watkins):
     assert run(example.Config(), watkins=watkins)[-1].eval_return >= 0.9
+
+
+@pytest.mark.slow
+def test_agent_improves_faster_than_one_step_q_learning():
+    """Compare with λ = 0. A random agent averages -0.6."""
+    config = example.Config(train_episodes=600, eval_episodes=1)
+    far, near = (run(config, lambda_=each)[-1].train_return for each in (0.9, 0.0))
+    assert far > 0.2
+    assert far > near + 0.2

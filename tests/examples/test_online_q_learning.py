@@ -12,6 +12,8 @@ import jax
 import online_q_learning as example
 import pytest
 
+pytestmark = pytest.mark.usefixtures("one_program")
+
 SCRIPT = Path(example.__file__)
 
 
@@ -19,7 +21,7 @@ SCRIPT = Path(example.__file__)
 
 
 Call = collections.namedtuple("Call", inspect.signature(example.learn).parameters)
-SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
+SHORT = example.Config(train_episodes=6, eval_interval=3, eval_episodes=3)
 
 
 @pytest.fixture
@@ -72,18 +74,6 @@ def test_agent_learns_from_every_transition_with_the_discount_of_the_config(call
     assert [call.discount_t for call in calls] == 2 * [*8 * [0.75], 0.0]
 
 
-def test_agent_improves_and_improves_less_with_discount_0():
-    """Compare with discount 0, where only the last of the nine steps can be learned.
-
-    A random agent averages -0.6.
-    """
-    config = example.Config(train_episodes=750, eval_episodes=1)
-    far_sighted = run(config)[-1].train_return
-    short_sighted = run(config, discount=0.0)[-1].train_return
-    assert far_sighted > 0.2
-    assert far_sighted > short_sighted + 0.2
-
-
 # --- Reproducibility and output. ---
 
 
@@ -101,8 +91,8 @@ def test_network_exploration_and_environment_depend_on_the_seed(calls):
 
 
 def test_evaluation_does_not_affect_training():
-    often = run(SHORT, train_episodes=20, eval_interval=10, eval_episodes=5)
-    seldom = run(SHORT, train_episodes=20, eval_interval=20, eval_episodes=1)
+    often = run(SHORT, train_episodes=6, eval_interval=3, eval_episodes=3)
+    seldom = run(SHORT, train_episodes=6, eval_interval=6, eval_episodes=1)
     first, second = (point.train_return for point in often)
     assert seldom[-1].train_return == pytest.approx((first + second) / 2)
 
@@ -110,3 +100,16 @@ def test_evaluation_does_not_affect_training():
 @pytest.mark.slow
 def test_final_return_matches_the_docstring():
     assert example.train(example.Config())[-1].eval_return >= 0.9
+
+
+@pytest.mark.slow
+def test_agent_improves_less_with_discount_0():
+    """Compare with discount 0, where only the last of the nine steps can be learned.
+
+    A random agent averages -0.6.
+    """
+    config = example.Config(train_episodes=750, eval_episodes=1)
+    far_sighted = run(config)[-1].train_return
+    short_sighted = run(config, discount=0.0)[-1].train_return
+    assert far_sighted > 0.2
+    assert far_sighted > short_sighted + 0.2

@@ -1,17 +1,27 @@
 """Test the PopArt example: its normalisation, its update and its learning."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
+import optax
 import pop_art as example
 import pytest
 from common import catch
 
-SHORT = example.Config(train_episodes=25, eval_interval=10, eval_episodes=5)
+SHORT = example.Config(train_episodes=6, eval_interval=3, eval_episodes=3)
 
 
 # --- Helpers. ---
+
+sgd = functools.cache(optax.sgd)
+
+
+@pytest.fixture(autouse=True)
+def _one_optimizer(monkeypatch):
+    """Share optimizers, because `jax.jit` compiles anew for each optimizer."""
+    monkeypatch.setattr(optax, "sgd", sgd)
 
 
 def make_agent(config):
@@ -32,8 +42,11 @@ def predict(agent, observations):
     return active, active @ head["kernel"] + head["bias"]
 
 
+predict_all = jax.jit(jax.vmap(example.predict, (None, 0)))
+
+
 def values(agent, observations):
-    return jax.vmap(example.predict, (None, 0))(agent, observations)
+    return np.asarray(predict_all(agent, observations))
 
 
 def run(config, **changes):
@@ -134,15 +147,6 @@ def test_learning_is_invariant_to_the_reward_scale():
             agent = example.learn(agent, play(seed), config)
         curves.append(values(agent, play(9).observation) / reward_scale)
     np.testing.assert_allclose(*curves, rtol=1e-3, atol=1e-4)
-
-
-def test_agent_improves_only_with_popart():
-    config = example.Config(train_episodes=900, eval_interval=900)
-    curves = example.train(config)
-    assert list(curves) == ["with PopArt", "without"]
-    learnt, failed = (curve[-1].eval_return for curve in curves.values())
-    assert learnt > 0.4
-    assert failed < -0.2
 
 
 # --- Reproducibility and output. ---

@@ -11,12 +11,19 @@ import qr_dqn as example
 from common import catch
 from common.replay import Replay
 
-SHORT = example.Config(train_episodes=12, eval_interval=6, eval_episodes=5)
+pytestmark = pytest.mark.usefixtures("one_program")
+
+SHORT = example.Config(train_episodes=4, eval_interval=2, eval_episodes=3)
 
 
 @functools.cache  # One agent, so that `jax.jit` compiles its functions once.
 def make_agent(seed=0):
     return example.make_agent(jax.random.key(seed), catch.Catch(), SHORT)
+
+
+@jax.jit
+def apply(params, observation):
+    return make_agent().apply_fn(params, observation)
 
 
 def random_batch(size):
@@ -46,8 +53,8 @@ def test_update_follows_the_quantile_huber_loss(huber_param):
     expected = np.zeros((number, 3))
     for each in zip(*batch, strict=True):
         observation_tm1, a_tm1, r_t, discount_t, observation_t = each
-        quantiles = np.asarray(agent.apply_fn(agent.params, observation_tm1))
-        dist_t = np.asarray(agent.apply_fn(agent.target_params, observation_t))
+        quantiles = np.asarray(apply(agent.params, observation_tm1))
+        dist_t = np.asarray(apply(agent.target_params, observation_t))
         target = r_t + discount_t * dist_t[:, dist_t.mean(axis=0).argmax()]
         errors = target[None, :] - quantiles[:, a_tm1, None]
         limit = huber_param or np.inf
@@ -85,15 +92,9 @@ def test_episode_is_stored_in_replay_with_the_discount_of_the_config():
 def test_greedy_action_maximises_the_mean_return():
     agent = make_agent()
     observation = random_batch(1).observation_tm1[0]
-    means = np.mean(agent.apply_fn(agent.params, observation), axis=0)
+    means = np.mean(apply(agent.params, observation), axis=0)
     action = example.act(agent, jax.random.key(0), observation, epsilon=0.0)
     assert action == means.argmax()
-
-
-def test_agent_improves_within_300_episodes():
-    """A random agent averages -0.6."""
-    config = dataclasses.replace(SHORT, train_episodes=300, eval_interval=100)
-    assert example.train_agent(config, huber_param=1.0)[-1].train_return > 0.1
 
 
 # --- Reproducibility and output. ---
@@ -113,10 +114,10 @@ def test_both_learning_curves_are_written(tmp_path):
     header, *rows = (tmp_path / "curve.csv").read_text().splitlines()
     assert header == "curve,episode,train_return,eval_return"
     assert [row.split(",")[:2] for row in rows] == [
-        ["Huber", "6"],
-        ["Huber", "12"],
-        ["no Huber", "6"],
-        ["no Huber", "12"],
+        ["Huber", "2"],
+        ["Huber", "4"],
+        ["no Huber", "2"],
+        ["no Huber", "4"],
     ]
     assert (tmp_path / "curve.png").stat().st_size > 0
 

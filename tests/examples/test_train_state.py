@@ -27,10 +27,10 @@ class Network(nn.Module):
         return 2 * x
 
 
-X = jnp.arange(12.0).reshape(4, 3)
-Y = jnp.array([[1.0], [0.0], [-1.0], [5.0]])
-PARAMS = {"layer": {"kernel": jnp.array([[1.0], [-1.0], [0.5]])}}
-OTHER = {"layer": {"kernel": jnp.array([[0.0], [1.0], [0.0]])}}
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+Y = np.array([[1.0], [0.0], [-1.0], [5.0]], np.float32)
+PARAMS = {"layer": {"kernel": np.array([[1.0], [-1.0], [0.5]], np.float32)}}
+OTHER = {"layer": {"kernel": np.array([[0.0], [1.0], [0.0]], np.float32)}}
 
 
 def make_state(tx=None):
@@ -64,7 +64,7 @@ def test_method_is_given_by_name_or_as_a_function(method):
 
 def test_apply_gradients_takes_one_optimizer_step():
     state = make_state(optax.sgd(0.1, momentum=0.9))
-    grads = jax.tree.map(jnp.ones_like, PARAMS)
+    grads = jax.tree.map(np.ones_like, PARAMS)
     for step, moved in enumerate((0.1, 0.1 + 0.19)):  # The second has momentum.
         state = state.apply_gradients(grads=grads)
         expected = PARAMS["layer"]["kernel"] - moved
@@ -111,25 +111,28 @@ def over_pmap(update, state):
     states = jax.pmap(update, "data", in_axes=(None, 0, 0))(
         state, X[:, None], Y[:, None]
     )
-    return jax.tree.map(lambda x: x[-1], states)
+    return jax.tree.map(lambda x: np.asarray(x)[-1], states)
 
 
 def over_replicated_pmap(update, state):
-    states = jax.tree.map(lambda x: jnp.stack(4 * [x]), state)
+    states = jax.tree.map(lambda x: np.stack(4 * [x]), state)
     states = jax.pmap(update, "data")(states, X[:, None], Y[:, None])
-    return jax.tree.map(lambda x: x[-1], states)
+    return jax.tree.map(lambda x: np.asarray(x)[-1], states)
 
 
 def over_vmap(update, state):
-    mapped = jax.vmap(update, (None, 0, 0), axis_name="data")
-    return jax.tree.map(lambda x: x[-1], mapped(state, X[:, None], Y[:, None]))
+    mapped = jax.jit(jax.vmap(update, (None, 0, 0), axis_name="data"))
+    return jax.tree.map(
+        lambda x: np.asarray(x)[-1], mapped(state, X[:, None], Y[:, None])
+    )
 
 
 def over_shard_map(update, state, **kwargs):
     mesh = Mesh(np.asarray(jax.devices()[:4]), ("data",))
     same, spread = PartitionSpec(), PartitionSpec("data")
     specs = {"in_specs": (same, spread, spread), "out_specs": same}
-    return jax.shard_map(update, mesh=mesh, **specs, **kwargs)(state, X, Y)
+    mapped = jax.jit(jax.shard_map(update, mesh=mesh, **specs, **kwargs))
+    return mapped(state, X, Y)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ import runs
 import vmpo as example
 from common import catch
 
+pytestmark = pytest.mark.usefixtures("one_program")
+
 SHORT = example.Config(
-    train_episodes=25,
-    eval_interval=10,
-    eval_episodes=5,
+    train_episodes=6,
+    eval_interval=3,
+    eval_episodes=3,
     batch_size=4,
     target_period=3,
     lambda_=1.0,
@@ -22,18 +24,6 @@ SHORT = example.Config(
 
 
 # --- Helpers. ---
-
-
-@functools.cache
-def make_optimizer():
-    return example.make_agent(jax.random.key(0), catch.Catch(), SHORT).tx
-
-
-@pytest.fixture(autouse=True)
-def _one_optimizer(monkeypatch):
-    """Share one optimizer, because `jax.jit` compiles anew for each optimizer."""
-    make, tx = example.make_agent, make_optimizer()
-    monkeypatch.setattr(example, "make_agent", lambda *args: make(*args).replace(tx=tx))
 
 
 def make_batch(size=4):
@@ -48,7 +38,7 @@ def make_batch(size=4):
 
 
 @functools.cache
-def updates(number=7):
+def updates(number=4):
     """Return the agents before and after each update, and the V-MPO outputs of each."""
     agents = [example.make_agent(jax.random.key(0), catch.Catch(), SHORT)]
     outputs = []
@@ -73,11 +63,11 @@ def run(config, **changes):
 def test_weights_are_the_softmax_of_advantages_above_the_median():
     (agent, *_), (output, *_) = updates()
     batch = make_batch()
-    network = jax.vmap(jax.vmap(agent.apply_fn, (None, 0)), (None, 0))
+    network = jax.jit(jax.vmap(jax.vmap(agent.apply_fn, (None, 0)), (None, 0)))
     _, values = network(agent.params["online"], batch.observation[:, :-1])
     powers = [[0.5 ** (j - i) * (j >= i) for j in range(5)] for i in range(5)]
     advantages = batch.reward @ np.asarray(powers).T - values
-    temperature = jax.nn.softplus(agent.params["duals"]["temperature"])
+    temperature = np.logaddexp(agent.params["duals"]["temperature"], 0)
     weights = np.exp(advantages / temperature) * (advantages > np.median(advantages))
     weights /= np.sum(weights)
     np.testing.assert_allclose(output.normalized_weights, weights, rtol=1e-3)
@@ -113,11 +103,6 @@ def test_target_policy_acts_and_is_updated_after_each_batch(monkeypatch):
         np.testing.assert_array_equal(
             leaves(agent.target_params), leaves(agent.params["online"])
         )
-
-
-def test_agent_improves_within_1000_episodes():
-    config = example.Config(train_episodes=1000, eval_episodes=1)
-    assert run(config)[-1].train_return > 0.0  # A random agent averages -0.6.
 
 
 # --- Reproducibility and output. ---

@@ -2,7 +2,6 @@
 
 import functools
 
-import jax.numpy as jnp
 import numpy as np
 
 close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
@@ -28,7 +27,7 @@ def make_stream(steps=8, seed=0, actions=4):
         "mu_t": mu[np.arange(steps), a_t],
         "rho_tm1": rng.uniform(0.3, 2.0, size=steps),
     }
-    return {name: _to_jax(array) for name, array in drawn.items()}
+    return {name: _narrow(array) for name, array in drawn.items()}
 
 
 def pick(stream, *names):
@@ -36,5 +35,5 @@ def pick(stream, *names):
     return {name: stream[name] for name in names}
 
 
-def _to_jax(array):
-    return jnp.asarray(array, jnp.int32 if array.dtype.kind == "i" else jnp.float32)
+def _narrow(array):
+    return array.astype(np.int32 if array.dtype.kind == "i" else np.float32)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close
+from scipy.special import log_softmax
 
 import rlaxlib
 
@@ -20,11 +21,11 @@ POLICIES = {
     "epsilon_greedy": rlaxlib.epsilon_greedy(0.3),
 }
 all_policies = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-LOGITS = jnp.array([[1.0, -0.5, 3.0, 0.2], [0.0, 2.0, -1.0, 1.9]])
-MASK = jnp.array([True, True, False, True])
+LOGITS = np.float32([[1.0, -0.5, 3.0, 0.2], [0.0, 2.0, -1.0, 1.9]])
+MASK = np.array([True, True, False, True])
 LEGAL = np.array([0, 1, 3])
-NONE = jnp.zeros(4, bool)
-inf = jnp.inf
+NONE = np.zeros(4, bool)
+inf = np.inf
 
 
 # --- Values. ---
@@ -32,48 +33,60 @@ inf = jnp.inf
 
 @all_policies
 def test_sample_frequencies_match_the_probabilities(policy):
-    keys = jax.random.split(KEY, 20000)
-    samples = jax.vmap(lambda key: policy.sample(key, LOGITS[0], action_mask=MASK))(
-        keys
-    )
+    @jax.jit
+    def sample(key):
+        probs = policy.probs(LOGITS[0], action_mask=MASK)
+        sample = functools.partial(policy.sample, action_mask=MASK)
+        return jax.vmap(sample, (0, None))(
+            jax.random.split(key, 20000), LOGITS[0]
+        ), probs
+
+    samples, probs = sample(KEY)
     frequencies = np.bincount(samples, minlength=4) / 20000
-    probs = policy.probs(LOGITS[0], action_mask=MASK)
     np.testing.assert_allclose(frequencies, probs, atol=0.015)
 
 
 def test_categorical_sample_frequencies_match_the_probabilities():
-    probs, keys = jnp.arange(1.0, 5.0), jax.random.split(KEY, 20000)
-    sample = functools.partial(rlaxlib.categorical_sample, action_mask=MASK)
-    samples = jax.vmap(sample, (0, None))(keys, probs)
-    frequencies = np.bincount(samples, minlength=4) / 20000
+    @jax.jit
+    def sample(key):
+        sample = functools.partial(rlaxlib.categorical_sample, action_mask=MASK)
+        probs = np.arange(1.0, 5.0)
+        return jax.vmap(sample, (0, None))(jax.random.split(key, 20000), probs)
+
+    frequencies = np.bincount(sample(KEY), minlength=4) / 20000
     np.testing.assert_allclose(frequencies, np.array([1, 2, 0, 4]) / 7, atol=0.015)
 
 
 def test_categorical_sample_is_minus_one_for_invalid_probabilities():
-    probs = jnp.array([[0.5, -0.5], [0.0, 0.0], [jnp.nan, 1.0], [inf, 1.0], [0.0, 1.0]])
-    samples = rlaxlib.categorical_sample(KEY, probs)
-    np.testing.assert_array_equal(samples, [-1, -1, -1, -1, 1])
-    mask = jnp.array([False, False])
-    assert rlaxlib.categorical_sample(KEY, jnp.ones(2), action_mask=mask) == -1
+    probs = np.array([[0.5, -0.5], [0.0, 0.0], [np.nan, 1.0], [inf, 1.0], [0.0, 1.0]])
+    sample = jax.jit(rlaxlib.categorical_sample)
+    np.testing.assert_array_equal(sample(KEY, jnp.asarray(probs)), [-1, -1, -1, -1, 1])
+    mask = np.array([False, False])
+    assert sample(KEY, np.ones(2), action_mask=mask) == -1
 
 
 @all_policies
 def test_each_row_may_have_many_samples(policy):
-    actions = jnp.array([[2, 1], [0, 3], [1, 1]])
-    mask = jnp.stack([MASK, NONE])
-    one_by_one = [policy.logprob(each, LOGITS, action_mask=mask) for each in actions]
-    close(policy.logprob(actions, LOGITS, action_mask=mask), jnp.stack(one_by_one))
+    actions = np.array([[2, 1], [0, 3], [1, 1]])
+    mask = np.stack([MASK, NONE])
+
+    @jax.jit
+    def log_probs():
+        log_prob = functools.partial(policy.logprob, action_mask=mask)
+        return log_prob(actions, LOGITS), [log_prob(each, LOGITS) for each in actions]
+
+    close(*log_probs())
 
 
 def test_labels_are_not_normalised():
-    labels = jnp.array([[2.0, 0.0], [0.5, 0.0], [0.0, 0.0], [-1.0, 1.0]])
-    logits = jnp.tile(jnp.array([1.0, 2.0]), (4, 1))
+    labels = np.array([[2.0, 0.0], [0.5, 0.0], [0.0, 0.0], [-1.0, 1.0]])
+    logits = np.tile(np.array([1.0, 2.0]), (4, 1))
     losses = rlaxlib.categorical_cross_entropy(labels, logits)
-    close(losses, -labels @ jax.nn.log_softmax(logits[0]))
+    close(losses, -labels @ log_softmax(logits[0]))
 
 
 def test_small_temperature_does_not_overflow():
-    probs = rlaxlib.softmax(1e-30).probs(jnp.array([1e10, 2e10, -1e10]))
+    probs = rlaxlib.softmax(1e-30).probs(np.array([1e10, 2e10, -1e10]))
     np.testing.assert_array_equal(probs, [0, 1, 0])
 
 
@@ -82,17 +95,22 @@ def test_small_temperature_does_not_overflow():
 
 @all_policies
 def test_illegal_actions_have_no_influence(policy):
-    logits = LOGITS.at[:, 2].set(jnp.nan)
+    logits = np.where(MASK, LOGITS, np.float32(np.nan))
     few = LOGITS[:, LEGAL]
-    close(policy.probs(logits, action_mask=MASK)[:, LEGAL], policy.probs(few))
-    np.testing.assert_array_equal(policy.probs(logits, action_mask=MASK)[:, 2], 0.0)
-    close(policy.entropy(logits, action_mask=MASK), policy.entropy(few))
-    actions = jnp.array([3, 3])
-    close(
-        policy.logprob(actions, logits, action_mask=MASK),
-        policy.logprob(actions - 1, few),
+    evaluate = jax.jit(
+        lambda logits, actions, mask=None: (
+            policy.probs(logits, action_mask=mask),
+            policy.entropy(logits, action_mask=mask),
+            policy.logprob(actions, logits, action_mask=mask),
+        )
     )
-    illegal = policy.logprob(jnp.array([2, 2]), logits, action_mask=MASK)
+    actions = np.array([3, 3])
+    probs, *found = evaluate(logits, actions, MASK)
+    expected_probs, *expected = evaluate(few, actions - 1)
+    close(np.asarray(probs)[:, LEGAL], expected_probs)
+    np.testing.assert_array_equal(np.asarray(probs)[:, 2], 0.0)
+    close(found, expected)
+    _, _, illegal = evaluate(logits, np.array([2, 2]), MASK)
     np.testing.assert_array_equal(illegal, -inf)
 
 
@@ -101,15 +119,18 @@ def test_values_and_gradients_are_zero_if_no_action_is_legal(policy):
     def results(logits):
         return (
             policy.probs(logits, action_mask=NONE),
-            policy.logprob(jnp.array([0, 1]), logits, action_mask=NONE),
+            policy.logprob(np.array([0, 1]), logits, action_mask=NONE),
             policy.entropy(logits, action_mask=NONE),
         )
 
-    values, pullback = jax.vjp(results, LOGITS)
-    (gradient,) = pullback(jax.tree.map(jnp.ones_like, values))
-    for each in (*values, gradient):
-        np.testing.assert_array_equal(each, 0.0)
-    np.testing.assert_array_equal(policy.sample(KEY, LOGITS, action_mask=NONE), 0)
+    @jax.jit
+    def evaluate(logits):
+        values, pullback = jax.vjp(results, logits)
+        gradient = pullback(jax.tree.map(jnp.ones_like, values))
+        return values, gradient, policy.sample(KEY, logits, action_mask=NONE)
+
+    for each in jax.tree.leaves(evaluate(LOGITS)):
+        np.testing.assert_array_equal(each, 0)
 
 
 @all_policies
@@ -128,19 +149,19 @@ def test_nan_logits_propagate(policy):
             for mask in (None, MASK)
         ]
 
-    table = jnp.full((1, 3, 4), jnp.nan)
-    assert all(np.all(np.isnan(x)) for x in results(table, jnp.array([2])))
+    table = np.full((1, 3, 4), np.nan)
+    assert all(np.all(np.isnan(x)) for x in results(table, np.array([2])))
 
 
 @pytest.mark.parametrize("row", [[-inf, 0.0, 1.0, -inf], [-inf] * 4], ids=str)
 def test_logits_of_minus_infinity_are_masked_logits(row):
-    logits = jnp.array(row)
+    logits = np.float32(row)
     mask = logits != -inf
-    finite = jnp.where(mask, logits, 0.0)
+    finite = np.where(mask, logits, np.float32(0))
 
     def results(logits, mask=None):
         clipped = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
-        labels = jnp.array([0.0, 0.3, 0.7, 0.0])
+        labels = np.float32([0.0, 0.3, 0.7, 0.0])
         return (
             SOFTMAX.probs(logits, action_mask=mask),
             SOFTMAX.logprob(2, logits, action_mask=mask),
@@ -153,31 +174,36 @@ def test_logits_of_minus_infinity_are_masked_logits(row):
             ),
         )
 
-    with jax.debug_nans(True):
+    with jax.debug_nans(True):  # Not compiled, to check every intermediate value.
         values, pullback = jax.vjp(results, logits)
-        (gradient,) = pullback(jax.tree.map(jnp.ones_like, values))
-    assert jnp.all(jnp.isfinite(gradient))
+        (gradient,) = pullback(tuple(np.ones_like(each) for each in values))
+    assert np.all(np.isfinite(gradient))
     jax.tree.map(np.testing.assert_array_equal, values, results(finite, mask))
 
 
 def test_clipped_entropy_is_a_fraction_of_that_of_the_legal_actions():
     policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
-    close(policy.entropy(jnp.array([0.0, 0.0, -inf, -inf])), 0.5 * np.log(2))
+    entropy = jax.jit(policy.entropy)(np.array([0.0, 0.0, -inf, -inf]))
+    close(entropy, 0.5 * np.log(2))
 
 
 # --- Actions that one of two policies rules out. ---
 
 
+kl_and_gradients = jax.jit(
+    jax.value_and_grad(rlaxlib.categorical_kl_divergence, (0, 1))
+)
+
+
 def test_kl_is_infinite_only_if_the_second_policy_rules_an_action_out():
-    kl = jax.jit(jax.value_and_grad(rlaxlib.categorical_kl_divergence, (0, 1)))
-    one, other = jnp.array([0.0, -inf, 1.0]), jnp.array([0.0, 0.0, 1.0])
+    one, other = np.float32([0.0, -inf, 1.0]), np.float32([0.0, 0.0, 1.0])
     p = np.exp([0, 1]) / np.sum(np.exp([0, 1]))
-    value, (by_p, by_q) = kl(one, other)
+    value, (by_p, by_q) = kl_and_gradients(one, other)
     close(value, np.log((2 + np.e) / (1 + np.e)))
     np.testing.assert_allclose(by_p, 0.0, atol=1e-7)
     q = np.exp([0, 0, 1]) / np.sum(np.exp([0, 0, 1]))
     close(by_q, q - [p[0], 0, p[1]])
-    value, (by_p, by_q) = kl(other, one)
+    value, (by_p, by_q) = kl_and_gradients(other, one)
     assert value == inf
     assert by_q[1] == 0
 
@@ -194,27 +220,32 @@ def test_gradient_of_an_infinite_kl_is_that_of_the_shared_actions():
         ahead = [shared(p_logits + step, q) for step in steps]
         behind = [shared(p_logits - step, q) for step in steps]
     expected = (np.array(ahead) - behind) / 2e-6
-    gradient = jax.grad(rlaxlib.categorical_kl_divergence)
-    close(gradient(jnp.float32(p_logits), jnp.float32(q_logits)), expected)
+    _, (gradient, _) = kl_and_gradients(np.float32(p_logits), np.float32(q_logits))
+    close(gradient, expected)
 
 
 def test_kl_has_no_gradient_by_q_if_p_has_no_legal_action():
-    by_q = jax.grad(rlaxlib.categorical_kl_divergence, argnums=1)
-    gradient = by_q(jnp.full(3, -inf), jnp.array([0.0, 1.0, 2.0]))
+    logits = np.float32([0.0, 1.0, 2.0])
+    _, (_, gradient) = kl_and_gradients(np.full(3, -inf, np.float32), logits)
     np.testing.assert_array_equal(gradient, 0.0)
 
 
 def test_ratios_and_cross_entropy_of_actions_that_are_ruled_out():
-    one, other = jnp.array([0.0, -inf]), jnp.array([0.0, 0.0])
-    ratios = rlaxlib.categorical_importance_sampling_ratios
-    pi, mu = jnp.stack([one, other, one]), jnp.stack([other, one, one])
-    np.testing.assert_array_equal(ratios(pi, mu, jnp.array([1, 1, 1])), [0, inf, 0])
-    labels = jnp.array([0.0, 1.0])
-    assert rlaxlib.categorical_cross_entropy(labels, one) == inf
-    assert rlaxlib.categorical_cross_entropy(1 - labels, one) == 0
+    one, other = np.float32([0.0, -inf]), np.float32([0.0, 0.0])
+    ratios = jax.jit(rlaxlib.categorical_importance_sampling_ratios)
+    pi, mu = np.stack([one, other, one]), np.stack([other, one, one])
+    np.testing.assert_array_equal(ratios(pi, mu, np.array([1, 1, 1])), [0, inf, 0])
+    labels, cross_entropy = np.float32([0, 1]), rlaxlib.categorical_cross_entropy
+    assert jax.jit(cross_entropy)(labels, one) == inf
+    assert cross_entropy(1 - labels, one) == 0
 
 
 # --- Precision and gradients. ---
+
+
+many_kl = jax.jit(
+    jax.vmap(jax.value_and_grad(rlaxlib.categorical_kl_divergence, (0, 1)))
+)
 
 
 @pytest.mark.parametrize("size", [1e-4, 1e-2, 1.0, 10.0, 100.0, 300.0])
@@ -222,9 +253,8 @@ def test_kl_of_close_and_distant_policies(size):
     rng = np.random.default_rng(0)
     p = np.float32(rng.normal(size=(200, 8)))
     q = np.float32(p + size * rng.normal(size=(200, 8)))
-    function = jax.vmap(jax.value_and_grad(rlaxlib.categorical_kl_divergence, (0, 1)))
-    actual, gradients = function(jnp.asarray(p), jnp.asarray(q))
-    assert jnp.all(actual >= 0)
+    actual, gradients = many_kl(p, q)
+    assert np.all(np.asarray(actual) >= 0)
     p, q = p.astype(np.longdouble), q.astype(np.longdouble)
     p, q = (x - np.log(np.sum(np.exp(x), axis=-1, keepdims=True)) for x in (p, q))
     expected = np.sum(np.exp(p) * (np.expm1(q - p) - (q - p)), axis=-1)
@@ -243,10 +273,10 @@ def test_gradients_of_log_probabilities_of_legal_and_illegal_actions():
     def log_prob(action, logits, temperature):
         return rlaxlib.softmax(temperature).logprob(action, logits)
 
-    gradients = jax.vmap(jax.grad(log_prob, (1, 2)), (0, None, None))
-    logits = jnp.array([-1.0, -inf, 2.0])
-    by_logits, by_temperature = gradients(jnp.array([2, 1]), logits, 0.7)
-    probs = np.asarray(rlaxlib.softmax(0.7).probs(logits))
+    gradients = jax.jit(jax.vmap(jax.grad(log_prob, (1, 2)), (0, None, None)))
+    logits = np.float32([-1.0, -inf, 2.0])
+    by_logits, by_temperature = gradients(np.array([2, 1]), logits, 0.7)
+    probs = np.exp(logits / 0.7) / np.sum(np.exp(logits / 0.7))
     chosen = np.array([[0, 0, 1], [0, 0, 0]])
     close(by_logits, (chosen - probs) / 0.7)
     mean = probs[0] * -1.0 + probs[2] * 2.0
@@ -254,16 +284,16 @@ def test_gradients_of_log_probabilities_of_legal_and_illegal_actions():
 
 
 def test_label_of_zero_has_a_finite_gradient():
-    labels, logits = jnp.array([1.0, 0.0]), jnp.array([1.0, 2.0])
-    gradient = jax.grad(rlaxlib.categorical_cross_entropy)(labels, logits)
-    close(gradient, -jax.nn.log_softmax(logits))
+    labels, logits = np.float32([1.0, 0.0]), np.float32([1.0, 2.0])
+    gradient = jax.jit(jax.grad(rlaxlib.categorical_cross_entropy))(labels, logits)
+    close(gradient, -log_softmax(logits))
 
 
 def test_gradients_by_the_temperature_match_finite_differences():
     @jax.jit
     @jax.jacobian
     def derivatives(temperature):
-        logits = LOGITS.at[:, 2].set(-inf)
+        logits = np.where(MASK, LOGITS, np.float32(-inf))
         kl = rlaxlib.categorical_kl_divergence(*logits, temperature)
         return jnp.stack([kl, rlaxlib.softmax(temperature).entropy(logits[0])])
 
@@ -282,7 +312,8 @@ def test_gradients_by_the_temperature_match_finite_differences():
 def test_distributions_can_be_pickled():
     for policy in POLICIES.values():
         copy = pickle.loads(pickle.dumps(policy))
-        np.testing.assert_array_equal(copy.entropy(LOGITS), policy.entropy(LOGITS))
+        both = jax.jit(lambda x, two=(copy, policy): [each.entropy(x) for each in two])
+        np.testing.assert_array_equal(*both(LOGITS))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +336,7 @@ def test_distributions_can_be_pickled():
             r"^softmax.logprob: `sample` is 4, must be in \[0, 4\)",
         ),
         (
-            lambda: POLICIES["clipped"].probs(jnp.array([1, 2])),
+            lambda: POLICIES["clipped"].probs(np.array([1, 2], np.int32)),
             r"^clipped_entropy_softmax.probs: `logits` is int32\[2\]",
         ),
         (

@@ -3,7 +3,6 @@
 import pickle
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close
@@ -11,7 +10,7 @@ from experience import close
 import rlaxlib
 
 KEY = jax.random.key(0)
-MU, SIGMA = jnp.array([0.3, -1.2]), jnp.array([0.5, 2.0])
+MU, SIGMA = np.float32([0.3, -1.2]), np.float32([0.5, 2.0])
 GAUSSIAN = rlaxlib.gaussian_diagonal()
 
 
@@ -19,38 +18,55 @@ GAUSSIAN = rlaxlib.gaussian_diagonal()
 
 
 def test_one_standard_deviation_applies_to_all_dimensions_and_rows():
-    mu = jnp.stack([MU, -MU])
-    every = jnp.full((2, 2), 0.5)
-    for sigma in (0.5, jnp.full(2, 0.5)):
-        policy = rlaxlib.gaussian_diagonal(sigma)
-        close(policy.logprob(mu + 1, mu), GAUSSIAN.logprob(mu + 1, mu, every))
-        close(policy.entropy(mu), GAUSSIAN.entropy(mu, every))
-        close(policy.sample(KEY, mu), GAUSSIAN.sample(KEY, mu, every))
-        close(
+    mu, every = np.stack([MU, -MU]), np.full((2, 2), 0.5, np.float32)
+
+    def evaluate(policy, sigma, *stddev):
+        return (
+            policy.logprob(mu + 1, mu, *stddev),
+            policy.entropy(mu, *stddev),
+            policy.sample(KEY, mu, *stddev),
             rlaxlib.multivariate_normal_kl_divergence(mu, sigma, mu + 1, 1.0),
-            GAUSSIAN.kl(mu, every, mu + 1, jnp.ones((2, 2))),
         )
+
+    @jax.jit
+    def each():
+        sigmas = 0.5, np.full(2, 0.5, np.float32)
+        found = [evaluate(rlaxlib.gaussian_diagonal(x), x) for x in sigmas]
+        kl = GAUSSIAN.kl(mu, every, mu + 1, np.ones((2, 2)))
+        return found, (*evaluate(GAUSSIAN, 0.5, every)[:3], kl)
+
+    found, expected = each()
+    for one in found:
+        jax.tree.map(close, one, expected)
 
 
 @pytest.mark.parametrize("function", ["prob", "logprob"])
 def test_each_mean_may_have_many_samples(function):
-    mu = jnp.stack([MU, 0 * MU, 1 - MU])
-    samples = jnp.linspace(-1, 1, 30).reshape(5, 3, 2)
-    result = getattr(GAUSSIAN, function)(samples, mu, SIGMA)
-    one_by_one = [getattr(GAUSSIAN, function)(each, mu, SIGMA) for each in samples]
-    close(result, jnp.stack(one_by_one))
+    mu = np.stack([MU, 0 * MU, 1 - MU])
+    samples = np.linspace(-1, 1, 30, dtype=np.float32).reshape(5, 3, 2)
+
+    @jax.jit
+    def evaluate():
+        call = getattr(GAUSSIAN, function)
+        return call(samples, mu, SIGMA), [call(each, mu, SIGMA) for each in samples]
+
+    close(*evaluate())
 
 
 # --- Precision and gradients. ---
+
+
+kl_and_gradients = jax.jit(
+    jax.value_and_grad(rlaxlib.multivariate_normal_kl_divergence, (0, 1))
+)
 
 
 @pytest.mark.parametrize("size", [1e-5, 1e-3, 1e-2, 0.3])
 def test_kl_of_close_gaussians(size):
     mu_0, sigma_0 = np.float32(MU), np.float32(SIGMA)
     mu_1, sigma_1 = np.float32(mu_0 + size), np.float32(sigma_0 * (1 - size))
-    function = jax.value_and_grad(rlaxlib.multivariate_normal_kl_divergence, (0, 1))
     parameters = mu_0, sigma_0, mu_1, sigma_1
-    actual, (by_mu, by_sigma) = function(*map(jnp.asarray, parameters))
+    actual, (by_mu, by_sigma) = kl_and_gradients(*parameters)
     mu_0, sigma_0, mu_1, sigma_1 = (x.astype(np.longdouble) for x in parameters)
     expected = np.sum(
         np.log(sigma_1 / sigma_0)
@@ -67,24 +83,27 @@ def test_kl_of_close_gaussians(size):
 
 
 def test_kl_is_never_negative():
-    sigma = jnp.linspace(0.5, 2.0, 1000)[:, None]
+    sigma = np.linspace(0.5, 2.0, 1000, dtype=np.float32)[:, None]
+    kl = jax.jit(GAUSSIAN.kl)
     for factor in (1 + 1e-7, 1 + 2e-7, 1 - 1e-7, 1 - 3e-7):
-        assert jnp.all(GAUSSIAN.kl(sigma, sigma, sigma, factor * sigma) >= 0)
+        near = np.float32(factor) * sigma
+        assert np.all(np.asarray(kl(sigma, sigma, sigma, near)) >= 0)
 
 
 def test_kl_of_distant_gaussians():
     ratio = np.array([1e-9, 1e-6, 1e6])[:, None]
-    function = jax.vmap(jax.value_and_grad(GAUSSIAN.kl_to_standard_normal, 1))
-    actual, gradient = function(jnp.zeros((3, 1)), jnp.float32(ratio))
+    function = jax.value_and_grad(GAUSSIAN.kl_to_standard_normal, 1)
+    function = jax.jit(jax.vmap(function))
+    actual, gradient = function(np.zeros((3, 1), np.float32), np.float32(ratio))
     expected = 0.5 * ratio**2 - 0.5 - np.log(ratio)
     np.testing.assert_allclose(actual, expected[:, 0], rtol=1e-6)
     np.testing.assert_allclose(gradient, ratio - 1 / ratio, rtol=1e-6)
 
 
 def test_gradient_of_the_entropy_is_one_over_sigma():
-    sigma = jnp.array([-0.5, 0.0, 1e-30, 0.5, 1e30])
-    gradient = jax.grad(lambda sigma: GAUSSIAN.entropy(jnp.zeros(5), sigma))
-    close(gradient(sigma), [-2, np.inf, 1e30, 2, 1e-30])
+    sigma = np.float32([-0.5, 0.0, 1e-30, 0.5, 1e30])
+    gradient = jax.grad(lambda sigma: GAUSSIAN.entropy(np.zeros(5), sigma))
+    close(jax.jit(gradient)(sigma), [-2, np.inf, 1e30, 2, 1e-30])
 
 
 # --- Behaviour and errors. ---
@@ -93,9 +112,8 @@ def test_gradient_of_the_entropy_is_one_over_sigma():
 def test_distributions_can_be_pickled():
     for policy in (GAUSSIAN, rlaxlib.gaussian_diagonal(0.5)):
         copy = pickle.loads(pickle.dumps(policy))
-        np.testing.assert_array_equal(
-            copy.entropy(MU, SIGMA), policy.entropy(MU, SIGMA)
-        )
+        both = jax.jit(lambda *x, two=(copy, policy): [p.entropy(*x) for p in two])
+        np.testing.assert_array_equal(*both(MU, SIGMA))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +128,7 @@ def test_distributions_can_be_pickled():
             r"^gaussian_diagonal.entropy: `sigma` is None, must be a floating-point",
         ),
         (
-            lambda: GAUSSIAN.sample(KEY, MU, jnp.ones(3)),
+            lambda: GAUSSIAN.sample(KEY, MU, np.ones(3)),
             r"^gaussian_diagonal.sample: `sigma` has shape \(3,\), must be .*\(2,\)",
         ),
     ],

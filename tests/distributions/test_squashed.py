@@ -14,7 +14,7 @@ import rlaxlib
 from rlaxlib.distributions import _squashed
 
 KEY = jax.random.key(0)
-MU, SIGMA = jnp.array([0.3, -0.7]), jnp.array([0.5, 1.5])
+MU, SIGMA = np.float32([0.3, -0.7]), np.float32([0.5, 1.5])
 SQUASHED = rlaxlib.squashed_gaussian()
 all_dtypes = pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
 
@@ -42,14 +42,14 @@ def ends(spec):
 def test_densities_integrate_to_one(spec):
     low, high = ends(spec)
     actions = low + (high - low) * (np.arange(20000) + 0.5) / 20000
-    parameters = jnp.array([[0.0, 0.0], [1.0, 0.5], [-2.0, -0.3]])
+    parameters = np.array([[0.0, 0.0], [1.0, 0.5], [-2.0, -0.3]])
 
     @jax.jit
     def integrate(mu, sigma):
         density = jax.vmap(
             lambda a: SQUASHED.prob(a[None], mu[None], sigma[None], spec)
         )
-        return (high - low) * jnp.mean(density(jnp.float32(actions)))
+        return (high - low) * jnp.mean(density(np.float32(actions)))
 
     totals = [integrate(*each) for each in parameters]
     np.testing.assert_allclose(totals, 1.0, rtol=1e-4)
@@ -57,8 +57,14 @@ def test_densities_integrate_to_one(spec):
 
 @all_specs
 def test_samples_follow_the_density(spec):
-    keys, parameters = jax.random.split(KEY, 5000), (jnp.ones(1), jnp.zeros(1), spec)
-    actions = jax.vmap(lambda key: SQUASHED.sample(key, *parameters))(keys)[:, 0]
+    parameters = np.ones(1), np.zeros(1), spec
+
+    @jax.jit
+    def sample(key):
+        keys = jax.random.split(key, 5000)
+        return jax.vmap(lambda key: SQUASHED.sample(key, *parameters))(keys)[:, 0]
+
+    actions = sample(KEY)
     low, high = ends(spec)
     before = np.arctanh(2 * (np.asarray(actions, float) - low) / (high - low) - 1)
     normal = stats.norm(np.tanh(1.0), np.exp(-2.0))
@@ -66,46 +72,71 @@ def test_samples_follow_the_density(spec):
 
 
 def test_action_spec_is_optional():
-    action = jnp.array([0.2, -0.9])
-    for name, first in (("sample", KEY), ("prob", action), ("logprob", action)):
-        function = getattr(SQUASHED, name)
-        close(function(first, MU, SIGMA), function(first, MU, SIGMA, Spec(-1, 1)))
+    action = np.float32([0.2, -0.9])
+
+    @jax.jit
+    def evaluate(*spec):
+        return (
+            SQUASHED.sample(KEY, MU, SIGMA, *spec),
+            SQUASHED.prob(action, MU, SIGMA, *spec),
+            SQUASHED.logprob(action, MU, SIGMA, *spec),
+        )
+
+    jax.tree.map(close, evaluate(), evaluate(Spec(-1.0, 1.0)))
 
 
 def test_each_mean_may_have_many_samples():
-    mu = jnp.stack([MU, 0 * MU, 1 - MU])
-    samples = jnp.linspace(-1, 1, 30).reshape(5, 3, 2)
-    result = SQUASHED.logprob(samples, mu, SIGMA, SPECS[1])
-    one_by_one = [SQUASHED.logprob(each, mu, SIGMA, SPECS[1]) for each in samples]
-    close(result, jnp.stack(one_by_one))
+    mu = np.stack([MU, 0 * MU, 1 - MU])
+    samples = np.linspace(-1, 1, 30, dtype=np.float32).reshape(5, 3, 2)
+
+    @jax.jit
+    def evaluate():
+        each = [SQUASHED.logprob(x, mu, SIGMA, SPECS[1]) for x in samples]
+        return SQUASHED.logprob(samples, mu, SIGMA, SPECS[1]), each
+
+    close(*evaluate())
 
 
 def test_entropy_is_that_before_squashing():
-    mu, sigma = jnp.ones(2), jnp.zeros(2)
-    entropy = SQUASHED.entropy(mu, sigma)
+    mu, sigma = np.ones(2), np.zeros(2)
+
+    @jax.jit
+    def evaluate(key):
+        def log_prob(key):
+            return SQUASHED.logprob(SQUASHED.sample(key, mu, sigma), mu, sigma)
+
+        log_density = jax.vmap(log_prob)(jax.random.split(key, 5000))
+        return SQUASHED.entropy(mu, sigma), log_density
+
+    entropy, log_density = evaluate(KEY)
     close(entropy, 2 * stats.norm(0, np.exp(-2.0)).entropy())
-    keys = jax.random.split(KEY, 5000)
-    actions = jax.vmap(lambda key: SQUASHED.sample(key, mu, sigma))(keys)
-    log_density = jax.vmap(lambda a: SQUASHED.logprob(a, mu, sigma))(actions)
-    assert -jnp.mean(log_density) < entropy - 0.1  # That of the action.
+    assert -np.mean(log_density) < entropy - 0.1  # That of the action.
 
 
 def test_kl_is_the_same_before_and_after_squashing():
-    first, second = (jnp.ones(1), jnp.zeros(1)), (jnp.zeros(1), jnp.full(1, 0.5))
-    keys = jax.random.split(KEY, 20000)
-    actions = jax.vmap(lambda key: SQUASHED.sample(key, *first))(keys)
-    logs = [
-        jax.vmap(lambda a, at=at: SQUASHED.logprob(a, *at))(actions)
-        for at in (first, second)
-    ]
-    divergence = SQUASHED.kl(*first, *second)
-    np.testing.assert_allclose(jnp.mean(logs[0] - logs[1]), divergence, rtol=0.05)
+    first, second = (np.ones(1), np.zeros(1)), (np.zeros(1), np.full(1, 0.5))
+
+    @jax.jit
+    def evaluate(key):
+        def log_ratio(key):
+            action = SQUASHED.sample(key, *first)
+            return SQUASHED.logprob(action, *first) - SQUASHED.logprob(action, *second)
+
+        log_ratios = jax.vmap(log_ratio)(jax.random.split(key, 20000))
+        return jnp.mean(log_ratios), SQUASHED.kl(*first, *second)
+
+    mean, divergence = evaluate(KEY)
+    np.testing.assert_allclose(mean, divergence, rtol=0.05)
+
+
+kl_gradient = jax.jit(jax.grad(SQUASHED.kl, argnums=(0, 1)))
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-3, 1e-1, 1.0])
 def test_gradient_of_the_kl_of_close_policies(size):
-    at = MU, jnp.array([0.2, -0.4]), MU + size, jnp.array([0.2, -0.4]) - size
-    found = jax.grad(SQUASHED.kl, argnums=(0, 1))(*at)
+    size = np.float32(size)
+    at = MU, np.float32([0.2, -0.4]), MU + size, np.float32([0.2, -0.4]) - size
+    found = kl_gradient(*at)
     tanh_mu_0, tanh_sigma_0, tanh_mu_1, tanh_sigma_1 = np.tanh(np.float64(at))
     log_0, log_1 = 2 * tanh_sigma_0 - 2, 2 * tanh_sigma_1 - 2  # From -4 to 0.
     by_mean = (tanh_mu_0 - tanh_mu_1) * np.exp(-2 * log_1)
@@ -125,9 +156,9 @@ def test_gradient_of_the_kl_of_close_policies(size):
 def test_densities_and_gradients_are_finite_at_the_bounds_and_beyond(spec, dtype):
     low, high = ends(spec)
     bounds = np.array([low, high, low - 1, high + 1])
-    near = np.asarray(jnp.nextafter(jnp.asarray([low, high], dtype), dtype(0.5)))
-    actions = jnp.asarray(np.append(bounds, near), dtype)[:, None]
-    mu, sigma = jnp.full(1, 5.0, dtype), jnp.full(1, 5.0, dtype)
+    near = np.nextafter(np.array([low, high], dtype), np.array(0.5, dtype))
+    actions = np.append(bounds, near).astype(dtype)[:, None]
+    mu, sigma = np.full(1, 5.0, dtype), np.full(1, 5.0, dtype)
     one = jax.value_and_grad(lambda *x: SQUASHED.logprob(*x, spec), (0, 1, 2))
     results = jax.jit(jax.vmap(one, (0, None, None)))(actions, mu, sigma)
     for each in jax.tree.leaves(results):
@@ -136,21 +167,20 @@ def test_densities_and_gradients_are_finite_at_the_bounds_and_beyond(spec, dtype
 
 
 @all_dtypes
-@pytest.mark.parametrize("spec", [None, Spec(jnp.zeros(1), jnp.ones(1))], ids=str)
+@pytest.mark.parametrize("spec", [None, Spec(np.zeros(1), np.ones(1))], ids=str)
 def test_samples_have_finite_densities(dtype, spec):
     policy = rlaxlib.squashed_gaussian(sigma_max=2.0)
-    mu, sigma = jnp.full(1, 5.0, dtype), jnp.full(1, 5.0, dtype)
+    mu, sigma = np.full(1, 5.0, dtype), np.full(1, 5.0, dtype)
 
-    @jax.jit
-    @jax.vmap
     def sample(key):
         action = policy.sample(key, mu, sigma, spec)
         return action, policy.logprob(action, mu, sigma, spec)
 
-    actions, log_density = sample(jax.random.split(KEY, 5000))
+    sample_many = jax.jit(lambda key: jax.vmap(sample)(jax.random.split(key, 5000)))
+    actions, log_density = map(np.asarray, sample_many(KEY))
     assert actions.dtype == dtype  # Whatever the dtype of the bounds.
-    assert jnp.all(jnp.abs(actions) <= 1)
-    assert jnp.all(jnp.isfinite(log_density))
+    assert np.all(np.abs(actions) <= 1)
+    assert np.all(np.isfinite(log_density))
 
 
 def test_actions_reach_their_bounds_but_for_rounding_and_never_exceed_them():
@@ -171,7 +201,7 @@ def test_actions_reach_their_bounds_but_for_rounding_and_never_exceed_them():
     )
     u = np.append(np.linspace(-50, 50, 4001), np.linspace(6, 10, 4001))
     squash = jax.jit(jax.vmap(_squashed._squash, (None, 0, 0)))
-    actions = np.float64(squash(jnp.float32(u), *jnp.asarray(bounds.T)))
+    actions = np.float64(squash(np.float32(u), *bounds.T))
     low, high = np.float64(bounds.T)[..., None]
     assert np.all((low <= actions) & (actions <= high))
     largest = np.maximum(np.abs(low), np.abs(high))
@@ -181,10 +211,9 @@ def test_actions_reach_their_bounds_but_for_rounding_and_never_exceed_them():
 
 def test_values_and_gradients_of_actions():
     u, low, high = np.array([-3.0, -1.0, -1e-2, 0.0, 1e-20, 0.5, 2.0]), -2.0, 2.0
-    squash = jax.vmap(
-        jax.value_and_grad(_squashed._squash, argnums=(0, 1, 2)), (0, None, None)
-    )
-    actions, (by_u, by_low, by_high) = squash(jnp.float32(u), low, high)
+    squash = jax.value_and_grad(_squashed._squash, argnums=(0, 1, 2))
+    squash = jax.jit(jax.vmap(squash, (0, None, None)))
+    actions, (by_u, by_low, by_high) = squash(np.float32(u), low, high)
     np.testing.assert_allclose(actions, 2 * np.tanh(u), rtol=1e-6)
     np.testing.assert_allclose(by_u, 2 / np.cosh(u) ** 2, rtol=1e-4)
     np.testing.assert_allclose(by_low, 1 / (1 + np.exp(2 * u)), rtol=1e-4)
@@ -196,7 +225,7 @@ def test_values_and_gradients_of_actions():
 
 def test_value_and_gradients_far_into_saturation():
     u = np.array([-80.0, -20.0, -10.0, -1e-3, 0.0, 1e-3, 9.0, 20.0, 80.0])[:, None]
-    log_prob, sigma = rlaxlib.tanh_normal_log_prob, jnp.ones(1)
+    log_prob, sigma = rlaxlib.tanh_normal_log_prob, np.ones(1)
 
     @jax.jit
     @jax.vmap
@@ -204,7 +233,7 @@ def test_value_and_gradients_far_into_saturation():
         second = jax.hessian(log_prob)(x, jax.lax.stop_gradient(x), sigma)[0]
         return *jax.value_and_grad(log_prob, (0, 1))(x, x, sigma), second
 
-    value, (by_u, by_mu), second = derivatives(jnp.float32(u))
+    value, (by_u, by_mu), second = derivatives(np.float32(u))
     log_cosh = np.logaddexp(u, -u) - np.log(2)
     expected = 2 * log_cosh - 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(value, expected[:, 0], rtol=1e-6)
@@ -216,42 +245,41 @@ def test_value_and_gradients_far_into_saturation():
 @all_dtypes
 def test_action_at_a_bound_has_a_finite_density_and_no_gradient(dtype):
     mu, sigma = MU.astype(dtype), SIGMA.astype(dtype)
-    at_bounds = jnp.array([1, -1], dtype)
-    beyond = jnp.array([3, -jnp.inf], dtype)
-    inside = jnp.nextafter(at_bounds, jnp.zeros(2, dtype))
+    at_bounds = np.array([1, -1], dtype)
+    beyond = np.array([3, -np.inf], dtype)
+    inside = np.nextafter(at_bounds, np.zeros(2, dtype))
     function = jax.value_and_grad(
         rlaxlib.tanh_normal_log_prob_of_action, argnums=(0, 1, 2)
     )
-    actions = jnp.stack([at_bounds, beyond, inside])
-    values, (by_action, *others) = jax.vmap(function, (0, None, None))(
-        actions, mu, sigma
-    )
-    assert jnp.all(jnp.isfinite(values))
+    function = jax.jit(jax.vmap(function, (0, None, None)))
+    found = function(np.stack([at_bounds, beyond, inside]), mu, sigma)
+    values, (by_action, *others) = jax.tree.map(np.asarray, found)
+    assert np.all(np.isfinite(values))
     np.testing.assert_array_equal(by_action[:2], 0.0)
     for each in others:
-        assert jnp.all(jnp.isfinite(each))
-        assert jnp.all(each != 0)
+        assert np.all(np.isfinite(each))
+        assert np.all(each != 0)
     assert values[1] == values[0]
-    assert jnp.all(jnp.abs(inside) < 1)
+    assert np.all(np.abs(inside) < 1)
     np.testing.assert_allclose(values[2], values[0], rtol=0.3)
 
 
 def test_both_log_densities_agree():
-    u = jnp.array([[0.5, -1.0], [2.0, 3.0], [-2.5, 0.0]])
+    u = np.float32([[0.5, -1.0], [2.0, 3.0], [-2.5, 0.0]])
     both = jax.vmap(
         lambda u: (
             rlaxlib.tanh_normal_log_prob(u, MU, SIGMA),
             rlaxlib.tanh_normal_log_prob_of_action(jnp.tanh(u), MU, SIGMA),
         )
     )
-    np.testing.assert_allclose(*both(u), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(*jax.jit(both)(u), rtol=1e-4, atol=1e-4)
 
 
 def test_log_density_is_that_of_the_squashed_gaussian_with_the_same_mean_and_sigma():
-    action = jnp.array([0.2, -0.9])
-    mean, stddev = jnp.tanh(MU), jnp.exp(-4 + 2 * (jnp.tanh(SIGMA) + 1))
-    found = rlaxlib.tanh_normal_log_prob_of_action(action, mean, stddev)
-    close(found, SQUASHED.logprob(action, MU, SIGMA))
+    action = np.float32([0.2, -0.9])
+    mean, stddev = np.tanh(MU), np.exp(-4 + 2 * (np.tanh(SIGMA) + 1))
+    found = jax.jit(rlaxlib.tanh_normal_log_prob_of_action)(action, mean, stddev)
+    close(found, jax.jit(SQUASHED.logprob)(action, MU, SIGMA))
 
 
 # --- Behaviour and errors. ---
@@ -259,7 +287,8 @@ def test_log_density_is_that_of_the_squashed_gaussian_with_the_same_mean_and_sig
 
 def test_distributions_can_be_pickled():
     copy = pickle.loads(pickle.dumps(SQUASHED))
-    np.testing.assert_array_equal(copy.entropy(MU, SIGMA), SQUASHED.entropy(MU, SIGMA))
+    both = jax.jit(lambda *x: [each.entropy(*x) for each in (copy, SQUASHED)])
+    np.testing.assert_array_equal(*both(MU, SIGMA))
 
 
 @pytest.mark.parametrize(

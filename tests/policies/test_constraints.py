@@ -11,7 +11,7 @@ from experience import close
 import rlaxlib
 from rlaxlib import LagrangePenalty
 
-KL = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1.0, (5, 3)), jnp.float32)
+KL = np.random.default_rng(0).uniform(0.1, 1.0, (5, 3)).astype(np.float32)
 PENALTY = LagrangePenalty(2.0, 0.5)
 
 
@@ -31,26 +31,29 @@ def test_without_constraints_the_losses_are_zero_of_any_dtype():
 
 
 def test_a_constraint_per_dimension_equals_one_constraint_for_each_dimension():
-    duals = jnp.array([1.0, 2.0, 3.0])
-    together = losses((KL, LagrangePenalty(duals, 0.5, per_dimension=True)))
-    apart = losses(*((KL[:, i], LagrangePenalty(duals[i], 0.5)) for i in range(3)))
-    close(together, apart)
+    duals = np.float32([1.0, 2.0, 3.0])
+    each = [(KL[:, i], LagrangePenalty(duals[i], 0.5)) for i in range(3)]
+    whole = KL, LagrangePenalty(duals, 0.5, per_dimension=True)
+    close(*jax.jit(lambda whole, each: (losses(whole), losses(*each)))(whole, each))
 
 
 @pytest.mark.parametrize(
     ("per_dimension", "shapes"),
-    [(False, [(), (1,), (5,)]), (True, [(), (1,), (3,), (5, 3)])],
+    [(False, [(5,), (), (1,)]), (True, [(5, 3), (), (1,), (3,)])],
 )
 def test_a_dual_variable_broadcasts_to_the_divergences(per_dimension, shapes):
     kl = KL if per_dimension else KL[:, 0]
-    expected = rlaxlib.kl_constraint_loss(
-        kl, LagrangePenalty(jnp.full(kl.shape, 2.0), 0.5, per_dimension), identity
-    )
-    for shape in shapes:
-        penalty = LagrangePenalty(jnp.full(shape, 2.0), 0.5, per_dimension)
-        found = rlaxlib.kl_constraint_loss(kl, penalty, identity)
-        close(found[:2], expected[:2])
-        assert found[2].shape == shape
+
+    @jax.jit
+    def evaluate():
+        duals = [np.full(shape, 2.0, np.float32) for shape in shapes]
+        penalties = [LagrangePenalty(alpha, 0.5, per_dimension) for alpha in duals]
+        return [rlaxlib.kl_constraint_loss(kl, each, identity) for each in penalties]
+
+    found = evaluate()
+    for shape, each in zip(shapes, found, strict=True):
+        close(each[:2], found[0][:2])
+        assert each[2].shape == shape
 
 
 # --- Penalties under JAX. ---
@@ -62,9 +65,9 @@ def test_per_dimension_stays_a_python_bool_in_transformations():
         return jnp.sum(rlaxlib.kl_constraint_loss(KL, penalty, identity)[1])
 
     for per_dimension in (True, False):
-        penalty = LagrangePenalty(jnp.float32(2.0), 0.5, per_dimension=per_dimension)
+        penalty = LagrangePenalty(np.float32(2.0), 0.5, per_dimension=per_dimension)
         gradient = jax.grad(loss)(penalty)
-        close(gradient.alpha, jnp.sum(0.5 - KL))
+        close(gradient.alpha, np.sum(0.5 - KL))
         assert gradient.per_dimension is per_dimension
 
 
@@ -82,14 +85,18 @@ def test_a_penalty_is_a_named_tuple_and_can_be_pickled():
 def control(costs, **settings):
     """Return the multipliers of a sequence of costs."""
     init, update = rlaxlib.pid_lagrangian(**{"limit": 2.0, "k_p": 0.0, **settings})
-    _, multipliers = jax.lax.scan(lambda s, c: update(c, s)[::-1], init(), costs)
-    return multipliers
+
+    @jax.jit
+    def run(costs):
+        return jax.lax.scan(lambda s, c: update(c, s)[::-1], init(), costs)[1]
+
+    return run(np.asarray(costs))
 
 
 def test_integral_control_is_gradient_ascent_on_the_multiplier():
-    costs = jnp.array([3.0, 5.0, 1.0, 0.0, 1.0, 4.0])
+    costs = np.array([3.0, 5.0, 1.0, 0.0, 1.0, 4.0])
     expected, multiplier = [], 0.0
-    for cost in np.asarray(costs):
+    for cost in costs:
         multiplier = max(0.0, multiplier + 0.5 * (cost - 2.0))
         expected.append(multiplier)
     close(control(costs, k_i=0.5), expected)
@@ -97,19 +104,21 @@ def test_integral_control_is_gradient_ascent_on_the_multiplier():
 
 
 def test_proportional_control_reacts_to_the_present_excess_alone():
-    costs = jnp.array([3.0, 5.0, 1.0, 4.0])
+    costs = np.array([3.0, 5.0, 1.0, 4.0])
     close(control(costs, k_p=2.0, k_i=0.0), [2.0, 6.0, 0.0, 4.0])
 
 
 def test_derivative_control_reacts_to_rising_costs_alone():
-    costs = jnp.array([1.0, 1.5, 1.0, 3.0])
+    costs = np.array([1.0, 1.5, 1.0, 3.0])
     found = control(costs, limit=10.0, k_i=0.0, k_d=4.0)
     close(found, [4.0, 2.0, 0.0, 8.0])
     init, update = rlaxlib.pid_lagrangian(10.0, 0.0, 0.0, 4.0)
-    assert update(1.0, init(cost=1.0))[0] == 0
+    assert jax.jit(lambda cost: update(cost, init(cost=cost))[0])(1.0) == 0
 
 
 def test_proportional_control_damps_the_oscillation_of_the_cost():
+    @jax.jit
+    @jax.vmap
     def total_excess(k_p):
         init, update = rlaxlib.pid_lagrangian(limit=1.0, k_p=k_p, k_i=0.02)
 
@@ -119,23 +128,30 @@ def test_proportional_control_damps_the_oscillation_of_the_cost():
             cost = cost + 0.1 * (1.0 - multiplier)  # Costs rise until it exceeds 1.
             return (cost, state), jnp.abs(cost - 1.0)
 
-        _, excess = jax.lax.scan(step, (jnp.array(0.0), init()), length=1000)
+        _, excess = jax.lax.scan(step, (jnp.zeros(()), init()), length=1000)
         return jnp.sum(excess[-100:])
 
-    assert total_excess(0.5) < 0.1 < total_excess(0.0)
+    damped, free = np.asarray(total_excess(np.array([0.5, 0.0])))
+    assert damped < 0.1 < free
 
 
 def test_multiplier_is_of_the_mean_cost_over_devices_and_has_no_gradient():
     init, update = rlaxlib.pid_lagrangian(2.0, 1.0, 0.5, axis_name="devices")
     over = jax.vmap(lambda cost: update(cost, init())[0], axis_name="devices")
-    np.testing.assert_array_equal(over(jnp.array([3.0, 7.0])), [4.5, 4.5])
-    gradient = jax.grad(lambda costs: jnp.sum(over(costs)))(jnp.array([3.0, 7.0]))
-    np.testing.assert_array_equal(gradient, 0.0)
+
+    def total(costs):
+        multipliers = over(costs)
+        return jnp.sum(multipliers), multipliers
+
+    gradient = jax.jit(jax.grad(total, has_aux=True))
+    by_cost, multipliers = gradient(np.array([3.0, 7.0]))
+    np.testing.assert_array_equal(multipliers, [4.5, 4.5])
+    np.testing.assert_array_equal(by_cost, 0.0)
 
 
 def test_state_of_half_precision_costs_is_in_single_precision():
     init, update = rlaxlib.pid_lagrangian(2.0, 1.0, 0.5)
-    costs = jnp.full(300, 2.015625, jnp.bfloat16)
+    costs = np.full(300, 2.015625, jnp.bfloat16)
     state, multipliers = jax.lax.scan(
         lambda state, cost: update(cost, state)[::-1], init(costs[0]), costs
     )
@@ -163,7 +179,7 @@ def test_state_of_half_precision_costs_is_in_single_precision():
         ),
         (
             lambda: rlaxlib.kl_constraint_loss(
-                KL, LagrangePenalty(jnp.ones(3), 0.1), identity
+                KL, LagrangePenalty(np.ones(3), 0.1), identity
             ),
             r"`penalty.alpha` has shape \(3,\), must be \(\) or \(1,\) or \(5, 3\)",
         ),

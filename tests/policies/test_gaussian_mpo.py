@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close
+from scipy.special import softmax
 
 import rlaxlib
 from rlaxlib import LagrangePenalty
@@ -17,7 +18,7 @@ STATES, SAMPLES, DIMENSIONS = 4, 6, 3
 
 
 def draw(make, *shape):
-    return jnp.asarray(make(size=shape), jnp.float32)
+    return make(size=shape).astype(np.float32)
 
 
 POSITIVE = functools.partial(RNG.uniform, 0.5, 1.5)
@@ -31,19 +32,27 @@ BATCH = {
 }
 STATE = {name: x[0] for name, x in BATCH.items()}
 CONSTRAINTS = {
-    "temperature_constraint": LagrangePenalty(jnp.float32(0.3), 0.1),
-    "mean_constraint": LagrangePenalty(jnp.float32(0.5), 0.01),
-    "stddev_constraint": LagrangePenalty(jnp.float32(-0.5), 0.001),
+    "temperature_constraint": LagrangePenalty(np.float32(0.3), 0.1),
+    "mean_constraint": LagrangePenalty(np.float32(0.5), 0.01),
+    "stddev_constraint": LagrangePenalty(np.float32(-0.5), 0.001),
 }
-BOUNDS = LagrangePenalty(jnp.float32(0.1), 0.02)
+BOUNDS = LagrangePenalty(np.float32(0.1), 0.02)
 
 
 def gaussian(state=STATE, **changes):
     return rlaxlib.gaussian_mpo_loss(**{**state, **CONSTRAINTS, **changes})
 
 
+compiled = jax.jit(rlaxlib.gaussian_mpo_loss, static_argnames="projection_operator")
+
+
+def outputs_of(state=STATE, **changes):
+    """Return the outputs, compiled once for all states of one shape."""
+    return compiled(**{**state, **CONSTRAINTS, **changes})[1]
+
+
 def per_dimension(name):
-    alphas = jnp.array([0.5, -1.0, 2.0])
+    alphas = np.float32([0.5, -1.0, 2.0])
     return {name: CONSTRAINTS[name]._replace(alpha=alphas, per_dimension=True)}
 
 
@@ -66,14 +75,14 @@ def test_each_term_trains_its_own_parameters():
 
     def terms(arguments):
         loss, outputs = rlaxlib.gaussian_mpo_loss(**arguments)
-        return losses(outputs), loss
+        return losses(outputs), (loss, losses(outputs))
 
-    jacobians, loss = jax.jit(jax.jacrev(terms, has_aux=True))(arguments)
+    jacobians, (loss, each) = jax.jit(jax.jacrev(terms, has_aux=True))(arguments)
     trained = {
         term: {
             name
             for name, jacobian in by.items()
-            if any(np.any(leaf) for leaf in jax.tree.leaves(jacobian))
+            if any(np.any(np.asarray(leaf)) for leaf in jax.tree.leaves(jacobian))
         }
         for term, by in jacobians.items()
     }
@@ -87,7 +96,7 @@ def test_each_term_trains_its_own_parameters():
         "stddev_constraint.kl_loss": {"stddev"},
         "stddev_constraint.alpha_loss": {"stddev_constraint"},
     }
-    close(loss, sum(losses(rlaxlib.gaussian_mpo_loss(**arguments)[1]).values()))
+    close(loss, sum(map(float, each.values())))
 
 
 def test_gradients_are_decoupled_by_the_target_policy():
@@ -100,10 +109,12 @@ def test_gradients_are_decoupled_by_the_target_policy():
     mu, sigma, old_sigma = (state[x] for x in ("mean", "stddev", "target_stddev"))
     likelihood = -np.sum(w * (actions - mu), axis=0) / old_sigma**2
     kl = (mu - old_mu) / old_sigma**2
-    close(gradients["mean"], likelihood + outputs.mean_constraint.alpha * kl)
+    alpha = float(outputs.mean_constraint.alpha)
+    close(gradients["mean"], likelihood + alpha * kl)
     likelihood = 1 / sigma - np.sum(w * (actions - old_mu) ** 2, axis=0) / sigma**3
     kl = 1 / sigma - old_sigma**2 / sigma**3
-    close(gradients["stddev"], likelihood + outputs.stddev_constraint.alpha * kl)
+    alpha = float(outputs.stddev_constraint.alpha)
+    close(gradients["stddev"], likelihood + alpha * kl)
 
 
 @pytest.mark.parametrize("name", ["mean_constraint", "stddev_constraint"])
@@ -139,11 +150,11 @@ def test_loss_equals_mpo_loss_with_both_parts_of_the_divergence(name):
             softplus,
         )[0]
 
-    found, expected = (
-        jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(mu, sigma, constraints)
-        for loss in (whole, parts)
-    )
-    jax.tree.map(close, found, expected)
+    @jax.jit
+    def both(*inputs):
+        return [jax.value_and_grad(f, (0, 1, 2))(*inputs) for f in (whole, parts)]
+
+    jax.tree.map(close, *both(mu, sigma, constraints))
 
 
 def test_mean_over_states_trains_dual_variables_on_mean_divergences():
@@ -156,69 +167,74 @@ def test_mean_over_states_trains_dual_variables_on_mean_divergences():
     def duals(constraints):
         eta = softplus(constraints["temperature_constraint"].alpha)
         q = BATCH["sample_q_values"]
-        log_means = jax.nn.logsumexp(q / eta, axis=-1) - jnp.log(float(SAMPLES))
+        log_means = jax.nn.logsumexp(q / eta, axis=-1) - np.log(SAMPLES)
         total = eta * (0.1 + jnp.mean(log_means))
         z = (BATCH["mean"] - BATCH["target_mean"]) / BATCH["target_stddev"]
-        kl = jnp.mean(0.5 * z**2, axis=0)
+        kl = np.mean(0.5 * z**2, axis=0)
         total += jnp.sum(softplus(constraints["mean_constraint"].alpha) * (0.01 - kl))
         ratio = BATCH["target_stddev"] / BATCH["stddev"]
-        kl = jnp.mean(jnp.sum(0.5 * (ratio**2 - 1) - jnp.log(ratio), axis=-1))
+        kl = np.mean(np.sum(0.5 * (ratio**2 - 1) - np.log(ratio), axis=-1))
         return total + softplus(constraints["stddev_constraint"].alpha) * (0.001 - kl)
 
-    found, expected = (jax.jit(jax.grad(f))(constraints) for f in (mean, duals))
+    both = jax.jit(lambda x: [jax.grad(f)(x) for f in (mean, duals)])
+    found, expected = both(constraints)
     for name in constraints:
         close(found[name].alpha, expected[name].alpha)
 
 
 def test_constraints_per_dimension_split_the_divergence():
-    whole, parts = gaussian()[1], gaussian(**per_dimension("mean_constraint"))[1]
+    whole, parts = outputs_of(), outputs_of(**per_dimension("mean_constraint"))
     assert (
         parts.mean_constraint.kl.shape
         == parts.mean_constraint.alpha.shape
         == (DIMENSIONS,)
     )
-    close(jnp.sum(parts.mean_constraint.kl), whole.mean_constraint.kl)
-    close(parts.mean_constraint.relative_kl, parts.mean_constraint.kl / 0.01)
+    kl = np.asarray(parts.mean_constraint.kl)
+    close(np.sum(kl), whole.mean_constraint.kl)
+    close(parts.mean_constraint.relative_kl, kl / 0.01)
     assert parts.stddev_constraint.kl.shape == ()
 
 
 def test_actions_are_weighed_by_their_distance_from_the_bounds():
-    actions = jnp.array([[0.5, 0.0], [2.0, -2.0], [0.0, 3.0], [-1.0, 1.0]])
+    actions = np.float32([[0.5, 0.0], [2.0, -2.0], [0.0, 3.0], [-1.0, 1.0]])
     state = {**{name: x[:2] for name, x in STATE.items()}, "sample_actions": actions}
     state["sample_q_values"] = STATE["sample_q_values"][:4]
-    penalty = LagrangePenalty(jnp.float32(2.0), 0.02)
-    settings = {"bounds_constraint": penalty, "projection_operator": jax.nn.relu}
-    _, outputs = gaussian(state, **settings)
-    distances = jnp.array([0.0, np.sqrt(2), 2.0, 0.0])
-    close(outputs.bounds_temperature.weights, jax.nn.softmax(-distances / 2))
-    _, outputs = gaussian(
-        state, minimum=jnp.array([-1.0, -2.0]), maximum=3.0, **settings
-    )
-    close(outputs.bounds_temperature.weights, 0.25 * np.ones(4))
-    weights = outputs.temperature.weights + outputs.bounds_temperature.weights
-    log_prob = rlaxlib.gaussian_diagonal().logprob
-    log_probs = log_prob(actions, state["mean"], state["target_stddev"])
-    close(outputs.mean_policy_loss, -jnp.sum(weights * log_probs))
+    settings = {"bounds_constraint": LagrangePenalty(np.float32(2.0), 0.02)}
+
+    @jax.jit
+    def both(state):
+        relu = {"projection_operator": jax.nn.relu} | settings
+        bounds = {"minimum": np.float32([-1.0, -2.0]), "maximum": 3.0}
+        outputs = [gaussian(state, **relu)[1], gaussian(state, **relu, **bounds)[1]]
+        log_prob = rlaxlib.gaussian_diagonal().logprob
+        return outputs, log_prob(actions, state["mean"], state["target_stddev"])
+
+    (narrow, wide), log_probs = both(state)
+    distances = np.array([0.0, np.sqrt(2), 2.0, 0.0])
+    close(narrow.bounds_temperature.weights, softmax(-distances / 2))
+    close(wide.bounds_temperature.weights, np.full(4, 0.25))
+    weights = wide.temperature.weights, wide.bounds_temperature.weights
+    weights = np.sum(weights, axis=0)
+    close(wide.mean_policy_loss, -np.sum(weights * np.asarray(log_probs)))
 
 
 # --- Limits. ---
 
 
 def test_one_sample_has_all_the_weight():
-    state = {**STATE, "sample_q_values": jnp.array([7.0])}
+    state = {**STATE, "sample_q_values": np.float32([7.0])}
     state["sample_actions"] = STATE["sample_actions"][:1]
-    temperature = gaussian(state)[1].temperature
+    temperature = outputs_of(state).temperature
     close(temperature.weights, [1.0])
-    close(temperature.loss, 7.0 + 0.1 * temperature.eta)
+    close(temperature.loss, 7.0 + 0.1 * float(temperature.eta))
     assert temperature.kl == 0
     assert temperature.effective_sample_size == 1
 
 
 @pytest.mark.parametrize("q", [0.0, -1e6, 1e6])
 def test_equal_values_have_uniform_weights(q):
-    temperature = gaussian({**STATE, "sample_q_values": jnp.full(SAMPLES, q)})[
-        1
-    ].temperature
+    values = np.full(SAMPLES, q, np.float32)
+    temperature = outputs_of({**STATE, "sample_q_values": values}).temperature
     close(temperature.weights, np.full(SAMPLES, 1 / SAMPLES))
     assert temperature.kl == temperature.relative_kl == 0
     close(temperature.effective_sample_size, SAMPLES)
@@ -231,14 +247,15 @@ def test_divergence_and_its_gradient_are_zero_directly_after_a_copy():
         _, outputs = gaussian({**copy, "mean": mu, "stddev": sigma})
         return outputs.mean_constraint.kl_loss + outputs.stddev_constraint.kl_loss
 
-    value, gradients = jax.value_and_grad(penalty, (0, 1))(copy["mean"], copy["stddev"])
+    gradient = jax.jit(jax.value_and_grad(penalty, (0, 1)))
+    value, gradients = gradient(copy["mean"], copy["stddev"])
     assert value == 0
     assert not np.any(gradients)
 
 
 def test_divergence_of_the_weights_is_at_most_the_log_of_the_samples():
-    settings = {"temperature_constraint": LagrangePenalty(jnp.float32(-18.0), 1e6)}
-    temperature = gaussian(**settings)[1].temperature
+    settings = {"temperature_constraint": LagrangePenalty(np.float32(-18.0), 1e6)}
+    temperature = outputs_of(**settings).temperature
     close(temperature.kl, np.log(SAMPLES))
     assert temperature.relative_kl < 1e-5
     close(temperature.effective_sample_size, 1.0)
@@ -247,29 +264,33 @@ def test_divergence_of_the_weights_is_at_most_the_log_of_the_samples():
 # --- Extremes. ---
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_loss_is_finite_for_any_value_and_dual_variable(scale):
-    def loss(state, alpha):
-        constraints = {
-            name: each._replace(alpha=alpha)
-            for name, each in {**CONSTRAINTS, "bounds_constraint": BOUNDS}.items()
-        }
-        return gaussian(state, **constraints)
+def test_loss_is_finite_for_any_value_and_dual_variable():
+    constraints = {**CONSTRAINTS, "bounds_constraint": BOUNDS}
 
-    state = {**STATE, "sample_q_values": scale * STATE["sample_q_values"]}
-    gradient = jax.vmap(jax.value_and_grad(loss, (0, 1), has_aux=True), (None, 0))
-    assert finite(jax.jit(gradient)(state, jnp.array([-100.0, 0.0, 100.0])))
+    def loss(state, alpha):
+        duals = {name: x._replace(alpha=alpha) for name, x in constraints.items()}
+        return gaussian(state, **duals)
+
+    gradient = jax.value_and_grad(loss, (0, 1), has_aux=True)
+    gradient = jax.jit(jax.vmap(gradient, (None, 0)))
+    for scale in (1e-6, 1e6):
+        q = np.float32(scale * STATE["sample_q_values"])
+        state = {**STATE, "sample_q_values": q}
+        assert finite(gradient(state, np.float32([-100.0, 0.0, 100.0])))
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_dual_variables_are_positive_in_half_precision(dtype):
-    low = LagrangePenalty(jnp.asarray(-50.0, dtype), jnp.asarray(0.125, dtype))
+    low = LagrangePenalty(np.asarray(-50.0, dtype), np.asarray(0.125, dtype))
     half = {name: x.astype(dtype) for name, x in STATE.items()}
-    loss, outputs = gaussian(half, **dict.fromkeys(CONSTRAINTS, low))
+    # Compiled programs may compute half precision in float32 otherwise.
+    exact = {"xla_allow_excess_precision": False}
+    learn = jax.jit(rlaxlib.gaussian_mpo_loss, compiler_options=exact)
+    loss, outputs = learn(**half, **dict.fromkeys(CONSTRAINTS, low))
     assert loss.dtype == dtype
     assert finite((loss, outputs))
-    best = jnp.argmax(half["sample_q_values"])
-    np.testing.assert_array_equal(outputs.temperature.weights, jnp.eye(SAMPLES)[best])
+    best = np.argmax(half["sample_q_values"])
+    np.testing.assert_array_equal(outputs.temperature.weights, np.eye(SAMPLES)[best])
 
 
 # --- Errors. ---
@@ -285,11 +306,11 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
             r"^gaussian_mpo_loss: `maximum` is 1.0, must be at least `minimum`",
         ),
         (
-            lambda: gaussian(stddev_constraint=LagrangePenalty(jnp.ones(3), 0.1)),
+            lambda: gaussian(stddev_constraint=LagrangePenalty(np.ones(3), 0.1)),
             r"`stddev_constraint.alpha` has shape \(3,\), must be \(\) or \(1,\)\.",
         ),
         (
-            lambda: gaussian(mean_constraint=PER_DIMENSION._replace(alpha=jnp.ones(2))),
+            lambda: gaussian(mean_constraint=PER_DIMENSION._replace(alpha=np.ones(2))),
             r"`mean_constraint.alpha` has shape \(2,\), must be .* or \(3,\)",
         ),
         (
@@ -325,4 +346,4 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
 )
 def test_names_the_wrong_argument(call, message):
     with pytest.raises(rlaxlib.ArgumentError, match=message):
-        call()
+        jax.eval_shape(call)

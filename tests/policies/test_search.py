@@ -5,17 +5,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close
+from scipy.special import softmax
 
 import rlaxlib
 
 RNG = np.random.default_rng(0)
-LOGITS = jnp.asarray(RNG.normal(size=5), jnp.float32)
-Q = jnp.asarray(2 * RNG.normal(size=5), jnp.float32)
-V = jnp.float32(0.5)
-VISITS = jnp.array([3, 0, 1, 0, 7])
-PI = jax.nn.softmax(LOGITS)
-MASK = jnp.array([True, True, False, True, True])
-inf = jnp.inf
+LOGITS = RNG.normal(size=5).astype(np.float32)
+Q = 2 * RNG.normal(size=5).astype(np.float32)
+V = np.float32(0.5)
+VISITS = np.array([3, 0, 1, 0, 7])
+PI = softmax(LOGITS)
+MASK = np.array([True, True, False, True, True])
+inf = np.inf
+cmpo = jax.jit(rlaxlib.cmpo_policy_targets)
+sample_weights = jax.jit(rlaxlib.cmpo_sample_weights)
+complete = jax.jit(rlaxlib.completed_q_values)
+gumbel = jax.jit(rlaxlib.gumbel_policy_targets, static_argnames="rescale_values")
+
+
+def where(condition, x, other):
+    return np.where(condition, x, np.float32(other))
 
 
 # --- Values and gradients. ---
@@ -24,37 +33,32 @@ inf = jnp.inf
 @pytest.mark.parametrize("clip", [0.1, 1.0, 5.0])
 def test_total_variation_to_the_prior_reaches_its_bound(clip):
     pi = 1 / (1 + np.exp(clip))  # Probability of the good action at the bound.
-    logits = jnp.log(jnp.array([pi, 1 - pi]))
-    target = rlaxlib.cmpo_policy_targets(logits, jnp.array([1e6, -1e6]), 0.0, clip)
-    distance = 0.5 * jnp.sum(jnp.abs(target - jnp.exp(logits)))
-    close(distance, np.tanh(clip / 2))
-    target = rlaxlib.cmpo_policy_targets(LOGITS, 1e3 * Q, V, clip)
-    assert 0.5 * jnp.sum(jnp.abs(target - PI)) <= np.tanh(clip / 2)
+    prior = np.array([pi, 1 - pi])
+    target = np.asarray(cmpo(np.log(prior), np.array([1e6, -1e6]), 0.0, clip))
+    close(0.5 * np.sum(np.abs(target - prior)), np.tanh(clip / 2))
+    target = np.asarray(cmpo(LOGITS, 1e3 * Q, V, clip))
+    assert 0.5 * np.sum(np.abs(target - PI)) <= np.tanh(clip / 2)
 
 
 def test_targets_are_the_prior_at_bound_zero_and_mpo_without_bound():
-    close(rlaxlib.cmpo_policy_targets(LOGITS, Q, V, 0.0), PI)
-    free = rlaxlib.cmpo_policy_targets(LOGITS, Q, V, inf)
-    close(free, jax.nn.softmax(LOGITS + Q))
+    close(cmpo(LOGITS, Q, V, 0.0), PI)
+    close(cmpo(LOGITS, Q, V, inf), softmax(LOGITS + Q))
 
 
 def test_weight_of_a_single_sample_is_relative_to_the_initial_estimate():
-    close(
-        rlaxlib.cmpo_sample_weights(jnp.array([0.5]), 0.0, z_init=2.0),
-        [np.exp(0.5) / 2],
-    )
+    found = sample_weights(np.array([0.5]), 0.0, z_init=2.0)
+    close(found, [np.exp(0.5) / 2])
 
 
 def test_sample_weights_are_accurate_where_one_sample_dominates():
     q = np.array([5.0, 1.0, -5.0])
     e = np.exp(q)
     others = np.array([e[1] + e[2], e[0] + e[2], e[0] + e[1]])
-    found = rlaxlib.cmpo_sample_weights(jnp.asarray(q, jnp.float32), 0.0, clip=5.0)
+    found = sample_weights(q, 0.0, clip=5.0)
     np.testing.assert_allclose(found, 3 * e / (1 + others), rtol=1e-5)
 
 
-@pytest.mark.parametrize("bad", [jnp.nan, inf, -inf])
-def test_values_of_unvisited_actions_are_ignored(bad):
+def test_values_of_unvisited_actions_are_ignored():
     def total(logits, q, v):
         completed = rlaxlib.completed_q_values(logits, q, VISITS, v)
         targets = rlaxlib.gumbel_policy_targets(
@@ -62,74 +66,66 @@ def test_values_of_unvisited_actions_are_ignored(bad):
         )
         return jnp.sum(completed * Q + targets * Q)
 
-    gradient = jax.value_and_grad(total, argnums=(0, 1, 2))
-    expected = gradient(LOGITS, jnp.where(VISITS > 0, Q, 0.0), V)
-    found = gradient(LOGITS, jnp.where(VISITS > 0, Q, bad), V)
-    jax.tree.map(close, found, expected)
-    np.testing.assert_array_equal(found[1][1][VISITS == 0], 0.0)
+    gradient = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))
+    expected = gradient(LOGITS, where(VISITS > 0, Q, 0), V)
+    for bad in (np.nan, inf, -inf):
+        found = gradient(LOGITS, where(VISITS > 0, Q, bad), V)
+        jax.tree.map(close, found, expected)
+        by_q = np.asarray(found[1][1])
+        np.testing.assert_array_equal(by_q[VISITS == 0], 0.0)
 
 
 def test_without_visits_values_are_v_and_the_policy_is_unchanged():
-    no_visits = jnp.zeros(5, jnp.int32)
-    np.testing.assert_array_equal(
-        rlaxlib.completed_q_values(LOGITS, Q, no_visits, V), V
-    )
+    no_visits = np.zeros(5, int)
+    np.testing.assert_array_equal(complete(LOGITS, Q, no_visits, V), np.full(5, V))
     for rescale in (False, True):
-        targets = rlaxlib.gumbel_policy_targets(
-            LOGITS, Q, no_visits, V, rescale_values=rescale
-        )
+        targets = gumbel(LOGITS, Q, no_visits, V, rescale_values=rescale)
         close(targets, PI)
 
 
 def test_with_all_actions_visited_values_are_unchanged():
-    all_visited = jnp.arange(1, 6)
-    completed = rlaxlib.completed_q_values(LOGITS, Q, all_visited, V)
-    np.testing.assert_array_equal(completed, Q)
-    targets = rlaxlib.gumbel_policy_targets(LOGITS, Q, all_visited, V, 45.0, 0.01)
-    close(targets, jax.nn.softmax(LOGITS + 0.5 * Q))
+    all_visited = np.arange(1, 6)
+    np.testing.assert_array_equal(complete(LOGITS, Q, all_visited, V), Q)
+    targets = gumbel(LOGITS, Q, all_visited, V, 45.0, 0.01)
+    close(targets, softmax(LOGITS + 0.5 * Q))
 
 
 def test_visited_actions_of_tiny_probability_are_weighed_by_their_ratio():
-    logits = jnp.array([0.0, -500.0, -501.0])
-    q, visits = jnp.array([jnp.nan, 1.0, 3.0]), jnp.array([0, 1, 1])
+    logits = np.array([0.0, -500.0, -501.0])
+    q, visits = np.array([np.nan, 1.0, 3.0]), np.array([0, 1, 1])
     mean = (1 + 3 * np.exp(-1)) / (1 + np.exp(-1))
-    completed = rlaxlib.completed_q_values(logits, q, visits, 0.0)
-    close(completed, [mean * 2 / 3, 1.0, 3.0])
+    close(complete(logits, q, visits, 0.0), [mean * 2 / 3, 1.0, 3.0])
 
 
 def test_rescaled_values_do_not_depend_on_offset_and_scale():
     settings = {"c_visit": 1.0, "c_scale": 0.1, "rescale_values": True}
-    targets = rlaxlib.gumbel_policy_targets(LOGITS, Q, VISITS, V, **settings)
-    moved = rlaxlib.gumbel_policy_targets(
-        LOGITS, 8 * Q - 2, VISITS, 8 * V - 2, **settings
-    )
-    close(targets, moved)
-    completed = rlaxlib.completed_q_values(LOGITS, Q, VISITS, V)
-    size = jnp.max(completed) - jnp.min(completed)
-    close(targets, jax.nn.softmax(LOGITS + 0.8 * completed / size))
+    targets = gumbel(LOGITS, Q, VISITS, V, **settings)
+    close(targets, gumbel(LOGITS, 8 * Q - 2, VISITS, 8 * V - 2, **settings))
+    completed = np.asarray(complete(LOGITS, Q, VISITS, V))
+    close(targets, softmax(LOGITS + 0.8 * completed / np.ptp(completed)))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_targets_improve_on_the_policy_under_the_completed_values(seed):
-    rng = np.random.default_rng(seed)
-    logits, q = jnp.asarray(rng.normal(size=(2, 5)), jnp.float32)
-    completed = rlaxlib.completed_q_values(logits, q, VISITS, V)
-    before = jnp.sum(jax.nn.softmax(logits) * completed)
-    for targets in (
-        rlaxlib.gumbel_policy_targets(logits, q, VISITS, V, c_scale=0.1),
-        rlaxlib.cmpo_policy_targets(logits, completed, before),
-    ):
-        close(jnp.sum(targets), 1.0)
-        assert jnp.sum(targets * completed) > before
+def test_targets_improve_on_the_policy_under_the_completed_values():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        logits, q = rng.normal(size=(2, 5)).astype(np.float32)
+        completed = np.asarray(complete(logits, q, VISITS, V))
+        before = np.sum(softmax(logits) * completed)
+        improved = (
+            gumbel(logits, q, VISITS, V, c_scale=0.1),
+            cmpo(logits, completed, before),
+        )
+        for targets in map(np.asarray, improved):
+            close(np.sum(targets), 1.0)
+            assert np.sum(targets * completed) > before
 
 
 def test_sample_weights_converge_to_the_ratio_of_target_and_prior():
-    prior = jnp.array([0.5, 0.25, 0.25])
-    q = jnp.array([-0.5, 3.0, 0.25])
-    samples = jnp.repeat(jnp.arange(3), jnp.array([1000, 500, 500]))
-    weights = rlaxlib.cmpo_sample_weights(q[samples], 0.0)[jnp.array([0, 1000, 1500])]
-    exact = rlaxlib.cmpo_policy_targets(jnp.log(prior), q, 0.0)
-    np.testing.assert_allclose(weights * prior, exact, rtol=2e-3)
+    prior, q = np.array([0.5, 0.25, 0.25]), np.array([-0.5, 3.0, 0.25])
+    samples = np.repeat(np.arange(3), [1000, 500, 500])
+    weights = np.asarray(sample_weights(q[samples], 0.0))
+    found = weights[[0, 1000, 1500]] * prior
+    np.testing.assert_allclose(found, cmpo(np.log(prior), q, 0.0), rtol=2e-3)
 
 
 # --- Masks of legal actions. ---
@@ -166,30 +162,35 @@ def test_an_illegal_action_is_ignored(function, by_mask):
         mask = {"action_mask": MASK} if by_mask else {}
         return jnp.sum(function(logits, q, **mask) * Q)
 
-    gradient = jax.value_and_grad(total, argnums=(0, 1))
-    rest = LOGITS if by_mask else jnp.where(MASK, LOGITS, -inf)
+    gradient = jax.jit(jax.value_and_grad(total, argnums=(0, 1)))
+    rest = LOGITS if by_mask else where(MASK, LOGITS, -inf)
     expected = gradient(rest, Q)
-    for bad in (jnp.nan, inf, 1e9):
-        logits = jnp.where(MASK, LOGITS, bad) if by_mask else rest
-        found = gradient(logits, jnp.where(MASK, Q, bad))
+    for bad in (np.nan, inf, 1e9):
+        logits = where(MASK, LOGITS, bad) if by_mask else rest
+        found = gradient(logits, where(MASK, Q, bad))
         jax.tree.map(close, found, expected)
-    for each in found[1]:
+    for each in map(np.asarray, found[1]):
         assert each[2] == 0
-        assert jnp.all(jnp.isfinite(each))
+        assert np.all(np.isfinite(each))
 
 
 def test_mask_and_logits_can_both_exclude_an_action():
-    logits, rest = LOGITS.at[4].set(-inf), MASK.at[4].set(False)
-    found = rlaxlib.completed_q_values(logits, Q, VISITS, V, action_mask=MASK)
-    close(found, rlaxlib.completed_q_values(LOGITS, Q, VISITS, V, action_mask=rest))
+    others = np.arange(5) < 4
+    logits, rest = where(others, LOGITS, -inf), MASK & others
+    found = complete(logits, Q, VISITS, V, action_mask=MASK)
+    close(found, complete(LOGITS, Q, VISITS, V, action_mask=rest))
 
 
 @each_function
 def test_without_a_legal_action_targets_and_gradients_are_zero(function):
-    nothing = jnp.zeros(5, bool)
-    found = function(LOGITS, Q, action_mask=nothing)
+    nothing = np.zeros(5, bool)
+
+    def total(q):
+        found = function(LOGITS, q, action_mask=nothing)
+        return jnp.sum(found), found
+
+    with jax.debug_nans(True):  # Not compiled, to check every intermediate value.
+        by_q, found = jax.grad(total, has_aux=True)(Q)
     is_value = function is IMPROVED["completed"]
-    np.testing.assert_array_equal(found, jnp.where(MASK, V, 0.0) if is_value else 0.0)
-    with jax.debug_nans(True):
-        by_q = jax.grad(lambda q: jnp.sum(function(LOGITS, q, action_mask=nothing)))(Q)
+    np.testing.assert_array_equal(found, np.where(MASK, V, 0.0) if is_value else 0.0)
     np.testing.assert_array_equal(by_q, 0.0)

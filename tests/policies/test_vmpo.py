@@ -13,17 +13,18 @@ import rlaxlib
 from rlaxlib import LagrangePenalty
 
 RNG = np.random.default_rng(0)
-LOG_PROBS, ADVANTAGES = jnp.asarray(RNG.normal(size=(2, 4, 6)), jnp.float32)
-IMPORTANCE, KL = jnp.asarray(RNG.uniform(0.5, 1.5, (2, 4, 6)), jnp.float32)
+LOG_PROBS, ADVANTAGES = RNG.normal(size=(2, 4, 6)).astype(np.float32)
+IMPORTANCE, KL = RNG.uniform(0.5, 1.5, (2, 4, 6)).astype(np.float32)
 # Some devices have many valid steps, one has none.
-VALID = jnp.asarray(np.arange(24).reshape(4, 6) % 7 < np.array([[7], [3], [0], [5]]))
-RESTARTING = VALID.astype(jnp.float32)
+VALID = np.arange(24).reshape(4, 6) % 7 < np.array([[7], [3], [0], [5]])
+RESTARTING = VALID.astype(np.float32)
 
 
 def identity(x):
     return x
 
 
+@functools.partial(jax.jit, static_argnames="fraction")
 def e_step(advantages, restarting=None, importance=None, temperature=1.0, fraction=0.5):
     ones = jnp.ones_like(advantages)
     return rlaxlib.vmpo_compute_weights_and_temperature_loss(
@@ -51,6 +52,15 @@ def loss(inputs, axis_name=None, temperature=0.7, **settings):
 
 
 INPUTS = LOG_PROBS, ADVANTAGES, RESTARTING, IMPORTANCE, KL
+top_k = jax.jit(rlaxlib.get_top_k_weights, static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnames="use_stop_gradient")
+def gradients_of_mean(inputs, use_stop_gradient=True):
+    def mean(inputs):
+        return jnp.mean(loss(inputs, use_stop_gradient=use_stop_gradient)[0])
+
+    return jax.grad(mean)(inputs)
 
 
 # --- Values and gradients. ---
@@ -58,28 +68,25 @@ INPUTS = LOG_PROBS, ADVANTAGES, RESTARTING, IMPORTANCE, KL
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
 def test_ignored_steps_have_no_influence(dtype):
-    advantages = jnp.array([-100.0, -101.0, -102.0, -103.0, 5.0, jnp.nan], dtype)
-    found = e_step(advantages, [1, 1, 1, 1, 0, 0])
+    advantages = np.array([-100.0, -101.0, -102.0, -103.0, 5.0, np.nan], dtype)
+    found = e_step(advantages, np.array([1, 1, 1, 1, 0, 0]))
     expected = e_step(advantages[:4])
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], [*expected[1], 0.0, 0.0])
     weights = np.exp([1.0, 0.0]) / np.sum(np.exp([1.0, 0.0]))
-    np.testing.assert_allclose(found[1][:2].astype(jnp.float32), weights, rtol=4e-3)
+    np.testing.assert_allclose(np.float32(found[1])[:2], weights, rtol=4e-3)
     assert found[2] == expected[2] == 2
 
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_nan_at_ignored_steps_does_not_reach_the_gradients(stop):
-    log_probs = LOG_PROBS.at[~VALID].set(jnp.nan)
-    advantages = ADVANTAGES.at[~VALID].set(jnp.nan)
+    log_probs, advantages = np.where(VALID, (LOG_PROBS, ADVANTAGES), np.nan)
     inputs = log_probs, advantages, RESTARTING, IMPORTANCE, KL
-    gradients = jax.jit(
-        jax.grad(lambda x: jnp.mean(loss(x, use_stop_gradient=stop)[0]))
-    )(inputs)
+    gradients = gradients_of_mean(inputs, use_stop_gradient=stop)
     for gradient in gradients:
-        assert jnp.all(jnp.isfinite(gradient))
-    np.testing.assert_array_equal(gradients[0][~VALID], 0.0)
-    np.testing.assert_array_equal(gradients[1][~VALID], 0.0)
+        assert np.all(np.isfinite(gradient))
+    np.testing.assert_array_equal(np.asarray(gradients[0])[~VALID], 0.0)
+    np.testing.assert_array_equal(np.asarray(gradients[1])[~VALID], 0.0)
 
 
 @pytest.mark.parametrize(
@@ -96,42 +103,43 @@ def test_nan_at_ignored_steps_does_not_reach_the_gradients(stop):
     ],
 )
 def test_the_fraction_of_the_valid_steps_is_rounded_down(fraction, steps, expected):
-    restarting = (jnp.arange(120) < steps).astype(jnp.float32)
-    marks = rlaxlib.get_top_k_weights(fraction, restarting, jnp.arange(120.0))
+    restarting = np.float32(np.arange(120) < steps)
+    marks = top_k(fraction, restarting, np.arange(120, dtype=np.float32))
     best = range(steps - expected, steps)
-    np.testing.assert_array_equal(jnp.flatnonzero(marks), best)
+    np.testing.assert_array_equal(np.flatnonzero(marks), best)
 
 
-@pytest.mark.parametrize("restarting", [jnp.ones(6), jnp.array([0.0, 1, 1, 1, 1, 0])])
+@pytest.mark.parametrize("restarting", [np.ones(6), np.array([0.0, 1, 1, 1, 1, 0])])
 def test_ties_go_to_the_first_steps(restarting):
-    for advantages in (jnp.zeros(6), jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 1.0])):
-        marks = rlaxlib.get_top_k_weights(0.5, restarting, advantages)
+    for advantages in (np.zeros(6), np.array([0.0, 0.0, 1.0, 0.0, 0.0, 1.0])):
+        marks = top_k(0.5, restarting, advantages)
         best = np.lexsort((np.arange(6), -advantages, -restarting))
-        count = int(jnp.sum(restarting)) // 2
-        np.testing.assert_array_equal(jnp.flatnonzero(marks), np.sort(best[:count]))
+        count = int(np.sum(restarting)) // 2
+        np.testing.assert_array_equal(np.flatnonzero(marks), np.sort(best[:count]))
 
 
 def test_valid_steps_come_before_ignored_steps_even_at_minus_infinity():
-    advantages = jnp.array([7.0, -jnp.inf, -jnp.inf, 1.0])
-    restarting = jnp.array([0.0, 1.0, 1.0, 1.0])
-    marks = rlaxlib.get_top_k_weights(0.7, restarting, advantages)
+    advantages = np.array([7.0, -np.inf, -np.inf, 1.0])
+    restarting = np.array([0.0, 1.0, 1.0, 1.0])
+    marks = top_k(0.7, restarting, advantages)
     np.testing.assert_array_equal(marks, [0.0, 1.0, 0.0, 1.0])
 
 
 def test_without_a_valid_step_weights_and_gradients_are_zero():
-    temperature_loss, weights, count = e_step(ADVANTAGES, jnp.zeros((4, 6)))
+    nothing = np.zeros((4, 6), np.float32)
+    temperature_loss, weights, count = e_step(ADVANTAGES, nothing)
     assert temperature_loss == 0
     assert count == 0
     np.testing.assert_array_equal(weights, 0.0)
-    inputs = LOG_PROBS, ADVANTAGES, jnp.zeros((4, 6)), IMPORTANCE, KL
-    gradients = jax.jit(jax.grad(lambda x: jnp.mean(loss(x)[0])))(inputs)
+    inputs = LOG_PROBS, ADVANTAGES, nothing, IMPORTANCE, KL
+    gradients = gradients_of_mean(inputs, use_stop_gradient=True)
     np.testing.assert_array_equal(gradients[0], 0.0)
     np.testing.assert_array_equal(gradients[1], 0.0)
 
 
 def test_a_step_of_importance_weight_zero_has_no_weight():
-    importance = jnp.array([0.0, 1.0, 2.0])
-    advantages = jnp.array([1e3, 0.0, 0.0])
+    importance = np.array([0.0, 1.0, 2.0])
+    advantages = np.array([1e3, 0.0, 0.0])
     temperature_loss, weights, count = e_step(
         advantages, importance=importance, fraction=1.0
     )
@@ -145,30 +153,29 @@ def test_infinite_advantages_have_weights_and_finite_gradients():
         found = e_step(advantages, temperature=temperature, fraction=1.0)
         return 1e-38 * found[0], found[1]
 
-    advantages = jnp.array([jnp.inf, -jnp.inf, jnp.inf, 0.0])
-    gradient = jax.grad(total, argnums=(0, 1), has_aux=True)
+    advantages = np.array([np.inf, -np.inf, np.inf, 0.0])
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))
     gradients, weights = gradient(advantages, 0.5)
     close(weights, [0.5, 0.0, 0.5, 0.0])
-    assert all(jnp.all(jnp.isfinite(each)) for each in gradients)
+    assert all(np.all(np.isfinite(each)) for each in gradients)
 
 
 @pytest.mark.parametrize("fraction", [0.5, 1.0])
 def test_weights_equal_the_definition_at_any_temperature(fraction):
     # All are below 0, where ignored steps would come first if they counted as 0.
     advantages = ADVANTAGES - 8
-    weigh = jax.jit(lambda t: e_step(advantages, RESTARTING, None, t, fraction)[1])
     for temperature in (1e-6, 1e-3, 1.0, 1e3):
         scaled = np.asarray(advantages, np.float64) / np.float32(temperature)
-        ranked = np.sort(scaled[np.asarray(VALID)])[::-1]
+        ranked = np.sort(scaled[VALID])[::-1]
         chosen = VALID & (scaled >= ranked[int(fraction * ranked.size) - 1])
         expected = np.exp(np.where(chosen, scaled - ranked[0], -np.inf))
-        found = weigh(temperature)
+        _, found, _ = e_step(advantages, RESTARTING, None, temperature, fraction)
         np.testing.assert_allclose(found, expected / expected.sum(), 1e-4, 1e-7)
 
 
 def test_a_nan_advantage_gives_nan_weights():
-    _, weights, _ = e_step(jnp.array([1.0, jnp.nan, 2.0, 3.0]))
-    assert jnp.all(jnp.isnan(weights))
+    _, weights, _ = e_step(np.array([1.0, np.nan, 2.0, 3.0]))
+    assert np.all(np.isnan(weights))
 
 
 # --- Many devices. ---
@@ -179,23 +186,26 @@ def test_a_nan_advantage_gives_nan_weights():
 def test_a_sharded_batch_equals_the_whole_batch(stop, fraction):
     settings = {"use_stop_gradient": stop, "top_k_fraction": fraction}
 
-    def mean(inputs, temperature, axis_name):
-        settled = functools.partial(loss, temperature=temperature, **settings)
-        if axis_name is None:
-            return jnp.mean(settled(inputs)[0])
-        each = jax.vmap(lambda x: settled(x, axis_name)[0], axis_name=axis_name)
-        return jnp.mean(each(inputs))
+    def whole(inputs, temperature):
+        return jnp.mean(loss(inputs, None, temperature, **settings)[0])
 
-    gradient = jax.jit(jax.value_and_grad(mean, (0, 1)), static_argnums=2)
-    for advantages in (ADVANTAGES, jnp.round(ADVANTAGES)):  # The latter have ties.
+    def sharded(inputs, temperature):
+        def part(inputs):
+            return loss(inputs, "devices", temperature, **settings)[0]
+
+        return jnp.mean(jax.vmap(part, axis_name="devices")(inputs))
+
+    @jax.jit
+    def both(inputs):
+        return [jax.value_and_grad(f, (0, 1))(inputs, 0.7) for f in (whole, sharded)]
+
+    for advantages in (ADVANTAGES, np.round(ADVANTAGES)):  # The latter have ties.
         inputs = LOG_PROBS, advantages, RESTARTING, IMPORTANCE, KL
-        jax.tree.map(
-            close, gradient(inputs, 0.7, "devices"), gradient(inputs, 0.7, None)
-        )
+        jax.tree.map(close, *both(inputs))
 
 
 def test_pmap_and_shard_map_equal_the_whole_batch():
-    _, expected = loss(INPUTS)
+    _, expected = jax.jit(loss)(INPUTS)
     devices = jax.devices()[:4]
     _, found = jax.pmap(
         functools.partial(loss, axis_name="devices"), "devices", devices=devices
@@ -224,13 +234,11 @@ def test_pmap_and_shard_map_equal_the_whole_batch():
     ("call", "message"),
     [
         (
-            lambda: rlaxlib.get_top_k_weights(0.01, jnp.ones(4), jnp.ones(4)),
+            lambda: rlaxlib.get_top_k_weights(0.01, np.ones(4), np.ones(4)),
             r"^get_top_k_weights: `int\(top_k_fraction \* 4\)` is 0, must be",
         ),
         (
-            lambda: jax.jit(lambda fraction: e_step(ADVANTAGES, fraction=fraction))(
-                0.5
-            ),
+            lambda: jax.jit(rlaxlib.get_top_k_weights)(0.5, np.ones(4), np.ones(4)),
             r"`top_k_fraction` is traced, must be a Python value",
         ),
         (

@@ -1,5 +1,7 @@
 """Test the auxiliary tasks: identities, streams, and invalid input."""
 
+import functools
+
 import contract
 import jax
 import jax.numpy as jnp
@@ -13,9 +15,16 @@ import rlaxlib
 STEPS = contract.STEPS
 
 
-def draw(seed=0, dtype=jnp.float32):
-    drawn = auxiliary.make_loss(np.random.default_rng(seed))
-    return contract.to_jax(drawn, dtype)
+pixel_control_loss = jax.jit(rlaxlib.pixel_control_loss, static_argnames="cell_size")
+
+
+def draw():
+    drawn = auxiliary.make_loss(np.random.default_rng(0))
+    drawn = {name: np.asarray(x) for name, x in drawn.items()}
+    return {
+        name: x.astype(np.float32 if x.dtype.kind == "f" else x.dtype)
+        for name, x in drawn.items()
+    }
 
 
 def part(inputs, steps):
@@ -29,7 +38,8 @@ def part(inputs, steps):
 
 
 def test_a_changed_pixel_counts_in_its_cell_only():
-    observations = jnp.zeros((2, 4, 6, 3)).at[1, 3, 5, 2].set(0.5)
+    observations = np.zeros((2, 4, 6, 3), np.float32)
+    observations[1, 3, 5, 2] = 0.5
     rewards = rlaxlib.pixel_control_rewards(observations, cell_size=2)
     assert rewards.shape == (1, 2, 3)
     close(rewards[0, 1, 2], 0.5 / 12)
@@ -40,7 +50,7 @@ def test_discounted_potential_rewards_telescope():
     features = draw()["observations"][:, 0, 0]
     rewards = rlaxlib.feature_control_rewards(features, "potential", 0.9)
     discounts = np.float32(0.9) ** np.arange(STEPS, dtype=np.float32)
-    total = jnp.sum(discounts[:, None] * rewards, axis=0)
+    total = np.sum(discounts[:, None] * np.asarray(rewards), axis=0)
     close(total, 0.9**STEPS * features[-1] - features[0])
 
 
@@ -49,73 +59,70 @@ def test_discounted_potential_rewards_telescope():
 
 def test_loss_of_each_cell_is_that_of_q_lambda():
     inputs = draw()
-    losses = rlaxlib.pixel_control_loss(**inputs, cell_size=2)
-    rewards = rlaxlib.pixel_control_rewards(inputs["observations"], cell_size=2)
-    q = inputs["action_values"]
-    for row, column in np.ndindex(2, 3):
-        errors = rlaxlib.q_lambda(
-            q[:-1, row, column],
-            inputs["actions"],
-            rewards[:, row, column],
-            inputs["discount_factor"],
-            q[1:, row, column],
-            lambda_=1.0,
-        )
-        close(losses[:, row, column], rlaxlib.l2_loss(errors))
+
+    @jax.jit
+    def both(inputs):
+        losses = rlaxlib.pixel_control_loss(**inputs, cell_size=2)
+        rewards = rlaxlib.pixel_control_rewards(inputs["observations"], cell_size=2)
+        q = inputs["action_values"]
+
+        def one(q_tm1, r_t, q_t):
+            rest = r_t, inputs["discount_factor"], q_t
+            return rlaxlib.q_lambda(q_tm1, inputs["actions"], *rest, lambda_=1.0)
+
+        each = jax.vmap(jax.vmap(one, 1, 1), 1, 1)
+        return losses, rlaxlib.l2_loss(each(q[:-1], rewards, q[1:]))
+
+    close(*both(inputs))
 
 
 def test_a_truncated_stream_equals_two_streams():
-    inputs = draw()
-    cut = jnp.arange(STEPS) == 2
-    whole = rlaxlib.pixel_control_loss(**inputs, cell_size=2, truncated_t=cut)
+    inputs, steps = draw(), np.arange(STEPS)
+    whole = pixel_control_loss(**inputs, cell_size=2, truncated_t=steps == 2)
+    whole = np.asarray(whole)
     for steps in (slice(0, 3), slice(3, STEPS)):
-        close(
-            whole[steps], rlaxlib.pixel_control_loss(**part(inputs, steps), cell_size=2)
-        )
+        close(whole[steps], pixel_control_loss(**part(inputs, steps), cell_size=2))
 
 
 def test_a_step_across_a_reset_can_be_masked():
-    inputs = draw()
-    reset = jnp.arange(STEPS) == 3
-    cut = jnp.arange(STEPS) == 2
-    masks = {"truncated_t": cut, "sample_mask": ~reset}
-    losses = rlaxlib.pixel_control_loss(**inputs, cell_size=2, **masks)
+    inputs, steps = draw(), np.arange(STEPS)
+    masks = {"truncated_t": steps == 2, "sample_mask": steps != 3}
+    losses = np.asarray(pixel_control_loss(**inputs, cell_size=2, **masks))
     np.testing.assert_array_equal(losses[3], 0.0)
     for steps in (slice(0, 3), slice(4, STEPS)):
-        close(
-            losses[steps],
-            rlaxlib.pixel_control_loss(**part(inputs, steps), cell_size=2),
-        )
+        close(losses[steps], pixel_control_loss(**part(inputs, steps), cell_size=2))
 
 
 def test_padding_may_hold_anything():
     inputs = draw()
-    mask = jnp.arange(STEPS) < 4
+    mask = np.arange(STEPS) < 4
     first = part(inputs, slice(0, 4))
-    padded = dict(inputs)
-    for name in ("observations", "action_values"):
-        padded[name] = inputs[name].at[5:].set(jnp.nan)
+    names = ("observations", "action_values")
+    padded = inputs | {name: inputs[name].copy() for name in names}
+    for name in names:
+        padded[name][5:] = np.nan
 
     def total(moved, fixed, **masks):
         losses = rlaxlib.pixel_control_loss(**fixed | moved, cell_size=2, **masks)
         return jnp.sum(losses)
 
-    names = ("observations", "action_values")
+    gradient = jax.jit(jax.value_and_grad(total))
     moved, expected = (
-        jax.value_and_grad(total)({name: x[name] for name in names}, x, **masks)
+        gradient({name: x[name] for name in names}, x, **masks)
         for x, masks in ((padded, {"sample_mask": mask}), (first, {}))
     )
     close(moved[0], expected[0])
     for name in names:
-        close(moved[1][name][:5], expected[1][name])
-        np.testing.assert_array_equal(moved[1][name][5:], 0.0)
+        found = np.asarray(moved[1][name])
+        close(found[:5], expected[1][name])
+        np.testing.assert_array_equal(found[5:], 0.0)
 
 
 def test_half_precision_values_and_single_precision_rewards_give_single_precision():
-    inputs = draw()
+    inputs, loss = draw(), rlaxlib.pixel_control_loss
     with jax.numpy_dtype_promotion("standard"):
         mixed = inputs | {"action_values": inputs["action_values"].astype(jnp.bfloat16)}
-        losses = rlaxlib.pixel_control_loss(**mixed, cell_size=2)
+        losses = jax.eval_shape(functools.partial(loss, cell_size=2), **mixed)
     assert losses.dtype == jnp.float32
 
 
@@ -126,7 +133,7 @@ def test_half_precision_values_and_single_precision_rewards_give_single_precisio
     ("height", "width", "cell_size"), [(6, 8, 4), (8, 6, 4), (4, 4, 8), (6, 6, 4)]
 )
 def test_cells_must_fill_the_image(height, width, cell_size):
-    observations = jnp.zeros((3, height, width, 1))
+    observations = np.zeros((3, height, width, 1))
     message = f"`cell_size` is {cell_size}, must divide images of {height} by {width}"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         rlaxlib.pixel_control_rewards(observations, cell_size)
@@ -134,12 +141,12 @@ def test_cells_must_fill_the_image(height, width, cell_size):
         rlaxlib.ArgumentError, match=r"^pixel_control_loss: `cell_size`"
     ):
         rlaxlib.pixel_control_loss(
-            observations, jnp.zeros(2, int), jnp.zeros((3, 1, 1, 2)), 0.9, cell_size
+            observations, np.zeros(2, int), np.zeros((3, 1, 1, 2)), 0.9, cell_size
         )
 
 
 def test_action_values_must_have_the_shape_of_the_cells():
     message = r"`action_values` has shape \(7, 2, 2, 4\), must be \(7, 2, 3, 4\)"
-    inputs = draw() | {"action_values": jnp.zeros((STEPS + 1, 2, 2, 4))}
+    inputs = draw() | {"action_values": np.zeros((STEPS + 1, 2, 2, 4))}
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         rlaxlib.pixel_control_loss(**inputs, cell_size=2)

@@ -10,7 +10,7 @@ from experience import close
 
 import rlaxlib
 
-Q = jnp.array([3.0, -1.0, 2.0, 5.0])
+Q = np.float32([3.0, -1.0, 2.0, 5.0])
 
 
 def test_the_mix_of_bcq_interpolates_between_maximum_and_minimum():
@@ -25,24 +25,29 @@ def test_one_critic_gives_its_own_value():
 
 
 def test_a_subset_may_be_all_critics_or_any_single_one():
-    keys = jax.random.split(jax.random.key(0), 64)
-    whole = jax.vmap(lambda key: rlaxlib.subset_minimum(key, Q, 4))(keys)
-    np.testing.assert_array_equal(whole, jnp.full(64, -1.0))
-    single = jax.vmap(lambda key: rlaxlib.subset_minimum(key, Q, 1))(keys)
+    @jax.jit
+    def sample(key):
+        subset = jax.vmap(rlaxlib.subset_minimum, (0, None, None))
+        keys = jax.random.split(key, 64)
+        return subset(keys, Q, 4), subset(keys, Q, 1)
+
+    whole, single = map(np.asarray, sample(jax.random.key(0)))
+    np.testing.assert_array_equal(whole, np.full(64, -1.0))
     assert set(single.tolist()) == set(Q.tolist())
 
 
 def test_all_subsets_are_equally_likely():
     draws = 6000
-    keys = jax.random.split(jax.random.key(1), draws)
     # A critic is in the subset if lowering its value lowers the minimum.
-    drawn = jax.vmap(
-        lambda key: jax.vmap(
-            lambda i: rlaxlib.subset_minimum(
-                key, jnp.where(i == jnp.arange(4), -9.0, 0.0), 2
-            )
-        )(jnp.arange(4))
-    )(keys)
+    lowered = np.where(np.eye(4, dtype=bool), np.float32(-9), np.float32(0))
+
+    @jax.jit
+    def sample(key):
+        subset = jax.vmap(rlaxlib.subset_minimum, (None, 0, None))
+        keys = jax.random.split(key, draws)
+        return jax.vmap(subset, (0, None, None))(keys, lowered, 2)
+
+    drawn = np.asarray(sample(jax.random.key(1)))
     counts = collections.Counter(tuple(np.flatnonzero(row)) for row in drawn < 0)
     assert set(counts) == set(itertools.combinations(range(4), 2))
     # Five standard deviations of a frequency of 1/6.
@@ -51,15 +56,21 @@ def test_all_subsets_are_equally_likely():
 
 
 def test_one_key_draws_one_subset_for_a_whole_batch():
-    batch = jnp.tile(Q, (32, 1))
-    draw = jax.vmap(lambda key, q: rlaxlib.subset_minimum(key, q, 2), (None, 0))
-    assert len(set(draw(jax.random.key(3), batch).tolist())) == 1
+    draw = jax.jit(
+        jax.vmap(lambda key, q: rlaxlib.subset_minimum(key, q, 2), (None, 0))
+    )
+    found = np.asarray(draw(jax.random.key(3), np.tile(Q, (32, 1))))
+    assert len(set(found.tolist())) == 1
 
 
 def test_only_the_minimum_of_the_subset_gets_a_gradient():
-    for seed in range(8):
-        key = jax.random.key(seed)
-        value, gradient = jax.value_and_grad(
-            lambda q, key=key: rlaxlib.subset_minimum(key, q, 2)
-        )(Q)
-        np.testing.assert_array_equal(gradient, value == Q)
+    @jax.jit
+    def evaluate(key):
+        def one(key):
+            minimum = jax.value_and_grad(rlaxlib.subset_minimum, argnums=1)
+            return minimum(key, jnp.asarray(Q), 2)
+
+        return jax.vmap(one)(jax.random.split(key, 8))
+
+    values, gradients = map(np.asarray, evaluate(jax.random.key(0)))
+    np.testing.assert_array_equal(gradients, values[:, None] == Q)

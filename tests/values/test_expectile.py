@@ -14,7 +14,7 @@ from rows.distributional import expectiles
 
 import rlaxlib
 
-TAU = jnp.array([0.1, 0.5, 0.9])
+TAU = np.float32([0.1, 0.5, 0.9])
 impute = jax.jit(rlaxlib.impute_expectile_samples, static_argnames="num_samples")
 impute_batch = jax.jit(
     jax.vmap(rlaxlib.impute_expectile_samples, in_axes=(0, None, None)),
@@ -41,7 +41,7 @@ def assert_expectiles(samples, given, tau, tolerance=1e-5):
 # --- Imputed samples. ---
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 8, 11, 20, 51, 200])
+@pytest.mark.parametrize("number", [1, 2, 3, 11, 51])
 def test_imputed_samples_have_the_expectiles_of_as_many_samples(number):
     rng, tau = np.random.default_rng(number), midpoints(number)
     many = 20 if number < 50 else 3
@@ -99,20 +99,20 @@ def test_the_mean_need_not_be_given(tau):
 
 
 def test_a_rounded_half_is_the_mean():
-    tau = TAU.at[1].set(np.nextafter(np.float32(0.5), np.float32(0)))
-    given = jnp.array([-1.0, 0.0, 1.5])
+    tau = np.float32([0.1, np.nextafter(np.float32(0.5), np.float32(0)), 0.9])
+    given = np.float32([-1.0, 0.0, 1.5])
     np.testing.assert_array_equal(impute(given, tau), impute(given, TAU))
 
 
-@pytest.mark.parametrize("tau", [[0.1, 0.5, 0.9], [0.5, 0.5, 0.5], [0.1, 0.2, 0.3]])
-def test_equal_expectiles_are_those_of_one_value(tau):
-    for number in (1, 3, 7):
-        found = impute(jnp.full(3, 2.5), jnp.array(tau), number)
-        np.testing.assert_array_equal(found, jnp.full(number, 2.5))
+@pytest.mark.parametrize("number", [1, 3, 7])
+def test_equal_expectiles_are_those_of_one_value(number):
+    for tau in (TAU, np.full(3, 0.5), np.array([0.1, 0.2, 0.3])):
+        found = impute(np.full(3, 2.5), tau, number)
+        np.testing.assert_array_equal(found, np.full(number, 2.5))
 
 
 def test_order_does_not_matter():
-    given, order = jnp.array([1.0, 2.0, 4.0]), jnp.array([2, 0, 1])
+    given, order = np.float32([1.0, 2.0, 4.0]), np.array([2, 0, 1])
     expected = impute(given, TAU)
     np.testing.assert_array_equal(impute(given[order], TAU[order]), expected)
     np.testing.assert_array_equal(impute(given[order], TAU), expected)  # They cross.
@@ -124,51 +124,53 @@ def test_order_does_not_matter():
     st.randoms(use_true_random=False),
 )
 def test_samples_for_impossible_expectiles_are_finite_and_ascend(given, number, random):
-    tau = jnp.array([random.uniform(0, 1) for _ in given], jnp.float32)
-    found = impute(jnp.array(given, jnp.float32), tau, number)
+    tau = np.float32([random.uniform(0, 1) for _ in given])
+    found = impute(np.float32(given), tau, number)
     size = max(1.0, *map(abs, given))
     assert np.isfinite(found).all()
     assert np.min(np.diff(found), initial=0.0) >= -1e-3 * size
 
 
 def test_samples_for_impossible_expectiles_have_the_right_mean():
-    found = impute(jnp.array([1.0, 1.0, 4.0]), TAU, 6)
-    close(jnp.mean(found), 1.0)
+    found = impute(np.float32([1.0, 1.0, 4.0]), TAU, 7)
+    close(np.mean(found), 1.0)
 
 
 def test_imputing_restores_the_width_that_expectiles_lack():
-    samples = jnp.array([-3.0, 0.0, 3.0])
-    given = expectiles(np.asarray(samples, float), midpoints(3)).astype(np.float32)
+    samples = np.array([-3.0, 0.0, 3.0])
+    given = expectiles(samples, midpoints(3)).astype(np.float32)
     assert np.ptp(given) < 0.8 * np.ptp(samples)
     found = impute(given, midpoints(3).astype(np.float32))
     np.testing.assert_allclose(found, samples, atol=1e-5)
 
 
 def test_imputed_samples_have_no_gradient():
-    inputs = jnp.array([1.0, 2.0, 4.0]), TAU
-    for jacobian in jax.jacobian(impute, argnums=(0, 1))(*inputs):
-        np.testing.assert_array_equal(jacobian, jnp.zeros((3, 3)))
+    inputs = np.float32([1.0, 2.0, 4.0]), TAU
+    for jacobian in jax.jit(jax.jacobian(impute, argnums=(0, 1)))(*inputs):
+        np.testing.assert_array_equal(jacobian, np.zeros((3, 3)))
 
 
 def test_each_example_of_a_batch_may_have_its_own_fractions():
     rng = np.random.default_rng(0)
     tau = np.stack([midpoints(4), [0.1, 0.2, 0.5, 0.9], [0.2, 0.4, 0.6, 0.7]])
     given = np.stack([expectiles(rng.normal(size=4), each) for each in tau])
-    found = jax.vmap(impute)(given.astype(np.float32), tau.astype(np.float32))
+    found = jax.jit(jax.vmap(impute))(given.astype(np.float32), tau.astype(np.float32))
     for each in zip(found, given, tau, strict=True):
         assert_expectiles(*each)
 
 
 def test_a_batch_may_be_spread_over_devices():
     devices = jax.device_count()
-    given = jnp.sort(jax.random.normal(jax.random.key(0), (2 * devices, 4)))
-    tau = jnp.array([0.1, 0.3, 0.6, 0.9])
+    rng, tau = np.random.default_rng(0), np.array([0.1, 0.3, 0.6, 0.9])
+    samples = rng.normal(size=(2 * devices, 4))
+    given = np.float32([expectiles(each, tau) for each in samples])
     mesh, spec = jax.make_mesh((devices,), ("batch",)), PartitionSpec("batch")
-    batch = jax.vmap(impute, (0, None))
+    batch = jax.jit(jax.vmap(impute, (0, None)))
     spread = jax.shard_map(
         batch, mesh=mesh, in_specs=(spec, PartitionSpec()), out_specs=spec
     )
     there = jax.device_put(given, NamedSharding(mesh, spec))
+    tau = np.float32(tau)
     close(jax.jit(spread)(there, tau), batch(given, tau), rtol=1e-4)
 
 
@@ -176,31 +178,37 @@ def test_a_batch_may_be_spread_over_devices():
 
 
 def test_the_minimisers_are_the_expectiles_of_the_samples():
-    samples = jax.random.normal(jax.random.key(0), (50,))
-    best = jnp.asarray(expectiles(np.asarray(samples, float), np.asarray(TAU, float)))
-    best = best.astype(jnp.float32)
-    gradient = jax.grad(rlaxlib.expectile_regression_loss)(best, TAU, samples)
-    np.testing.assert_allclose(gradient, jnp.zeros(3), atol=1e-6)
+    samples = np.random.default_rng(0).normal(size=50).astype(np.float32)
+    best = expectiles(samples.astype(float), TAU.astype(float)).astype(np.float32)
+    gradient = jax.jit(jax.grad(rlaxlib.expectile_regression_loss))
+    np.testing.assert_allclose(gradient(best, TAU, samples), np.zeros(3), atol=1e-6)
 
 
 @pytest.mark.parametrize("number", [None, 5])
 def test_imputed_q_learning_is_q_learning_from_the_imputed_samples(number):
-    now, later = jax.random.normal(jax.random.key(0), (2, 3, 4))
-    later = jnp.sort(later, axis=0)
+    now, later = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    later = np.sort(later, axis=0)
     inputs = now, TAU, 2, 0.5, 0.9
-    best = int(jnp.argmax(later[1]))  # The mean is the expectile at 1/2.
-    samples = jnp.stack([impute(later[:, best], TAU, number)] * 4, axis=1)
-    expected = rlaxlib.expectile_q_learning(*inputs, samples, samples)
-    learn = functools.partial(rlaxlib.imputed_expectile_q_learning, num_samples=number)
-    close(learn(*inputs, later, later), expected)
+    best = np.argmax(later[1])  # The mean is the expectile at 1/2.
+
+    @jax.jit
+    def both():
+        samples = jnp.stack([impute(later[:, best], TAU, number)] * 4, axis=1)
+        expected = rlaxlib.expectile_q_learning(*inputs, samples, samples)
+        learn = functools.partial(
+            rlaxlib.imputed_expectile_q_learning, num_samples=number
+        )
+        return learn(*inputs, later, later), expected
+
+    close(*both())
 
 
 def test_the_best_action_is_found_by_interpolation_without_the_mean():
-    tau = jnp.array([0.75, 0.25])
-    selector = jnp.array([[1.0, 9.0], [0.0, -1.0]])  # Means of 0.5 and 4.
-    later = jnp.array([[0.0, 1.0], [0.0, 1.0]])
-    inputs = jnp.zeros((2, 2)), tau, 0, 0.0, 1.0, selector, later
-    close(rlaxlib.imputed_expectile_q_learning(*inputs), 1.0)
+    tau = np.float32([0.75, 0.25])
+    selector = np.float32([[1.0, 9.0], [0.0, -1.0]])  # Means of 0.5 and 4.
+    later = np.float32([[0.0, 1.0], [0.0, 1.0]])
+    inputs = np.zeros((2, 2)), tau, 0, 0.0, 1.0, selector, later
+    close(jax.jit(rlaxlib.imputed_expectile_q_learning)(*inputs), 1.0)
 
 
 # --- Bad input. ---
@@ -209,8 +217,8 @@ def test_the_best_action_is_found_by_interpolation_without_the_mean():
 @pytest.mark.parametrize("number", [0, 2.5, True])
 def test_rejects_a_number_of_samples_that_is_not_a_positive_integer(number):
     with pytest.raises(rlaxlib.ArgumentError, match="`num_samples` is"):
-        rlaxlib.impute_expectile_samples(jnp.zeros(3), TAU, number)
-    dist = jnp.zeros((3, 2))
+        rlaxlib.impute_expectile_samples(np.zeros(3), TAU, number)
+    dist = np.zeros((3, 2))
     inputs = dist, TAU, 0, 0.0, 0.9, dist, dist
     with pytest.raises(rlaxlib.ArgumentError, match="`num_samples` is"):
         rlaxlib.imputed_expectile_q_learning(*inputs, num_samples=number)

@@ -1,5 +1,6 @@
 """Test transformed returns and errors: precision, identities, and edges."""
 
+import functools
 import inspect
 
 import contract
@@ -17,8 +18,12 @@ RETRACE = ("q_tm1", "q_t", "a_tm1", "a_t", *REWARDS, "pi_t", "mu_t")
 HYPERBOLIC = rlaxlib.SIGNED_HYPERBOLIC_PAIR
 
 
-def best(q):
-    return jnp.max(q, axis=-1)
+transformed_q_lambda = jax.jit(
+    functools.partial(rlaxlib.transformed_q_lambda, tx_pair=HYPERBOLIC)
+)
+transformed_lambda_returns = jax.jit(
+    rlaxlib.transformed_lambda_returns, static_argnums=0
+)
 
 
 # --- Precision. ---
@@ -26,29 +31,32 @@ def best(q):
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 def test_returns_are_accurate_at_all_scales(scale):
-    v_t, r_t = scale * jnp.array([0.5, 2.0]), scale * jnp.array([1.0, -3.0])
-    found = rlaxlib.transformed_n_step_returns(
-        HYPERBOLIC, r_t, jnp.ones(2), HYPERBOLIC.apply(v_t), n=1
-    )
+    v_t, r_t = np.float32(scale) * np.float32([[0.5, 2.0], [1.0, -3.0]])
+    found = jax.jit(one_step_returns)(r_t, v_t)
     with contract.x64(True):
         expected = HYPERBOLIC.apply(np.float64(r_t) + np.float64(v_t))
     np.testing.assert_allclose(found, expected, rtol=2e-6)
 
 
+def one_step_returns(r_t, v_t):
+    values = HYPERBOLIC.apply(v_t)
+    return rlaxlib.transformed_n_step_returns(HYPERBOLIC, r_t, jnp.ones(2), values, n=1)
+
+
 def test_half_precision_computes_in_single_precision():
-    stream = make_stream()
-    single = pick(stream, *Q)
+    single = pick(make_stream(), *Q)
     half = {
-        name: x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x
+        name: x.astype(jnp.bfloat16) if x.dtype == np.float32 else x
         for name, x in single.items()
     }
     rounded = {
-        name: x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
+        name: x.astype(np.float32) if x.dtype == jnp.bfloat16 else x
         for name, x in half.items()
     }
+    # Not compiled: a compiled CPU program computes half precision in float32.
     found = rlaxlib.transformed_q_lambda(**half, lambda_=0.75, tx_pair=HYPERBOLIC)
     assert found.dtype == jnp.bfloat16
-    exact = rlaxlib.transformed_q_lambda(**rounded, lambda_=0.75, tx_pair=HYPERBOLIC)
+    exact = transformed_q_lambda(**rounded, lambda_=0.75)
     np.testing.assert_allclose(np.float32(found), exact, rtol=4e-3)
 
 
@@ -57,45 +65,42 @@ def test_half_precision_computes_in_single_precision():
 
 def test_the_identity_pair_gives_the_untransformed_functions():
     stream = make_stream()
-    inputs = pick(stream, *Q) | {"lambda_": 0.7}
-    close(rlaxlib.transformed_q_lambda(**inputs), rlaxlib.q_lambda(**inputs))
-    inputs = pick(stream, *RETRACE) | {"lambda_": 0.7}
-    close(rlaxlib.transformed_retrace(**inputs), rlaxlib.retrace(**inputs))
-    inputs = pick(stream, *REWARDS, "v_t")
-    identity = rlaxlib.IDENTITY_PAIR
-    close(
-        rlaxlib.transformed_lambda_returns(identity, **inputs, lambda_=0.7),
-        rlaxlib.lambda_returns(**inputs, lambda_=0.7),
-    )
-    close(
-        rlaxlib.transformed_n_step_returns(identity, **inputs, n=3),
-        rlaxlib.n_step_bootstrapped_returns(**inputs, n=3),
-    )
+
+    def evaluate(stream):
+        inputs = pick(stream, *Q) | {"lambda_": 0.7}
+        yield rlaxlib.transformed_q_lambda(**inputs), rlaxlib.q_lambda(**inputs)
+        inputs = pick(stream, *RETRACE) | {"lambda_": 0.7}
+        yield rlaxlib.transformed_retrace(**inputs), rlaxlib.retrace(**inputs)
+        inputs = pick(stream, *REWARDS, "v_t")
+        identity = rlaxlib.IDENTITY_PAIR
+        yield (
+            rlaxlib.transformed_lambda_returns(identity, **inputs, lambda_=0.7),
+            rlaxlib.lambda_returns(**inputs, lambda_=0.7),
+        )
+        yield (
+            rlaxlib.transformed_n_step_returns(identity, **inputs, n=3),
+            rlaxlib.n_step_bootstrapped_returns(**inputs, n=3),
+        )
+
+    for found, expected in jax.jit(lambda x: list(evaluate(x)))(stream):
+        close(found, expected)
 
 
 def test_one_step_q_learning_is_q_lambda_at_zero():
     stream = make_stream()
-    inputs = pick(stream, *Q)
-    a_t = jnp.argmax(stream["q_t"], axis=-1)
-    one_step = rlaxlib.transformed_n_step_q_learning(
-        target_q_t=inputs["q_t"],
-        a_t=a_t,
-        **pick(stream, "q_tm1", "a_tm1", *REWARDS),
-        n=1,
-        tx_pair=HYPERBOLIC,
+    inputs = pick(stream, "q_tm1", "a_tm1", *REWARDS)
+    inputs |= {"target_q_t": stream["q_t"], "a_t": np.argmax(stream["q_t"], axis=-1)}
+    learn = functools.partial(
+        rlaxlib.transformed_n_step_q_learning, n=1, tx_pair=HYPERBOLIC
     )
-    close(
-        one_step,
-        rlaxlib.transformed_q_lambda(**inputs, lambda_=0.0, tx_pair=HYPERBOLIC),
-    )
+    one_step = jax.jit(learn)(**inputs)
+    close(one_step, transformed_q_lambda(**pick(stream, *Q), lambda_=0.0))
 
 
 def test_the_last_error_is_that_of_the_transformed_one_step_target():
     stream = make_stream()
-    errors = rlaxlib.transformed_q_lambda(
-        **pick(stream, *Q), lambda_=0.7, tx_pair=HYPERBOLIC
-    )
-    v_t = HYPERBOLIC.apply_inv(best(stream["q_t"])[-1])
+    errors = transformed_q_lambda(**pick(stream, *Q), lambda_=0.7)
+    v_t = HYPERBOLIC.apply_inv(np.max(stream["q_t"][-1]))
     target = HYPERBOLIC.apply(stream["r_t"][-1] + stream["discount_t"][-1] * v_t)
     close(errors[-1], target - stream["q_tm1"][-1, stream["a_tm1"][-1]])
 
@@ -105,9 +110,10 @@ def test_the_last_error_is_that_of_the_transformed_one_step_target():
 
 def test_values_may_be_given_by_name():
     inputs = pick(make_stream(), *REWARDS, "v_t")
-    by_name = rlaxlib.transformed_lambda_returns(tx_pair=HYPERBOLIC, **inputs)
+    by_name = jax.jit(rlaxlib.transformed_lambda_returns, static_argnames="tx_pair")
     in_order = (HYPERBOLIC, inputs["r_t"], inputs["discount_t"], inputs["v_t"])
-    close(by_name, rlaxlib.transformed_lambda_returns(*in_order))
+    found = by_name(tx_pair=HYPERBOLIC, **inputs)
+    close(found, transformed_lambda_returns(*in_order))
 
 
 @pytest.mark.parametrize(
@@ -126,16 +132,16 @@ def test_gradient_of_the_prediction_is_finite_if_the_target_overflows():
     def loss(q_tm1, q_t):
         return rlaxlib.transformed_q_lambda(
             q_tm1,
-            jnp.array([0]),
-            jnp.ones(1),
-            jnp.ones(1),
+            np.array([0]),
+            np.ones(1),
+            np.ones(1),
             q_t,
             0.9,
             tx_pair=rlaxlib.HYPERBOLIC_SIN_PAIR,
         )[0]
 
-    gradient = jax.grad(loss, argnums=(0, 1))
-    prediction, target = gradient(jnp.ones((1, 2)), jnp.array([[89.0, 90.0]]))
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    prediction, target = gradient(np.ones((1, 2)), np.array([[89.0, 90.0]]))
     np.testing.assert_array_equal(prediction, [[-1.0, 0.0]])
     np.testing.assert_array_equal(target, [[0.0, 0.0]])
 
@@ -143,9 +149,9 @@ def test_gradient_of_the_prediction_is_finite_if_the_target_overflows():
 @pytest.mark.parametrize("pair", [rlaxlib.TxPair(jnp.exp, jnp.log), HYPERBOLIC])
 def test_returns_at_invalid_steps_are_zero_under_any_transform(pair):
     stream = pick(make_stream(), *REWARDS, "v_t")
-    stream["v_t"] = jnp.abs(stream["v_t"]) + 1.0
-    mask = jnp.arange(8) < 5
-    found = rlaxlib.transformed_lambda_returns(pair, **stream, sample_mask=mask)
+    stream["v_t"] = np.abs(stream["v_t"]) + 1
+    mask = np.arange(8) < 5
+    found = np.asarray(transformed_lambda_returns(pair, **stream, sample_mask=mask))
     np.testing.assert_array_equal(found[5:], 0.0)
     first = {name: x[:5] for name, x in stream.items()}
-    close(found[:5], rlaxlib.transformed_lambda_returns(pair, **first))
+    close(found[:5], transformed_lambda_returns(pair, **first))

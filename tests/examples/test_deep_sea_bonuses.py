@@ -173,6 +173,7 @@ def test_curves_are_written(tmp_path):
     assert (tmp_path / "curve.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_curve_depends_on_the_seed():
     config = dataclasses.replace(SHORT, epsilon=1.0)
     first, again, other = (

@@ -130,25 +130,20 @@ def test_termination_stops_the_bootstrap_and_truncation_does_not():
     assert norm(jax.tree.map(jnp.subtract, plain.params, terminated.params)) > 0
 
 
-def test_agent_improves(tmp_path):
-    """A random agent returns about 22."""
-    config = example.Config(
-        train_steps=15_000, eval_interval=15_000, output=str(tmp_path)
-    )
-    example.main(config)
+def test_curve_is_written(tmp_path):
+    example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:
-        header, point = csv.reader(file)
+        header, *points = csv.reader(file)
     assert header == ["step", "train_return", "eval_return"]
-    assert point[0] == "15000"
-    assert float(point[2]) > 100
+    assert [point[0] for point in points] == ["40", "60"]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_curve_depends_on_the_seed():
     first, again, other = (
         example.train(dataclasses.replace(SHORT, seed=seed)) for seed in (0, 0, 1)
     )
-    assert [point.step for point in first] == [40, 60]
     assert str(first) == str(again)  # NaN if no episode ended.
     assert str(first) != str(other)
 

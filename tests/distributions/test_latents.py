@@ -184,9 +184,8 @@ def test_unimix_keeps_the_kl_finite():
     assert balanced(certain, other)[0] == inf
 
     def mixed(q, p):
-        return rlaxlib.balanced_kl(rlaxlib.unimix_logits(q), rlaxlib.unimix_logits(p))[
-            0
-        ]
+        q, p = rlaxlib.unimix_logits(q), rlaxlib.unimix_logits(p)
+        return rlaxlib.balanced_kl(q, p)[0]
 
     loss, by_prior = jax.jit(jax.value_and_grad(mixed, argnums=1))(certain, other)
     near, far = 0.9925, 0.0025

@@ -23,7 +23,6 @@ DUALS = {
     "temperature_constraint": LagrangePenalty(np.float32(0.3), 0.1),
     "policy_constraint": LagrangePenalty(np.float32(0.5), 0.01),
 }
-PROJECTION = "projection_operator"
 
 
 def identity(x):
@@ -49,7 +48,7 @@ def eager(**changes):
     return rlaxlib.categorical_mpo_loss(**arguments(**changes))
 
 
-compiled = jax.jit(rlaxlib.categorical_mpo_loss, static_argnames=PROJECTION)
+compiled = jax.jit(rlaxlib.categorical_mpo_loss, static_argnames="projection_operator")
 
 
 def categorical(**changes):

@@ -41,10 +41,10 @@ def assert_expectiles(samples, given, tau, tolerance=1e-5):
 # --- Imputed samples. ---
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 11, 51])
+@pytest.mark.parametrize("number", [1, 2, 3, 11, 200])
 def test_imputed_samples_have_the_expectiles_of_as_many_samples(number):
     rng, tau = np.random.default_rng(number), midpoints(number)
-    many = 20 if number < 50 else 3
+    many = 20 if number < 50 else 1
     given = np.stack(
         [expectiles(draw(rng, number), tau) for draw in DRAW.values()] * many
     ).astype(np.float32)

@@ -120,13 +120,21 @@ def test_composition_applies_in_order_and_inverts_in_reverse():
 
 @each_pair
 def test_dtype_follows_the_argument_both_ways(pair):
-    for dtype in (jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64):
-        with contract.x64(dtype in (jnp.float32, jnp.float64)):
-            x = np.array(0.3, dtype)
-            encoded = apply(x, pair)
-            back = apply_inv(encoded, pair)
-            assert encoded.dtype == back.dtype == dtype
-            eps = max(float(jnp.finfo(dtype).eps), 1e-15)
+    @jax.jit
+    def both_ways(inputs):
+        encoded = [pair.apply(x) for x in inputs]
+        return encoded, [pair.apply_inv(x) for x in encoded]
+
+    for dtypes, double in (
+        ((jnp.float16, jnp.bfloat16), False),
+        ((jnp.float32, jnp.float64), True),
+    ):
+        inputs = [np.array(0.3, dtype) for dtype in dtypes]
+        with contract.x64(double):
+            outputs = both_ways(inputs)
+        for x, encoded, back in zip(inputs, *outputs, strict=True):
+            assert encoded.dtype == back.dtype == x.dtype
+            eps = max(float(jnp.finfo(x.dtype).eps), 1e-15)
             np.testing.assert_allclose(np.float64(back), np.float64(x), rtol=8 * eps)
 
 

@@ -134,7 +134,7 @@ def test_actions_may_be_scalars():
 
 def test_dirichlet_parameters_may_be_integers():
     prior = ONES / np.float32(3)
-    one = rlaxlib.add_dirichlet_noise(KEY, prior, 1, 1)
+    one = jax.jit(lambda key: rlaxlib.add_dirichlet_noise(key, prior, 1, 1))(KEY)
     close(one, add_dirichlet_noise(KEY, prior, 1.0, 1.0))
 
 

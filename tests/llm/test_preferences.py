@@ -171,7 +171,7 @@ def test_bradley_terry_is_finite_for_extreme_rewards():
 
 
 @functools.partial(jax.jit, static_argnames="top_k")
-def divergence(student, teacher, beta=0.5, top_k=None):
+def divergence(student, teacher, beta, top_k=None):
     """Return the divergence and its gradient."""
     function = functools.partial(rlaxlib.generalized_jsd, top_k=top_k)
     return jax.value_and_grad(function)(student, teacher, beta)
@@ -221,19 +221,19 @@ def both_kls(student, teacher):
 
 
 def test_jensen_shannon_divergence_is_symmetric_and_at_most_log_two():
-    one, _ = divergence(STUDENT, TEACHER)
-    close(one, divergence(TEACHER, STUDENT)[0])
+    one, _ = divergence(STUDENT, TEACHER, 0.5)
+    close(one, divergence(TEACHER, STUDENT, 0.5)[0])
     far = 1e3 * np.eye(7, dtype=np.float32)
-    close(divergence(far[0], far[1])[0], np.log(2.0))
+    close(divergence(far[0], far[1], 0.5)[0], np.log(2.0))
 
 
-@pytest.mark.parametrize("top_k", [None, 2])
+@pytest.mark.parametrize("top_k", [None, 3])
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_tokens_impossible_for_both_change_nothing(beta, top_k):
-    bad = np.full(4, -np.inf, np.float32)
-    student, teacher = (np.append(x[:3], bad) for x in (STUDENT, TEACHER))
+    bad = np.full(3, -np.inf, np.float32)
+    student, teacher = (np.append(x[:4], bad) for x in (STUDENT, TEACHER))
     value, gradient = divergence(student, teacher, beta, top_k)
-    close(value, divergence(STUDENT[:3], TEACHER[:3], beta, top_k)[0])
+    close(value, divergence(STUDENT[:4], TEACHER[:4], beta, top_k)[0])
     assert np.isfinite(gradient).all()
     top_two = np.append(np.float32([0, 0]), np.full(5, -np.inf, np.float32))
     assert np.isfinite(divergence(top_two, top_two, beta, top_k)[1]).all()
@@ -255,7 +255,7 @@ def test_gradients_are_finite_for_tokens_impossible_for_the_teacher(beta):
 
 def test_top_k_is_a_lower_bound_that_grows_to_the_whole():
     for beta in (0.0, 0.3, 1.0):
-        ks = (1, 2, 3, 6)
+        ks = (1, 3, 6)
         bounds = [divergence(STUDENT, TEACHER, beta, k)[0] for k in ks]
         whole, _ = divergence(STUDENT, TEACHER, beta)
         assert np.all(np.diff(bounds) > -1e-6)
@@ -263,7 +263,7 @@ def test_top_k_is_a_lower_bound_that_grows_to_the_whole():
 
 
 def test_tokens_outside_the_top_k_have_a_gradient():
-    _, gradient = divergence(STUDENT, TEACHER, top_k=2)
+    _, gradient = divergence(STUDENT, TEACHER, 0.5, 3)
     assert np.all(np.asarray(gradient) != 0)
 
 

@@ -84,6 +84,14 @@ def test_first_rnd_reward_is_not_divided():
     assert (reward, state.variance) == (4.0, 0.0)
 
 
+def test_rnd_rewards_are_proportional_to_the_losses_of_the_predictor():
+    prediction, target = features(6, 3)
+    rewards, _ = rnd_reward(prediction, target, rlaxlib.RndState(3.0, 1.0, 2.0, 4.0))
+    losses = np.asarray(jax.jit(jax.vmap(rlaxlib.rnd_loss))(prediction, target))
+    ratio = losses / np.asarray(rewards)
+    np.testing.assert_allclose(ratio, ratio[0], 1e-5)
+
+
 def test_rnd_moments_are_accurate_when_means_are_large():
     rng = np.random.default_rng(0)
     prediction = np.float32(np.sqrt(1e4 + rng.normal(size=(20, 500, 1))))
@@ -107,6 +115,17 @@ def test_icm_trains_features_by_the_inverse_model_only():
     x, gradient = np.float32([0.3, 0.2, -0.4]), jax.jit(jax.grad(loss))
     np.testing.assert_array_equal(gradient(x, 1.0), 0)
     assert np.all(np.asarray(gradient(x, 0.0)) != 0)
+
+
+# --- Counts. ---
+
+
+def test_count_bonus_halves_with_four_times_the_visits():
+    counts = np.float32([1, 9, 100])
+    one, four = (
+        jax.jit(rlaxlib.count_bonus)(x, 0.5, 0.0) for x in (counts, 4 * counts)
+    )
+    np.testing.assert_allclose(four, np.asarray(one) / 2, 1e-6)
 
 
 # --- k-NN entropy. ---

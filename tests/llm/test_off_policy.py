@@ -100,6 +100,11 @@ def test_a_sequence_is_rejected_as_a_whole():
     assert np.count_nonzero(importance_weights(far, mode="mask")) > 2
 
 
+def test_mode_must_be_known():
+    with pytest.raises(rlaxlib.ArgumentError, match="`mode` is 'drop', must be "):
+        rlaxlib.importance_weights(LOG_RATIO, None, "token", "drop")
+
+
 # --- Sequences that are far from the policy. ---
 
 

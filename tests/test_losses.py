@@ -10,19 +10,19 @@ from experience import close
 
 import rlaxlib
 
-inf = jnp.inf
+inf = np.inf
 
 
 def derivatives(loss, *arguments):
     """Differentiate by the first argument, elementwise."""
-    return jax.vmap(jax.grad(loss))(*map(jnp.asarray, arguments))
+    return jax.jit(jax.vmap(jax.grad(loss)))(*map(np.float32, arguments))
 
 
 # --- Losses. ---
 
 
 def test_huber_has_the_gradient_of_the_clipped_squared_error():
-    x = jnp.linspace(-3.0, 3.0, 25)
+    x = np.linspace(-3.0, 3.0, 25)
     clipped = derivatives(lambda x: rlaxlib.l2_loss(rlaxlib.clip_gradient(x, -1, 1)), x)
     np.testing.assert_array_equal(derivatives(rlaxlib.huber_loss, x), clipped)
 
@@ -32,13 +32,19 @@ def test_huber_has_finite_gradients_for_infinite_errors():
     np.testing.assert_array_equal(derivatives(rlaxlib.huber_loss, x), [0, 1, -1, 1, -1])
     curvature = derivatives(jax.grad(rlaxlib.huber_loss), x)
     np.testing.assert_array_equal(curvature, [1, 1, 1, 0, 0])
-    assert jnp.isnan(rlaxlib.huber_loss(jnp.nan))
+    assert np.isnan(jax.jit(rlaxlib.huber_loss)(np.nan))
 
 
 def test_huber_gradient_by_delta_is_the_excess_over_delta():
-    x, delta = jnp.array([0.5, -2.0, 3.0, -7.0]), 2.0
-    by_delta = jax.vmap(jax.grad(rlaxlib.huber_loss, argnums=1), (0, None))(x, delta)
+    x, gradient = np.float32([0.5, -2, 3, -7]), jax.grad(rlaxlib.huber_loss, argnums=1)
+    by_delta = jax.jit(jax.vmap(gradient, (0, None)))(x, 2.0)
     np.testing.assert_array_equal(by_delta, [0.0, 0.0, 1.0, 5.0])
+
+
+log_loss, likelihood = (
+    jax.jit(jax.value_and_grad(function, (0, 1)))
+    for function in (rlaxlib.log_loss, rlaxlib.likelihood)
+)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +59,20 @@ def test_huber_gradient_by_delta_is_the_excess_over_delta():
     ],
 )
 def test_log_loss_of_certain_predictions(p, t, value, derivative):
-    assert rlaxlib.log_loss(p, t) == value
-    assert jax.grad(rlaxlib.log_loss)(p, t) == derivative
-    assert not jnp.isnan(jax.grad(rlaxlib.log_loss, argnums=1)(p, t))
+    found, (by_p, by_t) = log_loss(p, t)
+    assert found == value
+    assert by_p == derivative
+    assert not np.isnan(by_t)
 
 
 def test_log_loss_of_a_small_probability_does_not_round_to_zero():
-    close(rlaxlib.log_loss(1e-9, 0.0), 1e-9)
-    assert not jnp.signbit(rlaxlib.log_loss(1.0, 1.0))
+    np.testing.assert_allclose(log_loss(1e-9, 0.0)[0], 1e-9, 1e-5)
+    assert not np.signbit(log_loss(1.0, 1.0)[0])
 
 
 def test_log_loss_of_the_smallest_float16_probability():
-    p, t = jnp.array(6e-8, jnp.float16), jnp.array(1.0, jnp.float16)
-    value, derivative = jax.value_and_grad(rlaxlib.log_loss)(p, t)
-    assert value == jnp.float16(16.64)
+    value, (derivative, _) = log_loss(np.float16(6e-8), np.float16(1))
+    assert value == np.float16(16.64)
     assert derivative == -inf  # -1 / p overflows.
 
 
@@ -75,9 +81,10 @@ def test_log_loss_of_the_smallest_float16_probability():
     [(0.0, 0.0, 1, -1), (1.0, 1.0, 1, 1), (0.0, 1.0, 0, 1), (1.0, 0.0, 0, -1)],
 )
 def test_likelihood_of_certain_predictions(p, t, value, derivative):
-    assert rlaxlib.likelihood(p, t) == value
-    assert jax.grad(rlaxlib.likelihood)(p, t) == derivative
-    assert jnp.isfinite(jax.grad(rlaxlib.likelihood, argnums=1)(p, t))
+    found, (by_p, by_t) = likelihood(p, t)
+    assert found == value
+    assert by_p == derivative
+    assert np.isfinite(by_t)
 
 
 @pytest.mark.parametrize("certain", [0.0, 1.0])
@@ -88,28 +95,31 @@ def test_likelihood_of_a_certain_prediction_has_no_gradient_by_the_target(certai
 
 def test_log_loss_is_the_negative_log_of_the_likelihood():
     rng = np.random.default_rng(0)
-    p, t = (jnp.asarray(rng.uniform(size=100), jnp.float32) for _ in range(2))
-    close(rlaxlib.log_loss(p, t), -jnp.log(rlaxlib.likelihood(p, t)))
+    p, t = np.float32(rng.uniform(size=(2, 100)))
+    both = jax.jit(lambda *x: (rlaxlib.log_loss(*x), rlaxlib.likelihood(*x)))
+    losses, likelihoods = both(p, t)
+    close(losses, -np.log(likelihoods))
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.5, 0.9])
 def test_minimiser_of_the_expectile_loss_is_the_expectile(tau):
-    targets = jnp.asarray(np.random.default_rng(0).normal(size=50), jnp.float32)
+    targets = np.float32(np.random.default_rng(0).normal(size=50))
 
     def total(prediction):
         return jnp.sum(rlaxlib.expectile_loss(jnp.full(50, prediction), targets, tau))
 
-    predictions = jnp.linspace(-2, 2, 4001)
-    best = predictions[jnp.argmin(jax.vmap(total)(predictions))]
-    above = jnp.sum(jnp.maximum(targets - best, 0))
-    below = jnp.sum(jnp.maximum(best - targets, 0))
+    predictions = np.linspace(-2, 2, 4001, dtype=np.float32)
+    best = predictions[np.argmin(jax.jit(jax.vmap(total))(predictions))]
+    above = np.sum(np.maximum(targets - best, 0))
+    below = np.sum(np.maximum(best - targets, 0))
     np.testing.assert_allclose(tau * above, (1 - tau) * below, rtol=0.02)
 
 
 def test_expectile_loss_gradient_by_expectile_is_the_signed_square():
-    predictions, targets = jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 2.0, 1.0])
+    predictions, targets = np.float32([0, 3, 1]), np.float32([2, 2, 1])
+    by_tau = jax.jit(jax.jacrev(rlaxlib.expectile_loss, argnums=2))
     for tau in (0.0, 0.3, 1.0):
-        found = jax.jacrev(rlaxlib.expectile_loss, argnums=2)(predictions, targets, tau)
+        found = by_tau(predictions, targets, tau)
         np.testing.assert_array_equal(found, [4.0, -1.0, 0.0])
 
 
@@ -125,7 +135,7 @@ def test_clip_gradient_takes_pytrees_and_keywords_and_keeps_values():
         tree = clip(tree)
         return 2 * jnp.sum(tree["a"] ** 2) + tree["b"][0].astype(jnp.float32)
 
-    gradient = jax.grad(loss)(tree)
+    gradient = jax.jit(jax.grad(loss))(tree)
     np.testing.assert_array_equal(gradient["a"], [0.5, -1.0])
     assert gradient["b"][0] == 0.5
     assert gradient["b"][0].dtype == jnp.bfloat16
@@ -137,17 +147,18 @@ def test_clip_gradient_takes_traced_bounds():
 
     found = jax.jit(jax.vmap(jax.grad(loss), (None, 0)))(3.0, jnp.array([1.0, 2.0]))
     np.testing.assert_array_equal(found, [1.0, 2.0])
-    assert jax.grad(loss, argnums=1)(3.0, 1.0) == 0
+    assert jax.jit(jax.grad(loss, argnums=1))(3.0, 1.0) == 0
 
 
 def test_clip_gradient_takes_a_bound_for_each_element():
     def loss(x, low, high):
         return jnp.sum(5 * rlaxlib.clip_gradient(x, low, high) ** 2)
 
-    x, bounds = jnp.array([2.0, -2.0, 2.0]), jnp.array([1.0, 3.0, jnp.inf])
-    found = jax.grad(loss)(x, -bounds, bounds)
+    x, bounds = np.float32([2, -2, 2]), np.float32([1, 3, inf])
+    gradient = jax.jit(jax.grad(loss))
+    found = gradient(x, -bounds, bounds)
     np.testing.assert_array_equal(found, [1.0, -3.0, 20.0])
-    np.testing.assert_array_equal(jax.grad(loss)(x, -bounds, 2.0), [2.0, -3.0, 2.0])
+    np.testing.assert_array_equal(gradient(x, -bounds, 2.0), [2.0, -3.0, 2.0])
     with pytest.raises(rlaxlib.ArgumentError, match=r"`gradient_max` has shape \(2,\)"):
         loss(x, -bounds, bounds[:2])
 
@@ -157,29 +168,35 @@ def test_clip_gradient_has_second_derivatives_but_no_forward_mode():
         return 5 * rlaxlib.clip_gradient(x, -1.0, 1.0) ** 2
 
     for derivative in (jax.grad(jax.grad(loss)), jax.hessian(loss)):
-        found = jax.vmap(derivative)(jnp.array([0.01, 3.0]))
+        found = jax.jit(jax.vmap(derivative))(np.float32([0.01, 3]))
         np.testing.assert_array_equal(found, [10.0, 0.0])
     with pytest.raises(TypeError, match="forward"):
         jax.jvp(loss, (3.0,), (1.0,))
 
 
 def test_scale_gradient_takes_pytrees_and_keeps_values():
-    tree = {"a": jnp.array([0.1, inf, -inf]), "b": (jnp.array(1e-30),)}
-    scaled = rlaxlib.scale_gradient(tree, 0.0)
+    tree = {"a": np.float32([0.1, inf, -inf]), "b": (np.float32(1e-30),)}
+    scaled = jax.jit(rlaxlib.scale_gradient)(tree, 0.0)
     jax.tree.map(np.testing.assert_array_equal, scaled, tree)
 
 
 def test_scale_gradient_scales_in_both_modes_and_composes():
-    square = lambda x: rlaxlib.scale_gradient(x, 0.1) ** 2  # noqa: E731
-    close(jax.grad(square)(3.0), 0.6)
-    close(jax.jvp(square, (3.0,), (2.0,))[1], 1.2)
-    close(jax.grad(jax.grad(square))(3.0), 0.02)
-    twice = lambda x: rlaxlib.scale_gradient(rlaxlib.scale_gradient(x, 3.0), -0.5)  # noqa: E731
-    close(jax.grad(twice)(3.0), -1.5)
+    def square(x):
+        return rlaxlib.scale_gradient(x, 0.1) ** 2
+
+    def twice(x):
+        return rlaxlib.scale_gradient(rlaxlib.scale_gradient(x, 3.0), -0.5)
+
+    def derivatives(x):
+        forward = jax.jvp(square, (x,), (jnp.ones_like(x),))[1]
+        second = jax.grad(jax.grad(square))(x)
+        return jax.grad(square)(x), forward, second, jax.grad(twice)(x)
+
+    close(jax.jit(derivatives)(3.0), [0.6, 0.6, 0.02, -1.5])
 
 
 def test_scale_of_zero_stops_the_gradient_and_of_one_keeps_it():
-    x = jnp.linspace(-2.0, 2.0, 5)
+    x = np.linspace(-2.0, 2.0, 5)
     for scale, same in ((0.0, jax.lax.stop_gradient), (1.0, lambda x: x)):
         found = derivatives(
             lambda x, c=scale: jnp.sin(x) * rlaxlib.scale_gradient(x, c), x
@@ -193,22 +210,21 @@ def test_scale_of_a_gradient_may_be_traced_and_has_no_gradient():
         return rlaxlib.scale_gradient(x, scale) ** 2
 
     by_both = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))
-    by_x, by_scale = by_both(jnp.full(3, 3.0), jnp.array([0.0, 0.5, -1.0]))
+    by_x, by_scale = by_both(np.full(3, 3, np.float32), np.float32([0, 0.5, -1]))
     np.testing.assert_array_equal(by_x, [0.0, 3.0, -6.0])
     np.testing.assert_array_equal(by_scale, 0.0)
 
 
 def test_scale_of_a_half_precision_gradient_does_not_round():
     x = jnp.array(3.0, jnp.bfloat16)
-    found = jax.grad(lambda x: 160 * rlaxlib.scale_gradient(x, 1.01))(x)
+    found = jax.jit(jax.grad(lambda x: 160 * rlaxlib.scale_gradient(x, 1.01)))(x)
     assert found.dtype == jnp.bfloat16
     assert found == 162  # In half precision 1.01 is 1.0078, which gives 161.
 
 
 def test_clip_gradient_keeps_a_gradient_of_zero():
     zero = jax.grad(lambda x: 0 * rlaxlib.clip_gradient(x, -1.0, 1.0))
-    constant = jax.grad(lambda x: rlaxlib.clip_gradient(x, -1.0, 1.0) * 0 + 1.0)
-    assert zero(2.0) == constant(2.0) == 0
+    assert jax.jit(zero)(2.0) == 0
 
 
 # --- Invalid arguments. ---
@@ -220,9 +236,9 @@ def test_clip_gradient_keeps_a_gradient_of_zero():
 def test_predictions_and_targets_do_not_broadcast(loss):
     message = r"`targets` has shape \(3, 1\), must be \(3,\) to match `predictions`"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
-        loss(jnp.ones(3), jnp.ones((3, 1)))
+        loss(np.float32([1, 1, 1]), np.float32([[1], [1], [1]]))
     with pytest.raises(rlaxlib.ArgumentError, match=r"`targets` has shape \(\)"):
-        loss(jnp.ones(3), 1.0)
+        loss(np.float32([1, 1, 1]), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +257,13 @@ def test_predictions_and_targets_do_not_broadcast(loss):
             r"^scale_gradient: `scale` is inf, must be in \(-inf, inf\)",
         ),
         (
-            lambda: rlaxlib.scale_gradient({"a": jnp.arange(3)}, 0.5),
+            lambda: rlaxlib.scale_gradient({"a": np.arange(3, dtype=np.int32)}, 0.5),
             r"^scale_gradient: `x\['a'\]` is int32\[3\], must be a floating-point",
         ),
         (
-            lambda: rlaxlib.clip_gradient([1.0, jnp.arange(3)], -1.0, 1.0),
+            lambda: rlaxlib.clip_gradient(
+                [1.0, np.arange(3, dtype=np.int32)], -1.0, 1.0
+            ),
             r"^clip_gradient: `x\[1\]` is int32\[3\], must be a floating-point array",
         ),
     ],

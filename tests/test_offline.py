@@ -1,5 +1,7 @@
 """Test offline RL: minimisers, stopped gradients, limits and extreme values."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import rlaxlib
 
-inf = jnp.inf
+inf = np.inf
 RNG = np.random.default_rng(0)
-Q = jnp.asarray(RNG.normal(size=6), jnp.float32)
+Q = np.float32(RNG.normal(size=6))
 
 
 def minimiser(loss, low=-10.0, high=10.0):
@@ -25,7 +27,7 @@ def minimiser(loss, low=-10.0, high=10.0):
         return (jnp.where(rising, low, middle), jnp.where(rising, middle, high)), None
 
     bounds = jnp.float32(low), jnp.float32(high)
-    return jax.jit(lambda: jax.lax.scan(halve, bounds, length=40)[0][0])()
+    return jax.lax.scan(halve, bounds, length=40)[0][0]
 
 
 # --- Advantage-weighted policies. ---
@@ -33,53 +35,60 @@ def minimiser(loss, low=-10.0, high=10.0):
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 def test_weights_of_extreme_advantages_are_zero_and_the_maximum(dtype):
-    adv = jnp.array([-inf, -6e4, 0.0, 6e4, inf], dtype)
-    weights = rlaxlib.advantage_weights(adv, 0.01, 20.0)
-    np.testing.assert_array_equal(weights, [0, 0, 1, 20, 20])
-    np.testing.assert_array_equal(
-        rlaxlib.advantage_weighted_loss(jnp.full_like(adv, -1.0), adv, 0.01, 20.0),
-        [0, 0, 1, 20, 20],
-    )
-    assert jnp.isnan(rlaxlib.advantage_weights(jnp.nan, 0.01, 20.0))
+    adv = np.array([-inf, -6e4, 0.0, 6e4, inf, np.nan], dtype)
+    log_prob, expected = np.full_like(adv, -1), [0, 0, 1, 20, 20, np.nan]
+    for found in jax.jit(
+        lambda *x: (
+            rlaxlib.advantage_weights(x[1], 0.01, 20.0),
+            rlaxlib.advantage_weighted_loss(*x, 0.01, 20.0),
+        )
+    )(log_prob, adv):
+        np.testing.assert_array_equal(np.float32(found), expected)
+
+
+@jax.jit
+def gradients_of_weights(adv, q_samples):
+    """Return weights, the gradient of the loss, and gradients that are stopped."""
+    weights = jax.value_and_grad(rlaxlib.advantage_weights, argnums=(0, 1, 2))
+    value, stopped = weights(adv, 0.5, 20.0)
+    loss = jax.grad(rlaxlib.advantage_weighted_loss, argnums=(0, 1, 2, 3))
+    by_log_prob, *others = loss(-1.0, adv, 0.5, 20.0)
+    crr = jax.grad(rlaxlib.crr_weights, argnums=(0, 1))
+    kinds = [crr(adv, q_samples, kind) for kind in ("exp", "binary")]
+    return value, by_log_prob, (stopped, others, kinds)
 
 
 @pytest.mark.parametrize("adv", [-200.0, 0.5, 200.0])
 def test_gradient_of_the_weights_is_stopped(adv):
-    weights = jax.grad(rlaxlib.advantage_weights, argnums=(0, 1, 2))
-    assert weights(adv, 0.5, 20.0) == (0, 0, 0)
-    loss = jax.grad(rlaxlib.advantage_weighted_loss, argnums=(0, 1, 2, 3))
-    by_log_prob, *others = loss(-1.0, adv, 0.5, 20.0)
-    assert by_log_prob == -rlaxlib.advantage_weights(adv, 0.5, 20.0)
-    assert others == [0, 0, 0]
-    for kind in ("exp", "binary"):
-        crr = jax.grad(rlaxlib.crr_weights, argnums=(0, 1))
-        by_q, by_samples = crr(adv, jnp.array([0.0, 1.0]), kind)
-        assert by_q == 0
-        np.testing.assert_array_equal(by_samples, 0)
+    weights, by_log_prob, others = gradients_of_weights(adv, np.float32([0, 1]))
+    assert by_log_prob == -weights
+    for each in jax.tree.leaves(others):
+        np.testing.assert_array_equal(each, 0)
 
 
 def test_impossible_actions_of_weight_zero_have_no_loss():
-    loss = jax.value_and_grad(rlaxlib.advantage_weighted_loss)
+    loss = jax.jit(jax.value_and_grad(rlaxlib.advantage_weighted_loss))
     assert loss(-inf, -1e4, 1.0, 20.0) == (0, 0)
-    assert rlaxlib.advantage_weighted_loss(-inf, 0.0, 1.0, 20.0) == inf
+    assert loss(-inf, 0.0, 1.0, 20.0)[0] == inf
 
 
 def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
-    log_mu, temperature = jax.nn.log_softmax(2 * Q), 0.7
-    best = jax.nn.log_softmax(log_mu + Q / temperature)
+    log_mu = 2 * Q - np.log(np.sum(np.exp(2 * Q)))
+    temperature = np.float32(0.7)
 
     def loss(logits):
         log_pi = jax.nn.log_softmax(logits)
         losses = rlaxlib.advantage_weighted_loss(log_pi, Q, temperature, inf)
         return jnp.sum(jnp.exp(log_mu) * losses)
 
-    close(jax.grad(loss)(best), jnp.zeros(6))
-    assert jnp.abs(jax.grad(loss)(log_mu)).max() > 0.1
+    gradient = jax.jit(jax.grad(loss))
+    close(gradient(log_mu + Q / temperature), np.zeros(6))
+    assert np.max(np.abs(gradient(log_mu))) > 0.1
 
 
 def test_crr_weights_by_hand():
-    q_samples = jnp.array([1.0, 2.0, 6.0])
-    weights = rlaxlib.crr_weights
+    q_samples = np.float32([1, 2, 6])
+    weights = jax.jit(rlaxlib.crr_weights, static_argnums=(2, 3))
     close(weights(5.0, q_samples, beta=2.0), np.exp(1.0))
     close(weights(5.0, q_samples, "exp", "max", beta=2.0), np.exp(-0.5))
     assert weights(100.0, q_samples, "exp", "mean", max_weight=7.0) == 7
@@ -88,24 +97,36 @@ def test_crr_weights_by_hand():
     assert weights(5.0, q_samples, "binary", "max") == 0
 
 
+@pytest.mark.parametrize("name", ["kind", "baseline"])
+def test_options_of_crr_weights_must_be_known(name):
+    with pytest.raises(rlaxlib.ArgumentError, match=f"^crr_weights: `{name}` is 'min'"):
+        rlaxlib.crr_weights(1.0, Q, **{name: "min"})
+
+
 # --- In-sample values. ---
 
 
 def test_iql_loss_is_the_expectile_loss_without_the_gradient_of_its_target():
-    v = jnp.asarray(RNG.normal(size=6), jnp.float32)
-    close(rlaxlib.iql_value_loss(v, Q, 0.8), rlaxlib.expectile_loss(v, Q, 0.8))
-    summed = jax.grad(lambda *x: jnp.sum(rlaxlib.iql_value_loss(*x, 0.8)), (0, 1))
-    by_v, by_q = summed(v, Q)
+    v = np.float32(RNG.normal(size=6))
+
+    def loss(v, q):
+        losses = rlaxlib.iql_value_loss(v, q, 0.8)
+        return jnp.sum(losses), losses
+
+    (by_v, by_q), losses = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(v, Q)
+    weights = np.where(v < Q, 0.8, 0.2)
+    close(losses, weights * (Q - v) ** 2)
     np.testing.assert_array_equal(by_q, 0)
-    close(by_v, -2 * jnp.where(v < Q, 0.8, 0.2) * (Q - v))
+    close(by_v, -2 * weights * (Q - v))
 
 
-def minimal_value(loss, *arguments):
-    return minimiser(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, *arguments)))
+@functools.partial(jax.jit, static_argnums=0)
+def minimal_value(loss, setting):
+    return minimiser(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, setting)))
 
 
 def test_in_sample_values_tend_from_the_mean_to_the_maximum():
-    mean, best = jnp.mean(Q), jnp.max(Q)
+    mean, best = np.mean(Q), np.max(Q)
     for loss, low, middle, high in (
         (rlaxlib.iql_value_loss, 0.5, 0.8, 0.9999),
         (rlaxlib.gumbel_value_loss, 1e4, 1.0, 0.01),
@@ -118,7 +139,7 @@ def test_in_sample_values_tend_from_the_mean_to_the_maximum():
 
 def test_gumbel_regression_finds_the_soft_value():
     for temperature in (0.3, 1.0, 3.0):
-        soft = temperature * (jax.nn.logsumexp(Q / temperature) - np.log(6))
+        soft = temperature * np.log(np.mean(np.exp(Q / temperature)))
         close(minimal_value(rlaxlib.gumbel_value_loss, temperature), soft)
 
 
@@ -126,92 +147,101 @@ def test_gumbel_loss_is_linear_above_the_clip_with_the_gradient_there():
     def loss(v, temperature=0.5):
         return rlaxlib.gumbel_value_loss(v, 0.0, temperature, max_clip=3.0)
 
-    v = jnp.array([-1.5, -1.6, -50.0, -1e6])  # Errors at the clip and above.
-    gradient = jax.vmap(jax.grad(loss))(v)
-    close(gradient, jnp.full(4, -(np.exp(3.0) - 1) / 0.5))
-    values = jax.vmap(loss)(v)
+    def derivatives(v):
+        return *jax.value_and_grad(loss)(v), jax.grad(jax.grad(loss))(v)
+
+    # Errors at the clip and above, and one far below.
+    v = np.float32([-1.5, -1.6, -50, -1e6, 1e6])
+    values, gradient, curvature = map(np.asarray, jax.jit(jax.vmap(derivatives))(v))
+    close(gradient[:4], np.full(4, -(np.exp(3.0) - 1) / 0.5))
     at_clip = np.exp(3.0) - 4
     np.testing.assert_allclose(
-        values, at_clip + (np.exp(3.0) - 1) * (-v / 0.5 - 3), rtol=1e-5
+        values[:4], at_clip + (np.exp(3.0) - 1) * (-v[:4] / 0.5 - 3), rtol=1e-5
     )
-    curvature = jax.vmap(jax.grad(jax.grad(loss)))(v[1:])
-    np.testing.assert_array_equal(curvature, 0)
+    np.testing.assert_array_equal(curvature[1:4], 0)
     # Far below, the loss grows linearly and does not overflow either.
-    close(jax.value_and_grad(loss)(1e6), (2e6 - 1, 2.0))
+    close((values[4], gradient[4]), (2e6 - 1, 2.0))
+
+
+gumbel_value_loss = jax.jit(rlaxlib.gumbel_value_loss)
 
 
 def test_gumbel_loss_of_small_errors_is_accurate():
-    z = jnp.array([1e-1, 1e-2, -1e-2, -1e-1], jnp.float32)
-    loss = rlaxlib.gumbel_value_loss(jnp.zeros(4), z, 1.0)
+    z = np.float32([1e-1, 1e-2, -1e-2, -1e-1])
+    loss = gumbel_value_loss(0 * z, z, 1.0)
     exact = np.expm1(np.float64(z)) - np.float64(z)
     np.testing.assert_allclose(loss, exact, rtol=1e-4)
 
 
 def test_gumbel_loss_without_a_clip():
-    loss = rlaxlib.gumbel_value_loss(-10.0, 0.0, 1.0, max_clip=inf)
+    loss = gumbel_value_loss(-10.0, 0.0, 1.0, max_clip=inf)
     np.testing.assert_allclose(loss, np.exp(10.0) - 11, rtol=1e-6)
 
 
 def test_sparse_value_makes_the_mean_weight_one():
     for alpha in (0.1, 1.0, 10.0):
-        v = minimal_value(rlaxlib.sparse_value_loss, alpha)
-        weights = jnp.maximum(1 + (Q - v) / (2 * alpha), 0)
-        np.testing.assert_allclose(jnp.mean(weights), 1, atol=1e-4)
+        v = np.asarray(minimal_value(rlaxlib.sparse_value_loss, alpha))
+        weights = np.maximum(1 + (Q - v) / (2 * alpha), 0)
+        np.testing.assert_allclose(np.mean(weights), 1, atol=1e-4)
     # An action whose value is far lower has no weight.
-    by_v = jax.grad(rlaxlib.sparse_value_loss)
+    by_v = jax.jit(jax.grad(rlaxlib.sparse_value_loss))
     assert by_v(0.0, -5.0, 1.0) == 1  # The gradient of v / alpha alone.
 
 
 # --- Conservative Q-learning. ---
 
 
+cql_loss = jax.jit(rlaxlib.cql_loss)
+
+
 def test_cql_loss_estimates_the_integral_over_actions():
     def q(a):
-        return jnp.sin(3 * a) - a**2
+        return np.sin(3 * a) - a**2
 
-    grid = jnp.linspace(-1, 1, 20001)
-    key, temperature = jax.random.key(0), 0.5
-    exact = temperature * jnp.log(2 * jnp.mean(jnp.exp(q(grid) / temperature)))
-    uniform = jax.random.uniform(key, (20000,), minval=-1.0, maxval=1.0)
-    triangular = jax.random.triangular(key, -1.0, 0.5, 1.0, (20000,))
-    height = jnp.where(triangular < 0.5, (triangular + 1) / 1.5, (1 - triangular) / 0.5)
-    for samples, density in ((uniform, jnp.full(20000, 0.5)), (triangular, height)):
-        loss = rlaxlib.cql_loss(
-            0.3, q(samples), jnp.log(density), temperature=temperature
-        )
+    grid = np.linspace(-1, 1, 20001)
+    rng, temperature = np.random.default_rng(0), 0.5
+    exact = temperature * np.log(2 * np.mean(np.exp(q(grid) / temperature)))
+    uniform = rng.uniform(-1.0, 1.0, 20000)
+    triangular = rng.triangular(-1.0, 0.5, 1.0, 20000)
+    height = np.where(triangular < 0.5, (triangular + 1) / 1.5, (1 - triangular) / 0.5)
+    for samples, density in ((uniform, np.full(20000, 0.5)), (triangular, height)):
+        inputs = np.float32(q(samples)), np.float32(np.log(density))
+        loss = cql_loss(0.3, *inputs, temperature=temperature)
         estimate = loss + 0.3 - temperature * np.log(20000)
         np.testing.assert_allclose(estimate, exact, atol=0.02)
 
 
 def test_cql_gradient_lowers_samples_by_their_softmax_and_raises_the_data():
-    log_prob = jnp.asarray(RNG.normal(size=6), jnp.float32)
-    gradient = jax.grad(rlaxlib.cql_loss, argnums=(0, 1, 2))
+    log_prob = np.float32(RNG.normal(size=6))
+    gradient = jax.jit(jax.grad(rlaxlib.cql_loss, argnums=(0, 1, 2)))
     by_q, by_samples, by_log_prob = gradient(0.5, Q, log_prob, temperature=2.0)
     close(by_q, -1.0, rtol=1e-6)
-    close(by_samples, jax.nn.softmax(Q / 2 - log_prob))
+    weights = np.exp(Q / 2 - log_prob)
+    close(by_samples, weights / np.sum(weights))
     np.testing.assert_array_equal(by_log_prob, 0)
 
 
 def test_cal_ql_does_not_lower_values_below_the_bound():
-    log_prob = jnp.zeros(3)
-    q_samples = jnp.array([-1.0, 2.0, -1.0])
-    bound = jnp.array([0.0, 0.0, -inf])
+    log_prob = np.zeros(3, np.float32)
+    q_samples = np.float32([-1, 2, -1])
+    bound = np.float32([0, 0, -inf])
 
     def loss(q_samples, bound):
         return rlaxlib.cql_loss(0.0, q_samples, log_prob, lower_bound=bound)
 
-    by_samples, by_bound = jax.grad(loss, argnums=(0, 1))(q_samples, bound)
+    loss = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+    _, (by_samples, by_bound) = loss(q_samples, bound)
     total = 1 + np.exp(2.0) + np.exp(-1.0)
     close(by_samples, np.array([0.0, np.exp(2.0), np.exp(-1.0)]) / total)
     np.testing.assert_array_equal(by_bound, 0)
-    plain = rlaxlib.cql_loss(0.0, q_samples, log_prob)
-    assert loss(q_samples, jnp.full(3, -inf)) == plain
-    assert loss(q_samples, jnp.array(-inf)) == plain
+    plain = cql_loss(0.0, q_samples, log_prob)
+    assert loss(q_samples, np.full(3, -inf, np.float32))[0] == plain
+    assert loss(q_samples, np.float32(-inf))[0] == plain
 
 
 def test_cql_loss_of_large_values_does_not_overflow():
-    q_samples, log_prob = jnp.array([1e5, -1e5, 0.0]), jnp.zeros(3)
-    loss = jax.value_and_grad(rlaxlib.cql_loss, argnums=1)
+    q_samples, log_prob = np.float32([1e5, -1e5, 0]), np.zeros(3, np.float32)
+    loss = jax.jit(jax.value_and_grad(rlaxlib.cql_loss, argnums=1))
     for temperature in (1e-3, 1.0):
         value, by_samples = loss(9e4, q_samples, log_prob, temperature=temperature)
         assert value == 1e4
@@ -231,34 +261,37 @@ def test_cql_losses_of_large_values_keep_their_gaps():
     close(value, np.log(np.exp(gaps).sum()), rtol=1e-6)
 
 
+discrete_cql_loss = jax.jit(jax.value_and_grad(rlaxlib.discrete_cql_loss))
+
+
 def test_discrete_cql_loss_is_the_cross_entropy_of_the_softmax_policy():
+    probs = np.exp(Q) / np.sum(np.exp(Q))
     for a in range(6):
-        loss, gradient = jax.value_and_grad(rlaxlib.discrete_cql_loss)(Q, a)
-        close(loss, rlaxlib.categorical_cross_entropy(jax.nn.one_hot(a, 6), Q))
-        close(gradient, jax.nn.softmax(Q) - jax.nn.one_hot(a, 6))
+        loss, gradient = discrete_cql_loss(Q, a)
+        close(loss, -np.log(probs[a]))
+        close(gradient, probs - (np.arange(6) == a))
 
 
 def test_discrete_cql_loss_ignores_illegal_actions():
-    loss = jax.value_and_grad(rlaxlib.discrete_cql_loss)
-    mask = jnp.array([True, False, True, False])
-    for illegal in (99.0, inf, jnp.nan, -inf):
-        q = jnp.array([1.0, illegal, 2.0, illegal])
-        value, gradient = loss(q, 0, action_mask=mask)
-        legal_value, legal_gradient = loss(q[::2], 0)
+    mask = np.array([True, False, True, False])
+    for illegal in (99.0, inf, np.nan, -inf):
+        q = np.float32([1, illegal, 2, illegal])
+        value, gradient = map(np.asarray, discrete_cql_loss(q, 0, action_mask=mask))
+        legal_value, legal_gradient = discrete_cql_loss(q[::2], 0)
         close(value, legal_value)
         close(gradient[::2], legal_gradient)
         np.testing.assert_array_equal(gradient[1::2], 0)
     # The data's action is legal whatever the mask, as in padding.
-    value, gradient = loss(Q, 2, action_mask=jnp.zeros(6, bool))
+    value, gradient = discrete_cql_loss(Q[:4], 2, action_mask=mask & False)
     assert value == 0
     np.testing.assert_array_equal(gradient, 0)
 
 
 @pytest.mark.parametrize(("gap", "direction"), [(7.0, 1), (5.0, 0), (3.0, -1)])
 def test_cql_temperature_rises_while_the_gap_is_above_its_target(gap, direction):
-    gradient = jax.grad(rlaxlib.cql_temperature_loss, argnums=(0, 1, 2))
+    gradient = jax.jit(jax.grad(rlaxlib.cql_temperature_loss, argnums=(0, 1, 2)))
     by_temperature, *others = gradient(0.7, gap, 5.0)
-    assert jnp.sign(-by_temperature) == direction
+    assert np.sign(-float(by_temperature)) == direction
     assert others == [0, 0]
 
 
@@ -266,18 +299,19 @@ def test_cql_temperature_rises_while_the_gap_is_above_its_target(gap, direction)
 
 
 def test_td3_bc_weight_normalises_the_values():
+    weigh = jax.jit(rlaxlib.td3_bc_weight)
     for scale in (1e-6, 1.0, 1e6):
-        weight = rlaxlib.td3_bc_weight(scale * Q, 2.5)
-        close(jnp.mean(jnp.abs(weight * scale * Q)), 2.5)
-    assert rlaxlib.td3_bc_weight(jnp.zeros(4), 2.5) == 2.5
+        q = np.float32(scale) * Q
+        close(np.mean(np.abs(weigh(q, 2.5) * q)), 2.5)
+    assert weigh(0 * Q, 2.5) == 2.5
 
 
 def test_gradient_of_the_td3_bc_weight_is_stopped():
-    by_q, by_alpha = jax.grad(rlaxlib.td3_bc_weight, argnums=(0, 1))(Q, 2.5)
+    by_q, by_alpha = jax.jit(jax.grad(rlaxlib.td3_bc_weight, argnums=(0, 1)))(Q, 2.5)
     np.testing.assert_array_equal(by_q, 0)
     assert by_alpha == 0
-    action, data_action = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.5])
-    gradient = jax.grad(rlaxlib.td3_bc_loss, argnums=(0, 1, 3))
+    action, data_action = np.float32([0.5, 1]), np.float32([0, 0.5])
+    gradient = jax.jit(jax.grad(rlaxlib.td3_bc_loss, argnums=(0, 1, 3)))
     by_q, by_action, by_weight = gradient(4.0, action, data_action, 0.5)
     assert (by_q, by_weight) == (-0.5, 0)
     np.testing.assert_array_equal(by_action, 2 * (action - data_action))
@@ -285,7 +319,7 @@ def test_gradient_of_the_td3_bc_weight_is_stopped():
 
 def test_td3_bc_weight_over_a_mesh_is_that_of_the_whole_batch():
     devices = jax.device_count()
-    q = jnp.asarray(RNG.normal(size=2 * devices), jnp.float32)
+    q = np.float32(RNG.normal(size=2 * devices))
     mesh, spec = jax.make_mesh((devices,), ("batch",)), PartitionSpec("batch")
     weight = jax.shard_map(
         lambda q: rlaxlib.td3_bc_weight(q, 2.5, axis_name="batch"),
@@ -294,17 +328,18 @@ def test_td3_bc_weight_over_a_mesh_is_that_of_the_whole_batch():
         out_specs=PartitionSpec(),
     )
     sharded = jax.device_put(q, NamedSharding(mesh, spec))
-    close(jax.jit(weight)(sharded), rlaxlib.td3_bc_weight(q, 2.5))
+    close(jax.jit(weight)(sharded), 2.5 / np.mean(np.abs(q)))
 
 
 def test_rebrac_penalises_the_distance_to_the_next_action_of_the_data():
+    @jax.jit
     def target(discount, penalty_weight):
         return rlaxlib.rebrac_critic_target(
             1.0,
             discount,
-            jnp.array([4.0, 6.0]),
-            jnp.array([1.0, 3.0]),
-            jnp.array([0.0, 1.0]),
+            np.float32([4, 6]),
+            np.float32([1, 3]),
+            np.float32([0, 1]),
             penalty_weight,
         )
 
@@ -317,31 +352,32 @@ def test_rebrac_penalises_the_distance_to_the_next_action_of_the_data():
 
 
 def test_diversity_is_the_sum_of_cosines():
-    loss = rlaxlib.ensemble_diversity_loss
-    close(loss(jnp.array([[1.0, 2.0]] * 4)), 4.0)
-    close(loss(jnp.eye(3)), 0.0)
-    close(loss(jnp.array([[1.0, 0.0], [-7.0, 0.0]])), -2.0)
-    angles = 2 * np.pi * jnp.arange(3.0) / 3  # The directions are spread evenly.
-    close(loss(jnp.stack([jnp.cos(angles), jnp.sin(angles)], 1)), -1.5)
-    g = jnp.asarray(RNG.normal(size=(5, 3)), jnp.float32)
-    scales = jnp.array([[1e-6], [1e-3], [1.0], [1e3], [1e6]])
-    close(loss(g), loss(scales * g))
+    loss = jax.jit(rlaxlib.ensemble_diversity_loss)
+    close(loss(np.float32([[1, 2]] * 3)), 3.0)
+    close(loss(np.float32([[1, 0], [0, 1]])), 0.0)
+    close(loss(np.float32([[1, 0], [-7, 0]])), -2.0)
+    angles = 2 * np.pi * np.arange(3) / 3  # The directions are spread evenly.
+    directions = np.stack([np.cos(angles), np.sin(angles)], 1)
+    close(loss(np.float32(directions)), -1.5)
+    g, scales = RNG.normal(size=(3, 2)), np.array([[1e-6], [1.0], [1e6]])
+    close(loss(np.float32(g)), loss(np.float32(scales * g)))
 
 
 def test_diversity_of_a_flat_critic_is_finite():
-    g = jnp.array([[0.0, 0.0], [3.0, 4.0], [4.0, 3.0]])
-    value, gradient = jax.value_and_grad(rlaxlib.ensemble_diversity_loss)(g)
+    loss = jax.jit(jax.value_and_grad(rlaxlib.ensemble_diversity_loss))
+    g = np.float32([[0, 0], [3, 4], [4, 3]])
+    value, gradient = map(np.asarray, loss(g))
     close(value, 24 / 25)  # Two ordered pairs, divided by N - 1 = 2.
     np.testing.assert_array_equal(gradient[0], 0)
-    assert jnp.isfinite(gradient).all()
-    value, gradient = jax.value_and_grad(rlaxlib.ensemble_diversity_loss)(g[1:2])
+    assert np.isfinite(gradient).all()
+    value, gradient = loss(g[1:2])
     assert value == 0
     np.testing.assert_array_equal(gradient, 0)
 
 
 def test_bcq_mask_compares_with_the_most_likely_action():
-    log_prob = jnp.log(jnp.array([0.5, 0.4, 0.1, 0.0]))
-    mask = rlaxlib.bcq_action_mask
+    log_prob = np.float32([*np.log([0.5, 0.4, 0.1]), -inf])
+    mask = jax.jit(rlaxlib.bcq_action_mask)
     for threshold, expected in (
         (0.0, [True, True, True, False]),
         (0.3, [True, True, False, False]),
@@ -349,7 +385,9 @@ def test_bcq_mask_compares_with_the_most_likely_action():
     ):
         np.testing.assert_array_equal(mask(log_prob, threshold), expected)
     # Only differences count, also where all probabilities underflow.
-    np.testing.assert_array_equal(mask(log_prob - 500.0, 0.3), mask(log_prob, 0.3))
+    np.testing.assert_array_equal(
+        mask(log_prob - np.float32(500), 0.3), mask(log_prob, 0.3)
+    )
 
 
 KERNELS = ("gaussian", "laplacian", "energy")
@@ -357,62 +395,71 @@ KERNELS = ("gaussian", "laplacian", "energy")
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_discrepancy_is_a_squared_metric_of_samples(kernel):
-    x = jnp.asarray(RNG.normal(size=(4, 3)), jnp.float32)
-    y = jnp.asarray(RNG.normal(size=(5, 3)), jnp.float32)
-    mmd = rlaxlib.maximum_mean_discrepancy
+    x = np.float32(RNG.normal(size=(4, 3)))
+    y = np.float32(RNG.normal(size=(5, 3)))
+    mmd = jax.jit(rlaxlib.maximum_mean_discrepancy, static_argnums=2)
     assert mmd(x, y, kernel) > 1e-2
     close(mmd(x, y, kernel), mmd(y, x, kernel))
     close(mmd(x, x[::-1], kernel), 0.0)
-    close(mmd(x, jnp.concatenate([x, x]), kernel), 0.0)
+    close(mmd(x, np.concatenate([x, x]), kernel), 0.0)
     if kernel != "energy":
         # Far from each other: the mean of 1 on the diagonals.
-        far = mmd(x, y + 1e3, kernel, 1e-2)
+        far = mmd(x, y + np.float32(1e3), kernel, 1e-2)
         close(far, 1 / 4 + 1 / 5)
         close(mmd(7 * x, 7 * y, kernel, 7.0), mmd(x, y, kernel))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gradient_of_the_discrepancy_is_finite_and_stopped_at_the_target(kernel):
-    x, y = jnp.array([[0.0, 0.0], [1.0, 1.0]]), jnp.array([[1.0, 1.0]])
+    x, y = np.float32([[0, 0], [1, 1]]), np.float32([[1, 1]])
 
     def mmd(x, y):
         return rlaxlib.maximum_mean_discrepancy(x, y, kernel)
 
-    by_x, by_y = jax.grad(mmd, argnums=(0, 1))(x, y)
-    assert jnp.all(by_x[0] < 0)  # The first sample moves towards the target.
-    assert jnp.isfinite(by_x).all()
+    by_x, by_y = map(np.asarray, jax.jit(jax.grad(mmd, argnums=(0, 1)))(x, y))
+    assert np.all(by_x[0] < 0)  # The first sample moves towards the target.
+    assert np.isfinite(by_x).all()
     np.testing.assert_array_equal(by_y, 0)
 
 
 def test_energy_discrepancy_of_returns_is_the_energy_distance():
-    x, y = Q[:4], Q[2:] + 0.5
-    distance = rlaxlib.energy_distance_loss(x, y)
-    mmd = rlaxlib.maximum_mean_discrepancy(x[:, None], y[:, None], "energy")
-    close(mmd, distance)
+    @jax.jit
+    def both(x, y):
+        mmd = rlaxlib.maximum_mean_discrepancy(x[:, None], y[:, None], "energy")
+        return mmd, rlaxlib.energy_distance_loss(x, y)
+
+    close(*both(Q[:4], Q[2:] + np.float32(0.5)))
 
 
 def test_discrepancy_needs_samples_of_one_dimensionality():
     with pytest.raises(rlaxlib.ArgumentError, match="`y` has shape"):
-        rlaxlib.maximum_mean_discrepancy(jnp.zeros((4, 3)), jnp.zeros((4, 2)))
+        rlaxlib.maximum_mean_discrepancy(np.float32([[0, 0]]), np.float32([[0]]))
+
+
+def test_kernel_of_the_discrepancy_must_be_known():
+    with pytest.raises(rlaxlib.ArgumentError, match="`kernel` is 'cosine', must be"):
+        rlaxlib.maximum_mean_discrepancy(Q[:, None], Q[:, None], "cosine")
 
 
 # --- Decision transformer. ---
 
 
 def test_returns_to_go_do_not_count_padding_or_the_next_episode():
-    r_t = jnp.array([1.0, 2.0, 4.0, jnp.nan, 8.0, 16.0])
-    discount_t = jnp.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
-    mask = jnp.array([True, True, True, False, True, True])
-    found = rlaxlib.returns_to_go(r_t, discount_t, sample_mask=mask)
+    r_t = np.float32([1, 2, 4, np.nan, 8, 16])
+    discount_t = np.float32([1, 1, 0, 1, 1, 1])
+    mask = np.array([True, True, True, False, True, True])
+    returns_to_go = jax.jit(rlaxlib.returns_to_go)
+    found = returns_to_go(r_t, discount_t, sample_mask=mask)
     np.testing.assert_array_equal(found, [7, 6, 4, 0, 24, 16])
-    cut = jnp.array([False, True, False, False, False, False])
-    found = rlaxlib.returns_to_go(r_t, discount_t, truncated_t=cut, sample_mask=mask)
+    cut = np.array([False, True, False, False, False, False])
+    found = returns_to_go(r_t, discount_t, truncated_t=cut, sample_mask=mask)
     np.testing.assert_array_equal(found, [3, 2, 4, 0, 24, 16])
 
 
 def test_returns_to_go_are_discounted_returns_without_bootstrapping():
-    r_t, discount_t = Q, jnp.linspace(0.5, 1.0, 6)
-    close(
-        rlaxlib.returns_to_go(r_t, discount_t),
-        rlaxlib.discounted_returns(r_t, discount_t, 0.0),
-    )
+    @jax.jit
+    def both(r_t, discount_t):
+        returns = rlaxlib.discounted_returns(r_t, discount_t, 0.0)
+        return rlaxlib.returns_to_go(r_t, discount_t), returns
+
+    close(*both(Q, np.linspace(0.5, 1, 6, dtype=np.float32)))

@@ -10,7 +10,18 @@ from experience import close
 
 import rlaxlib
 
-NAN = jnp.nan
+NAN = np.nan
+prioritized_probabilities = jax.jit(
+    rlaxlib.prioritized_probabilities, static_argnames="axis_name"
+)
+rank_probabilities = jax.jit(rlaxlib.rank_probabilities)
+sequence_priority = jax.jit(rlaxlib.sequence_priority)
+importance_sampling_weights = jax.jit(
+    rlaxlib.importance_sampling_weights, static_argnames=("normalize_by", "axis_name")
+)
+systematic_resample = jax.jit(
+    rlaxlib.systematic_resample, static_argnames="num_samples"
+)
 
 
 def keys(count, seed=0):
@@ -32,10 +43,10 @@ def frequencies(indices, size):
 
 
 def test_exponent_of_zero_gives_equal_probabilities():
-    priorities = jnp.array([0.0, 1.0, 9.0, 5.0])
-    for function in (rlaxlib.prioritized_probabilities, rlaxlib.rank_probabilities):
+    priorities = np.float32([0, 1, 9, 5])
+    for function in (prioritized_probabilities, rank_probabilities):
         np.testing.assert_array_equal(function(priorities, 0.0), 0.25)
-        mask = jnp.array([True, True, False, False])
+        mask = np.array([True, True, False, False])
         np.testing.assert_array_equal(
             function(priorities, 0.0, sample_mask=mask), [0.5, 0.5, 0.0, 0.0]
         )
@@ -43,85 +54,87 @@ def test_exponent_of_zero_gives_equal_probabilities():
 
 @pytest.mark.parametrize("scale", [1e-37, 1e-20, 1.0, 1e20, 1e37])
 def test_scale_of_priorities_does_not_matter(scale):
-    priorities = jnp.array([1.0, 2.0, 0.5])
-    expected = rlaxlib.prioritized_probabilities(priorities, 3.0)
-    close(rlaxlib.prioritized_probabilities(scale * priorities, 3.0), expected)
+    priorities = np.float32([1, 2, 0.5])
+    expected = prioritized_probabilities(priorities, 3.0)
+    scaled = np.float32(scale) * priorities
+    close(prioritized_probabilities(scaled, 3.0), expected)
 
 
 def test_priorities_of_zero_give_equal_probabilities():
-    mask = jnp.array([True, False, True])
-    probabilities = rlaxlib.prioritized_probabilities(jnp.zeros(3), sample_mask=mask)
+    mask, zeros = np.array([True, False, True]), np.zeros(3, np.float32)
+    probabilities = prioritized_probabilities(zeros, sample_mask=mask)
     np.testing.assert_array_equal(probabilities, [0.5, 0.0, 0.5])
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        rlaxlib.prioritized_probabilities,
-        rlaxlib.rank_probabilities,
-        functools.partial(rlaxlib.importance_sampling_weights, exponent=0.5),
-        rlaxlib.sequence_priority,
+        prioritized_probabilities,
+        rank_probabilities,
+        functools.partial(importance_sampling_weights, exponent=0.5),
+        sequence_priority,
     ],
 )
 def test_masked_entries_may_hold_anything_and_all_may_be_masked(function):
-    x, mask = np.array([1.0, NAN, 3.0, -5.0]), np.array([True, False, True, False])
-    result = function(x, sample_mask=mask)
+    x, mask = np.float32([1, NAN, 3, -5]), np.array([True, False, True, False])
+    result = np.asarray(function(x, sample_mask=mask))
     if result.ndim:
-        assert np.all(np.asarray(result)[~mask] == 0)
+        assert np.all(result[~mask] == 0)
         result = result[mask]
     np.testing.assert_array_equal(result, function(x[mask]))
-    np.testing.assert_array_equal(function(x, sample_mask=jnp.zeros_like(mask)), 0.0)
+    np.testing.assert_array_equal(function(x, sample_mask=mask & False), 0.0)
 
 
 def test_rank_probabilities_depend_on_the_order_only():
-    priorities = jnp.array([-1.0, 7.0, 0.0, 2.0])
+    priorities = np.float32([-1, 7, 0, 2])
     expected = np.array([1 / 4, 1, 1 / 3, 1 / 2]) / (25 / 12)
-    close(rlaxlib.rank_probabilities(priorities, 1.0), expected)
-    close(rlaxlib.rank_probabilities(jnp.exp(priorities), 1.0), expected)
+    close(rank_probabilities(priorities, 1.0), expected)
+    close(rank_probabilities(np.exp(priorities), 1.0), expected)
 
 
 def test_first_of_equal_priorities_ranks_highest():
-    probabilities = rlaxlib.rank_probabilities(jnp.array([1.0, 2.0, 1.0, 2.0]), 1.0)
-    assert np.argsort(-probabilities).tolist() == [1, 3, 0, 2]
+    probabilities = rank_probabilities(np.float32([1, 2, 1, 2]), 1.0)
+    assert np.argsort(-np.asarray(probabilities)).tolist() == [1, 3, 0, 2]
 
 
 def test_exponent_of_one_removes_the_bias():
-    probabilities = rlaxlib.prioritized_probabilities(jnp.array([1.0, 3.0, 4.0]), 0.7)
-    weights = rlaxlib.importance_sampling_weights(probabilities, 1.0)
-    x = jnp.array([5.0, -1.0, 2.0])
-    biased = jnp.sum(probabilities * weights * x) / jnp.sum(probabilities * weights)
-    close(biased, jnp.mean(x))
+    probabilities = prioritized_probabilities(np.float32([1, 3, 4]), 0.7)
+    weights = importance_sampling_weights(probabilities, 1.0)
+    x = np.array([5.0, -1.0, 2.0])
+    found = np.average(x, weights=np.asarray(probabilities) * np.asarray(weights))
+    close(found, np.mean(x))
 
 
 def test_largest_weight_is_one_in_the_batch_or_in_the_buffer():
-    buffer = rlaxlib.prioritized_probabilities(jnp.array([0.1, 1.0, 2.0, 4.0]), 1.0)
-    batch = buffer[1:]
-    weigh = rlaxlib.importance_sampling_weights
-    assert jnp.max(weigh(batch, 0.5)) == 1
-    whole = weigh(buffer, 0.5, "buffer")
-    assert jnp.argmax(whole) == 0
-    close(weigh(batch, 0.5, "buffer", min_probability=jnp.min(buffer)), whole[1:])
-    close(weigh(batch, 0.5) * whole[1], whole[1:])
+    buffer = np.float32([0.1, 1, 2, 4]) / np.float32(7.1)
+    batch, weigh = buffer[1:], importance_sampling_weights
+    of_batch = np.asarray(weigh(batch, 0.5))
+    assert np.max(of_batch) == 1
+    whole = np.asarray(weigh(buffer, 0.5, normalize_by="buffer"))
+    assert np.argmax(whole) == 0
+    of_part = weigh(batch, 0.5, normalize_by="buffer", min_probability=buffer[0])
+    close(of_part, whole[1:])
+    close(of_batch * whole[1], whole[1:])
 
 
 def test_entry_of_probability_zero_has_weight_zero_and_does_not_scale_others():
-    weights = rlaxlib.importance_sampling_weights(jnp.array([0.0, 0.2, 0.8]), 0.5)
+    weights = importance_sampling_weights(np.float32([0, 0.2, 0.8]), 0.5)
     close(weights, [0.0, 1.0, 0.5])
-    weights = rlaxlib.importance_sampling_weights(jnp.array([0.0, 0.2, 0.8]), 0.0)
+    weights = importance_sampling_weights(np.float32([0, 0.2, 0.8]), 0.0)
     np.testing.assert_array_equal(weights, [0.0, 1.0, 1.0])
 
 
 def test_smallest_normal_probability_has_a_finite_weight():
     tiny = float(jnp.finfo(jnp.float32).tiny)
-    weights = rlaxlib.importance_sampling_weights(jnp.array([tiny, 1.0]), 1.0)
+    weights = importance_sampling_weights(np.float32([tiny, 1]), 1.0)
     np.testing.assert_allclose(weights, [1.0, tiny], rtol=1e-6)
 
 
 def test_sequence_priority_interpolates_mean_and_maximum():
-    td_errors = jnp.array([1.0, -4.0, 1.0])
-    close(rlaxlib.sequence_priority(td_errors, eta=0.0), 2.0)
-    close(rlaxlib.sequence_priority(td_errors, eta=1.0), 4.0)
-    close(rlaxlib.sequence_priority(td_errors), 0.9 * 4 + 0.1 * 2)
+    td_errors = np.float32([1, -4, 1])
+    close(sequence_priority(td_errors, eta=0.0), 2.0)
+    close(sequence_priority(td_errors, eta=1.0), 4.0)
+    close(sequence_priority(td_errors), 0.9 * 4 + 0.1 * 2)
 
 
 @pytest.mark.parametrize("burn_in", [0, 1, 3, 4, 9])
@@ -131,11 +144,12 @@ def test_burn_in_mask_is_true_after_the_burn_in(burn_in):
 
 
 def test_burn_in_does_not_change_the_estimates_after_it():
-    r_t, v_t = jnp.array([5.0, 1.0, 2.0, 3.0]), jnp.array([NAN, 1.0, 1.0, 2.0])
-    discount_t, mask = jnp.full(4, 0.5), rlaxlib.burn_in_mask(4, 1)
-    returns = rlaxlib.lambda_returns(r_t, discount_t, v_t, 0.9, sample_mask=mask)
-    expected = rlaxlib.lambda_returns(r_t[1:], discount_t[1:], v_t[1:], 0.9)
-    close(returns[1:], expected)
+    r_t, v_t = np.float32([5, 1, 2, 3]), np.float32([NAN, 1, 1, 2])
+    discount_t, mask = np.full(4, 0.5, np.float32), rlaxlib.burn_in_mask(4, 1)
+    lambda_returns = jax.jit(rlaxlib.lambda_returns)
+    returns = lambda_returns(r_t, discount_t, v_t, 0.9, sample_mask=mask)
+    expected = lambda_returns(r_t[1:], discount_t[1:], v_t[1:], 0.9)
+    close(np.asarray(returns)[1:], expected)
 
 
 # --- Sampling. ---
@@ -145,8 +159,8 @@ def test_burn_in_does_not_change_the_estimates_after_it():
     "function", [rlaxlib.stratified_sample, rlaxlib.systematic_resample]
 )
 def test_samples_have_the_right_frequencies_and_low_variance(function):
-    weights = jnp.array([0.0, 3.0, 1.0, 0.0, 0.5, 2.5, 0.0])
-    shares = np.asarray(weights / jnp.sum(weights))
+    weights = np.float32([0, 3, 1, 0, 0.5, 2.5, 0])
+    shares = weights / np.sum(weights)
     samples = draw(function, 4000, weights, num_samples=10)
     np.testing.assert_allclose(frequencies(samples, 7), shares, atol=0.005)
     assert np.all(np.diff(samples, axis=1) >= 0)
@@ -158,12 +172,15 @@ def test_samples_have_the_right_frequencies_and_low_variance(function):
 
 
 def test_stratified_sampling_samples_once_from_each_range():
-    samples = draw(rlaxlib.stratified_sample, 200, jnp.ones(12), num_samples=4)
+    samples = draw(
+        rlaxlib.stratified_sample, 200, np.ones(12, np.float32), num_samples=4
+    )
     np.testing.assert_array_equal(samples // 3, np.tile(np.arange(4), (200, 1)))
 
 
 def test_equal_weights_give_each_particle_one_copy():
-    samples = draw(rlaxlib.systematic_resample, 200, jnp.full(64, 0.3))
+    weights = np.full(64, 0.3, np.float32)
+    samples = draw(rlaxlib.systematic_resample, 200, weights)
     np.testing.assert_array_equal(samples, np.tile(np.arange(64), (200, 1)))
 
 
@@ -172,10 +189,10 @@ def test_entry_of_weight_zero_is_never_sampled(size):
     rng = np.random.default_rng(size)
     weights = rng.uniform(size=size) * (rng.uniform(size=size) < 0.3)
     weights[-size // 10 :] = 0  # The last point must not select one of these.
-    weights = jnp.asarray(weights, jnp.float32)
+    weights = np.float32(weights)
     for key in keys(5):
-        samples = rlaxlib.systematic_resample(key, weights)
-        assert jnp.all(weights[samples] > 0)
+        samples = np.asarray(systematic_resample(key, weights))
+        assert np.all(weights[samples] > 0)
 
 
 def test_points_at_the_end_select_the_last_entry_with_a_weight():
@@ -192,22 +209,23 @@ def test_points_at_the_end_select_the_last_entry_with_a_weight():
     ],
 )
 def test_weights_of_zero_give_the_out_of_range_index(function):
-    samples = function(jax.random.key(0), jnp.zeros(2))
+    samples = jax.jit(function)(jax.random.key(0), np.zeros(2, np.float32))
     np.testing.assert_array_equal(samples, 2)
 
 
 @pytest.mark.parametrize("index", range(3))
 def test_nan_is_not_hidden(index):
-    x = jnp.array([1.0, 2.0, 3.0]).at[index].set(NAN)
-    weigh = functools.partial(rlaxlib.importance_sampling_weights, exponent=0.5)
+    x = np.float32([1, 2, 3])
+    x[index] = NAN
+    weigh = functools.partial(importance_sampling_weights, exponent=0.5)
     for function in (
-        rlaxlib.prioritized_probabilities,
-        rlaxlib.rank_probabilities,
+        prioritized_probabilities,
+        rank_probabilities,
         weigh,
-        rlaxlib.sequence_priority,
+        sequence_priority,
     ):
-        assert np.isnan(jax.jit(function)(x)).any()
-    samples = jax.jit(rlaxlib.systematic_resample)(jax.random.key(0), x)
+        assert np.isnan(function(x)).any()
+    samples = systematic_resample(jax.random.key(0), x)
     np.testing.assert_array_equal(samples, 3)
 
 
@@ -257,12 +275,13 @@ def test_goals_are_uniform_over_the_right_steps_of_the_same_episode(strategy):
             )
         )(
             keys,
-            jnp.where(ends == "0", 0.0, 0.9),
-            jnp.asarray(ends == "x"),
-            jnp.asarray(valid == "1"),
+            np.where(ends == "0", np.float32(0), np.float32(0.9)),
+            ends == "x",
+            valid == "1",
         )
 
-    goals = np.stack([choose(keys(len(EPISODES), seed)) for seed in range(400)])
+    every_key = keys(400 * len(EPISODES)).reshape(400, len(EPISODES))
+    goals = np.asarray(jax.jit(jax.vmap(choose))(every_key))
     for i, stream in enumerate(EPISODES):
         for t, own in enumerate(episodes(*stream)):
             expected = {
@@ -276,13 +295,13 @@ def test_goals_are_uniform_over_the_right_steps_of_the_same_episode(strategy):
 
 
 def test_without_masks_discounts_and_the_end_of_the_stream_bound_an_episode():
-    discount_t = jnp.array([0.9, 0.0, 0.9, 0.9])
+    discount_t = np.float32([0.9, 0, 0.9, 0.9])
     goals = draw(rlaxlib.hindsight_indices, 200, discount_t, strategy="episode")
     assert [set(goals[:, t]) for t in range(4)] == [{0, 1}, {0, 1}, {2, 3}, {2, 3}]
 
 
 def test_future_goals_of_a_stream_without_ends_are_uniform():
-    goals = draw(rlaxlib.hindsight_indices, 4000, jnp.ones(6))
+    goals = draw(rlaxlib.hindsight_indices, 4000, np.ones(6, np.float32))
     for t in range(6):
         shares = frequencies(goals[:, t], 6)
         np.testing.assert_allclose(shares[t:], 1 / (6 - t), atol=0.03)
@@ -292,31 +311,32 @@ def test_future_goals_of_a_stream_without_ends_are_uniform():
 
 
 def test_replay_has_no_gradient():
-    x = jnp.array([0.1, 0.4, 0.5])
+    x = np.float32([0.1, 0.4, 0.5])
     for function in (
-        rlaxlib.prioritized_probabilities,
-        rlaxlib.rank_probabilities,
-        functools.partial(rlaxlib.importance_sampling_weights, exponent=0.5),
-        rlaxlib.sequence_priority,
+        prioritized_probabilities,
+        rank_probabilities,
+        functools.partial(importance_sampling_weights, exponent=0.5),
+        sequence_priority,
     ):
-        jacobian = jax.jacrev(lambda x, function=function: function(x))(x)
+        jacobian = jax.jit(jax.jacrev(lambda x, function=function: function(x)))(x)
         np.testing.assert_array_equal(jacobian, 0.0)
 
 
 def test_buffer_spread_over_devices_equals_one_buffer():
-    x = jnp.array([[0.0, 2.0], [3.0, 5.0]])
-    mask = jnp.array([[True, True], [True, False]])
+    x = np.float32([[0, 2], [3, 5]])
+    mask = np.array([[True, True], [True, False]])
 
     def over(function):
         function = functools.partial(function, axis_name="devices")
-        return jax.vmap(
+        parts = jax.vmap(
             lambda x, mask: function(x, exponent=0.5, sample_mask=mask),
             axis_name="devices",
-        )(x, mask)
+        )
+        return jax.jit(parts)(x, mask)
 
     for function in (
-        rlaxlib.prioritized_probabilities,
-        rlaxlib.importance_sampling_weights,
+        prioritized_probabilities,
+        importance_sampling_weights,
     ):
         whole = function(x.ravel(), exponent=0.5, sample_mask=mask.ravel())
         close(over(function).ravel(), whole)
@@ -333,16 +353,18 @@ def test_buffer_spread_over_devices_equals_one_buffer():
             r"^prioritized_probabilities: `priorities` is -2\.0, must be in \[0, inf\)",
         ),
         (
-            lambda: rlaxlib.importance_sampling_weights(jnp.ones(2), 1.5),
+            lambda: rlaxlib.importance_sampling_weights(np.ones(2, np.float32), 1.5),
             r"`exponent` is 1\.5, must be in \[0, 1\]",
         ),
         (
-            lambda: rlaxlib.importance_sampling_weights(jnp.ones(2), 0.5, "mean"),
+            lambda: rlaxlib.importance_sampling_weights(
+                np.ones(2, np.float32), 0.5, "mean"
+            ),
             r"`normalize_by` is 'mean', must be \"batch\" or \"buffer\"",
         ),
         (
             lambda: rlaxlib.importance_sampling_weights(
-                jnp.ones(2), 0.5, min_probability=0.1
+                np.ones(2, np.float32), 0.5, min_probability=0.1
             ),
             r'`min_probability` must be None unless `normalize_by` is "buffer"',
         ),
@@ -351,7 +373,9 @@ def test_buffer_spread_over_devices_equals_one_buffer():
             r"`probabilities` is -1\.0, must be in \[0, inf\)",
         ),
         (
-            lambda: rlaxlib.hindsight_indices(jax.random.key(0), jnp.ones(2), "next"),
+            lambda: rlaxlib.hindsight_indices(
+                jax.random.key(0), np.ones(2, np.float32), "next"
+            ),
             r"^hindsight_indices: `strategy` is 'next', must be \"future\", ",
         ),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 import rlaxlib
 
-TREE = {"a": jnp.array([1.0, 2.0]), "b": (jnp.array([[3.0], [4.0]]), None)}
+TREE = {"a": np.float32([1, 2]), "b": (np.float32([[3], [4]]), None)}
 OTHER = jax.tree.map(lambda x: -x, TREE)
 
 
@@ -19,35 +19,37 @@ def same(actual, expected):
 # --- Select, replace, update. ---
 
 
-@pytest.mark.parametrize("true", [True, 1, jnp.array(True), np.bool_(True)])
-def test_scalar_condition_selects_every_leaf(true):
-    same(rlaxlib.tree_select(true, TREE, OTHER), TREE)
-    same(rlaxlib.tree_select(1 - jnp.asarray(true, int), TREE, OTHER), OTHER)
+tree_select = jax.jit(rlaxlib.tree_select)
+tree_replace_masked = jax.jit(rlaxlib.tree_replace_masked)
+
+
+@pytest.mark.parametrize("kind", [bool, int, np.bool_, jnp.array])
+def test_scalar_condition_selects_every_leaf(kind):
+    same(rlaxlib.tree_select(kind(True), TREE, OTHER), TREE)
+    same(rlaxlib.tree_select(kind(False), TREE, OTHER), OTHER)
 
 
 def test_condition_for_each_row_selects_whole_rows():
-    selected = rlaxlib.tree_select(jnp.array([True, False]), TREE, OTHER)
-    same(
-        selected, {"a": jnp.array([1.0, -2.0]), "b": (jnp.array([[3.0], [-4.0]]), None)}
-    )
+    selected = tree_select(np.array([True, False]), TREE, OTHER)
+    same(selected, {"a": np.float32([1, -2]), "b": (np.float32([[3], [-4]]), None)})
 
 
 def test_keys_booleans_and_integers_can_be_selected():
     on_true = {"key": jax.random.key(0), "count": 1, "done": True, "x": np.ones(2)}
     on_false = {"key": jax.random.key(1), "count": 0, "done": False, "x": np.zeros(2)}
-    selected = jax.jit(rlaxlib.tree_select)(False, on_true, on_false)
+    selected = tree_select(False, on_true, on_false)
     assert selected["key"] == on_false["key"]
     same(selected["count"], 0)
     assert selected["done"].dtype == bool
 
 
 def test_selected_leaves_have_the_promoted_dtype():
-    new, old = {"w": jnp.ones(2, jnp.bfloat16)}, {"w": jnp.zeros(2)}
+    new, old = {"w": np.ones(2, jnp.bfloat16)}, {"w": np.zeros(2, np.float32)}
     with jax.numpy_dtype_promotion("standard"):
         for selected in (
-            rlaxlib.tree_select(True, new, old),
-            rlaxlib.conditional_update(new, old, True),
-            rlaxlib.periodic_update(new, old, 0, 1),
+            tree_select(True, new, old),
+            jax.jit(rlaxlib.conditional_update)(new, old, True),
+            jax.jit(rlaxlib.periodic_update)(new, old, 0, 1),
         ):
             assert selected["w"].dtype == jnp.float32
             np.testing.assert_array_equal(selected["w"], 1.0)
@@ -57,27 +59,23 @@ def test_nan_that_is_not_selected_reaches_neither_value_nor_gradient():
     def loss(on_true, on_false):
         return jnp.sum(rlaxlib.tree_select(False, on_true, on_false)["x"])
 
-    both = {"x": jnp.full(2, jnp.nan)}, {"x": jnp.ones(2)}
-    value, gradients = jax.value_and_grad(loss, argnums=(0, 1))(*both)
+    both = {"x": np.float32([np.nan, np.nan])}, {"x": np.float32([1, 1])}
+    value, gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(*both)
     assert value == 2
-    same(gradients, ({"x": jnp.zeros(2)}, {"x": jnp.ones(2)}))
+    same(gradients, ({"x": np.zeros(2)}, {"x": np.ones(2)}))
 
 
 @pytest.mark.parametrize("keepdim", [False, True])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_split_gives_one_example_for_each_index(axis, keepdim):
-    batch = {"a": jnp.arange(3), "b": jnp.arange(9.0).reshape(3, 3)}
-    for split in (
-        rlaxlib.tree_split_leaves,
-        jax.jit(rlaxlib.tree_split_leaves, static_argnums=(1, 2)),
-    ):
-        for k, example in enumerate(split(batch, axis, keepdim)):
-            expected = jax.tree.map(
-                lambda x, k=k: jnp.take(x, jnp.array([k]), axis), batch
-            )
-            if not keepdim:
-                expected = jax.tree.map(lambda x: jnp.squeeze(x, axis), expected)
-            same(example, expected)
+    numbers = np.arange(9, dtype=np.float32).reshape(3, 3)
+    batch = {"a": np.arange(3, dtype=np.int32), "b": numbers}
+    arrays = jax.tree.map(jnp.asarray, batch)
+    compiled = jax.jit(rlaxlib.tree_split_leaves, static_argnums=(1, 2))
+    for split in (rlaxlib.tree_split_leaves, compiled):
+        for k, example in enumerate(split(arrays, axis, keepdim)):
+            index = [k] if keepdim else k
+            same(example, {x: np.take(y, index, axis) for x, y in batch.items()})
             assert example["a"].dtype == jnp.int32
 
 
@@ -107,24 +105,20 @@ def test_every_leaf_gets_its_own_key():
 
 
 def test_mask_replaces_entries_of_every_leaf():
-    mask = jnp.array([1, 0])
-    same(
-        rlaxlib.tree_replace_masked(TREE, OTHER, mask),
-        rlaxlib.tree_select(mask, OTHER, TREE),
-    )
-    zeros = jax.tree.map(jnp.zeros_like, TREE)
-    same(
-        rlaxlib.tree_replace_masked(TREE, None, mask),
-        rlaxlib.tree_select(mask, zeros, TREE),
-    )
-    counts = {"n": jnp.array([5, 7])}
-    replaced = rlaxlib.tree_replace_masked(counts, None, mask)["n"]
-    np.testing.assert_array_equal(replaced, jnp.array([0, 7], counts["n"].dtype))
+    mask = np.array([1, 0])
+    negated = {"a": np.float32([-1, 2]), "b": (np.float32([[-3], [4]]), None)}
+    same(tree_replace_masked(TREE, OTHER, mask), negated)
+    without = {"a": np.float32([0, 2]), "b": (np.float32([[0], [4]]), None)}
+    same(tree_replace_masked(TREE, None, mask), without)
+    counts = {"n": np.array([5, 7], np.int32)}
+    replaced = tree_replace_masked(counts, None, mask)["n"]
+    assert replaced.dtype == np.int32
+    np.testing.assert_array_equal(replaced, [0, 7])
 
 
 def test_keyword_arguments_of_a_tree_function_are_the_same_for_all_leaves():
     scaled = rlaxlib.tree_fn(lambda x, y, scale: scale * (x + y), scale=2.0)
-    same(scaled(TREE, TREE), jax.tree.map(lambda x: 4.0 * x, TREE))
+    same(scaled(TREE, TREE), jax.tree.map(lambda x: np.float32(4) * x, TREE))
 
 
 # --- Identities. ---
@@ -132,9 +126,9 @@ def test_keyword_arguments_of_a_tree_function_are_the_same_for_all_leaves():
 
 def test_stacking_inverts_splitting():
     parts = rlaxlib.tree_split_leaves(TREE)
-    same(rlaxlib.tree_map_zipped(lambda *leaves: jnp.stack(leaves), parts), TREE)
+    same(rlaxlib.tree_map_zipped(lambda *leaves: np.stack(leaves), parts), TREE)
     parts = rlaxlib.tree_split_leaves(TREE, keepdim=True)
-    same(rlaxlib.tree_map_zipped(lambda *x: jnp.concatenate(x), list(parts)), TREE)
+    same(rlaxlib.tree_map_zipped(lambda *x: np.concatenate(x), list(parts)), TREE)
 
 
 def test_transposes_are_inverse_to_each_other():
@@ -144,11 +138,13 @@ def test_transposes_are_inverse_to_each_other():
 
 
 def test_updates_equal_tree_select():
+    conditional_update = jax.jit(rlaxlib.conditional_update)
+    periodic_update = jax.jit(rlaxlib.periodic_update)
     for steps in range(5):
         is_time = steps in (0, 3)
-        expected = rlaxlib.tree_select(is_time, TREE, OTHER)
-        same(rlaxlib.conditional_update(TREE, OTHER, is_time), expected)
-        same(rlaxlib.periodic_update(TREE, OTHER, steps, 3), expected)
+        expected = TREE if is_time else OTHER
+        same(conditional_update(TREE, OTHER, is_time), expected)
+        same(periodic_update(TREE, OTHER, steps, 3), expected)
 
 
 # --- Behaviour under JAX. ---
@@ -161,9 +157,10 @@ def test_periodic_update_works_inside_a_scan():
         target = rlaxlib.periodic_update(online, target, steps, period)
         return (steps + 1, online, target), target
 
-    start = 1, {"w": jnp.zeros(2)}, {"w": jnp.zeros(2)}
-    _, targets = jax.lax.scan(step, start, jnp.full(6, 2))
-    np.testing.assert_array_equal(targets["w"][:, 0], [0, 2, 2, 4, 4, 6])
+    zeros = {"w": np.zeros(2, np.float32)}
+    run = jax.jit(lambda x: jax.lax.scan(step, (1, zeros, zeros), x)[1])
+    targets = np.asarray(run(np.full(6, 2))["w"])
+    np.testing.assert_array_equal(targets[:, 0], [0, 2, 2, 4, 4, 6])
 
 
 def test_gradient_flows_through_a_split():
@@ -171,13 +168,13 @@ def test_gradient_flows_through_a_split():
         parts = rlaxlib.tree_split_leaves(tree)
         return sum(k * jnp.sum(part["a"]) for k, part in enumerate(parts))
 
-    gradient = jax.jit(jax.grad(loss))({"a": jnp.ones((3, 2))})["a"]
+    gradient = jax.jit(jax.grad(loss))({"a": np.ones((3, 2), np.float32)})["a"]
     np.testing.assert_array_equal(gradient, [[0, 0], [1, 1], [2, 2]])
 
 
 # --- Invalid arguments. ---
 
-LONGER = {"a": jnp.ones(3), "b": (jnp.ones((2, 1)), None)}
+LONGER = {"a": np.float32([1, 1, 1]), "b": (np.float32([[1], [1]]), None)}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +191,7 @@ LONGER = {"a": jnp.ones(3), "b": (jnp.ones((2, 1)), None)}
             r"match `on_true\['a'\]`",
         ),
         (
-            lambda: rlaxlib.tree_select(jnp.ones((2, 1), bool), TREE, OTHER),
+            lambda: rlaxlib.tree_select(np.ones((2, 1), bool), TREE, OTHER),
             r"^tree_select: `pred` has shape \(2, 1\), must have the first axes of "
             r"`on_true\['a'\]`, which has shape \(2,\)",
         ),
@@ -248,7 +245,7 @@ LONGER = {"a": jnp.ones(3), "b": (jnp.ones((2, 1)), None)}
             r"^conditional_update: `old_tensors\['a'\]` has shape \(3,\)",
         ),
         (
-            lambda: rlaxlib.conditional_update(TREE, OTHER, jnp.ones(3, bool)),
+            lambda: rlaxlib.conditional_update(TREE, OTHER, np.ones(3, bool)),
             r"^conditional_update: `is_time` has shape \(3,\), must have the first "
             r"axes of `new_tensors\['a'\]`",
         ),

@@ -1,7 +1,5 @@
 """Test intrinsic rewards: RND, ICM, k-NN entropy, DIAYN and NGU."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +8,13 @@ from contract import x64
 
 import rlaxlib
 
+rnd_reward = jax.jit(rlaxlib.rnd_reward)
+knn_reward = jax.jit(rlaxlib.knn_entropy_reward, static_argnames=("k", "average"))
+
 
 def features(*shape, seed=0):
     rng = np.random.default_rng(seed)
-    return jnp.asarray(rng.normal(size=(2, *shape)), jnp.float32)
+    return np.float32(rng.normal(size=(2, *shape)))
 
 
 # --- RND. ---
@@ -21,10 +22,10 @@ def features(*shape, seed=0):
 
 def test_rnd_rewards_do_not_depend_on_where_the_stream_is_divided():
     prediction, target = features(12, 3)
-    whole, after = rlaxlib.rnd_reward(prediction, target, rlaxlib.RndState())
+    whole, after = rnd_reward(prediction, target, rlaxlib.RndState())
     state, rewards = rlaxlib.RndState(), []
     for part in (slice(0, 5), slice(5, 6), slice(6, 12)):
-        reward, state = rlaxlib.rnd_reward(prediction[part], target[part], state)
+        reward, state = rnd_reward(prediction[part], target[part], state)
         rewards.append(reward)
     for found, expected in zip(state, after, strict=True):
         np.testing.assert_allclose(found, expected, 1e-4)
@@ -33,13 +34,14 @@ def test_rnd_rewards_do_not_depend_on_where_the_stream_is_divided():
 
 def test_rnd_moments_are_those_of_all_mapped_streams():
     predictions, targets = features(4, 10, 3)
-    carried = jnp.arange(4.0)
+    carried = np.arange(4, dtype=np.float32)
 
     def reward(prediction, target, carried):
         state = rlaxlib.RndState(carried=carried)
         return rlaxlib.rnd_reward(prediction, target, state, 0.9, axis_name="streams")
 
-    _, states = jax.vmap(reward, axis_name="streams")(predictions, targets, carried)
+    over_streams = jax.jit(jax.vmap(reward, axis_name="streams"))
+    _, states = over_streams(predictions, targets, carried)
     errors = np.sum(np.square(predictions - targets), axis=-1)
     sums = []
     for each, last in zip(errors, carried, strict=True):
@@ -55,40 +57,48 @@ def test_rnd_moments_are_those_of_all_mapped_streams():
 
 def test_rnd_rewards_ignore_masked_steps_and_have_no_gradient():
     prediction, target = features(6, 3)
-    mask = jnp.array([True, False, True, True, False, True])
-    bad = jnp.where(mask[:, None], prediction, jnp.nan)
+    mask = np.array([True, False, True, True, False, True])
+    bad = np.where(mask[:, None], prediction, np.float32(np.nan))
     state = rlaxlib.RndState(3.0, 1.0, 2.0, 4.0)
-    found, after = rlaxlib.rnd_reward(bad, target, state, sample_mask=mask)
-    expected, deleted = rlaxlib.rnd_reward(prediction[mask], target[mask], state)
+    found, after = rnd_reward(bad, target, state, sample_mask=mask)
+    expected, deleted = rnd_reward(prediction[mask], target[mask], state)
+    found = np.asarray(found)
     np.testing.assert_allclose(found[mask], expected, 1e-5)
     np.testing.assert_array_equal(found[~mask], 0)
     for one, other in zip(after, deleted, strict=True):
         np.testing.assert_allclose(one, other, 1e-5)
-    _, nothing = rlaxlib.rnd_reward(bad, target, state, sample_mask=mask & False)
+    _, nothing = rnd_reward(bad, target, state, sample_mask=mask & False)
     np.testing.assert_array_equal(nothing, np.float32(state))
 
     def total(prediction, target):
         return jnp.sum(rlaxlib.rnd_reward(prediction, target, state)[0])
 
-    for gradient in jax.grad(total, (0, 1))(prediction, target):
+    for gradient in jax.jit(jax.grad(total, (0, 1)))(prediction, target):
         np.testing.assert_array_equal(gradient, 0)
 
 
 def test_first_rnd_reward_is_not_divided():
-    reward, state = rlaxlib.rnd_reward(
-        jnp.array([[3.0]]), jnp.array([[1.0]]), rlaxlib.RndState()
+    reward, state = rnd_reward(
+        np.float32([[3.0]]), np.float32([[1.0]]), rlaxlib.RndState()
     )
-    assert (reward[0], state.variance) == (4.0, 0.0)
+    assert (reward, state.variance) == (4.0, 0.0)
+
+
+def test_rnd_rewards_are_proportional_to_the_losses_of_the_predictor():
+    prediction, target = features(6, 3)
+    rewards, _ = rnd_reward(prediction, target, rlaxlib.RndState(3.0, 1.0, 2.0, 4.0))
+    losses = np.asarray(jax.jit(jax.vmap(rlaxlib.rnd_loss))(prediction, target))
+    ratio = losses / np.asarray(rewards)
+    np.testing.assert_allclose(ratio, ratio[0], 1e-5)
 
 
 def test_rnd_moments_are_accurate_when_means_are_large():
     rng = np.random.default_rng(0)
-    prediction = jnp.asarray(np.sqrt(1e4 + rng.normal(size=(20, 500, 1))), jnp.float32)
-    target = jnp.zeros((500, 1))
+    prediction = np.float32(np.sqrt(1e4 + rng.normal(size=(20, 500, 1))))
+    target = np.zeros((500, 1), np.float32)
     state = rlaxlib.RndState()
-    update = jax.jit(functools.partial(rlaxlib.rnd_reward, discount=0.0))
     for each in prediction:
-        _, state = update(each, target, state)
+        _, state = rnd_reward(each, target, state, 0.0)
     exact = np.var(np.square(np.asarray(prediction, np.float64)))
     np.testing.assert_allclose(state.variance, exact, 2e-3)
 
@@ -98,35 +108,43 @@ def test_rnd_moments_are_accurate_when_means_are_large():
 
 def test_icm_trains_features_by_the_inverse_model_only():
     def loss(features_t, weight):
-        logits = features_t * jnp.array([1.0, -2.0, 0.5])
-        return rlaxlib.icm_losses(jnp.ones(3), features_t, logits, 1, weight).loss
+        logits = features_t * np.float32([1.0, -2.0, 0.5])
+        ones = np.ones(3, np.float32)
+        return rlaxlib.icm_losses(ones, features_t, logits, 1, weight).loss
 
-    x = jnp.array([0.3, 0.2, -0.4])
-    np.testing.assert_array_equal(jax.grad(loss)(x, 1.0), 0)
-    assert np.all(jax.grad(loss)(x, 0.0) != 0)
+    x, gradient = np.float32([0.3, 0.2, -0.4]), jax.jit(jax.grad(loss))
+    np.testing.assert_array_equal(gradient(x, 1.0), 0)
+    assert np.all(np.asarray(gradient(x, 0.0)) != 0)
+
+
+# --- Counts. ---
+
+
+def test_count_bonus_halves_with_four_times_the_visits():
+    counts = np.float32([1, 9, 100])
+    one, four = (
+        jax.jit(rlaxlib.count_bonus)(x, 0.5, 0.0) for x in (counts, 4 * counts)
+    )
+    np.testing.assert_allclose(four, np.asarray(one) / 2, 1e-6)
 
 
 # --- k-NN entropy. ---
 
 
 def test_knn_reward_of_duplicates_is_zero():
-    x = jnp.array([[1.0, 2.0]] * 3 + [[4.0, 6.0]])
-    np.testing.assert_allclose(
-        rlaxlib.knn_entropy_reward(x, 2), [0, 0, 0, np.log(6)], 1e-6
-    )
-    np.testing.assert_allclose(
-        rlaxlib.knn_entropy_reward(x, 3, average=True)[0], np.log1p(5 / 3), 1e-6
-    )
+    x = np.float32([[1.0, 2.0]] * 3 + [[4.0, 6.0]])
+    np.testing.assert_allclose(knn_reward(x, 2), [0, 0, 0, np.log(6)], 1e-6)
+    mean = np.asarray(knn_reward(x, 3, average=True))
+    np.testing.assert_allclose(mean[0], np.log1p(5 / 3), 1e-6)
 
 
 def test_points_that_are_not_finite_are_no_neighbours():
     x, _ = features(6, 2)
-    bad = x.at[2].set(jnp.nan).at[4].set(jnp.inf)
+    bad = x.copy()
+    bad[2], bad[4] = np.nan, np.inf
     keep = np.array([0, 1, 3, 5])
-    found = rlaxlib.knn_entropy_reward(bad, 2)
-    np.testing.assert_allclose(
-        found[keep], rlaxlib.knn_entropy_reward(x[keep], 2), 1e-6
-    )
+    found = np.asarray(knn_reward(bad, 2))
+    np.testing.assert_allclose(found[keep], knn_reward(x[keep], 2), 1e-6)
     np.testing.assert_array_equal(np.isnan(found), np.isin(np.arange(6), [2, 4]))
 
 
@@ -136,16 +154,17 @@ def test_knn_reward_has_no_gradient_and_is_accurate_far_from_the_origin():
     def total(x):
         return jnp.sum(rlaxlib.knn_entropy_reward(x, 2))
 
-    np.testing.assert_array_equal(jax.grad(total)(x.at[1].set(x[0])), 0)
-    shifted = x + 1000.0
+    x[1] = x[0]
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(x), 0)
+    shifted = x + np.float32(1000)
     with x64(True):
-        exact = rlaxlib.knn_entropy_reward(jnp.asarray(shifted, jnp.float64), 2)
-    np.testing.assert_allclose(rlaxlib.knn_entropy_reward(shifted, 2), exact, 1e-5)
+        exact = knn_reward(np.float64(shifted), 2)
+    np.testing.assert_allclose(knn_reward(shifted, 2), exact, 1e-5)
 
 
 def test_knn_reward_is_larger_where_points_are_rare():
-    x = jax.random.normal(jax.random.key(0), (400, 2))
-    rewards = np.asarray(rlaxlib.knn_entropy_reward(x, 5))
+    x, _ = features(400, 2)
+    rewards = np.asarray(knn_reward(x, 5))
     radius = np.linalg.norm(x, axis=1)
     assert np.corrcoef(rewards, radius)[0, 1] > 0.7
 
@@ -154,14 +173,14 @@ def test_knn_reward_is_larger_where_points_are_rare():
 
 
 def test_diayn_reward_is_that_of_recognising_the_skill():
-    sure = jnp.array([50.0, 0.0, 0.0, 0.0])
-    rewards = [rlaxlib.diayn_reward(x, 0) for x in (jnp.ones(4), sure)]
+    sure, diayn_reward = np.float32([50, 0, 0, 0]), jax.jit(rlaxlib.diayn_reward)
+    rewards = [diayn_reward(x, 0) for x in (np.ones_like(sure), sure)]
     np.testing.assert_allclose(rewards, [0.0, np.log(4)], 1e-6, 1e-6)
-    prior = jnp.log(jnp.array([0.7, 0.1, 0.1, 0.1]))
-    np.testing.assert_allclose(rlaxlib.diayn_reward(sure, 0, prior), -np.log(0.7), 1e-6)
-    gradient = jax.grad(lambda x: rlaxlib.diayn_reward(x, 1))(sure)
+    prior = np.log(np.float32([0.7, 0.1, 0.1, 0.1]))
+    np.testing.assert_allclose(diayn_reward(sure, 0, prior), -np.log(0.7), 1e-6)
+    gradient = jax.jit(jax.grad(rlaxlib.diayn_reward))(sure, 1)
     np.testing.assert_array_equal(gradient, 0)
-    assert np.isnan(jax.jit(rlaxlib.diayn_reward)(sure, 4))
+    assert np.isnan(diayn_reward(sure, 4))
 
 
 @pytest.mark.parametrize(

@@ -43,57 +43,76 @@ def total(function, **settings):
 # --- From logits. ---
 
 
+token_log_probs = jax.jit(rlaxlib.token_log_probs, static_argnames="with_entropy")
+
+
 def test_log_probs_of_equal_logits_are_uniform():
-    logits, tokens = jnp.zeros((2, 4)), jnp.array([0, 3])
-    log_prob, entropy = rlaxlib.token_log_probs(logits, tokens, with_entropy=True)
+    logits, tokens = np.zeros((2, 4), np.float32), np.array([0, 3])
+    log_prob, entropy = token_log_probs(logits, tokens, with_entropy=True)
     close(log_prob, -np.log(4.0))
     close(entropy, np.log(4.0))
 
 
 def test_log_probs_are_finite_and_not_positive_for_extreme_logits():
-    logits = jnp.array([[1e30, 0.0, -1e30], [-jnp.inf, 0.0, 5.0]])
+    logits = np.float32([[1e30, 0, -1e30], [-np.inf, 0, 5]])
 
     def loss(logits):
-        outputs = rlaxlib.token_log_probs(logits, jnp.array([0, 2]), with_entropy=True)
+        outputs = rlaxlib.token_log_probs(logits, np.array([0, 2]), with_entropy=True)
         return jnp.sum(jnp.stack(outputs)), outputs
 
-    gradient, (log_prob, entropy) = jax.grad(loss, has_aux=True)(logits)
-    assert np.all(log_prob <= 0)
-    close(entropy[0], 0.0)
+    gradient, (log_prob, entropy) = jax.jit(jax.grad(loss, has_aux=True))(logits)
+    assert np.max(log_prob) <= 0
+    close(np.asarray(entropy)[0], 0.0)
     assert np.isfinite(entropy).all()
     assert np.isfinite(gradient).all()
 
 
 def test_log_probs_of_half_precision_logits_are_float32():
     logits = jnp.asarray(RNG.normal(size=(STEPS, VOCABULARY)), jnp.bfloat16)
-    log_prob = rlaxlib.token_log_probs(logits, TOKENS)
+    log_prob = token_log_probs(logits, TOKENS)
     assert log_prob.dtype == jnp.float32
-    close(log_prob, exact(np.eye(STEPS), logits.astype(jnp.float32), TOKENS))
+    close(log_prob, exact(np.eye(STEPS), np.float32(logits), TOKENS))
 
 
 def test_temperature_divides_logits():
-    logits = jnp.asarray(STATES @ HEAD)
-    warm = rlaxlib.token_log_probs(logits, TOKENS, temperature=2.0)
-    close(warm, rlaxlib.token_log_probs(logits / 2, TOKENS))
+    logits = STATES @ HEAD
+    warm = token_log_probs(logits, TOKENS, temperature=2.0)
+    close(warm, token_log_probs(logits / np.float32(2), TOKENS))
+
+
+def of_valid_tokens(function):
+    """Return the gradients of the sum over valid tokens, and all log-probabilities."""
+
+    def loss(hidden, head, tokens):
+        log_prob = function(hidden, head, tokens)
+        valid = (tokens >= 0) & (tokens < VOCABULARY)
+        return jnp.sum(jnp.where(valid, log_prob, 0)), log_prob
+
+    return jax.jit(jax.grad(loss, (0, 1), has_aux=True))
+
+
+GRADIENTS_OF_VALID_TOKENS = [
+    of_valid_tokens(function) for function in (plain, rlaxlib.linear_token_log_probs)
+]
 
 
 @pytest.mark.parametrize("token", [-1, -100, VOCABULARY])
 def test_a_traced_token_out_of_range_gives_nan_and_no_gradient(token):
-    tokens = jnp.asarray(TOKENS).at[3].set(token)
-    for function in (plain, rlaxlib.linear_token_log_probs):
-        log_prob = function(STATES, HEAD, tokens)
-        np.testing.assert_array_equal(jnp.isnan(log_prob), np.arange(STEPS) == 3)
-
-        def loss(hidden, head, tokens=tokens, function=function):
-            log_prob = function(hidden, head, tokens)
-            return jnp.sum(jnp.where(tokens == token, 0, log_prob))
-
-        by_hidden, by_head = jax.grad(loss, (0, 1))(STATES, HEAD)
-        assert not np.any(by_hidden[3])
+    is_bad = np.arange(STEPS) == 3
+    tokens = np.where(is_bad, np.int32(token), TOKENS)
+    for gradients in GRADIENTS_OF_VALID_TOKENS:
+        (by_hidden, by_head), log_prob = gradients(STATES, HEAD, tokens)
+        np.testing.assert_array_equal(np.isnan(log_prob), is_bad)
+        assert not np.any(np.asarray(by_hidden)[3])
         assert np.isfinite(by_head).all()
 
 
 # --- From hidden states, in chunks. ---
+
+
+from_logits, exactly = (
+    jax.jit(jax.value_and_grad(total(function), (0, 1))) for function in (plain, exact)
+)
 
 
 @pytest.mark.parametrize(
@@ -103,10 +122,10 @@ def test_a_traced_token_out_of_range_gives_nan_and_no_gradient(token):
 def test_value_and_gradients_equal_those_from_logits(chunk_size, columns):
     head, tokens = HEAD[:, :columns], TOKENS % columns
     function = total(rlaxlib.linear_token_log_probs, chunk_size=chunk_size)
-    value, gradients = jax.value_and_grad(function, (0, 1))(STATES, head, tokens)
+    found = jax.jit(jax.value_and_grad(function, (0, 1)))
+    value, gradients = found(STATES, head, tokens)
     with x64(True):
-        inputs = (jnp.asarray(STATES, jnp.float64), jnp.asarray(head, jnp.float64))
-        expected = jax.value_and_grad(total(exact), (0, 1))(*inputs, tokens)
+        expected = exactly(np.float64(STATES), np.float64(head), tokens)
     close(value, expected[0], rtol=1e-6, atol=1e-5)
     for one, other in zip(gradients, expected[1], strict=True):
         close(one, other, rtol=1e-6, atol=1e-5)
@@ -119,7 +138,7 @@ def test_gradient_by_temperature_equals_that_from_logits():
         )
 
     linear, dense = (
-        jax.grad(loss(function))(0.75)
+        jax.jit(jax.grad(loss(function)))(0.75)
         for function in (rlaxlib.linear_token_log_probs, plain)
     )
     close(linear, dense, rtol=1e-5)
@@ -132,8 +151,9 @@ def test_extreme_hidden_states_give_finite_values_and_gradients():
         )
         return jnp.sum(jnp.stack(outputs)), outputs
 
-    gradient, (log_prob, entropy) = jax.grad(loss, has_aux=True)(1e4 * STATES)
-    assert np.all(log_prob <= 0)
+    found = jax.jit(jax.grad(loss, has_aux=True))
+    gradient, (log_prob, entropy) = found(np.float32(1e4) * STATES)
+    assert np.max(log_prob) <= 0
     assert np.isfinite(log_prob).all()
     close(entropy, 0.0, atol=1e-3)
     assert np.isfinite(gradient).all()
@@ -143,15 +163,16 @@ def test_extreme_hidden_states_give_finite_values_and_gradients():
 def test_half_precision_weights_accumulate_in_float32(dtype):
     hidden, head = jnp.asarray(STATES, dtype), jnp.asarray(HEAD, dtype)
     function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
-    value, gradients = jax.value_and_grad(function, (0, 1))(hidden, head, TOKENS)
+    found = jax.jit(jax.value_and_grad(function, (0, 1)))
+    value, gradients = found(hidden, head, TOKENS)
     inputs = [np.asarray(x, np.float32) for x in (hidden, head)]
-    dense = jax.value_and_grad(total(plain), (0, 1))(*inputs, TOKENS)
+    dense = from_logits(*inputs, TOKENS)
     assert value.dtype == jnp.float32
     close(value, dense[0], rtol=1e-5)
     for one, other in zip(gradients, dense[1], strict=True):
         assert one.dtype == dtype
         half = 0.51 * float(jnp.finfo(dtype).eps)  # Rounded once, at the end.
-        close(one.astype(jnp.float32), other, rtol=half, atol=1e-5)
+        close(np.float32(one), other, rtol=half, atol=1e-5)
 
 
 def test_a_batch_can_be_mapped_or_reshaped():
@@ -164,8 +185,10 @@ def test_a_batch_can_be_mapped_or_reshaped():
         log_prob = rlaxlib.linear_token_log_probs(hidden, head, TOKENS)
         return jnp.sum(WEIGHTS[0] * log_prob)
 
-    one = jax.value_and_grad(mapped, (0, 1))(STATES, HEAD)
-    other = jax.value_and_grad(reshaped, (0, 1))(STATES, HEAD)
+    one, other = (
+        jax.jit(jax.value_and_grad(function, (0, 1)))(STATES, HEAD)
+        for function in (mapped, reshaped)
+    )
     jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), one, other)
 
 
@@ -201,7 +224,7 @@ def test_head_sharded_by_vocabulary_stays_sharded():
     compiled = jax.jit(jax.value_and_grad(function, (0, 1))).lower(*inputs).compile()
     found, expected = (
         compiled(*inputs),
-        jax.value_and_grad(total(plain), (0, 1))(STATES, HEAD, TOKENS),
+        from_logits(STATES, HEAD, TOKENS),
     )
     jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
     assert found[1][1].sharding.is_equivalent_to(columns, 2)
@@ -239,5 +262,5 @@ def test_gradients_of_a_replicated_head_add_up_over_devices():
     )
     shardings = [NamedSharding(mesh, spec) for spec in specs]
     found = jax.jit(mapped)(*jax.device_put((STATES, HEAD, TOKENS), tuple(shardings)))
-    expected = on_each(STATES, HEAD, TOKENS)
+    expected = jax.jit(on_each)(STATES, HEAD, TOKENS)
     jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)

@@ -28,13 +28,26 @@ def draw(outputs, shape, seed=0, mean=0.0):
 
 
 art = jax.jit(functools.partial(rlaxlib.art, **BOUNDS))
+normalize = jax.jit(rlaxlib.normalize)
+unnormalize = jax.jit(rlaxlib.unnormalize)
+unnormalize_linear = jax.jit(rlaxlib.unnormalize_linear)
+
+
+@jax.jit
+def run_art(state, targets, indices, step_size):
+    """Update once for each row of targets."""
+
+    def step(state, inputs):
+        return art(state, *inputs, step_size), None
+
+    return jax.lax.scan(step, state, (targets, indices))[0]
 
 
 def make_params(outputs, seed=0):
     rng = np.random.default_rng(seed)
     return {
-        "w": jnp.asarray(rng.normal(size=(3, outputs)), jnp.float32),
-        "b": jnp.asarray(rng.normal(size=outputs), jnp.float32),
+        "w": np.float32(rng.normal(size=(3, outputs))),
+        "b": np.float32(rng.normal(size=outputs)),
     }
 
 
@@ -71,12 +84,11 @@ class Definition:
 @pytest.mark.parametrize(("outputs", "size"), [(1, 4), (6, 128)])
 @pytest.mark.parametrize("mean", [0.0, 1e5])
 def test_scale_is_precise_far_from_zero(mean, outputs, size):
-    move = jax.jit(functools.partial(rlaxlib.art, step_size=0.01, **BOUNDS))
-    state, definition = start(outputs), Definition(outputs)
-    for seed in range(1500):
-        targets, indices = draw(outputs, size, seed, mean)
-        state = move(state, targets, indices)
-        definition.update(targets, indices, 0.01)
+    targets, indices = draw(outputs, (1500, size), mean=mean)
+    state = run_art(start(outputs), targets, indices, 0.01)
+    definition = Definition(outputs)
+    for each in zip(targets, indices, strict=True):
+        definition.update(*each, 0.01)
     np.testing.assert_allclose(state.shift, definition.mean, rtol=2e-7, atol=1e-6)
     np.testing.assert_allclose(state.scale, np.sqrt(definition.variance), rtol=2e-3)
 
@@ -120,8 +132,8 @@ def test_art_equals_its_definition_for_any_number_of_outputs(outputs, masked):
 
 
 def test_step_size_one_takes_the_moments_of_the_targets():
-    targets, indices = jnp.array([1.0, 3.0]), jnp.array([0, 0])
-    state = rlaxlib.art(start(2), targets, indices, 1.0, **BOUNDS)
+    targets, indices = np.float32([1, 3]), np.array([0, 0], np.int32)
+    state = art(start(2), targets, indices, 1.0)
     close(state, [[2.0, 0.0], [1.0, 1.0], [5.0, 1.0]])
 
 
@@ -130,7 +142,7 @@ def test_scale_at_a_bound_continues_from_the_second_moment():
     for seed in range(20):
         targets, indices = draw(1, 1, seed)
         bounds = {"scale_lb": 0.9, "scale_ub": 0.95}
-        state = rlaxlib.art(state, targets, indices, 0.3, **bounds)
+        state = art(state, targets, indices, 0.3, **bounds)
         expected = rows.art(*map(np.float64, expected), targets, indices, 0.3, **bounds)
         assert 0.9 <= state.scale[0] <= 0.95
         close(state, expected)
@@ -138,32 +150,30 @@ def test_scale_at_a_bound_continues_from_the_second_moment():
 
 @pytest.mark.parametrize("smallest", [1e-4, 1e-30])
 def test_scale_of_constant_targets_is_the_lower_bound(smallest):
-    state, targets, indices = start(1), jnp.full(8, 5.0), jnp.zeros(8, int)
+    targets, indices = np.full(8, 5, np.float32), np.zeros(8, np.int32)
+    state, bounds = start(1), {"scale_lb": smallest, "scale_ub": 1.0}
     for _ in range(20):
-        state = rlaxlib.art(state, targets, indices, 0.9, smallest, 1.0)
+        state = art(state, targets, indices, 0.9, **bounds)
     assert state.scale[0] >= smallest
-    np.testing.assert_array_equal(rlaxlib.normalize(state, targets, indices), 0.0)
+    np.testing.assert_array_equal(normalize(state, targets, indices), 0.0)
 
 
 @pytest.mark.parametrize("outputs", [2, 6])
 def test_output_without_targets_is_unchanged(outputs):
     targets, indices = draw(outputs, 9, mean=1e3)
-    state = rlaxlib.art(start(outputs), targets, indices, 0.1, **BOUNDS)
-    moved = state
-    for seed in range(20):
-        targets, _ = draw(outputs, 9, seed)
-        moved = rlaxlib.art(moved, targets, 0 * indices, 0.1, **BOUNDS)
-    for before, after in zip(state, moved, strict=True):
+    state = art(start(outputs), targets, indices, 0.1)
+    targets, indices = draw(outputs, (20, 9))
+    moved = run_art(state, targets, 0 * indices, 0.1)
+    for before, after in zip(np.array(state), np.array(moved), strict=True):
         np.testing.assert_array_equal(before[1:], after[1:])
         assert before[0] != after[0]
 
 
 @pytest.mark.parametrize("outputs", [2, 6])
 def test_nan_target_affects_its_own_output_only(outputs):
-    targets, indices = jnp.array([jnp.nan, 2.0]), jnp.array([1, 0])
-    state = rlaxlib.art(start(outputs), targets, indices, 0.5, **BOUNDS)
-    for each in state:
-        np.testing.assert_array_equal(jnp.isnan(each), jnp.arange(outputs) == 1)
+    targets, indices = np.float32([np.nan, 2]), np.array([1, 0], np.int32)
+    for each in art(start(outputs), targets, indices, 0.5):
+        np.testing.assert_array_equal(np.isnan(each), np.arange(outputs) == 1)
 
 
 @pytest.mark.parametrize("mean", [0.0, 1e5])
@@ -171,11 +181,17 @@ def test_outputs_are_preserved_over_thousands_of_updates(mean):
     initial_state, update = rlaxlib.popart(3, 0.01, **BOUNDS)
     params, state, x = make_params(3), initial_state(), np.array([[1.0, -2.0, 3.0]])
     expected = values(params, state, x)
-    update = jax.jit(update)
-    for seed in range(3000):
-        size = 1 + 10 * np.sin(seed / 100) ** 2
-        targets, indices = draw(3, 16, seed, mean)
-        params, state = update(params, state, size * targets, indices)
+    targets, indices = draw(3, (3000, 16), mean=mean)
+    sizes = np.float32(1 + 10 * np.sin(np.arange(3000) / 100) ** 2)
+
+    @jax.jit
+    def run(params, state, targets, indices):
+        def step(carry, inputs):
+            return update(*carry, *inputs), None
+
+        return jax.lax.scan(step, (params, state), (targets, indices))[0]
+
+    params, state = run(params, state, sizes[:, None] * targets, indices)
     largest = np.max(np.abs(state.shift)) + np.max(state.scale)
     tolerance = 100 * float(np.finfo(np.float32).eps) * largest
     np.testing.assert_allclose(values(params, state, x), expected, 0, tolerance)
@@ -183,17 +199,17 @@ def test_outputs_are_preserved_over_thousands_of_updates(mean):
 
 def test_pop_without_a_bias_rescales_the_weights():
     params = {"w": make_params(2)["w"]}
-    old, new = start(2), rlaxlib.PopArtState(*jnp.array([[1.0, 2], [3, 4], [9, 9]]))
+    old, new = start(2), rlaxlib.PopArtState(*np.float32([[1, 2], [3, 4], [9, 9]]))
     moved = rlaxlib.pop(params, old, new)
     assert list(moved) == ["w"]
-    close(np.asarray(moved["w"]) * new.scale[None], params["w"])
+    close(np.asarray(moved["w"]) * new.scale, params["w"])
 
 
 def test_pop_keeps_a_small_bias_beside_a_large_shift():
-    old, params = start(2)._replace(shift=jnp.full(2, 1e6)), make_params(2)
-    new = old._replace(shift=old.shift + 0.5)
+    shift, params = np.float32([1e6, 1e6]), make_params(2)
+    old, new = (start(2)._replace(shift=x) for x in (shift, shift + np.float32(0.5)))
     moved = rlaxlib.pop(params, old, new)
-    np.testing.assert_array_equal(moved["b"], params["b"] - 0.5)
+    np.testing.assert_array_equal(moved["b"], params["b"] - np.float32(0.5))
 
 
 def test_step_size_none_changes_nothing():
@@ -208,24 +224,24 @@ def test_step_size_none_changes_nothing():
 
 
 def test_unnormalize_inverts_normalize():
-    state = rlaxlib.PopArtState(*jnp.array([[1.0, -5.0], [2.0, 0.1], [5.0, 25.01]]))
+    state = rlaxlib.PopArtState(*np.float32([[1, -5], [2, 0.1], [5, 25.01]]))
     numbers, indices = draw(2, (4, 3))
-    normal = rlaxlib.normalize(state, numbers, indices)
-    close(rlaxlib.unnormalize(state, normal, indices), numbers)
-    each = [rlaxlib.normalize(state, numbers, k) for k in range(2)]
+    normal = normalize(state, numbers, indices)
+    close(unnormalize(state, normal, indices), numbers)
+    each = [normalize(state, numbers, k) for k in range(2)]
     close(np.where(indices == 0, *each), normal)
 
 
 def test_masked_targets_are_ignored():
     targets, indices = draw(6, 20)
     mask = np.arange(20) % 3 > 0
-    spoiled = jnp.where(mask, targets, jnp.nan)
+    spoiled = np.where(mask, targets, np.float32(np.nan))
     beyond = np.where(mask, indices, -1)
     for outputs in (1, 6):
         state, own = start(outputs), np.minimum(beyond, outputs - 1)
         with jax.debug_nans(True):
-            actual = rlaxlib.art(state, spoiled, own, 0.1, **BOUNDS, sample_mask=mask)
-        expected = rlaxlib.art(state, targets[mask], own[mask], 0.1, **BOUNDS)
+            actual = art(state, spoiled, own, 0.1, sample_mask=mask)
+        expected = art(state, targets[mask], own[mask], 0.1)
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
@@ -243,12 +259,12 @@ def make_layer(**names):
         make_layer(w="kernel", b="bias"),
         {"params": {"Dense_0": make_layer(w="kernel", b="bias")}},
         {"head": make_layer(w="w", b="b"), "norm": {"scale": 3.0, "bias": 2.0}},
-        {**make_layer(w="w", b="b"), "steps": jnp.arange(3), "none": None},
+        {**make_layer(w="w", b="b"), "steps": np.arange(3), "none": None},
         [make_layer(w="w", b="b"), {"b": 1.0}],
     ],
 )
 def test_pop_finds_the_layer_by_the_names_of_haiku_and_flax(params):
-    old, new = start(2), rlaxlib.PopArtState(*jnp.array([[1.0, 2], [3, 4], [9, 9]]))
+    old, new = start(2), rlaxlib.PopArtState(*np.float32([[1, 2], [3, 4], [9, 9]]))
     expected = rlaxlib.pop(make_params(2), old, new)
     moved = rlaxlib.pop(params, old, new)
     assert jax.tree.structure(moved) == jax.tree.structure(params)
@@ -261,23 +277,24 @@ def test_pop_finds_the_layer_by_the_names_of_haiku_and_flax(params):
 
 def test_pop_keeps_the_containers_of_flax():
     flax, nnx = peers.find("flax"), peers.find("flax.nnx")
-    old, new = start(2), rlaxlib.PopArtState(*jnp.array([[1.0, 2], [3, 4], [9, 9]]))
+    old, new = start(2), rlaxlib.PopArtState(*np.float32([[1, 2], [3, 4], [9, 9]]))
     frozen = flax.core.freeze({"params": make_layer(w="kernel", b="bias")})
     assert isinstance(rlaxlib.pop(frozen, old, new), flax.core.FrozenDict)
     layer = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
-    x = jnp.array([1.0, 2.0, 3.0])
+    x = np.float32([1, 2, 3])
     expected = layer(x)
     nnx.update(layer, rlaxlib.pop(nnx.state(layer), old, new))
     close(new.scale * layer(x) + new.shift, expected)
 
 
 def test_pop_keeps_leading_axes_and_dtypes():
-    old, new = start(2), rlaxlib.PopArtState(*jnp.array([[1.0, 2], [3, 4], [9, 9]]))
-    params = {"kernel": jnp.ones((5, 5, 3, 2), jnp.bfloat16), "bias": jnp.zeros(2)}
+    old, new = start(2), rlaxlib.PopArtState(*np.float32([[1, 2], [3, 4], [9, 9]]))
+    kernel = jnp.bfloat16(np.ones((5, 5, 3, 2)))
+    params = {"kernel": kernel, "bias": np.zeros(2, np.float32)}
     moved = rlaxlib.pop(params, old, new)
     assert moved["kernel"].dtype == jnp.bfloat16
     assert moved["bias"].dtype == jnp.float32
-    close(moved["kernel"][2, 3, 1], [1 / 3, 1 / 4], rtol=0.01)
+    close(np.float32(moved["kernel"])[2, 3, 1], [1 / 3, 1 / 4], rtol=0.01)
 
 
 # --- Behaviour under JAX. ---
@@ -289,46 +306,43 @@ def test_gradient_of_the_state_is_stopped():
 
     def loss(params, targets):
         params, state = update(params, initial_state(), targets, indices)
-        return sum(map(jnp.sum, [*params.values(), *state]))
+        return sum(map(jnp.sum, [*params.values(), *state])), state
 
-    _, state = update(make_params(2), initial_state(), targets, indices)
-    by_params, by_targets = jax.grad(loss, (0, 1))(make_params(2), targets)
+    gradient = jax.jit(jax.grad(loss, (0, 1), has_aux=True))
+    (by_params, by_targets), state = gradient(make_params(2), targets)
     np.testing.assert_array_equal(by_targets, 0.0)
-    close(by_params["b"], 1 / state.scale)
+    close(by_params["b"], 1 / np.asarray(state.scale))
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_traced_index_out_of_range_gives_nan_and_is_ignored_by_art(outputs):
-    state, indices = start(outputs), jnp.array([-1, 0, outputs, 99])
-    targets = jnp.array([7.0, 1.0, 8.0, 9.0])
-    for function in (rlaxlib.normalize, rlaxlib.unnormalize):
-        numbers = jax.jit(function)(state, targets, indices)
+    state, indices = start(outputs), np.array([-1, 0, outputs, 99], np.int32)
+    targets = np.float32([7, 1, 8, 9])
+    for function in (normalize, unnormalize):
+        numbers = function(state, targets, indices)
         np.testing.assert_array_equal(numbers, [np.nan, 1.0, np.nan, np.nan])
-    inputs = jnp.broadcast_to(targets[:, None], (4, outputs))
-    for numbers in jax.jit(rlaxlib.unnormalize_linear)(state, inputs, indices):
+    inputs = np.repeat(targets[:, None], outputs, axis=1)
+    for numbers in unnormalize_linear(state, inputs, indices):
         np.testing.assert_array_equal(numbers, [np.nan, 1.0, np.nan, np.nan])
-    move = jax.jit(functools.partial(rlaxlib.art, step_size=0.5, **BOUNDS))
-    expected = rlaxlib.art(state, jnp.array([1.0]), jnp.array([0]), 0.5, **BOUNDS)
-    np.testing.assert_array_equal(move(state, targets, indices), expected)
+    expected = art(state, targets[1:2], indices[1:2], 0.5)
+    np.testing.assert_array_equal(art(state, targets, indices, 0.5), expected)
 
 
 @pytest.mark.parametrize("dtype", [jnp.int8, jnp.uint8, jnp.int32, jnp.int64])
 def test_indices_may_have_any_integer_dtype(dtype):
     with contract.x64(True):
-        outputs, indices = 200, jnp.array([100, 3], dtype)
+        outputs, indices = 200, np.array([100, 3], dtype)
         state = rlaxlib.popart(outputs, 0.5, **BOUNDS)[0]()
-        state = state._replace(shift=jnp.arange(outputs, dtype=jnp.float32))
-        numbers = jnp.zeros(2, jnp.float32)
+        state = state._replace(shift=np.arange(outputs, dtype=np.float32))
+        numbers = np.zeros(2, np.float32)
         np.testing.assert_array_equal(
-            rlaxlib.unnormalize(state, numbers, indices), [100.0, 3.0]
+            unnormalize(state, numbers, indices), [100.0, 3.0]
         )
-        inputs = jnp.broadcast_to(state.shift, (2, outputs))
-        output = rlaxlib.unnormalize_linear(state, inputs, indices)
+        inputs = np.stack([state.shift, state.shift])
+        output = unnormalize_linear(state, inputs, indices)
         np.testing.assert_array_equal(output.normalized, [100.0, 3.0])
-        moved = rlaxlib.art(state, numbers, indices, 0.5, **BOUNDS)
-        np.testing.assert_array_equal(
-            np.flatnonzero(moved.shift != state.shift), [3, 100]
-        )
+        shift = np.asarray(art(state, numbers, indices, 0.5).shift)
+        np.testing.assert_array_equal(np.flatnonzero(shift != state.shift), [3, 100])
 
 
 @pytest.mark.parametrize("outputs", [1, 7])
@@ -361,28 +375,28 @@ def test_update_over_devices_includes_the_targets_of_all(outputs, masked):
 
 def test_axis_name_may_be_several_names_or_none():
     targets, indices = draw(2, (2, 3, 4))
-    expected = rlaxlib.art(start(2), targets, indices, 0.1, **BOUNDS)
+    state = start(2)
+    expected = art(state, targets, indices, 0.1)
 
-    def move(targets, indices):
-        return rlaxlib.art(start(2), targets, indices, 0.1, **BOUNDS, axis_name=names)
+    def move(targets, indices, names=("i", "j")):
+        return rlaxlib.art(state, targets, indices, 0.1, **BOUNDS, axis_name=names)
 
-    names = ["i", "j"]
-    mapped = jax.vmap(jax.vmap(move, axis_name="j"), axis_name="i")(targets, indices)
-    for one, other in zip(mapped, expected, strict=True):
+    mapped = jax.jit(jax.vmap(jax.vmap(move, axis_name="j"), axis_name="i"))
+    for one, other in zip(mapped(targets, indices), expected, strict=True):
         close(one, np.broadcast_to(other, (2, 3, 2)))
-    names = []
-    np.testing.assert_array_equal(move(targets, indices), expected)
+    alone = jax.jit(functools.partial(move, names=[]))
+    np.testing.assert_array_equal(alone(targets, indices), expected)
 
 
 def test_dtype_of_the_state_is_kept():
     targets, indices = draw(2, 6)
-    half = rlaxlib.art(start(2), jnp.bfloat16(targets), indices, 0.1, **BOUNDS)
+    half = art(start(2), jnp.bfloat16(targets), indices, 0.1)
     assert {x.dtype for x in half} == {jnp.dtype(jnp.float32)}
     with contract.x64(True), jax.numpy_dtype_promotion("standard"):
         for dtype in (jnp.float32, jnp.float64):
             initial_state, update = rlaxlib.popart(2, 0.1, **BOUNDS, dtype=dtype)
             params = make_params(2)
-            moved, state = update(
+            moved, state = jax.jit(update)(
                 params, initial_state(), targets.astype(np.float64), indices
             )
             assert {x.dtype for x in state} == {jnp.dtype(dtype)}
@@ -422,7 +436,7 @@ def test_number_of_outputs_must_be_a_positive_integer(outputs):
     [
         ({}, r"holds 0 weights .*; its leaves are: none"),
         ({"W": 1.0}, r"holds 0 weights .*; its leaves are: W"),
-        (jnp.ones((3, 2)), r"holds 0 weights"),
+        (np.ones((3, 2)), r"holds 0 weights"),
         (
             {"a": {"w": 1.0}, "c": {"kernel": 1.0}},
             r"holds 2 weights .*: a\.w, c\.kernel",
@@ -443,16 +457,16 @@ def test_params_must_hold_one_layer(params, message):
         ),
         (
             lambda: rlaxlib.unnormalize_linear(
-                start(2), jnp.ones((4, 3)), jnp.ones(4, int)
+                start(2), np.ones((4, 3), np.float32), np.ones(4, int)
             ),
             r"^unnormalize_linear: `shift` has shape \(2,\), must be \(3,\)",
         ),
         (
-            lambda: rlaxlib.normalize(start(2), jnp.ones(4), jnp.array([0])),
+            lambda: rlaxlib.normalize(start(2), np.float32([1] * 4), np.array([0])),
             r"^normalize: `indices` has shape \(1,\), must be \(\) or \(4,\)",
         ),
         (
-            lambda: rlaxlib.art(start(2), jnp.ones(0), jnp.ones(0, int), 0.1, 0.1, 1.0),
+            lambda: art(start(2), np.float32([]), np.zeros(0, int), 0.1),
             r"^art: `targets.size` is 0, must be at least 1",
         ),
     ],

@@ -12,7 +12,7 @@ computed once.
 
 On held-out pairs, the implicit reward of the chosen answer, β times the log-ratio of
 policy and reference, soon exceeds that of the rejected answer in more than 90 % of the
-pairs. The fraction of right answers rises from about 0.3 to more than 0.6. It stays
+pairs. The fraction of right answers rises from about 0.3 to about 0.6. It stays
 below that of `grpo_transformer.py`, which samples new answers as the policy improves.
 
     python examples/dpo_transformer.py --kind=ipo --beta=0.1

@@ -54,7 +54,7 @@ class Config:
     prompts: int = flag(64, "Prompts per update.")
     group_size: int = flag(16, "Answers to each prompt.")
     minibatches: int = flag(4, "Gradient steps per update.")
-    train_updates: int = flag(200, "Number of updates.")
+    train_updates: int = flag(300, "Number of updates.")
     report_interval: int = flag(20, "Updates between points of the curve.")
     learning_rate: float = flag(1e-3, "Initial learning rate of Adam, linear to 0.")
     epsilon: float = flag(0.2, "Clipping range of ratios below 1; not of CISPO.")

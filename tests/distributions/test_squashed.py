@@ -129,6 +129,13 @@ def test_kl_is_the_same_before_and_after_squashing():
     np.testing.assert_allclose(mean, divergence, rtol=0.05)
 
 
+def test_kl_to_the_standard_normal_is_half_the_squared_mean_at_unit_deviation():
+    distribution = rlaxlib.squashed_gaussian(sigma_min=-4.0, sigma_max=4.0)
+    mu = np.float32([0.5, -1.0])
+    found = distribution.kl_to_standard_normal(mu, np.zeros(2, np.float32))
+    close(found, 0.5 * np.sum(np.tanh(mu) ** 2))
+
+
 kl_gradient = jax.jit(jax.grad(SQUASHED.kl, argnums=(0, 1)))
 
 

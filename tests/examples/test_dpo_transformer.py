@@ -118,5 +118,5 @@ def test_command_writes_its_curve(tmp_path, monkeypatch):
 def test_final_accuracy_matches_the_docstring():
     curve = example.train(example.Config())
     assert curve[0].accuracy < 0.4
-    assert curve[-1].accuracy > 0.6
+    assert curve[-1].accuracy > 0.5
     assert curve[-1].preference > 0.9

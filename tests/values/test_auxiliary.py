@@ -54,6 +54,23 @@ def test_discounted_potential_rewards_telescope():
     close(total, 0.9**STEPS * features[-1] - features[0])
 
 
+def test_cumulants_are_features_or_their_changes():
+    features = np.float32([[1.0, 5.0], [3.0, 4.0]])
+    reward = rlaxlib.feature_control_rewards
+    np.testing.assert_array_equal(reward(features, "feature"), [[3, 4]])
+    np.testing.assert_array_equal(reward(features, "absolute_change"), [[2, 1]])
+    np.testing.assert_array_equal(reward(features, "increase"), [[2, -1]])
+    np.testing.assert_array_equal(reward(features, "decrease"), [[-2, 1]])
+
+
+def test_rejects_an_unknown_cumulant_and_a_potential_without_discount():
+    features = np.ones((2, 1), np.float32)
+    with pytest.raises(rlaxlib.ArgumentError, match="`cumulant_type` is 'size'"):
+        rlaxlib.feature_control_rewards(features, "size")
+    with pytest.raises(rlaxlib.ArgumentError, match="`discount` is None"):
+        rlaxlib.feature_control_rewards(features, "potential")
+
+
 # --- The loss. ---
 
 

@@ -15,7 +15,7 @@ import os
 import pathlib
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +28,9 @@ import rlaxlib
 Arguments = dict[str, Any]
 
 STEPS, ACTIONS = 6, 4
+
+# Whether all tests run on all rows, as in `make trust`.
+TRUST = bool(os.environ.get("RLAXLIB_TRUST"))
 INDICES = (
     "a",
     "a_t",
@@ -292,14 +295,12 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
     return decorate
 
 
-def third(rows: list[Any], name: str) -> list[Any]:
-    """Return every third row, beginning with one that depends on the test's name.
+def third(rows: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
+    """Return every third row, beginning with one that depends on a name.
 
     With `RLAXLIB_TRUST=1` in the environment, as `make trust` sets it, return all.
     """
-    if os.environ.get("RLAXLIB_TRUST"):
-        return rows
-    return rows[zlib.crc32(name.encode()) % 3 :: 3]
+    return rows if TRUST else rows[zlib.crc32(name.encode()) % parts :: parts]
 
 
 # --- Public functions. ---

@@ -28,8 +28,8 @@ class TestVariants(chex.TestCase):
     @chex.variants(
         with_jit=True,
         without_jit=True,
-        with_device=True,
-        without_device=True,
+        with_device=contract.TRUST,  # Eager calls too, as without `jit`.
+        without_device=contract.TRUST,
         with_pmap=True,
     )
     @parameterized.named_parameters(GIVEN)
@@ -199,16 +199,16 @@ def test_dtype_follows_the_arguments(row, dtype, x64):
 
 
 @each_row("floats", "deterministic", sample=True)
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
-def test_half_precision_rounds_once(row, dtype):
+def test_half_precision_rounds_once(row):
     # A compiled CPU program computes half precision in float32; eager calls do not.
-    inputs = row.inputs(dtype=dtype)
-    outputs = jax.tree.leaves(row.call()(**inputs))
-    # The definition has the rounded arguments. The result is rounded once more, by at
-    # most half an eps.
-    relative = 0.51 * float(jnp.finfo(dtype).eps)
-    absolute = SINGLE * row.scale(inputs)
-    contract.assert_close(outputs, row.define(inputs), relative, absolute)
+    for dtype in contract.third([jnp.float16, jnp.bfloat16], row.id, parts=2):
+        inputs = row.inputs(dtype=dtype)
+        outputs = jax.tree.leaves(row.call()(**inputs))
+        # The definition has the rounded arguments. The result is rounded once more, by
+        # at most half an eps.
+        relative = 0.51 * float(jnp.finfo(dtype).eps)
+        absolute = SINGLE * row.scale(inputs)
+        contract.assert_close(outputs, row.define(inputs), relative, absolute)
 
 
 @each_row("mixes", sample=True)

@@ -92,7 +92,9 @@ def squashed_gaussian(
     )
 
 
-def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -> Array:
+def tanh_normal_log_prob(
+    pre_tanh: ArrayLike, mu: ArrayLike, stddev: ArrayLike
+) -> Array:
     """Compute the log-density of a tanh-Gaussian from its pre-tanh sample.
 
     Takes one action, returns one log-density.
@@ -110,17 +112,17 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
     Args:
         pre_tanh: Sample :math:`u` before the tanh, shape `[D]`.
         mu: Mean :math:`μ` of the Gaussian, used as given, shape `[D]`.
-        sigma: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a NumPy `sigma` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy `stddev` not positive.
 
     Example:
-        >>> u, sigma = jnp.full(1, 20.0), jnp.ones(1)
-        >>> print(jax.grad(rlaxlib.tanh_normal_log_prob)(u, u, sigma))
+        >>> u, stddev = jnp.full(1, 20.0), jnp.ones(1)
+        >>> print(jax.grad(rlaxlib.tanh_normal_log_prob)(u, u, stddev))
         [2.]
 
     References:
@@ -128,17 +130,17 @@ def tanh_normal_log_prob(pre_tanh: ArrayLike, mu: ArrayLike, sigma: ArrayLike) -
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    u, mu, sigma, narrow = checks.widened(
+    u, mu, stddev, narrow = checks.widened(
         pre_tanh=(pre_tanh, "float[D]"),
         mu=(mu, "float[D]"),
-        sigma=(sigma, "float[D] in (0, inf)"),
+        stddev=(stddev, "float[D] in (0, inf)"),
     )
-    log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))  # log(1 - tanh² u)
-    return narrow(normal_log_density(u, mu, sigma) - jnp.sum(log_slope))
+    log_derivative = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))  # log(1 - tanh² u)
+    return narrow(normal_log_density(u, mu, stddev) - jnp.sum(log_derivative))
 
 
 def tanh_normal_log_prob_of_action(
-    action: ArrayLike, mu: ArrayLike, sigma: ArrayLike
+    action: ArrayLike, mu: ArrayLike, stddev: ArrayLike
 ) -> Array:
     """Compute the log-density of a tanh-Gaussian from the action alone.
 
@@ -153,17 +155,17 @@ def tanh_normal_log_prob_of_action(
         action: Action :math:`a`, in [-1, 1], shape `[D]`. An entry at or beyond a bound
             is moved to the nearest value inside, and has no gradient.
         mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
-        sigma: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a NumPy `sigma` is not positive.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy `stddev` not positive.
 
     Example:
-        >>> action, mu, sigma = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
-        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mu, sigma).round(4))
+        >>> action, mu, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
+        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mu, stddev).round(4))
         -0.8037
 
     References:
@@ -171,13 +173,13 @@ def tanh_normal_log_prob_of_action(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    a, mu, sigma, narrow = checks.widened(
+    a, mu, stddev, narrow = checks.widened(
         action=(action, "float[D]"),
         mu=(mu, "float[D]"),
-        sigma=(sigma, "float[D] in (0, inf)"),
+        stddev=(stddev, "float[D] in (0, inf)"),
     )
     low, high = _bounds(None, a)
-    return narrow(_log_density(a, mu, sigma, low, high, _margin(action)))
+    return narrow(_log_density(a, mu, stddev, low, high, _margin(action)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -325,13 +325,13 @@ def test_distributions_can_be_pickled():
         ),
         (
             lambda: rlaxlib.tanh_normal_log_prob(MU, MU, np.zeros(2, np.float32)),
-            r"^tanh_normal_log_prob: `sigma` is 0.0, must be in \(0, inf\)",
+            r"^tanh_normal_log_prob: `stddev` is 0.0, must be in \(0, inf\)",
         ),
         (
             lambda: rlaxlib.tanh_normal_log_prob_of_action(
                 MU, MU, np.zeros(2, np.float32)
             ),
-            r"^tanh_normal_log_prob_of_action: `sigma` is 0.0, must be in \(0, inf\)",
+            r"^tanh_normal_log_prob_of_action: `stddev` is 0.0, must be in \(0, inf\)",
         ),
     ],
 )

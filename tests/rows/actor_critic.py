@@ -37,15 +37,15 @@ def td3_target_action(key, action, stddev, clip, minimum, maximum):
     return np.clip(action + np.clip(noise, -clip, clip), minimum, maximum)
 
 
-def tanh_normal_log_prob(pre_tanh, mu, sigma):
+def tanh_normal_log_prob(pre_tanh, mu, stddev):
     """Haarnoja et al. 2018, appendix C; 1 - tanh^2 is 1 / cosh^2."""
-    z = (pre_tanh - mu) / sigma
-    normal = -0.5 * z**2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    z = (pre_tanh - mu) / stddev
+    normal = -0.5 * z**2 - np.log(stddev) - 0.5 * np.log(2 * np.pi)
     return np.sum(normal + 2 * np.log(np.cosh(pre_tanh)))
 
 
-def tanh_normal_log_prob_of_action(action, mu, sigma):
-    return tanh_normal_log_prob(np.arctanh(action), mu, sigma)
+def tanh_normal_log_prob_of_action(action, mu, stddev):
+    return tanh_normal_log_prob(np.arctanh(action), mu, stddev)
 
 
 # --- Discrete actions. ---
@@ -119,7 +119,7 @@ def make_vectors(name, draw):
         return {
             name: draw(rng),
             "mu": rng.normal(size=DIMENSIONS),
-            "sigma": rng.uniform(0.5, 2.0, DIMENSIONS),
+            "stddev": rng.uniform(0.5, 2.0, DIMENSIONS),
         }
 
     return make
@@ -176,7 +176,7 @@ ROWS = [
         "tanh_normal_log_prob",
         make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
         condition=4.0,
-        invalid=({"sigma": np.zeros(DIMENSIONS, np.float32)},),
+        invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
     ),
     row(
         "tanh_normal_log_prob",
@@ -188,7 +188,7 @@ ROWS = [
         "tanh_normal_log_prob_of_action",
         make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
         condition=4.0,
-        invalid=({"sigma": np.zeros(DIMENSIONS, np.float32)},),
+        invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
     ),
     row(
         "discrete_sac_value",

@@ -93,7 +93,8 @@ def section(name, title):
 
 def shapes(name):
     """Return the shapes that a function takes, and what it returns."""
-    takes = dict.fromkeys(re.findall(r"shape (`\[.*?\]`)", section(name, "Args")))
+    phrases = re.findall(r"shape ((?:`\[.*?\]`(?: or )?)+)", section(name, "Args"))
+    takes = dict.fromkeys(re.findall(r"`\[.*?\]`", " ".join(phrases)))
     returns = section(name, "Returns")
     sentence = re.split(r"(?<=[\w`])[.:;](?= |$)", returns)[0]
     return ", ".join(f"`{each}`" for each in takes), sentence

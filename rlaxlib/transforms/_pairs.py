@@ -135,8 +135,8 @@ def hl_gauss_pair(
 
     It combines `transform_to_hl_gauss` and `transform_from_hl_gauss`. With
     `compose_tx(SYMLOG_PAIR, hl_gauss_pair(...))`, the range is on the scale of symlog.
-    The outermost bins end at the ends of the range; those of `twohot_pair` have their
-    centres there.
+    The outermost bins end at the ends of the range; the outermost bins of `twohot_pair`
+    are centred there.
 
     Args:
         min_value: First edge :math:`e_0`.

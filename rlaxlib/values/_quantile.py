@@ -445,7 +445,7 @@ def quantile_fraction_loss(
         L = ∑_{i=1}^{N-1} τ_i [2 F⁻¹(τ_i) - F⁻¹(τ̂_i) - F⁻¹(τ̂_{i-1})],
         τ̂_i = (τ_i + τ_{i+1}) / 2,
 
-    with the gradient of the quantiles stopped. Its gradient, but not its value, is that
+    with the gradient of the quantiles stopped. It has the gradient, but not the value,
     of the Wasserstein distance between the distribution and its quantiles at the
     midpoints. Train only the fractions with it, and stop their gradient in the quantile
     loss. The paper adds a small bonus on the entropy of :math:`τ_{i+1} - τ_i`.

@@ -40,7 +40,7 @@ def group_advantages(
     scale: str = "std",
     ddof: int = 1,
     epsilon: ArrayLike = 1e-6,
-    sample_mask: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the advantages of a group of answers (GRPO, Dr. GRPO, RLOO, ReMax).
@@ -66,7 +66,7 @@ def group_advantages(
         scale: `"std"` or `"none"`.
         ddof: Python integer of at least 0, as in `jnp.std`; PyTorch's default is 1.
         epsilon: Constant :math:`ε ≥ 0` added to the standard deviation, shape `[]`.
-        sample_mask: False for answers to ignore, shape `[G]`; or None.
+        mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
@@ -103,13 +103,13 @@ def group_advantages(
         _options.check(("mean", "leave_one_out", "none"), baseline=kind)
     _options.check(("std", "none"), scale=scale)
     checks.static_int(0, ddof=ddof)
-    rewards, baseline, epsilon, sample_mask, _ = checks.widened(
+    rewards, baseline, epsilon, mask, _ = checks.widened(
         rewards=(rewards, "float[G]"),
         baseline=(baseline, "float[] or [G]"),
         epsilon=(epsilon, "float[] in [0, inf)"),
-        sample_mask=(sample_mask, "bool[G] or None"),
+        mask=(mask, "bool[G] or None"),
     )
-    mask = jnp.ones_like(rewards, bool) if sample_mask is None else sample_mask
+    mask = jnp.ones_like(rewards, bool) if mask is None else mask
     rewards, baseline = streams.clean(mask, rewards, baseline)
     size = devices.total(jnp.sum(mask, dtype=rewards.dtype), axis_name)
     # Subtract the maximum first: the mean of equal rewards rounds, that of zeros is 0.
@@ -134,7 +134,7 @@ def length_weighted_baseline(
     rewards: ArrayLike,
     lengths: ArrayLike,
     *,
-    sample_mask: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     axis_name: AxisName | None = None,
 ) -> Array:
     """Compute the optimal reward baseline of a group of answers (OPO).
@@ -150,7 +150,7 @@ def length_weighted_baseline(
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
         lengths: Numbers :math:`l_i ≥ 0` of tokens of the answers, shape `[G]`.
-        sample_mask: False for answers to ignore, shape `[G]`; or None.
+        mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
@@ -168,12 +168,12 @@ def length_weighted_baseline(
         Yaru Hao and others, *On-Policy RL with Optimal Reward Baseline*, 2025.
         https://arxiv.org/abs/2505.23585
     """
-    rewards, lengths, sample_mask, _ = checks.widened(
+    rewards, lengths, mask, _ = checks.widened(
         rewards=(rewards, "float[G]"),
         lengths=(lengths, "int[G] in [0, inf)"),
-        sample_mask=(sample_mask, "bool[G] or None"),
+        mask=(mask, "bool[G] or None"),
     )
-    rewards, lengths = streams.clean(sample_mask, rewards, lengths)
+    rewards, lengths = streams.clean(mask, rewards, lengths)
     weights = lengths.astype(rewards.dtype)
     total = devices.total(jnp.sum(weights), axis_name)
     weighted = devices.total(jnp.sum(weights * rewards), axis_name)

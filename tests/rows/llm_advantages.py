@@ -12,10 +12,10 @@ NEW = "rlax has no functions for language models"
 
 
 def group_advantages(
-    rewards, baseline="mean", scale="std", ddof=1, epsilon=1e-6, sample_mask=None
+    rewards, baseline="mean", scale="std", ddof=1, epsilon=1e-6, mask=None
 ):
     """Shao et al. 2024, section 4.1; Ahmadian et al. 2024, equation 8."""
-    mask = np.ones(len(rewards), bool) if sample_mask is None else sample_mask
+    mask = np.ones(len(rewards), bool) if mask is None else mask
     valid = rewards[mask]
     baselines = {
         "mean": np.full(len(rewards), np.mean(valid)),
@@ -29,9 +29,9 @@ def group_advantages(
     return np.where(mask, (rewards - b) / divisor, 0.0)
 
 
-def length_weighted_baseline(rewards, lengths, sample_mask=None):
+def length_weighted_baseline(rewards, lengths, mask=None):
     """Hao et al. 2025, equation 8."""
-    mask = np.ones(len(rewards), bool) if sample_mask is None else sample_mask
+    mask = np.ones(len(rewards), bool) if mask is None else mask
     return np.sum((lengths * rewards)[mask]) / np.sum(lengths[mask])
 
 
@@ -69,7 +69,7 @@ def make_group(*names):
             "baseline": rng.normal(size=GROUP),
             "epsilon": np.asarray(0.01),
             "lengths": rng.integers(1, 9, size=GROUP),
-            "sample_mask": rng.permutation(np.arange(GROUP) > 1),
+            "mask": rng.permutation(np.arange(GROUP) > 1),
         }
         return {name: drawn[name] for name in names}
 
@@ -94,7 +94,7 @@ def over_devices(library, axis_name):
     return functools.partial(library.group_advantages, axis_name=axis_name)
 
 
-ALL = ("rewards", "sample_mask")
+ALL = ("rewards", "mask")
 GROUPS = {
     "GRPO": (("rewards",), {}),
     "GRPO, biased": (("rewards", "epsilon"), {"ddof": 0}),
@@ -102,7 +102,7 @@ GROUPS = {
     "RLOO": (ALL, {"baseline": "leave_one_out", "scale": "none"}),
     "REINFORCE": (("rewards",), {"baseline": "none", "scale": "none"}),
     "scaled": (ALL, {"baseline": "none"}),
-    "given": (("rewards", "baseline", "sample_mask"), {}),
+    "given": (("rewards", "baseline", "mask"), {}),
 }
 
 ROWS = [
@@ -114,7 +114,7 @@ ROWS = [
             case=case,
             settings=settings,
             peer=NEW,
-            optional=("sample_mask",),
+            optional=("mask",),
             single_precision=(0,),
             condition=8.0,
             over_devices=None if "epsilon" in names else over_devices,
@@ -130,9 +130,9 @@ ROWS = [
     Row(
         name="length_weighted_baseline",
         definition=length_weighted_baseline,
-        make=make_group("rewards", "lengths", "sample_mask"),
+        make=make_group("rewards", "lengths", "mask"),
         peer=NEW,
-        optional=("sample_mask",),
+        optional=("mask",),
         single_precision=(0,),
         over_devices=lambda library, axis_name: functools.partial(
             library.length_weighted_baseline, axis_name=axis_name

@@ -104,6 +104,20 @@ def test_devices_add_up_to_the_batch(mode, count):
 
 
 @each_mode
+def test_eight_shards_of_one_sequence_add_up_to_the_batch(mode):
+    def loss(weights):
+        def shard(features, mask):
+            features, mask = features[None], mask[None]
+            return batch_loss(weights, features, mask, mode, axis_name="batch")
+
+        return jnp.mean(jax.vmap(shard, axis_name="batch")(FEATURES, MASK))
+
+    found = jax.jit(jax.value_and_grad(loss))(WEIGHTS)
+    for one, other in zip(found, whole(mode), strict=True):
+        close(one, other, rtol=1e-6, atol=1e-6)
+
+
+@each_mode
 def test_devices_and_micro_batches_add_up_together(mode):
     # Each of two devices has two micro-batches of two sequences.
     denominator = np.float32(COUNTS[mode])

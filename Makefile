@@ -27,8 +27,7 @@ test: .venv/with-test,reference
 		$(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
 else
 test: .venv/with-test,reference  ## Run the tests with coverage; of one topic by TOPIC=returns.
-	$(TESTS) -m "optimized and not slow" --cov --cov-report= --cov-fail-under=0
-	$(FAST) $(TESTS) -m "not optimized and not slow" --cov --cov-append
+	$(FAST) $(TESTS) -m "not slow" --cov
 endif
 
 trust: .venv/with-test,reference  ## Run every test on every row, and mutants, for hours.

@@ -1,7 +1,7 @@
 """Print flags with which XLA compiles fast and optimises little.
 
-Most tests spend their time in compilation; these flags halve it. Tests marked
-`optimized` run without them.
+Most tests spend their time in compilation; these flags halve it. `make trust` runs
+all tests without them, as users compile.
 """
 
 import jax

@@ -134,6 +134,10 @@ class Row:
         return callable(self.definition)
 
     @property
+    def undefined(self) -> bool:
+        return not self.defined
+
+    @property
     def deterministic(self) -> bool:
         """Whether there is a definition and no key: samples depend on the dtype."""
         return self.defined and self.key is None
@@ -146,6 +150,10 @@ class Row:
     def given(self) -> bool:
         """Whether the function takes an array."""
         return self.key is not None or bool(self.make(np.random.default_rng(0)))
+
+    @property
+    def alone(self) -> bool:
+        return not self.given
 
     @property
     def sized(self) -> tuple[str, ...]:
@@ -358,11 +366,21 @@ def to_jax(arguments: Arguments, dtype: Any) -> Arguments:
 
     def convert(x: Any) -> jax.Array:
         x = np.asarray(x)
-        if x.dtype == bool:
-            return jnp.asarray(x)
-        return jnp.asarray(x, dtype if x.dtype.kind == "f" else jnp.int32)
+        if x.dtype != bool:
+            # NumPy converts: JAX would compile a program for each shape.
+            x = x.astype(dtype if x.dtype.kind == "f" else np.int32)
+        return jax.device_put(x)
 
     return {name: convert(value) for name, value in arguments.items()}
+
+
+def stack(each: Sequence[Arguments]) -> Arguments:
+    """Return a batch of arguments as JAX arrays."""
+
+    def join(*xs: Any) -> jax.Array:
+        return jnp.stack(xs) if is_key(xs[0]) else jax.device_put(np.stack(xs))
+
+    return jax.tree.map(join, *each)
 
 
 def to_numpy(x: Any) -> Any:
@@ -446,15 +464,25 @@ def weigh(outputs: Any, seed: int, xp: Any = jnp) -> Any:
 
 def gradient(
     row: Row, function: Callable[..., Any], inputs: Arguments, seed: int = 0
-) -> Arguments:
-    """Differentiate a weighted sum of the outputs by all arguments."""
-    moved = {name: inputs[name] for name in row.moving}
-    fixed = {name: inputs[name] for name in inputs if name not in moved}
+) -> tuple[Arguments, Any]:
+    """Differentiate a weighted sum of the outputs by all arguments.
 
-    def total(moved: Arguments) -> Any:
-        return weigh(function(**moved, **fixed), seed)
+    Args:
+        row: The function's row.
+        function: The function, with its settings.
+        inputs: Its arguments.
+        seed: Determines the weights.
 
-    return jax.jit(jax.grad(total))(moved)
+    Returns:
+        The gradient, empty if the function has none, and the outputs.
+    """
+    moved = {name: inputs[name] for name in row.moving if row.differentiable}
+
+    def total(moved: Arguments) -> tuple[Any, Any]:
+        outputs = function(**inputs | moved)
+        return weigh(outputs, seed), outputs
+
+    return jax.grad(total, has_aux=True)(moved)
 
 
 def directional_derivative(

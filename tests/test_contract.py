@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import operator
 import re
 import warnings
 
@@ -41,46 +40,34 @@ def test_no_two_rows_are_the_same():
 # --- Values and gradients. ---
 
 
-@each_row("defined")
+@each_row("defined", "given")
 def test_value_and_gradient_equal_the_definition(row):
-    seeds = range(3)
-    along = contract.direction(row.inputs(), row.moving, seed=1)
+    # Under `vmap` over three seeds; the gradient of the first is compared.
     with contract.x64(True):
-        each = [row.inputs(seed, np.float64) for seed in seeds]
-        flags = row.flags if row.differentiable else ()
+        each = [row.inputs(seed, np.float64) for seed in range(3)]
 
         @jax.jit
-        def program(batch, inputs):
-            outputs = jax.vmap(lambda x: row.call()(**x))(batch)
-            gradients = [
-                contract.gradient(row, row.call(**row.setting(flag)), inputs)
-                for flag in flags
-            ]
-            return outputs, gradients
+        @jax.vmap
+        def program(inputs):
+            calls = [row.call(**row.setting(flag)) for flag in row.flags]
+            return [contract.gradient(row, call, inputs) for call in calls]
 
-        batch = jax.tree.map(lambda *x: jnp.stack(x), *each) if each[0] else {}
-        if batch:
-            outputs, gradients = program(batch, each[0])
-        else:  # Nothing to map over.
-            outputs, gradients = [row.call()()] * 3, []
-        for seed in seeds:
-            tolerance = 1e-11 * row.scale(each[seed])
-            output = (
-                jax.tree.map(operator.itemgetter(seed), outputs)
-                if batch
-                else outputs[seed]
-            )
-            contract.assert_close(output, row.define(each[seed]), 1e-11, tolerance)
+        results = jax.tree.map(np.asarray, program(contract.stack(each)))
         at = {name: contract.to_numpy(x) for name, x in each[0].items()}
-        for flag, found in zip(flags, gradients, strict=True):
-            for name, change in along.items():
+        for flag, (gradient, outputs) in zip(row.flags, results, strict=True):
+            for seed, inputs in enumerate(each):
+                output = jax.tree.map(lambda x, seed=seed: np.array(x[seed]), outputs)
+                tolerance = 1e-11 * row.scale(inputs)
+                contract.assert_close(output, row.define(inputs), 1e-11, tolerance)
+            for name, slope in gradient.items():
+                along = contract.direction(at, (name,), seed=1)
                 expected = contract.directional_derivative(
                     lambda x, flag=flag: contract.weigh(row.held(flag)(x, at), 0, np),
                     at,
-                    {name: change},
+                    along,
                 )
                 np.testing.assert_allclose(
-                    contract.project(found, {name: change}),
+                    contract.project({name: slope[0]}, along),
                     expected,
                     rtol=1e-6,
                     atol=1e-7 * row.scale(each[0]),
@@ -88,30 +75,35 @@ def test_value_and_gradient_equal_the_definition(row):
                 )
 
 
+@each_row("defined", "alone")
+def test_value_without_arguments_equals_the_definition(row):
+    with contract.x64(True):
+        contract.assert_close(row.call()(), row.define({}), 1e-11, 1e-11)
+
+
 @each_row("compared")
 def test_value_and_gradient_equal_those_of_rlax(row, rlax):
     inputs = peer_inputs(row)
-    flags = [flag for flag in row.flags if flag not in row.peer_gradient]
-    flags = flags if row.differentiable else []
 
-    def evaluate(call):
-        def program(inputs):
-            gradients = [
+    @jax.jit
+    def program(inputs):
+        calls = row.call, functools.partial(row.peer_call, rlax)
+        return [
+            [
                 contract.gradient(row, call(**row.setting(flag)), inputs)
-                for flag in flags
+                for call in calls
             ]
-            return call()(**inputs), gradients
+            for flag in row.flags
+        ]
 
-        return jax.jit(program)(inputs)
-
-    ours, our_gradients = evaluate(row.call)
-    theirs, their_gradients = evaluate(functools.partial(row.peer_call, rlax))
-    contract.assert_close(ours, theirs, SINGLE, SINGLE * row.scale(inputs))
-    for one, other in zip(our_gradients, their_gradients, strict=True):
-        for name in one:
-            size = max(1.0, np.abs(other[name]).max()) * row.scale(inputs)
+    for flag, results in zip(row.flags, program(inputs), strict=True):
+        (ours, our_outputs), (theirs, their_outputs) = results
+        tolerance = SINGLE * row.scale(inputs)
+        contract.assert_close(our_outputs, their_outputs, SINGLE, tolerance)
+        for name in ours if flag not in row.peer_gradient else ():
+            size = max(1.0, np.abs(theirs[name]).max())
             np.testing.assert_allclose(
-                one[name], other[name], 8 * SINGLE, SINGLE * size, err_msg=name
+                ours[name], theirs[name], 8 * SINGLE, tolerance * size, err_msg=name
             )
 
 
@@ -148,19 +140,19 @@ def test_a_scalar_equals_a_constant_array(row):
 @each_row("over_devices")
 def test_result_over_devices_equals_that_of_one_device(row):
     inputs = row.inputs()
-    whole = row.call()(**inputs)
     function = functools.partial(row.over_devices(rlaxlib, "devices"), **row.settings)
 
     def on_each(x):
         return x.reshape(2, -1, *x.shape[1:])
 
-    parts = jax.vmap(lambda x: function(**x), axis_name="devices")(
-        jax.tree.map(on_each, inputs)
-    )
-    if np.ndim(whole):
-        contract.assert_close(parts, on_each(whole), SINGLE, SINGLE)
-    else:
-        contract.assert_close(parts, jnp.stack([whole] * 2), SINGLE, SINGLE)
+    @jax.jit
+    def program(inputs):
+        whole = row.call()(**inputs)
+        parts = jax.vmap(lambda x: function(**x), axis_name="devices")
+        expected = on_each(whole) if np.ndim(whole) else jnp.stack([whole] * 2)
+        return parts(jax.tree.map(on_each, inputs)), expected
+
+    contract.assert_close(*program(inputs), SINGLE, SINGLE)
 
 
 # --- Invalid arguments. ---
@@ -169,7 +161,7 @@ def test_result_over_devices_equals_that_of_one_device(row):
 @each_row("single", "given")
 def test_error_for_a_batch_points_to_vmap(row):
     inputs = row.inputs()
-    batch = {name: jnp.stack([x] * 3) for name, x in inputs.items()}
+    batch = contract.stack([inputs] * 3)
     with pytest.raises(rlaxlib.ArgumentError) as error:
         row.call()(**batch)
     message = str(error.value)
@@ -182,11 +174,11 @@ def test_error_for_a_batch_points_to_vmap(row):
 def test_rejects_a_wrong_length(row):
     inputs = row.inputs()
     for name in set(row.sized) - set(row.any_length):
-        x = inputs[name]
+        x = np.asarray(inputs[name])
         spare = 2 if name in row.spare else 1
-        wrong = [jnp.concatenate([x, *[x[:1]] * spare])]
+        wrong = [jax.device_put(np.concatenate([x, *[x[:1]] * spare]))]
         if len(x) > 1 and name not in row.spreads:
-            wrong.append(x[:1])  # It must not broadcast.
+            wrong.append(jax.device_put(x[:1]))  # It must not broadcast.
         for each in wrong:
             with contract.refused(row, name) as error:
                 row.call()(**inputs | {name: each})
@@ -226,7 +218,7 @@ def test_an_index_out_of_range_is_rejected_or_gives_nan(row):
         others = {key: x for key, x in inputs.items() if key != name}
         shape = inputs[name].shape
         for index in (-1, -100, 1000):
-            wrong = function(**others, **{name: jnp.full(shape, index)})
+            wrong = function(**others, **{name: np.full(shape, index, np.int32)})
             assert np.isnan(jax.tree.leaves(wrong)[0]).any()
             if not shape or not row.multistep:  # Padding may hold any index.
                 bad = {name: np.full(shape, index) if shape else index}
@@ -242,7 +234,8 @@ def test_rejects_a_wrong_dtype(row):
     inputs = row.inputs()
     for name in set(inputs) - set(row.any_dtype):
         x = inputs[name]
-        other = jnp.ones(x.shape, jnp.int32 if contract.is_float(x) else jnp.float32)
+        kind = np.int32 if contract.is_float(x) else np.float32
+        other = jax.device_put(np.ones(x.shape, kind))
         with contract.refused(row, name) as error:
             row.call()(**inputs | {name: other})
         assert f"`{name}`" in str(error.value)

@@ -51,8 +51,9 @@ def poison(rows, where):
     """Set all floats of some steps to NaN, and all integers to -1."""
 
     def spoiled(x):
-        bad = jnp.nan if contract.is_float(x) else -1
-        return jnp.where(where.reshape(-1, *[1] * (x.ndim - 1)), bad, x)
+        bad = np.asarray(np.nan if contract.is_float(x) else -1, x.dtype)
+        x = np.where(where.reshape(-1, *[1] * (x.ndim - 1)), bad, x)
+        return jax.device_put(x)
 
     return {name: spoiled(x) if x.ndim else x for name, x in rows.items()}
 
@@ -125,25 +126,31 @@ def test_gradients_respect_cuts_and_masks(row):
 
 
 @each_row("multistep", sample=True)
-def test_nan_in_masked_steps_does_not_spread_mapped_or_without_jit(row):
-    # In a compiled program `0 * NaN` may be 0; mapped or without jit it is NaN.
+def test_nan_in_masked_steps_does_not_spread_where_0_times_nan_is_nan(row):
+    # Algebraic simplification may turn it into 0.
     truncated, mask = read(("..x...", "110111"))
     rows = stream_rows(row)
-    bad, tolerance = poison(rows, ~mask), SINGLE * row.scale(rows)
     expected = contract.define_stream(row, rows, truncated, mask)
+    function = with_masks(row)
 
-    def evaluate(rows):
-        gradient, outputs = row_gradient(with_masks(row), rows, truncated, mask)
-        for each in gradient.values():
-            np.testing.assert_array_equal(jnp.isfinite(each), True)
-        return outputs
+    def program(rows, truncated, mask):
+        gradient, outputs = row_gradient(function, rows, truncated, mask)
+        mapped = jax.vmap(lambda rows: function(rows, truncated, mask))
+        alone = jax.tree.map(lambda x: x[None], outputs)
+        return gradient, alone, mapped(jax.tree.map(lambda x: x[None], rows))
 
-    mapped = jax.vmap(lambda rows: with_masks(row)(rows, truncated, mask))
-    batch = jax.tree.map(lambda x: x[None], bad)
-    outputs = jax.tree.map(lambda x: x[0], jax.jit(mapped)(batch))
-    contract.assert_close(outputs, expected, SINGLE, tolerance)
-    with jax.disable_jit():
-        contract.assert_close(evaluate(bad), expected, SINGLE, tolerance)
+    # Without it, XLA compiles no gradient of `jnp.pad`.
+    compiled = "n_step" not in row.name
+    if compiled:
+        options = {"xla_disable_hlo_passes": "algsimp"}
+        program = jax.jit(program, compiler_options=options)
+    with jax.disable_jit(not compiled):
+        gradient, *results = program(poison(rows, ~mask), truncated, mask)
+    for each in gradient.values():
+        np.testing.assert_array_equal(np.isfinite(each), True)
+    for outputs in results:
+        found = [x[0] for x in jax.tree.leaves(outputs)]
+        contract.assert_close(found, expected, SINGLE, SINGLE * row.scale(rows))
 
 
 @each_row("multistep", sample=True)
@@ -167,9 +174,7 @@ def test_nan_after_a_cut_does_not_reach_earlier_steps(row):
             first = [x[:3] for x in jax.tree.leaves(outputs)]
             contract.assert_close(first, [x[:3] for x in expected], 1e-11, 1e-11)
             slope = derivative_of_stream(row, rows, truncated, kept, along, until=3)
-            gradient = {
-                name: jnp.where(before, gradient[name].T, 0).T for name in names
-            }
+            gradient = {name: np.where(before, gradient[name].T, 0).T for name in names}
             actual = contract.project(gradient, along)
             np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
 
@@ -184,7 +189,7 @@ def test_trivial_masks_change_nothing(row):
 
     @jax.jit
     def both(x):
-        return [(f(**x), contract.gradient(row, f, x)) for f in (masked, plain)]
+        return [contract.gradient(row, f, x) for f in (masked, plain)]
 
     found, expected = both(inputs)
     contract.assert_close(found, expected, SINGLE, tolerance)
@@ -225,7 +230,12 @@ def test_an_eager_call_compiles_nothing_the_second_time(row, caplog):
 def test_rejects_masks_of_a_wrong_length_or_dtype(row):
     inputs = row.inputs()
     for name in ("truncated_t", "sample_mask"):
-        for bad in (jnp.ones(7, bool), jnp.ones(6), jnp.ones(6, jnp.int32), True):
+        for bad in (
+            np.ones(7, bool),
+            np.ones(6, np.float32),
+            np.ones(6, np.int32),
+            True,
+        ):
             with contract.refused(row, name):
                 row.call()(**inputs, **{name: bad})
 
@@ -234,7 +244,7 @@ def test_rejects_masks_of_a_wrong_length_or_dtype(row):
 @each_row("multistep", sample=True)
 def test_a_batch_over_devices_equals_one_on_a_single_device(row):
     streams = [row.inputs(seed) for seed in range(jax.device_count())]
-    batch = jax.tree.map(lambda *each: jnp.stack(each), *streams)
+    batch = contract.stack(streams)
     mesh, spec = (
         jax.make_mesh((jax.device_count(),), ("batch",)),
         PartitionSpec("batch"),

@@ -40,7 +40,7 @@ COLUMNS = {
     "range": "test_rejects_values_out_of_range_in_traced_programs_too",
     "flag": "test_a_traced_flag_stops_the_gradient_of_targets_and_changes_no_value",
     "half": "test_half_precision_rounds_once",
-    "vmap": "test_vmap_equals_a_loop_over_the_batch",
+    "variants": VARIANTS,
     "streams": "test_cuts_join_streams_and_masked_steps_are_as_if_deleted",
 }
 

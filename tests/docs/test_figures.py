@@ -12,8 +12,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.optimized
-
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 LIGHT, DARK = "#ffffff", "#131416"  # Background colours of pages.
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")

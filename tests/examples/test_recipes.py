@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from plain_losses import common as plain
 from plain_losses import exploration as explored
@@ -47,23 +46,14 @@ def part(tree, name):
 def test_gradient_is_that_of_the_loss_in_plain_numpy_and_the_loss_falls(name):
     case = CASES[name]
     params, target_params = case.params
-    adam = optax.adam(1e-3)
     loss_and_gradients = jax.value_and_grad(case.loss, argnums=(0, 1), allow_int=True)
 
     @jax.jit
     def run(params, target_params):
-        def step(state, _):
-            params, moments = state
-            loss, (gradient, stopped) = loss_and_gradients(params, target_params)
-            updates, moments = adam.update(gradient, moments)
-            state = optax.apply_updates(params, updates), moments
-            return state, (loss, gradient, stopped)
-
-        start = params, adam.init(params)
-        (learned, _), outputs = jax.lax.scan(step, start, length=10)
-        first = jax.tree.map(lambda x: x[0], outputs)
+        loss, (gradient, stopped) = loss_and_gradients(params, target_params)
         plain = jax.value_and_grad(case.plain)(params, target_params)
-        return first, plain, case.plain(learned, target_params)
+        learned = jax.tree.map(lambda x, g: x - 1e-3 * jnp.sign(g), params, gradient)
+        return (loss, gradient, stopped), plain, case.plain(learned, target_params)
 
     (loss, gradient, stopped), (plain, expected), after = run(params, target_params)
     if not case.meaningless:

@@ -202,7 +202,6 @@ def abstract(function, dtype):
     return jax.jit(gradient).lower(*arrays.values()).compile().memory_analysis()
 
 
-@pytest.mark.optimized
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_memory_is_at_most_a_tenth_of_that_with_logits(dtype):
     dense = abstract(plain, dtype).temp_size_in_bytes

@@ -80,7 +80,6 @@ def test_ema_variance_is_precise_far_from_zero(mean, decay):
     np.testing.assert_allclose(moments.variance, expected[1], rtol=1e-4)
 
 
-@pytest.mark.optimized
 def test_ema_of_large_batches_is_precise_under_vmap():
     init_state, update_moments = rlaxlib.create_ema()
     x = draw(0.0, (8, 100_000))

@@ -152,7 +152,6 @@ def test_gradients_are_finite_where_target_probabilities_are_zero():
     close(gradients[2], LOGITS[2] - LOGITS[3])  # Probability moves from 2 to 3.
 
 
-@pytest.mark.optimized
 def test_a_traced_action_out_of_range_gives_nan():
     logits = np.stack([LOGITS, -LOGITS])
     for learn, last in (

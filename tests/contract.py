@@ -152,10 +152,6 @@ class Row:
         return self.key is not None or bool(self.make(np.random.default_rng(0)))
 
     @property
-    def alone(self) -> bool:
-        return not self.given
-
-    @property
     def sized(self) -> tuple[str, ...]:
         """Names of arrays whose lengths must agree."""
         drawn = self.make(np.random.default_rng(0))

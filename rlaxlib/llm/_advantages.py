@@ -287,7 +287,8 @@ def kl_shaped_rewards(
 
     The reward :math:`R` falls on the last valid token. The expected return is
     :math:`E[R] - β KL(π ‖ π_ref)`, for whole answers. Unlike `kl_loss`, the penalty
-    takes into account that a token changes the KL of later ones. Pass the rewards to
+    takes into account that a token changes the KL of later ones. It is k1: as rewards,
+    k2 and k3 do not have the gradient of the KL divergence. Pass the rewards to
     `discounted_returns` or `generalized_advantage_estimation`, with the same
     `sample_mask`. In VAPO, the λ of the policy is :math:`1 - 1/(0.05 l)` for answers of
     length :math:`l`, and the λ of the critic is 1.

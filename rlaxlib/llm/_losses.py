@@ -182,7 +182,7 @@ def gspo_ratio(
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Ratios, shape `[T]`, 1 for ignored tokens.
+        Ratios, in [e^-80, e^80], shape `[T]`, 1 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape, dtype or `level` is wrong.
@@ -210,7 +210,8 @@ def gspo_ratio(
     if level == "token":
         zero = log_prob - jax.lax.stop_gradient(log_prob)
         log_ratio = jax.lax.stop_gradient(log_ratio) + zero
-    return jnp.exp(streams.valid(log_ratio, sample_mask))
+    # The logarithm of a ratio of 0 or infinity would have a gradient of NaN.
+    return jnp.exp(jnp.clip(streams.valid(log_ratio, sample_mask), -80, 80))
 
 
 def gmpo_loss(

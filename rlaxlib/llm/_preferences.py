@@ -210,8 +210,11 @@ def orpo_loss(
         coefficient=(coefficient, "float[] in [0, inf)"),
     )
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
-    ratio = jnp.exp(rejected - chosen) * jnp.expm1(chosen) / jnp.expm1(rejected)
-    return -chosen + coefficient * jnp.log1p(ratio)
+    excess = rejected - chosen
+    largest = jax.lax.stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
+    ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
+    preference = largest + jnp.log1p(jnp.expm1(-largest) + ratio)
+    return -chosen + coefficient * preference
 
 
 def kto_loss(

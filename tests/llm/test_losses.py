@@ -158,6 +158,12 @@ def clipped_gradient(log_prob, adv):
 
 
 @pytest.mark.parametrize("adv", [-1.0, 1.0])
+@pytest.mark.parametrize("shift", [-200, 200])
+def test_gspo_has_no_gradient_at_extreme_ratios(adv, shift):
+    np.testing.assert_array_equal(clipped_gradient(OLD + np.float32(shift), adv), 0.0)
+
+
+@pytest.mark.parametrize("adv", [-1.0, 1.0])
 @pytest.mark.parametrize("shift", [-1e-3, -1e-4, 1e-4, 1e-3])
 def test_gspo_clips_whole_sequences(adv, shift):
     found = clipped_gradient(OLD + np.float32(6 * shift * np.eye(6)[2]), adv)

@@ -107,6 +107,14 @@ def test_orpo_is_finite_with_its_gradient_for_certain_answers():
     close(found, -1.0 - 3.0)
 
 
+def test_orpo_is_finite_with_its_gradient_for_impossible_answers():
+    loss = jax.jit(jax.value_and_grad(rlaxlib.orpo_loss, (0, 1)))
+    value, found = loss(-500.0, -1.0, coefficient=0.5)
+    # The log-odds of the rejected answer are -log(e - 1).
+    close(value, 500 + 0.5 * (500 - np.log(np.e - 1)))
+    close(found, (-1.5, 0.5 + 0.5 / (np.e - 1)))
+
+
 def test_orpo_without_a_coefficient_is_the_supervised_loss():
     means = -np.exp(DELTAS)
     orpo_loss = jax.jit(rlaxlib.orpo_loss)

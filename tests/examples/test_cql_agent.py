@@ -126,6 +126,7 @@ def test_behaviour_cloning_loss_is_the_mean_negative_log_likelihood():
     assert new.update(batch)[1]["actor_loss"] < info["actor_loss"]
 
 
+@pytest.mark.slow
 def test_values_are_lower_outside_the_data_with_the_conservative_loss_only():
     data = jax.tree.map(jnp.asarray, make_data())
     differences = []

@@ -101,6 +101,7 @@ def test_shard_and_replicate_are_inverted():
 # --- Reproducibility and output. ---
 
 
+@pytest.mark.slow
 def test_curve_does_not_depend_on_the_number_of_devices(tmp_path):
     """Compare one device with `shard_map` and with a script that creates devices."""
     one = example.train(dataclasses.replace(SHORT, devices=1))

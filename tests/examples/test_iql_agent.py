@@ -134,6 +134,7 @@ def test_policy_prefers_better_actions_and_the_clone_does_not():
 # --- Data set, reproducibility and output. ---
 
 
+@pytest.mark.slow
 def test_data_set_is_the_experience_of_sac(tmp_path):
     curves = example.train(dataclasses.replace(SHORT, output=str(tmp_path)))
     assert list(curves) == ["IQL", "BC"]

@@ -336,7 +336,9 @@ def _mask(mask: ArrayLike | None, x: Array) -> Array:
 
 def _axes(axis: Any, x: Array) -> tuple[int, ...]:
     """Return axes as non-negative integers."""
-    axes = range(x.ndim) if axis is None else np.atleast_1d(np.asarray(axis)).tolist()
+    if axis is None:
+        return tuple(range(x.ndim))
+    axes = [axis] if isinstance(axis, int) else np.asarray(axis).ravel().tolist()
     for each in axes:
         checks.static_int(-x.ndim, x.ndim - 1, axis=each)
     return tuple(each % x.ndim for each in axes)

@@ -104,7 +104,7 @@ def batched_index(
         values=(values, "any[..., A]"), indices=(indices, "int[...] in [0, A)")
     )
     picked = indexing.pick(values, indices)
-    return picked[..., None] if keepdims else picked
+    return jnp.expand_dims(picked, -1) if keepdims else picked
 
 
 def one_hot(
@@ -144,7 +144,7 @@ def one_hot(
     classes = jax.lax.broadcasted_iota(
         indices.dtype, (*indices.shape, num_classes), indices.ndim
     )
-    return (indices[..., None] == classes).astype(dtype)
+    return (jnp.expand_dims(indices, -1) == classes).astype(dtype)
 
 
 def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:

@@ -209,7 +209,7 @@ def embed_oar(
         reward=(reward, "float[...]"),
     )
     one_hot = arrays.one_hot(action, num_actions, features.dtype)
-    exists = (action >= 0) & (action < num_actions)
-    one_hot = jnp.where(exists[..., None], one_hot, jnp.nan)
-    parts = [features, one_hot, jnp.tanh(reward)[..., None]]
+    exists = jnp.any(one_hot, axis=-1, keepdims=True)
+    one_hot = jnp.where(exists, one_hot, jnp.nan)
+    parts = [features, one_hot, jnp.expand_dims(jnp.tanh(reward), -1)]
     return narrow(jnp.concatenate(parts, axis=-1))

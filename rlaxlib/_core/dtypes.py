@@ -27,11 +27,10 @@ def widen(*arguments: Array) -> tuple[tuple[Array, ...], Callable[[Any], Any]]:
         The arguments, and a function that casts the floating-point arrays of a result
         to the dtype that the arguments promote to.
     """
-    floats = [x for x in arguments if _is_float(x)]
-    half = {x.dtype for x in floats if x.dtype.itemsize < 4}
+    half = {x.dtype for x in arguments if _is_float(x) and x.dtype.itemsize < 4}
     if not half:
         return arguments, _same
-    dtype = jnp.result_type(*floats)
+    dtype = jnp.result_type(*filter(_is_float, arguments))
 
     def cast(x: Array) -> Array:
         return x.astype(dtype) if _is_float(x) else x

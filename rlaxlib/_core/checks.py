@@ -45,6 +45,7 @@ from jax import Array
 from jax.core import Tracer
 
 from rlaxlib._core import dtypes
+from rlaxlib._core.programs import compiled
 
 Arguments = Mapping[str, tuple[Any, str]]
 Shape = tuple[str, ...]
@@ -273,7 +274,13 @@ def _convert(value: Any, spec: str) -> Any:
     if type(value) is int and _parse(spec).kind == "float":
         value = float(value)
     with jax.ensure_compile_time_eval():
-        return jnp.asarray(value)
+        return _scalar(value) if isinstance(value, int | float) else jnp.asarray(value)
+
+
+@compiled()
+def _scalar(value: float) -> Array:
+    """Return a Python scalar as a JAX array."""
+    return jnp.asarray(value)
 
 
 def _type(value: Any) -> tuple[tuple[int, ...], Any]:
@@ -399,7 +406,7 @@ def _concrete(value: Any) -> Any:
 
 def _fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
     """Raise an error that shows the first wrong value, if there is one."""
-    if np.any(wrong) if np.ndim(wrong) else wrong:
+    if np.any(wrong) if getattr(wrong, "ndim", 0) else wrong:
         first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
         fail(f"{name} is {first}, {rule}")
 

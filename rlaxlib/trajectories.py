@@ -77,7 +77,7 @@ def extract_subsequences(
 
     def cut(trajectory: Array, starts: Array) -> Array:
         rows = jnp.arange(subsequence_len)[:, None] + starts[None]
-        return trajectory.at[rows].get(mode="fill")
+        return jnp.take(trajectory, rows, axis=0, mode="fill")
 
     cut = jax.vmap(cut, in_axes=(1, 0), out_axes=1) if batched else cut
     return cut(trajectories, starts)

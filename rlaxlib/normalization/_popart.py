@@ -468,7 +468,7 @@ def _describe(
         return devices.total(sums, axis_name).T
 
     def at_indices(table: Array) -> Array:
-        return table.at[indices].get(mode="clip")
+        return jnp.take(table, indices, mode="clip")
 
     error = x - at_indices(shift)
     count, sums = total(jnp.ones_like(x), error)

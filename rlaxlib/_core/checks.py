@@ -93,12 +93,10 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
     sizes, fitting = _fit(tuple(given))
     if fitting < len(given):
         raise ArgumentError(_explain([*arguments][fitting], arguments, sizes))
-    checked: list[Array] = []
     for name, (value, spec) in arguments.items():
         if rule := _parse(spec).rule:
             _check_rule(name, value, rule, sizes)
-        checked.append(_convert(value, spec))
-    return tuple(checked)
+    return tuple([_convert(value, spec) for value, spec in arguments.values()])
 
 
 def widened(**arguments: tuple[Any, str]) -> tuple[*tuple[Array, ...], Narrow]:
@@ -305,13 +303,12 @@ def _fit(given: tuple[tuple[str, tuple[int, ...], Any], ...]) -> tuple[Sizes, in
         kind, shapes, _, optional = _parse(spec)
         if optional and dtype is type(None):
             continue
-        if not _has_kind(shape, dtype, kind):
+        shapes = shapes if _has_kind(shape, dtype, kind) else ()
+        found = [_bind(_shape(shape, dtype, kind), axes, sizes) for axes in shapes]
+        fitting = [bound for bound in found if bound is not None]
+        if not fitting:
             return sizes, count
-        found = (_bind(_shape(shape, dtype, kind), axes, sizes) for axes in shapes)
-        bound = next((each for each in found if each is not None), None)
-        if bound is None:
-            return sizes, count
-        sizes = bound
+        sizes = fitting[0]
     return sizes, len(given)
 
 

@@ -104,7 +104,7 @@ def batched_index(
         values=(values, "any[..., A]"), indices=(indices, "int[...] in [0, A)")
     )
     picked = indexing.pick(values, indices)
-    return picked[..., None] if keepdims else picked
+    return jnp.expand_dims(picked, -1) if keepdims else picked
 
 
 def one_hot(
@@ -144,7 +144,7 @@ def one_hot(
     classes = jax.lax.broadcasted_iota(
         indices.dtype, (*indices.shape, num_classes), indices.ndim
     )
-    return (indices[..., None] == classes).astype(dtype)
+    return (jnp.expand_dims(indices, -1) == classes).astype(dtype)
 
 
 def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
@@ -265,11 +265,15 @@ def masked_mean(
     x, denominator, narrow = checks.widened(
         x=(x, "float[...]"), denominator=(denominator, "float[] in (0, inf) or None")
     )
-    mask, axes = _mask(mask, x), _axes(axis, x)
+    mask = None if mask is None else _mask(mask, x)
+    axes = _axes(axis, x)
     total = devices.total(jnp.sum(x, axis=axes, where=mask), axis_name)
     if denominator is not None:
         return narrow(total / denominator)
-    count = devices.total(jnp.sum(mask, axis=axes, dtype=x.dtype), axis_name)
+    if mask is None:
+        count = x.size / max(total.size, 1) * devices.number(axis_name)
+    else:
+        count = devices.total(jnp.sum(mask, axis=axes, dtype=x.dtype), axis_name)
     return narrow(total / jnp.maximum(count, 1))
 
 
@@ -306,7 +310,7 @@ def standardize(
         https://arxiv.org/abs/2006.05990
     """
     x, narrow = checks.widened(x=(x, "float[...]"))
-    mask = _mask(mask, x)
+    mask = jnp.ones_like(x, bool) if mask is None else _mask(mask, x)
 
     def mean(y: Array) -> Array:
         return masked_mean(y, mask, axis_name=axis_name)
@@ -325,18 +329,18 @@ def _broadcast_left(source: Array, target: Array) -> Array:
     return source.reshape(source.shape + (1,) * (target.ndim - source.ndim))
 
 
-def _mask(mask: ArrayLike | None, x: Array) -> Array:
+def _mask(mask: ArrayLike, x: Array) -> Array:
     """Return a mask of the shape of `x`."""
-    if mask is None:
-        return jnp.ones_like(x, bool)
     (mask,) = checks.arrays(mask=(mask, "bool[...]"))
     checks.leading_axes(mask=mask, x=x)
     return jnp.broadcast_to(_broadcast_left(mask, x), x.shape)
 
 
-def _axes(axis: Any, x: Array) -> tuple[int, ...]:
-    """Return axes as non-negative integers."""
-    axes = range(x.ndim) if axis is None else np.atleast_1d(np.asarray(axis)).tolist()
+def _axes(axis: Any, x: Array) -> Any:
+    """Return an axis, a tuple of axes, or None for all."""
+    if axis is None:
+        return None
+    axes = (axis,) if isinstance(axis, int) else tuple(np.ravel(axis).tolist())
     for each in axes:
         checks.static_int(-x.ndim, x.ndim - 1, axis=each)
-    return tuple(each % x.ndim for each in axes)
+    return axis if isinstance(axis, int) else axes

@@ -254,8 +254,7 @@ def clip_gradient(
             gradient_max=(gradient_max, "float[] or [...]"),
         )
         checks.ordered(gradient_min=gradient_min, gradient_max=gradient_max)
-        low, high = low.astype(array.dtype), high.astype(array.dtype)
-        return cast(Array, gradients.clip_cotangent(array, low, high))
+        return gradients.clip_cotangent(array, low, high)
 
     return cast(ArrayTree, jax.tree_util.tree_map_with_path(clip, x))
 

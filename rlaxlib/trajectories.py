@@ -77,7 +77,7 @@ def extract_subsequences(
 
     def cut(trajectory: Array, starts: Array) -> Array:
         rows = jnp.arange(subsequence_len)[:, None] + starts[None]
-        return trajectory.at[rows].get(mode="fill")
+        return jnp.take(trajectory, rows, axis=0, mode="fill")
 
     cut = jax.vmap(cut, in_axes=(1, 0), out_axes=1) if batched else cut
     return cut(trajectories, starts)
@@ -209,7 +209,7 @@ def embed_oar(
         reward=(reward, "float[...]"),
     )
     one_hot = arrays.one_hot(action, num_actions, features.dtype)
-    exists = (action >= 0) & (action < num_actions)
-    one_hot = jnp.where(exists[..., None], one_hot, jnp.nan)
-    parts = [features, one_hot, jnp.tanh(reward)[..., None]]
+    exists = jnp.any(one_hot, axis=-1, keepdims=True)
+    one_hot = jnp.where(exists, one_hot, jnp.nan)
+    parts = [features, one_hot, jnp.expand_dims(jnp.tanh(reward), -1)]
     return narrow(jnp.concatenate(parts, axis=-1))

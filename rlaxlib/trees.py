@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib import arrays
 from rlaxlib._core import checks
+from rlaxlib._core.programs import compiled
 
 __all__ = [
     "conditional_update",
@@ -434,9 +435,14 @@ def _select(**arguments: Any) -> Any:
     for (one, leaf), (other, instead) in pairs:
         x, y = checks.arrays(**{one: (leaf, "any[...]"), other: (instead, "any[...]")})
         checks.leading_axes(**{name: condition, one: x})
-        where = arrays.lhs_broadcast(condition.astype(bool), x)
-        selected.append(jnp.where(where, x, y))
+        selected.append(_where(condition, x, y))
     return _like(on_true, selected)
+
+
+@compiled()
+def _where(condition: Array, x: Array, y: Array) -> Array:
+    """Select the entries of `x` or `y` by a condition on the first axes."""
+    return jnp.where(arrays.lhs_broadcast(condition.astype(bool), x), x, y)
 
 
 def _size(tree: Any, axis: int) -> int:

@@ -45,18 +45,20 @@ from jax import Array
 from jax.core import Tracer
 
 from rlaxlib._core import dtypes
+from rlaxlib._core.programs import compiled
 
 Arguments = Mapping[str, tuple[Any, str]]
 Shape = tuple[str, ...]
 Sizes = dict[str, int | tuple[int, ...]]
 Narrow = Callable[[Any], Any]
 
-_KINDS = {
-    "any": (jnp.generic, "an array"),
-    "bool": (jnp.bool_, "a bool array"),
-    "float": (jnp.floating, "a floating-point array"),
-    "int": (jnp.integer, "an integer array"),
-    "key": (jax.dtypes.prng_key, "a PRNG key such as `jax.random.key(0)`"),
+# The dtype of arrays, the types of Python scalars, and a description.
+_KINDS: Mapping[str, tuple[Any, tuple[type, ...], str]] = {
+    "any": (jnp.generic, (bool, int, float), "an array"),
+    "bool": (jnp.bool_, (bool,), "a bool array"),
+    "float": (jnp.floating, (int, float), "a floating-point array"),
+    "int": (jnp.integer, (int,), "an integer array"),
+    "key": (jax.dtypes.prng_key, (), "a PRNG key such as `jax.random.key(0)`"),
 }
 _SPEC = re.compile(
     r"(?P<kind>\w+)(?P<shapes>\[.*?\](?: or \[.*?\])*)"
@@ -87,17 +89,14 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
     Raises:
         ArgumentError: If a dtype, a shape or a value does not fit.
     """
-    sizes: Sizes = {}
+    given = [(spec, *_type(value)) for value, spec in arguments.values()]
+    sizes, fitting = _fit(tuple(given))
+    if fitting < len(given):
+        raise ArgumentError(_explain([*arguments][fitting], arguments, sizes))
     for name, (value, spec) in arguments.items():
-        if value is None and _parse(spec).optional:
-            continue
-        found = _fit(value, spec, sizes)
-        if found is None:
-            raise ArgumentError(_explain(name, arguments, sizes))
-        sizes = found
-    for name, (value, spec) in arguments.items():
-        _check_rule(name, value, _parse(spec).rule, sizes)
-    return tuple(_convert(value, spec) for value, spec in arguments.values())
+        if rule := _parse(spec).rule:
+            _check_rule(name, value, rule, sizes)
+    return tuple([_convert(value, spec) for value, spec in arguments.values()])
 
 
 def widened(**arguments: tuple[Any, str]) -> tuple[*tuple[Array, ...], Narrow]:
@@ -273,46 +272,59 @@ def _convert(value: Any, spec: str) -> Any:
     if type(value) is int and _parse(spec).kind == "float":
         value = float(value)
     with jax.ensure_compile_time_eval():
-        return jnp.asarray(value)
+        return _scalar(value) if isinstance(value, int | float) else jnp.asarray(value)
 
 
-def _fit(value: Any, spec: str, sizes: Sizes) -> Sizes | None:
-    """Return `sizes` with those of `value` added, or None if `value` does not fit."""
-    kind, shapes, _, _ = _parse(spec)
-    shape = _shape(value, kind)
-    if not _has_kind(value, spec) or shape is None:
-        return None
-    found = (_bind(shape, axes, sizes) for axes in shapes)
-    return next((bound for bound in found if bound is not None), None)
+@compiled()
+def _scalar(value: float) -> Array:
+    """Return a Python scalar as a JAX array."""
+    return jnp.asarray(value)
 
 
-def _has_kind(value: Any, spec: str) -> bool:
-    """Return whether `value` is an array or a Python scalar of the kind of a spec."""
-    kind = _parse(spec).kind
-    if not hasattr(value, "dtype"):
-        if isinstance(value, bool):
-            return kind in {"any", "bool"}
-        if isinstance(value, int):
-            return kind in {"any", "float", "int"}
-        return isinstance(value, float) and kind in {"any", "float"}
-    if kind == "key" and value.dtype == jnp.uint32:
-        return value.ndim > 0
-    return _is_subdtype(value.dtype, kind)
+def _type(value: Any) -> tuple[tuple[int, ...], Any]:
+    """Return the shape and dtype of an array, or `()` and the type of anything else."""
+    if hasattr(value, "dtype"):
+        return value.shape, value.dtype
+    for scalar in (bool, int, float):
+        if isinstance(value, scalar):
+            return (), scalar
+    return (), value.__class__
 
 
-@functools.cache
-def _is_subdtype(dtype: Any, kind: str) -> bool:
-    """Return whether a dtype is of a kind."""
-    return jnp.issubdtype(dtype, _KINDS[kind][0])
+@functools.lru_cache(maxsize=4096)
+def _fit(given: tuple[tuple[str, tuple[int, ...], Any], ...]) -> tuple[Sizes, int]:
+    """Fit arguments, each a spec, a shape and a dtype or type, to their specs.
+
+    Returns:
+        The sizes of axes, and how many arguments fit before the first that does not.
+    """
+    sizes: Sizes = {}
+    for count, (spec, shape, dtype) in enumerate(given):
+        kind, shapes, _, optional = _parse(spec)
+        if optional and dtype is type(None):
+            continue
+        shapes = shapes if _has_kind(shape, dtype, kind) else ()
+        found = [_bind(_shape(shape, dtype, kind), axes, sizes) for axes in shapes]
+        fitting = [bound for bound in found if bound is not None]
+        if not fitting:
+            return sizes, count
+        sizes = fitting[0]
+    return sizes, len(given)
 
 
-def _shape(value: Any, kind: str) -> tuple[int, ...] | None:
-    """Return the shape of an argument, or None if it is not an array."""
-    if not hasattr(value, "dtype"):
-        return () if isinstance(value, int | float) else None
-    if kind == "key" and value.dtype == jnp.uint32:
-        return value.shape[:-1]  # The last axis of a legacy key holds its words.
-    return value.shape
+def _has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:
+    """Return whether an array, or a scalar whose type is `dtype`, is of a kind."""
+    array, scalars, _ = _KINDS[kind]
+    if isinstance(dtype, type):
+        return dtype in scalars
+    if kind == "key" and dtype == jnp.uint32:
+        return len(shape) > 0
+    return jnp.issubdtype(dtype, array)
+
+
+def _shape(shape: tuple[int, ...], dtype: Any, kind: str) -> tuple[int, ...]:
+    """Return a shape without the last axis of a legacy key, which holds its words."""
+    return shape[:-1] if kind == "key" and dtype == jnp.uint32 else shape
 
 
 def _bind(shape: tuple[int, ...], axes: Shape, sizes: Sizes) -> Sizes | None:
@@ -346,9 +358,10 @@ def _split(axis: str) -> tuple[str, int]:
 # --- Rules for values. ---
 
 
-def _check_rule(name: str, value: Any, rule: str | None, sizes: Sizes) -> None:
+def _check_rule(name: str, value: Any, rule: str, sizes: Sizes) -> None:
     """Raise an error if a concrete value breaks a rule."""
-    if rule is None or (x := _concrete(value)) is None:
+    x = _concrete(value)
+    if x is None:
         return
     if rule == "in {0, 1}":
         _fail_if((x != 0) & (x != 1), x, f"`{name}`", "must be 0 or 1")
@@ -390,7 +403,7 @@ def _concrete(value: Any) -> Any:
 
 def _fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
     """Raise an error that shows the first wrong value, if there is one."""
-    if np.any(wrong):
+    if np.any(wrong) if getattr(wrong, "ndim", 0) else wrong:
         first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
         fail(f"{name} is {first}, {rule}")
 
@@ -412,9 +425,10 @@ def _problem(name: str, arguments: Arguments, sizes: Sizes) -> str:
     """Describe why one argument does not fit."""
     value, spec = arguments[name]
     kind, shapes, _, _ = _parse(spec)
-    shape = _shape(value, kind)
-    if not _has_kind(value, spec) or shape is None:
-        return f"is {_describe(value)}, must be {_KINDS[kind][1]}"
+    shape, dtype = _type(value)
+    if not _has_kind(shape, dtype, kind):
+        return f"is {_describe(value)}, must be {_KINDS[kind][2]}"
+    shape = _shape(shape, dtype, kind)
     needed = " or ".join(dict.fromkeys(_needed(axes, sizes) for axes in shapes))
     empty = " and not empty" if 0 in shape else ""
     before = itertools.takewhile(lambda other: other != name, arguments)
@@ -462,7 +476,7 @@ def _is_batched(value: Any, spec: str) -> bool:
     kind, shapes, _, _ = _parse(spec)
     if not hasattr(value, "dtype") or any("..." in axes for axes in shapes):
         return False
-    return len(_shape(value, kind) or ()) == max(map(len, shapes)) + 1
+    return len(_shape(*_type(value), kind)) == max(map(len, shapes)) + 1
 
 
 def _describe(value: Any) -> str:

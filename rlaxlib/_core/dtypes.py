@@ -8,6 +8,7 @@ arguments to float32, and round once, at the end.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,11 +27,10 @@ def widen(*arguments: Array) -> tuple[tuple[Array, ...], Callable[[Any], Any]]:
         The arguments, and a function that casts the floating-point arrays of a result
         to the dtype that the arguments promote to.
     """
-    floats = [each for each in arguments if _is_float(each)]
-    halves = [each for each in floats if jnp.finfo(each.dtype).bits < 32]
-    if not halves:
+    half = {x.dtype for x in arguments if _is_float(x) and x.dtype.itemsize < 4}
+    if not half:
         return arguments, _same
-    dtype = jnp.result_type(*floats)
+    dtype = jnp.result_type(*filter(_is_float, arguments))
 
     def cast(x: Array) -> Array:
         return x.astype(dtype) if _is_float(x) else x
@@ -38,15 +38,19 @@ def widen(*arguments: Array) -> tuple[tuple[Array, ...], Callable[[Any], Any]]:
     def narrow(result: Any) -> Any:
         return jax.tree.map(cast, result)
 
-    half = {jnp.dtype(each.dtype) for each in halves}
     return tuple(
-        each.astype(jnp.float32) if _is_float(each) and each.dtype in half else each
-        for each in arguments
+        x.astype(jnp.float32) if _is_float(x) and x.dtype in half else x
+        for x in arguments
     ), narrow
 
 
 def _is_float(x: Any) -> bool:
-    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)
+    return hasattr(x, "dtype") and _is_floating(x.dtype)
+
+
+@functools.cache
+def _is_floating(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, jnp.floating)
 
 
 def _same(result: Any) -> Any:

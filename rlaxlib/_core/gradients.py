@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+
+from rlaxlib._core.programs import compiled
 
 
 def stop_if(condition: ArrayLike, x: Array) -> Array:
@@ -66,7 +68,7 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
     return jnp.where(stop, stopped, difference)
 
 
-@jax.custom_vjp
+@compiled()
 def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
     """Return `x`, with its gradient clipped in the backward pass.
 
@@ -78,6 +80,12 @@ def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
     Returns:
         An array equal to `x`.
     """
+    low, high = low.astype(x.dtype), high.astype(x.dtype)
+    return cast(Array, _clip_cotangent(x, low, high))
+
+
+@jax.custom_vjp
+def _clip_cotangent(x: Array, low: Array, high: Array) -> Array:
     del low, high
     return x
 
@@ -90,4 +98,4 @@ def _clip_cotangent_bwd(bounds: tuple[Array, Array], cotangent: Array) -> Any:
     return jnp.clip(cotangent, *bounds), None, None
 
 
-clip_cotangent.defvjp(_clip_cotangent_fwd, _clip_cotangent_bwd)
+_clip_cotangent.defvjp(_clip_cotangent_fwd, _clip_cotangent_bwd)

@@ -212,7 +212,6 @@ def add_dirichlet_noise(
         legal = jnp.broadcast_to(action_mask, prior.shape)
     # Normalised gamma variables are Dirichlet; those of a subset are so too.
     dtype = jnp.result_type(prior, alpha)
-    alpha = jnp.broadcast_to(alpha.astype(dtype), prior.shape[-1:])
     log_gamma = jax.random.loggamma(key, alpha, prior.shape, dtype)
     # The softmax would be NaN without any legal action.
     shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)

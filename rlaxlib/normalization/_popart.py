@@ -467,13 +467,11 @@ def _describe(
         sums = jax.ops.segment_sum(y, indices, shift.size)  # Drops other indices.
         return devices.total(sums, axis_name).T
 
-    def at_indices(table: Array) -> Array:
-        return table.at[indices].get(mode="clip")
-
-    error = x - at_indices(shift)
+    error = x - jnp.take(shift, indices, mode="clip")
     count, sums = total(jnp.ones_like(x), error)
     difference = sums / jnp.maximum(count, 1)
-    (squares,) = total(jnp.square(error - at_indices(difference)))
+    deviation = error - jnp.take(difference, indices, mode="clip")
+    (squares,) = total(jnp.square(deviation))
     return count, difference, squares / jnp.maximum(count, 1)
 
 

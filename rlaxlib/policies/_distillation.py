@@ -183,10 +183,8 @@ def sampled_policy_distillation_loss(
     """
     weights_spec = {"policy_targets.weights": (policy_targets.weights, "float[...]")}
     actions_spec = {"policy_targets.actions": (policy_targets.actions, "any[...]")}
-    (weights,), (actions,) = (
-        checks.arrays(**weights_spec),
-        checks.arrays(**actions_spec),
-    )
+    (weights,) = checks.arrays(**weights_spec)
+    (actions,) = checks.arrays(**actions_spec)
     actions = gradients.stop_if(stop_target_gradients, actions)
     # Map over the samples, so that the distribution need not broadcast.
     log_prob = distribution.log_prob
@@ -215,7 +213,7 @@ def _sample(
     )
     checks.static_int(1, num_samples=num_samples)
     actions = distribution.sample(seed=rng_key, sample_shape=(num_samples,))
-    log_probs = jax.eval_shape(jax.vmap(distribution.log_prob), actions)
-    dtype = jnp.result_type(weights_scale, log_probs.dtype)
-    shape = (num_samples, *distribution.batch_shape)
+    log_prob = distribution.log_prob(actions[0])
+    dtype = jnp.result_type(weights_scale, log_prob.dtype)
+    shape = (num_samples, *log_prob.shape)
     return PolicyTarget(actions, jnp.full(shape, weights_scale, dtype))

@@ -27,7 +27,7 @@ test: .venv/with-test,reference
 		$(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
 else
 test: .venv/with-test,reference  ## Run the tests with coverage; of one topic by TOPIC=returns.
-	$(FAST) $(TESTS) -m "not slow" --cov
+	$(FAST) $(TESTS) -m "not slow and not trust" --cov
 endif
 
 trust: .venv/with-test,reference  ## Run every test on every row, and mutants, for hours.

@@ -280,7 +280,8 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
 
     Args:
         *attributes: Names of attributes of `Row`.
-        sample: Whether a third of the rows is enough, unless everything is asked for.
+        sample: Whether one row is enough for a third of the functions, unless
+            everything is asked for.
 
     Returns:
         A decorator.
@@ -292,19 +293,28 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
         test.rows = rows
         topic = getattr(rlaxlib, os.environ.get("RLAXLIB_TOPIC", "rlaxlib"), rlaxlib)
         rows = [row for row in rows if row.name.partition(".")[0] in topic.__all__]
-        rows = third(rows, test.__name__) if sample else rows
+        rows = covering_third(rows, test.__name__) if sample else rows
         ids = [row.id for row in rows]
         return pytest.mark.parametrize("row", rows, ids=ids)(test)
 
     return decorate
 
 
-def third(rows: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
-    """Return every third row, beginning with one that depends on a name.
+def third(things: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
+    """Return every third thing, beginning with one that depends on a name.
 
     With `RLAXLIB_TRUST=1` in the environment, as `make trust` sets it, return all.
     """
-    return rows if TRUST else rows[zlib.crc32(name.encode()) % parts :: parts]
+    return things if TRUST else things[zlib.crc32(name.encode()) % parts :: parts]
+
+
+def covering_third(rows: Sequence[Row], name: str) -> Sequence[Row]:
+    """Return one row of every third function, or all rows if `third` returns all."""
+    cases: dict[str, list[Row]] = {}
+    for row in rows:
+        cases.setdefault(row.name, []).append(row)
+    chosen = [third(each, name, parts=len(each)) for each in cases.values()]
+    return [row for each in third(chosen, name) for row in each]
 
 
 # --- Public functions. ---

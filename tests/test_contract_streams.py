@@ -90,12 +90,19 @@ def test_cuts_join_streams_and_masked_steps_are_as_if_deleted(row):
             expected = contract.define_stream(row, rows, truncated, mask)
             actual = function(poison(rows, ~mask), truncated, mask)
             contract.assert_close(actual, expected, 1e-11, 1e-11)
-            if mask.all():
-                actual = function(rows, truncated, None)
-                contract.assert_close(actual, expected, 1e-11, 1e-11)
-            if not truncated.any():
-                actual = function(poison(rows, ~mask), None, mask)
-                contract.assert_close(actual, expected, 1e-11, 1e-11)
+
+
+@each_row("multistep", sample=True)
+def test_one_mask_alone_cuts_or_deletes(row):
+    with contract.x64(True):
+        rows = stream_rows(row)
+        function = jax.jit(with_masks(row))
+        for stream in (STREAMS[0], STREAMS[3]):
+            truncated, mask = read(stream)
+            masks = (truncated, None) if mask.all() else (None, mask)
+            expected = contract.define_stream(row, rows, truncated, mask)
+            actual = function(poison(rows, ~mask), *masks)
+            contract.assert_close(actual, expected, 1e-11, 1e-11)
 
 
 @each_row("multistep")

@@ -41,6 +41,7 @@ TERMS = {
     r"entr(?:y|ies) that counts?": "unmasked entry",
     r"squash(?:es)? and stretch\w*": "transform, inverse",
 }
+ANY_TERM = re.compile(rf"\b(?:{'|'.join(TERMS)})\b", re.I)
 LITERAL = {  # Where a word is meant literally.
     "tests/test_prose.py": set(TERMS),
 }
@@ -84,6 +85,7 @@ def test_prose_uses_the_terms_of_the_field(name):
     found = [
         f"{name}:{line}: {match[0]!r}: write {better}"
         for line, text in prose(path)
+        if ANY_TERM.search(text)
         for pattern, better in TERMS.items()
         if pattern not in LITERAL.get(name, ())
         for match in re.finditer(rf"\b(?:{pattern})\b", text, re.I)

@@ -61,6 +61,7 @@ def test_constant_of_lai_and_robbins_divides_gaps_by_divergences():
 # --- Policies. ---
 
 
+@pytest.mark.trust
 @pytest.mark.parametrize(
     ("problem", "number"), [("bernoulli", 8), ("switching", 4), ("linear", 2)]
 )

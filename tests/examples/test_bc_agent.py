@@ -102,6 +102,7 @@ def test_data_set_has_all_steps_of_the_expert(tmp_path):
 # --- Reproducibility and output. ---
 
 
+@pytest.mark.trust
 def test_clone_of_a_file_outperforms_its_data(tmp_path):
     path = tmp_path / "data.npz"
     offline.save(make_data(), path)

@@ -61,6 +61,7 @@ def log_density(mu, sigma, u):
 # --- Updates and learning. ---
 
 
+@pytest.mark.trust
 def test_critic_losses_follow_their_definitions():
     (_, agent), batch = make_agents(), make_batch()
     _, critic_key, _ = jax.random.split(agent.key, 3)

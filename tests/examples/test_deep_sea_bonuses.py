@@ -68,6 +68,7 @@ def test_no_bonus_is_0():
 # --- Updates and learning. ---
 
 
+@pytest.mark.trust
 def test_update_follows_the_masked_errors_of_each_head():
     bootstrapped = method("bootstrapped")
     agent = example.make_agent(jax.random.key(0), bootstrapped, SHORT)
@@ -123,6 +124,7 @@ def test_values_include_the_prior_of_each_head():
     np.testing.assert_allclose(scaled, without + 3 * priors, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.trust
 def test_episode_is_stored_with_its_bonus():
     count = method("count")
     agent = example.make_agent(jax.random.key(0), count, SHORT)

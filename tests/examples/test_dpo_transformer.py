@@ -54,6 +54,7 @@ def make_pairs():
 # --- Pairs, loss and learning. ---
 
 
+@pytest.mark.trust
 @pytest.mark.usefixtures("_reward_of_length")
 def test_the_chosen_answer_has_the_higher_reward():
     pairs = make_pairs()
@@ -73,6 +74,7 @@ def test_prompts_without_a_right_answer_make_no_pair():
     assert not make_pairs().is_pair.any()
 
 
+@pytest.mark.trust
 @pytest.mark.usefixtures("_reward_of_length")
 def test_update_follows_the_gradient_of_dpo():
     pairs, policy = make_pairs(), make_policy(seed=1)

@@ -139,6 +139,7 @@ def test_first_gradient_is_the_policy_gradient(algorithm):
     )
 
 
+@pytest.mark.trust
 def test_update_on_several_devices_equals_that_on_one(monkeypatch):
     def grade(tokens, solutions):  # No group of a random policy has a right answer.
         return jnp.mean(tokens == solutions, axis=1)
@@ -167,7 +168,8 @@ def test_groups_without_a_right_answer_have_no_advantage():
 
 def test_command_writes_its_curve(tmp_path, monkeypatch):
     monkeypatch.setattr(sorting, "Transformer", SMALL)
-    example.main(dataclasses.replace(SHORT, devices=1, output=str(tmp_path)))
+    config = dataclasses.replace(SHORT, devices=jax.device_count())
+    example.main(dataclasses.replace(config, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["update", "pass_at_8", "accuracy"]

@@ -118,6 +118,7 @@ def test_actions_are_bounded_and_the_mean_at_temperature_0():
     np.testing.assert_allclose(mean, agent.actor(observations)[0], rtol=1e-6)
 
 
+@pytest.mark.trust
 def test_policy_prefers_better_actions_and_the_clone_does_not():
     data = jax.tree.map(jnp.asarray, make_data())
     clone, policy = (

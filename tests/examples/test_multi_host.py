@@ -99,6 +99,7 @@ def assert_close(x, y):
 # --- Updates and learning. ---
 
 
+@pytest.mark.trust
 def test_a_run_that_lost_a_process_resumes_in_one_process(tmp_path):
     folder, whole = tmp_path / "broken", tmp_path / "whole"
     break_off(folder)

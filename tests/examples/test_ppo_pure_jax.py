@@ -68,6 +68,7 @@ def plain(x):
 # --- Updates and learning. ---
 
 
+@pytest.mark.trust
 def test_rollouts_distinguish_termination_and_truncation():
     _, data = collect()
     assert data.observation.shape == (24, 8, 4)
@@ -247,6 +248,7 @@ def test_the_network_and_the_environments_have_separate_seeds():
         assert not is_same(other, same)
 
 
+@pytest.mark.trust
 def test_resumed_run_equals_an_uninterrupted_run():
     state, metrics = resume(begin(), 2)
     assert metrics.step.tolist() == [2 * 24 * 8]
@@ -266,6 +268,7 @@ def test_the_initial_evaluation_can_be_skipped():
         assert metrics.episode_return.shape == (rows, 16)
 
 
+@pytest.mark.trust
 def test_vmap_over_seeds_and_learning_rates_equals_separate_runs():
     seeds, rates = (0, 1), (3e-4, 1e-3)
 

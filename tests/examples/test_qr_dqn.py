@@ -67,6 +67,7 @@ def test_update_follows_the_quantile_huber_loss(huber_param):
     np.testing.assert_allclose(step, expected, atol=1e-6)
 
 
+@pytest.mark.trust
 def test_target_network_is_updated_once_per_period():
     agent, batch = make_agent(), random_batch(8)
     first = example.learn(agent, batch, 1.0, target_period=2)

@@ -51,6 +51,7 @@ def is_same(one, other):
 # --- Updates and learning. ---
 
 
+@pytest.mark.trust
 def test_critic_loss_uses_the_minimum_of_the_target_critics():
     agent, batch = make_agent(), make_batch()
     _, key, _ = jax.random.split(agent.key, 3)

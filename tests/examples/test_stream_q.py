@@ -67,6 +67,7 @@ def test_initial_weights_of_each_unit_are_sparse():
     assert len({tuple(column) for column in (np.asarray(init).T == 0)}) > 1
 
 
+@pytest.mark.trust
 def test_update_moves_along_the_trace_by_the_bounded_step():
     agent = make_agent()
     step = greedy_step(agent)

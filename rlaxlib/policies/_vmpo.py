@@ -311,7 +311,8 @@ def _top_k(
     checks.static_int(1, **{f"int(top_k_fraction * {steps})": most})
 
     valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
-    return _highest(valid, advantages, jnp.asarray(counts), most, axis_name)
+    names = tuple(axis_name) if isinstance(axis_name, list) else axis_name
+    return _highest(valid, advantages, jnp.asarray(counts), most, names)
 
 
 @compiled("most", "axis_name")

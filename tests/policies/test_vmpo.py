@@ -191,7 +191,7 @@ def test_a_sharded_batch_equals_the_whole_batch(stop, fraction):
 
     def sharded(inputs, temperature):
         def part(inputs):
-            return loss(inputs, "devices", temperature, **settings)[0]
+            return loss(inputs, ["devices"], temperature, **settings)[0]
 
         return jnp.mean(jax.vmap(part, axis_name="devices")(inputs))
 

@@ -300,8 +300,8 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
     return decorate
 
 
-def third(things: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
-    """Return every third thing, beginning with one that depends on a name.
+def share(things: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
+    """Return one of so many parts of a list, which depends on a name.
 
     With `RLAXLIB_TRUST=1` in the environment, as `make trust` sets it, return all.
     """
@@ -309,12 +309,12 @@ def third(things: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
 
 
 def covering_third(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    """Return one row of every third function, or all rows if `third` returns all."""
+    """Return one row of every third function, or all rows if `share` returns all."""
     cases: dict[str, list[Row]] = {}
     for row in rows:
         cases.setdefault(row.name, []).append(row)
-    chosen = [third(each, name, parts=len(each)) for each in cases.values()]
-    return [row for each in third(chosen, name) for row in each]
+    chosen = [share(each, name, parts=len(each)) for each in cases.values()]
+    return [row for each in share(chosen, name) for row in each]
 
 
 # --- Public functions. ---

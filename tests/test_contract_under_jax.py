@@ -202,7 +202,7 @@ def test_half_precision_rounds_once(row):
     function = jax.jit(
         row.call(), compiler_options={"xla_allow_excess_precision": False}
     )
-    for dtype in contract.third([jnp.float16, jnp.bfloat16], row.id, parts=2):
+    for dtype in contract.share([jnp.float16, jnp.bfloat16], row.id, parts=2):
         inputs = row.inputs(dtype=dtype)
         outputs = jax.tree.leaves(function(**inputs))
         # The definition has the rounded arguments. The result is rounded once more, by
@@ -215,7 +215,7 @@ def test_half_precision_rounds_once(row):
 @each_row("mixes", sample=True)
 def test_mixed_precision_gives_the_higher(row):
     inputs = row.inputs()
-    names = contract.third(row.floats, row.id, parts=len(row.floats))
+    names = contract.share(row.floats, row.id, parts=len(row.floats))
     mixes = [inputs | {name: inputs[name].astype(jnp.bfloat16)} for name in names]
     function = row.call()
     with jax.numpy_dtype_promotion("standard"):

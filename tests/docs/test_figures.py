@@ -55,7 +55,7 @@ def contrast(one, other):
 # --- Contents. ---
 
 
-@pytest.mark.parametrize("name", contract.third(NAMES, "svg"))
+@pytest.mark.parametrize("name", contract.share(NAMES, "svg"))
 def test_figure_equals_the_committed_file(name, scripts):
     kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
     drawn = scripts["make"].draw(name)

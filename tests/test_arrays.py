@@ -24,6 +24,18 @@ def test_mean_ignores_masked_entries_in_numerator_and_denominator():
         np.testing.assert_array_equal(masked_mean(X, mask, axis=axis), [2.5, 0.0])
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+def test_without_a_mask_it_is_the_mean_on_one_device_and_on_several(axis):
+    expected = np.mean(X, axis=axis)
+    close(masked_mean(X, axis=axis), expected)
+
+    def on_each(x):
+        return rlaxlib.masked_mean(x, axis=axis, axis_name="devices")
+
+    parts = jax.jit(jax.vmap(on_each, axis_name="devices"))(np.stack([X, 3 * X]))
+    close(parts, np.stack([2 * expected] * 2))
+
+
 def test_mask_of_leading_axes_applies_to_whole_rows():
     mask = np.array([True, False])
     close(masked_mean(X, mask), 7 / 3)

@@ -301,7 +301,7 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
 
 
 def share(things: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
-    """Return one of so many parts of a list, which depends on a name.
+    """Return every third (`parts`-th) thing, the first of which depends on a name.
 
     With `RLAXLIB_TRUST=1` in the environment, as `make trust` sets it, return all.
     """

@@ -134,7 +134,7 @@ def test_gradients_respect_cuts_and_masks(row):
 
 @each_row("multistep", sample=True)
 def test_nan_in_masked_steps_does_not_spread_where_0_times_nan_is_nan(row):
-    # Algebraic simplification may turn it into 0.
+    # Algebraic simplification may turn `0 * NaN` into 0.
     truncated, mask = read(("..x...", "110111"))
     rows = stream_rows(row)
     expected = contract.define_stream(row, rows, truncated, mask)
@@ -146,7 +146,7 @@ def test_nan_in_masked_steps_does_not_spread_where_0_times_nan_is_nan(row):
         alone = jax.tree.map(lambda x: x[None], outputs)
         return gradient, alone, mapped(jax.tree.map(lambda x: x[None], rows))
 
-    # Without it, XLA compiles no gradient of `jnp.pad`.
+    # XLA needs it to compile the gradient of `jnp.pad`.
     compiled = "n_step" not in row.name
     if compiled:
         options = {"xla_disable_hlo_passes": "algsimp"}

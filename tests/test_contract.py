@@ -14,9 +14,6 @@ from contract import SINGLE, each_row
 
 import rlaxlib
 
-# Tests of the topics run the same lines, and measuring coverage takes time.
-pytestmark = pytest.mark.no_cover
-
 ROWS = contract.collect()
 
 

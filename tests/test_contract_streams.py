@@ -6,7 +6,6 @@ import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from contract import SINGLE, each_row
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -202,7 +201,6 @@ def test_trivial_masks_change_nothing(row):
     contract.assert_close(found, expected, SINGLE, tolerance)
 
 
-@pytest.mark.no_cover
 @each_row("multistep", sample=True)
 def test_the_associative_scan_equals_the_definition(row, monkeypatch):
     """A CPU runs a loop, other devices an associative scan."""
@@ -247,7 +245,6 @@ def test_rejects_masks_of_a_wrong_length_or_dtype(row):
                 row.call()(**inputs, **{name: bad})
 
 
-@pytest.mark.no_cover
 @each_row("multistep", sample=True)
 def test_a_batch_over_devices_equals_one_on_a_single_device(row):
     streams = [row.inputs(seed) for seed in range(jax.device_count())]

@@ -1,7 +1,4 @@
-"""Test every public function under JAX: transformations, dtypes, devices, NaN checks.
-
-Coverage is not measured here: other tests run the same lines.
-"""
+"""Test every public function under JAX: transformations, dtypes, devices, NaN."""
 
 import operator
 import re
@@ -16,8 +13,6 @@ from absl.testing import parameterized
 from contract import SINGLE, each_row
 from jax.experimental import checkify
 from jax.sharding import NamedSharding, PartitionSpec
-
-pytestmark = pytest.mark.no_cover
 
 GIVEN = [
     (re.sub(r"\W", "_", row.id), row)

@@ -19,8 +19,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 DTYPES = [jnp.bfloat16, jnp.float16, jnp.float32, jnp.float64]
 
-pytestmark = pytest.mark.no_cover
-
 
 def each_row(*attributes, dtypes=DTYPES):
     """Run a test on every row, in all precisions, by `make trust` alone."""

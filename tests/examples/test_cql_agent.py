@@ -86,8 +86,9 @@ def test_critic_losses_follow_their_definitions():
 
 def test_sampled_actions_are_from_both_policies_and_uniform():
     (_, agent), batch = make_agents(), make_batch()
-    actions, log_probs = agent.replace(num_samples=500)._sample_for_critic(
-        batch, jax.random.key(2)
+    sample = jax.jit(type(agent)._sample_for_critic)
+    actions, log_probs = sample(
+        agent.replace(num_samples=500), batch, jax.random.key(2)
     )
     assert actions.shape == (1500, 8, 1)
     places = (batch.observations, batch.next_observations)

@@ -135,7 +135,7 @@ def test_first_gradient_is_the_policy_gradient(algorithm):
 
     # Of the KL loss: the weight times the log-ratio.
     np.testing.assert_allclose(
-        jax.grad(loss)(log_prob), mask * (0.5 * 2 - 3.0), atol=1e-4
+        jax.jit(jax.grad(loss))(log_prob), mask * (0.5 * 2 - 3.0), atol=1e-4
     )
 
 

@@ -31,7 +31,8 @@ STEP = example.Transition(
 @functools.cache
 def make_agent():
     """Return an agent that has seen a few observations."""
-    agent = example.make_agent(jax.random.key(0), ENVIRONMENT, SHORT)
+    make = jax.jit(lambda key: example.make_agent(key, ENVIRONMENT, SHORT))
+    agent = make(jax.random.key(0))
     for sign in (1, -1, 2):
         step = STEP._replace(observation_t=sign * STEP.observation_t)
         agent = learn(agent, step)

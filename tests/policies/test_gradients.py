@@ -154,8 +154,9 @@ def test_acer_ignores_the_legal_actions_of_invalid_steps(padding):
     valid = jnp.array([True, False, True, True, True])
     legal = jnp.ones((5, 4), bool).at[1].set(jnp.array(padding))
     arguments = LOGITS, MU, jnp.zeros(5, int), Q, ADVANTAGES
-    found = rlaxlib.acer_policy_loss(*arguments, action_mask=legal, sample_mask=valid)
-    close(found, rlaxlib.acer_policy_loss(*arguments, sample_mask=valid))
+    loss = jax.jit(rlaxlib.acer_policy_loss)
+    found = loss(*arguments, action_mask=legal, sample_mask=valid)
+    close(found, loss(*arguments, sample_mask=valid))
 
 
 def test_acer_ignores_invalid_steps_and_illegal_actions():

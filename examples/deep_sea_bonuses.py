@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from common import catch, curves
 from common.flags import flag, run
@@ -139,7 +140,7 @@ def rnd_bonus(key, config) -> Bonus:
         updates, opt_state = tx.update(jax.grad(loss)(params), opt_state)
         return optax.apply_updates(params, updates), opt_state, moments
 
-    moments = jax.tree.map(jnp.asarray, rlaxlib.RndState())
+    moments = jax.tree.map(np.asarray, rlaxlib.RndState())
     return Bonus((predictor, tx.init(predictor), moments), rewards, update)
 
 
@@ -160,7 +161,7 @@ def ngu_bonus(key, config) -> Bonus:
             max_memory_size=size,
         )
 
-    init = jax.tree.map(jnp.asarray, rlaxlib.IntrinsicRewardState(memory))
+    init = jax.tree.map(np.asarray, rlaxlib.IntrinsicRewardState(memory))
     return Bonus(init, lambda *args: judge(*args)[0], lambda *args: judge(*args)[1])
 
 

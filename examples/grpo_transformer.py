@@ -217,10 +217,15 @@ def make_policy(reference, config) -> TrainState:
     return TrainState.create(reference.model_def, reference.params, tx)
 
 
-def compile_for(config):
-    """Compile `advance` for a mesh, with the keys of the prompts sharded over it."""
+def make_shardings(config):
+    """Return the shardings of parameters, replicated, and of prompts, split."""
     mesh = Mesh(np.asarray(jax.devices()[: config.devices]), ("data",))
-    same, spread = (NamedSharding(mesh, PartitionSpec(*x)) for x in ((), ("data",)))
+    return [NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), ("data",))]
+
+
+def compile_for(config):
+    """Compile `advance` for all devices."""
+    same, spread = make_shardings(config)
     function = functools.partial(advance, config=config)
     return jax.jit(function, in_shardings=(same, same, spread), out_shardings=same)
 
@@ -231,7 +236,9 @@ def train(config: Config) -> list[Evaluation]:
         jax.random.key(config.seed), 3
     )
     reference = sorting.imitate(imitation_key, config.imitation)
+    same, _ = make_shardings(config)
     policy = make_policy(reference, config)
+    policy, reference = jax.device_put((policy, reference), same)
     keys = jax.random.split(train_key, config.prompts)
     advance_on_all = compile_for(config)
     evaluate_jit = jax.jit(functools.partial(evaluate, config=config))

@@ -169,6 +169,14 @@ def test_a_sliding_window_holds_the_last_pulls(window):
         np.testing.assert_allclose(found, expected, 1e-12, 1e-14)
 
 
+def test_an_update_of_a_window_is_compiled_once():
+    window = rlaxlib.sliding_window_init(2, 3)
+    update = jax.jit(rlaxlib.sliding_window_update)
+    for _ in range(2):
+        window = update(window, 1, 0.5)
+    assert update._cache_size() == 1
+
+
 bandit_update = jax.jit(rlaxlib.bandit_update)
 
 

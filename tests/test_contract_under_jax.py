@@ -189,6 +189,7 @@ def test_dtype_follows_the_arguments(row, dtype, x64):
         if jnp.issubdtype(output.dtype, jnp.floating):
             wide = position in row.single_precision and jnp.finfo(dtype).bits < 32
             assert output.dtype == (jnp.float32 if wide else dtype)
+            assert not output.weak_type  # Of a state, it would compile twice.
 
 
 @each_row("floats", "deterministic", sample=True)

@@ -166,7 +166,7 @@ def sliding_window_init(num_arms: int, window: int) -> SlidingWindowState:
         https://arxiv.org/abs/0805.3415
     """
     checks.static_int(1, num_arms=num_arms, window=window)
-    arms, rewards = jnp.full(window, -1), jnp.zeros(window)
+    arms, rewards = jnp.full(window, -1, int), jnp.zeros(window)
     return SlidingWindowState(*bandit_init(num_arms), arms, rewards)
 
 

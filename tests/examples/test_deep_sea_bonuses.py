@@ -168,11 +168,11 @@ def test_counts_solve_a_small_deep_sea():
 def test_curves_are_written(tmp_path, monkeypatch):
     methods = {"bootstrapped": method("bootstrapped")}
     monkeypatch.setattr(example, "methods", lambda config: methods)
-    example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
+    example.main(dataclasses.replace(SHORT, eval_interval=3, output=str(tmp_path)))
     header, *rows = (tmp_path / "curve.csv").read_text().splitlines()
     assert header == "curve,episode,train_return,eval_return"
     assert [row.split(",")[:2] for row in rows] == [
-        ["bootstrapped", "4"],
+        ["bootstrapped", "3"],
         ["bootstrapped", "6"],
     ]
     assert (tmp_path / "curve.png").stat().st_size > 0

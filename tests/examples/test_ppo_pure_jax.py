@@ -226,7 +226,7 @@ def test_evaluation_plays_each_episode_to_its_end():
     assert 8 < np.sum(length == 15) + np.sum(length < 15) == 16
     assert np.array_equal(metrics.episode_return, length)
     assert metrics.step == 0
-    later = evaluate(state.replace(iteration=3))
+    later = evaluate(state.replace(iteration=jnp.int32(3)))
     assert later.step == 3 * 24 * 8
     assert not np.array_equal(later.episode_length, length)
 

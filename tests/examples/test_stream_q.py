@@ -133,11 +133,11 @@ def test_termination_stops_the_bootstrap_and_truncation_does_not():
 
 
 def test_curve_is_written(tmp_path):
-    example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
+    example.main(dataclasses.replace(SHORT, eval_interval=30, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:
         header, *points = csv.reader(file)
     assert header == ["step", "train_return", "eval_return"]
-    assert [point[0] for point in points] == ["40", "60"]
+    assert [point[0] for point in points] == ["30", "60"]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -27,7 +27,7 @@ test: .venv/with-test,reference
 		$(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
 else
 test: .venv/with-test,reference  ## Run the tests; of one topic by TOPIC=returns.
-	$(FAST) $(TESTS) -m "not slow and not trust"
+	$(FAST) $(TESTS) -m "not slow and not trust" --ignore=tests/docs
 endif
 
 # Lines of the library that only the contract, examples or pages run are not covered.
@@ -68,9 +68,10 @@ check: .venv/with-dev  ## Check style, format and types.
 wheel: .venv/with-dev  ## Build the sdist and the wheel, and import the wheel alone.
 	$(BIN)/python .ci/build_wheel.py
 
-docs: .venv/with-docs  ## Build the documentation into docs/_build.
+docs: .venv/with-docs .venv/with-test,reference  ## Build the manual, and test its code.
 	$(BIN)/python -m sphinx -EWq --keep-going docs docs/_build
 	$(BIN)/python docs/_ext/search.py docs/_build
+	$(FAST) $(TESTS) tests/docs
 
 figures: .venv/with-examples  ## Draw the figures of the documentation.
 	$(BIN)/python docs/figures/make.py

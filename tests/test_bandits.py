@@ -463,7 +463,7 @@ def test_boltzmann_regret_is_linear_at_a_constant_temperature():
 
 def test_boltzmann_is_greedy_at_a_temperature_that_overflows_quotients():
     boltzmann_probabilities = jax.jit(rlaxlib.boltzmann_probabilities)
-    probabilities = boltzmann_probabilities(np.float32([99, 100]), 1e-37)
+    probabilities = boltzmann_probabilities(np.float32([0, 100]), 1e-37)
     np.testing.assert_array_equal(probabilities, [0.0, 1.0])
 
 

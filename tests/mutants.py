@@ -36,8 +36,9 @@ SWAPPED |= {ast.Eq: ast.NotEq, ast.And: ast.Or, ast.BitAnd: ast.BitOr}
 SWAPPED |= {"minimum": "maximum", "min": "max", "argmin": "argmax"}
 SWAPPED |= {other: one for one, other in SWAPPED.items()}
 # Calls whose first two arguments commute, or which compute no result.
-ALIKE = {"minimum", "maximum", "min", "max", "add", "multiply", "logaddexp", "hypot"}
-ALIKE |= {"logical_and", "logical_or", "isclose", "isinstance", "getattr", "partial"}
+ALIKE = {"minimum", "maximum", "min", "max", "clip", "add", "multiply", "hypot"}
+ALIKE |= {"logaddexp", "logical_and", "logical_or", "isclose"}
+ALIKE |= {"isinstance", "getattr", "partial"}
 ALIKE |= {"arrays", "widened", "zip", "cast"}
 
 
@@ -112,7 +113,8 @@ def changed_calls(node: ast.Call, name: str) -> Iterator[ast.expr]:
     if name == "where" and len(arguments) == 3:
         yield arguments[1]
     starred = any(isinstance(each, ast.Starred) for each in arguments)
-    if name not in ALIKE and len(arguments) > 1 and not starred:
+    different = len({ast.unparse(each) for each in arguments[:2]}) == 2
+    if name not in ALIKE and different and not starred:
         yield changed(node, args=[arguments[1], arguments[0], *arguments[2:]])
 
 

@@ -75,12 +75,12 @@ def test_small_integer_dtypes_do_not_overflow():
     np.testing.assert_array_equal(windows[-1], [219, 354])
 
 
-@pytest.mark.parametrize("size", [1, 50])
-def test_starts_are_distinct_and_in_range(size):
-    starts = SAMPLE(jax.random.key(0), 8, size, 49)
+@pytest.mark.parametrize(("size", "last"), [(1, 0), (1, 49), (50, 49)])
+def test_starts_are_distinct_and_in_range(size, last):
+    starts = SAMPLE(jax.random.key(0), 8, size, last)
     assert all(len(set(row)) == size for row in starts.tolist())
     assert np.min(starts) >= 0
-    assert np.max(starts) <= 49
+    assert np.max(starts) <= last
 
 
 def test_starts_are_uniform():

@@ -10,8 +10,8 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test cover trust compat compat-oldest compat-newest examples bench check \
-	wheel docs figures release-check clean
+.PHONY: help demo test cover trust compat compat-oldest compat-newest examples bench \
+	check wheel docs figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -30,7 +30,7 @@ test: .venv/with-test,reference  ## Run the tests; of one topic by TOPIC=returns
 	$(FAST) $(TESTS) -m "not slow and not trust" --ignore=tests/docs
 endif
 
-# Lines of the library that only the contract, examples or pages run are not covered.
+# Lines of the library that only these tests run do not count as covered.
 BESIDE := $(CONTRACT) $(addprefix tests/,benchmarks docs examples truth)
 cover: .venv/with-test,reference  ## Check that tests of the topics cover all lines.
 	$(FAST) $(TESTS) -m "not slow" --cov $(addprefix --ignore=,$(BESIDE)) \

@@ -140,6 +140,7 @@ def rnd_bonus(key, config) -> Bonus:
         updates, opt_state = tx.update(jax.grad(loss)(params), opt_state)
         return optax.apply_updates(params, updates), opt_state, moments
 
+    # Not `jnp.asarray`: a weak type would compile the second update anew.
     moments = jax.tree.map(np.asarray, rlaxlib.RndState())
     return Bonus((predictor, tx.init(predictor), moments), rewards, update)
 

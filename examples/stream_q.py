@@ -134,6 +134,7 @@ def action_values(agent, network, observation, params=None):
 def learn(agent, transition, network, config) -> Agent:
     """Return the agent after one update, on the latest transition."""
     observation_tm1, a_tm1, r_t, terminated, truncated, observation_t = transition
+    # A product of Python scalars has a weak type: the next step would compile anew.
     discount_t = jnp.float32(config.discount) * (1.0 - terminated)
     _, observations = rlaxlib.running_moments().update(
         observation_t, agent.observations

@@ -79,7 +79,7 @@ def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
     except ValueError as error:
         if "Primitive polynomial requires varying" not in str(error):
             raise
-        pytest.xfail("jax 0.12.0 cannot differentiate erf in shard_map")
+        pytest.xfail("JAX 0.12.0 itself cannot differentiate erf in shard_map")
 
 
 @each_row("twice_differentiable", sample=True)

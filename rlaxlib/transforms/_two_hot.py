@@ -219,7 +219,7 @@ def _encode(x: Array, b: Array) -> Array:
     """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
     x = jnp.clip(x, b[0], b[-1])
     inner = jnp.broadcast_to(b[1:-1], (*x.shape, b.size - 2))
-    k = jnp.sum(x[..., None] >= inner, axis=-1)  # The bin at or below x.
+    k = jnp.sum(x[..., None] >= inner, axis=-1)  # x is between bins k and k + 1.
     lower = (b[k + 1] - x) / (b[k + 1] - b[k])
     upper = (x - b[k]) / (b[k + 1] - b[k])
     return _one_hot(k, lower, b.size) + _one_hot(k + 1, upper, b.size)

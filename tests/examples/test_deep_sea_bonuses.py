@@ -52,6 +52,13 @@ def test_bonus_decreases_for_repeated_pairs_only(name):
     assert rewards[0] < 0.2 * np.min(rewards[1:])
 
 
+@pytest.mark.parametrize("name", ["count", "RND", "NGU"])
+def test_an_update_keeps_the_types_of_the_state(name):
+    bonus = method(name).bonus
+    before = jax.eval_shape(lambda: bonus.init)
+    assert before == jax.eval_shape(bonus.update, before, CELLS[:4], jnp.arange(4) % 2)
+
+
 def test_count_bonus_counts_pairs():
     bonus = method("count").bonus
     state = bonus.update(bonus.init, CELLS[jnp.array([2, 2, 7])], jnp.array([1, 1, 0]))
@@ -166,14 +173,14 @@ def test_counts_solve_a_small_deep_sea():
 
 
 def test_curves_are_written(tmp_path, monkeypatch):
-    methods = {"bootstrapped": method("bootstrapped")}
+    names = ["count", "bootstrapped"]
+    methods = {name: method(name) for name in names}
     monkeypatch.setattr(example, "methods", lambda config: methods)
-    example.main(dataclasses.replace(SHORT, eval_interval=3, output=str(tmp_path)))
+    example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     header, *rows = (tmp_path / "curve.csv").read_text().splitlines()
     assert header == "curve,episode,train_return,eval_return"
     assert [row.split(",")[:2] for row in rows] == [
-        ["bootstrapped", "3"],
-        ["bootstrapped", "6"],
+        [name, episode] for name in names for episode in ("4", "6")
     ]
     assert (tmp_path / "curve.png").stat().st_size > 0
 

@@ -61,6 +61,12 @@ def norm(tree):
 # --- Updates and learning. ---
 
 
+def test_an_update_keeps_the_types_of_the_agent():
+    make = functools.partial(example.make_agent, environment=ENVIRONMENT, config=SHORT)
+    agent = jax.eval_shape(make, jax.random.key(0))
+    assert agent == jax.eval_shape(learn, agent, STEP)
+
+
 def test_initial_weights_of_each_unit_are_sparse():
     init = example.sparse_init(jax.random.key(0), (20, 7), sparsity=0.9)
     np.testing.assert_array_equal(jnp.sum(init == 0, axis=0), 18)
@@ -133,11 +139,11 @@ def test_termination_stops_the_bootstrap_and_truncation_does_not():
 
 
 def test_curve_is_written(tmp_path):
-    example.main(dataclasses.replace(SHORT, eval_interval=30, output=str(tmp_path)))
+    example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:
         header, *points = csv.reader(file)
     assert header == ["step", "train_return", "eval_return"]
-    assert [point[0] for point in points] == ["30", "60"]
+    assert [point[0] for point in points] == ["40", "60"]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -291,13 +291,18 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
     def decorate(test: Any) -> Any:
         rows = [row for row in collect() if all(get(row) for get in getters)]
         test.rows = rows
-        topic = getattr(rlaxlib, os.environ.get("RLAXLIB_TOPIC", "rlaxlib"), rlaxlib)
-        rows = [row for row in rows if row.name.partition(".")[0] in topic.__all__]
+        rows = of_topic(rows)
         rows = covering_third(rows, test.__name__) if sample else rows
         ids = [row.id for row in rows]
         return pytest.mark.parametrize("row", rows, ids=ids)(test)
 
     return decorate
+
+
+def of_topic(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows of the topic of `make test TOPIC=returns`, or all rows."""
+    topic = getattr(rlaxlib, os.environ.get("RLAXLIB_TOPIC", "rlaxlib"), rlaxlib)
+    return [row for row in rows if row.name.partition(".")[0] in topic.__all__]
 
 
 def share(things: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:

@@ -179,7 +179,7 @@ def test_rejects_a_wrong_length(row):
 
 def test_every_function_with_a_range_has_values_out_of_it():
     bounds = r"[\[(]-?[\d.inf]+, -?[\d.inf]+[\])]"
-    rule = rf"\] (?:in (?:{bounds}|\{{0)|ascending|increasing)"
+    rule = rf"(?:\] |\[ArrayLike, \".*)(?:in (?:{bounds}|\{{0)|ascending|increasing)"
     ranged = {
         row.name
         for row in ROWS

@@ -45,6 +45,7 @@ from jax import Array
 from jax.core import Tracer
 
 from rlaxlib._core import dtypes
+from rlaxlib._core.errors import ArgumentError, NamedError
 from rlaxlib._core.programs import compiled
 
 Arguments = Mapping[str, tuple[Any, str]]
@@ -67,14 +68,6 @@ _SPEC = re.compile(
 )
 
 
-class ArgumentError(ValueError, AssertionError):
-    """An argument has a shape, a dtype or a value that the function cannot use.
-
-    It is a `ValueError`. It is an `AssertionError` too, so that code written around
-    libraries that assert their shapes still catches it.
-    """
-
-
 def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
     """Check arguments against their specs, and return them as JAX arrays.
 
@@ -92,7 +85,7 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
     given = [(spec, *_type(value)) for value, spec in arguments.values()]
     sizes, fitting = _fit(tuple(given))
     if fitting < len(given):
-        raise ArgumentError(_explain([*arguments][fitting], arguments, sizes))
+        raise NamedError(_explain([*arguments][fitting], arguments, sizes))
     for name, (value, spec) in arguments.items():
         if rule := _parse(spec).rule:
             _check_rule(name, value, rule, sizes)
@@ -243,7 +236,8 @@ def fail(problem: str) -> NoReturn:
     Raises:
         ArgumentError: Always.
     """
-    raise ArgumentError(f"{_caller()}: {problem}.")
+    caller = _caller()
+    raise NamedError(f"{caller}: {problem}.") if caller else ArgumentError(problem)
 
 
 class _Spec(NamedTuple):
@@ -492,6 +486,8 @@ def _caller() -> str:
     name = _name(frame)
     while frame.f_back is not None and not name:
         frame = frame.f_back
+        if frame.f_globals.get("__name__") == "rlaxlib._core.signatures":
+            return ""  # The decorator adds the name.
         name = _name(frame)
     return name
 

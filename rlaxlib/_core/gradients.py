@@ -28,6 +28,11 @@ def stop_if(condition: ArrayLike, x: Array) -> Array:
     return jnp.where(condition, jax.lax.stop_gradient(x), x)
 
 
+def stop_each(condition: ArrayLike, *arrays: Array) -> tuple[Array, ...]:
+    """Return arrays with their gradients stopped if `condition` is true."""
+    return tuple(stop_if(condition, x) for x in arrays)
+
+
 def error(
     target: Array, prediction: Array, stop: ArrayLike, reward: Array | None = None
 ) -> Array:

@@ -29,7 +29,6 @@ def backward(
     b: Array,
     a: Array,
     final: ArrayLike,
-    *,
     truncated_t: Array | None = None,
     sample_mask: Array | None = None,
 ) -> Array:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, indexing
+from rlaxlib._core import indexing
 from rlaxlib._core.programs import compiled
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
 __all__ = [
     "DiscreteDistribution",
@@ -50,7 +51,8 @@ class DiscreteDistribution(NamedTuple):
     kl: Callable[..., Array] | None
 
 
-def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
+@checked(compiled=False)
+def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> DiscreteDistribution:
     """Create a softmax (Boltzmann) distribution.
 
     Takes settings, returns a named tuple of functions.
@@ -80,15 +82,16 @@ def softmax(temperature: ArrayLike = 1.0) -> DiscreteDistribution:
         Network Outputs, with Relationships to Statistical Pattern Recognition*, 1990.
         https://doi.org/10.1007/978-3-642-76153-9_28
     """
-    (temperature,) = checks.arrays(temperature=(temperature, "float[] in (0, inf)"))
     each = _Softmax(temperature)
     return DiscreteDistribution(
         each.sample, each.probs, each.logprob, each.entropy, each.kl
     )
 
 
+@checked(compiled=False)
 def clipped_entropy_softmax(
-    temperature: ArrayLike = 1.0, entropy_clip: ArrayLike = 1.0
+    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    entropy_clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
 ) -> DiscreteDistribution:
     """Create a softmax distribution with clipped entropy.
 
@@ -123,18 +126,18 @@ def clipped_entropy_softmax(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    temperature, entropy_clip = checks.arrays(
-        temperature=(temperature, "float[] in (0, inf)"),
-        entropy_clip=(entropy_clip, "float[] in [0, inf]"),
-    )
     each = _ClippedEntropySoftmax(temperature, entropy_clip)
     return DiscreteDistribution(
         each.sample, each.probs, each.logprob, each.entropy, each.kl
     )
 
 
+@checked(wide=True)
 def categorical_sample(
-    key: ArrayLike, probs: ArrayLike, *, action_mask: ArrayLike | None = None
+    key: Key[ArrayLike, ""],
+    probs: Float[ArrayLike, "..., A"],
+    *,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Array:
     r"""Sample from a categorical distribution, given its probabilities.
 
@@ -162,19 +165,18 @@ def categorical_sample(
         Chris J. Maddison, Daniel Tarlow and Tom Minka, *A\* Sampling*, 2014.
         https://arxiv.org/abs/1411.0030
     """
-    key, probs, action_mask, _ = checks.widened(
-        key=(key, "key[]"),
-        probs=(probs, "float[..., A]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
     probs = jnp.where(legal_actions(probs, action_mask), probs, 0)
     is_valid = jnp.all((probs >= 0) & jnp.isfinite(probs), axis=-1)
     is_valid &= jnp.any(probs > 0, axis=-1)
     return jnp.where(is_valid, jax.random.categorical(key, jnp.log(probs)), -1)
 
 
+@checked
 def categorical_cross_entropy(
-    labels: ArrayLike, logits: ArrayLike, *, action_mask: ArrayLike | None = None
+    labels: Float[ArrayLike, "..., A"],
+    logits: Float[ArrayLike, "..., A"],
+    *,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Array:
     """Compute the softmax cross-entropy loss.
 
@@ -204,22 +206,18 @@ def categorical_cross_entropy(
         Ian Goodfellow, Yoshua Bengio and Aaron Courville, *Deep Learning*, section
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
-    labels, logits, action_mask, narrow = checks.widened(
-        labels=(labels, "float[..., A]"),
-        logits=(logits, "float[..., A]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
     log_q = log_probabilities(scaled(logits, action_mask))
     log_q = jnp.where((labels == 0) & (log_q == -jnp.inf), 0, log_q)
-    return narrow(-jnp.sum(labels * log_q, axis=-1))
+    return -jnp.sum(labels * log_q, axis=-1)
 
 
+@checked
 def categorical_kl_divergence(
-    p_logits: ArrayLike,
-    q_logits: ArrayLike,
-    temperature: ArrayLike = 1.0,
+    p_logits: Float[ArrayLike, "..., A"],
+    q_logits: Float[ArrayLike, "..., A"],
+    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
-    action_mask: ArrayLike | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Array:
     """Compute the KL divergence between two softmax distributions.
 
@@ -254,16 +252,8 @@ def categorical_kl_divergence(
         Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
         https://doi.org/10.1214/aoms/1177729694
     """
-    p_logits, q_logits, temperature, action_mask, narrow = checks.widened(
-        p_logits=(p_logits, "float[..., A]"),
-        q_logits=(q_logits, "float[..., A]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
-    x, y = (
-        scaled(p_logits, action_mask, temperature),
-        scaled(q_logits, action_mask, temperature),
-    )
+    x = scaled(p_logits, action_mask, temperature)
+    y = scaled(q_logits, action_mask, temperature)
     p, q = probabilities(x), probabilities(y)
     both = (p > 0) & (y != -jnp.inf)
     log_p, log_q = (jnp.where(both, log_probabilities(z), 0) for z in (x, y))
@@ -275,15 +265,16 @@ def categorical_kl_divergence(
     terms = jnp.where(is_small, p * (jnp.expm1(small) - small), q - p - p * d)
     terms = jnp.where((x != -jnp.inf) & (y == -jnp.inf), jnp.inf, terms)
     any_legal = jnp.any(x != -jnp.inf, axis=-1)
-    return narrow(jnp.where(any_legal, jnp.sum(terms, axis=-1), 0))
+    return jnp.where(any_legal, jnp.sum(terms, axis=-1), 0)
 
 
+@checked
 def categorical_importance_sampling_ratios(
-    pi_logits_t: ArrayLike,
-    mu_logits_t: ArrayLike,
-    a_t: ArrayLike,
+    pi_logits_t: Float[ArrayLike, "..., A"],
+    mu_logits_t: Float[ArrayLike, "..., A"],
+    a_t: Int[ArrayLike, "... in [0, A)"],
     *,
-    action_mask: ArrayLike | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Array:
     """Compute the importance sampling ratios of two softmax policies.
 
@@ -315,16 +306,10 @@ def categorical_importance_sampling_ratios(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
-    pi_logits_t, mu_logits_t, a_t, action_mask, narrow = checks.widened(
-        pi_logits_t=(pi_logits_t, "float[..., A]"),
-        mu_logits_t=(mu_logits_t, "float[..., A]"),
-        a_t=(a_t, "int[...] in [0, A)"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
     log_pi = indexing.pick(log_probabilities(scaled(pi_logits_t, action_mask)), a_t)
     log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, action_mask)), a_t)
     log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
-    return narrow(jnp.exp(log_pi - log_mu))
+    return jnp.exp(log_pi - log_mu)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -333,13 +318,14 @@ class _Softmax:
 
     temperature: Array
 
+    @checked(wide=True)
     def sample(
         self,
-        key: ArrayLike,
-        logits: ArrayLike,
+        key: Key[ArrayLike, ""],
+        logits: Float[ArrayLike, "..., A"],
         action_spec: Any = None,
         *,
-        action_mask: ArrayLike | None = None,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
     ) -> Array:
         """Sample an action.
 
@@ -356,20 +342,17 @@ class _Softmax:
             ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
-        key, logits, temperature, action_mask, _ = checks.widened(
-            key=(key, "key[]"),
-            logits=(logits, "float[..., A]"),
-            temperature=(self.temperature, "float[]"),
-            action_mask=(action_mask, "bool[A] or [..., A] or None"),
+        return jax.random.categorical(
+            key, scaled(logits, action_mask, self.temperature)
         )
-        return jax.random.categorical(key, scaled(logits, action_mask, temperature))
 
+    @checked
     def probs(
         self,
-        logits: ArrayLike,
+        logits: Float[ArrayLike, "..., A"],
         action_spec: Any = None,
         *,
-        action_mask: ArrayLike | None = None,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
     ) -> Array:
         """Return the probability of each action.
 
@@ -385,20 +368,16 @@ class _Softmax:
             ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
-        logits, temperature, action_mask, narrow = checks.widened(
-            logits=(logits, "float[..., A]"),
-            temperature=(self.temperature, "float[]"),
-            action_mask=(action_mask, "bool[A] or [..., A] or None"),
-        )
-        return narrow(probabilities(scaled(logits, action_mask, temperature)))
+        return probabilities(scaled(logits, action_mask, self.temperature))
 
+    @checked
     def logprob(
         self,
-        sample: ArrayLike,
-        logits: ArrayLike,
+        sample: Int[ArrayLike, "[...] or [N, ...] in [0, A)"],
+        logits: Float[ArrayLike, "..., A"],
         action_spec: Any = None,
         *,
-        action_mask: ArrayLike | None = None,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
     ) -> Array:
         """Return the log-probability of an action.
 
@@ -417,18 +396,16 @@ class _Softmax:
             ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
         del action_spec
-        logits, temperature, sample, action_mask, narrow = checks.widened(
-            logits=(logits, "float[..., A]"),
-            temperature=(self.temperature, "float[]"),
-            sample=(sample, "int[...] or [N, ...] in [0, A)"),
-            action_mask=(action_mask, "bool[A] or [..., A] or None"),
-        )
-        log_probs = log_probabilities(scaled(logits, action_mask, temperature))
+        log_probs = log_probabilities(scaled(logits, action_mask, self.temperature))
         log_probs = jnp.broadcast_to(log_probs, (*sample.shape, logits.shape[-1]))
-        return narrow(indexing.pick(log_probs, sample))
+        return indexing.pick(log_probs, sample)
 
+    @checked
     def entropy(
-        self, logits: ArrayLike, *, action_mask: ArrayLike | None = None
+        self,
+        logits: Float[ArrayLike, "..., A"],
+        *,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
     ) -> Array:
         """Return the entropy.
 
@@ -442,20 +419,16 @@ class _Softmax:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        logits, temperature, action_mask, narrow = checks.widened(
-            logits=(logits, "float[..., A]"),
-            temperature=(self.temperature, "float[]"),
-            action_mask=(action_mask, "bool[A] or [..., A] or None"),
-        )
-        x = scaled(logits, action_mask, temperature)
-        return narrow(_entropy(probabilities(x), log_probabilities(x)))
+        x = scaled(logits, action_mask, self.temperature)
+        return _entropy(probabilities(x), log_probabilities(x))
 
+    @checked
     def kl(
         self,
-        p_logits: ArrayLike,
-        q_logits: ArrayLike,
+        p_logits: Float[ArrayLike, "..., A"],
+        q_logits: Float[ArrayLike, "..., A"],
         *,
-        action_mask: ArrayLike | None = None,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
     ) -> Array:
         """Return the KL divergence, as `categorical_kl_divergence` does.
 
@@ -471,11 +444,6 @@ class _Softmax:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        p_logits, q_logits, action_mask = checks.arrays(
-            p_logits=(p_logits, "float[..., A]"),
-            q_logits=(q_logits, "float[..., A]"),
-            action_mask=(action_mask, "bool[A] or [..., A] or None"),
-        )
         return categorical_kl_divergence(
             p_logits, q_logits, self.temperature, action_mask=action_mask
         )
@@ -487,8 +455,12 @@ class _ClippedEntropySoftmax(_Softmax):
 
     entropy_clip: Array
 
+    @checked
     def entropy(
-        self, logits: ArrayLike, *, action_mask: ArrayLike | None = None
+        self,
+        logits: Float[ArrayLike, "..., A"],
+        *,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
     ) -> Array:
         """Return the entropy, clipped at a fraction of the maximum entropy.
 
@@ -502,17 +474,11 @@ class _ClippedEntropySoftmax(_Softmax):
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        logits, temperature, entropy_clip, action_mask, narrow = checks.widened(
-            logits=(logits, "float[..., A]"),
-            temperature=(self.temperature, "float[]"),
-            entropy_clip=(self.entropy_clip, "float[]"),
-            action_mask=(action_mask, "bool[A] or [..., A] or None"),
-        )
-        x = scaled(logits, action_mask, temperature)
+        x = scaled(logits, action_mask, self.temperature)
         entropy = _entropy(probabilities(x), log_probabilities(x))
         n_legal = jnp.sum(x != -jnp.inf, axis=-1, dtype=entropy.dtype)
         largest = jnp.log(jnp.maximum(n_legal, 1))
-        return narrow(jnp.minimum(entropy, entropy_clip * largest))
+        return jnp.minimum(entropy, self.entropy_clip * largest)
 
 
 # --- The softmax of legal actions. ---

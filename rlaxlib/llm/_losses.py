@@ -12,15 +12,18 @@ them. The advantage may be one number for all tokens.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import devices, streams
 from rlaxlib._core.devices import AxisName
-from rlaxlib.llm import _options
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
 __all__ = [
     "cispo_loss",
@@ -34,15 +37,16 @@ __all__ = [
 ]
 
 
+@checked(wide=True)
 def cispo_loss(
-    log_prob: ArrayLike,
-    old_log_prob: ArrayLike,
-    adv: ArrayLike,
-    epsilon: ArrayLike = 1.0,
-    epsilon_high: ArrayLike = 4.0,
+    log_prob: Float[ArrayLike, "T"],
+    old_log_prob: Float[ArrayLike, "T"],
+    adv: Float[ArrayLike, "[] or [T]"],
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    epsilon_high: Float[ArrayLike, "in [0, inf]"] = 4.0,
     *,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the clipped importance-sampling policy optimisation loss (CISPO).
 
     Takes one sequence, returns one loss for each token.
@@ -80,29 +84,21 @@ def cispo_loss(
         MiniMax, *MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
-    log_prob, old_log_prob, adv, epsilon, epsilon_high, sample_mask, _ = checks.widened(
-        log_prob=(log_prob, "float[T]"),
-        old_log_prob=(old_log_prob, "float[T]"),
-        adv=(adv, "float[] or [T]"),
-        epsilon=(epsilon, "float[] in [0, inf)"),
-        epsilon_high=(epsilon_high, "float[] in [0, inf]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    log_prob, old_log_prob, adv = _prepare(sample_mask, log_prob, old_log_prob, adv)
     ratio = jnp.exp(log_prob - old_log_prob)
-    weight = jax.lax.stop_gradient(jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high))
-    return streams.valid(-weight * adv * log_prob, sample_mask)
+    weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
+    return streams.valid(-stop_gradient(weight * adv) * log_prob, sample_mask)
 
 
+@checked(wide=True)
 def sapo_loss(
-    log_prob: ArrayLike,
-    old_log_prob: ArrayLike,
-    adv: ArrayLike,
-    temperature_positive: ArrayLike = 1.0,
-    temperature_negative: ArrayLike = 1.05,
+    log_prob: Float[ArrayLike, "T"],
+    old_log_prob: Float[ArrayLike, "T"],
+    adv: Float[ArrayLike, "[] or [T]"],
+    temperature_positive: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    temperature_negative: Float[ArrayLike, "in (0, inf)"] = 1.05,
     *,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the soft adaptive policy optimisation loss (SAPO).
 
     Takes one sequence, returns one loss for each token.
@@ -136,30 +132,23 @@ def sapo_loss(
         Chang Gao and others, *Soft Adaptive Policy Optimization*, 2025.
         https://arxiv.org/abs/2511.20347
     """
-    log_prob, old_log_prob, adv, positive, negative, sample_mask, _ = checks.widened(
-        log_prob=(log_prob, "float[T]"),
-        old_log_prob=(old_log_prob, "float[T]"),
-        adv=(adv, "float[] or [T]"),
-        temperature_positive=(temperature_positive, "float[] in (0, inf)"),
-        temperature_negative=(temperature_negative, "float[] in (0, inf)"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    log_prob, old_log_prob, adv = _prepare(sample_mask, log_prob, old_log_prob, adv)
+    adv = stop_gradient(adv)
     # An infinite ratio times a derivative of 0 would be NaN.
-    ratio = jnp.exp(jnp.minimum(log_prob - old_log_prob, 20))
-    tau = jnp.where(adv > 0, positive, negative)
+    ratio = jnp.exp(jnp.minimum(log_prob - stop_gradient(old_log_prob), 20))
+    tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
     return streams.valid(-gate * adv, sample_mask)
 
 
+@checked(wide=True)
 def gspo_ratio(
-    log_prob: ArrayLike,
-    old_log_prob: ArrayLike,
-    level: str = "sequence",
+    log_prob: Float[ArrayLike, "T"],
+    old_log_prob: Float[ArrayLike, "T"],
+    level: Literal["sequence", "token"] = "sequence",
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, "T"]:
     """Compute the importance ratio of a whole sequence (GSPO, GSPO-token).
 
     Takes one sequence, returns one ratio for each token.
@@ -198,32 +187,26 @@ def gspo_ratio(
         Chujie Zheng and others, *Group Sequence Policy Optimization*, equations 7 and
         14, 2025. https://arxiv.org/abs/2507.18071
     """
-    _options.check(("sequence", "token"), level=level)
-    log_prob, old_log_prob, sample_mask, _ = checks.widened(
-        log_prob=(log_prob, "float[T]"),
-        old_log_prob=(old_log_prob, "float[T]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    log_prob, old_log_prob = _prepare(sample_mask, log_prob, old_log_prob)
-    mean = arrays.masked_mean(log_prob - old_log_prob, sample_mask, axis_name=axis_name)
+    log_ratio = log_prob - stop_gradient(old_log_prob)
+    mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
     log_ratio = jnp.broadcast_to(mean, log_prob.shape)
     if level == "token":
-        zero = log_prob - jax.lax.stop_gradient(log_prob)
-        log_ratio = jax.lax.stop_gradient(log_ratio) + zero
+        log_ratio = stop_gradient(log_ratio) + log_prob - stop_gradient(log_prob)
     # The logarithm of a ratio of 0 or infinity would have a gradient of NaN.
     return jnp.exp(jnp.clip(streams.valid(log_ratio, sample_mask), -80, 80))
 
 
+@checked(wide=True)
 def gmpo_loss(
-    log_prob: ArrayLike,
-    old_log_prob: ArrayLike,
-    adv: ArrayLike,
-    epsilon: ArrayLike = 0.4,
-    epsilon_high: ArrayLike | None = None,
+    log_prob: Float[ArrayLike, "T"],
+    old_log_prob: Float[ArrayLike, "T"],
+    adv: Float[ArrayLike, ""],
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.4,
+    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, "T"]:
     """Compute the geometric-mean policy optimisation loss (GMPO).
 
     Takes one sequence, returns one loss for each token.
@@ -262,17 +245,8 @@ def gmpo_loss(
         Yuzhong Zhao and others, *Geometric-Mean Policy Optimization*, 2025.
         https://arxiv.org/abs/2507.20673
     """
-    log_prob, old_log_prob, adv, epsilon, epsilon_high, sample_mask, _ = checks.widened(
-        log_prob=(log_prob, "float[T]"),
-        old_log_prob=(old_log_prob, "float[T]"),
-        adv=(adv, "float[]"),
-        epsilon=(epsilon, "float[] in [0, inf)"),
-        epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    log_prob, old_log_prob, adv = _prepare(sample_mask, log_prob, old_log_prob, adv)
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
-    log_ratio = log_prob - old_log_prob
+    log_ratio, adv = log_prob - stop_gradient(old_log_prob), stop_gradient(adv)
     bound = jnp.where(adv >= 0, high, low)
     is_clipped = jnp.where(adv >= 0, log_ratio > high, log_ratio < low)
     clipped = jnp.where(is_clipped, bound, log_ratio)
@@ -281,13 +255,14 @@ def gmpo_loss(
     return streams.valid(loss, sample_mask)
 
 
+@checked(wide=True)
 def kl_loss(
-    log_prob: ArrayLike,
-    ref_log_prob: ArrayLike,
-    kind: str = "k3",
+    log_prob: Float[ArrayLike, "T"],
+    ref_log_prob: Float[ArrayLike, "T"],
+    kind: Literal["k1", "k2", "k3", "abs"] = "k3",
     *,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the KL loss to a reference policy, with an unbiased gradient.
 
     Takes one sequence, returns one loss for each token.
@@ -330,35 +305,29 @@ def kl_loss(
         Yunhao Tang and Rémi Munos, *On a Few Pitfalls in KL Divergence Gradient
         Estimation for RL*, 2025. https://arxiv.org/abs/2506.09477
     """
-    _options.check(("k1", "k2", "k3", "abs"), kind=kind)
-    log_prob, ref_log_prob, sample_mask, _ = checks.widened(
-        log_prob=(log_prob, "float[T]"),
-        ref_log_prob=(ref_log_prob, "float[T]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    log_prob, ref_log_prob = _prepare(sample_mask, log_prob, ref_log_prob)
-    x = jax.lax.stop_gradient(log_prob - ref_log_prob)
+    x = stop_gradient(log_prob - ref_log_prob)
     value = {
         "k1": x,
         "k2": 0.5 * jnp.square(x),
         "k3": jnp.expm1(-x) + x,
         "abs": jnp.abs(x),
     }[kind]
-    zero = log_prob - jax.lax.stop_gradient(log_prob)
+    zero = log_prob - stop_gradient(log_prob)
     return streams.valid(value + x * zero, sample_mask)
 
 
+@checked(wide=True)
 def clip_cov_mask(
-    key: ArrayLike,
-    log_prob: ArrayLike,
-    adv: ArrayLike,
-    fraction: ArrayLike = 2e-4,
-    low: ArrayLike = 1.0,
-    high: ArrayLike = 5.0,
+    key: Key[ArrayLike, ""],
+    log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
+    fraction: Float[ArrayLike, "in [0, 1]"] = 2e-4,
+    low: Float[ArrayLike, ""] = 1.0,
+    high: Float[ArrayLike, "in [low, inf]"] = 5.0,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Bool[Array, "..."]:
     """Mask tokens of high covariance of log-probability and advantage (Clip-Cov).
 
     Takes the tokens of a batch, returns True or False for each.
@@ -396,22 +365,10 @@ def clip_cov_mask(
         Ganqu Cui and others, *The Entropy Mechanism of Reinforcement Learning for
         Reasoning Language Models*, section 4.2, 2025. https://arxiv.org/abs/2505.22617
     """
-    checks.ordered(low=low, high=high)
-    key, log_prob, adv, fraction, low, high, mask, _ = checks.widened(
-        key=(key, "key[]"),
-        log_prob=(log_prob, "float[...]"),
-        adv=(adv, "float[...]"),
-        fraction=(fraction, "float[] in [0, 1]"),
-        low=(low, "float[]"),
-        high=(high, "float[]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    mask = jnp.ones_like(log_prob, bool) if mask is None else mask
-    centred = [
-        x - arrays.masked_mean(x, mask, axis_name=axis_name)
-        for x in streams.clean(mask, log_prob, adv)
-    ]
-    covariance = centred[0] * centred[1]
+    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    log_prob = log_prob - arrays.masked_mean(log_prob, mask, axis_name=axis_name)
+    adv = adv - arrays.masked_mean(adv, mask, axis_name=axis_name)
+    covariance = log_prob * adv
     is_high = mask & (covariance >= low) & (covariance <= high)
     order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)
     valid = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
@@ -420,13 +377,14 @@ def clip_cov_mask(
     return mask & ~(is_high & (order >= smallest) & (count > 0))
 
 
+@checked(wide=True)
 def high_entropy_mask(
-    entropy: ArrayLike,
-    fraction: ArrayLike = 0.2,
+    entropy: Float[ArrayLike, "..."],
+    fraction: Float[ArrayLike, "in [0, 1]"] = 0.2,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Bool[Array, "..."]:
     """Select the tokens of the highest entropy (80/20 rule).
 
     Takes one entropy for each token of a batch, returns True or False for each.
@@ -458,21 +416,19 @@ def high_entropy_mask(
         Drive Effective Reinforcement Learning for LLM Reasoning*, section 5.1, 2025.
         https://arxiv.org/abs/2506.01939
     """
-    entropy, fraction, mask, _ = checks.widened(
-        entropy=(entropy, "float[...]"),
-        fraction=(fraction, "float[] in [0, 1]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    mask = jnp.ones_like(entropy, bool) if mask is None else mask
+    mask = jnp.ones_like(entropy, bool) if sample_mask is None else sample_mask
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     rank = jnp.floor(fraction * (count - 1))
     smallest = _ranked(jnp.where(mask, entropy, -jnp.inf), rank, axis_name)
     return mask & (entropy >= smallest)
 
 
+@checked
 def overlong_penalty(
-    lengths: ArrayLike, max_length: ArrayLike, cache_length: ArrayLike
-) -> Array:
+    lengths: Int[ArrayLike, "..."],
+    max_length: Int[ArrayLike, "in [cache_length, inf)"],
+    cache_length: Int[ArrayLike, "in (0, inf)"],
+) -> Float[Array, "..."]:
     """Compute the soft penalty for overlong answers (DAPO).
 
     Takes one length for each answer, returns one penalty for each.
@@ -506,21 +462,7 @@ def overlong_penalty(
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
         Scale*, equation 13, 2025. https://arxiv.org/abs/2503.14476
     """
-    checks.ordered(cache_length=cache_length, max_length=max_length)
-    lengths, max_length, cache_length = checks.arrays(
-        lengths=(lengths, "int[...]"),
-        max_length=(max_length, "int[]"),
-        cache_length=(cache_length, "int[] in (0, inf)"),
-    )
     return jnp.clip((max_length - cache_length - lengths) / cache_length, -1, 0)
-
-
-def _prepare(
-    sample_mask: Array | None, log_prob: Array, *others: Array
-) -> tuple[Array, ...]:
-    """Stop the gradients of all arrays but the first, and zero the ignored tokens."""
-    stopped = map(jax.lax.stop_gradient, others)
-    return streams.clean(sample_mask, log_prob, *stopped)
 
 
 def _ranked(x: Array, rank: Array, axis_name: AxisName | None) -> Array:

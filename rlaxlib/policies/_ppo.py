@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, gradients, streams
+from rlaxlib._core import gradients, streams
+from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.programs import compiled
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = [
     "DecoupledPpoOutputs",
@@ -79,18 +81,19 @@ class PpoValueOutputs(NamedTuple):
     value_outside: Array
 
 
+@checked
 def ppo_clip_loss(
-    log_prob_t: ArrayLike,
-    old_log_prob_t: ArrayLike,
-    adv_t: ArrayLike,
-    epsilon: ArrayLike = 0.2,
-    epsilon_high: ArrayLike | None = None,
-    dual_clip: ArrayLike | None = None,
-    log_ratio_bound: ArrayLike = 20.0,
+    log_prob_t: Float[ArrayLike, "T"],
+    old_log_prob_t: Float[ArrayLike, "T"],
+    adv_t: Float[ArrayLike, "T"],
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
+    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
+    dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
+    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
-) -> tuple[Array, PpoOutputs]:
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> tuple[Float[Array, "T"], PpoOutputs]:
     """Compute the clipped PPO surrogate loss.
 
     Takes one trajectory, returns the loss of each time step, and diagnostics.
@@ -139,20 +142,7 @@ def ppo_clip_loss(
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
         Scale*, 2025. https://arxiv.org/abs/2503.14476
     """
-    log_prob_t, old_log_prob_t, adv_t, *scalars, sample_mask, narrow = checks.widened(
-        log_prob_t=(log_prob_t, "float[T]"),
-        old_log_prob_t=(old_log_prob_t, "float[T]"),
-        adv_t=(adv_t, "float[T]"),
-        epsilon=(epsilon, "float[] in [0, inf)"),
-        epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
-        dual_clip=(dual_clip, "float[] in (1, inf) or None"),
-        log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    epsilon, epsilon_high, dual_clip, log_ratio_bound = scalars
-    log_prob_t, old_log_prob_t, adv_t = prepare(
-        stop_target_gradients, sample_mask, log_prob_t, old_log_prob_t, adv_t
-    )
+    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
     log_ratio, bounded = bounded_log_ratio(log_prob_t, old_log_prob_t, log_ratio_bound)
     ratio = jnp.exp(log_ratio)
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
@@ -168,15 +158,16 @@ def ppo_clip_loss(
         bounded=bounded,
         approximate_kl=jnp.expm1(log_ratio) - log_ratio,
     )
-    return narrow((loss, outputs))
+    return loss, outputs
 
 
+@checked
 def clipped_surrogate_pg_loss(
-    prob_ratios_t: ArrayLike,
-    adv_t: ArrayLike,
-    epsilon: ArrayLike,
+    prob_ratios_t: Float[ArrayLike, "T"],
+    adv_t: Float[ArrayLike, "T"],
+    epsilon: Float[ArrayLike, "in [0, inf)"],
     use_stop_gradient: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the clipped PPO surrogate loss from probability ratios.
 
     Takes one trajectory, returns its mean loss.
@@ -206,30 +197,26 @@ def clipped_surrogate_pg_loss(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, 2017.
         https://arxiv.org/abs/1707.06347
     """
-    prob_ratios_t, adv_t, epsilon, narrow = checks.widened(
-        prob_ratios_t=(prob_ratios_t, "float[T]"),
-        adv_t=(adv_t, "float[T]"),
-        epsilon=(epsilon, "float[] in [0, inf)"),
-    )
     adv_t = gradients.stop_if(use_stop_gradient, adv_t)
     low, high = 1 - epsilon, 1 + epsilon
-    return narrow(-jnp.mean(_clipped_objective(prob_ratios_t, adv_t, low, high)))
+    return -jnp.mean(_clipped_objective(prob_ratios_t, adv_t, low, high))
 
 
+@checked
 def decoupled_ppo_loss(
-    log_prob_t: ArrayLike,
-    old_log_prob_t: ArrayLike,
-    proximal_log_prob_t: ArrayLike,
-    adv_t: ArrayLike,
-    epsilon: ArrayLike = 0.2,
-    epsilon_high: ArrayLike | None = None,
-    dual_clip: ArrayLike | None = None,
-    log_ratio_bound: ArrayLike = 20.0,
+    log_prob_t: Float[ArrayLike, "T"],
+    old_log_prob_t: Float[ArrayLike, "T"],
+    proximal_log_prob_t: Float[ArrayLike, "T"],
+    adv_t: Float[ArrayLike, "T"],
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
+    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
+    dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
+    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
-    max_weight: ArrayLike | None = None,
+    max_weight: Float[ArrayLike, "in (0, inf]"] | None = None,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
-) -> tuple[Array, DecoupledPpoOutputs]:
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> tuple[Float[Array, "T"], DecoupledPpoOutputs]:
     """Compute the decoupled PPO loss.
 
     Takes one trajectory, returns the loss of each time step, and diagnostics.
@@ -273,42 +260,39 @@ def decoupled_ppo_loss(
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
         Optimization*, 2021. https://arxiv.org/abs/2110.00641
     """
-    log_prob_t, old_log_prob_t, proximal_t, adv_t, *clips, c, mask, narrow = (
-        checks.widened(
-            log_prob_t=(log_prob_t, "float[T]"),
-            old_log_prob_t=(old_log_prob_t, "float[T]"),
-            proximal_log_prob_t=(proximal_log_prob_t, "float[T]"),
-            adv_t=(adv_t, "float[T]"),
-            epsilon=(epsilon, "float[] in [0, inf)"),
-            epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
-            dual_clip=(dual_clip, "float[] in (1, inf) or None"),
-            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
-            max_weight=(max_weight, "float[] in (0, inf] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
+    proximal, old = stop_each(
+        stop_target_gradients, proximal_log_prob_t, old_log_prob_t
     )
-    flags = {"stop_target_gradients": stop_target_gradients, "sample_mask": mask}
-    loss, outputs = ppo_clip_loss(log_prob_t, proximal_t, adv_t, *clips, **flags)
-    log_prob_t, proximal_t, old_log_prob_t = prepare(
-        stop_target_gradients, mask, log_prob_t, proximal_t, old_log_prob_t
+    loss, outputs = ppo_clip_loss(
+        log_prob_t,
+        proximal,
+        adv_t,
+        epsilon,
+        epsilon_high,
+        dual_clip,
+        log_ratio_bound,
+        stop_target_gradients=stop_target_gradients,
+        sample_mask=sample_mask,
     )
-    log_ratio, _ = bounded_log_ratio(log_prob_t, old_log_prob_t, clips[-1])
-    log_weight, _ = bounded_log_ratio(proximal_t, old_log_prob_t, clips[-1])
+    log_ratio, _ = bounded_log_ratio(log_prob_t, old, log_ratio_bound)
+    log_weight, _ = bounded_log_ratio(proximal, old, log_ratio_bound)
     weight = jnp.exp(log_weight)
-    weight = weight if c is None else jnp.where(weight > c, c, weight)
-    return narrow((weight * loss, DecoupledPpoOutputs(log_ratio, weight, outputs)))
+    if max_weight is not None:
+        weight = jnp.where(weight > max_weight, max_weight, weight)
+    return weight * loss, DecoupledPpoOutputs(log_ratio, weight, outputs)
 
 
+@checked
 def ppo_value_loss(
-    v: ArrayLike,
-    old_v: ArrayLike,
-    target: ArrayLike,
-    epsilon: ArrayLike,
-    huber_delta: ArrayLike | None = None,
+    v: Float[ArrayLike, "T"],
+    old_v: Float[ArrayLike, "T"],
+    target: Float[ArrayLike, "T"],
+    epsilon: Float[ArrayLike, "in [0, inf]"],
+    huber_delta: Float[ArrayLike, "in (0, inf)"] | None = None,
     *,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
-) -> tuple[Array, PpoValueOutputs]:
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> tuple[Float[Array, "T"], PpoValueOutputs]:
     """Compute the clipped value loss of PPO.
 
     Takes one trajectory, returns the loss of each time step, and diagnostics.
@@ -349,15 +333,7 @@ def ppo_value_loss(
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
-    v, old_v, target, epsilon, huber_delta, sample_mask, narrow = checks.widened(
-        v=(v, "float[T]"),
-        old_v=(old_v, "float[T]"),
-        target=(target, "float[T]"),
-        epsilon=(epsilon, "float[] in [0, inf]"),
-        huber_delta=(huber_delta, "float[] in (0, inf) or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    v, old_v, target = prepare(stop_target_gradients, sample_mask, v, old_v, target)
+    old_v, target = stop_each(stop_target_gradients, old_v, target)
 
     def penalty(error: Array) -> Array:
         if huber_delta is None:
@@ -367,7 +343,7 @@ def ppo_value_loss(
     near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
     loss, near_loss = penalty(v - target), penalty(near_v - target)
     outputs = PpoValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
-    return narrow((jnp.maximum(loss, near_loss), outputs))
+    return jnp.maximum(loss, near_loss), outputs
 
 
 @compiled()

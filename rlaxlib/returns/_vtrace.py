@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, gradients, recurrence, streams
+from rlaxlib._core import gradients, streams
+from rlaxlib._core.recurrence import backward
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = [
     "VTraceOutput",
@@ -45,20 +47,21 @@ class VTraceOutput(NamedTuple):
     q_estimate: Array
 
 
+@checked
 def vtrace(
-    v_tm1: ArrayLike,
-    v_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    rho_tm1: ArrayLike,
-    lambda_: ArrayLike = 1.0,
-    clip_rho_threshold: ArrayLike = 1.0,
+    v_tm1: Float[ArrayLike, "T"],
+    v_t: Float[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     *,
-    truncated_t: ArrayLike | None = None,
-    clip_c_threshold: ArrayLike = 1.0,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    clip_c_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
+) -> Float[Array, "T"]:
     """Compute V-trace TD errors.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -103,53 +106,29 @@ def vtrace(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    (
-        v_tm1,
-        v_t,
-        r_t,
-        discount_t,
-        rho_tm1,
-        lambda_,
-        clip_rho_threshold,
-        sample_mask,
-        truncated_t,
-        clip_c_threshold,
-        narrow,
-    ) = checks.widened(
-        v_tm1=(v_tm1, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        rho_tm1=(rho_tm1, "float[T]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
-    )
-    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
-    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
-    rho = jnp.minimum(stream.rho_tm1, clip_rho_threshold)
-    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, clip_c_threshold)
-    errors = _errors(stream, rho, c)
-    return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
+    rho = jnp.minimum(rho_tm1, clip_rho_threshold)
+    c = lambda_ * jnp.minimum(rho_tm1, clip_c_threshold)
+    delta = _delta(v_tm1, v_t, r_t, discount_t)
+    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
+    return gradients.correction(errors, v_tm1, stop_target_gradients)
 
 
+@checked
 def leaky_vtrace(
-    v_tm1: ArrayLike,
-    v_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    rho_tm1: ArrayLike,
-    alpha_: ArrayLike = 1.0,
-    lambda_: ArrayLike = 1.0,
-    clip_rho_threshold: ArrayLike = 1.0,
+    v_tm1: Float[ArrayLike, "T"],
+    v_t: Float[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T"],
+    alpha_: Float[ArrayLike, "in [0, 1]"] = 1.0,
+    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     *,
-    truncated_t: ArrayLike | None = None,
-    clip_c_threshold: ArrayLike = 1.0,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    clip_c_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
+) -> Float[Array, "T"]:
     """Compute leaky V-trace TD errors.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -194,54 +173,28 @@ def leaky_vtrace(
         Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
         https://arxiv.org/abs/2002.12928
     """
-    (
-        v_tm1,
-        v_t,
-        r_t,
-        discount_t,
-        rho_tm1,
-        alpha_,
-        lambda_,
-        clip_rho_threshold,
-        sample_mask,
-        truncated_t,
-        clip_c_threshold,
-        narrow,
-    ) = checks.widened(
-        v_tm1=(v_tm1, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        rho_tm1=(rho_tm1, "float[T]"),
-        alpha_=(alpha_, "float[] in [0, 1]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
-    )
-    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
-    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
-    rho = _leaky_clip(stream.rho_tm1, clip_rho_threshold, alpha_)
-    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, clip_c_threshold, alpha_)
-    errors = _errors(stream, rho, c)
-    return narrow(gradients.correction(errors, stream.v_tm1, stop_target_gradients))
+    rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha_)
+    c = lambda_ * _leaky_clip(rho_tm1, clip_c_threshold, alpha_)
+    delta = _delta(v_tm1, v_t, r_t, discount_t)
+    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
+    return gradients.correction(errors, v_tm1, stop_target_gradients)
 
 
+@checked
 def vtrace_td_error_and_advantage(
-    v_tm1: ArrayLike,
-    v_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    rho_tm1: ArrayLike,
-    lambda_: ArrayLike = 1.0,
-    clip_rho_threshold: ArrayLike = 1.0,
-    clip_pg_rho_threshold: ArrayLike = 1.0,
+    v_tm1: Float[ArrayLike, "T"],
+    v_t: Float[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
+    clip_pg_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     *,
-    truncated_t: ArrayLike | None = None,
-    clip_c_threshold: ArrayLike = 1.0,
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    clip_c_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
 ) -> VTraceOutput:
     """Compute the V-trace TD errors and policy-gradient advantages.
 
@@ -288,55 +241,33 @@ def vtrace_td_error_and_advantage(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    (
-        v_tm1,
-        v_t,
-        r_t,
-        discount_t,
-        rho_tm1,
-        lambda_,
-        clip_rho_threshold,
-        clip_pg_rho_threshold,
-        sample_mask,
-        truncated_t,
-        clip_c_threshold,
-        narrow,
-    ) = checks.widened(
-        v_tm1=(v_tm1, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        rho_tm1=(rho_tm1, "float[T]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
-        clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
-    )
-    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
-    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
-    rho = jnp.minimum(stream.rho_tm1, clip_rho_threshold)
-    pg_rho = jnp.minimum(stream.rho_tm1, clip_pg_rho_threshold)
-    c = stream.lambda_ * jnp.minimum(stream.rho_tm1, clip_c_threshold)
-    return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
+    rho = jnp.minimum(rho_tm1, clip_rho_threshold)
+    pg_rho = jnp.minimum(rho_tm1, clip_pg_rho_threshold)
+    c = lambda_ * jnp.minimum(rho_tm1, clip_c_threshold)
+    delta = _delta(v_tm1, v_t, r_t, discount_t)
+    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
+    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
+    q = discount_t * (v_t + lambda_ * e_t)  # Without the reward, which is added last.
+    estimates = pg_rho * (r_t + (q - v_tm1)), r_t + q
+    return _outputs(errors, v_tm1, estimates, stop_target_gradients, sample_mask)
 
 
+@checked
 def leaky_vtrace_td_error_and_advantage(
-    v_tm1: ArrayLike,
-    v_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    rho_tm1: ArrayLike,
-    alpha: ArrayLike = 1.0,
-    lambda_: ArrayLike = 1.0,
-    clip_rho_threshold: ArrayLike = 1.0,
-    clip_pg_rho_threshold: ArrayLike = 1.0,
+    v_tm1: Float[ArrayLike, "T"],
+    v_t: Float[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T"],
+    alpha: Float[ArrayLike, "in [0, 1]"] = 1.0,
+    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
+    clip_pg_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     *,
-    truncated_t: ArrayLike | None = None,
-    clip_c_threshold: ArrayLike = 1.0,
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    clip_c_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
 ) -> VTraceOutput:
     """Compute the leaky V-trace TD errors and policy-gradient advantages.
 
@@ -385,87 +316,38 @@ def leaky_vtrace_td_error_and_advantage(
         Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
         https://arxiv.org/abs/2002.12928
     """
-    (
-        v_tm1,
-        v_t,
-        r_t,
-        discount_t,
-        rho_tm1,
-        alpha,
-        lambda_,
-        clip_rho_threshold,
-        clip_pg_rho_threshold,
-        sample_mask,
-        truncated_t,
-        clip_c_threshold,
-        narrow,
-    ) = checks.widened(
-        v_tm1=(v_tm1, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        rho_tm1=(rho_tm1, "float[T]"),
-        alpha=(alpha, "float[] in [0, 1]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        clip_rho_threshold=(clip_rho_threshold, "float[] in [0, inf]"),
-        clip_pg_rho_threshold=(clip_pg_rho_threshold, "float[] in [0, inf]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        clip_c_threshold=(clip_c_threshold, "float[] in [0, inf]"),
-    )
-    inputs = streams.clean(sample_mask, v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_)
-    stream = _Stream(*inputs, truncated_t=truncated_t, sample_mask=sample_mask)
-    rho = _leaky_clip(stream.rho_tm1, clip_rho_threshold, alpha)
-    pg_rho = _leaky_clip(stream.rho_tm1, clip_pg_rho_threshold, alpha)
-    c = stream.lambda_ * _leaky_clip(stream.rho_tm1, clip_c_threshold, alpha)
-    return narrow(_estimates(stream, rho, pg_rho, c, stop_target_gradients))
+    rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha)
+    pg_rho = _leaky_clip(rho_tm1, clip_pg_rho_threshold, alpha)
+    c = lambda_ * _leaky_clip(rho_tm1, clip_c_threshold, alpha)
+    delta = _delta(v_tm1, v_t, r_t, discount_t)
+    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
+    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
+    q = discount_t * (v_t + lambda_ * e_t)  # Without the reward, which is added last.
+    estimates = pg_rho * (r_t + (q - v_tm1)), r_t + q
+    return _outputs(errors, v_tm1, estimates, stop_target_gradients, sample_mask)
 
 
-class _Stream(NamedTuple):
-    """A stream of experience, 0 at ignored steps."""
-
-    v_tm1: Array
-    v_t: Array
-    r_t: Array
-    discount_t: Array
-    rho_tm1: Array
-    lambda_: Array
-    truncated_t: Array | None
-    sample_mask: Array | None
-
-
-def _leaky_clip(rho: Array, threshold: ArrayLike, alpha: Array) -> Array:
+def _leaky_clip(rho: Array, threshold: Array, alpha: Array) -> Array:
     """Return (1 - α) ρ + α min(ρ, threshold), finite at α = 1 if ρ is infinite."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
     excess = jnp.where((alpha == 1) & jnp.isinf(excess), 0, excess)  # 0 * inf is NaN.
     return jnp.minimum(rho, threshold) + (1 - alpha) * excess
 
 
-def _errors(stream: _Stream, rho: Array, c: Array) -> Array:
-    """Solve e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1} for the TD errors."""
+def _delta(v_tm1: Array, v_t: Array, r_t: Array, discount_t: Array) -> Array:
+    """Return the one-step TD errors."""
     # The reward is added last: beside a large value it would lose precision.
-    delta = stream.r_t + (stream.discount_t * stream.v_t - stream.v_tm1)
-    return recurrence.backward(
-        rho * delta,
-        stream.discount_t * c,
-        0.0,
-        truncated_t=stream.truncated_t,
-        sample_mask=stream.sample_mask,
-    )
+    return r_t + (discount_t * v_t - v_tm1)
 
 
-def _estimates(
-    stream: _Stream, rho: Array, pg_rho: Array, c: Array, stop: ArrayLike
+def _outputs(
+    errors: Array,
+    v_tm1: Array,
+    estimates: tuple[Array, Array],
+    stop: bool,
+    sample_mask: Array | None,
 ) -> VTraceOutput:
-    """Return TD errors, advantages and action values, given the clipped ratios."""
-    v_tm1, v_t, r_t, discount_t, _, lambda_, truncated_t, sample_mask = stream
-    errors = _errors(stream, rho, c)
-    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
-    bootstrap = discount_t * (v_t + lambda_ * e_t)
-    advantage = pg_rho * (r_t + (bootstrap - v_tm1))
-    q_estimate = r_t + bootstrap
-    return VTraceOutput(
-        gradients.correction(errors, v_tm1, stop),
-        streams.valid(gradients.stop_if(stop, advantage), sample_mask),
-        streams.valid(gradients.stop_if(stop, q_estimate), sample_mask),
-    )
+    """Stop the gradients of targets and estimates, and zero the ignored steps."""
+    errors = gradients.correction(errors, v_tm1, stop)
+    stopped = (gradients.stop_if(stop, each) for each in estimates)
+    return VTraceOutput(errors, *streams.clean(sample_mask, *stopped))

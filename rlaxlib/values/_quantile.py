@@ -24,10 +24,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, gradients, indexing
+from rlaxlib._core import checks, indexing
+from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.programs import compiled
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int, Key, Static
 
 __all__ = [
     "cosine_embedding",
@@ -44,15 +47,16 @@ __all__ = [
 # --- Quantile regression. ---
 
 
+@checked
 def quantile_regression_loss(
-    dist_src: ArrayLike,
-    tau_src: ArrayLike,
-    dist_target: ArrayLike,
-    huber_param: ArrayLike = 0.0,
+    dist_src: Float[ArrayLike, "N"],
+    tau_src: Float[ArrayLike, "N in [0, 1]"],
+    dist_target: Float[ArrayLike, "K"],
+    huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
     stop_target_gradients: bool = True,
     *,
-    normalize_huber: bool = False,
-) -> Array:
+    normalize_huber: Static[bool, ""] = False,
+) -> Float[Array, ""]:
     """Compute the quantile regression loss, or its Huber form (QR-DQN, IQN).
 
     Takes one distribution and its samples, returns one loss.
@@ -95,33 +99,27 @@ def quantile_regression_loss(
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    dist_src, tau_src, dist_target, kappa, narrow = checks.widened(
-        dist_src=(dist_src, "float[N]"),
-        tau_src=(tau_src, "float[N] in [0, 1]"),
-        dist_target=(dist_target, "float[K]"),
-        huber_param=(huber_param, "float[] in [0, inf)"),
-    )
-    checks.static(normalize_huber=normalize_huber)
-    dist_target = gradients.stop_if(stop_target_gradients, dist_target)
     rho = _normalized_huber if normalize_huber else _huber
-    return narrow(asymmetric_loss(rho, dist_src, tau_src, dist_target, kappa))
+    y = stop_if(stop_target_gradients, dist_target)
+    return asymmetric_loss(rho, dist_src, tau_src, y, huber_param)
 
 
+@checked
 def quantile_q_learning(
-    dist_q_tm1: ArrayLike,
-    tau_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    dist_q_t_selector: ArrayLike | None,
-    dist_q_t: ArrayLike,
-    huber_param: ArrayLike = 0.0,
+    dist_q_tm1: Float[ArrayLike, "N, A"],
+    tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    dist_q_t_selector: Float[ArrayLike, "M, A"] | None,
+    dist_q_t: Float[ArrayLike, "K, A"],
+    huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
     stop_target_gradients: bool = True,
     *,
-    normalize_huber: bool = False,
-    weights: ArrayLike | None = None,
-    q_t_selector: ArrayLike | None = None,
-) -> Array:
+    normalize_huber: Static[bool, ""] = False,
+    weights: Float[ArrayLike, "M"] | None = None,
+    q_t_selector: Float[ArrayLike, "A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the quantile Q-learning loss (QR-DQN, IQN).
 
     Takes one transition, returns one loss.
@@ -168,49 +166,35 @@ def quantile_q_learning(
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, *rest, narrow = (
-        checks.widened(
-            dist_q_tm1=(dist_q_tm1, "float[N, A]"),
-            tau_q_tm1=(tau_q_tm1, "float[N] in [0, 1]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            dist_q_t_selector=(dist_q_t_selector, "float[M, A] or None"),
-            dist_q_t=(dist_q_t, "float[K, A]"),
-            huber_param=(huber_param, "float[] in [0, inf)"),
-            weights=(weights, "float[M] or None"),
-            q_t_selector=(q_t_selector, "float[A] or None"),
-        )
-    )
-    kappa, w, q_t = rest
-    checks.static(normalize_huber=normalize_huber)
-    if (selector is None) == (q_t is None):
-        found = "None" if q_t is None else "given"
+    if dist_q_t_selector is None and q_t_selector is not None:
+        a_t = jnp.argmax(q_t_selector)
+    elif dist_q_t_selector is not None and q_t_selector is None:
+        a_t = jnp.argmax(_means(dist_q_t_selector, weights))
+    else:
         checks.fail(
-            f"`dist_q_t_selector` and `q_t_selector` are both {found}, exactly one of "
-            "them must be None"
+            "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
         )
-    a_t = jnp.argmax(_means(selector, w) if q_t is None else q_t)
-    target = r_t + discount_t * dist_q_t[:, a_t]
-    target = gradients.stop_if(stop_target_gradients, target)
-    dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
+    y = r_t + discount_t * dist_q_t[:, a_t]
+    y = stop_if(stop_target_gradients, y)
+    x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
-    return narrow(asymmetric_loss(rho, dist_qa_tm1, tau, target, kappa))
+    return asymmetric_loss(rho, x, tau_q_tm1, y, huber_param)
 
 
+@checked
 def quantile_expected_sarsa(
-    dist_q_tm1: ArrayLike,
-    tau_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    dist_q_t: ArrayLike,
-    probs_a_t: ArrayLike,
-    huber_param: ArrayLike = 0.0,
+    dist_q_tm1: Float[ArrayLike, "N, A"],
+    tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    dist_q_t: Float[ArrayLike, "K, A"],
+    probs_a_t: Float[ArrayLike, "A"],
+    huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
     stop_target_gradients: bool = True,
     *,
-    normalize_huber: bool = False,
-) -> Array:
+    normalize_huber: Static[bool, ""] = False,
+) -> Float[Array, ""]:
     """Compute the quantile expected SARSA loss.
 
     Takes one transition, returns one loss.
@@ -252,28 +236,14 @@ def quantile_expected_sarsa(
         Will Dabney and others, *Distributional Reinforcement Learning with Quantile
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
-    dist_q_tm1, tau, a_tm1, r_t, discount_t, dist_q_t, probs_a_t, kappa, narrow = (
-        checks.widened(
-            dist_q_tm1=(dist_q_tm1, "float[N, A]"),
-            tau_q_tm1=(tau_q_tm1, "float[N] in [0, 1]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            dist_q_t=(dist_q_t, "float[K, A]"),
-            probs_a_t=(probs_a_t, "float[A]"),
-            huber_param=(huber_param, "float[] in [0, inf)"),
-        )
-    )
-    checks.static(normalize_huber=normalize_huber)
-    targets = gradients.stop_if(stop_target_gradients, r_t + discount_t * dist_q_t)
-    probs_a_t = gradients.stop_if(stop_target_gradients, probs_a_t)
-    dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
+    y, pi = stop_each(stop_target_gradients, r_t + discount_t * dist_q_t, probs_a_t)
+    x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
 
-    def loss(target: Array) -> Array:
-        return asymmetric_loss(rho, dist_qa_tm1, tau, target, kappa)
+    def loss(y: Array) -> Array:
+        return asymmetric_loss(rho, x, tau_q_tm1, y, huber_param)
 
-    return narrow(jnp.sum(probs_a_t * jax.vmap(loss, in_axes=1)(targets)))
+    return jnp.sum(pi * jax.vmap(loss, in_axes=1)(y))
 
 
 def _means(dist: Array, weights: Array | None) -> Array:
@@ -335,7 +305,10 @@ def _normalized_huber(u: Array, kappa: Array) -> Array:
 # --- Fractions. ---
 
 
-def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
+@checked
+def quantile_midpoints(
+    n: Static[int, "in [1, inf)"], dtype: DTypeLike = jnp.float32
+) -> Float[Array, "n"]:
     """Return the midpoints of equal intervals, the fractions of QR-DQN.
 
     Takes a number, returns as many fractions.
@@ -362,13 +335,15 @@ def quantile_midpoints(n: int, dtype: DTypeLike = jnp.float32) -> Array:
         Will Dabney and others, *Distributional Reinforcement Learning with Quantile
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
-    checks.static_int(1, n=n)
     return jnp.asarray((np.arange(n) + 0.5) / n, dtype)
 
 
+@checked
 def sample_quantile_fractions(
-    key: ArrayLike, n: int, dtype: DTypeLike = jnp.float32
-) -> Array:
+    key: Key[ArrayLike, ""],
+    n: Static[int, "in [1, inf)"],
+    dtype: DTypeLike = jnp.float32,
+) -> Float[Array, "n"]:
     """Sample uniform fractions, those of IQN.
 
     Takes a number, returns as many fractions.
@@ -395,12 +370,13 @@ def sample_quantile_fractions(
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    (key,) = checks.arrays(key=(key, "key[]"))
-    checks.static_int(1, n=n)
     return jax.random.uniform(key, (n,), dtype)
 
 
-def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
+@checked
+def cosine_embedding(
+    fractions: Float[ArrayLike, "N in [0, 1]"], dim: Static[int, "in [1, inf)"]
+) -> Float[Array, "N, dim"]:
     """Compute the cosine features of fractions, the network input of IQN.
 
     Takes the fractions of one state, returns one vector for each.
@@ -426,16 +402,16 @@ def cosine_embedding(fractions: ArrayLike, dim: int) -> Array:
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    tau, narrow = checks.widened(fractions=(fractions, "float[N] in [0, 1]"))
-    checks.static_int(1, dim=dim)
-    return narrow(jnp.cos(jnp.pi * jnp.outer(tau, jnp.arange(dim, dtype=tau.dtype))))
+    i = jnp.arange(dim, dtype=fractions.dtype)
+    return jnp.cos(jnp.pi * jnp.outer(fractions, i))
 
 
+@checked
 def quantile_fraction_loss(
-    fractions: ArrayLike,
-    quantiles_at_fractions: ArrayLike,
-    quantiles_at_midpoints: ArrayLike,
-) -> Array:
+    fractions: Float[ArrayLike, "N+1 ascending in [0, 1]"],
+    quantiles_at_fractions: Float[ArrayLike, "N-1"],
+    quantiles_at_midpoints: Float[ArrayLike, "N"],
+) -> Float[Array, ""]:
     """Compute the loss for learned quantile fractions (FQF).
 
     Takes the fractions of one state, returns one loss.
@@ -471,20 +447,19 @@ def quantile_fraction_loss(
         Derek Yang and others, *Fully Parameterized Quantile Function for Distributional
         Reinforcement Learning*, 2019. https://arxiv.org/abs/1911.02140
     """
-    tau, at_fractions, at_midpoints, narrow = checks.widened(
-        fractions=(fractions, "float[N+1] ascending"),
-        quantiles_at_fractions=(quantiles_at_fractions, "float[N-1]"),
-        quantiles_at_midpoints=(quantiles_at_midpoints, "float[N]"),
-    )
     checks.within("[0, 1]", fractions=fractions)
-    gradient = 2 * at_fractions - at_midpoints[1:] - at_midpoints[:-1]
-    return narrow(jnp.sum(tau[1:-1] * jax.lax.stop_gradient(gradient)))
+    midpoints = quantiles_at_midpoints
+    gradient = 2 * quantiles_at_fractions - midpoints[1:] - midpoints[:-1]
+    return jnp.sum(fractions[1:-1] * jax.lax.stop_gradient(gradient))
 
 
 # --- Samples. ---
 
 
-def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
+@checked
+def truncated_quantile_targets(
+    dist_q_t: Float[ArrayLike, "C, N"], num_dropped: Static[int, "in [0, N)"]
+) -> Float[Array, "C*N-C*num_dropped"]:
     """Pool the quantiles of several critics and drop the largest (TQC).
 
     Takes the quantiles of all critics, returns the ones to learn from.
@@ -514,16 +489,17 @@ def truncated_quantile_targets(dist_q_t: ArrayLike, num_dropped: int) -> Array:
         Mixture of Continuous Distributional Quantile Critics*, 2020.
         https://arxiv.org/abs/2005.04269
     """
-    (dist_q_t,) = checks.arrays(dist_q_t=(dist_q_t, "float[C, N]"))
     critics, quantiles = dist_q_t.shape
-    checks.static_int(0, quantiles - 1, num_dropped=num_dropped)
     kept = critics * (quantiles - num_dropped)
     return jnp.sort(jnp.ravel(dist_q_t))[:kept]
 
 
+@checked
 def energy_distance_loss(
-    samples: ArrayLike, targets: ArrayLike, stop_target_gradients: bool = True
-) -> Array:
+    samples: Float[ArrayLike, "N"],
+    targets: Float[ArrayLike, "K"],
+    stop_target_gradients: bool = True,
+) -> Float[Array, ""]:
     """Compute the squared energy distance between two sets of samples (MMD-DQN).
 
     Takes two sets of samples, returns one loss.
@@ -556,12 +532,8 @@ def energy_distance_loss(
         Reinforcement Learning via Moment Matching*, 2021.
         https://arxiv.org/abs/2007.12354
     """
-    x, y, narrow = checks.widened(
-        samples=(samples, "float[N]"), targets=(targets, "float[K]")
-    )
-    y = gradients.stop_if(stop_target_gradients, y)
-    loss = 2 * _mean_distance(x, y) - _mean_distance(x, x) - _mean_distance(y, y)
-    return narrow(loss)
+    x, y = samples, stop_if(stop_target_gradients, targets)
+    return 2 * _mean_distance(x, y) - _mean_distance(x, x) - _mean_distance(y, y)
 
 
 def _mean_distance(x: Array, y: Array) -> Array:

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib import arrays
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import gradients
+from rlaxlib._core.indexing import pick
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int
 
 __all__ = [
     "differential_td_learning",
@@ -33,13 +34,14 @@ __all__ = [
 ]
 
 
+@checked
 def td_learning(
-    v_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_t: ArrayLike,
+    v_tm1: Float[ArrayLike, ""],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    v_t: Float[ArrayLike, ""],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the TD(0) error of a state value.
 
     Takes one transition, returns one TD error.
@@ -67,22 +69,17 @@ def td_learning(
         Richard S. Sutton, *Learning to Predict by the Methods of Temporal Differences*,
         1988. https://doi.org/10.1007/BF00115009
     """
-    v_tm1, r_t, discount_t, v_t, narrow = checks.widened(
-        v_tm1=(v_tm1, "float[]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        v_t=(v_t, "float[]"),
-    )
-    return narrow(error(v_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    return error(v_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def differential_td_learning(
-    v_tm1: ArrayLike,
-    r_t: ArrayLike,
-    v_t: ArrayLike,
-    reward_rate: ArrayLike,
+    v_tm1: Float[ArrayLike, ""],
+    r_t: Float[ArrayLike, ""],
+    v_t: Float[ArrayLike, ""],
+    reward_rate: Float[ArrayLike, ""],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the differential TD error of a state value, for average rewards.
 
     Takes one transition, returns one TD error.
@@ -115,26 +112,19 @@ def differential_td_learning(
         Average-Reward Markov Decision Processes*, 2021.
         https://arxiv.org/abs/2006.16318
     """
-    v_tm1, r_t, v_t, reward_rate, narrow = checks.widened(
-        v_tm1=(v_tm1, "float[]"),
-        r_t=(r_t, "float[]"),
-        v_t=(v_t, "float[]"),
-        reward_rate=(reward_rate, "float[]"),
-    )
-    discount_t = jnp.ones_like(v_t)
-    r_t = r_t - reward_rate
-    return narrow(error(v_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    return error(v_tm1, r_t - reward_rate, 1.0, v_t, stop_target_gradients)
 
 
+@checked
 def sarsa(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    a_t: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    q_t: Float[ArrayLike, "A"],
+    a_t: Int[ArrayLike, "in [0, A)"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the Sarsa TD error.
 
     Takes one transition, returns one TD error.
@@ -165,28 +155,20 @@ def sarsa(
         G. A. Rummery and M. Niranjan, *On-Line Q-Learning Using Connectionist Systems*,
         1994. http://mi.eng.cam.ac.uk/reports/svr-ftp/auto-pdf/rummery_tr166.pdf
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, a_t, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[A]"),
-        a_t=(a_t, "int[] in [0, A)"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    v_t = arrays.batched_index(q_t, a_t)
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), pick(q_t, a_t)
+    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def expected_sarsa(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    probs_a_t: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    q_t: Float[ArrayLike, "A"],
+    probs_a_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the expected Sarsa TD error.
 
     Takes one transition, returns one TD error.
@@ -219,27 +201,19 @@ def expected_sarsa(
         Harm van Seijen and others, *A Theoretical and Empirical Analysis of Expected
         Sarsa*, 2009. https://doi.org/10.1109/ADPRL.2009.4927542
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, probs_a_t, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[A]"),
-        probs_a_t=(probs_a_t, "float[A]"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    v_t = jnp.sum(probs_a_t * q_t)
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.sum(probs_a_t * q_t)
+    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    q_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the Q-learning TD error.
 
     Takes one transition, returns one TD error.
@@ -269,27 +243,20 @@ def q_learning(
         Christopher J. C. H. Watkins and Peter Dayan, *Q-Learning*, 1992.
         https://doi.org/10.1007/BF00992698
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[A]"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    v_t = jnp.max(q_t)
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.max(q_t)
+    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def double_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t_value: ArrayLike,
-    q_t_selector: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    q_t_value: Float[ArrayLike, "A"],
+    q_t_selector: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the double Q-learning TD error (double DQN).
 
     Takes one transition, returns one TD error.
@@ -322,27 +289,19 @@ def double_q_learning(
         Hado van Hasselt, Arthur Guez and David Silver, *Deep Reinforcement Learning
         with Double Q-Learning*, 2016. https://arxiv.org/abs/1509.06461
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t_value=(q_t_value, "float[A]"),
-        q_t_selector=(q_t_selector, "float[A]"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    v_t = arrays.batched_index(q_t_value, jnp.argmax(q_t_selector))
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), pick(q_t_value, jnp.argmax(q_t_selector))
+    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def qv_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_t: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    v_t: Float[ArrayLike, ""],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the QV-learning TD error of an action value.
 
     Takes one transition, returns one TD error.
@@ -374,24 +333,18 @@ def qv_learning(
         Learning Algorithms Based on TD(λ)-Methods*, 2007.
         https://doi.org/10.1109/ADPRL.2007.368200
     """
-    q_tm1, a_tm1, r_t, discount_t, v_t, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        v_t=(v_t, "float[]"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    return narrow(error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    q_a_tm1 = pick(q_tm1, a_tm1)
+    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def qv_max(
-    v_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
+    v_tm1: Float[ArrayLike, ""],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    q_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the QVMAX TD error of a state value.
 
     Takes one transition, returns one TD error.
@@ -422,18 +375,11 @@ def qv_max(
         Reinforcement Learning Algorithms*, 2009.
         https://doi.org/10.1109/ADPRL.2009.4927532
     """
-    v_tm1, r_t, discount_t, q_t, narrow = checks.widened(
-        v_tm1=(v_tm1, "float[]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[A]"),
-    )
-    v_t = jnp.max(q_t)
-    return narrow(error(v_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    return error(v_tm1, r_t, discount_t, jnp.max(q_t), stop_target_gradients)
 
 
 def error(
-    prediction: Array, r_t: Array, discount_t: Array, v_t: Array, stop: ArrayLike
+    prediction: Array, r_t: Array, discount_t: ArrayLike, v_t: Array, stop: ArrayLike
 ) -> Array:
     """Return the TD error `r_t + (discount_t * v_t - prediction)`.
 

@@ -300,5 +300,5 @@ def test_rejects_less_than_one_fraction_or_feature():
         ("n", lambda n: rlaxlib.sample_quantile_fractions(jax.random.key(0), n)),
         ("dim", lambda dim: rlaxlib.cosine_embedding(TAU, dim)),
     ):
-        with pytest.raises(rlaxlib.ArgumentError, match=f"`{name}` is 0, must be at l"):
+        with pytest.raises(rlaxlib.ArgumentError, match=f"`{name}` is 0, must be in"):
             function(0)

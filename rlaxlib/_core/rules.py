@@ -1,0 +1,129 @@
+"""Rules for the values of arguments.
+
+They are checked where reading the value costs nothing: on Python and NumPy values and
+on concrete scalars. Traced values and arrays on a device pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+
+from rlaxlib._core.errors import ArgumentError, describe
+from rlaxlib._core.specs import Sizes, Spec, size_of
+
+
+def check(
+    name: str, value: Any, rule: str, sizes: Sizes, given: Mapping[str, Any]
+) -> None:
+    """Check a value against a rule.
+
+    Args:
+        name: The name of the argument.
+        value: Its value.
+        rule: The rule, such as `in [0, A)`.
+        sizes: The sizes of axes.
+        given: All arguments, which may be bounds.
+
+    Raises:
+        ArgumentError: If a concrete value breaks the rule.
+    """
+    x = concrete(value)
+    if x is None:
+        return
+    if rule == "in {0, 1}":
+        fail_if((x != 0) & (x != 1), x, name, "must be 0 or 1")
+    elif rule == "ascending":
+        fail_if(~(x[:-1] <= x[1:]), x[1:], name, "must not decrease")
+    elif rule == "increasing":
+        fail_if(~(x[:-1] < x[1:]), x[1:], name, "must increase")
+    else:
+        ends = rule.removeprefix("in ")[1:-1].split(", ")
+        known = [size_of(end, sizes) for end in ends]
+        low, high = (
+            concrete(given.get(end, end)) if size is None else size
+            for end, size in zip(ends, known, strict=True)
+        )
+        if low is not None and high is not None:  # Else a traced argument.
+            _check_interval(name, x, rule, low, high)
+
+
+def _check_interval(name: str, x: Any, rule: str, low: Any, high: Any) -> None:
+    """Raise an error if a concrete value is outside of an interval, or NaN."""
+    first, last = (float(end) if isinstance(end, str) else end for end in (low, high))
+    is_above = x >= first if rule[3] == "[" else x > first
+    is_below = x <= last if rule[-1] == "]" else x < last
+    must = f"must be in {rule[3]}{low}, {high}{rule[-1]}"
+    fail_if(np.logical_not(is_above & is_below), x, name, must)
+
+
+def check_static(
+    name: str, value: Any, spec: Spec, all_specs: Mapping[str, Spec]
+) -> None:
+    """Check a flag, an option or a Python value.
+
+    Args:
+        name: The name of the argument.
+        value: Its value.
+        spec: Its spec.
+        all_specs: The specs of all arguments.
+
+    Raises:
+        ArgumentError: If the type or the value is wrong.
+    """
+    if spec.optional and value is None:
+        return
+    found = describe(value)
+    if spec.kind == "Flag":
+        if isinstance(value, bool | np.bool_):
+            return
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if shape == () and dtype == np.bool_:
+            return
+        must = "a bool"
+        masks = [n for n, x in all_specs.items() if x.kind == "Bool" and x.optional]
+        if shape and masks:
+            must += f": pass {' or '.join(f'`{n}`' for n in masks)} by keyword"
+    elif isinstance(value, Tracer):
+        found, must = "traced", "a Python value: mark it with static_argnames"
+    elif spec.kind == "Literal":
+        if isinstance(value, str) and value in spec.options:
+            return
+        *most, last = [f'"{each}"' for each in spec.options]
+        must = " or ".join(filter(None, [", ".join(most), last]))
+    elif spec.type is int:
+        is_bool = isinstance(value, bool | np.bool_)
+        if isinstance(value, int | np.integer) and not is_bool:
+            return
+        must = "a Python integer"
+    elif spec.type is float:
+        if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+            return
+        must = "a Python number"
+    elif isinstance(value, cast(Any, spec.type)):
+        return
+    else:
+        must = f"a Python {spec.type.__name__}"
+    raise ArgumentError(f"`{name}` is {found}, must be {must}")
+
+
+def concrete(value: Any) -> Any:
+    """Return a concrete scalar or NumPy array, or None for a traced or large one."""
+    if isinstance(value, int | float | str | None):
+        return value
+    if isinstance(value, Tracer):
+        return None
+    if isinstance(value, Array) and (value.ndim or not value.is_fully_addressable):
+        return None  # Reading it would copy it from the device.
+    return np.asarray(value)
+
+
+def fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
+    """Raise an error that shows the first wrong value, if there is one."""
+    if np.any(wrong) if getattr(wrong, "ndim", 0) else wrong:
+        first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
+        raise ArgumentError(f"`{name}` is {first}, {rule}")

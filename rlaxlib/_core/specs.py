@@ -1,0 +1,221 @@
+"""Specs of arguments: a kind, shapes, and rules for the values.
+
+The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
+
+- a shape, such as `T, A`, none for a scalar; or several in brackets, joined by `or`. An
+  axis is a size such as `3`, or a name such as `T`, which has the same size of at least
+  1 in all arguments of a call. `T+1` is one more than `T`. `...` stands for any number
+  of axes, the same in all arguments, and so does a name with a star, such as `*B`;
+- rules for the values: an interval such as `in [0, A)`, whose bounds are numbers, named
+  axes or other arguments; `in {0, 1}`; `ascending`; or `increasing`, which excludes
+  equal values.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast
+
+import jax
+import jax.numpy as jnp
+
+from rlaxlib._core.types import Note
+
+Axes = tuple[str, ...]
+Sizes = dict[str, int | tuple[int, ...]]
+
+# The dtype of arrays, the types of Python scalars, and a description.
+KINDS: Mapping[str, tuple[Any, tuple[type, ...], str]] = {
+    "Bool": (jnp.bool_, (bool,), "a bool array"),
+    "Float": (jnp.floating, (int, float), "a floating-point array"),
+    "Int": (jnp.integer, (int,), "an integer array"),
+    "Key": (jax.dtypes.prng_key, (), "a PRNG key such as `jax.random.key(0)`"),
+    "Shaped": (jnp.generic, (bool, int, float), "an array"),
+}
+_TEXT = re.compile(
+    r"(?P<shapes>\[.*?\](?: or \[.*?\])*|[^\[{]*?)"
+    r"(?P<rules>(?: ?(?:\bin [\[(][^\])]+[\])]|\bin \{0, 1\}|ascending|increasing))*)"
+)
+
+
+class Spec(NamedTuple):
+    """A spec: `Float[ArrayLike, "[] or [T]"]` has the shapes `((), ("T",))`.
+
+    Attributes:
+        kind: A name of `KINDS`; or `Flag`, `Static` or `Literal`.
+        shapes: Names of axes, for each shape that is allowed.
+        rules: Rules for the values.
+        optional: Whether None is allowed.
+        type: The type of a `Static`.
+        options: The strings of a `Literal`.
+    """
+
+    kind: str
+    shapes: tuple[Axes, ...] = ()
+    rules: tuple[str, ...] = ()
+    optional: bool = False
+    type: type = object
+    options: tuple[str, ...] = ()
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the argument is an array."""
+        return self.kind in KINDS
+
+    @property
+    def text(self) -> str:
+        """The spec as errors show it, such as `float[] or [T] in [0, 1]`."""
+        shapes = " or ".join(f"[{', '.join(axes)}]" for axes in self.shapes)
+        rules = "".join(f" {rule}" for rule in self.rules)
+        return self.kind.lower() + shapes + rules + " or None" * self.optional
+
+
+def read(annotation: Any) -> Spec | None:
+    """Read the annotation of an argument, or return None if it has no spec."""
+    if annotation is bool:
+        return Spec("Flag", ((),))
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Union, types.UnionType) and type(None) in parts:
+        others = [read(part) for part in parts if part is not type(None)]
+        first = others[0] if len(others) == 1 else None
+        return first and first._replace(optional=True)
+    if origin is Literal:
+        return Spec("Literal", options=parts)
+    if origin is Annotated and isinstance(note := parts[1], Note):
+        match = _TEXT.fullmatch(note.text)
+        assert match is not None, note.text
+        shapes: list[str] = re.findall(r"\[(.*?)\]", match["shapes"])
+        shapes = shapes or [match["shapes"]]
+        axes = tuple(tuple(filter(None, each.split(", "))) for each in shapes)
+        rules: tuple[str, ...] = tuple(re.findall(r"in \S+ \S+|\w+", match["rules"]))
+        kept = parts[0] if note.kind == "Static" else object
+        return Spec(note.kind, axes, rules, type=kept)
+    return None
+
+
+def has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:
+    """Return whether an array, or a scalar whose type is `dtype`, is of a kind."""
+    array, scalars, _ = KINDS[kind]
+    if isinstance(dtype, type):
+        return dtype in scalars
+    if kind == "Key" and dtype == jnp.uint32:
+        return len(shape) > 0
+    return jnp.issubdtype(dtype, array)
+
+
+def own_shape(shape: tuple[int, ...], dtype: Any, kind: str) -> tuple[int, ...]:
+    """Return a shape without the last axis of a legacy key, which holds its words."""
+    return shape[:-1] if kind == "Key" and dtype == jnp.uint32 else shape
+
+
+def fit(
+    shape: tuple[int, ...], dtype: Any, spec: Spec, sizes: Sizes
+) -> tuple[Axes, Sizes] | None:
+    """Fit an array to its spec, given the sizes of the axes known so far.
+
+    Returns:
+        The axes of the array and `sizes` with those of the array added, or None if the
+        array does not fit.
+    """
+    if not has_kind(shape, dtype, spec.kind):
+        return None
+    shape = own_shape(shape, dtype, spec.kind)
+    found = ((axes, _bind(shape, axes, sizes)) for axes in spec.shapes)
+    return next(((axes, bound) for axes, bound in found if bound is not None), None)
+
+
+def _bind(shape: tuple[int, ...], axes: Axes, sizes: Sizes) -> Sizes | None:
+    """Return `sizes` with those of `shape` added, or None if they contradict."""
+    bound = dict(sizes)
+    if many := [axis for axis in axes if is_many(axis)]:
+        start = axes.index(many[0])
+        end = max(start, len(shape) - len(axes[start + 1 :]))
+        further, shape = shape[start:end], shape[:start] + shape[end:]
+        axes = axes[:start] + axes[start + 1 :]
+        if bound.setdefault(many[0], further) != further:
+            return None
+    if len(shape) != len(axes):
+        return None
+    for size, axis in zip(shape, axes, strict=True):
+        name, extra = split(axis)
+        if name.isdecimal():
+            expected: Any = int(name)
+        else:
+            expected = bound.setdefault(name, size - extra)
+        if size - extra != expected or size - extra < 1:
+            return None
+    return bound
+
+
+def is_many(axis: str) -> bool:
+    """Return whether an axis stands for any number of axes."""
+    return axis == "..." or axis.startswith("*")
+
+
+@functools.cache
+def split(axis: str) -> tuple[str, int]:
+    """Split `"T+1"` into `("T", 1)`."""
+    name, extra = (*re.split(r"(?=[+-])", axis), "0")[:2]
+    return name, int(extra)
+
+
+def size_of(axis: str, sizes: Sizes) -> int | tuple[int, ...] | None:
+    """Return the size of an axis such as `T+1`, or None if it is unknown."""
+    name, extra = split(axis)
+    size = int(name) if name.isdecimal() else sizes.get(name)
+    return cast(Any, size) + extra if isinstance(size, int) else size
+
+
+# --- Arguments that contain others. ---
+
+
+def is_nested(hint: Any) -> bool:
+    """Return whether an annotation contains specs: a named tuple, tuple or sequence."""
+    return any(read(part) or is_nested(part) for part in _parts(hint))
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """Return the annotations that an annotation contains."""
+    if hasattr(hint, "_fields"):
+        return tuple(_hints(hint).values())
+    origin = typing.get_origin(hint)
+    if origin in (tuple, Sequence, Union, types.UnionType):
+        return tuple(x for x in typing.get_args(hint) if x not in (..., type(None)))
+    return ()
+
+
+@functools.cache
+def _hints(hint: Any) -> dict[str, Any]:
+    """Return the annotations of a named tuple's fields."""
+    return typing.get_type_hints(hint, include_extras=True)
+
+
+def leaves(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
+    """Return path, spec and value of each array that an argument contains.
+
+    Raises:
+        TypeError: If the argument does not have the fields or entries, with the path
+            and the annotation.
+    """
+    if spec := read(hint):
+        yield path, spec, value
+    elif hasattr(hint, "_fields"):
+        if not all(hasattr(value, field) for field in hint._fields):
+            raise TypeError(path, hint)
+        for field, part in _hints(hint).items():
+            yield from leaves(f"{path}.{field}", part, getattr(value, field))
+    elif typing.get_origin(hint) in (Union, types.UnionType):
+        if value is not None:
+            yield from leaves(path, _parts(hint)[0], value)
+    elif parts := _parts(hint):
+        entries = list(cast(Any, value)) if isinstance(value, list | tuple) else []
+        is_fixed = typing.get_origin(hint) is tuple and ... not in typing.get_args(hint)
+        hints = parts if is_fixed else parts * len(entries)
+        if not isinstance(value, list | tuple) or len(hints) != len(entries):
+            raise TypeError(path, hint)
+        for i, (part, each) in enumerate(zip(hints, entries, strict=True)):
+            yield from leaves(f"{path}[{i}]", part, each)

@@ -1,0 +1,60 @@
+"""Types of arguments, with the shapes and ranges that `signatures.checked` checks.
+
+`Float[ArrayLike, "T in [0, 1]"]` is an `ArrayLike` with a `Note`, which holds the kind
+and the text. `specs` describes the text.
+
+Users of the library see an `ArrayLike`, which floats and NumPy arrays are. In the body
+of a checked function an argument is a JAX array: so says `typings/` to the type checker
+of this repository.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from jax.typing import ArrayLike
+
+__all__ = ["ArrayLike", "Bool", "Float", "Int", "Key", "Note", "Shaped", "Static"]
+
+
+class Note(NamedTuple):
+    """What an annotation adds to a type: a kind, and the text of a spec."""
+
+    kind: str
+    text: str
+
+
+if TYPE_CHECKING:
+    from typing import Annotated as Bool
+    from typing import Annotated as Float
+    from typing import Annotated as Int
+    from typing import Annotated as Key
+    from typing import Annotated as Shaped
+    from typing import Annotated as Static
+else:
+
+    class _Kind:
+        def __init_subclass__(cls) -> None:
+            cls.__module__ = "rlaxlib"
+
+        def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
+            annotated, text = item
+            return Annotated[annotated, Note(cls.__name__, text)]
+
+    class Bool(_Kind):
+        """A bool array."""
+
+    class Float(_Kind):
+        """A floating-point array."""
+
+    class Int(_Kind):
+        """An integer array."""
+
+    class Key(_Kind):
+        """A PRNG key."""
+
+    class Shaped(_Kind):
+        """An array of any dtype."""
+
+    class Static(_Kind):
+        """A Python value, which is not traced."""

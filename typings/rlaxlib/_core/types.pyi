@@ -1,0 +1,17 @@
+from typing import Annotated as Bool
+from typing import Annotated as Float
+from typing import Annotated as Int
+from typing import Annotated as Key
+from typing import Annotated as Shaped
+from typing import Annotated as Static
+from typing import Any, NamedTuple
+
+from jax import Array
+
+__all__ = ["ArrayLike", "Bool", "Float", "Int", "Key", "Note", "Shaped", "Static"]
+
+ArrayLike = Array | Any
+
+class Note(NamedTuple):
+    kind: str
+    text: str

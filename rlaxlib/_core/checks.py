@@ -45,7 +45,7 @@ from jax import Array
 from jax.core import Tracer
 
 from rlaxlib._core import dtypes
-from rlaxlib._core.errors import ArgumentError, NamedError
+from rlaxlib._core.errors import ArgumentError, with_name
 from rlaxlib._core.programs import compiled
 
 Arguments = Mapping[str, tuple[Any, str]]
@@ -85,7 +85,7 @@ def arrays(**arguments: tuple[Any, str]) -> tuple[Array, ...]:
     given = [(spec, *_type(value)) for value, spec in arguments.values()]
     sizes, fitting = _fit(tuple(given))
     if fitting < len(given):
-        raise NamedError(_explain([*arguments][fitting], arguments, sizes))
+        raise with_name(_explain([*arguments][fitting], arguments, sizes))
     for name, (value, spec) in arguments.items():
         if rule := _parse(spec).rule:
             _check_rule(name, value, rule, sizes)
@@ -237,7 +237,7 @@ def fail(problem: str) -> NoReturn:
         ArgumentError: Always.
     """
     caller = _caller()
-    raise NamedError(f"{caller}: {problem}.") if caller else ArgumentError(problem)
+    raise with_name(f"{caller}: {problem}.") if caller else ArgumentError(problem)
 
 
 class _Spec(NamedTuple):

@@ -24,20 +24,22 @@ class ArgumentError(ValueError, AssertionError):
     libraries that assert their shapes still catches it.
     """
 
-
-class NamedError(ArgumentError):
-    """An error whose text names the function already."""
-
-
-NamedError.__name__ = NamedError.__qualname__ = "ArgumentError"
+    is_named = False  # Whether the text names the function.
 
 
 def named(error: ArgumentError, function: str) -> ArgumentError:
     """Return an error with the name of the public function that was called."""
-    if isinstance(error, NamedError):
-        return NamedError(*error.args)
+    if error.is_named:
+        return error
     problem, *further = str(error).split("\n")
-    return NamedError("\n".join([f"{function}: {problem}.", *further]))
+    return with_name("\n".join([f"{function}: {problem}.", *further]))
+
+
+def with_name(text: str) -> ArgumentError:
+    """Return an error whose text names the function already."""
+    error = ArgumentError(text)
+    error.is_named = True
+    return error
 
 
 def unbound(

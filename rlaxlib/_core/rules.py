@@ -6,6 +6,7 @@ on concrete scalars. Traced values and arrays on a device pass.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from jax.core import Tracer
 
 from rlaxlib._core.errors import ArgumentError, describe
 from rlaxlib._core.specs import Sizes, Spec, size_of
+
+_NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
 
 
 def check(
@@ -43,13 +46,16 @@ def check(
         fail_if(~(x[:-1] < x[1:]), x[1:], name, "must increase")
     else:
         ends = rule.removeprefix("in ")[1:-1].split(", ")
-        known = [size_of(end, sizes) for end in ends]
-        low, high = (
-            concrete(given.get(end, end)) if size is None else size
-            for end, size in zip(ends, known, strict=True)
-        )
+        low, high = (_bound(end, sizes, given) for end in ends)
         if low is not None and high is not None:  # Else a traced argument.
             _check_interval(name, x, rule, low, high)
+
+
+def _bound(end: str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
+    """Return a bound: a number, the size of an axis, or another argument's value."""
+    if _NUMBER.fullmatch(end):
+        return end
+    return concrete(given[end]) if end in given else size_of(end, sizes)
 
 
 def _check_interval(name: str, x: Any, rule: str, low: Any, high: Any) -> None:

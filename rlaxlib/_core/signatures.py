@@ -155,16 +155,32 @@ class Signature:
 
     def call(self, args: tuple[Any, ...], kwargs: Arguments) -> Any:
         """Check the arguments, and run the body."""
-        given = dict(zip(self.positional, args, strict=False), **kwargs)
-        is_lost = len(given) < len(args) + len(kwargs)
-        given = self.defaults | given
+        given = self._by_name(args, kwargs)
         try:
             casts = self.check(given)
-            if not is_lost and given.keys() == self.names:
+            if self._is_complete(given, args, kwargs):
                 return self._run(given, casts)
         except ArgumentError as error:
-            raise errors.named(error, self.name(given)) from None
+            raise errors.named(error, self.name(given)).with_traceback(None) from None
         raise errors.unbound(self.function, self.name(given), args, kwargs)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
+        """Return all arguments by name, with defaults."""
+        given = self._by_name(args, kwargs)
+        if self._is_complete(given, args, kwargs):
+            return given
+        raise errors.unbound(self.function, self.name(given), args, kwargs)
+
+    def _by_name(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
+        return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
+
+    def _is_complete(
+        self, given: Arguments, args: tuple[Any, ...], kwargs: Arguments
+    ) -> bool:
+        """Return whether each argument is given once, and no other."""
+        is_once = kwargs.keys().isdisjoint(self.positional[: len(args)])
+        is_known = len(args) <= len(self.positional) and given.keys() == self.names
+        return is_once and is_known
 
     def check(self, given: Arguments) -> Casts:
         """Check arguments.
@@ -244,7 +260,7 @@ class Signature:
         for name, value in given.items():
             spec = self.specs.get(name)
             is_array = name in self.arrays
-            if is_array or isinstance(value, Array) or (not spec and _is_data(value)):
+            if is_array or isinstance(value, Array) or (not spec and is_data(value)):
                 # An integer given as a float is one to JAX.
                 is_integer = type(value) is int and name in self.floats
                 dynamic[name] = float(value) if is_integer else value
@@ -295,7 +311,7 @@ def _array(value: Any) -> Array:
     return jnp.asarray(value)
 
 
-def _is_data(value: Any) -> bool:
+def is_data(value: Any) -> bool:
     """Return whether a value consists of arrays and scalars, at least one of them."""
     if isinstance(value, bool | int | str | None):
         return False

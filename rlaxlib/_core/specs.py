@@ -194,28 +194,34 @@ def _hints(hint: Any) -> dict[str, Any]:
     return typing.get_type_hints(hint, include_extras=True)
 
 
-def leaves(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
-    """Return path, spec and value of each array that an argument contains.
+def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
+    """Return path, annotation and value of each field or entry of an argument.
 
     Raises:
         TypeError: If the argument does not have the fields or entries, with the path
             and the annotation.
     """
-    if spec := read(hint):
-        yield path, spec, value
-    elif hasattr(hint, "_fields"):
+    if hasattr(hint, "_fields"):
         if not all(hasattr(value, field) for field in hint._fields):
             raise TypeError(path, hint)
-        for field, part in _hints(hint).items():
-            yield from leaves(f"{path}.{field}", part, getattr(value, field))
-    elif typing.get_origin(hint) in (Union, types.UnionType):
-        if value is not None:
-            yield from leaves(path, _parts(hint)[0], value)
-    elif parts := _parts(hint):
-        entries = list(cast(Any, value)) if isinstance(value, list | tuple) else []
-        is_fixed = typing.get_origin(hint) is tuple and ... not in typing.get_args(hint)
-        hints = parts if is_fixed else parts * len(entries)
-        if not isinstance(value, list | tuple) or len(hints) != len(entries):
-            raise TypeError(path, hint)
-        for i, (part, each) in enumerate(zip(hints, entries, strict=True)):
-            yield from leaves(f"{path}[{i}]", part, each)
+        return [(f"{path}.{x}", y, getattr(value, x)) for x, y in _hints(hint).items()]
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return [] if value is None else [(path, _parts(hint)[0], value)]
+    if not (inner := _parts(hint)):
+        return []
+    entries = list(cast(Any, value)) if isinstance(value, list | tuple) else []
+    is_fixed = typing.get_origin(hint) is tuple and ... not in typing.get_args(hint)
+    hints = inner if is_fixed else inner * len(entries)
+    if not isinstance(value, list | tuple) or len(hints) != len(entries):
+        raise TypeError(path, hint)
+    names = [f"{path}[{i}]" for i in range(len(entries))]
+    return list(zip(names, hints, entries, strict=True))
+
+
+def leaves(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
+    """Return path, spec and value of each array that an argument contains."""
+    if spec := read(hint):
+        yield path, spec, value
+    else:
+        for part in parts(path, hint, value):
+            yield from leaves(*part)

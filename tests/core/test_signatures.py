@@ -1,0 +1,491 @@
+"""Test checked signatures: what fits, what does not, and what the error says."""
+
+import traceback
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+from rlaxlib._core import signatures
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Shaped, Static
+
+ArgumentError = rlaxlib.ArgumentError
+
+
+def one(annotation, **options):
+    """Make a checked function of one argument."""
+
+    @checked(**options)
+    def learn(x: annotation):
+        return x
+
+    return learn
+
+
+def two(of_x, of_y, default=0.0):
+    """Make a checked function of two arguments."""
+
+    @checked
+    def learn(x: of_x, y: of_y = default):
+        return x, y
+
+    return learn
+
+
+VECTOR, SCALAR = Float[ArrayLike, "T"], Float[ArrayLike, ""]
+
+# --- Shapes and kinds. ---
+
+
+@pytest.mark.parametrize(
+    ("value", "spec"),
+    [
+        (1.0, Float[ArrayLike, ""]),
+        (1, Float[ArrayLike, ""]),
+        (1, Int[ArrayLike, ""]),
+        (True, Bool[ArrayLike, ""]),
+        (np.ones(3), Float[ArrayLike, "T"]),
+        (np.ones(4), Float[ArrayLike, "T+1"]),
+        (np.ones((3, 2)), Float[ArrayLike, "T, A"]),
+        (np.ones((3, 2)), Float[ArrayLike, "3, A"]),
+        (np.ones(3), Float[ArrayLike, "[] or [T]"]),
+        (1.0, Float[ArrayLike, "[] or [T]"]),
+        (np.ones((5, 4, 3)), Float[ArrayLike, "..., A"]),
+        (np.ones(3), Float[ArrayLike, "..., A"]),
+        (np.ones((5, 4)), Float[ArrayLike, "..."]),
+        (np.ones((5, 4)), Float[ArrayLike, "*B"]),
+        (np.ones((5, 4, 3)), Float[ArrayLike, "T, ..."]),
+        (np.ones(5), Float[ArrayLike, "T, ..."]),
+        (np.ones((5, 4, 3)), Float[ArrayLike, "T, ..., 3"]),
+        (np.ones(3, np.uint8), Int[ArrayLike, "T"]),
+        (np.ones(3, bool), Bool[ArrayLike, "T"]),
+        (np.ones(3, np.uint8), Shaped[ArrayLike, "T"]),
+        (jnp.ones(3, jnp.bfloat16), Float[ArrayLike, "T"]),
+    ],
+)
+def test_accepts_what_fits(value, spec):
+    array = one(spec)(value)
+    assert isinstance(array, jax.Array)
+    np.testing.assert_array_equal(array, value)
+
+
+def test_accepts_keys_of_both_kinds_and_no_other_words():
+    sample = one(Key[ArrayLike, ""])
+    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
+        assert sample(key).dtype == key.dtype
+    for wrong in (np.uint32(0), np.zeros((2, 2), np.uint32)):
+        with pytest.raises(ArgumentError, match=r"`x` (is|has) "):
+            sample(wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "spec"),
+    [
+        (np.ones(3), Float[ArrayLike, ""]),
+        (1.0, Float[ArrayLike, "T"]),
+        (np.ones((3, 2)), Float[ArrayLike, "T"]),
+        (np.ones(0), Float[ArrayLike, "T"]),
+        (np.ones(1), Float[ArrayLike, "T+1"]),
+        (np.ones((4, 2)), Float[ArrayLike, "3, A"]),
+        (1.0, Float[ArrayLike, "..., A"]),
+        (np.ones(5), Float[ArrayLike, "T, B, ..."]),
+        (np.ones((5, 4)), Float[ArrayLike, "T, ..., 3"]),
+        (np.ones(3, int), Float[ArrayLike, "T"]),
+        (np.ones(3), Int[ArrayLike, "T"]),
+        (np.ones(3, int), Bool[ArrayLike, "T"]),
+        (1.0, Int[ArrayLike, ""]),
+        (True, Float[ArrayLike, ""]),
+        ("text", Shaped[ArrayLike, ""]),
+        ([1.0, 2.0], Shaped[ArrayLike, "T"]),
+        (None, Shaped[ArrayLike, ""]),
+    ],
+)
+def test_refuses_what_does_not_fit(value, spec):
+    with pytest.raises(ArgumentError, match=r"`x` (is|has) .*, must be "):
+        one(spec)(value)
+
+
+def test_a_named_axis_has_one_size_in_all_arguments():
+    longer = Float[ArrayLike, "T+1"]
+    two(VECTOR, longer)(np.ones(3), np.ones(4))
+    two(longer, VECTOR)(np.ones(4), np.ones(3))
+    wrong = r"`y` has shape \(3,\), must be \(4,\) to match `x`"
+    with pytest.raises(ArgumentError, match=wrong):
+        two(VECTOR, longer)(np.ones(3), np.ones(3))
+
+
+def test_further_axes_are_the_same_in_all_arguments():
+    learn = two(Float[ArrayLike, "T, ..."], Float[ArrayLike, "..., A"])
+    learn(np.ones((3, 2)), np.ones((2, 4)))
+    wrong = r"`y` has shape \(5, 4\), must be \[\.\.\., A\] to match `x`"
+    with pytest.raises(ArgumentError, match=wrong):
+        learn(np.ones((3, 2)), np.ones((5, 4)))
+    starred = two(Float[ArrayLike, "T, ..."], Float[ArrayLike, "*B, A"])
+    starred(np.ones((3, 2)), np.ones((5, 4)))
+
+
+def test_an_argument_of_several_shapes_takes_the_sizes_of_the_others():
+    learn = two(Float[ArrayLike, "[...] or [N, ...]"], Float[ArrayLike, "..., A"])
+    learn(np.ones((5, 3)), np.ones((3, 2)))
+    with pytest.raises(ArgumentError, match=r"`x` has shape \(5, 4\), must be"):
+        learn(np.ones((5, 4)), np.ones((3, 2)))
+
+
+# --- Rules for values. ---
+
+RULES = [
+    (Float[ArrayLike, "in [0, 1)"], 0.0, 1.0),
+    (Float[ArrayLike, "in (0, inf)"], 1e9, 0.0),
+    (Float[ArrayLike, "[] or [T] in [0, inf]"], np.inf, -1),
+    (Float[ArrayLike, "in (-inf, inf)"], -1e30, np.nan),
+    (Int[ArrayLike, "in [0, T)"], 2, 3),
+    (Int[ArrayLike, "in [0, T)"], 0, -1),
+    (Int[ArrayLike, "T in [0, T)"], np.array([0, 1, 2]), np.array([0, 1, 3])),
+    (Float[ArrayLike, "T in {0, 1}"], np.array([0.0, 1, 1]), np.array([0.0, 0.5, 1])),
+    (Float[ArrayLike, "T ascending"], np.array([1.0, 1, 2]), np.array([1.0, 2, 1])),
+    (Float[ArrayLike, "T increasing"], np.array([1.0, 1.5, 2]), np.array([1.0, 2, 2])),
+    (Float[ArrayLike, "T ascending in [0, 1]"], np.zeros(3), np.full(3, 2.0)),
+    (Float[ArrayLike, "in [0, 1]"] | None, None, 1.5),
+    (Static[int, "in [1, inf)"], 1, 0),
+    (Static[int, "in [1, T]"], np.int64(3), 4),
+    (Static[float, "in (0, inf)"], 1, 0.0),
+]
+
+
+@pytest.mark.parametrize(("spec", "valid", "invalid"), RULES)
+def test_rules_hold_for_literals_in_traced_programs_too(spec, valid, invalid):
+    def call(y):
+        return jax.eval_shape(lambda x: two(VECTOR, spec)(x, y)[0], jnp.ones(3))
+
+    call(valid)
+    with pytest.raises(ArgumentError, match=r"^learn: `y` is .*, must "):
+        call(invalid)
+
+
+def test_an_error_shows_the_interval_with_sizes():
+    learn = two(VECTOR, Int[ArrayLike, "in [0, T)"])
+    with pytest.raises(ArgumentError, match=r"`y` is 3, must be in \[0, 3\)"):
+        learn(np.ones(3), np.int32(3))
+
+
+def test_a_bound_may_be_another_argument():
+    learn = two(SCALAR, Float[ArrayLike, "[] or [T] in [x, inf)"])
+    learn(1.0, np.array([1.0, 2.0]))
+    with pytest.raises(ArgumentError, match=r"`y` is 0\.5, must be in \[1\.0, inf\)"):
+        learn(1.0, np.array([1.0, 0.5]))
+    jax.jit(lambda x: learn(x, 0.5))(1.0)  # A bound that is traced is not known.
+
+
+def test_concrete_scalars_are_checked_and_arrays_on_a_device_are_not_read():
+    learn = two(VECTOR, Float[ArrayLike, "[] or [T] in [0, 1]"])
+    with pytest.raises(ArgumentError, match=r"must be in \[0, 1\]"):
+        learn(np.ones(3), jnp.float32(2.0))
+    learn(np.ones(3), jnp.full(3, 2.0))
+    jax.jit(lambda y: learn(np.ones(3), y))(2.0)
+
+
+def test_values_on_another_host_are_not_read():
+    class Elsewhere(jax.Array):
+        ndim, is_fully_addressable = 0, False
+
+    Elsewhere.__abstractmethods__ = frozenset()
+    signatures.rules.check("x", Elsewhere(), "in [0, 1]", {}, {})
+
+
+# --- Flags, options and Python values. ---
+
+
+def test_a_flag_is_a_bool_or_a_traced_scalar():
+    stop = one(bool)
+    for value in (True, np.bool_(False), jnp.asarray(True)):
+        assert bool(stop(value)) == bool(value)
+    assert jax.jit(stop)(True)
+    for wrong in ("false", 1, None, jnp.ones(3, bool), np.ones(3, bool)):
+        with pytest.raises(ArgumentError, match=r"`x` is .*, must be a bool"):
+            stop(wrong)
+
+
+def test_a_mask_in_the_place_of_a_flag_is_told_to_be_passed_by_keyword():
+    r_t, cut = jnp.ones(3), jnp.array([False, True, False])
+    with pytest.raises(ArgumentError, match=r"pass `truncated_t` .* by keyword"):
+        rlaxlib.lambda_returns(r_t, r_t, r_t, 1.0, cut)
+
+
+def test_an_option_is_one_of_its_strings():
+    choose = one(Literal["k1", "k2", "k3"], compiled=False)
+    assert choose("k2") == "k2"
+    wrong = r"`x` is 'k4', must be \"k1\", \"k2\" or \"k3\""
+    with pytest.raises(ArgumentError, match=wrong):
+        choose("k4")
+
+
+@pytest.mark.parametrize("value", [1.0, True, "1", None, jnp.ones(())])
+def test_a_static_integer_is_a_python_integer(value):
+    with pytest.raises(ArgumentError, match=r"`x` is .*, must be a Python integer"):
+        one(Static[int, ""], compiled=False)(value)
+
+
+def test_a_traced_value_where_a_python_value_is_needed_is_to_be_static():
+    with pytest.raises(ArgumentError, match=r"traced, must be .* static_argnames"):
+        jax.jit(one(Static[int, ""]))(1)
+
+
+# --- States. ---
+
+
+class Counter(NamedTuple):
+    mean: Float[ArrayLike, "D"]
+    count: Int[ArrayLike, "in [0, inf)"] = 0
+
+
+@checked
+def update(x: VECTOR, state: Counter):
+    return Counter(state.mean + jnp.sum(x), state.count + 1)
+
+
+def test_the_fields_of_a_state_are_checked():
+    state = update(jnp.ones(2), Counter(jnp.zeros(3)))
+    assert state.count == 1
+    with pytest.raises(ArgumentError, match=r"^update: `state.mean` has shape \(\)"):
+        update(jnp.ones(2), Counter(0.0))
+    with pytest.raises(ArgumentError, match=r"^update: `state.count` is -1, must be"):
+        update(jnp.ones(2), Counter(jnp.zeros(3), -1))
+
+
+def test_a_state_in_the_place_of_data_is_told_the_order():
+    with pytest.raises(ArgumentError, match=r"`state` .* must be a `Counter`.*`x` is"):
+        update(Counter(jnp.zeros(3)), jnp.ones(2))
+
+
+# --- What an error says. ---
+
+
+@pytest.mark.parametrize(
+    ("x", "spec", "problem"),
+    [
+        (np.ones((2, 3)), VECTOR, r"`x` has shape \(2, 3\), must be \[T\]"),
+        (np.ones(0), VECTOR, r"`x` has shape \(0,\), must be \[T\] and not empty"),
+        (np.ones(3, int), VECTOR, r"`x` is int64\[3\], must be a floating-point"),
+        (0, Key[ArrayLike, ""], r"`x` is 0, must be a PRNG key such as `jax.random"),
+        ("text", Int[ArrayLike, ""], r"`x` is 'text', must be an integer array"),
+    ],
+)
+def test_an_error_names_function_argument_found_and_expected(x, spec, problem):
+    with pytest.raises(ArgumentError, match=f"^learn: {problem}"):
+        two(spec, SCALAR)(x)
+
+
+def hint_of(function, *args, **kwargs):
+    with pytest.raises(ArgumentError) as error:
+        function(*args, **kwargs)
+    return str(error.value).split("\n")[-1]
+
+
+def test_an_error_hints_at_vmap_only_if_one_more_axis_is_all_that_is_wrong():
+    x = np.ones((2, 3))
+    hint = hint_of(two(VECTOR, SCALAR), x)
+    assert "in_axes 0 for `x`, None for `y`" in hint
+    hint = hint_of(rlaxlib.lambda_returns, x, x.T, x)
+    assert "vmap" not in hint  # The sizes differ.
+    assert "vmap" not in hint_of(two(VECTOR, SCALAR), np.ones((2, 3, 4, 5)))
+    streams = np.ones((3, 2))
+    hint = hint_of(rlaxlib.td_lambda, streams, streams, streams, streams, np.ones(2))
+    assert "vmap" in hint
+
+
+def test_an_error_says_how_to_convert():
+    x = jnp.ones(3)
+    assert "1 - terminated" in hint_of(rlaxlib.lambda_returns, x, x > 0, x)
+    assert "`r_t.astype(float)`" in hint_of(rlaxlib.lambda_returns, x.astype(int), x, x)
+    assert "jnp.asarray(r_t)" in hint_of(rlaxlib.lambda_returns, [1.0], x, x)
+    assert "argmax" in hint_of(rlaxlib.q_learning, x, x, 1.0, 1.0, x)
+    assert "`v_t[..., 0]`" in hint_of(rlaxlib.lambda_returns, x, x, x[:, None])
+    gae = rlaxlib.generalized_advantage_estimation
+    assert "`values[:-1]`" in hint_of(gae, x, x, x[1:], x[1:], 0.9)
+
+
+def test_a_method_is_named_by_its_public_function():
+    pi, logits = rlaxlib.softmax(), jnp.zeros(3)
+    with pytest.raises(ArgumentError, match=r"^softmax\.logprob: `sample` is 3, must"):
+        pi.logprob(3, logits)
+    with pytest.raises(TypeError, match=r"^softmax\.probs\(\) missing .*'logits'"):
+        pi.probs()
+    with pytest.raises(ArgumentError, match=r"^softmax\.sample: `key` is float32\[3\]"):
+        pi.sample(logits)
+
+
+def test_a_call_with_unknown_or_repeated_arguments_is_a_type_error():
+    learn = two(VECTOR, SCALAR)
+    x = jnp.ones(3)
+    with pytest.raises(TypeError, match=r"^learn\(\) .*'z'"):
+        learn(x, z=1.0)
+    with pytest.raises(TypeError, match=r"^learn\(\) .*'x'"):
+        learn(x, x=x)
+    with pytest.raises(TypeError, match=r"^learn\(\) too many positional"):
+        learn(x, 1.0, 2.0)
+
+
+def test_the_traceback_has_at_most_two_frames_of_the_library():
+    x = jnp.ones(3)
+    for call in (
+        lambda: rlaxlib.lambda_returns(x, x, x[1:]),
+        lambda: jax.jit(rlaxlib.lambda_returns)(x, x, x[1:]),
+        lambda: rlaxlib.quantile_q_learning(
+            x[:, None], x, 0, 1.0, 1.0, None, x[:, None]
+        ),
+    ):
+        with pytest.raises(ArgumentError) as error:
+            call()
+        frames = traceback.extract_tb(error.value.__traceback__)
+        assert sum("/rlaxlib/_core/" in frame.filename for frame in frames) <= 2
+        assert not any("/rlaxlib/values/" in frame.filename for frame in frames)
+
+
+# --- Conversions. ---
+
+
+def test_half_precision_is_raised_and_the_result_cast_back():
+    seen = []
+
+    def function(x: VECTOR, y: SCALAR = 2.0):
+        seen.append(x.dtype)
+        return x * y, x > 0
+
+    x = jnp.ones(3, jnp.bfloat16)
+    product, positive = checked(function)(x)
+    assert product.dtype == jnp.bfloat16
+    assert positive.dtype == bool
+    assert checked(wide=True)(function)(x)[0].dtype == jnp.float32
+    with jax.numpy_dtype_promotion("standard"):
+        assert checked(function)(x, jnp.float32(2.0))[0].dtype == jnp.float32
+    assert set(seen) == {jnp.dtype(jnp.float32)}
+
+
+def test_arguments_are_zero_at_ignored_steps():
+    @checked
+    def learn(
+        x: Float[ArrayLike, "T"],
+        table: Float[ArrayLike, "T, A"],
+        scale: Float[ArrayLike, "[] or [T]"],
+        other: Float[ArrayLike, "N"],
+        sample_mask: Bool[ArrayLike, "T"] | None = None,
+    ):
+        del sample_mask
+        return x, table, scale, other
+
+    mask = jnp.array([True, False])
+    bad = jnp.array([1.0, jnp.nan])
+    x, table, scale, other = learn(bad, jnp.stack([bad, bad], 1), bad, bad, mask)
+    for array in (x, scale, table[:, 0]):
+        np.testing.assert_array_equal(array, [1.0, 0.0])
+    assert jnp.isnan(other[1])
+    assert jnp.isnan(learn(bad, jnp.ones((2, 1)), 1.0, bad)[0][1])
+
+
+def test_padding_is_not_checked_against_rules():
+    @checked
+    def learn(
+        a: Int[ArrayLike, "T in [0, 4)"],
+        sample_mask: Bool[ArrayLike, "T"] | None = None,
+    ):
+        del sample_mask
+        return a
+
+    padded = np.array([1, -1])
+    np.testing.assert_array_equal(learn(padded, np.array([True, False])), [1, 0])
+    with pytest.raises(ArgumentError, match="`a` is -1"):
+        learn(padded)
+
+
+# --- Compiled bodies. ---
+
+
+def test_a_body_is_compiled_once_for_each_set_of_types_and_options():
+    traces = []
+
+    @checked
+    def learn(x: VECTOR, n: Static[int, ""] = 1, flag: bool = True):
+        traces.append((n, flag))
+        return x * n
+
+    for _ in range(3):
+        learn(jnp.ones(3))
+        learn(np.full(3, 2.0))
+        learn(jnp.ones(3), n=2)
+        learn(jnp.ones(3), flag=False)
+    assert sorted(traces) == [(1, False), (1, True), (2, True)]
+
+
+def test_a_number_is_no_reason_to_compile_again():
+    traces = []
+
+    @checked
+    def learn(x: VECTOR, y: SCALAR = 1.0):
+        traces.append(0)
+        return x * y
+
+    for y in (0.5, 1, 2.0):
+        np.testing.assert_array_equal(learn(jnp.ones(2), y), [y, y])
+    assert len(traces) == 1
+
+
+def module_level(x):
+    return x + 1
+
+
+def test_a_new_function_as_an_argument_does_not_compile_the_body():
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **_: compiled.append(event)
+    )
+
+    @checked
+    def learn(x: VECTOR, function=None):
+        return function(x) * 3.5
+
+    x = jnp.ones(7)
+    learn(x, lambda x: x + 1)
+    before = [each for each in compiled if "backend_compile" in each]
+    for _ in range(3):
+        learn(x, lambda x: x + 1)
+    assert [each for each in compiled if "backend_compile" in each] == before
+    traces = []
+
+    @checked
+    def trace(x: VECTOR, function=None):
+        traces.append(0)
+        return function(x)
+
+    for _ in range(3):
+        trace(x, module_level)
+    assert len(traces) == 1
+
+
+def test_a_body_leaves_no_trace_in_another_program():
+    program = jax.make_jaxpr(lambda x: two(VECTOR, SCALAR)(x)[0])(jnp.ones(3))
+    assert not program.eqns
+
+
+def test_a_body_can_be_stepped_through():
+    seen = []
+
+    @checked
+    def learn(x: SCALAR):
+        seen.append(x)
+        return x
+
+    with jax.disable_jit():
+        learn(2.0)
+    assert float(seen[0]) == 2.0
+
+
+def test_a_program_may_be_traced_under_a_transfer_guard():
+    x = jnp.ones(3)
+    with jax.transfer_guard("disallow"):
+        jax.jit(two(VECTOR, SCALAR)).trace(x)
+        jax.jit(lambda x: rlaxlib.lambda_returns(x, x, x, 0.9)).trace(x)
+        jax.jit(lambda x: two(VECTOR, SCALAR)(x, 1)).trace(x)

@@ -188,42 +188,36 @@ def _unsliced(name: str, wanted: Wanted, given: Arguments) -> tuple[str, str] | 
 
 def _batch(wanted: Wanted, given: Arguments) -> str:
     """Point to `jax.vmap` if one more axis is all that does not fit."""
-    types = {name: _type(given[name]) for name in wanted}
-    batched = [
-        name
-        for name, (shape, dtype) in types.items()
-        if len(specs.own_shape(shape, dtype, wanted[name].kind))
-        > max(map(len, wanted[name].shapes))
-        and not any(map(specs.is_many, itertools.chain(*wanted[name].shapes)))
-    ]
-    whole = [name for name in wanted if name not in batched]
     for axis in (0, 1):
-        if batched and _fit_without(axis, batched, wanted, types):
+        if batched := _batched(axis, wanted, given):
             names = ", ".join(f"`{name}`" for name in batched)
-            others = ", ".join(f"`{name}`" for name in whole)
+            others = ", ".join(f"`{name}`" for name in wanted if name not in batched)
             return (
                 "This looks like a batch, but the function takes one example: map it "
                 f"over the batch with jax.vmap, in_axes {axis} for {names}"
-                f"{', None for ' * bool(whole)}{others}; or with rlaxlib.batched."
+                f"{', None for ' * bool(others)}{others}; or with rlaxlib.batched."
             )
     return ""
 
 
-def _fit_without(
-    axis: int, batched: list[str], wanted: Wanted, types: Mapping[str, Any]
-) -> bool:
-    """Return whether arguments fit without an axis that some of them share."""
+def _batched(axis: int, wanted: Wanted, given: Arguments) -> list[str]:
+    """Return the arguments that have one axis too many, if all others fit."""
     sizes: Sizes = {}
-    lengths: set[int] = set()
-    for name, (shape, dtype) in types.items():
-        at = min(axis, len(shape) - 1)
-        one = shape[:at] + shape[at + 1 :] if name in batched else shape
-        lengths |= {shape[at]} if name in batched else set()
-        found = specs.fit(one, dtype, wanted[name], sizes)
-        if found is None:
-            return False
+    lengths: dict[str, int] = {}
+    for name, spec in sorted(wanted.items(), key=lambda each: len(each[1].shapes)):
+        shape, dtype = _type(given[name])
+        found = specs.fit(shape, dtype, spec, sizes)
+        if not found and not any(map(specs.is_many, itertools.chain(*spec.shapes))):
+            at = min(axis, len(specs.own_shape(shape, dtype, spec.kind)) - 1)
+            one = shape[:at] + shape[at + 1 :]
+            found = specs.fit(one, dtype, spec, sizes) if at >= 0 else None
+            lengths[name] = shape[at] if at >= 0 else 0
+        if not found:
+            return []
         sizes = found[1]
-    return len(lengths) == 1
+    return [name for name in wanted if name in lengths] * (
+        len({*lengths.values()}) == 1
+    )
 
 
 def leaves(

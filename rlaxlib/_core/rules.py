@@ -131,5 +131,5 @@ def concrete(value: Any) -> Any:
 def fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
     """Raise an error that shows the first wrong value, if there is one."""
     if np.any(wrong) if getattr(wrong, "ndim", 0) else wrong:
-        first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
+        first = np.broadcast_to(values, np.shape(wrong))[wrong].flat[0]
         raise ArgumentError(f"`{name}` is {first}, {rule}")

@@ -164,8 +164,8 @@ def is_many(axis: str) -> bool:
 
 @functools.cache
 def split(axis: str) -> tuple[str, int]:
-    """Split `"T+1"` into `("T", 1)`."""
-    name, extra = (*re.split(r"(?=[+-])", axis), "0")[:2]
+    """Split `"T+1"` into `("T", 1)`, and `"-inf"` into `("-inf", 0)`."""
+    name, extra = (*re.split(r"(?<=.)(?=[+-])", axis), "0")[:2]
     return name, int(extra)
 
 

@@ -45,6 +45,11 @@ SPREADS = ("alpha", "mask", "pred", "source")  # One entry may stand for all.
 SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
 FLAGS = ("stop_target_gradients", "use_stop_gradient")
 
+# Values out of range, of one step and of a stream.
+BAD_DISCOUNT = ({"discount_t": -0.1}, {"discount_t": 1.1})
+BAD_DISCOUNTS = tuple({"discount_t": np.full(STEPS, x)} for x in (-0.1, 1.1, np.nan))
+BAD_LAMBDA = ({"lambda_": -0.1}, {"lambda_": np.full(STEPS, 1.1)})
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:

@@ -88,9 +88,11 @@ def _problem(name: str, wanted: Wanted, given: Arguments) -> str:
     shape, dtype = _type(value)
     if not specs.has_kind(shape, dtype, spec.kind):
         return f"is {describe(value)}, must be {specs.KINDS[spec.kind][2]}"
+    # Arguments of one shape say the sizes to those that may have several.
+    order = sorted(wanted, key=lambda other: len(wanted[other].shapes))
     before = {
-        other: each
-        for other, each in itertools.takewhile(lambda x: x[0] != name, wanted.items())
+        other: wanted[other]
+        for other in itertools.takewhile(lambda other: other != name, order)
         if given.get(other) is not None
     }
     sizes = _sizes(before, given)

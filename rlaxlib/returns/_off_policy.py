@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib import arrays
-from rlaxlib._core import checks, gradients, recurrence, streams
+from rlaxlib._core import gradients, streams
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.indexing import pick
+from rlaxlib._core.recurrence import backward
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
 __all__ = [
     "general_off_policy_returns_from_action_values",
@@ -29,18 +32,19 @@ __all__ = [
 ]
 
 
+@checked
 def general_off_policy_returns_from_action_values(
-    q_t: ArrayLike,
-    a_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    c_t: ArrayLike,
-    pi_t: ArrayLike,
+    q_t: Float[ArrayLike, "T, A"],
+    a_t: Int[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    c_t: Float[ArrayLike, "T"],
+    pi_t: Float[ArrayLike, "T, A"],
     stop_target_gradients: bool = False,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute off-policy returns with traces, from the values of all actions.
 
     Takes one trajectory, returns one return for each time step.
@@ -88,43 +92,30 @@ def general_off_policy_returns_from_action_values(
         Anna Harutyunyan and others, *Q(λ) with Off-Policy Corrections*, 2016.
         https://arxiv.org/abs/1602.04951
     """
-    q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask, narrow = (
-        checks.widened(
-            q_t=(q_t, "float[T, A]"),
-            a_t=(a_t, "int[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            c_t=(c_t, "float[T]"),
-            pi_t=(pi_t, "float[T, A]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
-    q_t, a_t, pi_t = streams.clean(sample_mask, q_t, a_t, pi_t)
-    returns = general_off_policy_returns_from_q_and_v(
-        arrays.batched_index(q_t, a_t),
-        jnp.sum(pi_t * q_t, axis=-1),
-        r_t,
-        discount_t,
-        c_t,
-        stop_target_gradients,
+    return general_off_policy_returns_from_q_and_v(
+        q_t=pick(q_t, a_t),
+        v_t=jnp.sum(pi_t * q_t, axis=-1),
+        r_t=r_t,
+        discount_t=discount_t,
+        c_t=c_t,
+        stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return narrow(returns)
 
 
+@checked
 def general_off_policy_returns_from_q_and_v(
-    q_t: ArrayLike,
-    v_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    c_t: ArrayLike,
+    q_t: Float[ArrayLike, "[T-1] or [T]"],
+    v_t: Float[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    c_t: Float[ArrayLike, "[T-1] or [T]"],
     stop_target_gradients: bool = False,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute off-policy returns with traces, from the values of actions taken.
 
     Takes one trajectory, returns one return for each time step.
@@ -162,44 +153,30 @@ def general_off_policy_returns_from_q_and_v(
         Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
         2016. https://arxiv.org/abs/1606.02647
     """
-    # The rewards come first: they determine T.
-    r_t, discount_t, v_t, q_t, c_t, truncated_t, sample_mask, narrow = checks.widened(
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        q_t=(q_t, "float[T-1] or [T]"),
-        c_t=(c_t, "float[T-1] or [T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    q_t, c_t = (jnp.append(x[: r_t.size - 1], 0) for x in (q_t, c_t))
-    r_t, discount_t, v_t, q_t, c_t = streams.clean(
-        sample_mask, r_t, discount_t, v_t, q_t, c_t
-    )
-    q_t = streams.cut_traces(q_t, truncated_t, sample_mask)
-    c_t = streams.cut_traces(c_t, truncated_t, sample_mask)
-    returns = recurrence.backward(
-        r_t + discount_t * (v_t - c_t * q_t),
-        discount_t * c_t,
-        0.0,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
-    )
-    return gradients.stop_if(stop_target_gradients, narrow(returns))
+
+    def cut(x: Array) -> Array:  # The entry of time `T` may be missing.
+        x = streams.valid(jnp.pad(x[: r_t.size - 1], (0, 1)), sample_mask)
+        return streams.cut_traces(x, truncated_t, sample_mask)
+
+    q_t, c_t = cut(q_t), cut(c_t)
+    b, a = r_t + discount_t * (v_t - c_t * q_t), discount_t * c_t
+    returns = backward(b, a, 0.0, truncated_t, sample_mask)
+    return stop_if(stop_target_gradients, returns)
 
 
+@checked
 def importance_corrected_td_errors(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    rho_tm1: ArrayLike,
-    lambda_: ArrayLike,
-    values: ArrayLike,
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    rho_tm1: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
+    values: Float[ArrayLike, "T+1"],
     stop_target_gradients: bool = False,
     *,
-    v_t: ArrayLike | None = None,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    v_t: Float[ArrayLike, "T"] | None = None,
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute TD errors corrected with per-decision importance sampling.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -239,48 +216,30 @@ def importance_corrected_td_errors(
         Richard S. Sutton and others, *A New Q(λ) with Interim Forward View and Monte
         Carlo Equivalence*, 2014. https://proceedings.mlr.press/v32/sutton14.html
     """
-    r_t, discount_t, rho_tm1, lambda_, values, v_t, truncated_t, sample_mask, narrow = (
-        checks.widened(
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            rho_tm1=(rho_tm1, "float[T]"),
-            lambda_=(lambda_, "float[] or [T]"),
-            values=(values, "float[T+1]"),
-            v_t=(v_t, "float[T] or None"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
-    v_tm1, v_t = values[:-1], values[1:] if v_t is None else v_t
-    r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t = streams.clean(
-        sample_mask, r_t, discount_t, rho_tm1, lambda_, v_tm1, v_t
-    )
+    v_t = streams.valid(values[1:] if v_t is None else v_t, sample_mask)
+    v_tm1 = streams.valid(values[:-1], sample_mask)
     # The reward is added last: beside a large value it would lose precision.
     delta = r_t + (discount_t * v_t - v_tm1)
-    errors = recurrence.backward(
-        rho_tm1 * delta,
-        rho_tm1 * discount_t * lambda_,
-        0.0,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
-    )
-    return narrow(gradients.correction(errors, v_tm1, stop_target_gradients))
+    b, a = rho_tm1 * delta, rho_tm1 * discount_t * lambda_
+    errors = backward(b, a, 0.0, truncated_t, sample_mask)
+    return gradients.correction(errors, v_tm1, stop_target_gradients)
 
 
+@checked
 def tree_backup(
-    q_tm1: ArrayLike,
-    q_t: ArrayLike,
-    a_tm1: ArrayLike,
-    a_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    pi_t: ArrayLike,
-    lambda_: ArrayLike,
+    q_tm1: Float[ArrayLike, "T, A"],
+    q_t: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    a_t: Int[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    pi_t: Float[ArrayLike, "T, A"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute tree-backup TD errors, which need no behaviour policy.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -326,43 +285,14 @@ def tree_backup(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
-    (
-        q_tm1,
-        q_t,
-        a_tm1,
-        a_t,
-        r_t,
-        discount_t,
-        pi_t,
-        lambda_,
-        truncated_t,
-        sample_mask,
-        narrow,
-    ) = checks.widened(
-        q_tm1=(q_tm1, "float[T, A]"),
-        q_t=(q_t, "float[T, A]"),
-        a_tm1=(a_tm1, "int[T]"),
-        a_t=(a_t, "int[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        pi_t=(pi_t, "float[T, A]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    q_tm1, q_t, a_tm1, a_t, pi_t, lambda_ = streams.clean(
-        sample_mask, q_tm1, q_t, a_tm1, a_t, pi_t, lambda_
-    )
     targets = general_off_policy_returns_from_action_values(
-        q_t,
-        a_t,
-        r_t,
-        discount_t,
-        lambda_ * arrays.batched_index(pi_t, a_t),
-        pi_t,
+        q_t=q_t,
+        a_t=a_t,
+        r_t=r_t,
+        discount_t=discount_t,
+        c_t=lambda_ * pick(pi_t, a_t),
+        pi_t=pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core import gradients, streams
+from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.recurrence import backward
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -42,9 +43,9 @@ class VTraceOutput(NamedTuple):
         q_estimate: Estimated value of the action taken, shape `[T]`.
     """
 
-    errors: Array
-    pg_advantage: Array
-    q_estimate: Array
+    errors: Float[Array, "T"]
+    pg_advantage: Float[Array, "T"]
+    q_estimate: Float[Array, "T"]
 
 
 @checked
@@ -52,9 +53,9 @@ def vtrace(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     rho_tm1: Float[ArrayLike, "T"],
-    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -108,8 +109,7 @@ def vtrace(
     """
     rho = jnp.minimum(rho_tm1, clip_rho_threshold)
     c = lambda_ * jnp.minimum(rho_tm1, clip_c_threshold)
-    delta = _delta(v_tm1, v_t, r_t, discount_t)
-    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
+    errors = _errors(v_tm1, v_t, r_t, discount_t, rho, c, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
 
@@ -118,10 +118,10 @@ def leaky_vtrace(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     rho_tm1: Float[ArrayLike, "T"],
     alpha_: Float[ArrayLike, "in [0, 1]"] = 1.0,
-    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -175,8 +175,7 @@ def leaky_vtrace(
     """
     rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha_)
     c = lambda_ * _leaky_clip(rho_tm1, clip_c_threshold, alpha_)
-    delta = _delta(v_tm1, v_t, r_t, discount_t)
-    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
+    errors = _errors(v_tm1, v_t, r_t, discount_t, rho, c, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
 
@@ -185,9 +184,9 @@ def vtrace_td_error_and_advantage(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     rho_tm1: Float[ArrayLike, "T"],
-    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     clip_pg_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
@@ -244,12 +243,9 @@ def vtrace_td_error_and_advantage(
     rho = jnp.minimum(rho_tm1, clip_rho_threshold)
     pg_rho = jnp.minimum(rho_tm1, clip_pg_rho_threshold)
     c = lambda_ * jnp.minimum(rho_tm1, clip_c_threshold)
-    delta = _delta(v_tm1, v_t, r_t, discount_t)
-    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
-    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
-    q = discount_t * (v_t + lambda_ * e_t)  # Without the reward, which is added last.
-    estimates = pg_rho * (r_t + (q - v_tm1)), r_t + q
-    return _outputs(errors, v_tm1, estimates, stop_target_gradients, sample_mask)
+    step, masks = (v_tm1, v_t, r_t, discount_t), (truncated_t, sample_mask)
+    errors = _errors(*step, rho, c, *masks)
+    return _outputs(errors, *step, lambda_, pg_rho, stop_target_gradients, *masks)
 
 
 @checked
@@ -257,10 +253,10 @@ def leaky_vtrace_td_error_and_advantage(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     rho_tm1: Float[ArrayLike, "T"],
     alpha: Float[ArrayLike, "in [0, 1]"] = 1.0,
-    lambda_: Float[ArrayLike, "[] or [T]"] = 1.0,
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     clip_pg_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
@@ -319,12 +315,9 @@ def leaky_vtrace_td_error_and_advantage(
     rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha)
     pg_rho = _leaky_clip(rho_tm1, clip_pg_rho_threshold, alpha)
     c = lambda_ * _leaky_clip(rho_tm1, clip_c_threshold, alpha)
-    delta = _delta(v_tm1, v_t, r_t, discount_t)
-    errors = backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
-    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
-    q = discount_t * (v_t + lambda_ * e_t)  # Without the reward, which is added last.
-    estimates = pg_rho * (r_t + (q - v_tm1)), r_t + q
-    return _outputs(errors, v_tm1, estimates, stop_target_gradients, sample_mask)
+    step, masks = (v_tm1, v_t, r_t, discount_t), (truncated_t, sample_mask)
+    errors = _errors(*step, rho, c, *masks)
+    return _outputs(errors, *step, lambda_, pg_rho, stop_target_gradients, *masks)
 
 
 def _leaky_clip(rho: Array, threshold: Array, alpha: Array) -> Array:
@@ -334,20 +327,37 @@ def _leaky_clip(rho: Array, threshold: Array, alpha: Array) -> Array:
     return jnp.minimum(rho, threshold) + (1 - alpha) * excess
 
 
-def _delta(v_tm1: Array, v_t: Array, r_t: Array, discount_t: Array) -> Array:
-    """Return the one-step TD errors."""
+def _errors(
+    v_tm1: Array,
+    v_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    rho: Array,
+    c: Array,
+    truncated_t: Array | None,
+    sample_mask: Array | None,
+) -> Array:
+    """Return the V-trace TD errors of clipped ratios and traces."""
     # The reward is added last: beside a large value it would lose precision.
-    return r_t + (discount_t * v_t - v_tm1)
+    delta = r_t + (discount_t * v_t - v_tm1)
+    return backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
 
 
 def _outputs(
     errors: Array,
     v_tm1: Array,
-    estimates: tuple[Array, Array],
+    v_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    lambda_: Array,
+    pg_rho: Array,
     stop: bool,
+    truncated_t: Array | None,
     sample_mask: Array | None,
 ) -> VTraceOutput:
-    """Stop the gradients of targets and estimates, and zero the ignored steps."""
+    """Return TD errors, advantages and action values, 0 at ignored steps."""
+    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
+    q = discount_t * (v_t + lambda_ * e_t)  # Without the reward, which is added last.
+    estimates = stop_each(stop, pg_rho * (r_t + (q - v_tm1)), r_t + q)
     errors = gradients.correction(errors, v_tm1, stop)
-    stopped = (gradients.stop_if(stop, each) for each in estimates)
-    return VTraceOutput(errors, *streams.clean(sample_mask, *stopped))
+    return VTraceOutput(errors, *streams.clean(sample_mask, *estimates))

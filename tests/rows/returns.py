@@ -1,7 +1,17 @@
 """Returns: definitions in NumPy, and the rows that compare the functions with them."""
 
 import numpy as np
-from contract import ACTIONS, STEPS, Row, actions, away_from, discounts, probabilities
+from contract import (
+    ACTIONS,
+    BAD_DISCOUNTS,
+    BAD_LAMBDA,
+    STEPS,
+    Row,
+    actions,
+    away_from,
+    discounts,
+    probabilities,
+)
 
 # --- Definitions. ---
 
@@ -300,6 +310,7 @@ ROWS = [
         name="discounted_returns",
         definition=discounted_returns,
         make=maker("r_t", "discount_t", "v_t"),
+        invalid=BAD_DISCOUNTS,
         targets=("r_t", "discount_t", "v_t"),
         flagged=constant(discounted_returns),
         multistep=True,
@@ -308,6 +319,7 @@ ROWS = [
         name="lambda_returns",
         definition=lambda_returns,
         make=maker(*LAMBDA),
+        invalid=(*BAD_DISCOUNTS, {"lambda_": -0.1}),
         targets=LAMBDA,
         flagged=constant(lambda_returns),
         numbers=("lambda_",),
@@ -328,6 +340,7 @@ ROWS = [
         name="truncated_generalized_advantage_estimation",
         definition=truncated_generalized_advantage_estimation,
         make=maker(*GAE),
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=GAE,
         flagged=constant(truncated_generalized_advantage_estimation),
         numbers=("lambda_",),
@@ -340,6 +353,7 @@ ROWS = [
         definition=generalized_advantage_estimation,
         make=maker("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
         peer="rlax has no advantages with two values a step",
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
         flagged=constant(generalized_advantage_estimation),
         numbers=("lambda_",),
@@ -350,6 +364,7 @@ ROWS = [
         definition=upgo_returns,
         make=maker("v_tm1", "v_t", "r_t", "discount_t"),
         peer="rlax has no such returns",
+        invalid=BAD_DISCOUNTS,
         targets=("v_t", "r_t", "discount_t"),
         flagged=constant(upgo_returns),
         multistep=True,
@@ -375,6 +390,7 @@ ROWS = [
         definition=tree_backup,
         make=make_tree,
         peer="rlax has no such errors",
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("q_t", "r_t", "discount_t", "pi_t", "lambda_"),
         numbers=("lambda_",),
         multistep=True,
@@ -384,6 +400,7 @@ ROWS = [
         definition=importance_corrected_td_errors,
         make=maker(*CORRECTED),
         peer_of=lambda rlax: getattr(rlax._src.multistep, NOT_PUBLIC),
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "rho_tm1", "lambda_"),
         flagged=all_but_value(importance_corrected_td_errors),
         numbers=("lambda_",),
@@ -395,6 +412,7 @@ ROWS = [
         name="general_off_policy_returns_from_q_and_v",
         definition=general_off_policy_returns_from_q_and_v,
         make=one_fewer(maker(*GENERAL), "q_t", "c_t"),
+        invalid=BAD_DISCOUNTS,
         targets=GENERAL,
         flagged=constant(general_off_policy_returns_from_q_and_v),
         spare=("q_t", "c_t"),
@@ -405,6 +423,7 @@ ROWS = [
         name="general_off_policy_returns_from_action_values",
         definition=general_off_policy_returns_from_action_values,
         make=make_action_values,
+        invalid=BAD_DISCOUNTS,
         targets=("q_t", "r_t", "discount_t", "c_t", "pi_t"),
         flagged=constant(general_off_policy_returns_from_action_values),
         multistep=True,

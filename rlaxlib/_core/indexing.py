@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.lax import GatherDimensionNumbers, GatherScatterMode
 
@@ -48,6 +49,30 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
     )
     sizes = (*values.shape[:axis], 1, *values.shape[axis + 1 :])
     return _gather(values, index, numbers, sizes)
+
+
+def nan_outside(x: Array, index: Array, size: int) -> Array:
+    """Return `x`, or NaN if an index is outside [0, size).
+
+    XLA may reduce values that are all NaN to minus infinity, so what was picked at the
+    index does not suffice.
+
+    Args:
+        x: Any floats, `[]`.
+        index: Index, of any integer dtype, `[]`.
+        size: Number of entries, which a narrow dtype may not hold.
+
+    Returns:
+        The floats or NaN, `[]`.
+    """
+    return jnp.where(is_inside(index, size), x, jnp.nan)
+
+
+def is_inside(indices: Array, size: int) -> Array:
+    """Return which indices, of any integer dtype, are in [0, size)."""
+    if indices.dtype.itemsize < 4:  # An int8 cannot hold a size of 128.
+        indices = indices.astype(jnp.int32)
+    return (indices >= 0) & (indices < size)
 
 
 def _gather(

@@ -17,11 +17,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import distributions, transforms
 from rlaxlib._core import checks, gradients, indexing
-from rlaxlib._core.programs import compiled
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int
 
 __all__ = [
     "categorical_double_q_learning",
@@ -32,7 +32,12 @@ __all__ = [
 ]
 
 
-def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> Array:
+@checked
+def categorical_l2_project(
+    z_p: Float[ArrayLike, "M"],
+    probs: Float[ArrayLike, "M"],
+    z_q: Float[ArrayLike, "K ascending"],
+) -> Float[Array, "K"]:
     """Project a categorical distribution onto other atoms (C51).
 
     Takes one distribution, returns its probabilities on the new atoms.
@@ -69,23 +74,19 @@ def categorical_l2_project(z_p: ArrayLike, probs: ArrayLike, z_q: ArrayLike) -> 
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    z_p, probs, z_q, narrow = checks.widened(
-        z_p=(z_p, "float[M]"),
-        probs=(probs, "float[M]"),
-        z_q=(z_q, "float[K] ascending"),
-    )
-    return narrow(_project(z_p, probs, z_q))
+    return _project(z_p, probs, z_q)
 
 
+@checked
 def categorical_td_learning(
-    v_atoms_tm1: ArrayLike,
-    v_logits_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_atoms_t: ArrayLike,
-    v_logits_t: ArrayLike,
+    v_atoms_tm1: Float[ArrayLike, "K ascending"],
+    v_logits_tm1: Float[ArrayLike, "K"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    v_atoms_t: Float[ArrayLike, "M"],
+    v_logits_t: Float[ArrayLike, "M"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the categorical TD learning loss (D4PG).
 
     Takes one transition, returns one loss.
@@ -119,28 +120,22 @@ def categorical_td_learning(
         Gabriel Barth-Maron and others, *Distributed Distributional Deterministic Policy
         Gradients*, 2018. https://arxiv.org/abs/1804.08617
     """
-    atoms_tm1, logits_tm1, r_t, discount_t, atoms_t, logits_t, narrow = checks.widened(
-        v_atoms_tm1=(v_atoms_tm1, "float[K] ascending"),
-        v_logits_tm1=(v_logits_tm1, "float[K]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        v_atoms_t=(v_atoms_t, "float[M]"),
-        v_logits_t=(v_logits_t, "float[M]"),
-    )
-    target = _project(r_t + discount_t * atoms_t, jax.nn.softmax(logits_t), atoms_tm1)
-    return narrow(_cross_entropy(target, logits_tm1, stop_target_gradients))
+    z, probs_t = r_t + discount_t * v_atoms_t, jax.nn.softmax(v_logits_t)
+    target = _project(z, probs_t, v_atoms_tm1)
+    return _cross_entropy(target, v_logits_tm1, stop_target_gradients)
 
 
+@checked
 def categorical_q_learning(
-    q_atoms_tm1: ArrayLike,
-    q_logits_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_atoms_t: ArrayLike,
-    q_logits_t: ArrayLike,
+    q_atoms_tm1: Float[ArrayLike, "K ascending"],
+    q_logits_tm1: Float[ArrayLike, "A, K"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    q_atoms_t: Float[ArrayLike, "M"],
+    q_logits_t: Float[ArrayLike, "A, M"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the categorical Q-learning loss (C51).
 
     Takes one transition, returns one loss.
@@ -179,37 +174,27 @@ def categorical_q_learning(
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    atoms_tm1, logits_tm1, a_tm1, r_t, discount_t, atoms_t, logits_t, narrow = (
-        checks.widened(
-            q_atoms_tm1=(q_atoms_tm1, "float[K] ascending"),
-            q_logits_tm1=(q_logits_tm1, "float[A, K]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            q_atoms_t=(q_atoms_t, "float[M]"),
-            q_logits_t=(q_logits_t, "float[A, M]"),
-        )
-    )
-    probs_t = jax.nn.softmax(logits_t)
-    a_t = jnp.argmax(jnp.sum(probs_t * atoms_t[None, :], axis=-1))
-    target = _project(r_t + discount_t * atoms_t, probs_t[a_t], atoms_tm1)
-    loss = _cross_entropy(
-        target, indexing.pick_slice(logits_tm1, a_tm1), stop_target_gradients
-    )
-    return narrow(_nan_if_out_of_range(loss, a_tm1, len(logits_tm1)))
+    probs_t = jax.nn.softmax(q_logits_t)
+    a_t = jnp.argmax(jnp.sum(probs_t * q_atoms_t[None, :], axis=-1))
+    z, probs_a_t = r_t + discount_t * q_atoms_t, indexing.pick_slice(probs_t, a_t)
+    target = _project(z, probs_a_t, q_atoms_tm1)
+    x = indexing.pick_slice(q_logits_tm1, a_tm1)
+    loss = _cross_entropy(target, x, stop_target_gradients)
+    return indexing.nan_outside(loss, a_tm1, len(q_logits_tm1))
 
 
+@checked
 def categorical_double_q_learning(
-    q_atoms_tm1: ArrayLike,
-    q_logits_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_atoms_t: ArrayLike,
-    q_logits_t: ArrayLike,
-    q_t_selector: ArrayLike,
+    q_atoms_tm1: Float[ArrayLike, "K ascending"],
+    q_logits_tm1: Float[ArrayLike, "A, K"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    q_atoms_t: Float[ArrayLike, "M"],
+    q_logits_t: Float[ArrayLike, "A, M"],
+    q_t_selector: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the categorical double Q-learning loss (Rainbow).
 
     Takes one transition, returns one loss.
@@ -248,33 +233,22 @@ def categorical_double_q_learning(
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
-    atoms_tm1, logits_tm1, a_tm1, r_t, discount_t, atoms_t, logits_t, s_t, narrow = (
-        checks.widened(
-            q_atoms_tm1=(q_atoms_tm1, "float[K] ascending"),
-            q_logits_tm1=(q_logits_tm1, "float[A, K]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            q_atoms_t=(q_atoms_t, "float[M]"),
-            q_logits_t=(q_logits_t, "float[A, M]"),
-            q_t_selector=(q_t_selector, "float[A]"),
-        )
-    )
-    probs_t = jax.nn.softmax(logits_t[jnp.argmax(s_t)])
-    target = _project(r_t + discount_t * atoms_t, probs_t, atoms_tm1)
-    loss = _cross_entropy(
-        target, indexing.pick_slice(logits_tm1, a_tm1), stop_target_gradients
-    )
-    return narrow(_nan_if_out_of_range(loss, a_tm1, len(logits_tm1)))
+    a_t = jnp.argmax(q_t_selector)
+    probs_a_t = jax.nn.softmax(indexing.pick_slice(q_logits_t, a_t))
+    target = _project(r_t + discount_t * q_atoms_t, probs_a_t, q_atoms_tm1)
+    x = indexing.pick_slice(q_logits_tm1, a_tm1)
+    loss = _cross_entropy(target, x, stop_target_gradients)
+    return indexing.nan_outside(loss, a_tm1, len(q_logits_tm1))
 
 
+@checked
 def categorical_regression_loss(
-    logits: ArrayLike,
-    target: ArrayLike,
+    logits: Float[ArrayLike, "M"],
+    target: Float[ArrayLike, ""],
     tx_pair: transforms.TxPair,
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the cross-entropy loss for a scalar target (two-hot, HL-Gauss).
 
     Takes one prediction and one target, returns one loss.
@@ -311,19 +285,15 @@ def categorical_regression_loss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    logits, target, narrow = checks.widened(
-        logits=(logits, "float[M]"), target=(target, "float[]")
-    )
     probs = tx_pair.apply(target)
     if probs.shape != logits.shape:
         checks.fail(
             f"`tx_pair` gives probabilities of shape {probs.shape}, must be "
             f"{logits.shape} to match `logits`"
         )
-    return narrow(_cross_entropy(probs, logits, stop_target_gradients))
+    return _cross_entropy(probs, logits, stop_target_gradients)
 
 
-@compiled()
 def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     """Share each probability between the two new atoms around its old atom."""
     atoms = z_q.size
@@ -342,11 +312,3 @@ def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:
     """Return the cross-entropy, with the gradient of the target stopped or not."""
     target = gradients.stop_if(stop, target)
     return distributions.categorical_cross_entropy(target, logits)
-
-
-def _nan_if_out_of_range(loss: Array, action: Array, num_actions: int) -> Array:
-    """Return the loss, or NaN for an action outside [0, num_actions).
-
-    XLA may reduce logits that are all NaN to -inf, so NaN logits are not enough.
-    """
-    return jnp.where((action >= 0) & (action < num_actions), loss, jnp.nan)

@@ -18,18 +18,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib import arrays
-from rlaxlib._core import checks
+from rlaxlib import distributions
+from rlaxlib._core import devices
+from rlaxlib._core.indexing import pick
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 from rlaxlib.values import _td
 
 __all__ = ["mellowmax", "munchausen_q_learning", "soft_q_learning", "soft_value"]
 
 
+@checked
 def soft_value(
-    q: ArrayLike, temperature: ArrayLike, *, action_mask: ArrayLike | None = None
-) -> Array:
+    q: Float[ArrayLike, "A"],
+    temperature: Float[ArrayLike, "in (0, inf)"],
+    *,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the soft value, a log-sum-exp of the action values.
 
     Takes one state, returns one value.
@@ -61,17 +67,16 @@ def soft_value(
         Tuomas Haarnoja and others, *Reinforcement Learning with Deep Energy-Based
         Policies*, 2017. https://arxiv.org/abs/1702.08165
     """
-    q, temperature, action_mask, narrow = checks.widened(
-        q=(q, "float[A]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
-    return narrow(_soft_value(q, temperature, action_mask))
+    return _soft_value(q, temperature, action_mask)
 
 
+@checked
 def mellowmax(
-    q: ArrayLike, omega: ArrayLike, *, action_mask: ArrayLike | None = None
-) -> Array:
+    q: Float[ArrayLike, "A"],
+    omega: Float[ArrayLike, "in (-inf, inf)"],
+    *,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the mellowmax, a smooth maximum that is a non-expansion.
 
     Takes one state, returns one value.
@@ -101,11 +106,6 @@ def mellowmax(
         Kavosh Asadi and Michael L. Littman, *An Alternative Softmax Operator for
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1612.05628
     """
-    q, omega, action_mask, narrow = checks.widened(
-        q=(q, "float[A]"),
-        omega=(omega, "float[] in (-inf, inf)"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     legal = _legal(q, action_mask)
     count = jnp.maximum(jnp.sum(legal), 1).astype(q.dtype)
     mean = jnp.sum(jnp.where(legal, q, 0)) / count
@@ -116,19 +116,20 @@ def mellowmax(
     near = jnp.sum(omega * small * small) / (2 * count)
     omega = jnp.where(is_near, 1, omega)
     far = (jax.nn.logsumexp(omega * centred, where=legal) - jnp.log(count)) / omega
-    return narrow(mean + jnp.where(is_near, near, far))
+    return mean + jnp.where(is_near, near, far)
 
 
+@checked
 def soft_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    temperature: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    q_t: Float[ArrayLike, "A"],
+    temperature: Float[ArrayLike, "in (0, inf)"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the soft Q-learning TD error.
 
     Takes one transition, returns one TD error.
@@ -162,32 +163,24 @@ def soft_q_learning(
         Tuomas Haarnoja and others, *Reinforcement Learning with Deep Energy-Based
         Policies*, 2017. https://arxiv.org/abs/1702.08165
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, temperature, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[A]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    v_t = _soft_value(q_t, temperature)
-    return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(q_t, temperature)
+    return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def munchausen_q_learning(
-    q_tm1: ArrayLike,
-    target_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    target_q_t: ArrayLike,
-    temperature: ArrayLike = 0.03,
-    munchausen_coefficient: ArrayLike = 0.9,
-    clip_value_min: ArrayLike = -1.0,
+    q_tm1: Float[ArrayLike, "A"],
+    target_q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    target_q_t: Float[ArrayLike, "A"],
+    temperature: Float[ArrayLike, "in (0, inf)"] = 0.03,
+    munchausen_coefficient: Float[ArrayLike, "in [0, 1]"] = 0.9,
+    clip_value_min: Float[ArrayLike, "in [-inf, 0]"] = -1.0,
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the Munchausen Q-learning TD error (M-DQN).
 
     Takes one transition, returns one TD error.
@@ -230,43 +223,24 @@ def munchausen_q_learning(
         Nino Vieillard, Olivier Pietquin and Matthieu Geist, *Munchausen Reinforcement
         Learning*, 2020. https://arxiv.org/abs/2007.14430
     """
-    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, tau, alpha, l_0, narrow = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[A]"),
-            target_q_tm1=(target_q_tm1, "float[A]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            target_q_t=(target_q_t, "float[A]"),
-            temperature=(temperature, "float[] in (0, inf)"),
-            munchausen_coefficient=(munchausen_coefficient, "float[] in [0, 1]"),
-            clip_value_min=(clip_value_min, "float[] in [-inf, 0]"),
-        )
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    log_policy = jax.nn.log_softmax(_scale(target_q_tm1, tau))
-    log_prob = arrays.batched_index(log_policy, a_tm1)
-    r_t = r_t + alpha * jnp.maximum(l_0, tau * log_prob)
-    v_t = _soft_value(target_q_t, tau)
-    return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
+    bonus = jnp.maximum(clip_value_min, temperature * log_pi)
+    r_t = r_t + munchausen_coefficient * bonus
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(target_q_t, temperature)
+    return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 def _soft_value(
     q: Array, temperature: Array, action_mask: Array | None = None
 ) -> Array:
     """Return the soft value of the legal actions, 0 if no action is legal."""
-    logits = _scale(q, temperature, action_mask)
-    is_any_legal = jnp.any(logits != -jnp.inf)
-    # The log-sum-exp of no action is minus infinity, with a NaN gradient.
-    logits = jnp.where(is_any_legal, logits, 0)
-    return jnp.where(is_any_legal, temperature * jax.nn.logsumexp(logits), 0)
-
-
-def _scale(q: Array, temperature: Array, action_mask: Array | None = None) -> Array:
-    """Return the logits `q / temperature`, minus infinity for illegal actions."""
     legal = _legal(q, action_mask)
-    # Minus infinity divided by the temperature has a NaN gradient.
-    return jnp.where(legal, jnp.where(legal, q, 0) / temperature, -jnp.inf)
+    # A quotient of large values would round their differences away.
+    largest = devices.largest(q, legal, None)
+    gaps = jnp.where(legal, q - largest, 0)
+    total = jnp.sum(jnp.exp(gaps / temperature), where=legal)
+    # The logarithm of 0 has a NaN gradient.
+    return largest + temperature * jnp.log(jnp.where(jnp.any(legal), total, 1))
 
 
 def _legal(q: Array, action_mask: Array | None) -> Array:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib import arrays
-from rlaxlib._core import checks
+from rlaxlib._core.indexing import pick
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int
 from rlaxlib.values import _td
 
 __all__ = [
@@ -25,15 +25,16 @@ __all__ = [
 ]
 
 
+@checked
 def persistent_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    action_gap_scale: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    q_t: Float[ArrayLike, "A"],
+    action_gap_scale: Float[ArrayLike, "in [0, 1]"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the persistent Q-learning TD error.
 
     Takes one transition, returns one TD error.
@@ -66,30 +67,24 @@ def persistent_q_learning(
         Marc G. Bellemare and others, *Increasing the Action Gap: New Operators for
         Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, alpha, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[A]"),
-        action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    v_t = (1 - alpha) * jnp.max(q_t) + alpha * arrays.batched_index(q_t, a_tm1)
-    return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    q_a_tm1 = pick(q_tm1, a_tm1)
+    alpha, q_a_t = action_gap_scale, pick(q_t, a_tm1)
+    v_t = (1 - alpha) * jnp.max(q_t) + alpha * q_a_t
+    return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def advantage_learning(
-    q_tm1: ArrayLike,
-    target_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    target_q_t: ArrayLike,
-    action_gap_scale: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    target_q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    target_q_t: Float[ArrayLike, "A"],
+    action_gap_scale: Float[ArrayLike, "in [0, 1]"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the advantage learning (AL) TD error.
 
     Takes one transition, returns one TD error.
@@ -130,34 +125,24 @@ def advantage_learning(
         Marc G. Bellemare and others, *Increasing the Action Gap: New Operators for
         Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
-    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[A]"),
-            target_q_tm1=(target_q_tm1, "float[A]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            target_q_t=(target_q_t, "float[A]"),
-            action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
-        )
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    r_t = r_t - alpha * _gap(target_q_tm1, a_tm1)
+    q_a_tm1 = pick(q_tm1, a_tm1)
+    r_t = r_t - action_gap_scale * _gap(target_q_tm1, a_tm1)
     v_t = jnp.max(target_q_t)
-    return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
+@checked
 def persistent_advantage_learning(
-    q_tm1: ArrayLike,
-    target_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    target_q_t: ArrayLike,
-    action_gap_scale: ArrayLike,
+    q_tm1: Float[ArrayLike, "A"],
+    target_q_tm1: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    target_q_t: Float[ArrayLike, "A"],
+    action_gap_scale: Float[ArrayLike, "in [0, 1]"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the persistent advantage learning (PAL) TD error.
 
     Takes one transition, returns one TD error.
@@ -197,24 +182,14 @@ def persistent_advantage_learning(
         Marc G. Bellemare and others, *Increasing the Action Gap: New Operators for
         Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
-    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, alpha, narrow = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[A]"),
-            target_q_tm1=(target_q_tm1, "float[A]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            target_q_t=(target_q_t, "float[A]"),
-            action_gap_scale=(action_gap_scale, "float[] in [0, 1]"),
-        )
-    )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    gap_t = jnp.where(discount_t == 0, 0.0, _gap(target_q_t, a_tm1))
-    r_t = r_t - alpha * jnp.minimum(_gap(target_q_tm1, a_tm1), gap_t)
+    q_a_tm1 = pick(q_tm1, a_tm1)
+    gap_tm1, gap_t = _gap(target_q_tm1, a_tm1), _gap(target_q_t, a_tm1)
+    gap_t = jnp.where(discount_t == 0, 0.0, gap_t)
+    r_t = r_t - action_gap_scale * jnp.minimum(gap_tm1, gap_t)
     v_t = jnp.max(target_q_t)
-    return narrow(_td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients))
+    return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 def _gap(q: Array, a: Array) -> Array:
     """Return the action gap, the best action value minus the one taken."""
-    return jnp.max(q) - arrays.batched_index(q, a)
+    return jnp.max(q) - pick(q, a)

@@ -10,19 +10,26 @@ Functions take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import losses
 from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 from rlaxlib.values import _multistep
 
 __all__ = ["feature_control_rewards", "pixel_control_loss", "pixel_control_rewards"]
 
 
-def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
+@checked
+def pixel_control_rewards(
+    observations: Float[ArrayLike, "T+1, H, W, C"],
+    cell_size: Static[int, "in [1, inf)"],
+) -> Float[Array, "T, I, J"]:
     """Compute the pixel control rewards: the mean absolute change of each cell.
 
     Takes the images of one trajectory, returns one reward for each step and cell.
@@ -36,7 +43,8 @@ def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
         cell_size: Size :math:`K` of a cell, a Python integer that divides `H` and `W`.
 
     Returns:
-        Rewards :math:`r_1, …, r_T`, shape `[T, H / cell_size, W / cell_size]`.
+        Rewards :math:`r_1, …, r_T`, shape `[T, I, J]`, with `I = H / cell_size` and
+        `J = W / cell_size`.
 
     Raises:
         ArgumentError: If a shape, dtype or `cell_size` is wrong.
@@ -51,20 +59,20 @@ def pixel_control_rewards(observations: ArrayLike, cell_size: int) -> Array:
         Max Jaderberg and others, *Reinforcement Learning with Unsupervised Auxiliary
         Tasks*, 2016. https://arxiv.org/abs/1611.05397
     """
-    observations, narrow = checks.widened(
-        observations=(observations, "float[T+1, H, W, C]")
-    )
     rows, columns = _cells(observations, cell_size)
     change = jnp.abs(observations[1:] - observations[:-1])
     cells = change.reshape(-1, rows, cell_size, columns, cell_size, change.shape[-1])
-    return narrow(jnp.mean(cells, axis=(2, 4, 5)))
+    return jnp.mean(cells, axis=(2, 4, 5))
 
 
+@checked
 def feature_control_rewards(
-    features: ArrayLike,
-    cumulant_type: str = "absolute_change",
-    discount: ArrayLike | None = None,
-) -> Array:
+    features: Float[ArrayLike, "T+1, D"],
+    cumulant_type: Literal[
+        "feature", "absolute_change", "increase", "decrease", "potential"
+    ] = "absolute_change",
+    discount: Float[ArrayLike, "[] or [T] in [0, 1]"] | None = None,
+) -> Float[Array, "T, D"]:
     """Compute the feature control rewards, for one of several cumulants.
 
     Takes the features of one trajectory, returns one reward for each step and feature.
@@ -101,39 +109,31 @@ def feature_control_rewards(
         Transformations: Theory and Application to Reward Shaping*, 1999.
         https://people.eecs.berkeley.edu/~russell/papers/icml99-shaping.pdf
     """
-    features, discount_t, narrow = checks.widened(
-        features=(features, "float[T+1, D]"),
-        discount=(discount, "float[] or [T] or None"),
-    )
     phi_tm1, phi_t = features[:-1], features[1:]
     if cumulant_type == "feature":
-        return narrow(phi_t)
+        return phi_t
     if cumulant_type == "absolute_change":
-        return narrow(jnp.abs(phi_t - phi_tm1))
+        return jnp.abs(phi_t - phi_tm1)
     if cumulant_type == "increase":
-        return narrow(phi_t - phi_tm1)
+        return phi_t - phi_tm1
     if cumulant_type == "decrease":
-        return narrow(phi_tm1 - phi_t)
-    if cumulant_type == "potential":
-        if discount_t is None:
-            checks.fail('`discount` is None, must be given for "potential"')
-        return narrow(discount_t.reshape(-1, 1) * phi_t - phi_tm1)
-    checks.fail(
-        f"`cumulant_type` is {cumulant_type!r}, must be 'feature', 'absolute_change', "
-        "'increase', 'decrease' or 'potential'"
-    )
+        return phi_tm1 - phi_t
+    if discount is None:
+        checks.fail('`discount` is None, must be given for "potential"')
+    return discount.reshape(-1, 1) * phi_t - phi_tm1
 
 
+@checked
 def pixel_control_loss(
-    observations: ArrayLike,
-    actions: ArrayLike,
-    action_values: ArrayLike,
-    discount_factor: ArrayLike,
-    cell_size: int,
+    observations: Float[ArrayLike, "T+1, H, W, C"],
+    actions: Int[ArrayLike, "T in [0, A)"],
+    action_values: Float[ArrayLike, "T+1, I, J, A"],
+    discount_factor: Float[ArrayLike, "[] or [T] in [0, 1]"],
+    cell_size: Static[int, "in [1, inf)"],
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T, I, J"]:
     """Compute the pixel control loss, a multistep Q-learning loss of each cell.
 
     Takes one trajectory, returns one loss for each time step and cell.
@@ -173,44 +173,31 @@ def pixel_control_loss(
         Max Jaderberg and others, *Reinforcement Learning with Unsupervised Auxiliary
         Tasks*, 2016. https://arxiv.org/abs/1611.05397
     """
-    observations, actions, q, discount_t, truncated_t, sample_mask, narrow = (
-        checks.widened(
-            observations=(observations, "float[T+1, H, W, C]"),
-            actions=(
-                actions,  # Padding may hold any index.
-                "int[T] in [0, A)" if sample_mask is None else "int[T]",
-            ),
-            action_values=(action_values, "float[T+1, I, J, A]"),
-            discount_factor=(discount_factor, "float[] or [T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
+    q = action_values
     cells = _cells(observations, cell_size)
     if q.shape[1:3] != cells:
         needed = (q.shape[0], *cells, q.shape[3])
         checks.fail(f"`action_values` has shape {q.shape}, must be {needed}")
-    r_t = pixel_control_rewards(observations, cell_size)
 
     def td_errors(q_tm1: Array, r_t: Array, q_t: Array) -> Array:
         return _multistep.q_lambda(
-            q_tm1,
-            actions,
-            r_t,
-            jnp.broadcast_to(discount_t, actions.shape),
-            q_t,
+            q_tm1=q_tm1,
+            a_tm1=actions,
+            r_t=r_t,
+            discount_t=jnp.broadcast_to(discount_factor, actions.shape),
+            q_t=q_t,
             lambda_=1.0,
             truncated_t=truncated_t,
             sample_mask=sample_mask,
         )
 
+    r_t = pixel_control_rewards(observations, cell_size)
     each_cell = jax.vmap(jax.vmap(td_errors, 1, 1), 1, 1)
-    return narrow(losses.l2_loss(each_cell(q[:-1], r_t, q[1:])))
+    return losses.l2_loss(each_cell(q[:-1], r_t, q[1:]))
 
 
 def _cells(observations: Array, cell_size: int) -> tuple[int, int]:
     """Return the numbers of rows and columns of cells, which must fill the images."""
-    checks.static_int(1, cell_size=cell_size)
     _, height, width, _ = observations.shape
     if height % cell_size or width % cell_size:
         size = f"{height} by {width}"

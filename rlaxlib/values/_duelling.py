@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["duelling_q_values"]
 
 
+@checked
 def duelling_q_values(
-    v: ArrayLike, advantages: ArrayLike, *, action_mask: ArrayLike | None = None
-) -> Array:
+    v: Float[ArrayLike, ""],
+    advantages: Float[ArrayLike, "A"],
+    *,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> Float[Array, "A"]:
     """Compute the action values of a duelling network (duelling DQN).
 
     Takes one state, returns one value for each action.
@@ -46,10 +50,5 @@ def duelling_q_values(
         Ziyu Wang and others, *Dueling Network Architectures for Deep Reinforcement
         Learning*, equation 9, 2016. https://arxiv.org/abs/1511.06581
     """
-    v, advantages, action_mask, narrow = checks.widened(
-        v=(v, "float[]"),
-        advantages=(advantages, "float[A]"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     q = v + (advantages - arrays.masked_mean(advantages, action_mask))
-    return narrow(q if action_mask is None else jnp.where(action_mask, q, -jnp.inf))
+    return q if action_mask is None else jnp.where(action_mask, q, -jnp.inf)

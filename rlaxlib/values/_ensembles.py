@@ -9,17 +9,24 @@ axes.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = ["ensemble_value", "subset_minimum"]
 
 
-def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) -> Array:
+@checked
+def ensemble_value(
+    q: Float[ArrayLike, "N"],
+    kind: Literal["min", "mean", "min_max_mix"] = "min",
+    weight: Float[ArrayLike, "in [0, 1]"] = 0.75,
+) -> Float[Array, ""]:
     """Reduce the values of an ensemble to one: minimum, mean or a mix (BCQ).
 
     Takes one value for each critic, returns one value.
@@ -56,19 +63,17 @@ def ensemble_value(q: ArrayLike, kind: str = "min", weight: ArrayLike = 0.75) ->
         Scott Fujimoto, David Meger and Doina Precup, *Off-Policy Deep Reinforcement
         Learning Without Exploration*, 2019. https://arxiv.org/abs/1812.02900
     """
-    q, weight, narrow = checks.widened(
-        q=(q, "float[N]"), weight=(weight, "float[] in [0, 1]")
-    )
     if kind == "min":
-        return narrow(jnp.min(q))
+        return jnp.min(q)
     if kind == "mean":
-        return narrow(jnp.mean(q))
-    if kind == "min_max_mix":
-        return narrow(weight * jnp.min(q) + (1 - weight) * jnp.max(q))
-    checks.fail(f"`kind` is {kind!r}, must be 'min', 'mean' or 'min_max_mix'")
+        return jnp.mean(q)
+    return weight * jnp.min(q) + (1 - weight) * jnp.max(q)
 
 
-def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
+@checked
+def subset_minimum(
+    key: Key[ArrayLike, ""], q: Float[ArrayLike, "N"], size: Static[int, "in [1, N]"]
+) -> Float[Array, ""]:
     """Compute the minimum over a random subset of an ensemble (REDQ).
 
     Takes one value for each critic, returns one value.
@@ -99,7 +104,5 @@ def subset_minimum(key: ArrayLike, q: ArrayLike, size: int) -> Array:
         Xinyue Chen and others, *Randomized Ensembled Double Q-Learning: Learning Fast
         Without a Model*, 2021. https://arxiv.org/abs/2101.05982
     """
-    key, q = checks.arrays(key=(key, "key[]"), q=(q, "float[N]"))
-    checks.static_int(1, q.size, size=size)
     ranks = jax.random.permutation(key, q.size)
     return jnp.min(q, where=ranks < size, initial=jnp.inf)

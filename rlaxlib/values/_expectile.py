@@ -21,9 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, gradients, indexing
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.indexing import pick_slice
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int, Static
 from rlaxlib.values._quantile import asymmetric_loss
 
 __all__ = [
@@ -34,12 +36,13 @@ __all__ = [
 ]
 
 
+@checked
 def expectile_regression_loss(
-    dist_src: ArrayLike,
-    tau_src: ArrayLike,
-    dist_target: ArrayLike,
+    dist_src: Float[ArrayLike, "N"],
+    tau_src: Float[ArrayLike, "N in [0, 1]"],
+    dist_target: Float[ArrayLike, "K"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the expectile regression loss.
 
     Takes one distribution and its samples, returns one loss.
@@ -73,25 +76,21 @@ def expectile_regression_loss(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    dist_src, tau_src, dist_target, narrow = checks.widened(
-        dist_src=(dist_src, "float[N]"),
-        tau_src=(tau_src, "float[N] in [0, 1]"),
-        dist_target=(dist_target, "float[K]"),
-    )
-    dist_target = gradients.stop_if(stop_target_gradients, dist_target)
-    return narrow(asymmetric_loss(jnp.square, dist_src, tau_src, dist_target))
+    y = stop_if(stop_target_gradients, dist_target)
+    return asymmetric_loss(jnp.square, dist_src, tau_src, y)
 
 
+@checked
 def expectile_q_learning(
-    dist_q_tm1: ArrayLike,
-    tau_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    dist_q_t_selector: ArrayLike,
-    dist_q_t: ArrayLike,
+    dist_q_tm1: Float[ArrayLike, "N, A"],
+    tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    dist_q_t_selector: Float[ArrayLike, "M, A"],
+    dist_q_t: Float[ArrayLike, "K, A"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the expectile Q-learning loss, from samples.
 
     Takes one transition, returns one loss.
@@ -130,27 +129,18 @@ def expectile_q_learning(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, narrow = (
-        checks.widened(
-            dist_q_tm1=(dist_q_tm1, "float[N, A]"),
-            tau_q_tm1=(tau_q_tm1, "float[N] in [0, 1]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            dist_q_t_selector=(dist_q_t_selector, "float[M, A]"),
-            dist_q_t=(dist_q_t, "float[K, A]"),
-        )
-    )
-    a_t = jnp.argmax(jnp.mean(selector, axis=0))
-    target = r_t + discount_t * dist_q_t[:, a_t]
-    target = gradients.stop_if(stop_target_gradients, target)
-    dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    return narrow(asymmetric_loss(jnp.square, dist_qa_tm1, tau, target))
+    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=0))
+    y = r_t + discount_t * pick_slice(dist_q_t, a_t, axis=1)
+    x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
+    return asymmetric_loss(jnp.square, x, tau_q_tm1, y)
 
 
+@checked
 def impute_expectile_samples(
-    expectiles: ArrayLike, tau: ArrayLike, num_samples: int | None = None
-) -> Array:
+    expectiles: Float[ArrayLike, "N"],
+    tau: Float[ArrayLike, "N in [0, 1]"],
+    num_samples: Static[int, "in [1, inf)"] | None = None,
+) -> Float[Array, "num_samples"]:
     """Impute samples that have the given expectiles (ER-DQN).
 
     Takes the expectiles of one state, returns samples.
@@ -200,26 +190,22 @@ def impute_expectile_samples(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, section 3.3, 2019. https://arxiv.org/abs/1902.08102
     """
-    expectiles, tau, narrow = checks.widened(
-        expectiles=(expectiles, "float[N]"), tau=(tau, "float[N] in [0, 1]")
-    )
-    num_samples = expectiles.size if num_samples is None else num_samples
-    checks.static_int(1, num_samples=num_samples)
-    return narrow(_impute(expectiles, tau, num_samples))
+    return _impute(expectiles, tau, num_samples or expectiles.size)
 
 
+@checked
 def imputed_expectile_q_learning(
-    dist_q_tm1: ArrayLike,
-    tau_q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    dist_q_t_selector: ArrayLike,
-    dist_q_t: ArrayLike,
+    dist_q_tm1: Float[ArrayLike, "N, A"],
+    tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    dist_q_t_selector: Float[ArrayLike, "N, A"],
+    dist_q_t: Float[ArrayLike, "N, A"],
     stop_target_gradients: bool = True,
     *,
-    num_samples: int | None = None,
-) -> Array:
+    num_samples: Static[int, "in [1, inf)"] | None = None,
+) -> Float[Array, ""]:
     """Compute the expectile Q-learning loss, from expectiles (ER-DQN).
 
     Takes one transition, returns one loss.
@@ -261,24 +247,11 @@ def imputed_expectile_q_learning(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    dist_q_tm1, tau, a_tm1, r_t, discount_t, selector, dist_q_t, narrow = (
-        checks.widened(
-            dist_q_tm1=(dist_q_tm1, "float[N, A]"),
-            tau_q_tm1=(tau_q_tm1, "float[N] in [0, 1]"),
-            a_tm1=(a_tm1, "int[] in [0, A)"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            dist_q_t_selector=(dist_q_t_selector, "float[N, A]"),
-            dist_q_t=(dist_q_t, "float[N, A]"),
-        )
-    )
-    num_samples = tau.size if num_samples is None else num_samples
-    checks.static_int(1, num_samples=num_samples)
-    a_t = jnp.argmax(_means(selector, tau))
-    target = r_t + discount_t * _impute(dist_q_t[:, a_t], tau, num_samples)
-    target = gradients.stop_if(stop_target_gradients, target)
-    dist_qa_tm1 = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    return narrow(asymmetric_loss(jnp.square, dist_qa_tm1, tau, target))
+    tau, n = tau_q_tm1, num_samples or tau_q_tm1.size
+    a_t = jnp.argmax(_means(dist_q_t_selector, tau))
+    y = r_t + discount_t * _impute(pick_slice(dist_q_t, a_t, axis=1), tau, n)
+    x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
+    return asymmetric_loss(jnp.square, x, tau, y)
 
 
 def _means(dist: Array, tau: Array) -> Array:

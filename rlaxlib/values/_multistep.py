@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib import arrays, returns
-from rlaxlib._core import checks, gradients, streams
+from rlaxlib import returns
+from rlaxlib._core import gradients, streams
+from rlaxlib._core.indexing import pick
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
 __all__ = [
     "q_lambda",
@@ -32,17 +34,18 @@ __all__ = [
 ]
 
 
+@checked
 def td_lambda(
-    v_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_t: ArrayLike,
-    lambda_: ArrayLike,
+    v_tm1: Float[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    v_t: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the TD(λ) errors of state values.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -78,37 +81,31 @@ def td_lambda(
         Richard S. Sutton, *Learning to Predict by the Methods of Temporal Differences*,
         1988. https://doi.org/10.1007/BF00115009
     """
-    v_tm1, r_t, discount_t, v_t, lambda_, truncated_t, sample_mask, narrow = (
-        checks.widened(
-            v_tm1=(v_tm1, "float[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            v_t=(v_t, "float[T]"),
-            lambda_=(lambda_, "float[] or [T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
     targets = returns.lambda_returns(
-        r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=v_t,
+        lambda_=lambda_,
+        truncated_t=truncated_t,
+        sample_mask=sample_mask,
     )
-    errors = gradients.error(targets, v_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, v_tm1, stop_target_gradients)
 
 
+@checked
 def sarsa_lambda(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    a_t: ArrayLike,
-    lambda_: ArrayLike,
+    q_tm1: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    q_t: Float[ArrayLike, "T, A"],
+    a_t: Int[ArrayLike, "T in [0, A)"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the Sarsa(λ) TD errors of action values.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -148,43 +145,31 @@ def sarsa_lambda(
         Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
         Introduction*, 2018. http://incompleteideas.net/book/the-book-2nd.html
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, a_t, lambda_, truncated_t, sample_mask = (
-        checks.arrays(
-            q_tm1=(q_tm1, "float[T, A]"),
-            a_tm1=(a_tm1, "int[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            q_t=(q_t, "float[T, A]"),
-            a_t=(a_t, "int[T]"),
-            lambda_=(lambda_, "float[] or [T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
     return td_lambda(
-        arrays.batched_index(q_tm1, a_tm1),
-        r_t,
-        discount_t,
-        arrays.batched_index(q_t, a_t),
-        lambda_,
-        stop_target_gradients,
+        v_tm1=pick(q_tm1, a_tm1),
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=pick(q_t, a_t),
+        lambda_=lambda_,
+        stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
 
 
+@checked
 def q_lambda(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    lambda_: ArrayLike,
+    q_tm1: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    q_t: Float[ArrayLike, "T, A"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the Q(λ) TD errors of action values (Peng's and Watkins's Q(λ)).
 
     Takes one trajectory, returns one TD error for each time step.
@@ -227,31 +212,22 @@ def q_lambda(
         Jing Peng and Ronald J. Williams, *Incremental Multi-Step Q-Learning*, 1994.
         https://doi.org/10.1016/B978-1-55860-335-6.50035-0
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, truncated_t, sample_mask = (
-        checks.arrays(
-            q_tm1=(q_tm1, "float[T, A]"),
-            a_tm1=(a_tm1, "int[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            q_t=(q_t, "float[T, A]"),
-            lambda_=(lambda_, "float[] or [T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
     return td_lambda(
-        arrays.batched_index(q_tm1, a_tm1),
-        r_t,
-        discount_t,
-        maximum(q_t, sample_mask),
-        lambda_,
-        stop_target_gradients,
+        v_tm1=pick(q_tm1, a_tm1),
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=jnp.max(q_t, axis=-1),
+        lambda_=lambda_,
+        stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
 
 
-def watkins_trace(q_t: ArrayLike, a_t: ArrayLike) -> Array:
+@checked
+def watkins_trace(
+    q_t: Float[ArrayLike, "T, A"], a_t: Int[ArrayLike, "T"]
+) -> Float[Array, "T"]:
     """Compute the trace coefficients of Watkins's Q(λ).
 
     Takes one trajectory, returns one trace coefficient for each time step.
@@ -282,28 +258,28 @@ def watkins_trace(q_t: ArrayLike, a_t: ArrayLike) -> Array:
         Christopher J. C. H. Watkins, *Learning from Delayed Rewards*, 1989.
         https://www.cs.rhul.ac.uk/~chrisw/thesis.html
     """
-    q_t, a_t = checks.arrays(q_t=(q_t, "float[T, A]"), a_t=(a_t, "int[T]"))
-    q_a_t = arrays.batched_index(q_t, a_t)
+    q_a_t = pick(q_t, a_t)
     is_greedy = (q_a_t == jnp.max(q_t, axis=-1)).astype(q_t.dtype)
     return jnp.where(jnp.isnan(q_a_t), jnp.nan, is_greedy)
 
 
+@checked
 def retrace(
-    q_tm1: ArrayLike,
-    q_t: ArrayLike,
-    a_tm1: ArrayLike,
-    a_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    pi_t: ArrayLike,
-    mu_t: ArrayLike,
-    lambda_: ArrayLike,
-    eps: ArrayLike = 1e-8,
+    q_tm1: Float[ArrayLike, "T, A"],
+    q_t: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    a_t: Int[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    pi_t: Float[ArrayLike, "T, A"],
+    mu_t: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
+    eps: Float[ArrayLike, "in [0, inf)"] = 1e-8,
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the Retrace(λ) TD errors of action values, corrected off-policy.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -348,49 +324,33 @@ def retrace(
         Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
         2016. https://arxiv.org/abs/1606.02647
     """
-    q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, *rest, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[T, A]"),
-        q_t=(q_t, "float[T, A]"),
-        a_tm1=(a_tm1, "int[T]"),
-        a_t=(a_t, "int[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        pi_t=(pi_t, "float[T, A]"),
-        mu_t=(mu_t, "float[T]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        eps=(eps, "float[] in [0, inf)"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    lambda_, eps, truncated_t, sample_mask = rest
     targets = returns.general_off_policy_returns_from_action_values(
-        q_t,
-        a_t,
-        r_t,
-        discount_t,
-        retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps, sample_mask),
-        pi_t,
+        q_t=q_t,
+        a_t=a_t,
+        r_t=r_t,
+        discount_t=discount_t,
+        c_t=retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
+        pi_t=pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
 
+@checked
 def retrace_continuous(
-    q_tm1: ArrayLike,
-    q_t: ArrayLike,
-    v_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    log_rhos: ArrayLike,
-    lambda_: ArrayLike,
+    q_tm1: Float[ArrayLike, "T"],
+    q_t: Float[ArrayLike, "[T-1] or [T]"],
+    v_t: Float[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    log_rhos: Float[ArrayLike, "[T-1] or [T]"],
+    lambda_: Float[ArrayLike, "[] or [T-1] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the Retrace(λ) TD errors for continuous actions.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -433,55 +393,28 @@ def retrace_continuous(
         Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
         2016. https://arxiv.org/abs/1606.02647
     """
-    (q_tm1, q_t, v_t, r_t, discount_t, log_rhos, lambda_, *masks, narrow) = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[T]"),
-            q_t=(q_t, "float[T-1] or [T]"),
-            v_t=(v_t, "float[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            log_rhos=(log_rhos, "float[T-1] or [T]"),
-            lambda_=(lambda_, "float[] or [T-1] or [T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
-    truncated_t, sample_mask = masks
     last = r_t.size - 1
     mask = None if sample_mask is None else sample_mask[:last]
     log_rhos = streams.valid(log_rhos[:last], mask)
     lambda_ = lambda_[:last] if lambda_.ndim else lambda_
     targets = returns.general_off_policy_returns_from_q_and_v(
-        q_t,
-        v_t,
-        r_t,
-        discount_t,
+        q_t=q_t,
+        v_t=v_t,
+        r_t=r_t,
+        discount_t=discount_t,
         # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-        lambda_ * jnp.exp(jnp.minimum(0.0, log_rhos)),
+        c_t=lambda_ * jnp.exp(jnp.minimum(0.0, log_rhos)),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    errors = gradients.error(targets, q_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, q_tm1, stop_target_gradients)
 
 
 def retrace_coefficients(
-    a_t: Array,
-    pi_t: Array,
-    mu_t: Array,
-    lambda_: Array,
-    eps: Array,
-    sample_mask: Array | None,
+    a_t: Array, pi_t: Array, mu_t: Array, lambda_: Array, eps: Array
 ) -> Array:
     """Return the trace coefficients of Retrace, 0 for actions of neither policy."""
-    a_t, pi_t, mu_t, lambda_ = streams.clean(sample_mask, a_t, pi_t, mu_t, lambda_)
-    pi, mu = arrays.batched_index(pi_t, a_t), mu_t + eps
+    pi, mu = pick(pi_t, a_t), mu_t + eps
     # `0 / 0` is NaN.
     mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
     return lambda_ * jnp.minimum(1.0, pi / mu)
-
-
-def maximum(q_t: Array, sample_mask: Array | None) -> Array:
-    """Return the maximum action value of each time step, 0 at invalid steps."""
-    # The gradient of a maximum of NaN is NaN, even where the result is masked.
-    return jnp.max(streams.valid(q_t, sample_mask), axis=-1)

@@ -12,27 +12,29 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib import arrays, returns
-from rlaxlib._core import checks, gradients, streams
-from rlaxlib.values import _multistep
+from rlaxlib import returns
+from rlaxlib._core import gradients
+from rlaxlib._core.indexing import pick
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 
 __all__ = ["n_step_double_q_learning", "n_step_q_learning"]
 
 
+@checked
 def n_step_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    n: int,
+    q_tm1: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    q_t: Float[ArrayLike, "T, A"],
+    n: Static[int, "in [1, inf)"],
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the n-step Q-learning TD errors of action values.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -71,44 +73,31 @@ def n_step_q_learning(
         Volodymyr Mnih and others, *Asynchronous Methods for Deep Reinforcement
         Learning*, section 4, 2016. https://arxiv.org/abs/1602.01783
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, truncated_t, sample_mask, narrow = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[T, A]"),
-            a_tm1=(a_tm1, "int[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            q_t=(q_t, "float[T, A]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
-    checks.static_int(1, n=n)
     targets = returns.n_step_bootstrapped_returns(
-        r_t,
-        discount_t,
-        _multistep.maximum(q_t, sample_mask),
-        n,
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=jnp.max(q_t, axis=-1),
+        n=n,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
 
+@checked
 def n_step_double_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t_value: ArrayLike,
-    q_t_selector: ArrayLike,
-    n: int,
+    q_tm1: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    q_t_value: Float[ArrayLike, "T, A"],
+    q_t_selector: Float[ArrayLike, "T, A"],
+    n: Static[int, "in [1, inf)"],
     stop_target_gradients: bool = True,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the n-step double Q-learning TD errors of action values (Ape-X).
 
     Takes one trajectory, returns one TD error for each time step.
@@ -149,26 +138,12 @@ def n_step_double_q_learning(
         Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 3.1,
         2018. https://arxiv.org/abs/1803.00933
     """
-    q_tm1, a_tm1, r_t, discount_t, value, selector, *masks, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[T, A]"),
-        a_tm1=(a_tm1, "int[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        q_t_value=(q_t_value, "float[T, A]"),
-        q_t_selector=(q_t_selector, "float[T, A]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    truncated_t, sample_mask = masks
-    checks.static_int(1, n=n)
     targets = returns.n_step_bootstrapped_returns(
-        r_t,
-        discount_t,
-        arrays.batched_index(value, jnp.argmax(selector, axis=-1)),
-        n,
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=pick(q_t_value, jnp.argmax(q_t_selector, axis=-1)),
+        n=n,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)

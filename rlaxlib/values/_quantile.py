@@ -110,7 +110,7 @@ def quantile_q_learning(
     tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     dist_q_t_selector: Float[ArrayLike, "M, A"] | None,
     dist_q_t: Float[ArrayLike, "K, A"],
     huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
@@ -174,7 +174,7 @@ def quantile_q_learning(
         checks.fail(
             "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
         )
-    y = r_t + discount_t * dist_q_t[:, a_t]
+    y = r_t + discount_t * indexing.pick_slice(dist_q_t, a_t, axis=1)
     y = stop_if(stop_target_gradients, y)
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
@@ -187,7 +187,7 @@ def quantile_expected_sarsa(
     tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     dist_q_t: Float[ArrayLike, "K, A"],
     probs_a_t: Float[ArrayLike, "A"],
     huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
@@ -447,7 +447,6 @@ def quantile_fraction_loss(
         Derek Yang and others, *Fully Parameterized Quantile Function for Distributional
         Reinforcement Learning*, 2019. https://arxiv.org/abs/1911.02140
     """
-    checks.within("[0, 1]", fractions=fractions)
     midpoints = quantiles_at_midpoints
     gradient = 2 * quantiles_at_fractions - midpoints[1:] - midpoints[:-1]
     return jnp.sum(fractions[1:-1] * jax.lax.stop_gradient(gradient))

@@ -13,12 +13,13 @@ Functions here take the quantiles or fractions of one state. Use `jax.vmap` for 
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy import special
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float
 
 __all__ = [
     "conditional_value_at_risk",
@@ -30,7 +31,11 @@ __all__ = [
 ]
 
 
-def quantile_mean(quantiles: ArrayLike, weights: ArrayLike | None = None) -> Array:
+@checked
+def quantile_mean(
+    quantiles: Float[ArrayLike, "N"],
+    weights: Float[ArrayLike, "N in [0, 1]"] | None = None,
+) -> Float[Array, ""]:
     """Compute the mean of a return distribution from its quantiles (FQF).
 
     Takes the quantiles of one state, returns one value.
@@ -59,16 +64,16 @@ def quantile_mean(quantiles: ArrayLike, weights: ArrayLike | None = None) -> Arr
         Derek Yang and others, *Fully Parameterized Quantile Function for Distributional
         Reinforcement Learning*, equation 1, 2019. https://arxiv.org/abs/1911.02140
     """
-    x, w, narrow = checks.widened(
-        quantiles=(quantiles, "float[N]"),
-        weights=(weights, "float[N] in [0, 1] or None"),
-    )
-    return narrow(jnp.mean(x) if w is None else jnp.sum(w * x))
+    return jnp.mean(quantiles) if weights is None else jnp.sum(weights * quantiles)
 
 
+@checked
 def conditional_value_at_risk(
-    quantiles: ArrayLike, level: ArrayLike, *, probs: ArrayLike | None = None
-) -> Array:
+    quantiles: Float[ArrayLike, "N"],
+    level: Float[ArrayLike, "in (0, 1]"],
+    *,
+    probs: Float[ArrayLike, "N in [0, 1]"] | None = None,
+) -> Float[Array, ""]:
     """Compute the conditional value at risk of a return distribution (CVaR).
 
     Takes the quantiles of one state, returns one value.
@@ -99,19 +104,16 @@ def conditional_value_at_risk(
         R. Tyrrell Rockafellar and Stanislav Uryasev, *Optimization of Conditional
         Value-at-Risk*, 2000. https://doi.org/10.21314/JOR.2000.038
     """
-    x, eta, p, narrow = checks.widened(
-        quantiles=(quantiles, "float[N]"),
-        level=(level, "float[] in (0, 1]"),
-        probs=(probs, "float[N] in [0, 1] or None"),
-    )
-    p = jnp.full_like(x, 1 / x.size) if p is None else p
-    order = jnp.argsort(x)
-    x, p = x[order], p[order]
-    weights = jnp.clip(eta - (jnp.cumsum(p) - p), 0, p)
-    return narrow(jnp.sum(weights * x) / eta)
+    p = jnp.full_like(quantiles, 1 / quantiles.size) if probs is None else probs
+    x, p = jax.lax.sort_key_val(quantiles, p)
+    weights = jnp.clip(level - (jnp.cumsum(p) - p), 0, p)
+    return jnp.sum(weights * x) / level
 
 
-def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
+@checked
+def cvar_fractions(
+    fractions: Float[ArrayLike, "N in [0, 1]"], level: Float[ArrayLike, "in [0, 1]"]
+) -> Float[Array, "N"]:
     """Distort fractions by the conditional value at risk (CVaR).
 
     Takes the fractions of one state, returns one fraction for each.
@@ -138,13 +140,14 @@ def cvar_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    tau, eta, narrow = checks.widened(
-        fractions=(fractions, "float[N] in [0, 1]"), level=(level, "float[] in [0, 1]")
-    )
-    return narrow(eta * tau)
+    return level * fractions
 
 
-def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
+@checked
+def wang_fractions(
+    fractions: Float[ArrayLike, "N in [0, 1]"],
+    level: Float[ArrayLike, "in (-inf, inf)"],
+) -> Float[Array, "N"]:
     """Distort fractions by Wang's transform.
 
     Takes the fractions of one state, returns one fraction for each.
@@ -171,16 +174,15 @@ def wang_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
         Shaun S. Wang, *A Class of Distortion Operators for Pricing Financial and
         Insurance Risks*, 2000. https://doi.org/10.2307/253675
     """
-    tau, eta, narrow = checks.widened(
-        fractions=(fractions, "float[N] in [0, 1]"),
-        level=(level, "float[] in (-inf, inf)"),
-    )
-    inside, tau_inside = _inside(tau)
-    beta = special.ndtr(special.ndtri(tau_inside) + eta)
-    return narrow(jnp.where(inside, beta, tau))
+    inside, tau = _inside(fractions)
+    beta = special.ndtr(special.ndtri(tau) + level)
+    return jnp.where(inside, beta, fractions)
 
 
-def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
+@checked
+def cpw_fractions(
+    fractions: Float[ArrayLike, "N in [0, 1]"], level: Float[ArrayLike, "in (0, inf)"]
+) -> Float[Array, "N"]:
     """Distort fractions by cumulative probability weighting (CPW).
 
     Takes the fractions of one state, returns one fraction for each.
@@ -208,17 +210,17 @@ def cpw_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
         Amos Tversky and Daniel Kahneman, *Advances in Prospect Theory: Cumulative
         Representation of Uncertainty*, 1992. https://doi.org/10.1007/BF00122574
     """
-    tau, eta, narrow = checks.widened(
-        fractions=(fractions, "float[N] in [0, 1]"),
-        level=(level, "float[] in (0, inf)"),
-    )
-    inside, tau_inside = _inside(tau)
-    weight, complement = tau_inside**eta, (1 - tau_inside) ** eta
-    beta = weight / (weight + complement) ** (1 / eta)
-    return narrow(jnp.where(inside, beta, tau))
+    inside, tau = _inside(fractions)
+    weight, complement = tau**level, (1 - tau) ** level
+    beta = weight / (weight + complement) ** (1 / level)
+    return jnp.where(inside, beta, fractions)
 
 
-def power_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
+@checked
+def power_fractions(
+    fractions: Float[ArrayLike, "N in [0, 1]"],
+    level: Float[ArrayLike, "in (-inf, inf)"],
+) -> Float[Array, "N"]:
     """Distort fractions by a power.
 
     Takes the fractions of one state, returns one fraction for each.
@@ -246,15 +248,10 @@ def power_fractions(fractions: ArrayLike, level: ArrayLike) -> Array:
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    tau, eta, narrow = checks.widened(
-        fractions=(fractions, "float[N] in [0, 1]"),
-        level=(level, "float[] in (-inf, inf)"),
-    )
-    inside, tau_inside = _inside(tau)
-    exponent = 1 / (1 + jnp.abs(eta))
-    seeking = tau_inside**exponent
-    averse = 1 - (1 - tau_inside) ** exponent
-    return narrow(jnp.where(inside, jnp.where(eta >= 0, seeking, averse), tau))
+    inside, tau = _inside(fractions)
+    exponent = 1 / (1 + jnp.abs(level))
+    beta = jnp.where(level >= 0, tau**exponent, 1 - (1 - tau) ** exponent)
+    return jnp.where(inside, beta, fractions)
 
 
 def _inside(tau: Array) -> tuple[Array, Array]:

@@ -38,7 +38,7 @@ __all__ = [
 def td_learning(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -120,7 +120,7 @@ def sarsa(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "A"],
     a_t: Int[ArrayLike, "in [0, A)"],
     stop_target_gradients: bool = True,
@@ -164,7 +164,7 @@ def expected_sarsa(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "A"],
     probs_a_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
@@ -210,7 +210,7 @@ def q_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -252,7 +252,7 @@ def double_q_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t_value: Float[ArrayLike, "A"],
     q_t_selector: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
@@ -298,7 +298,7 @@ def qv_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -341,7 +341,7 @@ def qv_learning(
 def qv_max(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:

@@ -18,11 +18,14 @@ times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib import arrays, returns
-from rlaxlib._core import checks, gradients, streams
+from rlaxlib import returns
+from rlaxlib._core import gradients, streams
+from rlaxlib._core.indexing import pick
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 from rlaxlib.transforms import IDENTITY_PAIR, TxPair
 from rlaxlib.values import _multistep
 
@@ -36,17 +39,18 @@ __all__ = [
 ]
 
 
+@checked
 def transformed_lambda_returns(
     tx_pair: TxPair,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_t: ArrayLike,
-    lambda_: ArrayLike = 1.0,
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    v_t: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     stop_target_gradients: bool = False,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Estimate transformed λ-returns from transformed values.
 
     Takes one trajectory, returns one return for each time step.
@@ -83,38 +87,31 @@ def transformed_lambda_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    r_t, discount_t, v_t, lambda_, truncated_t, sample_mask, narrow = checks.widened(
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
     targets = returns.lambda_returns(
-        r_t,
-        discount_t,
-        tx_pair.apply_inv(streams.valid(v_t, sample_mask)),
-        lambda_,
-        stop_target_gradients,
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=tx_pair.apply_inv(v_t),
+        lambda_=lambda_,
+        stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+    return streams.valid(tx_pair.apply(targets), sample_mask)
 
 
+@checked
 def transformed_n_step_returns(
     tx_pair: TxPair,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_t: ArrayLike,
-    n: int,
-    lambda_t: ArrayLike = 1.0,
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    v_t: Float[ArrayLike, "T"],
+    n: Static[int, "in [1, inf)"],
+    lambda_t: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     stop_target_gradients: bool = False,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Estimate transformed n-step returns from transformed values.
 
     Takes one trajectory, returns one return :math:`h(G_t^{(n)})` for each time step.
@@ -154,41 +151,33 @@ def transformed_n_step_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    r_t, discount_t, v_t, lambda_t, truncated_t, sample_mask, narrow = checks.widened(
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        v_t=(v_t, "float[T]"),
-        lambda_t=(lambda_t, "float[] or [T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    checks.static_int(1, n=n)
     targets = returns.n_step_bootstrapped_returns(
-        r_t,
-        discount_t,
-        tx_pair.apply_inv(streams.valid(v_t, sample_mask)),
-        n,
-        lambda_t,
-        stop_target_gradients,
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=tx_pair.apply_inv(v_t),
+        n=n,
+        lambda_t=lambda_t,
+        stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+    return streams.valid(tx_pair.apply(targets), sample_mask)
 
 
+@checked
 def transformed_general_off_policy_returns_from_action_values(
     tx_pair: TxPair,
-    q_t: ArrayLike,
-    a_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    c_t: ArrayLike,
-    pi_t: ArrayLike,
+    q_t: Float[ArrayLike, "T, A"],
+    a_t: Int[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    c_t: Float[ArrayLike, "T"],
+    pi_t: Float[ArrayLike, "T, A"],
     stop_target_gradients: bool = False,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Estimate transformed off-policy returns from transformed action values.
 
     Takes one trajectory, returns one return for each time step.
@@ -231,45 +220,34 @@ def transformed_general_off_policy_returns_from_action_values(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    q_t, a_t, r_t, discount_t, c_t, pi_t, truncated_t, sample_mask, narrow = (
-        checks.widened(
-            q_t=(q_t, "float[T, A]"),
-            a_t=(a_t, "int[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            c_t=(c_t, "float[T]"),
-            pi_t=(pi_t, "float[T, A]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
     targets = returns.general_off_policy_returns_from_action_values(
-        tx_pair.apply_inv(streams.valid(q_t, sample_mask)),
-        a_t,
-        r_t,
-        discount_t,
-        c_t,
-        pi_t,
-        stop_target_gradients,
+        q_t=tx_pair.apply_inv(q_t),
+        a_t=a_t,
+        r_t=r_t,
+        discount_t=discount_t,
+        c_t=c_t,
+        pi_t=pi_t,
+        stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return narrow(streams.valid(tx_pair.apply(targets), sample_mask))
+    return streams.valid(tx_pair.apply(targets), sample_mask)
 
 
+@checked
 def transformed_q_lambda(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    lambda_: ArrayLike,
+    q_tm1: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    q_t: Float[ArrayLike, "T, A"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
     tx_pair: TxPair = IDENTITY_PAIR,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the Q(λ) TD errors of transformed action values.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -311,49 +289,36 @@ def transformed_q_lambda(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, lambda_, truncated_t, sample_mask, narrow = (
-        checks.widened(
-            q_tm1=(q_tm1, "float[T, A]"),
-            a_tm1=(a_tm1, "int[T]"),
-            r_t=(r_t, "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            q_t=(q_t, "float[T, A]"),
-            lambda_=(lambda_, "float[] or [T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
     targets = transformed_lambda_returns(
-        tx_pair,
-        r_t,
-        discount_t,
-        _multistep.maximum(q_t, sample_mask),
-        lambda_,
+        tx_pair=tx_pair,
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=jnp.max(q_t, axis=-1),
+        lambda_=lambda_,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
 
+@checked
 def transformed_retrace(
-    q_tm1: ArrayLike,
-    q_t: ArrayLike,
-    a_tm1: ArrayLike,
-    a_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    pi_t: ArrayLike,
-    mu_t: ArrayLike,
-    lambda_: ArrayLike,
-    eps: ArrayLike = 1e-8,
+    q_tm1: Float[ArrayLike, "T, A"],
+    q_t: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    a_t: Int[ArrayLike, "T"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    pi_t: Float[ArrayLike, "T, A"],
+    mu_t: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
+    eps: Float[ArrayLike, "in [0, inf)"] = 1e-8,
     stop_target_gradients: bool = True,
     tx_pair: TxPair = IDENTITY_PAIR,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the Retrace(λ) TD errors of transformed action values.
 
     Takes one trajectory, returns one TD error for each time step.
@@ -399,51 +364,35 @@ def transformed_retrace(
         Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
         2016. https://arxiv.org/abs/1606.02647
     """
-    q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, *rest, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[T, A]"),
-        q_t=(q_t, "float[T, A]"),
-        a_tm1=(a_tm1, "int[T]"),
-        a_t=(a_t, "int[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        pi_t=(pi_t, "float[T, A]"),
-        mu_t=(mu_t, "float[T]"),
-        lambda_=(lambda_, "float[] or [T]"),
-        eps=(eps, "float[] in [0, inf)"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    lambda_, eps, truncated_t, sample_mask = rest
     targets = transformed_general_off_policy_returns_from_action_values(
-        tx_pair,
-        q_t,
-        a_t,
-        r_t,
-        discount_t,
-        _multistep.retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps, sample_mask),
-        pi_t,
+        tx_pair=tx_pair,
+        q_t=q_t,
+        a_t=a_t,
+        r_t=r_t,
+        discount_t=discount_t,
+        c_t=_multistep.retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
+        pi_t=pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
 
+@checked
 def transformed_n_step_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    target_q_t: ArrayLike,
-    a_t: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    n: int,
+    q_tm1: Float[ArrayLike, "T, A"],
+    a_tm1: Int[ArrayLike, "T in [0, A)"],
+    target_q_t: Float[ArrayLike, "T, A"],
+    a_t: Int[ArrayLike, "T in [0, A)"],
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    n: Static[int, "in [1, inf)"],
     stop_target_gradients: bool = True,
     tx_pair: TxPair = IDENTITY_PAIR,
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the n-step Q-learning TD errors of transformed action values (R2D2).
 
     Takes one trajectory, returns one TD error for each time step.
@@ -486,27 +435,13 @@ def transformed_n_step_q_learning(
         Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
         Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
-    q_tm1, a_tm1, target_q_t, a_t, r_t, discount_t, *masks, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[T, A]"),
-        a_tm1=(a_tm1, "int[T]"),
-        target_q_t=(target_q_t, "float[T, A]"),
-        a_t=(a_t, "int[T]"),
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    truncated_t, sample_mask = masks
-    checks.static_int(1, n=n)
     targets = transformed_n_step_returns(
-        tx_pair,
-        r_t,
-        discount_t,
-        arrays.batched_index(target_q_t, a_t),
-        n,
+        tx_pair=tx_pair,
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=pick(target_q_t, a_t),
+        n=n,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    q_a_tm1 = arrays.batched_index(q_tm1, a_tm1)
-    errors = gradients.error(targets, q_a_tm1, stop_target_gradients)
-    return narrow(streams.valid(errors, sample_mask))
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)

@@ -1,7 +1,7 @@
 """Transformed values: definitions in NumPy, and the rows of the functions."""
 
 import numpy as np
-from contract import Row
+from contract import BAD_DISCOUNTS, BAD_LAMBDA, Row
 
 import rlaxlib
 from rows import returns, transforms
@@ -133,6 +133,7 @@ ROWS = [
         make=many_steps(*LAMBDA),
         settings=PAIR,
         peer_of=lambda_returns_of_rlax,
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=LAMBDA,
         flagged=stopped(transformed_lambda_returns, **PAIR),
         numbers=("lambda_",),
@@ -170,6 +171,7 @@ ROWS = [
         definition=transformed_q_lambda,
         make=many_steps(*Q),
         settings=PAIR,
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "q_t", "lambda_"),
         numbers=("lambda_",),
         condition=ROUNDING,

@@ -1,7 +1,17 @@
 """TD errors: definitions in NumPy, and the rows of the functions."""
 
 import numpy as np
-from contract import ACTIONS, STEPS, Row, actions, discounts, probabilities
+from contract import (
+    ACTIONS,
+    BAD_DISCOUNT,
+    BAD_DISCOUNTS,
+    BAD_LAMBDA,
+    STEPS,
+    Row,
+    actions,
+    discounts,
+    probabilities,
+)
 
 from rows import returns
 
@@ -194,6 +204,7 @@ ROWS = [
         name="td_learning",
         definition=td_learning,
         make=one_step(*TD),
+        invalid=BAD_DISCOUNT,
         targets=("r_t", "discount_t", "v_t"),
     ),
     Row(
@@ -245,12 +256,14 @@ ROWS = [
         name="qv_max",
         definition=qv_max,
         make=one_step("v_tm1", "r_t", "discount_t", "q_t"),
+        invalid=BAD_DISCOUNT,
         targets=("r_t", "discount_t", "q_t"),
     ),
     Row(
         name="td_lambda",
         definition=td_lambda,
         make=many_steps(*TD, "lambda_"),
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "v_t", "lambda_"),
         numbers=("lambda_",),
         multistep=True,
@@ -259,6 +272,7 @@ ROWS = [
         name="sarsa_lambda",
         definition=sarsa_lambda,
         make=many_steps(*Q, "a_t", "lambda_"),
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "q_t", "lambda_"),
         numbers=("lambda_",),
         multistep=True,
@@ -267,6 +281,7 @@ ROWS = [
         name="q_lambda",
         definition=q_lambda,
         make=many_steps(*Q, "lambda_"),
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "q_t", "lambda_"),
         numbers=("lambda_",),
         multistep=True,
@@ -310,6 +325,7 @@ ROWS = [
         name="retrace_continuous",
         definition=retrace_continuous,
         make=without_last,
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "q_t", "v_t", "log_rhos", "lambda_"),
         spare=("q_t", "log_rhos"),
         multistep=True,

@@ -26,7 +26,7 @@ def test_one_critic_gives_its_own_value():
 
 
 def test_rejects_an_unknown_kind():
-    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'max', must be 'min'"):
+    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'max', must be \"min\""):
         rlaxlib.ensemble_value(Q, "max")
 
 

@@ -170,12 +170,14 @@ def test_retrace_continuous_ignores_lambda_at_invalid_steps():
         assert np.all(np.isfinite(each))
 
 
-def test_actions_of_a_stream_are_not_checked_but_give_nan():
+def test_actions_out_of_range_give_nan_or_an_error_and_padding_may_hold_any():
     stream = make_stream()
     inputs = pick(stream, "q_tm1", "a_tm1", *REWARDS, "q_t") | {"lambda_": 0.7}
     actions = np.where(np.arange(8) < 5, inputs["a_tm1"], -1)  # In padding.
-    errors = rlaxlib.q_lambda(**inputs | {"a_tm1": actions})  # They are concrete.
+    errors = rlaxlib.q_lambda(**inputs | {"a_tm1": jnp.asarray(actions)})
     np.testing.assert_array_equal(np.isnan(errors), actions == -1)
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`a_tm1` is -1, must be in \[0, "):
+        rlaxlib.q_lambda(**inputs | {"a_tm1": actions})
     mask = actions != -1
     errors = q_lambda(**inputs | {"a_tm1": actions}, sample_mask=mask)
     assert np.all(np.isfinite(errors))

@@ -103,7 +103,7 @@ def _check_leaves(**given: Any) -> None:
     for pair in zip(*(_named(name, tree) for name, tree in trees.items()), strict=True):
         leaves, sizes = dict(pair), {}
         for name, x in pair:
-            dtype: Any = getattr(x, "dtype", type(x))
+            dtype: Any = getattr(x, "dtype", x.__class__)
             found = specs.fit(np.shape(x), dtype, _LEAF, sizes)
             if found is None:
                 raise errors.misfit(name, dict.fromkeys(leaves, _LEAF), leaves)

@@ -80,7 +80,8 @@ def add_ornstein_uhlenbeck_noise(
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a_t`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        noise_tm1: Noise :math:`n_{t-1}`, 0 at first, shape `[..., A]` or `()`.
+        noise_tm1: Noise :math:`n_{t-1}`, 0 at first, like the action, shape `[]` or
+            `[..., A]`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
         stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 

@@ -10,15 +10,17 @@ the traces before the next update.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, errors, specs
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = [
     "EmphaticTraceState",
@@ -50,9 +52,9 @@ class EmphaticTraceState(NamedTuple):
     """
 
     trace: ArrayTree
-    followon: ArrayLike = 0.0
-    rho: ArrayLike = 1.0
-    discount: ArrayLike = 0.0
+    followon: Float[ArrayLike, ""] = 0.0
+    rho: Float[ArrayLike, ""] = 1.0
+    discount: Float[ArrayLike, ""] = 0.0
 
 
 class TrueOnlineTdState(NamedTuple):
@@ -67,10 +69,10 @@ class TrueOnlineTdState(NamedTuple):
         discount: Discount of the last transition, 0 if the stream was cut, shape `[]`.
     """
 
-    weights: ArrayLike
-    trace: ArrayLike
-    value: ArrayLike = 0.0
-    discount: ArrayLike = 0.0
+    weights: Float[ArrayLike, "D"]
+    trace: Float[ArrayLike, "D"]
+    value: Float[ArrayLike, ""] = 0.0
+    discount: Float[ArrayLike, ""] = 0.0
 
 
 class GradientTdLosses(NamedTuple):
@@ -82,16 +84,46 @@ class GradientTdLosses(NamedTuple):
         td_error: TD error :math:`δ`, shape `[]`.
     """
 
-    value: Array
-    correction: Array
-    td_error: Array
+    value: Float[Array, ""]
+    correction: Float[Array, ""]
+    td_error: Float[Array, ""]
+
+
+_LEAF = specs.Spec("Float", (("...",),))
+
+
+def _check_leaves(**given: Any) -> None:
+    """Check that leaves of a trace are floats, and those of its gradient like them."""
+    is_state = "state" in given
+    name = "state.trace" if is_state else "trace"
+    trees = {name: given["state"].trace if is_state else given["trace"]}
+    if "gradient" in given:
+        trees["gradient"] = given["gradient"]
+        checks.same_structure(**trees)
+    for pair in zip(*(_named(name, tree) for name, tree in trees.items()), strict=True):
+        leaves, sizes = dict(pair), {}
+        for name, x in pair:
+            dtype: Any = getattr(x, "dtype", x.__class__)
+            found = specs.fit(np.shape(x), dtype, _LEAF, sizes)
+            if found is None:
+                raise errors.misfit(name, dict.fromkeys(leaves, _LEAF), leaves)
+            sizes = found[1]
+
+
+def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:
+    """Return the leaves of a pytree, each with its name for error messages."""
+    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
+    return [(f"{name}{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
 
 
 # --- Eligibility traces. ---
 
 
+@checked(wide=True, rule=_check_leaves)
 def accumulating_trace(
-    trace: ArrayTree, gradient: ArrayTree, decay: ArrayLike
+    trace: Tree[ArrayTree, ""],
+    gradient: Tree[ArrayTree, ""],
+    decay: Float[ArrayLike, "in [0, inf)"],
 ) -> ArrayTree:
     """Update an accumulating eligibility trace.
 
@@ -123,12 +155,14 @@ def accumulating_trace(
         Introduction*, second edition, section 12.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    leaves = _leaves(trace, gradient, decay=(decay, "float[] in [0, inf)"))
-    return _like(trace, [narrow(decay * z + g) for z, g, decay, narrow in leaves])
+    return _update(lambda z, g: decay * z + g, trace, gradient)
 
 
+@checked(wide=True, rule=_check_leaves)
 def replacing_trace(
-    trace: ArrayTree, gradient: ArrayTree, decay: ArrayLike
+    trace: Tree[ArrayTree, ""],
+    gradient: Tree[ArrayTree, ""],
+    decay: Float[ArrayLike, "in [0, inf)"],
 ) -> ArrayTree:
     """Update a replacing eligibility trace.
 
@@ -163,15 +197,15 @@ def replacing_trace(
         Satinder P. Singh and Richard S. Sutton, *Reinforcement Learning with Replacing
         Eligibility Traces*, 1996. https://doi.org/10.1007/BF00114726
     """
-    leaves = _leaves(trace, gradient, decay=(decay, "float[] in [0, inf)"))
-    return _like(
-        trace,
-        [narrow(jnp.where(g != 0, g, decay * z)) for z, g, decay, narrow in leaves],
-    )
+    return _update(lambda z, g: jnp.where(g != 0, g, decay * z), trace, gradient)
 
 
+@checked(wide=True, rule=_check_leaves)
 def dutch_trace(
-    trace: ArrayTree, gradient: ArrayTree, decay: ArrayLike, step_size: ArrayLike
+    trace: Tree[ArrayTree, ""],
+    gradient: Tree[ArrayTree, ""],
+    decay: Float[ArrayLike, "in [0, inf)"],
+    step_size: Float[ArrayLike, "in [0, inf)"],
 ) -> ArrayTree:
     """Update a dutch eligibility trace.
 
@@ -202,30 +236,21 @@ def dutch_trace(
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    scalars: dict[str, Any] = {
-        "decay": (decay, "float[] in [0, inf)"),
-        "step_size": (step_size, "float[] in [0, inf)"),
-    }
-    leaves = list(_leaves(trace, gradient, **scalars))
-    overlap = sum((jnp.sum(z * g) for z, g, *_ in leaves), 0.0)
-    return _like(
-        trace,
-        [
-            narrow(decay * z + (1 - alpha * decay * overlap) * g)
-            for z, g, decay, alpha, narrow in leaves
-        ],
-    )
+    overlap = _total(jnp.multiply, trace, gradient)
+    scale = 1 - step_size * decay * overlap
+    return _update(lambda z, x: decay * z + scale * x, trace, gradient)
 
 
+@checked(wide=True, rule=_check_leaves)
 def emphatic_trace(
     state: EmphaticTraceState,
-    gradient: ArrayTree,
-    rho_tm1: ArrayLike,
-    discount_t: ArrayLike,
-    lambda_: ArrayLike,
-    interest: ArrayLike = 1.0,
+    gradient: Tree[ArrayTree, ""],
+    rho_tm1: Float[ArrayLike, "in [0, inf)"],
+    discount_t: Float[ArrayLike, "in [0, inf)"],
+    lambda_: Float[ArrayLike, "in [0, 1]"],
+    interest: Float[ArrayLike, "in [0, inf)"] = 1.0,
     *,
-    truncated_t: ArrayLike | None = None,
+    truncated_t: Bool[ArrayLike, ""] | None = None,
 ) -> EmphaticTraceState:
     """Update the trace of emphatic TD(λ) (ETD).
 
@@ -268,40 +293,33 @@ def emphatic_trace(
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    scalars: dict[str, Any] = {
-        **_fields(state, "followon", "rho", "discount"),
-        "rho_tm1": (rho_tm1, "float[] in [0, inf)"),
-        "discount_t": (discount_t, "float[] in [0, inf)"),
-        "lambda_": (lambda_, "float[] in [0, 1]"),
-        "interest": (interest, "float[] in [0, inf)"),
-        "truncated_t": (truncated_t, "bool[] or None"),
-    }
-    followon, rho, discount, rho_tm1, discount_t, lambda_, interest, cut, narrow = (
-        checks.widened(**scalars)
-    )
-    followon = rho * discount * followon + interest
+    followon = state.rho * state.discount * state.followon + interest
     emphasis = lambda_ * interest + (1 - lambda_) * followon
-    trace = [
-        narrow(rho_tm1 * (discount * lambda_ * z + emphasis * g))
-        for z, g, *_, narrow in _leaves(state.trace, gradient, "state.trace", **scalars)
-    ]
-    carried = narrow((followon, rho_tm1, _unless(cut, discount_t)))
-    return EmphaticTraceState(_like(state.trace, trace), *carried)
+    decay = state.discount * lambda_
+
+    def update(z: Array, g: Array) -> Array:
+        return rho_tm1 * (decay * z + emphasis * g)
+
+    trace = _update(update, state.trace, gradient)
+    return EmphaticTraceState(
+        trace, followon, rho_tm1, _unless(truncated_t, discount_t)
+    )
 
 
 # --- TD learning. ---
 
 
+@checked
 def true_online_td_lambda(
     state: TrueOnlineTdState,
-    x_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    x_t: ArrayLike,
-    lambda_: ArrayLike,
-    step_size: ArrayLike,
+    x_tm1: Float[ArrayLike, "D"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    x_t: Float[ArrayLike, "D"],
+    lambda_: Float[ArrayLike, "in [0, 1]"],
+    step_size: Float[ArrayLike, "in [0, inf)"],
     *,
-    truncated_t: ArrayLike | None = None,
+    truncated_t: Bool[ArrayLike, ""] | None = None,
 ) -> TrueOnlineTdState:
     """Update the weights of a linear value function by true online TD(λ).
 
@@ -344,34 +362,23 @@ def true_online_td_lambda(
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    w, z, v_old, discount, x_tm1, r_t, discount_t, x_t, lambda_, alpha, cut, narrow = (
-        checks.widened(
-            **_fields(state, "weights", "trace", shape="[D]"),
-            **_fields(state, "value", "discount"),
-            x_tm1=(x_tm1, "float[D]"),
-            r_t=(r_t, "float[]"),
-            discount_t=(discount_t, "float[]"),
-            x_t=(x_t, "float[D]"),
-            lambda_=(lambda_, "float[] in [0, 1]"),
-            step_size=(step_size, "float[] in [0, inf)"),
-            truncated_t=(truncated_t, "bool[] or None"),
-        )
-    )
+    w, z, v_old, discount = state
     v_tm1, v_t = jnp.sum(w * x_tm1), jnp.sum(w * x_t)
     delta = r_t + discount_t * v_t - v_tm1
-    decay = discount * lambda_
+    decay, alpha = discount * lambda_, step_size
     z = decay * z + (1 - alpha * decay * jnp.sum(z * x_tm1)) * x_tm1
     w = w + alpha * (delta + v_tm1 - v_old) * z - alpha * (v_tm1 - v_old) * x_tm1
-    return narrow(TrueOnlineTdState(w, z, v_t, _unless(cut, discount_t)))
+    return TrueOnlineTdState(w, z, v_t, _unless(truncated_t, discount_t))
 
 
+@checked
 def tdc_losses(
-    v_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_t: ArrayLike,
-    h_tm1: ArrayLike,
-    rho_tm1: ArrayLike = 1.0,
+    v_tm1: Float[ArrayLike, ""],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    v_t: Float[ArrayLike, ""],
+    h_tm1: Float[ArrayLike, ""],
+    rho_tm1: Float[ArrayLike, ""] = 1.0,
 ) -> GradientTdLosses:
     """Compute the losses of TD with gradient correction (TDC).
 
@@ -413,28 +420,20 @@ def tdc_losses(
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
-    v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, narrow = checks.widened(
-        v_tm1=(v_tm1, "float[]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        v_t=(v_t, "float[]"),
-        h_tm1=(h_tm1, "float[]"),
-        rho_tm1=(rho_tm1, "float[]"),
-    )
     delta = r_t + discount_t * v_t - v_tm1
     stop = jax.lax.stop_gradient
     value = stop(rho_tm1 * discount_t * h_tm1) * v_t - stop(rho_tm1 * delta) * v_tm1
-    correction = 0.5 * stop(rho_tm1) * jnp.square(stop(delta) - h_tm1)
-    return narrow(GradientTdLosses(value, correction, delta))
+    return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
 
 
+@checked
 def gtd2_losses(
-    v_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    v_t: ArrayLike,
-    h_tm1: ArrayLike,
-    rho_tm1: ArrayLike = 1.0,
+    v_tm1: Float[ArrayLike, ""],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    v_t: Float[ArrayLike, ""],
+    h_tm1: Float[ArrayLike, ""],
+    rho_tm1: Float[ArrayLike, ""] = 1.0,
 ) -> GradientTdLosses:
     """Compute the losses of gradient TD, second version (GTD2).
 
@@ -475,27 +474,19 @@ def gtd2_losses(
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
-    v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, narrow = checks.widened(
-        v_tm1=(v_tm1, "float[]"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        v_t=(v_t, "float[]"),
-        h_tm1=(h_tm1, "float[]"),
-        rho_tm1=(rho_tm1, "float[]"),
-    )
     delta = r_t + discount_t * v_t - v_tm1
     stop = jax.lax.stop_gradient
     value = stop(rho_tm1 * h_tm1) * (stop(discount_t) * v_t - v_tm1)
-    correction = 0.5 * stop(rho_tm1) * jnp.square(stop(delta) - h_tm1)
-    return narrow(GradientTdLosses(value, correction, delta))
+    return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
 
 
+@checked(rule=_check_leaves)
 def obgd_step_size(
-    trace: ArrayTree,
-    td_error: ArrayLike,
-    step_size: ArrayLike = 1.0,
-    kappa: ArrayLike = 2.0,
-) -> Array:
+    trace: Tree[ArrayTree, ""],
+    td_error: Float[ArrayLike, ""],
+    step_size: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    kappa: Float[ArrayLike, "in [0, inf)"] = 2.0,
+) -> Float[Array, ""]:
     """Compute the step size of overshooting-bounded gradient descent (ObGD, stream-x).
 
     Takes one trace and TD error, returns one step size.
@@ -526,66 +517,39 @@ def obgd_step_size(
         Mohamed Elsayed, Gautham Vasan and A. Rupam Mahmood, *Streaming Deep
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
-    leaves = [
-        checks.arrays(**{name: (z, "float[...]")})[0]
-        for name, z in _named("trace", trace)
-    ]
-    td_error, step_size, kappa = checks.arrays(
-        td_error=(td_error, "float[]"),
-        step_size=(step_size, "float[] in [0, inf)"),
-        kappa=(kappa, "float[] in [0, inf)"),
-    )
-    (td_error, step_size, kappa, *leaves), narrow = dtypes.widen(
-        td_error, step_size, kappa, *leaves
-    )
-    norm = sum((jnp.sum(jnp.abs(z)) for z in leaves), 0.0)
+    norm = _total(jnp.abs, trace)
     bound = step_size * kappa * jnp.maximum(jnp.abs(td_error), 1) * norm
-    return narrow(step_size / jnp.maximum(1, bound))
+    return step_size / jnp.maximum(1, bound)
 
 
-Specs = dict[str, tuple[Any, str]]
-
-
-def _leaves(
-    trace: ArrayTree, gradient: ArrayTree, name: str = "trace", **scalars: Any
-) -> Iterator[Any]:
-    """Check and widen a trace and a gradient, leaf by leaf, with some scalars.
-
-    Args:
-        trace: The trace, a pytree.
-        gradient: The gradient, a pytree of the same structure.
-        name: Argument name of the trace.
-        **scalars: Further arguments and their specs, for `checks.widened`.
-
-    Yields:
-        What `checks.widened` returns: a leaf of the trace, one of the gradient, the
-        scalars, and a function that casts the result back.
-    """
-    checks.same_structure(**{name: trace, "gradient": gradient})
-    pairs = zip(_named(name, trace), _named("gradient", gradient), strict=True)
-    for (one, z), (other, g) in pairs:
-        pair: Specs = {one: (z, "float[...]"), other: (g, "float[...]")}
-        yield checks.widened(**pair, **scalars)
-
-
-def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with its name for error messages."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
-    return [(f"{name}{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
-
-
-def _like(tree: ArrayTree, leaves: Sequence[Array]) -> ArrayTree:
-    """Return a pytree of the structure of `tree`, with other leaves."""
-    return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
-
-
-def _fields(state: Any, *names: str, shape: str = "[]") -> Specs:
-    """Return fields of a state under their names, with their specs."""
-    return {
-        f"state.{name}": (getattr(state, name, None), f"float{shape}") for name in names
-    }
+def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:
+    """Return the loss of the correction."""
+    delta, rho_tm1 = jax.lax.stop_gradient((delta, rho_tm1))
+    return 0.5 * rho_tm1 * jnp.square(delta - h_tm1)
 
 
 def _unless(cut: Array | None, discount: Array) -> Array:
     """Return a discount, or 0 if the stream is cut."""
     return discount if cut is None else jnp.where(cut, 0, discount)
+
+
+# --- Trees. ---
+
+
+def _update(
+    update: Callable[[Array, Array], Array], trace: ArrayTree, gradient: ArrayTree
+) -> ArrayTree:
+    """Update a trace leaf by leaf, each in single precision at least."""
+
+    def update_leaf(z: Array, g: Array) -> Array:
+        (z, g), narrow = dtypes.widen(jnp.asarray(z), jnp.asarray(g))
+        return narrow(update(z, g))
+
+    return jax.tree.map(update_leaf, trace, gradient)
+
+
+def _total(function: Callable[..., Array], *trees: ArrayTree) -> Array:
+    """Return the sum of a function of all entries, in single precision at least."""
+    leaves = zip(*(cast(Any, jax.tree.leaves(tree)) for tree in trees), strict=True)
+    wide = (dtypes.widen(*(jnp.asarray(x) for x in each))[0] for each in leaves)
+    return cast(Array, sum((jnp.sum(function(*each)) for each in wide), 0.0))

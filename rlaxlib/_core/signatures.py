@@ -58,7 +58,7 @@ def checked(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def checked(
     *,
-    wide: bool = ...,
+    wide: bool | type = ...,
     compiled: bool = ...,
     rule: Callable[..., None] | None = ...,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
@@ -71,7 +71,9 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
 
     Args:
         function: The function, whose body has JAX arrays.
-        **options: `wide=True` leaves a result of half precision in float32.
+        **options: `wide=True` leaves a result of half precision in float32. With a
+            class of states as `wide`, only its states stay so, and the dtype of other
+            results does not follow from them.
             `compiled=False` only checks: the body has the arguments as they were given.
             `rule` is a function for what no annotation can state. It is called with all
             arguments, by keyword, before the body, and raises errors by `checks.fail`.
@@ -125,7 +127,7 @@ class Signature:
     def __init__(
         self,
         function: Callable[..., Any],
-        wide: bool = False,
+        wide: bool | type = False,
         compiled: bool = True,
         rule: Callable[..., None] | None = None,
     ) -> None:
@@ -252,7 +254,8 @@ class Signature:
             if spec.kind == "Real" and jnp.issubdtype(dtype, jnp.integer):
                 integers += [] if isinstance(dtype, type) else [name]
             elif spec.kind in FLOATS and not is_weak:
-                floats.append(dtype)
+                is_wide = self.nested.get(name.partition(".")[0]) is self.wide
+                floats += [] if is_wide else [dtype]
                 half += [name] if dtype.itemsize < 4 else []
             if spec.kind in (*FLOATS, "Int") and "sample_mask" in wanted:
                 steps = wanted["sample_mask"].shapes[0]
@@ -260,7 +263,7 @@ class Signature:
         common = jnp.result_type(*floats or [float]) if half or integers else None
         wide = common if common and common.itemsize > 2 else jnp.float32
         to = [(n, jnp.float32) for n in half] + [(n, wide) for n in integers]
-        dtype = common if half and not self.wide else None
+        dtype = common if half and self.wide is not True else None
         return sizes, Casts(tuple(to), dtype, tuple(masked))
 
     def _run(self, given: Arguments, casts: Casts) -> Any:
@@ -307,7 +310,7 @@ class Signature:
         for name, hint in self.nested.items():
             given[name] = specs.rebuild(name, hint, given[name], convert)
         result = self.function(**given)
-        return result if casts.dtype is None else _narrow(result, casts.dtype)
+        return _narrow(result, casts.dtype, self.wide) if casts.dtype else result
 
     def _compile(self) -> Callable[..., Any]:
         def body(static: Any, casts: Casts, dynamic: Arguments) -> Any:
@@ -363,11 +366,11 @@ def _is_stable(value: Any) -> bool:
     return value is None or isinstance(value, str | bool | int | float | np.dtype)
 
 
-def _narrow(result: Any, dtype: Any) -> Any:
-    """Cast the floats of a result."""
+def _narrow(result: Any, dtype: Any, wide: Any) -> Any:
+    """Cast the floats of a result, except states of the class `wide`."""
 
     def cast_one(x: Any) -> Any:
         is_float = hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)
         return x.astype(dtype) if is_float else x
 
-    return jax.tree.map(cast_one, result)
+    return jax.tree.map(cast_one, result, is_leaf=lambda x: type(x) is wide)

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
-from rlaxlib.bandits._statistics import fields
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
     "LinearBanditState",
@@ -32,12 +31,14 @@ class LinearBanditState(NamedTuple):
         root: Matrix :math:`S` with :math:`S Sᵀ = A⁻¹`, shape `[D, D]`.
     """
 
-    weights: Array
-    root: Array
+    weights: Float[Array, "D"]
+    root: Float[Array, "D, D"]
 
 
+@checked
 def linear_bandit_init(
-    num_features: int, regularization: ArrayLike = 1.0
+    num_features: Static[int, "in [1, inf)"],
+    regularization: Float[ArrayLike, "in (0, inf)"] = 1.0,
 ) -> LinearBanditState:
     """Return the state of a linear bandit before the first pull.
 
@@ -64,17 +65,16 @@ def linear_bandit_init(
         Yasin Abbasi-Yadkori, Dávid Pál and Csaba Szepesvári, *Improved Algorithms for
         Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
-    checks.static_int(1, num_features=num_features)
-    (regularization,) = checks.arrays(
-        regularization=(regularization, "float[] in (0, inf)")
-    )
     root = jnp.eye(num_features, dtype=regularization.dtype) / jnp.sqrt(regularization)
     return LinearBanditState(jnp.zeros_like(root[0]), root)
 
 
+@checked
 def linucb_scores(
-    state: LinearBanditState, contexts: ArrayLike, bonus_scale: ArrayLike
-) -> Array:
+    state: LinearBanditState,
+    contexts: Float[ArrayLike, "A, D"],
+    bonus_scale: Float[ArrayLike, "in [0, inf)"],
+) -> Float[Array, "A"]:
     """Compute the upper confidence bounds of all arms of a linear bandit (LinUCB).
 
     Takes a state and the contexts of all arms, returns one score for each arm.
@@ -112,19 +112,17 @@ def linucb_scores(
         Yasin Abbasi-Yadkori, Dávid Pál and Csaba Szepesvári, *Improved Algorithms for
         Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
-    weights, root, contexts, bonus_scale, narrow = checks.widened(
-        **fields(state, weights="float[D]", root="float[D, D]"),
-        contexts=(contexts, "float[A, D]"),
-        bonus_scale=(bonus_scale, "float[] in [0, inf)"),
-    )
-    square = jnp.sum(jnp.square(_matmul(contexts, root)), axis=-1)
+    square = jnp.sum(jnp.square(_matmul(contexts, state.root)), axis=-1)
     # `sqrt` has an infinite derivative at 0.
     width = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return narrow(_matmul(contexts, weights) + bonus_scale * width)
+    return _matmul(contexts, state.weights) + bonus_scale * width
 
 
+@checked
 def linucb_update(
-    state: LinearBanditState, context: ArrayLike, reward: ArrayLike
+    state: LinearBanditState,
+    context: Float[ArrayLike, "D"],
+    reward: Float[ArrayLike, ""],
 ) -> LinearBanditState:
     """Update the regression of a linear bandit with one reward (LinUCB).
 
@@ -163,22 +161,20 @@ def linucb_update(
         Gerald J. Bierman, *Factorization Methods for Discrete Sequential Estimation*,
         section II.6, 1977. https://doi.org/10.1016/S0076-5392(08)60881-6
     """
-    weights, root, context, reward, narrow = checks.widened(
-        **fields(state, weights="float[D]", root="float[D, D]"),
-        context=(context, "float[D]"),
-        reward=(reward, "float[]"),
-    )
-    phi = _matmul(context, root)
+    theta, s = state
+    phi = _matmul(context, s)
     beta = 1 + _matmul(phi, phi)
-    gain = _matmul(root, phi)
-    weights = weights + gain / beta * (reward - _matmul(context, weights))
-    root = root - jnp.outer(gain, phi) / (beta + jnp.sqrt(beta))
-    return narrow(LinearBanditState(weights, root))
+    gain = _matmul(s, phi)
+    theta = theta + gain / beta * (reward - _matmul(context, theta))
+    return LinearBanditState(theta, s - jnp.outer(gain, phi) / (beta + jnp.sqrt(beta)))
 
 
+@checked
 def linear_thompson_sample(
-    key: ArrayLike, state: LinearBanditState, scale: ArrayLike = 1.0
-) -> Array:
+    key: Key[ArrayLike, ""],
+    state: LinearBanditState,
+    scale: Float[ArrayLike, "in [0, inf)"] = 1.0,
+) -> Float[Array, "D"]:
     """Sample the weights of a linear bandit from their posterior (Thompson sampling).
 
     Takes a state, returns one sample of the weights.
@@ -209,13 +205,9 @@ def linear_thompson_sample(
         Shipra Agrawal and Navin Goyal, *Thompson Sampling for Contextual Bandits with
         Linear Payoffs*, 2012. https://arxiv.org/abs/1209.3352
     """
-    key, weights, root, scale, narrow = checks.widened(
-        key=(key, "key[]"),
-        **fields(state, weights="float[D]", root="float[D, D]"),
-        scale=(scale, "float[] in [0, inf)"),
-    )
-    noise = jax.random.normal(key, weights.shape, weights.dtype)
-    return narrow(weights + scale * _matmul(root, noise))
+    theta, s = state
+    noise = jax.random.normal(key, theta.shape, theta.dtype)
+    return theta + scale * _matmul(s, noise)
 
 
 def _matmul(x: Array, y: Array) -> Array:

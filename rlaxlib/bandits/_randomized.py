@@ -11,10 +11,10 @@ from typing import NamedTuple, cast
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
-from rlaxlib.bandits._statistics import fields, one_hot
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int
+from rlaxlib.bandits._statistics import one_hot
 
 __all__ = [
     "GradientBanditState",
@@ -38,12 +38,15 @@ class GradientBanditState(NamedTuple):
         pulls: Number of pulls so far, an integer, shape `[]`.
     """
 
-    preferences: ArrayLike
-    baseline: ArrayLike = 0.0
-    pulls: ArrayLike = 0
+    preferences: Float[ArrayLike, "A"]
+    baseline: Float[ArrayLike, ""] = 0.0
+    pulls: Int[ArrayLike, ""] = 0
 
 
-def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
+@checked
+def boltzmann_probabilities(
+    means: Float[ArrayLike, "A"], temperature: Float[ArrayLike, "in (0, inf)"]
+) -> Float[Array, "A"]:
     """Compute the probabilities of Boltzmann exploration (softmax exploration).
 
     Takes one mean reward for each arm, returns one probability for each.
@@ -72,14 +75,14 @@ def boltzmann_probabilities(means: ArrayLike, temperature: ArrayLike) -> Array:
         Nicolò Cesa-Bianchi and others, *Boltzmann Exploration Done Right*, 2017.
         https://arxiv.org/abs/1705.10257
     """
-    means, temperature, narrow = checks.widened(
-        means=(means, "float[A]"), temperature=(temperature, "float[] in (0, inf)")
-    )
     # Differences first: a quotient by a small temperature overflows.
-    return narrow(jax.nn.softmax((means - jnp.max(means)) / temperature))
+    return jax.nn.softmax((means - jnp.max(means)) / temperature)
 
 
-def exp3_probabilities(log_weights: ArrayLike, exploration: ArrayLike) -> Array:
+@checked
+def exp3_probabilities(
+    log_weights: Float[ArrayLike, "A"], exploration: Float[ArrayLike, "in [0, 1]"]
+) -> Float[Array, "A"]:
     """Compute the probabilities of exponential weights with exploration (Exp3).
 
     Takes one log-weight for each arm, returns one probability for each.
@@ -106,22 +109,19 @@ def exp3_probabilities(log_weights: ArrayLike, exploration: ArrayLike) -> Array:
         Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
         2002. https://doi.org/10.1137/S0097539701398375
     """
-    log_weights, exploration, narrow = checks.widened(
-        log_weights=(log_weights, "float[A]"),
-        exploration=(exploration, "float[] in [0, 1]"),
-    )
     uniform = 1 / log_weights.size
     weights = jax.nn.softmax(log_weights)
-    return narrow((1 - exploration) * weights + exploration * uniform)
+    return (1 - exploration) * weights + exploration * uniform
 
 
+@checked
 def exp3_update(
-    log_weights: ArrayLike,
-    arm: ArrayLike,
-    reward: ArrayLike,
-    probability: ArrayLike,
-    learning_rate: ArrayLike,
-) -> Array:
+    log_weights: Float[ArrayLike, "A"],
+    arm: Int[ArrayLike, "in [0, A)"],
+    reward: Float[ArrayLike, ""],
+    probability: Float[ArrayLike, "in (0, 1]"],
+    learning_rate: Float[ArrayLike, "in [0, inf)"],
+) -> Float[Array, "A"]:
     """Update the log-weights of Exp3 with one reward.
 
     Takes the log-weights of all arms and one pull, returns the next log-weights.
@@ -155,18 +155,14 @@ def exp3_update(
         Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
         2002. https://doi.org/10.1137/S0097539701398375
     """
-    log_weights, arm, reward, probability, learning_rate, narrow = checks.widened(
-        log_weights=(log_weights, "float[A]"),
-        arm=(arm, "int[] in [0, A)"),
-        reward=(reward, "float[]"),
-        probability=(probability, "float[] in (0, 1]"),
-        learning_rate=(learning_rate, "float[] in [0, inf)"),
-    )
     estimates = one_hot(arm, log_weights) * reward / probability
-    return narrow(log_weights + learning_rate * estimates)
+    return log_weights + learning_rate * estimates
 
 
-def tsallis_inf_probabilities(losses: ArrayLike, learning_rate: ArrayLike) -> Array:
+@checked
+def tsallis_inf_probabilities(
+    losses: Float[ArrayLike, "A"], learning_rate: Float[ArrayLike, "in (0, inf)"]
+) -> Float[Array, "A"]:
     """Compute the probabilities of the Tsallis-INF bandit.
 
     Takes the loss estimate of each arm, returns one probability for each.
@@ -197,10 +193,6 @@ def tsallis_inf_probabilities(losses: ArrayLike, learning_rate: ArrayLike) -> Ar
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    losses, learning_rate, narrow = checks.widened(
-        losses=(losses, "float[A]"),
-        learning_rate=(learning_rate, "float[] in (0, inf)"),
-    )
     gap = learning_rate * (losses - jnp.min(losses))
 
     def newton(_: int, y: Array) -> Array:
@@ -212,17 +204,18 @@ def tsallis_inf_probabilities(losses: ArrayLike, learning_rate: ArrayLike) -> Ar
     # y = η (min L̂ - x) is 2 if one arm has all probability, 2 √A if none has more.
     y = cast(Array, jax.lax.fori_loop(0, 8, newton, jnp.full_like(gap[0], 2)))
     p = 4 / jnp.square(gap + y)
-    return narrow(p / jnp.sum(p))
+    return p / jnp.sum(p)
 
 
+@checked
 def tsallis_inf_update(
-    losses: ArrayLike,
-    arm: ArrayLike,
-    loss: ArrayLike,
-    probability: ArrayLike,
+    losses: Float[ArrayLike, "A"],
+    arm: Int[ArrayLike, "in [0, A)"],
+    loss: Float[ArrayLike, ""],
+    probability: Float[ArrayLike, "in (0, 1]"],
     *,
-    baseline: ArrayLike = 0.0,
-) -> Array:
+    baseline: Float[ArrayLike, "[] or [A]"] = 0.0,
+) -> Float[Array, "A"]:
     """Update the loss estimates of Tsallis-INF with one loss.
 
     Takes the loss estimates of all arms and one pull, returns the next estimates.
@@ -253,19 +246,16 @@ def tsallis_inf_update(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    losses, arm, loss, probability, baseline, narrow = checks.widened(
-        losses=(losses, "float[A]"),
-        arm=(arm, "int[] in [0, A)"),
-        loss=(loss, "float[]"),
-        probability=(probability, "float[] in (0, 1]"),
-        baseline=(baseline, "float[] or [A]"),
-    )
     excess = one_hot(arm, losses) * (loss - baseline) / probability
-    return narrow(losses + excess + baseline)
+    return losses + excess + baseline
 
 
+@checked
 def gradient_bandit_update(
-    state: GradientBanditState, arm: ArrayLike, reward: ArrayLike, step_size: ArrayLike
+    state: GradientBanditState,
+    arm: Int[ArrayLike, "in [0, A)"],
+    reward: Float[ArrayLike, ""],
+    step_size: Float[ArrayLike, "in [0, inf)"],
 ) -> GradientBanditState:
     """Update the preferences of a gradient bandit with one reward.
 
@@ -300,15 +290,10 @@ def gradient_bandit_update(
         Introduction*, second edition, section 2.8, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    preferences, baseline, pulls, arm, reward, step_size, narrow = checks.widened(
-        **fields(state, preferences="float[A]", baseline="float[]", pulls="int[]"),
-        arm=(arm, "int[] in [0, A)"),
-        reward=(reward, "float[]"),
-        step_size=(step_size, "float[] in [0, inf)"),
-    )
+    preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
     direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
     preferences = preferences + step_size * (reward - baseline) * direction
     pulls = pulls + 1
     baseline = baseline + (reward - baseline) / pulls.astype(baseline.dtype)
-    return narrow(GradientBanditState(preferences, baseline, pulls))
+    return GradientBanditState(preferences, baseline, pulls)

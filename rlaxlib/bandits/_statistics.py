@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
 __all__ = [
     "BanditState",
@@ -32,9 +32,9 @@ class BanditState(NamedTuple):
         variances: Variances of the rewards, divided by :math:`N_a`, shape `[A]`.
     """
 
-    counts: Array
-    means: Array
-    variances: Array
+    counts: Float[Array, "A"]
+    means: Float[Array, "A"]
+    variances: Float[Array, "A"]
 
 
 class SlidingWindowState(NamedTuple):
@@ -48,14 +48,15 @@ class SlidingWindowState(NamedTuple):
         rewards: Their rewards, shape `[W]`.
     """
 
-    counts: Array
-    means: Array
-    variances: Array
-    arms: Array
-    rewards: Array
+    counts: Float[Array, "A"]
+    means: Float[Array, "A"]
+    variances: Float[Array, "A"]
+    arms: Int[Array, "W"]
+    rewards: Float[Array, "W"]
 
 
-def bandit_init(num_arms: int) -> BanditState:
+@checked
+def bandit_init(num_arms: Static[int, "in [1, inf)"]) -> BanditState:
     """Return the statistics of arms that have not been pulled.
 
     Takes a number of arms, returns a state.
@@ -80,12 +81,16 @@ def bandit_init(num_arms: int) -> BanditState:
         Introduction*, second edition, section 2.4, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    checks.static_int(1, num_arms=num_arms)
     return BanditState(*(jnp.zeros(num_arms) for _ in BanditState._fields))
 
 
+@checked
 def bandit_update(
-    state: BanditState, arm: ArrayLike, reward: ArrayLike, *, discount: ArrayLike = 1.0
+    state: BanditState,
+    arm: Int[ArrayLike, "in [0, A)"],
+    reward: Float[ArrayLike, ""],
+    *,
+    discount: Float[ArrayLike, "in [0, 1]"] = 1.0,
 ) -> BanditState:
     """Update the statistics of the arms with one reward, discounted or not.
 
@@ -124,22 +129,20 @@ def bandit_update(
         Non-Stationary Bandit Problems*, section 2, 2008.
         https://arxiv.org/abs/0805.3415
     """
-    counts, means, variances, arm, reward, discount, narrow = checks.widened(
-        **fields(state, counts="float[A]", means="float[A]", variances="float[A]"),
-        arm=(arm, "int[] in [0, A)"),
-        reward=(reward, "float[]"),
-        discount=(discount, "float[] in [0, 1]"),
-    )
+    counts, means, variances = state
     pulled = one_hot(arm, counts)
     counts = discount * counts + pulled
     weight = pulled / jnp.maximum(counts, 1)
     error = jnp.where(pulled > 0, reward - means, 0)  # `0 * nan` would be NaN.
     means = means + weight * error
     variances = (1 - weight) * (variances + weight * jnp.square(error))
-    return narrow(BanditState(counts, means, variances))
+    return BanditState(counts, means, variances)
 
 
-def sliding_window_init(num_arms: int, window: int) -> SlidingWindowState:
+@checked
+def sliding_window_init(
+    num_arms: Static[int, "in [1, inf)"], window: Static[int, "in [1, inf)"]
+) -> SlidingWindowState:
     """Return the statistics of an empty sliding window over pulls.
 
     Takes numbers of arms and of pulls, returns a state.
@@ -165,13 +168,15 @@ def sliding_window_init(num_arms: int, window: int) -> SlidingWindowState:
         Non-Stationary Bandit Problems*, section 2, 2008.
         https://arxiv.org/abs/0805.3415
     """
-    checks.static_int(1, num_arms=num_arms, window=window)
     arms, rewards = jnp.full(window, -1, int), jnp.zeros(window)
     return SlidingWindowState(*bandit_init(num_arms), arms, rewards)
 
 
+@checked
 def sliding_window_update(
-    state: SlidingWindowState, arm: ArrayLike, reward: ArrayLike
+    state: SlidingWindowState,
+    arm: Int[ArrayLike, "in [0, A)"],
+    reward: Float[ArrayLike, ""],
 ) -> SlidingWindowState:
     """Update the statistics of the arms over a sliding window with one reward.
 
@@ -208,12 +213,7 @@ def sliding_window_update(
         Non-Stationary Bandit Problems*, section 2, 2008.
         https://arxiv.org/abs/0805.3415
     """
-    counts, _, _, arms, rewards, arm, reward, narrow = checks.widened(
-        **fields(state, counts="float[A]", means="float[A]", variances="float[A]"),
-        **fields(state, arms="int[W]", rewards="float[W]"),
-        arm=(arm, "int[] in [0, A)"),
-        reward=(reward, "float[]"),
-    )
+    counts, _, _, arms, rewards = state
     in_range = jnp.sum(one_hot(arm, counts))
     arms = jnp.append(arms[1:], arm.astype(arms.dtype))
     rewards = jnp.append(rewards[1:], reward.astype(rewards.dtype))
@@ -224,15 +224,7 @@ def sliding_window_update(
     means = jnp.sum(jnp.where(pulled, each, 0), axis=1) / size
     errors = jnp.where(pulled, each - means[:, None], 0)
     variances = jnp.sum(jnp.square(errors), axis=1) / size
-    return narrow(SlidingWindowState(counts, means, variances, arms, rewards))
-
-
-def fields(state: Any, **specs: str) -> dict[str, tuple[Any, str]]:
-    """Return the fields of a state under their names, with their specs."""
-    return {
-        f"state.{name}": (getattr(state, name, None), spec)
-        for name, spec in specs.items()
-    }
+    return SlidingWindowState(counts, means, variances, arms, rewards)
 
 
 def one_hot(arm: Array, like: Array) -> Array:

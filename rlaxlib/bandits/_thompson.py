@@ -9,20 +9,21 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Key, Real
 
 __all__ = ["thompson_beta", "thompson_gaussian"]
 
 
+@checked
 def thompson_beta(
-    key: ArrayLike,
-    counts: ArrayLike,
-    means: ArrayLike,
-    prior_alpha: ArrayLike = 1.0,
-    prior_beta: ArrayLike = 1.0,
-) -> Array:
+    key: Key[ArrayLike, ""],
+    counts: Real[ArrayLike, "A in [0, inf)"],
+    means: Float[ArrayLike, "A in [0, 1]"],
+    prior_alpha: Float[ArrayLike, "[] or [A] in (0, inf)"] = 1.0,
+    prior_beta: Float[ArrayLike, "[] or [A] in (0, inf)"] = 1.0,
+) -> Float[Array, "A"]:
     """Sample the mean rewards of all arms for Bernoulli rewards (Thompson sampling).
 
     Takes statistics of all arms, returns one sample for each.
@@ -56,27 +57,21 @@ def thompson_beta(
         Another in View of the Evidence of Two Samples*, 1933.
         https://doi.org/10.1093/biomet/25.3-4.285
     """
-    key, counts, means, prior_alpha, prior_beta, narrow = checks.widened(
-        key=(key, "key[]"),
-        counts=(counts, "float[A] in [0, inf)"),
-        means=(means, "float[A] in [0, 1]"),
-        prior_alpha=(prior_alpha, "float[] or [A] in (0, inf)"),
-        prior_beta=(prior_beta, "float[] or [A] in (0, inf)"),
-    )
     alpha = prior_alpha + counts * means
     beta = prior_beta + counts * (1 - means)
     alpha, beta = jax.lax.stop_gradient((alpha, beta))
-    return narrow(jax.random.beta(key, alpha, beta, dtype=alpha.dtype))
+    return jax.random.beta(key, alpha, beta, dtype=alpha.dtype)
 
 
+@checked
 def thompson_gaussian(
-    key: ArrayLike,
-    counts: ArrayLike,
-    means: ArrayLike,
-    stddev: ArrayLike = 1.0,
-    prior_mean: ArrayLike = 0.0,
-    prior_stddev: ArrayLike = 1.0,
-) -> Array:
+    key: Key[ArrayLike, ""],
+    counts: Real[ArrayLike, "A in [0, inf)"],
+    means: Float[ArrayLike, "A"],
+    stddev: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    prior_mean: Float[ArrayLike, ""] = 0.0,
+    prior_stddev: Float[ArrayLike, "in (0, inf)"] = 1.0,
+) -> Float[Array, "A"]:
     """Sample the mean rewards of all arms for Gaussian rewards (Thompson sampling).
 
     Takes statistics of all arms, returns one sample for each.
@@ -113,16 +108,8 @@ def thompson_gaussian(
         Shipra Agrawal and Navin Goyal, *Further Optimal Regret Bounds for Thompson
         Sampling*, 2012. https://arxiv.org/abs/1209.3353
     """
-    key, counts, means, stddev, prior_mean, prior_stddev, narrow = checks.widened(
-        key=(key, "key[]"),
-        counts=(counts, "float[A] in [0, inf)"),
-        means=(means, "float[A]"),
-        stddev=(stddev, "float[] in (0, inf)"),
-        prior_mean=(prior_mean, "float[]"),
-        prior_stddev=(prior_stddev, "float[] in (0, inf)"),
-    )
     prior, data = 1 / jnp.square(prior_stddev), counts / jnp.square(stddev)
     precision = prior + data
     mean = (prior * prior_mean + data * means) / precision
     noise = jax.random.normal(key, mean.shape, mean.dtype)
-    return narrow(mean + noise / jnp.sqrt(precision))
+    return mean + noise / jnp.sqrt(precision)

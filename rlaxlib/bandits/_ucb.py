@@ -12,16 +12,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import xlog1py
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Real
 
 __all__ = ["kl_ucb_scores", "ucb_scores", "ucb_tuned_scores"]
 
 
+@checked
 def ucb_scores(
-    counts: ArrayLike, means: ArrayLike, bonus_scale: ArrayLike = 2.0**0.5
-) -> Array:
+    counts: Real[ArrayLike, "A in [0, inf)"],
+    means: Float[ArrayLike, "A"],
+    bonus_scale: Float[ArrayLike, "in [0, inf)"] = 2.0**0.5,
+) -> Float[Array, "A"]:
     """Compute the upper confidence bounds of all arms (UCB1).
 
     Takes statistics of all arms, returns one score for each.
@@ -54,19 +57,17 @@ def ucb_scores(
         Multiarmed Bandit Problem*, section 2, 2002.
         https://doi.org/10.1023/A:1013689704352
     """
-    counts, means, bonus_scale, narrow = checks.widened(
-        counts=(counts, "float[A] in [0, inf)"),
-        means=(means, "float[A]"),
-        bonus_scale=(bonus_scale, "float[] in [0, inf)"),
-    )
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
     scores = means + bonus_scale * jnp.sqrt(log_t / size)
-    return narrow(jnp.where(counts > 0, scores, jnp.inf))
+    return jnp.where(counts > 0, scores, jnp.inf)
 
 
+@checked
 def ucb_tuned_scores(
-    counts: ArrayLike, means: ArrayLike, variances: ArrayLike
-) -> Array:
+    counts: Real[ArrayLike, "A in [0, inf)"],
+    means: Float[ArrayLike, "A"],
+    variances: Float[ArrayLike, "A in [0, inf)"],
+) -> Float[Array, "A"]:
     """Compute the upper confidence bounds of all arms from variances (UCB1-tuned).
 
     Takes statistics of all arms, returns one score for each.
@@ -100,20 +101,18 @@ def ucb_tuned_scores(
         Multiarmed Bandit Problem*, section 4, 2002.
         https://doi.org/10.1023/A:1013689704352
     """
-    counts, means, variances, narrow = checks.widened(
-        counts=(counts, "float[A] in [0, inf)"),
-        means=(means, "float[A]"),
-        variances=(variances, "float[A] in [0, inf)"),
-    )
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
     bound = variances + jnp.sqrt(2 * log_t / size)
     scores = means + jnp.sqrt(log_t / size * jnp.minimum(0.25, bound))
-    return narrow(jnp.where(counts > 0, scores, jnp.inf))
+    return jnp.where(counts > 0, scores, jnp.inf)
 
 
+@checked
 def kl_ucb_scores(
-    counts: ArrayLike, means: ArrayLike, log_log_scale: ArrayLike = 0.0
-) -> Array:
+    counts: Real[ArrayLike, "A in [0, inf)"],
+    means: Float[ArrayLike, "A in [0, 1]"],
+    log_log_scale: Float[ArrayLike, "in [0, inf)"] = 0.0,
+) -> Float[Array, "A"]:
     """Compute the upper confidence bounds of Bernoulli arms (KL-UCB).
 
     Takes statistics of all arms, returns one score for each.
@@ -147,14 +146,9 @@ def kl_ucb_scores(
         Aurélien Garivier and Olivier Cappé, *The KL-UCB Algorithm for Bounded
         Stochastic Bandits and Beyond*, 2011. https://arxiv.org/abs/1102.2490
     """
-    counts, means, scale, narrow = checks.widened(
-        counts=(counts, "float[A] in [0, inf)"),
-        means=(means, "float[A] in [0, 1]"),
-        log_log_scale=(log_log_scale, "float[] in [0, inf)"),
-    )
     counts, p = jax.lax.stop_gradient((counts, means))
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
-    budget = (log_t + scale * jnp.log(jnp.maximum(log_t, 1))) / size
+    budget = (log_t + log_log_scale * jnp.log(jnp.maximum(log_t, 1))) / size
 
     def divergence(x: Array) -> Array:
         # As a function of q - p, it does not cancel where q is near p.
@@ -170,7 +164,7 @@ def kl_ucb_scores(
     bits: int = cast(Any, jnp.finfo(p.dtype)).nmant + 1
     bracket: tuple[Array, Array] = jnp.zeros_like(p), 1 - p
     bracket = cast(Any, jax.lax.fori_loop(0, bits, halve, bracket))
-    return narrow(jnp.where(counts > 0, p + bracket[0], jnp.inf))
+    return jnp.where(counts > 0, p + bracket[0], jnp.inf)
 
 
 def _log_total(counts: Array) -> Array:

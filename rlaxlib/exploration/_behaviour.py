@@ -7,9 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, gradients, indexing
+from rlaxlib._core import gradients, indexing
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
 
 __all__ = [
     "EzGreedyState",
@@ -31,11 +32,16 @@ class EzGreedyState(NamedTuple):
         remaining: Number of further steps to repeat it, shape `[]`.
     """
 
-    action: ArrayLike = 0
-    remaining: ArrayLike = 0
+    action: Int[ArrayLike, "in [0, A)"] = 0
+    remaining: Int[ArrayLike, "in [0, inf)"] = 0
 
 
-def ladder_epsilons(n: int, base: ArrayLike = 0.4, alpha: ArrayLike = 7.0) -> Array:
+@checked
+def ladder_epsilons(
+    n: Static[int, "in [1, inf)"],
+    base: Float[ArrayLike, "in [0, 1]"] = 0.4,
+    alpha: Float[ArrayLike, "in [0, inf)"] = 7.0,
+) -> Float[Array, "n"]:
     """Compute the exploration rate of each actor of a distributed agent (Ape-X).
 
     Takes a number of actors, returns one exploration rate for each.
@@ -63,24 +69,21 @@ def ladder_epsilons(n: int, base: ArrayLike = 0.4, alpha: ArrayLike = 7.0) -> Ar
         Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 4.1,
         2018. https://arxiv.org/abs/1803.00933
     """
-    checks.static_int(1, n=n)
-    base, alpha, narrow = checks.widened(
-        base=(base, "float[] in [0, 1]"), alpha=(alpha, "float[] in [0, inf)")
-    )
     i = jnp.arange(n, dtype=alpha.dtype)
-    return narrow(base ** (1 + alpha * i / max(n - 1, 1)))
+    return base ** (1 + alpha * i / max(n - 1, 1))
 
 
+@checked(wide=True)
 def ez_greedy(
-    key: ArrayLike,
-    preferences: ArrayLike,
+    key: Key[ArrayLike, ""],
+    preferences: Float[ArrayLike, "A"],
     state: EzGreedyState,
-    epsilon: ArrayLike,
-    mu: ArrayLike = 2.0,
-    max_duration: int = 10_000,
+    epsilon: Float[ArrayLike, "in [0, 1]"],
+    mu: Float[ArrayLike, "in (0, inf)"] = 2.0,
+    max_duration: Static[int, "in [1, inf)"] = 10_000,
     *,
-    action_mask: ArrayLike | None = None,
-) -> tuple[Array, EzGreedyState]:
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> tuple[Int[Array, ""], EzGreedyState]:
     """Sample an action by temporally extended ε-greedy exploration (εz-greedy).
 
     Takes one state, returns one action, and the action to repeat.
@@ -122,20 +125,8 @@ def ez_greedy(
         Will Dabney, Georg Ostrovski and André Barreto, *Temporally-Extended ε-Greedy
         Exploration*, section 4, 2020. https://arxiv.org/abs/2006.01782
     """
-    checks.static_int(1, max_duration=max_duration)
-    held, remaining = getattr(state, "action", None), getattr(state, "remaining", None)
-    key, preferences, epsilon, mu, legal, held, remaining, _ = checks.widened(
-        key=(key, "key[]"),
-        preferences=(preferences, "float[A]"),
-        epsilon=(epsilon, "float[] in [0, 1]"),
-        mu=(mu, "float[] in (0, inf)"),
-        action_mask=(action_mask, "bool[A] or None"),
-        **{
-            "state.action": (held, "int[] in [0, A)"),
-            "state.remaining": (remaining, "int[] in [0, inf)"),
-        },
-    )
-    legal = jnp.ones(preferences.shape, bool) if action_mask is None else legal
+    held, remaining = state
+    legal = jnp.ones(preferences.shape, bool) if action_mask is None else action_mask
     of_start, of_duration, of_action = jax.random.split(key, 3)
     greedy = jnp.argmax(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
@@ -149,7 +140,12 @@ def ez_greedy(
     return action, EzGreedyState(held, jnp.maximum(remaining - 1, 0))
 
 
-def factorised_noise(key: ArrayLike, n_in: int, n_out: int) -> tuple[Array, Array]:
+@checked
+def factorised_noise(
+    key: Key[ArrayLike, ""],
+    n_in: Static[int, "in [1, inf)"],
+    n_out: Static[int, "in [1, inf)"],
+) -> tuple[Float[Array, "n_in, n_out"], Float[Array, "n_out"]]:
     """Sample factorised Gaussian noise for a layer of a noisy network (NoisyNet).
 
     Takes the sizes of one layer, returns the noise of its weights and of its biases.
@@ -182,8 +178,6 @@ def factorised_noise(key: ArrayLike, n_in: int, n_out: int) -> tuple[Array, Arra
         Meire Fortunato and others, *Noisy Networks for Exploration*, section 3, 2017.
         https://arxiv.org/abs/1706.10295
     """
-    checks.static_int(1, n_in=n_in, n_out=n_out)
-    (key,) = checks.arrays(key=(key, "key[]"))
     of_inputs, of_outputs = jax.random.split(key)
     inputs, outputs = (
         jnp.sign(x) * jnp.sqrt(jnp.abs(x))
@@ -195,9 +189,12 @@ def factorised_noise(key: ArrayLike, n_in: int, n_out: int) -> tuple[Array, Arra
     return jnp.outer(inputs, outputs), outputs
 
 
+@checked(wide=True)
 def bootstrap_mask(
-    key: ArrayLike, num_heads: int, probability: ArrayLike = 0.5
-) -> Array:
+    key: Key[ArrayLike, ""],
+    num_heads: Static[int, "in [1, inf)"],
+    probability: Float[ArrayLike, "in [0, 1]"] = 0.5,
+) -> Bool[Array, "K"]:
     """Sample the heads that learn from a transition (bootstrapped DQN).
 
     Takes a number of heads, returns True or False for each.
@@ -228,22 +225,19 @@ def bootstrap_mask(
         Ian Osband and others, *Deep Exploration via Bootstrapped DQN*, 2016.
         https://arxiv.org/abs/1602.04621
     """
-    checks.static_int(1, num_heads=num_heads)
-    key, probability, _ = checks.widened(
-        key=(key, "key[]"), probability=(probability, "float[] in [0, 1]")
-    )
     return jax.random.bernoulli(key, probability, (num_heads,))
 
 
+@checked
 def bootstrapped_q_learning(
-    q_tm1: ArrayLike,
-    a_tm1: ArrayLike,
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    head_mask: ArrayLike,
+    q_tm1: Float[ArrayLike, "K, A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, ""],
+    q_t: Float[ArrayLike, "K, A"],
+    head_mask: Bool[ArrayLike, "K"],
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "K"]:
     """Compute the masked Q-learning TD errors of all heads (bootstrapped DQN).
 
     Takes one transition, returns one TD error for each head.
@@ -278,19 +272,11 @@ def bootstrapped_q_learning(
         Ian Osband and others, *Deep Exploration via Bootstrapped DQN*, 2016.
         https://arxiv.org/abs/1602.04621
     """
-    q_tm1, a_tm1, r_t, discount_t, q_t, head_mask, narrow = checks.widened(
-        q_tm1=(q_tm1, "float[K, A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[K, A]"),
-        head_mask=(head_mask, "bool[K]"),
-    )
     prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
     bootstrap = discount_t * jnp.max(q_t, axis=-1)
     reward = jnp.broadcast_to(r_t, head_mask.shape)
     errors = gradients.error(bootstrap, prediction, stop_target_gradients, reward)
-    return narrow(jnp.where(head_mask, errors, 0))
+    return jnp.where(head_mask, errors, 0)
 
 
 def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:

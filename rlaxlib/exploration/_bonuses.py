@@ -7,10 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, devices, indexing, recurrence, streams
+from rlaxlib._core import checks, devices, indexing, recurrence
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
 from rlaxlib.exploration import _neighbors
 
 __all__ = [
@@ -36,10 +37,10 @@ class IcmLosses(NamedTuple):
         reward: Intrinsic reward, with its gradient stopped, shape `[]`.
     """
 
-    loss: Array
-    forward_loss: Array
-    inverse_loss: Array
-    reward: Array
+    loss: Float[Array, ""]
+    forward_loss: Float[Array, ""]
+    inverse_loss: Float[Array, ""]
+    reward: Float[Array, ""]
 
 
 class RndState(NamedTuple):
@@ -54,13 +55,16 @@ class RndState(NamedTuple):
         carried: The last sum of this stream, shape `[]`.
     """
 
-    steps: ArrayLike = 0.0
-    mean: ArrayLike = 0.0
-    variance: ArrayLike = 0.0
-    carried: ArrayLike = 0.0
+    steps: Float[ArrayLike, ""] = 0.0
+    mean: Float[ArrayLike, ""] = 0.0
+    variance: Float[ArrayLike, ""] = 0.0
+    carried: Float[ArrayLike, ""] = 0.0
 
 
-def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
+@checked
+def rnd_loss(
+    prediction: Float[ArrayLike, "K"], target: Float[ArrayLike, "K"]
+) -> Float[Array, ""]:
     """Compute the predictor's loss of random network distillation (RND).
 
     Takes one state, returns one loss.
@@ -89,22 +93,20 @@ def rnd_loss(prediction: ArrayLike, target: ArrayLike) -> Array:
         Yuri Burda and others, *Exploration by Random Network Distillation*, section
         2.2, 2018. https://arxiv.org/abs/1810.12894
     """
-    prediction, target, narrow = checks.widened(
-        prediction=(prediction, "float[K]"), target=(target, "float[K]")
-    )
     error = prediction - jax.lax.stop_gradient(target)
-    return narrow(jnp.sum(jnp.square(error)))
+    return jnp.sum(jnp.square(error))
 
 
+@checked(wide=RndState)
 def rnd_reward(
-    prediction: ArrayLike,
-    target: ArrayLike,
+    prediction: Float[ArrayLike, "T, K"],
+    target: Float[ArrayLike, "T, K"],
     state: RndState,
-    discount: ArrayLike = 0.99,
+    discount: Float[ArrayLike, "in [0, 1]"] = 0.99,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     axis_name: AxisName | None = None,
-) -> tuple[Array, RndState]:
+) -> tuple[Float[Array, "T"], RndState]:
     """Compute the normalised intrinsic rewards of random network distillation (RND).
 
     Takes one trajectory and a state, returns its rewards and the next state.
@@ -145,39 +147,26 @@ def rnd_reward(
         Yuri Burda and others, *Exploration by Random Network Distillation*, section
         2.4, 2018. https://arxiv.org/abs/1810.12894
     """
-    prediction, target, discount, mask, narrow = checks.widened(
-        prediction=(prediction, "float[T, K]"),
-        target=(target, "float[T, K]"),
-        discount=(discount, "float[] in [0, 1]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    steps, mean, variance, carried, _ = checks.widened(
-        **{
-            f"state.{name}": (getattr(state, name, None), "float[]")
-            for name in RndState._fields
-        }
-    )
     prediction, target = jax.lax.stop_gradient((prediction, target))
-    if sample_mask is not None:
-        prediction, target = streams.clean(mask, prediction, target)
     errors = jnp.sum(jnp.square(prediction - target), axis=-1)
-    valid = jnp.ones(errors.shape, bool) if sample_mask is None else mask
+    valid = jnp.ones(errors.shape, bool) if sample_mask is None else sample_mask
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)
-    sums = recurrence.backward(errors[::-1], decay[::-1], carried)[::-1]
-    moments = _update_moments(steps, mean, variance, sums, valid, axis_name)
+    sums = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
+    moments = _update_moments(*state[:3], sums, valid, axis_name)
     variance = moments[-1]
     rewards = errors / jnp.sqrt(jnp.where(variance > 0, variance, 1))
-    return narrow(rewards), RndState(*moments, sums[-1])
+    return rewards, RndState(*moments, sums[-1])
 
 
+@checked
 def icm_losses(
-    predicted_features: ArrayLike,
-    features_t: ArrayLike,
-    action_logits: ArrayLike,
-    a_tm1: ArrayLike,
-    forward_weight: ArrayLike = 0.2,
-    reward_scale: ArrayLike = 0.01,
+    predicted_features: Float[ArrayLike, "K"],
+    features_t: Float[ArrayLike, "K"],
+    action_logits: Float[ArrayLike, "A"],
+    a_tm1: Int[ArrayLike, "in [0, A)"],
+    forward_weight: Float[ArrayLike, "in [0, 1]"] = 0.2,
+    reward_scale: Float[ArrayLike, "in [0, inf)"] = 0.01,
 ) -> IcmLosses:
     """Compute the losses and the reward of an intrinsic curiosity module (ICM).
 
@@ -217,25 +206,23 @@ def icm_losses(
         Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
         Prediction*, section 2.2, 2017. https://arxiv.org/abs/1705.05363
     """
-    predicted, features_t, logits, a_tm1, beta, eta, narrow = checks.widened(
-        predicted_features=(predicted_features, "float[K]"),
-        features_t=(features_t, "float[K]"),
-        action_logits=(action_logits, "float[A]"),
-        a_tm1=(a_tm1, "int[] in [0, A)"),
-        forward_weight=(forward_weight, "float[] in [0, 1]"),
-        reward_scale=(reward_scale, "float[] in [0, inf)"),
-    )
-    error = predicted - jax.lax.stop_gradient(features_t)
+    error = predicted_features - jax.lax.stop_gradient(features_t)
     forward_loss = 0.5 * jnp.sum(jnp.square(error))
-    inverse_loss = -indexing.pick(jax.nn.log_softmax(logits), a_tm1)
+    inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a_tm1)
+    beta = forward_weight
     loss = (1 - beta) * inverse_loss + beta * forward_loss
-    reward = jax.lax.stop_gradient(eta * forward_loss)
-    return narrow(IcmLosses(loss, forward_loss, inverse_loss, reward))
+    reward = jax.lax.stop_gradient(reward_scale * forward_loss)
+    return IcmLosses(loss, forward_loss, inverse_loss, reward)
 
 
+@checked
 def knn_entropy_reward(
-    x: ArrayLike, k: int, *, average: bool = False, axis_name: AxisName | None = None
-) -> Array:
+    x: Float[ArrayLike, "N, D"],
+    k: Static[int, "in [1, inf)"],
+    *,
+    average: Static[bool, ""] = False,
+    axis_name: AxisName | None = None,
+) -> Float[Array, "N"]:
     """Compute rewards that maximise the entropy of visited states (RE3, APT).
 
     Takes the embeddings of a batch of states, returns one reward for each.
@@ -272,20 +259,23 @@ def knn_entropy_reward(
         Hao Liu and Pieter Abbeel, *Behavior From the Void: Unsupervised Active
         Pre-Training*, 2021. https://arxiv.org/abs/2103.04551
     """
-    x, narrow = checks.widened(x=(x, "float[N, D]"))
     x = jax.lax.stop_gradient(x)
     data = devices.gather(x, axis_name)
-    checks.static_int(1, len(data) - 1, k=k)
+    if k >= len(data):
+        checks.fail(f"`k` is {k}, must be less than the number of states, {len(data)}")
     negated, _ = _neighbors.nearest(data, x, k + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
     d = jnp.mean(distances, axis=1) if average else distances[:, -1]
     finite = jnp.all(jnp.isfinite(x), axis=1)
-    return narrow(jnp.where(finite, jnp.log1p(d), jnp.nan))
+    return jnp.where(finite, jnp.log1p(d), jnp.nan)
 
 
+@checked
 def count_bonus(
-    counts: ArrayLike, scale: ArrayLike = 0.05, offset: ArrayLike = 0.01
-) -> Array:
+    counts: Real[ArrayLike, "... in [0, inf)"],
+    scale: Float[ArrayLike, ""] = 0.05,
+    offset: Float[ArrayLike, "in [0, inf)"] = 0.01,
+) -> Float[Array, "..."]:
     """Compute the count-based exploration bonus of visited states (MBIE-EB).
 
     Takes visit counts of any shape, returns one bonus for each.
@@ -311,17 +301,15 @@ def count_bonus(
         Marc G. Bellemare and others, *Unifying Count-Based Exploration and Intrinsic
         Motivation*, section 5, 2016. https://arxiv.org/abs/1606.01868
     """
-    counts, scale, offset, narrow = checks.widened(
-        counts=(counts, "float[...] in [0, inf)"),
-        scale=(scale, "float[]"),
-        offset=(offset, "float[] in [0, inf)"),
-    )
-    return narrow(scale / jnp.sqrt(counts + offset))
+    return scale / jnp.sqrt(counts + offset)
 
 
+@checked
 def diayn_reward(
-    logits: ArrayLike, skill: ArrayLike, log_prior: ArrayLike | None = None
-) -> Array:
+    logits: Float[ArrayLike, "Z"],
+    skill: Int[ArrayLike, "in [0, Z)"],
+    log_prior: Float[ArrayLike, "Z"] | None = None,
+) -> Float[Array, ""]:
     """Compute the reward for states that reveal the skill (DIAYN).
 
     Takes one state and its skill, returns one reward.
@@ -352,19 +340,17 @@ def diayn_reward(
         Benjamin Eysenbach and others, *Diversity is All You Need: Learning Skills
         without a Reward Function*, section 3, 2018. https://arxiv.org/abs/1802.06070
     """
-    logits, skill, prior, narrow = checks.widened(
-        logits=(logits, "float[Z]"),
-        skill=(skill, "int[] in [0, Z)"),
-        log_prior=(log_prior, "float[Z] or None"),
-    )
-    log_p = -jnp.log(jnp.full_like(logits, logits.size)) if log_prior is None else prior
+    log_p = -jnp.log(logits.size) if log_prior is None else log_prior
     log_ratio = jax.nn.log_softmax(logits) - log_p
-    return narrow(jax.lax.stop_gradient(indexing.pick(log_ratio, skill)))
+    return jax.lax.stop_gradient(indexing.pick(log_ratio, skill))
 
 
+@checked
 def ngu_reward(
-    episodic: ArrayLike, modulation: ArrayLike, max_modulation: ArrayLike = 5.0
-) -> Array:
+    episodic: Float[ArrayLike, "..."],
+    modulation: Float[ArrayLike, "..."],
+    max_modulation: Float[ArrayLike, "in [1, inf)"] = 5.0,
+) -> Float[Array, "..."]:
     """Compute the intrinsic reward from episodic and lifelong novelty (NGU).
 
     Takes rewards of any shape, returns one reward for each.
@@ -394,12 +380,7 @@ def ngu_reward(
         Adrià Puigdomènech Badia and others, *Never Give Up: Learning Directed
         Exploration Strategies*, section 2, 2020. https://arxiv.org/abs/2002.06038
     """
-    episodic, modulation, max_modulation, narrow = checks.widened(
-        episodic=(episodic, "float[...]"),
-        modulation=(modulation, "float[...]"),
-        max_modulation=(max_modulation, "float[] in [1, inf)"),
-    )
-    return narrow(episodic * jnp.clip(modulation, 1, max_modulation))
+    return episodic * jnp.clip(modulation, 1, max_modulation)
 
 
 def _update_moments(

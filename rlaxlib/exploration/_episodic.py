@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from typing import Any, NamedTuple, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, dtypes
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _neighbors
 
 __all__ = ["IntrinsicRewardState", "episodic_memory_intrinsic_rewards"]
@@ -26,23 +29,24 @@ class IntrinsicRewardState(NamedTuple):
         distance_count: Number of these distances, shape `[]`.
     """
 
-    memory: ArrayLike
-    next_memory_index: ArrayLike = 0
-    distance_sum: ArrayLike = 0.0
-    distance_count: ArrayLike = 0
+    memory: Float[ArrayLike, "N, D"]
+    next_memory_index: Int[ArrayLike, ""] = 0
+    distance_sum: Shaped[ArrayLike, ""] = 0.0
+    distance_count: Shaped[ArrayLike, ""] = 0
 
 
+@checked(compiled=False)
 def episodic_memory_intrinsic_rewards(
-    embeddings: ArrayLike,
-    num_neighbors: int,
-    reward_scale: ArrayLike,
+    embeddings: Float[ArrayLike, "M, D"],
+    num_neighbors: Static[int, "in [1, inf)"],
+    reward_scale: Float[ArrayLike, "[] or [M]"],
     intrinsic_reward_state: IntrinsicRewardState | None = None,
-    constant: ArrayLike = 1e-3,
-    epsilon: ArrayLike = 1e-4,
-    cluster_distance: ArrayLike = 8e-3,
-    max_similarity: ArrayLike = 8.0,
-    max_memory_size: int = 30_000,
-) -> tuple[Array, IntrinsicRewardState]:
+    constant: Float[ArrayLike, "in [0, inf)"] = 1e-3,
+    epsilon: Float[ArrayLike, "in (0, inf)"] = 1e-4,
+    cluster_distance: Float[ArrayLike, "in [0, inf)"] = 8e-3,
+    max_similarity: Float[ArrayLike, "in (0, inf]"] = 8.0,
+    max_memory_size: Static[int, "in [1, inf)"] = 30_000,
+) -> tuple[Float[Array, "M"], IntrinsicRewardState]:
     """Compute the episodic novelty rewards of Never Give Up (NGU).
 
     Takes one trajectory and a state, returns its rewards and the next state.
@@ -100,22 +104,41 @@ def episodic_memory_intrinsic_rewards(
         Adrià Puigdomènech Badia and others, *Never Give Up: Learning Directed
         Exploration Strategies*, appendix A.1, 2020. https://arxiv.org/abs/2002.06038
     """
-    embeddings, beta, c, eps, xi, s_max = checks.arrays(
-        embeddings=(embeddings, "float[M, D]"),
-        reward_scale=(reward_scale, "float[] or [M]"),
-        constant=(constant, "float[] in [0, inf)"),
-        epsilon=(epsilon, "float[] in (0, inf)"),
-        cluster_distance=(cluster_distance, "float[] in [0, inf)"),
-        max_similarity=(max_similarity, "float[] in (0, inf]"),
-    )
-    checks.static_int(1, max_memory_size=max_memory_size)
-    checks.static_int(1, max_memory_size, num_neighbors=num_neighbors)
-    state = _state(intrinsic_reward_state, embeddings, num_neighbors, max_memory_size)
+    if num_neighbors > max_memory_size:
+        must = f"must be at most `max_memory_size`, {max_memory_size}"
+        checks.fail(f"`num_neighbors` is {num_neighbors}, {must}")
+    shape = (max_memory_size, embeddings.shape[1])
+    state = intrinsic_reward_state
+    if state is None:
+        memory = jnp.full(shape, jnp.inf, embeddings.dtype)
+        state = IntrinsicRewardState(memory.at[:num_neighbors].set(0))
+    if state.memory.shape != shape:
+        found = f"`intrinsic_reward_state.memory` has shape {state.memory.shape}"
+        checks.fail(f"{found}, must be {shape} to match `max_memory_size`")
+    scalars = constant, epsilon, cluster_distance, max_similarity
+    return _rewards(state, embeddings, reward_scale, *scalars, k=num_neighbors)
+
+
+# Not compiled by `checked`, since the memory has the dtype of embeddings and keeps it.
+@functools.partial(cast(Any, jax.jit), static_argnames="k", inline=True)
+def _rewards(
+    state: Any,
+    embeddings: Array,
+    beta: Array,
+    c: Array,
+    eps: Array,
+    xi: Array,
+    s_max: Array,
+    k: int,
+) -> tuple[Array, IntrinsicRewardState]:
+    """Return the rewards and the next state."""
+    state = IntrinsicRewardState(*(jnp.asarray(x) for x in state))
+    given = (state.memory, embeddings, beta, c, eps, xi, s_max)
     (memory, wide, beta, c, eps, xi, s_max), narrow = dtypes.widen(
-        state.memory, embeddings, beta, c, eps, xi, s_max
+        *(jnp.asarray(x) for x in given)
     )
     memory, points = _neighbors.comparable(memory, wide)
-    negated, _ = _neighbors.nearest(memory, points, num_neighbors)
+    negated, _ = _neighbors.nearest(memory, points, k)
     found = jnp.isfinite(negated)
     squares = jnp.where(found, -negated, 0)
     total = state.distance_sum.astype(squares.dtype) + jnp.sum(squares)
@@ -134,32 +157,7 @@ def episodic_memory_intrinsic_rewards(
     return rewards, IntrinsicRewardState(memory, index, total, count)
 
 
-class _State(NamedTuple):
-    """An `IntrinsicRewardState` whose entries are arrays."""
-
-    memory: Array
-    next_memory_index: Array
-    distance_sum: Array
-    distance_count: Array
-
-
-def _state(state: Any, embeddings: Array, padding: int, size: int) -> _State:
-    """Check a state, or return the initial one."""
-    columns = embeddings.shape[-1]
-    if state is None:
-        memory = jnp.full((size, columns), jnp.inf, embeddings.dtype)
-        state = IntrinsicRewardState(memory.at[:padding].set(0))
-    return _State(
-        *checks.arrays(
-            memory=(state.memory, f"float[{size}, {columns}]"),
-            next_memory_index=(state.next_memory_index, "int[]"),
-            distance_sum=(state.distance_sum, "any[]"),
-            distance_count=(state.distance_count, "any[]"),
-        )
-    )
-
-
-def _remember(state: _State, embeddings: Array) -> tuple[Array, Array]:
+def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Array]:
     """Write embeddings over the oldest rows, and return the memory and next index."""
     size, new = len(state.memory), len(embeddings)
     kept = min(new, size)  # The last embeddings, as no row may be written twice.

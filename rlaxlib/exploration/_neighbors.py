@@ -8,9 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import dtypes
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 
 __all__ = ["KNNQueryResult", "knn_query"]
 
@@ -26,15 +27,16 @@ class KNNQueryResult(NamedTuple):
         neighbor_neg_distances: Their negated *squared* distances, shape `[Q, K]`.
     """
 
-    neighbors: Array
-    neighbor_indices: Array
-    neighbor_neg_distances: Array
+    neighbors: Shaped[Array, "Q, K, D"]
+    neighbor_indices: Int[Array, "Q, K"]
+    neighbor_neg_distances: Float[Array, "Q, K"]
 
 
+@checked
 def knn_query(
-    data: ArrayLike,
-    query_points: ArrayLike,
-    num_neighbors: int,
+    data: Shaped[ArrayLike, "N, D"],
+    query_points: Shaped[ArrayLike, "Q, D"],
+    num_neighbors: Static[int, "in [1, inf)"],
     metric: Metric | None = None,
 ) -> KNNQueryResult:
     """Find the k nearest neighbours of each query point (k-NN).
@@ -71,10 +73,6 @@ def knn_query(
         Evelyn Fix and Joseph L. Hodges, *Discriminatory Analysis. Nonparametric
         Discrimination: Consistency Properties*, 1951. https://doi.org/10.2307/1403797
     """
-    data, query_points = checks.arrays(
-        data=(data, "any[N, D]"), query_points=(query_points, "any[Q, D]")
-    )
-    checks.static_int(1, num_neighbors=num_neighbors)
     count = min(num_neighbors, len(data))
     if metric is None:
         negated, indices = nearest(*comparable(data, query_points), count)

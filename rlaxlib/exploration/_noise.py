@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 
 __all__ = [
     "add_dirichlet_noise",
@@ -21,7 +21,12 @@ __all__ = [
 ]
 
 
-def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> Array:
+@checked
+def add_gaussian_noise(
+    key: Key[ArrayLike, ""],
+    action: Float[ArrayLike, "[] or [..., A]"],
+    stddev: Float[ArrayLike, "[] or [A] or [..., A] in [0, inf)"],
+) -> Float[Array, "[] or [..., A]"]:
     """Add Gaussian noise to continuous actions.
 
     Takes one action, or a batch, returns noisy ones.
@@ -52,21 +57,17 @@ def add_gaussian_noise(key: ArrayLike, action: ArrayLike, stddev: ArrayLike) -> 
         Approximation Error in Actor-Critic Methods*, section 6.1, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    key, action, stddev, narrow = checks.widened(
-        key=(key, "key[]"),
-        action=(action, "float[] or [..., A]"),
-        stddev=(stddev, _stddev_spec(action)),
-    )
-    return narrow(action + _gaussian(key, action, stddev))
+    return action + _gaussian(key, action, stddev)
 
 
+@checked
 def add_ornstein_uhlenbeck_noise(
-    key: ArrayLike,
-    action: ArrayLike,
-    noise_tm1: ArrayLike,
-    damping: ArrayLike,
-    stddev: ArrayLike,
-) -> Array:
+    key: Key[ArrayLike, ""],
+    action: Float[ArrayLike, "[] or [..., A]"],
+    noise_tm1: Float[ArrayLike, "[] or [..., A]"],
+    damping: Float[ArrayLike, "in [0, 2]"],
+    stddev: Float[ArrayLike, "[] or [A] or [..., A] in [0, inf)"],
+) -> Float[Array, "[] or [..., A]"]:
     """Add Ornstein-Uhlenbeck noise to continuous actions.
 
     Takes one action, or a batch, returns noisy ones.
@@ -79,7 +80,8 @@ def add_ornstein_uhlenbeck_noise(
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a_t`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        noise_tm1: Noise :math:`n_{t-1}`, 0 at first, shape `[..., A]` or `()`.
+        noise_tm1: Noise :math:`n_{t-1}`, 0 at first, like the action, shape `[]` or
+            `[..., A]`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
         stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
 
@@ -99,20 +101,21 @@ def add_ornstein_uhlenbeck_noise(
         George E. Uhlenbeck and Leonard S. Ornstein, *On the Theory of the Brownian
         Motion*, 1930. https://doi.org/10.1103/PhysRev.36.823
     """
-    key, action, noise_tm1, damping, stddev, narrow = checks.widened(
-        key=(key, "key[]"),
-        action=(action, "float[] or [..., A]"),
-        noise_tm1=(noise_tm1, "float[..., A]" if np.ndim(action) else "float[]"),
-        damping=(damping, "float[] in [0, 2]"),
-        stddev=(stddev, _stddev_spec(action)),
+    if noise_tm1.shape != action.shape:
+        checks.fail(f"`noise_tm1` has shape {noise_tm1.shape}, must be {action.shape}")
+    noise_t = ornstein_uhlenbeck_noise(
+        key=key, noise_tm1=noise_tm1, damping=damping, stddev=stddev
     )
-    noise_t = (1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev)
-    return narrow(action + noise_t)
+    return action + noise_t
 
 
+@checked
 def ornstein_uhlenbeck_noise(
-    key: ArrayLike, noise_tm1: ArrayLike, damping: ArrayLike, stddev: ArrayLike
-) -> Array:
+    key: Key[ArrayLike, ""],
+    noise_tm1: Float[ArrayLike, "[] or [..., A]"],
+    damping: Float[ArrayLike, "in [0, 2]"],
+    stddev: Float[ArrayLike, "[] or [A] or [..., A] in [0, inf)"],
+) -> Float[Array, "[] or [..., A]"]:
     """Advance an Ornstein-Uhlenbeck noise process by one step.
 
     Takes the noise of one step, returns the noise of the next.
@@ -148,23 +151,18 @@ def ornstein_uhlenbeck_noise(
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
         Learning*, section 3, 2015. https://arxiv.org/abs/1509.02971
     """
-    key, noise_tm1, damping, stddev, narrow = checks.widened(
-        key=(key, "key[]"),
-        noise_tm1=(noise_tm1, "float[] or [..., A]"),
-        damping=(damping, "float[] in [0, 2]"),
-        stddev=(stddev, _stddev_spec(noise_tm1)),
-    )
-    return narrow((1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev))
+    return (1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev)
 
 
+@checked
 def add_dirichlet_noise(
-    key: ArrayLike,
-    prior: ArrayLike,
-    dirichlet_alpha: ArrayLike,
-    dirichlet_fraction: ArrayLike,
+    key: Key[ArrayLike, ""],
+    prior: Float[ArrayLike, "..., A"],
+    dirichlet_alpha: Float[ArrayLike, "[] or [A] in (0, inf)"],
+    dirichlet_fraction: Float[ArrayLike, "in [0, 1]"],
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+) -> Float[Array, "..., A"]:
     """Mix Dirichlet noise into the root prior of a search (AlphaZero).
 
     Takes the probabilities of all actions, returns noisy ones.
@@ -200,32 +198,24 @@ def add_dirichlet_noise(
         Masters Chess, Shogi and Go through Self-Play*, 2018.
         https://doi.org/10.1126/science.aar6404
     """
-    key, prior, alpha, fraction, action_mask, narrow = checks.widened(
-        key=(key, "key[]"),
-        prior=(prior, "float[..., A]"),
-        dirichlet_alpha=(dirichlet_alpha, "float[] or [A] in (0, inf)"),
-        dirichlet_fraction=(dirichlet_fraction, "float[] in [0, 1]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
     legal = prior != 0
     if action_mask is not None:
         legal = jnp.broadcast_to(action_mask, prior.shape)
     # Normalised gamma variables are Dirichlet; those of a subset are so too.
-    dtype = jnp.result_type(prior, alpha)
-    log_gamma = jax.random.loggamma(key, alpha, prior.shape, dtype)
+    dtype = jnp.result_type(prior, dirichlet_alpha)
+    log_gamma = jax.random.loggamma(key, dirichlet_alpha, prior.shape, dtype)
     # The softmax would be NaN without any legal action.
     shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)
     noise = jax.nn.softmax(jnp.where(shared, log_gamma, -jnp.inf), axis=-1)
-    return narrow(jnp.where(legal, (1 - fraction) * prior + fraction * noise, 0))
-
-
-def _stddev_spec(like: ArrayLike) -> str:
-    """Return the spec of the standard deviation of noise on `like`."""
-    shapes = "[] or [A] or [..., A]" if np.ndim(like) else "[]"
-    return f"float{shapes} in [0, inf)"
+    f = dirichlet_fraction
+    return jnp.where(legal, (1 - f) * prior + f * noise, 0)
 
 
 def _gaussian(key: Array, like: Array, stddev: Array) -> Array:
     """Sample :math:`σ ε` for each entry of an array."""
+    shapes = dict.fromkeys([(), like.shape[-1:], like.shape])
+    if stddev.shape not in shapes:
+        needed = " or ".join(map(str, shapes))
+        checks.fail(f"`stddev` has shape {stddev.shape}, must be {needed}")
     noise = jax.random.normal(key, like.shape, jnp.result_type(like, stddev))
     return jnp.broadcast_to(stddev, like.shape) * noise

@@ -266,8 +266,11 @@ def test_memory_keeps_its_dtype():
         ("num_neighbors", {"num_neighbors": SIZE + 1}),
         ("num_neighbors", {"num_neighbors": 0}),
         ("max_memory_size", {"max_memory_size": 0}),
-        ("memory", {"max_memory_size": SIZE + 1}),
-        ("memory", {"embeddings": np.ones((2, COLUMNS + 1), np.float32)}),
+        ("intrinsic_reward_state.memory", {"max_memory_size": SIZE + 1}),
+        (
+            "intrinsic_reward_state.memory",
+            {"embeddings": np.ones((2, COLUMNS + 1), np.float32)},
+        ),
         ("reward_scale", {"reward_scale": np.ones(3, np.float32)}),
     ],
 )

@@ -301,6 +301,7 @@ ROWS = [
             take(statistics, "counts", "means"),
             lambda rng: {"bonus_scale": np.asarray(rng.uniform(0.5, 2.0))},
         ),
+        any_dtype=("counts",),
         invalid=({"bonus_scale": -1.0}, *COUNTS),
     ),
     row(
@@ -310,6 +311,7 @@ ROWS = [
             statistics,
             lambda rng: {"counts": rng.uniform(2.0, 4.0, ARMS) ** [1, 1, 6, 6]},
         ),
+        any_dtype=("counts",),
         invalid=(*COUNTS, {"variances": np.full(ARMS, -1.0)}),
     ),
     row(
@@ -319,6 +321,7 @@ ROWS = [
             lambda rng: {"log_log_scale": np.asarray(rng.uniform(0.0, 3.0))},
         ),
         differentiable=False,
+        any_dtype=("counts",),
         invalid=({"log_log_scale": -1.0}, *COUNTS, *MEANS),
     ),
     row(
@@ -332,6 +335,7 @@ ROWS = [
         ),
         key="key",
         differentiable=False,
+        any_dtype=("counts",),
         invalid=({"prior_alpha": 0.0}, {"prior_beta": -1.0}, *COUNTS, *MEANS),
     ),
     row(
@@ -345,6 +349,7 @@ ROWS = [
             },
         ),
         key="key",
+        any_dtype=("counts",),
         invalid=({"stddev": 0.0}, {"prior_stddev": -1.0}, *COUNTS),
     ),
     row(

@@ -337,6 +337,7 @@ ROWS = [
             "offset": scalar(rng),
         },
         elementwise=True,
+        any_dtype=("counts",),
         invalid=({"counts": -1.0}, {"offset": -1.0}),
     ),
     row(

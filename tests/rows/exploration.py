@@ -10,7 +10,9 @@ from contract import ACTIONS, Row, probabilities
 import rlaxlib
 
 BATCH, DIMENSIONS, SEEN = 5, 3, 7
-STATE = ("memory", "next_memory_index", "distance_sum", "distance_count")
+STATE = [
+    f"intrinsic_reward_state.{name}" for name in rlaxlib.IntrinsicRewardState._fields
+]
 
 
 # --- Noise, from the same samples. ---
@@ -48,6 +50,15 @@ def knn_query(data, query_points, num_neighbors, metric=None):
     distances = np.array([[measure(y, x) for x in data] for y in query_points])
     indices = np.argsort(distances, axis=-1, kind="stable")[:, :num_neighbors]
     return data[indices], indices, -np.take_along_axis(distances, indices, axis=-1)
+
+
+def of_fields(definition):
+    def define(**arguments):
+        return definition(
+            **{name.rpartition(".")[2]: x for name, x in arguments.items()}
+        )
+
+    return define
 
 
 def episodic_memory_intrinsic_rewards(
@@ -109,10 +120,10 @@ def make_episode(rng):
     return {
         "embeddings": rng.normal(size=(BATCH, DIMENSIONS)),
         "reward_scale": rng.uniform(0.5, 2.0, BATCH),
-        "memory": rng.normal(size=(SEEN, DIMENSIONS)),
-        "next_memory_index": np.asarray(rng.integers(SEEN)),
-        "distance_sum": np.asarray(rng.uniform(10.0, 30.0)),
-        "distance_count": np.asarray(10),
+        STATE[0]: rng.normal(size=(SEEN, DIMENSIONS)),
+        STATE[1]: np.asarray(rng.integers(SEEN)),
+        STATE[2]: np.asarray(rng.uniform(10.0, 30.0)),
+        STATE[3]: np.asarray(10),
     }
 
 
@@ -209,7 +220,7 @@ ROWS = [
     neighbors("by another metric", metric=city_block),
     Row(
         name="episodic_memory_intrinsic_rewards",
-        definition=episodic_memory_intrinsic_rewards,
+        definition=of_fields(episodic_memory_intrinsic_rewards),
         make=make_episode,
         settings={
             "num_neighbors": 3,
@@ -224,7 +235,7 @@ ROWS = [
         condition=8.0,
         follows=("embeddings",),  # The rewards. The memory keeps its dtype.
         single_precision=(3,),
-        any_dtype=("distance_sum", "distance_count"),
+        any_dtype=(STATE[2], STATE[3]),
         invalid=(
             {"constant": -1e-3},
             {"epsilon": 0.0},

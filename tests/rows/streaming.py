@@ -167,6 +167,7 @@ ROWS = [
         of=with_state("emphatic_trace", TRACE, rlaxlib.EmphaticTraceState._fields),
         peer="rlax has none",
         condition=4.0,
+        single_precision=(1, 2, 3),
         trees=("state.trace", "gradient"),
         invalid=(
             {"rho_tm1": -1.0},

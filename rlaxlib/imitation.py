@@ -9,13 +9,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, streams
+from rlaxlib._core import streams
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
 __all__ = [
     "adversarial_reward",
@@ -28,9 +31,10 @@ __all__ = [
 ]
 
 
+@checked
 def behaviour_cloning_loss(
-    log_prob: ArrayLike, sample_mask: ArrayLike | None = None
-) -> Array:
+    log_prob: Float[ArrayLike, "..."], sample_mask: Bool[ArrayLike, "..."] | None = None
+) -> Float[Array, "..."]:
     """Compute the behaviour-cloning (BC) loss, a negative log-likelihood.
 
     Takes one log-probability for each step, returns one loss for each.
@@ -59,20 +63,17 @@ def behaviour_cloning_loss(
         Dean A. Pomerleau, *ALVINN: An Autonomous Land Vehicle in a Neural Network*,
         1988. https://proceedings.neurips.cc/paper/1988/hash/812b4ba287f5ee0bc9d43bbf5bbe87fb-Abstract.html
     """
-    log_prob, sample_mask = checks.arrays(
-        log_prob=(log_prob, "float[...]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
     return streams.valid(-log_prob, sample_mask)
 
 
+@checked
 def dqfd_margin_loss(
-    q: ArrayLike,
-    a: ArrayLike,
-    margin: ArrayLike = 0.8,
+    q: Float[ArrayLike, "A"],
+    a: Int[ArrayLike, "in [0, A)"],
+    margin: Float[ArrayLike, "in [0, inf)"] = 0.8,
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the large-margin loss of deep Q-learning from demonstrations (DQfD).
 
     Takes the values of all actions and one action, returns one loss.
@@ -102,22 +103,19 @@ def dqfd_margin_loss(
         Todd Hester and others, *Deep Q-Learning from Demonstrations*, 2017.
         https://arxiv.org/abs/1704.03732
     """
-    q, a, margin, action_mask, narrow = checks.widened(
-        q=(q, "float[A]"),
-        a=(a, "int[] in [0, A)"),
-        margin=(margin, "float[] in [0, inf)"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     gap = q - arrays.batched_index(q, a)
     others = gap + margin
     if action_mask is not None:
         others = jnp.where(action_mask, others, -jnp.inf)
-    return narrow(jnp.max(others.at[a].set(gap[a])))
+    return jnp.max(others.at[a].set(gap[a]))
 
 
+@checked
 def discriminator_loss(
-    expert_logit: ArrayLike, policy_logit: ArrayLike, label_smoothing: ArrayLike = 0.0
-) -> Array:
+    expert_logit: Float[ArrayLike, "..."],
+    policy_logit: Float[ArrayLike, "..."],
+    label_smoothing: Float[ArrayLike, "in [0, 1]"] = 0.0,
+) -> Float[Array, "..."]:
     """Compute the discriminator loss of adversarial imitation (GAIL, AIRL, DAC).
 
     Takes logits of any shape, returns one loss for each pair.
@@ -153,16 +151,15 @@ def discriminator_loss(
         Tim Salimans and others, *Improved Techniques for Training GANs*, section 3.4,
         2016. https://arxiv.org/abs/1606.03498
     """
-    expert, policy, epsilon, narrow = checks.widened(
-        expert_logit=(expert_logit, "float[...]"),
-        policy_logit=(policy_logit, "float[...]"),
-        label_smoothing=(label_smoothing, "float[] in [0, 1]"),
-    )
-    hit = (1 - epsilon) * jax.nn.softplus(-expert) + epsilon * jax.nn.softplus(expert)
-    return narrow(hit + jax.nn.softplus(policy))
+    hit, miss = jax.nn.softplus(-expert_logit), jax.nn.softplus(expert_logit)
+    expert_loss = (1 - label_smoothing) * hit + label_smoothing * miss
+    return expert_loss + jax.nn.softplus(policy_logit)
 
 
-def gradient_penalty(gradient: ArrayLike, target_norm: ArrayLike = 1.0) -> Array:
+@checked
+def gradient_penalty(
+    gradient: Float[ArrayLike, "D"], target_norm: Float[ArrayLike, "in [0, inf)"] = 1.0
+) -> Float[Array, ""]:
     """Compute the gradient penalty of a discriminator (WGAN-GP, DAC).
 
     Takes the gradient at one input, returns one penalty.
@@ -191,19 +188,19 @@ def gradient_penalty(gradient: ArrayLike, target_norm: ArrayLike = 1.0) -> Array
         Ishaan Gulrajani and others, *Improved Training of Wasserstein GANs*, 2017.
         https://arxiv.org/abs/1704.00028
     """
-    gradient, target_norm, narrow = checks.widened(
-        gradient=(gradient, "float[D]"),
-        target_norm=(target_norm, "float[] in [0, inf)"),
-    )
     squared = jnp.sum(jnp.square(gradient))
     # `sqrt` has an infinite derivative at 0.
     norm = jnp.where(squared == 0, 0, jnp.sqrt(jnp.where(squared == 0, 1, squared)))
-    return narrow(jnp.square(norm - target_norm))
+    return jnp.square(norm - target_norm)
 
 
+@checked
 def adversarial_reward(
-    logit: ArrayLike, kind: str = "gail", *, max_logit: ArrayLike = jnp.inf
-) -> Array:
+    logit: Float[ArrayLike, "..."],
+    kind: Literal["gail", "airl", "fairl"] = "gail",
+    *,
+    max_logit: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
+) -> Float[Array, "..."]:
     """Compute the reward of adversarial imitation (GAIL, AIRL, FAIRL).
 
     Takes logits of any shape, returns one reward for each.
@@ -247,26 +244,20 @@ def adversarial_reward(
         Minimization Perspective on Imitation Learning Methods*, 2019.
         https://arxiv.org/abs/1911.02256
     """
-    logit, max_logit, narrow = checks.widened(
-        logit=(logit, "float[...]"), max_logit=(max_logit, "float[] in (0, inf]")
-    )
     h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
     if kind == "gail":
-        return narrow(jax.nn.softplus(h))
-    if kind == "airl":
-        return narrow(h)
-    if kind == "fairl":
-        return narrow(-h * jnp.exp(h))
-    checks.fail(f"`kind` is {kind!r}, must be 'gail', 'airl' or 'fairl'")
+        return jax.nn.softplus(h)
+    return h if kind == "airl" else -h * jnp.exp(h)
 
 
+@checked
 def airl_logit(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    potential_tm1: ArrayLike,
-    potential_t: ArrayLike,
-    log_prob_tm1: ArrayLike,
-) -> Array:
+    r_t: Float[ArrayLike, "..."],
+    discount_t: Float[ArrayLike, "... in [0, 1]"],
+    potential_tm1: Float[ArrayLike, "..."],
+    potential_t: Float[ArrayLike, "..."],
+    log_prob_tm1: Float[ArrayLike, "..."],
+) -> Float[Array, "..."]:
     """Compute the discriminator logit of adversarial inverse RL (AIRL).
 
     Takes transitions of any shape, returns one logit for each.
@@ -282,7 +273,8 @@ def airl_logit(
 
     Args:
         r_t: Learned rewards :math:`r(s_{t-1}, a_{t-1})`, shape `[...]`.
-        discount_t: Discounts :math:`γ_t`, 0 where the episode ended, shape `[...]`.
+        discount_t: Discounts :math:`γ_t` in [0, 1], 0 where the episode ended,
+            shape `[...]`.
         potential_tm1: Learned potentials :math:`Φ(s_{t-1})`, shape `[...]`.
         potential_t: Learned potentials :math:`Φ(s_t)`, shape `[...]`.
         log_prob_tm1: Log-probabilities of the actions under the current policy, also
@@ -303,18 +295,12 @@ def airl_logit(
         Adversarial Inverse Reinforcement Learning*, 2017.
         https://arxiv.org/abs/1710.11248
     """
-    r_t, discount_t, potential_tm1, potential_t, log_prob_tm1, narrow = checks.widened(
-        r_t=(r_t, "float[...]"),
-        discount_t=(discount_t, "float[...]"),
-        potential_tm1=(potential_tm1, "float[...]"),
-        potential_t=(potential_t, "float[...]"),
-        log_prob_tm1=(log_prob_tm1, "float[...]"),
-    )
     f = r_t + discount_t * potential_t - potential_tm1
-    return narrow(f - jax.lax.stop_gradient(log_prob_tm1))
+    return f - jax.lax.stop_gradient(log_prob_tm1)
 
 
-def sqil_reward(is_expert: ArrayLike) -> Array:
+@checked
+def sqil_reward(is_expert: Bool[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the reward of soft Q imitation learning (SQIL).
 
     Takes one flag for each transition, returns one reward for each.
@@ -345,5 +331,4 @@ def sqil_reward(is_expert: ArrayLike) -> Array:
         Reinforcement Learning with Sparse Rewards*, 2019.
         https://arxiv.org/abs/1905.11108
     """
-    (is_expert,) = checks.arrays(is_expert=(is_expert, "bool[...]"))
     return is_expert.astype(jnp.float32)

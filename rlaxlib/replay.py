@@ -5,14 +5,18 @@ All results are data: none of these functions has a gradient.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, streams
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
 
 __all__ = [
     "burn_in_mask",
@@ -26,13 +30,14 @@ __all__ = [
 ]
 
 
+@checked
 def prioritized_probabilities(
-    priorities: ArrayLike,
-    exponent: ArrayLike = 0.6,
+    priorities: Float[ArrayLike, "N in [0, inf)"],
+    exponent: Float[ArrayLike, "in [0, inf)"] = 0.6,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "N"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, "N"]:
     """Compute proportional prioritised replay (PER) probabilities.
 
     Takes one priority for each entry of the buffer, returns one probability for each.
@@ -64,27 +69,21 @@ def prioritized_probabilities(
         Tom Schaul and others, *Prioritized Experience Replay*, section 3.3, 2015.
         https://arxiv.org/abs/1511.05952
     """
-    p, exponent, exists, narrow = checks.widened(
-        priorities=(priorities, "float[N]"),
-        exponent=(exponent, "float[] in [0, inf)"),
-        sample_mask=(sample_mask, "bool[N] or None"),
-    )
-    if sample_mask is None:  # Masked entries may have any value.
-        checks.within("[0, inf)", priorities=priorities)
-    p, exponent = jax.lax.stop_gradient((p, exponent))
-    exists = _exists(p, exists)
+    p, alpha = stop_gradient((priorities, exponent))
+    exists = jnp.ones_like(p, bool) if sample_mask is None else sample_mask
     # Relative to the largest priority, no power overflows.
     largest = devices.largest(p, exists, axis_name)
     p = p / jnp.where(largest > 0, largest, 1)
-    return narrow(_normalize(p**exponent, exists, axis_name))
+    return _normalize(p**alpha, exists, axis_name)
 
 
+@checked
 def rank_probabilities(
-    priorities: ArrayLike,
-    exponent: ArrayLike = 0.7,
+    priorities: Float[ArrayLike, "N"],
+    exponent: Float[ArrayLike, "in [0, inf)"] = 0.7,
     *,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    sample_mask: Bool[ArrayLike, "N"] | None = None,
+) -> Float[Array, "N"]:
     """Compute rank-based prioritised replay (PER) probabilities.
 
     Takes one priority for each entry of the buffer, returns one probability for each.
@@ -114,28 +113,24 @@ def rank_probabilities(
         Tom Schaul and others, *Prioritized Experience Replay*, section 3.3, 2015.
         https://arxiv.org/abs/1511.05952
     """
-    p, exponent, exists, narrow = checks.widened(
-        priorities=(priorities, "float[N]"),
-        exponent=(exponent, "float[] in [0, inf)"),
-        sample_mask=(sample_mask, "bool[N] or None"),
-    )
-    p, exponent = jax.lax.stop_gradient((p, exponent))
-    exists = _exists(p, exists)
+    p, alpha = stop_gradient((priorities, exponent))
+    exists = jnp.ones_like(p, bool) if sample_mask is None else sample_mask
     order = jnp.argsort(jnp.where(exists, -p, jnp.inf))
     ranks = jnp.zeros_like(p).at[order].set(jnp.arange(1, p.size + 1, dtype=p.dtype))
-    shares = jnp.where(jnp.isnan(p), p, ranks**-exponent)
-    return narrow(_normalize(shares, exists, None))
+    shares = jnp.where(jnp.isnan(p), p, ranks**-alpha)
+    return _normalize(shares, exists, None)
 
 
+@checked
 def importance_sampling_weights(
-    probabilities: ArrayLike,
-    exponent: ArrayLike,
-    normalize_by: str = "batch",
+    probabilities: Float[ArrayLike, "N in [0, inf)"],
+    exponent: Float[ArrayLike, "in [0, 1]"],
+    normalize_by: Literal["batch", "buffer"] = "batch",
     *,
-    min_probability: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
+    min_probability: Float[ArrayLike, "in (0, inf)"] | None = None,
+    sample_mask: Bool[ArrayLike, "N"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, "N"]:
     """Compute the importance-sampling weights of prioritised replay (PER).
 
     Takes one probability for each sample, returns one weight for each.
@@ -175,30 +170,24 @@ def importance_sampling_weights(
         improvements*, 2018, with the authors' answer.
         https://github.com/chainer/chainerrl/issues/278
     """
-    p, exponent, smallest, exists, narrow = checks.widened(
-        probabilities=(probabilities, "float[N]"),
-        exponent=(exponent, "float[] in [0, 1]"),
-        min_probability=(min_probability, "float[] in (0, inf) or None"),
-        sample_mask=(sample_mask, "bool[N] or None"),
-    )
-    if sample_mask is None:  # Masked entries may have any value.
-        checks.within("[0, inf)", probabilities=probabilities)
-    if normalize_by not in ("batch", "buffer"):
-        checks.fail(f'`normalize_by` is {normalize_by!r}, must be "batch" or "buffer"')
     if normalize_by == "batch" and min_probability is not None:
         checks.fail('`min_probability` must be None unless `normalize_by` is "buffer"')
-    p, exponent, smallest = jax.lax.stop_gradient((p, exponent, smallest))
-    sampled = _exists(p, exists) & (p != 0)
+    p, beta, smallest = stop_gradient((probabilities, exponent, min_probability))
+    sampled = p != 0  # Masked entries are 0.
     if smallest is None:
         least = jnp.min(p, initial=jnp.inf, where=sampled)
         smallest = -devices.maximum(-least, axis_name)
     ratios = smallest / jnp.where(sampled, p, 1)
-    return narrow(jnp.where(sampled, ratios**exponent, 0))
+    return jnp.where(sampled, ratios**beta, 0)
 
 
+@checked
 def sequence_priority(
-    td_errors: ArrayLike, eta: ArrayLike = 0.9, *, sample_mask: ArrayLike | None = None
-) -> Array:
+    td_errors: Float[ArrayLike, "T"],
+    eta: Float[ArrayLike, "in [0, 1]"] = 0.9,
+    *,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, ""]:
     """Compute the replay priority of a sequence from its TD errors (R2D2).
 
     Takes the TD errors of one sequence, returns one priority.
@@ -229,18 +218,15 @@ def sequence_priority(
         Reinforcement Learning*, section 2.3, 2019.
         https://openreview.net/forum?id=r1lyTjAqYX
     """
-    td_errors, eta, sample_mask, narrow = checks.widened(
-        td_errors=(td_errors, "float[T]"),
-        eta=(eta, "float[] in [0, 1]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    td_errors, eta = jax.lax.stop_gradient((td_errors, eta))
-    errors = streams.valid(jnp.abs(td_errors), sample_mask)
+    errors, eta = stop_gradient((jnp.abs(td_errors), eta))
     mean = arrays.masked_mean(errors, sample_mask)
-    return narrow(eta * jnp.max(errors) + (1 - eta) * mean)
+    return eta * jnp.max(errors) + (1 - eta) * mean
 
 
-def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
+@checked
+def burn_in_mask(
+    num_steps: Static[int, "in [1, inf)"], burn_in: Int[ArrayLike, "in [0, inf)"]
+) -> Bool[Array, "num_steps"]:
     """Mask the burn-in steps of a recurrent sequence (R2D2).
 
     Takes a number of steps, returns True or False for each.
@@ -269,14 +255,15 @@ def burn_in_mask(num_steps: int, burn_in: ArrayLike) -> Array:
         Reinforcement Learning*, section 3, 2019.
         https://openreview.net/forum?id=r1lyTjAqYX
     """
-    (burn_in,) = checks.arrays(burn_in=(burn_in, "int[] in [0, inf)"))
-    checks.static_int(1, num_steps=num_steps)
     return jnp.arange(num_steps) >= burn_in.astype(int)
 
 
+@checked(wide=True)
 def stratified_sample(
-    key: ArrayLike, probabilities: ArrayLike, num_samples: int
-) -> Array:
+    key: Key[ArrayLike, ""],
+    probabilities: Float[ArrayLike, "N in [0, inf)"],
+    num_samples: Static[int, "in [1, inf)"],
+) -> Int[Array, "num_samples"]:
     """Sample the indices of a replay batch by stratified sampling.
 
     Takes one probability for each entry of the buffer, returns indices.
@@ -308,17 +295,16 @@ def stratified_sample(
         Tom Schaul and others, *Prioritized Experience Replay*, appendix B.2.1, 2015.
         https://arxiv.org/abs/1511.05952
     """
-    key, p, _ = checks.widened(
-        key=(key, "key[]"), probabilities=(probabilities, "float[N] in [0, inf)")
-    )
-    checks.static_int(1, num_samples=num_samples)
-    u = jax.random.uniform(key, (num_samples,), p.dtype)
-    return _invert(p, u, num_samples)
+    u = jax.random.uniform(key, (num_samples,), probabilities.dtype)
+    return _invert(probabilities, u, num_samples)
 
 
+@checked(wide=True)
 def systematic_resample(
-    key: ArrayLike, weights: ArrayLike, num_samples: int | None = None
-) -> Array:
+    key: Key[ArrayLike, ""],
+    weights: Float[ArrayLike, "N in [0, inf)"],
+    num_samples: Static[int, "in [1, inf)"] | None = None,
+) -> Int[Array, "num_samples"]:
     """Sample the indices of particles by systematic resampling.
 
     Takes one weight for each particle, returns indices.
@@ -352,22 +338,19 @@ def systematic_resample(
         Randal Douc, Olivier Cappé and Eric Moulines, *Comparison of Resampling Schemes
         for Particle Filtering*, 2005. https://arxiv.org/abs/cs/0507025
     """
-    key, w, _ = checks.widened(
-        key=(key, "key[]"), weights=(weights, "float[N] in [0, inf)")
-    )
-    num_samples = w.size if num_samples is None else num_samples
-    checks.static_int(1, num_samples=num_samples)
-    return _invert(w, jax.random.uniform(key, (), w.dtype), num_samples)
+    u = jax.random.uniform(key, (), weights.dtype)
+    return _invert(weights, u, weights.size if num_samples is None else num_samples)
 
 
+@checked
 def hindsight_indices(
-    key: ArrayLike,
-    discount_t: ArrayLike,
-    strategy: str = "future",
+    key: Key[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "T"],
+    strategy: Literal["future", "episode", "final"] = "future",
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Int[Array, "T"]:
     """Sample the goals of hindsight experience replay (HER) for each time step.
 
     Takes one stream, returns one index for each time step.
@@ -409,15 +392,6 @@ def hindsight_indices(
         Marcin Andrychowicz and others, *Hindsight Experience Replay*, sections 3.3 and
         4.5, 2017. https://arxiv.org/abs/1707.01495
     """
-    key, discount_t, truncated_t, sample_mask = checks.arrays(
-        key=(key, "key[]"),
-        discount_t=(discount_t, "float[T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    if strategy not in ("future", "episode", "final"):
-        needed = 'must be "future", "episode" or "final"'
-        checks.fail(f"`strategy` is {strategy!r}, {needed}")
     steps = jnp.arange(discount_t.size)
     mask = jnp.ones_like(steps, bool) if sample_mask is None else sample_mask
     end = mask & (discount_t == 0)
@@ -436,11 +410,6 @@ def hindsight_indices(
         number = jax.random.randint(key, steps.shape, first, after, steps.dtype)
     goals = streams.compact(steps, mask)[number]
     return jnp.where(mask, goals, steps)
-
-
-def _exists(x: Array, mask: Array | None) -> Array:
-    """Return the mask of the entries of a buffer."""
-    return jnp.ones_like(x, bool) if mask is None else mask
 
 
 def _normalize(shares: Array, mask: Array, axis_name: AxisName | None) -> Array:
@@ -464,7 +433,7 @@ def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
     Returns:
         Indices of entries, shape `[num_samples]`.
     """
-    weights = jax.lax.stop_gradient(weights)
+    weights = stop_gradient(weights)
     # A cumulative sum computed in parallel may decrease by rounding, and the last point
     # may round to the total. Both would select an entry of weight 0.
     cumulative = jnp.cumsum(weights)

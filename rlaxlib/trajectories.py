@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks
+from rlaxlib._core import checks, rules
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int, Key, Shaped, Static
 
 __all__ = [
     "embed_oar",
@@ -21,11 +22,29 @@ __all__ = [
 _FIRST, _LAST = 0, 2  # Step types of dm_env. The type of all other steps is 1.
 
 
-def extract_subsequences(
+def _check_bounds(
+    *,
     trajectories: ArrayLike,
     start_indices: ArrayLike,
-    subsequence_len: int = 1,
-    max_valid_start_idx: int | None = None,
+    subsequence_len: int,
+    max_valid_start_idx: int | None,
+) -> None:
+    """Check that subsequences lie within trajectories, one for each row of indices."""
+    shape = np.shape(trajectories)
+    if len(shape) == 1 and np.ndim(start_indices) == 2:
+        checks.fail(f"`trajectories` has shape {shape}, must be [T, B, ...]")
+    last = shape[0] - subsequence_len
+    rules.check("max_valid_start_idx", max_valid_start_idx, f"in [0, {last}]", {}, {})
+    last = last if max_valid_start_idx is None else max_valid_start_idx
+    rules.check("start_indices", start_indices, f"in [0, {last}]", {}, {})
+
+
+@checked(rule=_check_bounds)
+def extract_subsequences(
+    trajectories: Shaped[ArrayLike, "[T, B, ...] or [T, ...]"],
+    start_indices: Int[ArrayLike, "[B, N] or [N]"],
+    subsequence_len: Static[int, "in [1, T]"] = 1,
+    max_valid_start_idx: Static[int, "in [0, inf)"] | None = None,
 ) -> Array:
     """Cut subsequences out of trajectories, from given start indices.
 
@@ -36,8 +55,8 @@ def extract_subsequences(
     `sample_start_indices` samples start indices. Subsequences may overlap.
 
     Args:
-        trajectories: Trajectories :math:`x`, shape `[T, B, ...]`; or one, without axis
-            `B`.
+        trajectories: Trajectories :math:`x`, shape `[T, B, ...]`; or one trajectory,
+            shape `[T, ...]`.
         start_indices: Start indices :math:`s`, in [0, T - L], shape `[B, N]`; or of one
             trajectory, shape `[N]`. A traced index outside gives NaN, or the most
             extreme integer where `trajectories` are integers.
@@ -60,35 +79,28 @@ def extract_subsequences(
         Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
         Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
-    batched = np.ndim(start_indices) == 2
-    trajectories, starts = checks.arrays(
-        trajectories=(trajectories, "any[T, B, ...]" if batched else "any[T, ...]"),
-        start_indices=(start_indices, "int[B, N] or [N]"),
-    )
     steps = trajectories.shape[0]
-    checks.static_int(1, steps, subsequence_len=subsequence_len)
     last = steps - subsequence_len
-    if max_valid_start_idx is not None:
-        checks.static_int(0, last, max_valid_start_idx=max_valid_start_idx)
-        last = max_valid_start_idx
-    checks.within(f"[0, {last}]", start_indices=start_indices)
-    starts = starts.astype(int)  # The end of a subsequence may not fit a uint8.
+    last = last if max_valid_start_idx is None else max_valid_start_idx
+    starts = start_indices.astype(int)  # The end of a subsequence may not fit a uint8.
     starts = jnp.where((starts >= 0) & (starts <= last), starts, steps)
 
     def cut(trajectory: Array, starts: Array) -> Array:
         rows = jnp.arange(subsequence_len)[:, None] + starts[None]
         return jnp.take(trajectory, rows, axis=0, mode="fill")
 
-    cut = jax.vmap(cut, in_axes=(1, 0), out_axes=1) if batched else cut
+    if starts.ndim == 2:
+        return jax.vmap(cut, in_axes=(1, 0), out_axes=1)(trajectories, starts)
     return cut(trajectories, starts)
 
 
+@checked
 def sample_start_indices(
-    rng_key: ArrayLike,
-    batch_size: int | None,
-    num_start_indices: int,
-    max_valid_start_idx: int,
-) -> Array:
+    rng_key: Key[ArrayLike, ""],
+    batch_size: Static[int, "in [1, inf)"] | None,
+    num_start_indices: Static[int, "in [1, inf)"],
+    max_valid_start_idx: Static[int, "in [0, inf)"],
+) -> Int[Array, "[B, N] or [N]"]:
     """Sample start indices of subsequences, without replacement.
 
     Takes numbers of trajectories and indices, returns start indices.
@@ -117,21 +129,24 @@ def sample_start_indices(
         Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
         Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
-    (rng_key,) = checks.arrays(rng_key=(rng_key, "key[]"))
-    checks.static_int(0, max_valid_start_idx=max_valid_start_idx)
     count = max_valid_start_idx + 1
-    checks.static_int(1, count, num_start_indices=num_start_indices)
+    if num_start_indices > count:
+        checks.fail(
+            f"`num_start_indices` is {num_start_indices}, must be at most {count}"
+        )
 
     def sample(key: Array) -> Array:
         return jax.random.permutation(key, count)[:num_start_indices]
 
     if batch_size is None:
         return sample(rng_key)
-    checks.static_int(1, batch_size=batch_size)
     return jax.vmap(sample)(jax.random.split(rng_key, batch_size))
 
 
-def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
+@checked
+def fix_step_type_on_interruptions(
+    step_type: Int[ArrayLike, "[T] or [T, B] in [0, 3)"],
+) -> Int[Array, "[T] or [T, B]"]:
     """Mark each step that is followed by a first step as a last step.
 
     Takes step types, returns step types of the same shape.
@@ -164,14 +179,17 @@ def fix_step_type_on_interruptions(step_type: ArrayLike) -> Array:
         Alistair Muldal and others, *dm_env: A Python Interface for Reinforcement
         Learning Environments*, 2019. https://github.com/google-deepmind/dm_env
     """
-    (step_type,) = checks.arrays(step_type=(step_type, "int[T] or [T, B] in [0, 3)"))
     following = jnp.append(step_type[1:], jnp.full_like(step_type[:1], _LAST), axis=0)
     return jnp.where(following == _FIRST, _LAST, step_type)
 
 
+@checked
 def embed_oar(
-    features: ArrayLike, action: ArrayLike, reward: ArrayLike, num_actions: int
-) -> Array:
+    features: Float[ArrayLike, "..., D"],
+    action: Int[ArrayLike, "... in [0, num_actions)"],
+    reward: Float[ArrayLike, "..."],
+    num_actions: Static[int, "in [1, inf)"],
+) -> Float[Array, "..., F"]:
     """Embed an observation with the preceding action and reward (OAR).
 
     Takes one observation, action and reward, returns one vector.
@@ -202,14 +220,8 @@ def embed_oar(
         Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
         Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
-    checks.static_int(1, num_actions=num_actions)
-    features, action, reward, narrow = checks.widened(
-        features=(features, "float[..., D]"),
-        action=(action, f"int[...] in [0, {num_actions})"),
-        reward=(reward, "float[...]"),
-    )
     one_hot = arrays.one_hot(action, num_actions, features.dtype)
     exists = jnp.any(one_hot, axis=-1, keepdims=True)
     one_hot = jnp.where(exists, one_hot, jnp.nan)
     parts = [features, one_hot, jnp.expand_dims(jnp.tanh(reward), -1)]
-    return narrow(jnp.concatenate(parts, axis=-1))
+    return jnp.concatenate(parts, axis=-1)

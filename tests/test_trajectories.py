@@ -225,13 +225,13 @@ def test_batch_may_be_spread_over_devices():
         ),
         (
             lambda: rlaxlib.extract_subsequences(STREAMS, STARTS, 8),
-            r"^extract_subsequences: `subsequence_len` is 8, must be at most 7",
+            r"^extract_subsequences: `subsequence_len` is 8, must be in \[1, 7\]",
         ),
         (
             lambda: rlaxlib.extract_subsequences(
                 STREAMS, STARTS, 2, max_valid_start_idx=6
             ),
-            r"^extract_subsequences: `max_valid_start_idx` is 6, must be at most 5",
+            r"^extract_subsequences: `max_valid_start_idx` is 6, must be in \[0, 5\]",
         ),
         (
             lambda: rlaxlib.sample_start_indices(jax.random.key(0), 2, 5, 3),

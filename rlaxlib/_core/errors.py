@@ -142,7 +142,7 @@ def _hint(name: str, wanted: Wanted, given: Arguments) -> list[str]:
     """Return what may help, at most one line."""
     spec, value = wanted[name], given[name]
     shape, dtype = _type(value)
-    some = {n: x for n, x in wanted.items() if given.get(n) is not None}
+    some = {n: x for n, x in wanted.items() if not isinstance(given.get(n), str | None)}
     if not specs.has_kind(shape, dtype, spec.kind):
         hint = _conversion(name, spec, value)
     elif len(shape) > 1 and shape[-1] == 1 and _fits(name, some, given, shape[:-1]):

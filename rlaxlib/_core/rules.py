@@ -46,9 +46,7 @@ def check(
         fail_if(~(x[:-1] < x[1:]), x[1:], name, "must increase")
     else:
         ends = rule.removeprefix("in ")[1:-1].split(", ")
-        low, high = (_bound(end, sizes, given) for end in ends)
-        if low is not None and high is not None:  # Else a traced argument.
-            _check_interval(name, x, rule, low, high)
+        _check_interval(name, x, rule, ends, [_bound(x, sizes, given) for x in ends])
 
 
 def _bound(end: str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
@@ -58,12 +56,21 @@ def _bound(end: str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
     return concrete(given[end]) if end in given else size_of(end, sizes)
 
 
-def _check_interval(name: str, x: Any, rule: str, low: Any, high: Any) -> None:
-    """Raise an error if a concrete value is outside of an interval, or NaN."""
-    first, last = (float(end) if isinstance(end, str) else end for end in (low, high))
-    is_above = x >= first if rule[3] == "[" else x > first
-    is_below = x <= last if rule[-1] == "]" else x < last
-    must = f"must be in {rule[3]}{low}, {high}{rule[-1]}"
+def _check_interval(
+    name: str, x: Any, rule: str, ends: list[str], bounds: list[Any]
+) -> None:
+    """Raise an error if a concrete value is outside of an interval, or NaN.
+
+    A bound that is traced is None.
+    """
+    low, high = (float(each) if isinstance(each, str) else each for each in bounds)
+    is_above = low is None or (x >= low if rule[3] == "[" else x > low)
+    is_below = high is None or (x <= high if rule[-1] == "]" else x < high)
+    first, last = (
+        end if each is None or getattr(each, "ndim", 0) else each
+        for end, each in zip(ends, bounds, strict=True)
+    )
+    must = f"must be in {rule[3]}{first}, {last}{rule[-1]}"
     fail_if(np.logical_not(is_above & is_below), x, name, must)
 
 
@@ -81,7 +88,7 @@ def check_static(
     Raises:
         ArgumentError: If the type or the value is wrong.
     """
-    if spec.optional and value is None:
+    if (spec.optional and value is None) or (spec.is_array and type(value) is not str):
         return
     found = describe(value)
     if spec.kind == "Flag":
@@ -96,11 +103,12 @@ def check_static(
             must += f": pass {' or '.join(f'`{n}`' for n in masks)} by keyword"
     elif isinstance(value, Tracer):
         found, must = "traced", "a Python value: mark it with static_argnames"
-    elif spec.kind == "Literal":
+    elif spec.options:
         if isinstance(value, str) and value in spec.options:
             return
         *most, last = [f'"{each}"' for each in spec.options]
         must = " or ".join(filter(None, [", ".join(most), last]))
+        must += f", or a {spec.kind.lower()} array" * spec.is_array
     elif spec.type is int:
         is_bool = isinstance(value, bool | np.bool_)
         if isinstance(value, int | np.integer) and not is_bool:

@@ -144,7 +144,9 @@ class Signature:
         self.trees = {n for n, x in found.items() if x and x.kind == "Tree"}
         self.specs = {n: x for n, x in found.items() if x and n not in self.trees}
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
-        self.others = {n: x for n, x in self.specs.items() if not x.is_array}
+        self.others = {
+            n: x for n, x in self.specs.items() if x.options or not x.is_array
+        }
         others = {name for name, spec in found.items() if not spec}
         self.nested = {n: hints[n] for n in others if specs.is_nested(hints[n])}
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
@@ -245,7 +247,8 @@ class Signature:
             types, key=lambda each: len(wanted[each[0]].shapes)
         ):
             spec = wanted[name]
-            if spec.optional and dtype is type(None):
+            is_none = spec.optional and dtype is type(None)
+            if is_none or (spec.options and dtype is str):
                 continue
             found = specs.fit(shape, dtype, spec, sizes)
             if found is None:
@@ -256,7 +259,7 @@ class Signature:
             elif spec.kind in FLOATS and not is_weak:
                 is_wide = self.nested.get(name.partition(".")[0]) is self.wide
                 floats += [] if is_wide else [dtype]
-                half += [name] if dtype.itemsize < 4 else []
+                half += [name] if cast(Any, dtype).itemsize < 4 else []
             if spec.kind in (*FLOATS, "Int") and "sample_mask" in wanted:
                 steps = wanted["sample_mask"].shapes[0]
                 masked += [name] if steps == axes[: len(steps)] else []
@@ -275,7 +278,7 @@ class Signature:
         is_stable = True
         for name, value in given.items():
             spec = self.specs.get(name)
-            if spec and spec.is_array:
+            if spec and spec.is_array and not isinstance(value, str):
                 dynamic[name] = _as_float(name, spec, value)
             elif name in self.nested:
                 hint = self.nested[name]
@@ -298,8 +301,8 @@ class Signature:
         to, mask = dict(casts.to), given.get("sample_mask")
 
         def convert(name: str, _: Spec, x: Any) -> Any:
-            if x is None:
-                return None
+            if isinstance(x, str | None):
+                return x
             x = x if isinstance(x, Array) else _array(x)
             x = x.astype(to[name]) if name in to else x
             is_masked = mask is not None and name in casts.masked

@@ -56,7 +56,7 @@ class Spec(NamedTuple):
         rules: Rules for the values.
         optional: Whether None is allowed.
         type: The type of a `Static`.
-        options: The strings of a `Literal`.
+        options: The strings of a `Literal`, or those that an array may be instead.
     """
 
     kind: str
@@ -85,10 +85,12 @@ def read(annotation: Any) -> Spec | None:
     if annotation is bool:
         return Spec("Flag", ((),))
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (Union, types.UnionType) and type(None) in parts:
-        others = [read(part) for part in parts if part is not type(None)]
-        first = others[0] if len(others) == 1 else None
-        return first and first._replace(optional=True)
+    if origin in (Union, types.UnionType):
+        *literals, last = [read(part) for part in parts if part is not type(None)]
+        if last is None or None in literals:
+            return None
+        options = literals[0].options if literals and literals[0] else last.options
+        return last._replace(optional=type(None) in parts, options=options)
     if origin is Literal:
         return Spec("Literal", options=parts)
     if origin is Annotated and isinstance(note := parts[1], Note):

@@ -12,8 +12,9 @@
 - Preferences (DPO, IPO, SimPO, ORPO, KTO), reward models and distillation: `dpo_loss`,
   `simpo_loss`, `orpo_loss`, `kto_loss`, `bradley_terry_loss`, `generalized_jsd`.
 
-Functions take one sequence `[T]`, or one group of answers `[G]`; use `jax.vmap` for a
-batch. `sample_mask` is true for the tokens that the policy chose: not for the prompt,
+Functions take tokens of any shape, where the result at a token depends on that token
+alone; others take one sequence `[T]`, or one group of answers `[G]`: use `jax.vmap` for
+a batch. `sample_mask` is true for the tokens that the policy chose: not for the prompt,
 padding and the output of tools. Results are float32 for inputs of half precision.
 """
 

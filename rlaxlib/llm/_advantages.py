@@ -12,17 +12,17 @@ Returns and advantages of tokens are those of `discounted_returns` and
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Literal, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import devices, streams
 from rlaxlib._core.devices import AxisName
-from rlaxlib.llm import _options
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 
 __all__ = [
     "group_advantages",
@@ -33,16 +33,18 @@ __all__ = [
 ]
 
 
+@checked(wide=True)
 def group_advantages(
-    rewards: ArrayLike,
+    rewards: Float[ArrayLike, "G"],
     *,
-    baseline: str | ArrayLike = "mean",
-    scale: str = "std",
-    ddof: int = 1,
-    epsilon: ArrayLike = 1e-6,
-    mask: ArrayLike | None = None,
+    baseline: Literal["mean", "leave_one_out", "none"]
+    | Float[ArrayLike, "[] or [G]"] = "mean",
+    scale: Literal["std", "none"] = "std",
+    ddof: Static[int, "in [0, inf)"] = 1,
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
+    mask: Bool[ArrayLike, "G"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, "G"]:
     """Compute the advantages of a group of answers (GRPO, Dr. GRPO, RLOO, ReMax).
 
     Takes the rewards of one group of answers, returns one advantage for each.
@@ -97,30 +99,19 @@ def group_advantages(
         Learning Method for Aligning Large Language Models*, 2023.
         https://arxiv.org/abs/2310.10505
     """
-    kind = baseline if isinstance(baseline, str) else "given"
-    if kind != "given":
-        baseline = 0.0
-        _options.check(("mean", "leave_one_out", "none"), baseline=kind)
-    _options.check(("std", "none"), scale=scale)
-    checks.static_int(0, ddof=ddof)
-    rewards, baseline, epsilon, mask, _ = checks.widened(
-        rewards=(rewards, "float[G]"),
-        baseline=(baseline, "float[] or [G]"),
-        epsilon=(epsilon, "float[] in [0, inf)"),
-        mask=(mask, "bool[G] or None"),
-    )
-    mask = jnp.ones_like(rewards, bool) if mask is None else mask
-    rewards, baseline = streams.clean(mask, rewards, baseline)
-    size = devices.total(jnp.sum(mask, dtype=rewards.dtype), axis_name)
+    exists = jnp.ones_like(rewards, bool) if mask is None else mask
+    size = devices.total(jnp.sum(exists, dtype=rewards.dtype), axis_name)
     # Subtract the maximum first: the mean of equal rewards rounds, that of zeros is 0.
-    shifted = rewards - devices.largest(rewards, mask, axis_name)
-    mean = arrays.masked_mean(shifted, mask, axis_name=axis_name)
-    centred = streams.valid(shifted - mean, mask)
-    advantages = streams.valid(rewards - baseline, mask)
-    if kind == "mean":
-        advantages = centred
-    elif kind == "leave_one_out":
-        advantages = centred * size / jnp.maximum(size - 1, 1)
+    shifted = rewards - devices.largest(rewards, exists, axis_name)
+    mean = arrays.masked_mean(shifted, exists, axis_name=axis_name)
+    centred = streams.valid(shifted - mean, exists)
+    if not isinstance(baseline, str):
+        advantages = streams.valid(rewards - baseline, exists)
+    elif baseline == "none":
+        advantages = streams.valid(rewards, exists)
+    else:
+        others = jnp.maximum(size - 1, 1)
+        advantages = centred if baseline == "mean" else centred * size / others
     if scale == "none":
         return advantages
     squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
@@ -130,13 +121,14 @@ def group_advantages(
     return jnp.where(constant, 0, advantages / (std + epsilon))
 
 
+@checked(wide=True)
 def length_weighted_baseline(
-    rewards: ArrayLike,
-    lengths: ArrayLike,
+    rewards: Float[ArrayLike, "G"],
+    lengths: Int[ArrayLike, "G in [0, inf)"],
     *,
-    mask: ArrayLike | None = None,
+    mask: Bool[ArrayLike, "G"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the optimal reward baseline of a group of answers (OPO).
 
     Takes the rewards of one group of answers, returns one baseline.
@@ -168,19 +160,19 @@ def length_weighted_baseline(
         Yaru Hao and others, *On-Policy RL with Optimal Reward Baseline*, 2025.
         https://arxiv.org/abs/2505.23585
     """
-    rewards, lengths, mask, _ = checks.widened(
-        rewards=(rewards, "float[G]"),
-        lengths=(lengths, "int[G] in [0, inf)"),
-        mask=(mask, "bool[G] or None"),
-    )
-    rewards, lengths = streams.clean(mask, rewards, lengths)
-    weights = lengths.astype(rewards.dtype)
+    weights = streams.valid(lengths, mask).astype(rewards.dtype)
+    weighted = jnp.sum(weights * streams.valid(rewards, mask))
+    weighted = devices.total(weighted, axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
-    weighted = devices.total(jnp.sum(weights * rewards), axis_name)
     return weighted / jnp.where(total == 0, 1, total)
 
 
-def pass_at_k(num_correct: ArrayLike, num_samples: ArrayLike, k: int) -> Array:
+@checked
+def pass_at_k(
+    num_correct: Int[ArrayLike, "... in [0, num_samples]"],
+    num_samples: Int[ArrayLike, "[] or [...] in [k, inf)"],
+    k: Static[int, "in [1, inf)"],
+) -> Float[Array, "..."]:
     """Estimate pass@k, the probability that one of k answers is correct.
 
     Takes numbers of correct answers of any shape, returns one estimate for each.
@@ -209,21 +201,16 @@ def pass_at_k(num_correct: ArrayLike, num_samples: ArrayLike, k: int) -> Array:
         Mark Chen and others, *Evaluating Large Language Models Trained on Code*,
         equation 1, 2021. https://arxiv.org/abs/2107.03374
     """
-    checks.static_int(1, k=k)
-    c, n = checks.arrays(
-        num_correct=(num_correct, "int[...] in [0, inf)"),
-        num_samples=(num_samples, "int[] or [...]"),
-    )
-    checks.ordered(k=k, num_samples=num_samples)
-    checks.ordered(num_correct=num_correct, num_samples=num_samples)
-    dtype = jnp.result_type(float)
-    c, n = c.astype(dtype), n.astype(dtype)
+    c, n = num_correct.astype(float), num_samples.astype(float)
     # `1 - ∏_i (1 - c / (n - i))` for i < k, without rounding the product near 1.
     ratios = [jnp.minimum(c / jnp.maximum(n - i, 1), 1) for i in range(k)]
     return jnp.abs(jnp.expm1(sum((jnp.log1p(-each) for each in ratios), 0 * c)))
 
 
-def pass_at_k_rewards(rewards: ArrayLike, k: int) -> Array:
+@checked(wide=True)
+def pass_at_k_rewards(
+    rewards: Float[ArrayLike, "G"], k: Static[int, "in [1, G]"]
+) -> Float[Array, "G"]:
     r"""Compute rewards whose policy gradient is that of pass@k (PKPO).
 
     Takes the rewards of one group of answers, returns one reward for each.
@@ -255,9 +242,7 @@ def pass_at_k_rewards(rewards: ArrayLike, k: int) -> Array:
         Christian Walder and Deep Karkhanis, *Pass@K Policy Optimization: Solving Harder
         Reinforcement Learning Problems*, 2025. https://arxiv.org/abs/2505.15201
     """
-    rewards, _ = checks.widened(rewards=(rewards, "float[G]"))
     size = rewards.shape[0]
-    checks.static_int(1, size, k=k)
     # Of the sets with an answer, those whose maximum is answer j, in ascending order.
     subsets = math.comb(size, k)
     own = [math.comb(j, k - 1) / subsets for j in range(size)]
@@ -272,13 +257,14 @@ def pass_at_k_rewards(rewards: ArrayLike, k: int) -> Array:
     return jnp.zeros_like(rewards).at[order].set(shaped)
 
 
+@checked(wide=True)
 def kl_shaped_rewards(
-    final_reward: ArrayLike,
-    log_prob: ArrayLike,
-    ref_log_prob: ArrayLike,
-    sample_mask: ArrayLike,
-    coefficient: ArrayLike,
-) -> Array:
+    final_reward: Float[ArrayLike, ""],
+    log_prob: Float[ArrayLike, "T"],
+    ref_log_prob: Float[ArrayLike, "T"],
+    sample_mask: Bool[ArrayLike, "T"],
+    coefficient: Float[ArrayLike, "in [0, inf)"],
+) -> Float[Array, "T"]:
     """Compute the rewards of tokens, with a KL penalty (RLHF).
 
     Takes one answer, returns one reward for each token.
@@ -320,16 +306,6 @@ def kl_shaped_rewards(
         Yu Yue and others, *VAPO: Efficient and Reliable Reinforcement Learning for
         Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
     """
-    final_reward, log_prob, ref_log_prob, sample_mask, coefficient, _ = checks.widened(
-        final_reward=(final_reward, "float[]"),
-        log_prob=(log_prob, "float[T]"),
-        ref_log_prob=(ref_log_prob, "float[T]"),
-        sample_mask=(sample_mask, "bool[T]"),
-        coefficient=(coefficient, "float[] in [0, inf)"),
-    )
-    log_prob, ref_log_prob = streams.clean(sample_mask, log_prob, ref_log_prob)
     is_last = cast(Array, streams.ends(None, sample_mask))
-    rewards = jnp.where(is_last, final_reward, 0) - coefficient * (
-        log_prob - ref_log_prob
-    )
-    return jax.lax.stop_gradient(rewards)
+    penalty = coefficient * (log_prob - ref_log_prob)
+    return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import devices
 from rlaxlib._core.devices import AxisName
-from rlaxlib.llm import _options
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["aggregate_losses"]
 
-_MODES = ("token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum")
 
-
+@checked(wide=True)
 def aggregate_losses(
-    loss: ArrayLike,
-    sample_mask: ArrayLike,
-    mode: str = "token_mean",
+    loss: Float[ArrayLike, "B, T"],
+    sample_mask: Bool[ArrayLike, "B, T"],
+    mode: Literal[
+        "token_mean",
+        "sequence_mean_token_mean",
+        "sequence_mean_token_sum",
+        "constant",
+    ] = "token_mean",
     *,
-    denominator: ArrayLike | None = None,
+    denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, ""]:
     """Aggregate the losses of the tokens of a batch (GRPO, DAPO, Dr. GRPO).
 
     Takes the losses of a batch of sequences, returns one loss.
@@ -74,14 +80,8 @@ def aggregate_losses(
         Zichen Liu and others, *Understanding R1-Zero-Like Training: A Critical
         Perspective*, section 3.1, 2025. https://arxiv.org/abs/2503.20783
     """
-    _options.check((*_MODES, "constant"), mode=mode)
-    loss, sample_mask, denominator, _ = checks.widened(
-        loss=(loss, "float[B, T]"),
-        sample_mask=(sample_mask, "bool[B, T]"),
-        denominator=(denominator, "float[] in (0, inf) or None"),
-    )
-    losses = jnp.sum(streams.valid(loss, sample_mask), axis=1)
     lengths = jnp.sum(sample_mask, axis=1, dtype=loss.dtype)
+    losses = jnp.sum(loss, axis=1)
     if mode == "sequence_mean_token_mean":
         losses = losses / jnp.maximum(lengths, 1)
     counts = {"token_mean": lengths, "constant": jnp.full_like(lengths, loss.shape[1])}

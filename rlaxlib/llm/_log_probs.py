@@ -1,8 +1,7 @@
 """Log-probabilities of tokens, and entropies, from logits or from hidden states.
 
-Both functions take one sequence. Position `t` of `tokens` is the token that the logits
-of position `t` predict: shift one of them by one before the call. Use the temperature
-that the tokens were sampled with.
+Position `t` of `tokens` is the token that the logits of position `t` predict: shift one
+of them by one before the call. Use the temperature that the tokens were sampled with.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, indexing
+from rlaxlib._core import indexing
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
 __all__ = ["linear_token_log_probs", "token_log_probs"]
 
@@ -25,16 +25,17 @@ _BLOCKS = 64  # Maximum number of blocks of a vocabulary, and of devices that sh
 _Static = tuple[int, bool]
 
 
+@checked(wide=True)
 def token_log_probs(
-    logits: ArrayLike,
-    tokens: ArrayLike,
+    logits: Float[ArrayLike, "..., V"],
+    tokens: Int[ArrayLike, "... in [0, V)"],
     *,
-    temperature: ArrayLike = 1.0,
-    with_entropy: bool = False,
-) -> Array | tuple[Array, Array]:
+    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    with_entropy: Static[bool, ""] = False,
+) -> Float[Array, "..."] | tuple[Float[Array, "..."], Float[Array, "..."]]:
     """Compute the log-probabilities of tokens from logits (selective log-softmax).
 
-    Takes the logits of one sequence, returns one log-probability for each token.
+    Takes the logits of tokens of any shape, returns one log-probability for each.
 
     .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
 
@@ -43,15 +44,15 @@ def token_log_probs(
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
     Args:
-        logits: Logits :math:`x_t`; minus infinity is allowed, shape `[T, V]`.
-        tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
-            gives NaN: replace an index such as -100 that marks padding.
+        logits: Logits :math:`x_t`; minus infinity is allowed, shape `[..., V]`.
+        tokens: Tokens :math:`a_t`, each in [0, V), shape `[...]`. A traced token
+            outside gives NaN: replace an index such as -100 that marks padding.
         temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
-        Log-probabilities, shape `[T]`; or a tuple of log-probabilities and entropies,
-        shape `[T]` each. They are float32 for half precision.
+        Log-probabilities, shape `[...]`; or a tuple of log-probabilities and entropies,
+        shape `[...]` each. They are float32 for half precision.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
@@ -65,28 +66,24 @@ def token_log_probs(
         Leandro von Werra and others, *TRL: Transformer Reinforcement Learning*, 2020.
         https://github.com/huggingface/trl
     """
-    logits, tokens, temperature, _ = checks.widened(
-        logits=(logits, "float[T, V]"),
-        tokens=(tokens, "int[T] in [0, V)"),
-        temperature=(temperature, "float[] in (0, inf)"),
-    )
     log_probs = jax.nn.log_softmax(logits / temperature)
     log_prob = indexing.pick(log_probs, tokens)
     if not with_entropy:
         return log_prob
     finite = jnp.where(log_probs == -jnp.inf, 0, log_probs)  # `0 * -inf` is NaN.
-    return log_prob, -jnp.sum(jnp.exp(log_probs) * finite, axis=1)
+    return log_prob, -jnp.sum(jnp.exp(log_probs) * finite, axis=-1)
 
 
+@checked(compiled=False)  # Half precision stays: it is meant for matrix products.
 def linear_token_log_probs(
-    hidden: ArrayLike,
-    head: ArrayLike,
-    tokens: ArrayLike,
+    hidden: Float[ArrayLike, "T, D"],
+    head: Float[ArrayLike, "D, V"],
+    tokens: Int[ArrayLike, "T in [0, V)"],
     *,
-    temperature: ArrayLike = 1.0,
-    chunk_size: int = 2048,
-    with_entropy: bool = False,
-) -> Array | tuple[Array, Array]:
+    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    chunk_size: Static[int, "in [1, inf)"] = 2048,
+    with_entropy: Static[bool, ""] = False,
+) -> Float[Array, "T"] | tuple[Float[Array, "T"], Float[Array, "T"]]:
     """Compute the log-probabilities of tokens from hidden states, without logits.
 
     Takes the hidden states of one sequence, returns one log-probability for each token.
@@ -130,22 +127,24 @@ def linear_token_log_probs(
         Erik Wijmans and others, *Cut Your Losses in Large-Vocabulary Language Models*,
         2024. https://arxiv.org/abs/2411.09009
     """
-    hidden, head, tokens, temperature = checks.arrays(
-        hidden=(hidden, "float[T, D]"),
-        head=(head, "float[D, V]"),
-        tokens=(tokens, "int[T] in [0, V)"),
-        temperature=(temperature, "float[] in (0, inf)"),
-    )
-    checks.static_int(1, chunk_size=chunk_size)
+    static = (chunk_size, bool(with_entropy))
+    return _program(static, hidden, head, tokens, temperature)
+
+
+@functools.partial(cast(Any, jax.jit), static_argnums=0, inline=True)
+def _program(
+    static: _Static, hidden: Array, head: Array, tokens: Array, temperature: Array
+) -> Array | tuple[Array, Array]:
+    """Return log-probabilities, and entropies if they are wanted."""
     hidden = hidden.astype(jnp.result_type(hidden, head))
     half = cast(Any, jnp.finfo(hidden.dtype)).bits < 32
     temperature = temperature.astype(jnp.float32 if half else hidden.dtype)
+    tokens = tokens.astype(int)  # The size of the vocabulary may not fit a uint8.
     arrays = _alike(hidden, head, tokens.astype(jnp.int32), temperature)
-    static = (chunk_size, bool(with_entropy))
     log_prob, entropy = cast(Any, _linear)(static, *arrays)
     is_token = (tokens >= 0) & (tokens < head.shape[1])
     log_prob = jnp.where(is_token, log_prob, jnp.nan)
-    return (log_prob, entropy) if with_entropy else log_prob
+    return log_prob if entropy is None else (log_prob, entropy)
 
 
 # Without a custom derivative, the backward pass of the scan would add an array of the

@@ -6,8 +6,9 @@
 - Tokens to leave out: `clip_cov_mask`, `high_entropy_mask`.
 - Penalty for long answers: `overlong_penalty`.
 
-Losses take one sequence, and return one number a token: `aggregate_losses` reduces
-them. The advantage may be one number for all tokens.
+Losses return one number a token: `aggregate_losses` reduces them. `gspo_ratio` and
+`gmpo_loss` take one sequence, the others tokens of any shape. The advantage may be one
+number for all tokens.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ __all__ = [
 
 @checked(wide=True)
 def cispo_loss(
-    log_prob: Float[ArrayLike, "T"],
-    old_log_prob: Float[ArrayLike, "T"],
-    adv: Float[ArrayLike, "[] or [T]"],
+    log_prob: Float[ArrayLike, "..."],
+    old_log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1.0,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] = 4.0,
     *,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-) -> Float[Array, "T"]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, "..."]:
     """Compute the clipped importance-sampling policy optimisation loss (CISPO).
 
-    Takes one sequence, returns one loss for each token.
+    Takes tokens of any shape, returns one loss for each.
 
     .. math::
 
@@ -61,15 +62,15 @@ def cispo_loss(
     :math:`ε_high`, without a lower bound: :math:`ε = 1`.
 
     Args:
-        log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
-        old_log_prob: The same under the policy that sampled them, shape `[T]`.
-        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
+        log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
+        old_log_prob: The same under the policy that sampled them, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
         epsilon: Clipping range :math:`ε ≥ 0` below 1, shape `[]`.
         epsilon_high: Clipping range :math:`ε_high` above 1, in [0, inf], shape `[]`.
-        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
+        Losses, shape `[...]`, 0 for ignored tokens. Only `log_prob` has a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -91,17 +92,17 @@ def cispo_loss(
 
 @checked(wide=True)
 def sapo_loss(
-    log_prob: Float[ArrayLike, "T"],
-    old_log_prob: Float[ArrayLike, "T"],
-    adv: Float[ArrayLike, "[] or [T]"],
+    log_prob: Float[ArrayLike, "..."],
+    old_log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     temperature_positive: Float[ArrayLike, "in (0, inf)"] = 1.0,
     temperature_negative: Float[ArrayLike, "in (0, inf)"] = 1.05,
     *,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-) -> Float[Array, "T"]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, "..."]:
     """Compute the soft adaptive policy optimisation loss (SAPO).
 
-    Takes one sequence, returns one loss for each token.
+    Takes tokens of any shape, returns one loss for each.
 
     .. math:: L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
@@ -110,15 +111,15 @@ def sapo_loss(
     for a larger temperature.
 
     Args:
-        log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
-        old_log_prob: The same under the policy that sampled them, shape `[T]`.
-        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
+        log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
+        old_log_prob: The same under the policy that sampled them, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
         temperature_positive: Temperature for positive advantages, above 0, shape `[]`.
         temperature_negative: Temperature for other advantages, above 0, shape `[]`.
-        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[T]`, 0 for ignored tokens. Only `log_prob` has a gradient.
+        Losses, shape `[...]`, 0 for ignored tokens. Only `log_prob` has a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -257,15 +258,15 @@ def gmpo_loss(
 
 @checked(wide=True)
 def kl_loss(
-    log_prob: Float[ArrayLike, "T"],
-    ref_log_prob: Float[ArrayLike, "T"],
+    log_prob: Float[ArrayLike, "..."],
+    ref_log_prob: Float[ArrayLike, "..."],
     kind: Literal["k1", "k2", "k3", "abs"] = "k3",
     *,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-) -> Float[Array, "T"]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, "..."]:
     """Compute the KL loss to a reference policy, with an unbiased gradient.
 
-    Takes one sequence, returns one loss for each token.
+    Takes tokens of any shape, returns one loss for each.
 
     .. math::
 
@@ -282,13 +283,13 @@ def kl_loss(
     `kl_shaped_rewards` includes the effect of a token on the KL of later tokens.
 
     Args:
-        log_prob: Log-probabilities under the policy :math:`π`, shape `[T]`.
-        ref_log_prob: Those under the reference policy, gradient stopped, shape `[T]`.
+        log_prob: Log-probabilities under the policy :math:`π`, shape `[...]`.
+        ref_log_prob: Those under the reference policy, gradient stopped, shape `[...]`.
         kind: `"k1"`, `"k2"`, `"k3"` or `"abs"`.
-        sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[T]`, 0 for ignored tokens.
+        Losses, shape `[...]`, 0 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape, dtype or `kind` is wrong.

@@ -13,29 +13,32 @@ ratio of perplexities, `exp(mean_log_ratio)`.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import devices, streams
 from rlaxlib._core.devices import AxisName
-from rlaxlib.llm import _options
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["importance_weights", "off_policy_sequence_mask"]
 
 
+@checked(wide=True)
 def importance_weights(
-    log_ratio: ArrayLike,
-    sample_mask: ArrayLike | None = None,
-    level: str = "token",
-    mode: str = "truncate",
-    low: ArrayLike = 0.5,
-    high: ArrayLike = 2.0,
+    log_ratio: Float[ArrayLike, "T"],
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+    level: Literal["token", "sequence", "geometric"] = "token",
+    mode: Literal["truncate", "mask", "band"] = "truncate",
+    low: Float[ArrayLike, "in [0, inf)"] = 0.5,
+    high: Float[ArrayLike, "in [low, inf]"] = 2.0,
     *,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, "T"]:
     """Compute importance weights of the sampler (TIS, MIS, IcePop).
 
     Takes one sequence, returns one weight for each token.
@@ -88,16 +91,7 @@ def importance_weights(
         Ling Team, *Every Step Evolves: Scaling Reinforcement Learning for
         Trillion-Scale Thinking Model*, 2025. https://arxiv.org/abs/2510.18855
     """
-    _options.check(("token", "sequence", "geometric"), level=level)
-    _options.check(("truncate", "mask", "band"), mode=mode)
-    checks.ordered(low=low, high=high)
-    log_ratio, sample_mask, low, high, _ = checks.widened(
-        log_ratio=(log_ratio, "float[T]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-        low=(low, "float[] in [0, inf)"),
-        high=(high, "float[] in [0, inf]"),
-    )
-    log_ratio = jax.lax.stop_gradient(streams.valid(log_ratio, sample_mask))
+    log_ratio = jax.lax.stop_gradient(log_ratio)
     total = devices.total(jnp.sum(log_ratio), axis_name)
     mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
     levels = {"token": log_ratio, "sequence": total, "geometric": mean}
@@ -110,15 +104,16 @@ def importance_weights(
     return streams.valid(weights, sample_mask)
 
 
+@checked(wide=True)
 def off_policy_sequence_mask(
-    log_prob: ArrayLike,
-    old_log_prob: ArrayLike,
-    adv: ArrayLike,
-    threshold: ArrayLike,
+    log_prob: Float[ArrayLike, "T"],
+    old_log_prob: Float[ArrayLike, "T"],
+    adv: Float[ArrayLike, "[] or [T]"],
+    threshold: Float[ArrayLike, "in [0, inf)"],
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Bool[Array, "T"]:
     """Mask negative sequences that are far from the policy (off-policy masking).
 
     Takes one sequence, returns True or False for each token.
@@ -154,14 +149,7 @@ def off_policy_sequence_mask(
         DeepSeek-AI, *DeepSeek-V3.2: Pushing the Frontier of Open Large Language
         Models*, section 3.1, 2025. https://arxiv.org/abs/2512.02556
     """
-    log_prob, old_log_prob, adv, threshold, sample_mask, _ = checks.widened(
-        log_prob=(log_prob, "float[T]"),
-        old_log_prob=(old_log_prob, "float[T]"),
-        adv=(adv, "float[] or [T]"),
-        threshold=(threshold, "float[] in [0, inf)"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
     mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
-    difference = streams.valid(old_log_prob - log_prob, mask)
-    divergence = arrays.masked_mean(difference, mask, axis_name=axis_name)
+    log_ratio = old_log_prob - log_prob
+    divergence = arrays.masked_mean(log_ratio, mask, axis_name=axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

@@ -13,14 +13,16 @@ and `orpo_loss` their mean. The tokens of the prompt are not included.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
 from rlaxlib import distributions
-from rlaxlib._core import checks
-from rlaxlib.llm import _options
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Static
 
 __all__ = [
     "bradley_terry_loss",
@@ -34,15 +36,16 @@ __all__ = [
 _IMPOSSIBLE = -1e30  # The log-probability of an impossible outcome.
 
 
+@checked(wide=True)
 def dpo_loss(
-    log_prob_chosen: ArrayLike,
-    log_prob_rejected: ArrayLike,
-    ref_log_prob_chosen: ArrayLike,
-    ref_log_prob_rejected: ArrayLike,
-    beta: ArrayLike = 0.1,
-    kind: str = "sigmoid",
-    label_smoothing: ArrayLike = 0.0,
-) -> Array:
+    log_prob_chosen: Float[ArrayLike, "..."],
+    log_prob_rejected: Float[ArrayLike, "..."],
+    ref_log_prob_chosen: Float[ArrayLike, "..."],
+    ref_log_prob_rejected: Float[ArrayLike, "..."],
+    beta: Float[ArrayLike, "in (0, inf)"] = 0.1,
+    kind: Literal["sigmoid", "ipo", "hinge", "robust"] = "sigmoid",
+    label_smoothing: Float[ArrayLike, "in [0, 0.5)"] = 0.0,
+) -> Float[Array, "..."]:
     """Compute the direct preference optimisation loss (DPO, IPO, SLiC, cDPO).
 
     Takes pairs of answers, returns one loss for each.
@@ -97,16 +100,8 @@ def dpo_loss(
         Aligning Language Models with Noisy Feedback*, 2024.
         https://arxiv.org/abs/2403.00409
     """
-    _options.check(("sigmoid", "ipo", "hinge", "robust"), kind=kind)
-    chosen, rejected, ref_chosen, ref_rejected, beta, epsilon, _ = checks.widened(
-        log_prob_chosen=(log_prob_chosen, "float[...]"),
-        log_prob_rejected=(log_prob_rejected, "float[...]"),
-        ref_log_prob_chosen=(ref_log_prob_chosen, "float[...]"),
-        ref_log_prob_rejected=(ref_log_prob_rejected, "float[...]"),
-        beta=(beta, "float[] in (0, inf)"),
-        label_smoothing=(label_smoothing, "float[] in [0, 0.5)"),
-    )
-    delta = (chosen - rejected) - jax.lax.stop_gradient(ref_chosen - ref_rejected)
+    log_odds = log_prob_chosen - log_prob_rejected
+    delta = log_odds - stop_gradient(ref_log_prob_chosen - ref_log_prob_rejected)
 
     def loss(delta: Array) -> Array:
         if kind == "ipo":
@@ -115,18 +110,20 @@ def dpo_loss(
             return jax.nn.relu(1 - beta * delta)
         return -jax.nn.log_sigmoid(beta * delta)
 
+    epsilon = label_smoothing
     if kind == "robust":
         unbiased = (1 - epsilon) * loss(delta) - epsilon * loss(-delta)
         return unbiased / (1 - 2 * epsilon)
     return (1 - epsilon) * loss(delta) + epsilon * loss(-delta)
 
 
+@checked(wide=True)
 def simpo_loss(
-    mean_log_prob_chosen: ArrayLike,
-    mean_log_prob_rejected: ArrayLike,
-    beta: ArrayLike = 2.0,
-    margin: ArrayLike = 1.0,
-) -> Array:
+    mean_log_prob_chosen: Float[ArrayLike, "..."],
+    mean_log_prob_rejected: Float[ArrayLike, "..."],
+    beta: Float[ArrayLike, "in (0, inf)"] = 2.0,
+    margin: Float[ArrayLike, ""] = 1.0,
+) -> Float[Array, "..."]:
     """Compute the simple preference optimisation loss (SimPO).
 
     Takes pairs of answers, returns one loss for each.
@@ -158,20 +155,16 @@ def simpo_loss(
         Yu Meng, Mengzhou Xia and Danqi Chen, *SimPO: Simple Preference Optimization
         with a Reference-Free Reward*, 2024. https://arxiv.org/abs/2405.14734
     """
-    chosen, rejected, beta, margin, _ = checks.widened(
-        mean_log_prob_chosen=(mean_log_prob_chosen, "float[...]"),
-        mean_log_prob_rejected=(mean_log_prob_rejected, "float[...]"),
-        beta=(beta, "float[] in (0, inf)"),
-        margin=(margin, "float[]"),
-    )
-    return -jax.nn.log_sigmoid(beta * (chosen - rejected) - margin)
+    difference = mean_log_prob_chosen - mean_log_prob_rejected
+    return -jax.nn.log_sigmoid(beta * difference - margin)
 
 
+@checked(wide=True)
 def orpo_loss(
-    mean_log_prob_chosen: ArrayLike,
-    mean_log_prob_rejected: ArrayLike,
-    coefficient: ArrayLike = 0.1,
-) -> Array:
+    mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
+    mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0)"],
+    coefficient: Float[ArrayLike, "in [0, inf)"] = 0.1,
+) -> Float[Array, "..."]:
     """Compute the odds-ratio preference optimisation loss (ORPO).
 
     Takes pairs of answers, returns one loss for each.
@@ -204,28 +197,25 @@ def orpo_loss(
         Jiwoo Hong, Noah Lee and James Thorne, *ORPO: Monolithic Preference Optimization
         without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
     """
-    chosen, rejected, coefficient, _ = checks.widened(
-        mean_log_prob_chosen=(mean_log_prob_chosen, "float[...] in (-inf, 0]"),
-        mean_log_prob_rejected=(mean_log_prob_rejected, "float[...] in (-inf, 0)"),
-        coefficient=(coefficient, "float[] in [0, inf)"),
-    )
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
+    chosen, rejected = mean_log_prob_chosen, mean_log_prob_rejected
     excess = rejected - chosen
-    largest = jax.lax.stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
+    largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
     ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
     preference = largest + jnp.log1p(jnp.expm1(-largest) + ratio)
     return -chosen + coefficient * preference
 
 
+@checked(wide=True)
 def kto_loss(
-    log_prob: ArrayLike,
-    ref_log_prob: ArrayLike,
-    desirable: ArrayLike,
-    kl: ArrayLike,
-    beta: ArrayLike = 0.1,
-    desirable_weight: ArrayLike = 1.0,
-    undesirable_weight: ArrayLike = 1.0,
-) -> Array:
+    log_prob: Float[ArrayLike, "..."],
+    ref_log_prob: Float[ArrayLike, "..."],
+    desirable: Bool[ArrayLike, "..."],
+    kl: Float[ArrayLike, ""],
+    beta: Float[ArrayLike, "in (0, inf)"] = 0.1,
+    desirable_weight: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    undesirable_weight: Float[ArrayLike, "in [0, inf)"] = 1.0,
+) -> Float[Array, "..."]:
     """Compute the Kahneman-Tversky optimisation loss (KTO).
 
     Takes answers, desirable or not, returns one loss for each.
@@ -267,27 +257,19 @@ def kto_loss(
         Kawin Ethayarajh and others, *KTO: Model Alignment as Prospect Theoretic
         Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
-    log_prob, ref_log_prob, desirable, kl, beta, good, bad, _ = checks.widened(
-        log_prob=(log_prob, "float[...]"),
-        ref_log_prob=(ref_log_prob, "float[...]"),
-        desirable=(desirable, "bool[...]"),
-        kl=(kl, "float[]"),
-        beta=(beta, "float[] in (0, inf)"),
-        desirable_weight=(desirable_weight, "float[] in [0, inf)"),
-        undesirable_weight=(undesirable_weight, "float[] in [0, inf)"),
-    )
-    z = jax.lax.stop_gradient(jnp.maximum(kl, 0))
-    gain = beta * (log_prob - jax.lax.stop_gradient(ref_log_prob) - z)
+    z = stop_gradient(jnp.maximum(kl, 0))
+    gain = beta * (log_prob - stop_gradient(ref_log_prob) - z)
     loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
-    return jnp.where(desirable, good, bad) * loss
+    return jnp.where(desirable, desirable_weight, undesirable_weight) * loss
 
 
+@checked(wide=True)
 def bradley_terry_loss(
-    reward_chosen: ArrayLike,
-    reward_rejected: ArrayLike,
-    margin: ArrayLike = 0.0,
-    centering: ArrayLike = 0.0,
-) -> Array:
+    reward_chosen: Float[ArrayLike, "..."],
+    reward_rejected: Float[ArrayLike, "..."],
+    margin: Float[ArrayLike, "[] or [...]"] = 0.0,
+    centering: Float[ArrayLike, "in [0, inf)"] = 0.0,
+) -> Float[Array, "..."]:
     """Compute the Bradley-Terry loss of a reward model.
 
     Takes pairs of answers, returns one loss for each.
@@ -322,26 +304,22 @@ def bradley_terry_loss(
         Mitigate but do not Eliminate Reward Hacking*, 2023.
         https://arxiv.org/abs/2312.09244
     """
-    chosen, rejected, margin, centering, _ = checks.widened(
-        reward_chosen=(reward_chosen, "float[...]"),
-        reward_rejected=(reward_rejected, "float[...]"),
-        margin=(margin, "float[] or [...]"),
-        centering=(centering, "float[] in [0, inf)"),
-    )
-    loss = -jax.nn.log_sigmoid(chosen - rejected - margin)
-    return loss + centering * jnp.square(chosen + rejected)
+    loss = -jax.nn.log_sigmoid(reward_chosen - reward_rejected - margin)
+    return loss + centering * jnp.square(reward_chosen + reward_rejected)
 
 
+@checked(wide=True)
 def generalized_jsd(
-    student_logits: ArrayLike,
-    teacher_logits: ArrayLike,
-    beta: ArrayLike = 0.5,
+    student_logits: Float[ArrayLike, "..., V"],
+    teacher_logits: Float[ArrayLike, "..., V"],
+    beta: Float[ArrayLike, "in [0, 1]"] = 0.5,
     *,
-    top_k: int | None = None,
-) -> Array:
+    top_k: Static[int, "in [1, V-1]"] | None = None,
+) -> Float[Array, "..."]:
     """Compute the generalised Jensen-Shannon divergence of distillation (GKD).
 
-    Takes the logits of student and teacher for one token, returns one divergence.
+    Takes the logits of student and teacher for tokens of any shape, returns one
+    divergence for each.
 
     .. math::
 
@@ -358,13 +336,14 @@ def generalized_jsd(
     and all others together as one more: a lower bound of the divergence.
 
     Args:
-        student_logits: Logits of the student; minus infinity is allowed, shape `[V]`.
-        teacher_logits: Logits of the teacher, without a gradient, shape `[V]`.
+        student_logits: Logits of the student; minus infinity is allowed,
+            shape `[..., V]`.
+        teacher_logits: Logits of the teacher, without a gradient, shape `[..., V]`.
         beta: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
         top_k: Number of tokens, a Python integer in [1, V - 1]; or None for all.
 
     Returns:
-        Divergence, at least 0, shape `[]`.
+        Divergences, at least 0, shape `[...]`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -380,19 +359,13 @@ def generalized_jsd(
         Rishabh Agarwal and others, *On-Policy Distillation of Language Models: Learning
         from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
     """
-    student_logits, teacher_logits, beta, _ = checks.widened(
-        student_logits=(student_logits, "float[V]"),
-        teacher_logits=(teacher_logits, "float[V]"),
-        beta=(beta, "float[] in [0, 1]"),
-    )
     # `0 * -inf` would be NaN.
     q = jnp.maximum(jax.nn.log_softmax(student_logits), _IMPOSSIBLE)
     p = jnp.maximum(jax.nn.log_softmax(teacher_logits), _IMPOSSIBLE)
     if top_k is not None:
-        checks.static_int(1, p.size - 1, top_k=top_k)
         _, top = jax.lax.top_k(p, top_k)
         p, q = _bucketed(p, top), _bucketed(q, top)
-    p = jax.lax.stop_gradient(p)
+    p = stop_gradient(p)
     m = jnp.logaddexp(jnp.log(beta) + p, jnp.log1p(-beta) + q)
     # At the limits, m is q or p, and one of the divergences is 0.
     teacher_weight = jnp.where(beta == 0, 1, beta)
@@ -403,5 +376,7 @@ def generalized_jsd(
 
 def _bucketed(log_probs: Array, top: Array) -> Array:
     """Return the log-probabilities of some outcomes, and of all others together."""
-    others = jax.nn.logsumexp(log_probs.at[top].set(_IMPOSSIBLE))
-    return jnp.append(log_probs[top], others)
+    some = jnp.take_along_axis(log_probs, top, axis=-1)
+    rest = jnp.put_along_axis(log_probs, top, _IMPOSSIBLE, axis=-1, inplace=False)
+    others = jax.nn.logsumexp(rest, axis=-1, keepdims=True)
+    return jnp.concatenate([some, others], axis=-1)

@@ -6,19 +6,24 @@ advantage: it imitates the better actions, and stays in the support of the data.
 
 from __future__ import annotations
 
-import jax
+from typing import Literal
+
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float
 
 __all__ = ["advantage_weighted_loss", "advantage_weights", "crr_weights"]
 
 
+@checked
 def advantage_weights(
-    adv: ArrayLike, temperature: ArrayLike, max_weight: ArrayLike
-) -> Array:
+    adv: Float[ArrayLike, "..."],
+    temperature: Float[ArrayLike, "in (0, inf)"],
+    max_weight: Float[ArrayLike, "in (0, inf]"],
+) -> Float[Array, "..."]:
     """Compute the exponential advantage weights of AWR, AWAC and IQL.
 
     Takes one advantage for each action, returns one weight for each.
@@ -52,17 +57,16 @@ def advantage_weights(
         Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
         Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
-    adv, temperature, max_weight, narrow = checks.widened(
-        adv=(adv, "float[...]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-        max_weight=(max_weight, "float[] in (0, inf]"),
-    )
-    return narrow(_exponential(adv, temperature, max_weight))
+    return stop_gradient(jnp.minimum(jnp.exp(adv / temperature), max_weight))
 
 
+@checked
 def advantage_weighted_loss(
-    log_prob: ArrayLike, adv: ArrayLike, temperature: ArrayLike, max_weight: ArrayLike
-) -> Array:
+    log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
+    temperature: Float[ArrayLike, "in (0, inf)"],
+    max_weight: Float[ArrayLike, "in (0, inf]"],
+) -> Float[Array, "..."]:
     """Compute the advantage-weighted policy loss of AWR, AWAC and IQL.
 
     Takes one log-probability and advantage for each action, returns one loss for each.
@@ -96,25 +100,20 @@ def advantage_weighted_loss(
         Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
         Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
-    log_prob, adv, temperature, max_weight, narrow = checks.widened(
-        log_prob=(log_prob, "float[...]"),
-        adv=(adv, "float[...]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-        max_weight=(max_weight, "float[] in (0, inf]"),
-    )
-    weight = _exponential(adv, temperature, max_weight)
+    weight = advantage_weights(adv, temperature=temperature, max_weight=max_weight)
     # `0 * -inf` would be NaN.
-    return narrow(-weight * jnp.where(weight == 0, 0, log_prob))
+    return -weight * jnp.where(weight == 0, 0, log_prob)
 
 
+@checked
 def crr_weights(
-    q: ArrayLike,
-    q_samples: ArrayLike,
-    kind: str = "exp",
-    baseline: str = "mean",
-    beta: ArrayLike = 1.0,
-    max_weight: ArrayLike = 20.0,
-) -> Array:
+    q: Float[ArrayLike, ""],
+    q_samples: Float[ArrayLike, "N"],
+    kind: Literal["exp", "binary"] = "exp",
+    baseline: Literal["mean", "max"] = "mean",
+    beta: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    max_weight: Float[ArrayLike, "in (0, inf]"] = 20.0,
+) -> Float[Array, ""]:
     """Compute the policy weight of critic-regularised regression (CRR).
 
     Takes the value of one action and N others, returns one weight.
@@ -150,26 +149,7 @@ def crr_weights(
         Ziyu Wang and others, *Critic Regularized Regression*, 2020.
         https://arxiv.org/abs/2006.15134
     """
-    q, q_samples, beta, max_weight, narrow = checks.widened(
-        q=(q, "float[]"),
-        q_samples=(q_samples, "float[N]"),
-        beta=(beta, "float[] in (0, inf)"),
-        max_weight=(max_weight, "float[] in (0, inf]"),
-    )
-    if baseline == "mean":
-        adv = q - jnp.mean(q_samples)
-    elif baseline == "max":
-        adv = q - jnp.max(q_samples)
-    else:
-        checks.fail(f"`baseline` is {baseline!r}, must be 'mean' or 'max'")
-    if kind == "exp":
-        return narrow(_exponential(adv, beta, max_weight))
+    adv = q - (jnp.mean(q_samples) if baseline == "mean" else jnp.max(q_samples))
     if kind == "binary":
-        return narrow(jnp.where(adv > 0, 1, jnp.zeros_like(adv)))
-    checks.fail(f"`kind` is {kind!r}, must be 'exp' or 'binary'")
-
-
-def _exponential(adv: Array, temperature: Array, max_weight: Array) -> Array:
-    """Return the exponential weights of advantages, with their gradient stopped."""
-    weight = jnp.minimum(jnp.exp(adv / temperature), max_weight)
-    return jax.lax.stop_gradient(weight)
+        return (adv > 0).astype(adv.dtype)
+    return advantage_weights(adv, temperature=beta, max_weight=max_weight)

@@ -11,22 +11,24 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
 __all__ = ["cql_loss", "cql_temperature_loss", "discrete_cql_loss"]
 
 
+@checked
 def cql_loss(
-    q: ArrayLike,
-    q_samples: ArrayLike,
-    log_prob_samples: ArrayLike,
+    q: Float[ArrayLike, ""],
+    q_samples: Float[ArrayLike, "K"],
+    log_prob_samples: Float[ArrayLike, "K"],
     *,
-    temperature: ArrayLike = 1.0,
-    lower_bound: ArrayLike | None = None,
-) -> Array:
+    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    lower_bound: Float[ArrayLike, "[] or [K]"] | None = None,
+) -> Float[Array, ""]:
     """Compute the conservative loss of CQL(H) and Cal-QL, from sampled actions.
 
     Takes the values of one action of the data and of K samples, returns one loss.
@@ -71,24 +73,20 @@ def cql_loss(
         Mitsuhiko Nakamoto and others, *Cal-QL: Calibrated Offline RL Pre-Training for
         Efficient Online Fine-Tuning*, 2023. https://arxiv.org/abs/2303.05479
     """
-    q, q_samples, log_prob_samples, temperature, lower_bound, narrow = checks.widened(
-        q=(q, "float[]"),
-        q_samples=(q_samples, "float[K]"),
-        log_prob_samples=(log_prob_samples, "float[K]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-        lower_bound=(lower_bound, "float[] or [K] or None"),
-    )
     if lower_bound is not None:
-        q_samples = jnp.maximum(q_samples, jax.lax.stop_gradient(lower_bound))
-    log_prob_samples = jax.lax.stop_gradient(log_prob_samples)
+        q_samples = jnp.maximum(q_samples, stop_gradient(lower_bound))
     # Differences first: the softmax of values of 10,000 would lose 5e-4.
-    logits = (q_samples - q) / temperature - log_prob_samples
-    return narrow(temperature * jax.nn.logsumexp(logits))
+    logits = (q_samples - q) / temperature - stop_gradient(log_prob_samples)
+    return temperature * jax.nn.logsumexp(logits)
 
 
+@checked
 def discrete_cql_loss(
-    q: ArrayLike, a: ArrayLike, *, action_mask: ArrayLike | None = None
-) -> Array:
+    q: Float[ArrayLike, "A"],
+    a: Int[ArrayLike, "in [0, A)"],
+    *,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the conservative loss of CQL(H) for discrete actions.
 
     Takes the values of all actions and one action, returns one loss.
@@ -116,20 +114,18 @@ def discrete_cql_loss(
         Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
         Learning*, 2020. https://arxiv.org/abs/2006.04779
     """
-    q, a, action_mask, narrow = checks.widened(
-        q=(q, "float[A]"),
-        a=(a, "int[] in [0, A)"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     gap = q - arrays.batched_index(q, a)
     if action_mask is not None:
         gap = jnp.where(action_mask, gap, -jnp.inf).at[a].set(gap[a])
-    return narrow(jax.nn.logsumexp(gap))
+    return jax.nn.logsumexp(gap)
 
 
+@checked
 def cql_temperature_loss(
-    log_temperature: ArrayLike, gap: ArrayLike, target_gap: ArrayLike
-) -> Array:
+    log_temperature: Float[ArrayLike, ""],
+    gap: Float[ArrayLike, ""],
+    target_gap: Float[ArrayLike, ""],
+) -> Float[Array, ""]:
     """Compute the loss of the Lagrange multiplier of CQL.
 
     Takes one conservative loss, returns one loss of its multiplier.
@@ -159,10 +155,4 @@ def cql_temperature_loss(
         Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
         Learning*, appendix F, 2020. https://arxiv.org/abs/2006.04779
     """
-    log_temperature, gap, target_gap, narrow = checks.widened(
-        log_temperature=(log_temperature, "float[]"),
-        gap=(gap, "float[]"),
-        target_gap=(target_gap, "float[]"),
-    )
-    excess = jax.lax.stop_gradient(gap - target_gap)
-    return narrow(-jnp.exp(log_temperature) * excess)
+    return -jnp.exp(log_temperature) * stop_gradient(gap - target_gap)

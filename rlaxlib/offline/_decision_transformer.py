@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import returns
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["returns_to_go"]
 
 
+@checked
 def returns_to_go(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, "T"]:
     """Compute the returns-to-go that a decision transformer is conditioned on.
 
     Takes one trajectory, returns one return for each time step.
@@ -50,16 +51,10 @@ def returns_to_go(
         Lili Chen and others, *Decision Transformer: Reinforcement Learning via Sequence
         Modeling*, 2021. https://arxiv.org/abs/2106.01345
     """
-    r_t, discount_t, truncated_t, sample_mask = checks.arrays(
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
     return returns.discounted_returns(
-        r_t,
-        discount_t,
-        jnp.zeros_like(r_t),
+        r_t=r_t,
+        discount_t=discount_t,
+        v_t=jnp.zeros_like(r_t),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )

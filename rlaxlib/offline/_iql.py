@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import gradients
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float
 
 __all__ = ["gumbel_value_loss", "iql_value_loss", "sparse_value_loss"]
 
 
+@checked
 def iql_value_loss(
-    v: ArrayLike,
-    q: ArrayLike,
-    expectile: ArrayLike,
+    v: Float[ArrayLike, "..."],
+    q: Float[ArrayLike, "..."],
+    expectile: Float[ArrayLike, "in [0, 1]"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the expectile value loss of implicit Q-learning (IQL).
 
     Takes one state value and action value for each step, returns one loss for each.
@@ -57,23 +59,19 @@ def iql_value_loss(
         Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
     """
-    v, q, tau, narrow = checks.widened(
-        v=(v, "float[...]"),
-        q=(q, "float[...]"),
-        expectile=(expectile, "float[] in [0, 1]"),
-    )
     error = gradients.stop_if(stop_target_gradients, q) - v
-    return narrow(jnp.where(error < 0, 1 - tau, tau) * jnp.square(error))
+    return jnp.where(error < 0, 1 - expectile, expectile) * jnp.square(error)
 
 
+@checked
 def gumbel_value_loss(
-    v: ArrayLike,
-    q: ArrayLike,
-    temperature: ArrayLike,
+    v: Float[ArrayLike, "..."],
+    q: Float[ArrayLike, "..."],
+    temperature: Float[ArrayLike, "in (0, inf)"],
     *,
-    max_clip: ArrayLike = 7.0,
+    max_clip: Float[ArrayLike, "in (0, inf]"] = 7.0,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the Gumbel-regression value loss of extreme Q-learning (XQL).
 
     Takes one state value and action value for each step, returns one loss for each.
@@ -110,25 +108,20 @@ def gumbel_value_loss(
         Divyansh Garg and others, *Extreme Q-Learning: MaxEnt RL without Entropy*, 2023.
         https://arxiv.org/abs/2301.02328
     """
-    v, q, beta, c, narrow = checks.widened(
-        v=(v, "float[...]"),
-        q=(q, "float[...]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-        max_clip=(max_clip, "float[] in (0, inf]"),
-    )
-    z = (gradients.stop_if(stop_target_gradients, q) - v) / beta
-    clipped = jnp.minimum(z, c)
+    z = (gradients.stop_if(stop_target_gradients, q) - v) / temperature
+    clipped = jnp.minimum(z, max_clip)
     # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
-    return narrow(jnp.expm1(clipped) * (1 + z - clipped) - clipped)
+    return jnp.expm1(clipped) * (1 + z - clipped) - clipped
 
 
+@checked
 def sparse_value_loss(
-    v: ArrayLike,
-    q: ArrayLike,
-    temperature: ArrayLike,
+    v: Float[ArrayLike, "..."],
+    q: Float[ArrayLike, "..."],
+    temperature: Float[ArrayLike, "in (0, inf)"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the value loss of sparse Q-learning (SQL).
 
     Takes one state value and action value for each step, returns one loss for each.
@@ -160,10 +153,5 @@ def sparse_value_loss(
         Haoran Xu and others, *Offline RL with No OOD Actions: In-Sample Learning via
         Implicit Value Regularization*, 2023. https://arxiv.org/abs/2303.15810
     """
-    v, q, alpha, narrow = checks.widened(
-        v=(v, "float[...]"),
-        q=(q, "float[...]"),
-        temperature=(temperature, "float[] in (0, inf)"),
-    )
-    w = 1 + (gradients.stop_if(stop_target_gradients, q) - v) / (2 * alpha)
-    return narrow(jnp.square(jnp.maximum(w, 0)) + v / alpha)
+    w = 1 + (gradients.stop_if(stop_target_gradients, q) - v) / (2 * temperature)
+    return jnp.square(jnp.maximum(w, 0)) + v / temperature

@@ -7,17 +7,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
 from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["bcq_action_mask", "ensemble_diversity_loss", "maximum_mean_discrepancy"]
 
 
-def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
+@checked
+def ensemble_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]:
     """Compute the gradient diversity loss of an ensemble of critics (EDAC).
 
     Takes the gradients of N critics, returns one loss.
@@ -49,15 +52,17 @@ def ensemble_diversity_loss(gradients: ArrayLike) -> Array:
         Gaon An and others, *Uncertainty-Based Offline Reinforcement Learning with
         Diversified Q-Ensemble*, 2021. https://arxiv.org/abs/2110.01548
     """
-    g, narrow = checks.widened(gradients=(gradients, "float[N, D]"))
-    norm = _norm(g)[:, None]
+    norm = _norm(gradients)[:, None]
     # A gradient of 0 has no direction.
-    u = jnp.where(norm == 0, 0, g / jnp.where(norm == 0, 1, norm))
+    u = jnp.where(norm == 0, 0, gradients / jnp.where(norm == 0, 1, norm))
     total = jnp.sum(jnp.square(jnp.sum(u, axis=0))) - jnp.sum(jnp.square(u))
-    return narrow(total / max(len(g) - 1, 1))
+    return total / max(len(gradients) - 1, 1)
 
 
-def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
+@checked(wide=True)
+def bcq_action_mask(
+    log_prob: Float[ArrayLike, "A"], threshold: Float[ArrayLike, "in [0, 1)"]
+) -> Bool[Array, "A"]:
     """Mask actions that the behaviour policy is unlikely to take (discrete BCQ).
 
     Takes the log-probabilities of all actions, returns True or False for each.
@@ -86,20 +91,18 @@ def bcq_action_mask(log_prob: ArrayLike, threshold: ArrayLike) -> Array:
         Scott Fujimoto and others, *Benchmarking Batch Deep Reinforcement Learning
         Algorithms*, 2019. https://arxiv.org/abs/1910.01708
     """
-    log_prob, threshold, _ = checks.widened(
-        log_prob=(log_prob, "float[A]"), threshold=(threshold, "float[] in [0, 1)")
-    )
     return log_prob - jnp.max(log_prob) > jnp.log(threshold)
 
 
+@checked
 def maximum_mean_discrepancy(
-    x: ArrayLike,
-    y: ArrayLike,
-    kernel: str = "gaussian",
-    bandwidth: ArrayLike = 1.0,
+    x: Float[ArrayLike, "N, D"],
+    y: Float[ArrayLike, "M, D"],
+    kernel: Literal["gaussian", "laplacian", "energy"] = "gaussian",
+    bandwidth: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the squared maximum mean discrepancy (MMD) of two samples.
 
     Takes two samples of vectors, returns one number.
@@ -146,27 +149,19 @@ def maximum_mean_discrepancy(
         Reinforcement Learning via Moment Matching*, 2021.
         https://arxiv.org/abs/2007.12354
     """
-    x, y, sigma, narrow = checks.widened(
-        x=(x, "float[N, D]"),
-        y=(y, "float[M, D]"),
-        bandwidth=(bandwidth, "float[] in (0, inf)"),
-    )
-    if kernel not in ("gaussian", "laplacian", "energy"):
-        checks.fail(
-            f"`kernel` is {kernel!r}, must be 'gaussian', 'laplacian' or 'energy'"
-        )
     y = stop_if(stop_target_gradients, y)
 
     def mean(x: Array, y: Array) -> Array:
         difference = x[:, None] - y[None, :]
         if kernel == "gaussian":
             squared = jnp.sum(jnp.square(difference), axis=-1)
-            return jnp.mean(jnp.exp(-squared / (2 * sigma**2)))
+            return jnp.mean(jnp.exp(-squared / (2 * bandwidth**2)))
         if kernel == "laplacian":
-            return jnp.mean(jnp.exp(-jnp.sum(jnp.abs(difference), axis=-1) / sigma))
+            absolute = jnp.sum(jnp.abs(difference), axis=-1)
+            return jnp.mean(jnp.exp(-absolute / bandwidth))
         return jnp.mean(-_norm(difference))
 
-    return narrow(mean(x, x) - 2 * mean(x, y) + mean(y, y))
+    return mean(x, x) - 2 * mean(x, y) + mean(y, y)
 
 
 def _norm(x: Array) -> Array:

@@ -9,18 +9,23 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import gradients
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float
 
 __all__ = ["rebrac_critic_target", "td3_bc_loss", "td3_bc_weight"]
 
 
+@checked
 def td3_bc_loss(
-    q: ArrayLike, action: ArrayLike, data_action: ArrayLike, weight: ArrayLike
-) -> Array:
+    q: Float[ArrayLike, ""],
+    action: Float[ArrayLike, "D"],
+    data_action: Float[ArrayLike, "D"],
+    weight: Float[ArrayLike, ""],
+) -> Float[Array, ""]:
     """Compute the policy loss of TD3+BC and ReBRAC.
 
     Takes one action of the policy and one of the data, returns one loss.
@@ -56,19 +61,16 @@ def td3_bc_loss(
         Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
-    q, action, data_action, weight, narrow = checks.widened(
-        q=(q, "float[]"),
-        action=(action, "float[D]"),
-        data_action=(data_action, "float[D]"),
-        weight=(weight, "float[]"),
-    )
     distance = jnp.sum(jnp.square(action - data_action))
-    return narrow(-jax.lax.stop_gradient(weight) * q + distance)
+    return -jax.lax.stop_gradient(weight) * q + distance
 
 
+@checked
 def td3_bc_weight(
-    q: ArrayLike, alpha: ArrayLike, axis_name: AxisName | None = None
-) -> Array:
+    q: Float[ArrayLike, "B"],
+    alpha: Float[ArrayLike, "in [0, inf)"],
+    axis_name: AxisName | None = None,
+) -> Float[Array, ""]:
     """Compute the weight of the values in the policy loss of TD3+BC.
 
     Takes the values of a batch of actions, returns one weight.
@@ -97,24 +99,22 @@ def td3_bc_weight(
         Scott Fujimoto and Shixiang Shane Gu, *A Minimalist Approach to Offline
         Reinforcement Learning*, 2021. https://arxiv.org/abs/2106.06860
     """
-    q, alpha, narrow = checks.widened(
-        q=(q, "float[B]"), alpha=(alpha, "float[] in [0, inf)")
-    )
     scale = arrays.masked_mean(jnp.abs(q), axis_name=axis_name)
     # Values are all 0 where the last layer is initialised to 0.
-    return narrow(jax.lax.stop_gradient(alpha / jnp.where(scale == 0, 1, scale)))
+    return jax.lax.stop_gradient(alpha / jnp.where(scale == 0, 1, scale))
 
 
+@checked
 def rebrac_critic_target(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    action_t: ArrayLike,
-    data_action_t: ArrayLike,
-    penalty_weight: ArrayLike,
+    r_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
+    q_t: Float[ArrayLike, "[] or [N]"],
+    action_t: Float[ArrayLike, "D"],
+    data_action_t: Float[ArrayLike, "D"],
+    penalty_weight: Float[ArrayLike, "in [0, inf)"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the critic target of ReBRAC.
 
     Takes one transition, returns one target.
@@ -151,14 +151,6 @@ def rebrac_critic_target(
         Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
-    r_t, discount_t, q_t, action_t, data_action_t, beta, narrow = checks.widened(
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[] or [N]"),
-        action_t=(action_t, "float[D]"),
-        data_action_t=(data_action_t, "float[D]"),
-        penalty_weight=(penalty_weight, "float[] in [0, inf)"),
-    )
     distance = jnp.sum(jnp.square(action_t - data_action_t))
-    target = r_t + discount_t * (jnp.min(q_t) - beta * distance)
-    return narrow(gradients.stop_if(stop_target_gradients, target))
+    target = r_t + discount_t * (jnp.min(q_t) - penalty_weight * distance)
+    return gradients.stop_if(stop_target_gradients, target)

@@ -2,6 +2,7 @@
 
 import functools
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,6 +32,13 @@ LOSSES = {
         for kind in ("k1", "k2", "k3", "abs")
     },
 }
+TOKENWISE = (
+    "cispo_loss",
+    "generalized_jsd",
+    "kl_loss",
+    "sapo_loss",
+    "token_log_probs",
+)
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 
 
@@ -67,6 +75,19 @@ def test_ignored_tokens_change_nothing(loss):
     np.testing.assert_array_equal(gradient[~MASK], 0.0)
     close(gradient[MASK], by_alone)
     assert np.isfinite(found(*spoiled, MASK & False)[1]).all()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in contract.collect() if row.name in TOKENWISE],
+    ids=lambda row: row.id,
+)
+def test_tokens_may_have_any_shape(row):
+    each = [row.inputs(seed) for seed in range(2)]
+    numbers = {name: x for name, x in each[0].items() if not x.ndim}
+    batch = contract.stack([{n: x for n, x in y.items() if x.ndim} for y in each])
+    function = functools.partial(row.call(), **numbers)
+    close(jax.jit(function)(**batch), jax.vmap(lambda x: function(**x))(batch))
 
 
 @each_loss

@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from contract import ACTIONS, Row, actions
+from contract import ACTIONS, Row, actions, discounts
 
 BATCH, DIMENSIONS = 6, 5
 MASK = np.array([True, False, True, True, False, True])
@@ -80,6 +80,11 @@ def draw(*names):
 
 def draw_masked(rng):
     return draw("log_prob")(rng) | {"sample_mask": MASK}
+
+
+def draw_transitions(rng):
+    drawn = draw("r_t", "potential_tm1", "potential_t", "log_prob_tm1")(rng)
+    return drawn | {"discount_t": discounts(rng, BATCH)}
 
 
 def draw_action(*names):
@@ -166,10 +171,11 @@ ROWS = [
     row(
         name="airl_logit",
         definition=airl_logit,
-        make=draw("r_t", "discount_t", "potential_tm1", "potential_t", "log_prob_tm1"),
+        make=draw_transitions,
         constant=("log_prob_tm1",),
         condition=4.0,
         elementwise=True,
+        invalid=({"discount_t": np.full(BATCH, 1.5)},),
     ),
     row(
         name="sqil_reward",

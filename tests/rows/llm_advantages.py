@@ -151,7 +151,7 @@ ROWS = [
             {"k": 0},
             {"num_correct": np.array([-1, 0, 1])},
             {"num_samples": np.array([2, 8, 9])},
-            {"num_samples": np.array([5, 8, 9]), "num_correct": np.array([6, 0, 0])},
+            {"num_correct": np.array([6, 0, 0]), "num_samples": np.array([5, 8, 9])},
         ),
     ),
     *(

@@ -56,6 +56,7 @@ ROWS = [
         peer=NEW,
         single_precision=(0, 1),
         condition=4.0,
+        elementwise=True,
         invalid=INVALID,
     )
     for case, settings in {"": {}, "entropy": {"with_entropy": True}}.items()

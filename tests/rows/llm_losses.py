@@ -226,6 +226,7 @@ ROWS = [
             CISPO,
             invalid=({"epsilon": -1.0}, {"epsilon_high": -0.5}),
             condition=8.0,
+            elementwise=True,
             **FIXED,
         )
         for case, names, settings in [
@@ -243,6 +244,7 @@ ROWS = [
             settings,
             invalid=({"temperature_positive": 0.0}, {"temperature_negative": -1.0}),
             condition=8.0,
+            elementwise=True,
             **FIXED,
         )
         for case, names, settings in [
@@ -297,6 +299,7 @@ ROWS = [
             KL,
             constant=("ref_log_prob",),
             condition=8.0,
+            elementwise=True,
             invalid=({"kind": "k4"},),
         )
         for kind, names in [("k1", ()), ("k2", MASKED), ("k3", MASKED), ("abs", ())]

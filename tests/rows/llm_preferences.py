@@ -240,6 +240,7 @@ ROWS = [
             settings,
             constant=("teacher_logits", "beta"),
             condition=4.0,
+            elementwise=True,
             invalid=({"beta": 1.5}, {"top_k": 0}, {"top_k": VOCABULARY}),
         )
         for case, names, settings in [

@@ -418,6 +418,7 @@ ROWS = [
         make=make_target(()),
         targets=TARGET,
         condition=4.0,
+        invalid=({"discount_t": -0.5},),
     ),
     row(
         name="ensemble_diversity_loss",
@@ -452,5 +453,6 @@ ROWS = [
         definition=returns_to_go,
         make=make_stream,
         multistep=True,
+        invalid=({"discount_t": np.full(STEPS, 1.5)},),
     ),
 ]

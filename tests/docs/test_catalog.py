@@ -46,7 +46,7 @@ def test_tables_of_topics_say_what_each_function_returns():
 
 def test_functions_come_before_types_and_the_most_used_first():
     (ppo,) = (
-        each for each in catalog.chapters("policies") if "_ppo" == each.__name__[-4:]
+        each for each in catalog.chapters("policies") if each.__name__[-4:] == "_ppo"
     )
     names = catalog.names_of(ppo)
     kinds = [inspect.isclass(getattr(rlaxlib, name)) for name in names]

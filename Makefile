@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help demo test cover trust compat compat-oldest compat-newest examples bench \
-	check wheel docs figures release-check clean
+	check wheel docs pdf tex figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -68,10 +68,26 @@ check: .venv/with-dev  ## Check style, format and types.
 wheel: .venv/with-dev  ## Build the sdist and the wheel, and import the wheel alone.
 	$(BIN)/python .ci/build_wheel.py
 
+PDF := docs/_build/rlaxlib.pdf
+# The front page links to the PDF if there is one.
 docs: .venv/with-docs .venv/with-test,reference  ## Build the manual, and test its code.
-	$(BIN)/python -m sphinx -EWq --keep-going docs docs/_build
-	$(BIN)/python docs/_ext/search.py docs/_build
+	$(BIN)/python -m sphinx -EWq --keep-going $(and $(wildcard $(PDF)),-t pdf) \
+		docs docs/_build
 	$(FAST) $(TESTS) tests/docs
+
+TEX := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \
+	fonts-dejavu-core fonts-freefont-otf fonts-lmodern librsvg2-bin
+pdf: .venv/with-docs .venv/with-test,reference  ## Build the manual as a PDF, by TeX.
+	@command -v latexmk >/dev/null && command -v xelatex >/dev/null \
+		&& command -v rsvg-convert >/dev/null && kpsewhich unicode-math.sty >/dev/null \
+		|| { echo "make pdf needs these Debian packages: $(TEX)" >&2; exit 1; }
+	$(BIN)/python -m sphinx -EWq --keep-going -b latex docs docs/_build/latex
+	cd docs/_build/latex && latexmk -xelatex -interaction=nonstopmode -halt-on-error \
+		rlaxlib.tex >latexmk.log || { tail -n 40 latexmk.log; exit 1; }
+	$(BIN)/python -m pytest tests/docs/test_pdf.py
+	mv docs/_build/latex/rlaxlib.pdf $(PDF)
+tex:
+	@echo $(TEX)
 
 figures: .venv/with-examples  ## Draw the figures of the documentation.
 	$(BIN)/python docs/figures/make.py
@@ -81,7 +97,7 @@ release-check: check wheel  ## Check that TAG is the version, and build what is 
 		|| { echo "TAG=$(TAG) is not the version of rlaxlib." >&2; exit 1; }
 
 clean:  ## Remove all that the other commands made.
-	rm -rf .venv build dist docs/_build docs/api *.egg-info
+	rm -rf .venv build dist docs/_build docs/api docs/gallery *.egg-info
 
 # The extra `dev` holds these, so that no command installs anything after it.
 IN_DEV := docs examples examples,reference reference test test,reference

@@ -13,7 +13,7 @@ from pathlib import Path
 
 DIST = Path("dist")
 PACKAGE = {path.as_posix() for path in Path("rlaxlib").rglob("*.py")}
-PACKAGE.add("rlaxlib/py.typed")
+PACKAGE |= {"rlaxlib/aliases.toml", "rlaxlib/py.typed"}
 TO_BUILD = {"LICENSE", "README.md", "pyproject.toml", "requirements.txt", "setup.py"}
 
 shutil.rmtree(DIST, ignore_errors=True)

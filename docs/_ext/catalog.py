@@ -7,13 +7,14 @@ import dataclasses
 import functools
 import inspect
 import re
-import tomllib
 import types
 from pathlib import Path
 
 import rlaxlib
+from rlaxlib._core import suggestions
 
 DOCS = Path(__file__).parents[1]
+EXAMPLES = DOCS.parent / "examples"
 TOPICS = {
     name: topic
     for name in rlaxlib.__all__
@@ -25,6 +26,25 @@ NAMES = {
     for topic, module in TOPICS.items()
     for name in module.__all__
 }
+M_S = re.MULTILINE | re.DOTALL
+# Names that are easily taken for each other.
+SIMILAR = [
+    "importance_weights importance_sampling_weights "
+    "categorical_importance_sampling_ratios importance_statistics",
+    "normalize running_moments standardize reward_scale",
+    "create_ema running_moments",
+    "policy_gradient_loss reinforce_loss qpg_loss",
+    "generalized_advantage_estimation truncated_generalized_advantage_estimation",
+    "td_lambda lambda_returns generalized_advantage_estimation",
+    "kl_loss approximate_kl categorical_kl_divergence kl_shaped_rewards",
+    "vtrace vtrace_td_error_and_advantage",
+    "periodic_update conditional_update",
+    "categorical_sample softmax",
+    "one_hot transform_to_2hot transform_to_hl_gauss",
+    "masked_mean aggregate_losses",
+    "q_learning expected_sarsa sarsa",
+    "percentile_scale return_based_scale reward_scale popart",
+]
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -43,7 +63,7 @@ def docstring(name):
     if inspect.isfunction(thing) or inspect.isclass(thing):
         return inspect.getdoc(thing) or ""
     for module in chapters(NAMES[name].split(".")[1]):
-        source = Path(module.__file__).read_text(encoding="utf-8")
+        source = _read(Path(module.__file__))
         form = rf'^{name} = (?:.*\n)(?:[ )].*\n)*r?"""((?:.|\n)*?)"""'
         if match := re.search(form, source, re.M):
             return match[1]
@@ -56,7 +76,7 @@ def summary(name):
 
 
 def chapters(topic):
-    """List the modules that a topic is made of, which is itself if it is one file."""
+    """List the modules of a topic, the most used first; itself if it is one file."""
     module = TOPICS[topic]
     within = f"{module.__name__}._"
     private = [
@@ -64,15 +84,17 @@ def chapters(topic):
         for each in vars(module).values()
         if isinstance(each, types.ModuleType) and each.__name__.startswith(within)
     ]
-    return [each for each in private if getattr(each, "__all__", [])] or [module]
+    private = [each for each in private if getattr(each, "__all__", [])]
+    return sorted(private, key=lambda each: -sum(map(_count, each.__all__))) or [module]
 
 
 def names_of(module):
-    """List the public names of a module in the order of its file."""
-    source = Path(module.__file__).read_text(encoding="utf-8")
-    found = re.finditer(r"^(?:def |class |)(\w+)(?= =|[(:])", source, re.M)
-    places = {match[1]: match.start() for match in found}
-    return sorted(module.__all__, key=lambda name: places.get(name, 0))
+    """List the public names of a module: functions, the most used first, then types."""
+
+    def rank(name):
+        return inspect.isclass(getattr(rlaxlib, name)), -_count(name)
+
+    return sorted(module.__all__, key=rank)
 
 
 def names(topic):
@@ -85,19 +107,67 @@ def first_line(text):
     return " ".join(text.partition("\n\n")[0].split()).rstrip(".")
 
 
-def section(name, title):
-    """Return a section of a docstring, such as `Returns`, on one line."""
-    part = re.search(rf"^{title}:\n((?:    .*\n|\n)*)", docstring(name) + "\n", re.M)
-    return " ".join(part[1].split()) if part else ""
+def returns(name):
+    """Return what a function returns, as its second paragraph says, without shapes."""
+    found = re.search(r"^Takes .*?returns (.+?)\.\n\n", docstring(name), re.M | re.S)
+    text = " ".join(found[1].split()) if found else ""
+    text = re.sub("^(one|an?|the|its) (?!for )", "", text).replace(
+        " for each ", " per "
+    )
+    return text[:1].upper() + text[1:]
 
 
-def shapes(name):
-    """Return the shapes that a function takes, and what it returns."""
-    phrases = re.findall(r"shape ((?:`\[.*?\]`(?: or )?)+)", section(name, "Args"))
-    takes = dict.fromkeys(re.findall(r"`\[.*?\]`", " ".join(phrases)))
-    returns = section(name, "Returns")
-    sentence = re.split(r"(?<=[\w`])[.:;](?= |$)", returns)[0]
-    return ", ".join(f"`{each}`" for each in takes), sentence
+# --- Uses. ---
+
+
+@functools.cache
+def uses():
+    """Return the recipes, examples and pages that use each name, as links."""
+    found = {}
+
+    def add(kind, link, code):
+        for name in dict.fromkeys(re.findall(r"\brlaxlib\.(?:[a-z]+\.)?(\w+)", code)):
+            found.setdefault(name, {}).setdefault(kind, []).append(link)
+
+    for title, recipe in recipes().items():
+        add("Recipes", f":ref:`{title} <recipes:{title}>`", recipe)
+    for path in sorted(EXAMPLES.glob("*.py")):
+        add("Examples", f":doc:`{path.stem} </gallery/{path.stem}>`", _read(path))
+    for path in [DOCS / "start.md", *sorted((DOCS / "guide").glob("*.md"))]:
+        link = f":doc:`/{path.relative_to(DOCS).with_suffix('').as_posix()}`"
+        add(
+            "Guide", link, "".join(re.findall("^ *```.*?^ *```", path.read_text(), M_S))
+        )
+    return found
+
+
+def recipes():
+    """Return the code of each section of the page of recipes."""
+    text, found = _read(DOCS / "recipes.md"), {}
+    for title, section in re.findall(r"^### (.+)\n((?:(?!^#).*\n?)*)", text, re.M):
+        for file, name in re.findall(r"recipes/(\w+)\.py\n:pyobject: (\w+)", section):
+            source = _read(EXAMPLES / "recipes" / f"{file}.py")
+            body = re.search(rf"^(?:def|class) {name}\b(?:.*\n(?!\S))*.*", source, re.M)
+            found[title] = found.get(title, "") + body[0]
+    return found
+
+
+def _count(name):
+    return sum(map(len, uses().get(name, {}).values()))
+
+
+def similar(name):
+    """List the names that a name is easily taken for, and others of its chapter."""
+    others = [
+        each for group in SIMILAR if name in group.split() for each in group.split()
+    ]
+    topic = NAMES[name].split(".")[1]
+    (chapter,) = (each for each in chapters(topic) if name in each.__all__)
+    near = [each for each in names_of(chapter) if each not in others][:5]
+    return [[each for each in part if each != name] for part in (others, near)]
+
+
+# --- Papers. ---
 
 
 def references(name):
@@ -133,19 +203,24 @@ def papers():
     return dict(sorted(found.items()))
 
 
+# --- Names of others. ---
+
+
 def aliases():
     """List the names by which others know ours: library, their name, and ours.
 
-    Common names stand in `aliases.toml`, those of libraries in the tables of
+    Common names stand in `rlaxlib/aliases.toml`, those of libraries in the tables of
     `docs/from/`, where the first cell has theirs and the second ours.
     """
-    found = [("", alias, ours) for alias, ours in _common_names().items()]
+    found = [("", alias, ours) for alias, ours in suggestions.aliases().items()]
     for page in sorted((DOCS / "from").glob("*.md")):
         text = page.read_text(encoding="utf-8")
         library = re.match(r"# From (.+)", text)[1]
         for theirs, cell in re.findall(r"^\| ?(.+?) ?\| ?(.+?) ?\|", text, re.M):
-            words = re.findall(r"`(?:rlaxlib\.)?(\w+)", cell)
-            ours = [name for name in dict.fromkeys(words) if name in NAMES]
+            words = re.findall(r"`(?:rlaxlib\.)?(optax\.\w+|\w+)", cell)
+            ours = [
+                each for each in dict.fromkeys(words) if each in NAMES or "." in each
+            ]
             if ours and re.fullmatch(r"(`[^`]+`(, )?)+", theirs):
                 names = re.findall("`([^`]+)`", theirs)
                 found += [(library, name, ours) for name in names]
@@ -154,18 +229,14 @@ def aliases():
 
 @functools.cache
 def known_as():
-    """Return the keywords of each name: algorithms, acronyms, and common names."""
+    """Return the keywords of each name, and whether each leads to it first."""
     found = {}
-    for alias, names in _common_names().items():
+    for alias, names in suggestions.aliases().items():
         for name in names:
-            found.setdefault(name, []).extend(keywords(alias))
+            for keyword in suggestions.keywords(alias):
+                found.setdefault(name, {})[keyword] = name == names[0]
     return found
 
 
-def keywords(alias):
-    """Split `"advantage actor-critic (A2C, A3C)"` into three keywords."""
-    return [each.strip() for each in re.split(r"[(),]", alias) if each.strip()]
-
-
-def _common_names():
-    return tomllib.loads((DOCS / "_ext" / "aliases.toml").read_text(encoding="utf-8"))
+def _read(path):
+    return path.read_text(encoding="utf-8")

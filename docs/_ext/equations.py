@@ -92,9 +92,10 @@ def _line(line):
     before, _, value = first.rpartition("{ ")
     cases = [re.split(" {3,}", case, maxsplit=2) for case in (value, *rest)]
     after = cases[-1][2:]
-    rows = r" \\[0.3em] ".join(" & ".join(map(_tex, case[:2])) for case in cases)
+    # A row that begins with a bracket would be read as an option without the braces.
+    rows = r" \\ {} ".join(" & ".join(map(_tex, case[:2])) for case in cases)
     rows = rows.replace(r"\frac", r"\dfrac")
-    tex = rf"{_tex(before)} \begin{{cases}} {rows} \end{{cases}}"
+    tex = rf"{_tex(before)} \begin{{cases}} {{}} {rows} \end{{cases}}"
     return r" \qquad ".join([tex, *map(_side_by_side, after)])
 
 

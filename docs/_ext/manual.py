@@ -1,49 +1,53 @@
 """Write the parts of the manual that come from the code.
 
 Before a build, `api/` is filled with a page for each topic, which is a table of its
-functions, and a page for each function. Three directives stand for Markdown or
-reStructuredText: `papers`, `names` and `gallery`. Names of the library between single
-backticks become links.
+functions, and a page for each function; `gallery/` with a page for each example. Three
+directives write lists: `papers`, `names` and `gallery`. Names of the library between
+single backticks become links.
 """
 
 import ast
 import inspect
 import itertools
 import re
-import shutil
 import textwrap
 from pathlib import Path
 
 import catalog
 import equations
+import latex2mathml.converter
 from docutils import nodes
 from sphinx import addnodes
-from sphinx.directives.patches import MathDirective
-from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.docutils import SphinxDirective
 
 import rlaxlib
 
 DOCS = Path(__file__).parents[1]
-EXAMPLES = DOCS.parent / "examples"
 RLAX = set((DOCS / "_ext" / "rlax_names.txt").read_text(encoding="utf-8").split())
 
 
-# --- Pages of topics and of functions. ---
+# --- Pages of topics, functions and examples. ---
 
 
 def write_pages(app):
-    """Write the pages of all topics and all functions into `api/`."""
-    folder = DOCS / "api"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    error = ".. autoexception:: rlaxlib.ArgumentError"
-    (folder / "errors.rst").write_text(f"Errors\n======\n\n{error}\n")
+    """Write pages of topics and functions into `api/`, of examples into `gallery/`."""
+    pages = {
+        f"gallery/{path.stem}.md": example_page(path)
+        for path in sorted(catalog.EXAMPLES.glob("*.py"))
+    }
     for topic in catalog.TOPICS:
-        (folder / f"{topic}.rst").write_text(topic_page(topic), encoding="utf-8")
-        (folder / topic).mkdir()
-        for name in catalog.names(topic):
-            page = folder / topic / f"{name}.rst"
-            page.write_text(name_page(name), encoding="utf-8")
+        pages[f"api/{topic}.rst"] = topic_page(topic)
+        pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
+    error = ".. autoexception:: rlaxlib.ArgumentError"
+    pages["api/errors.rst"] = f"{_heading('Errors', '=')}\n\n{error}\n"
+    for path in [*DOCS.glob("api/**/*.rst"), *DOCS.glob("gallery/*.md")]:
+        if path.relative_to(DOCS).as_posix() not in pages:
+            path.unlink()
+    for page, text in pages.items():
+        path = DOCS / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
 def topic_page(topic):
@@ -52,39 +56,61 @@ def topic_page(topic):
     for chapter in catalog.chapters(topic):
         if chapter is not catalog.TOPICS[topic]:
             parts.append(_heading(catalog.first_line(inspect.getdoc(chapter)), "-"))
-        rows = [["Name", "", "Takes", "Returns", "rlax"]]
+        rows = [["Name", "Computes", "Returns", "rlax"]]
         rows += [_row(name) for name in catalog.names_of(chapter)]
-        parts.append(_table(rows, ":class: functions", ":header-rows: 1"))
+        parts.append(_table(rows, "functions", "31 39 22 8"))
     pages = "\n".join(f"   {topic}/{name}" for name in catalog.names(topic))
     parts.append(f".. toctree::\n   :hidden:\n\n{pages}")
     return "\n\n".join(parts) + "\n"
 
 
 def name_page(name):
-    """Return the page of one function, with index entries that search finds."""
+    """Return the page of a function: docstring, uses, similar names, and keywords."""
     thing, address = getattr(rlaxlib, name), catalog.NAMES[name]
-    known_as = catalog.known_as().get(name, [])
-    entries = "".join(f"   ! single: {each}\n" for each in known_as)
-    parts = [f".. index::\n{entries}"] if entries else []
-    parts.append(_heading(name, "="))
+    module, topic = address.rpartition(".")[0], address.split(".")[1]
+    keywords = catalog.known_as().get(name, {})
+    # Search shows what a main entry, with a "!", leads to before what the others do.
+    entries = {name: True} | keywords
+    index = "".join(f"   {'! ' * entries[each]}single: {each}\n" for each in entries)
+    parts = [f".. index::\n{index}", _heading(name, "=")]
+    parts.append(f"Topic: :doc:`{topic} </api/{topic}>`")
     if inspect.isfunction(thing):
-        parts.append(f".. autofunction:: {address}")
+        parts.append(f".. autofunction:: {address}\n   :no-index-entry:")
     elif inspect.isclass(thing):
-        parts.append(f".. autoclass:: {address}\n   :members:")
+        parts.append(f".. autoclass:: {address}\n   :members:\n   :no-index-entry:")
     else:
         text = textwrap.indent(catalog.docstring(name), "   ")
-        module = address.rpartition(".")[0]
         parts.append(f".. py:data:: {name}\n   :module: {module}\n\n{text}")
-    if known_as:
-        parts.append(f"Keywords: {', '.join(known_as)}.")
+    uses = catalog.uses().get(name, {}).items()
+    confused, near = catalog.similar(name)
+    sections = {
+        "Used in": [f"- {kind}: {', '.join(links)}" for kind, links in uses],
+        "Not to be confused with": list(map(_item, confused)),
+        "See also": list(map(_item, near)),
+        "Known as": [", ".join(keywords)] if keywords else [],
+    }
+    for title, lines in sections.items():
+        parts += [f".. rubric:: {title}", "\n".join(lines)] if lines else []
+    return "\n\n".join(parts) + "\n"
+
+
+def example_page(path):
+    """Return the page of an example, in Markdown: docstring, curve and source."""
+    parts = [f"# {path.stem}", ast.get_docstring(ast.parse(path.read_text("utf-8")))]
+    parts += _curve(path, "![Learning curves]({})")
+    source = f"```{{literalinclude}} ../../examples/{path.name}\n```"
+    parts.append(f"````{{only}} html\n{source}\n````")
     return "\n\n".join(parts) + "\n"
 
 
 def _row(name):
     """Return the row of a function in the table of its topic."""
-    takes, returns = catalog.shapes(name)
     in_rlax = "✓" if name in RLAX else ""
-    return [_link(name), catalog.summary(name), takes, returns, in_rlax]
+    return [_link(name), catalog.summary(name), catalog.returns(name), in_rlax]
+
+
+def _item(name):
+    return f"- {_link(name)}: {catalog.summary(name)}"
 
 
 # --- Directives. ---
@@ -111,76 +137,68 @@ class Names(SphinxDirective):
     """The names of others, and the functions that they lead to."""
 
     def run(self):
-        """Return a table."""
+        """Return a table, with a row for all names that lead to the same functions."""
+        groups = {}
+        for library, alias, names in catalog.aliases():
+            text = f"``{alias}`` ({library})" if library else alias
+            groups.setdefault(tuple(names), {})[text] = None
         rows = [
-            [alias, library, ", ".join(map(_link, names))]
-            for library, alias, names in sorted(
-                catalog.aliases(), key=lambda row: row[1].lower()
-            )
+            [", ".join(texts), ", ".join(map(_link, names))]
+            for names, texts in sorted(groups.items(), key=_first_letters)
         ]
-        table = _table([["Name", "Of", "Here"], *rows], ":header-rows: 1")
+        table = _table([["Name", "rlaxlib"], *rows], "names", "50 50")
         return self.parse_text_to_nodes(table)
 
 
 class Gallery(SphinxDirective):
-    """All examples: docstring, learning curve and source."""
+    """All examples: a card with the first line and the learning curve of each."""
 
     def run(self):
-        """Return a section for each example."""
-        text = "\n\n".join(example(path) for path in sorted(EXAMPLES.glob("[a-z]*.py")))
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+        """Return a grid of cards."""
+        lines = ["````{grid} 1 2 2 3", ":gutter: 3"]
+        for path in sorted(catalog.EXAMPLES.glob("*.py")):
+            docstring = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+            lines += [f"```{{grid-item-card}} {path.stem}", ":link-type: doc"]
+            lines += [f":link: /gallery/{path.stem}", *_curve(path, ":img-bottom: {}")]
+            lines += ["", f"{catalog.first_line(docstring)}.", "```"]
+        return self.parse_text_to_nodes("\n".join([*lines, "````"]))
 
 
-def example(path):
-    """Return the section of an example, in Markdown."""
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    parts = [f"## {path.stem}", docstring]
-    if (path.parent / "curves" / f"{path.stem}.png").exists():
-        parts.append(f"![Learning curves](../examples/curves/{path.stem}.png)")
-    parts.append(
-        f"````{{dropdown}} examples/{path.name}\n"
-        f"```{{literalinclude}} ../examples/{path.name}\n```\n````"
-    )
-    return "\n\n".join(parts)
+def _curve(path, form):
+    curve = path.parent / "curves" / f"{path.stem}.png"
+    return [form.format(f"/../examples/curves/{curve.name}")] if curve.exists() else []
+
+
+def _first_letters(group):
+    return re.sub(r"[\W_]", "", next(iter(group[1]))).lower()
 
 
 def _link(name):
-    return f":py:obj:`{name} <{catalog.NAMES[name]}>`"
+    known = name in catalog.NAMES
+    return f":py:obj:`{name} <{catalog.NAMES[name]}>`" if known else f"``{name}``"
 
 
 def _heading(text, line):
     return f"{text}\n{line * len(text)}"
 
 
-def _table(rows, *options):
+def _table(rows, name, widths):
     lines = ["   * - " + "\n     - ".join(cells) for cells in rows]
-    indented = [f"   {option}" for option in options]
-    return "\n".join([".. list-table::", *indented, "", *lines])
+    options = f"   :class: {name}\n   :header-rows: 1\n   :widths: {widths}\n"
+    return "\n".join([".. list-table::", options, *lines])
 
 
 # --- Links. ---
 
 
-def add_short_address(app, doctree):
-    """Let `rlaxlib.vtrace` lead to where `rlaxlib.returns.vtrace` does."""
+def add_short_addresses(app, doctree):
+    """Let `vtrace` and `rlaxlib.vtrace` lead to where `rlaxlib.returns.vtrace` does."""
     objects = app.env.domains["py"].objects
     for signature in doctree.findall(addnodes.desc_signature):
-        for full in signature["ids"]:
-            name = full.rpartition(".")[2]
-            if catalog.NAMES.get(name) == full and full in objects:
-                objects[f"rlaxlib.{name}"] = objects[full]._replace(aliased=True)
-
-
-def find(app, env, node, content):
-    """Resolve a public name from the pages of other topics."""
-    name = node.get("reftarget", "").removeprefix("rlaxlib.").partition(".")[0]
-    targets = catalog.NAMES | {"ArgumentError": "rlaxlib.ArgumentError"}
-    if node.get("refdomain") != "py" or name not in targets:
-        return None
-    domain, target = env.domains["py"], targets[name]
-    return domain.resolve_xref(
-        env, node["refdoc"], app.builder, "obj", target, node, content
-    )
+        for full in filter(objects.__contains__, signature["ids"]):
+            short = re.sub(rf"^rlaxlib\.(({'|'.join(catalog.TOPICS)})\.)?", "", full)
+            for address in {short, f"rlaxlib.{short}"} - {full}:
+                objects[address] = objects[full]._replace(aliased=True)
 
 
 def link_names(app, doctree):
@@ -216,43 +234,63 @@ def keep_returns_whole(app, what, name, thing, options, lines):
 # --- Equations. ---
 
 
-class Block(MathDirective):
-    """The directive `math`, which holds plain text."""
+def read_equations(app, doctree):
+    """Convert the equations of docstrings, which are plain text, to LaTeX."""
+    if app.env.docname.startswith("api/"):
+        for node in doctree.findall(nodes.math):
+            node.children = [nodes.Text(equations.to_inline_tex(node.astext()))]
+        for node in doctree.findall(nodes.math_block):
+            tex = equations.to_tex(node.astext())
+            if app.builder.format == "latex":  # One equation a line.
+                lines = re.sub(r"\n\n|\\qquad", r"\\\\ ", tex)
+                tex = rf"\begin{{gather*}}{lines}\end{{gather*}}"
+                node["no-wrap"] = node["nowrap"] = True  # Sphinx 8.2, and before.
+            node.children = [nodes.Text(tex)]
 
-    def run(self):
-        """Return the equations, one below another."""
-        text = "\n".join([*self.arguments, *self.content])
-        self.arguments = []
-        try:
-            self.content = [equations.to_tex(text)]
-        except ValueError as error:
-            raise self.error(str(error)) from error
-        return super().run()
+
+def write_mathml(writer, node):
+    """Write an equation as MathML, which browsers show without a script."""
+    if isinstance(node, nodes.math):
+        writer.body.append(_mathml(node.astext(), "inline"))
+        raise nodes.SkipNode
+    for line in node.astext().split("\n\n"):
+        parts = re.split(r"\\qquad(?!.*\\end)", line, flags=re.S)
+        body = "".join(_mathml(part, "block") for part in parts)
+        writer.body.append(f'<div class="equations">{body}</div>')
+    raise nodes.SkipNode
 
 
-class Inline(SphinxRole):
-    """The role `math`, which holds plain text."""
+def _mathml(tex, display):
+    text = latex2mathml.converter.convert(tex, display=display)
+    # Room after `log`, if no parenthesis follows, and none after the sign of a number.
+    text = re.sub(r"(<mi>\w{2,}</mi>)(?=<m[^o])", r'\1<mspace width="0.17em" />', text)
+    signs = "&#x0(?:003D|0028|002C);</mo>"
+    return re.sub(f"({signs}<mo)(>&#x02212;)", r'\1 form="prefix"\2', text)
 
-    def run(self):
-        """Return the equation."""
-        try:
-            return [nodes.math(self.rawtext, equations.to_inline_tex(self.text))], []
-        except ValueError as error:
-            return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
+
+# --- Pages as a browser shows them. ---
+
+
+def break_names(app, page, template, context, doctree):
+    """Let names break at underscores, in text and in both sidebars."""
+    for part in {"body", "toc", "furo_navigation_tree"} & set(context):
+        context[part] = re.sub("_(?=[^<>]*<)", "_<wbr>", context[part])
 
 
 def setup(app):
     """Register all of it."""
-    app.add_directive("math", Block, override=True)
-    app.add_role("math", Inline(), override=True)
+    renderer = (write_mathml, None)
+    app.add_html_math_renderer("mathml", renderer, renderer)
     app.add_directive("papers", Papers)
     app.add_directive("names", Names)
     app.add_directive("gallery", Gallery)
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
     app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
-    app.connect("doctree-read", add_short_address)
+    app.connect("doctree-read", add_short_addresses)
     app.connect("doctree-read", link_names)
-    app.connect("missing-reference", find)
+    app.connect("doctree-read", read_equations)
+    app.connect("html-page-context", break_names, priority=900)
     app.add_css_file("manual.css")
+    app.add_js_file("search.js", defer="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

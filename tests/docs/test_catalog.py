@@ -36,11 +36,34 @@ def test_each_public_name_has_a_summary():
         assert re.fullmatch(r"[A-Z`].*[.]", catalog.summary(name)), name
 
 
-def test_tables_of_topics_have_shapes_and_results():
-    assert catalog.shapes("q_learning")[0] == "``[A]``, ``[]``"
-    for name, thing in vars(rlaxlib).items():
-        if inspect.isfunction(thing):
-            assert catalog.shapes(name)[1], name
+def test_tables_of_topics_say_what_each_function_returns():
+    assert catalog.returns("q_learning") == "TD error"
+    assert catalog.returns("policy_gradient_loss") == "Mean loss"
+    for name in catalog.NAMES:
+        if inspect.isfunction(getattr(rlaxlib, name)):
+            assert catalog.returns(name), name
+
+
+def test_functions_come_before_types_and_the_most_used_first():
+    (ppo,) = (
+        each for each in catalog.chapters("policies") if each.__name__[-4:] == "_ppo"
+    )
+    names = catalog.names_of(ppo)
+    kinds = [inspect.isclass(getattr(rlaxlib, name)) for name in names]
+    assert kinds == sorted(kinds)
+    assert names[0] == "ppo_clip_loss"
+
+
+def test_uses_are_the_recipes_examples_and_pages_that_call_a_function():
+    uses = catalog.uses()["double_q_learning"]
+    assert ":ref:`Double DQN <recipes:Double DQN>`" in uses["Recipes"]
+    assert ":doc:`dqn </gallery/dqn>`" in uses["Examples"]
+    assert ":doc:`/guide/gradients`" not in uses.get("Guide", [])
+
+
+def test_similar_names_exist():
+    for name in [name for group in catalog.SIMILAR for name in group.split()]:
+        assert name in catalog.NAMES
 
 
 def test_types_that_compute_have_equation_example_and_references():
@@ -56,15 +79,9 @@ def test_data_are_transform_pairs():
 def test_aliases_refer_to_public_names():
     for _, alias, names in catalog.aliases():
         assert names, alias
-        assert set(names) <= set(catalog.NAMES), alias
-
-
-def test_alias_is_split_into_keywords():
-    assert catalog.keywords("advantage actor-critic (A2C, A3C)") == [
-        "advantage actor-critic",
-        "A2C",
-        "A3C",
-    ]
+        # Other libraries have what ours has not.
+        ours = [name for name in names if not name.startswith("optax.")]
+        assert set(ours) <= set(catalog.NAMES), alias
 
 
 # --- Papers. ---

@@ -75,7 +75,7 @@ def test_braces_start_cases():
     text = "y = { x    if x > 0\n    { -x   otherwise,   x in each leaf\nz = 1"
     cases, after = equations.to_tex(text).split("\n\n")
     assert squeezed(cases) == squeezed(
-        r"y=\begin{cases} x & \text{if}\ x>0 \\[0.3em] -x & \text{otherwise}, "
+        r"y=\begin{cases} {} x & \text{if}\ x>0 \\ {} -x & \text{otherwise}, "
         r"\end{cases} \qquad x\ \text{in}\ \text{each}\ \text{leaf}"
     )
     assert after == "z = 1"

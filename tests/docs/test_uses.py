@@ -10,6 +10,7 @@ import catalog
 import pytest
 
 import rlaxlib
+from rlaxlib._core import suggestions
 
 ROOT = Path(__file__).parents[2]
 RLAX = set((ROOT / "docs/_ext/rlax_names.txt").read_text(encoding="utf-8").split())
@@ -95,5 +96,5 @@ def test_each_recipe_is_on_the_page_once():
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_search_for_a_recipe_leads_to_functions_that_it_uses(title):
     used_by_it = uses(re.findall(SHOWN, SECTIONS[title]))
-    for keyword in catalog.keywords(title):
+    for keyword in suggestions.keywords(title):
         assert known_as().get(keyword.lower(), set()) & used_by_it, keyword

@@ -1,0 +1,66 @@
+"""Suggestions for names that rlaxlib does not have, and the words of `help()`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+# What people put after the name of an algorithm: `dqn_loss`, `per_weights`.
+ENDINGS = re.compile("_(loss|losses|update|target|targets|returns|weights|error)$")
+
+
+@functools.cache
+def aliases() -> dict[str, list[str]]:
+    """Return the names that papers and people use, and the functions they lead to."""
+    import tomllib  # noqa: PLC0415 - `import rlaxlib` does not need it.
+
+    path = Path(__file__).parents[1] / "aliases.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def keywords(alias: str) -> list[str]:
+    """Split `"advantage actor-critic (A2C, A3C)"` into three keywords."""
+    main, _, others = alias.partition(" (")
+    return [*main.split(", "), *filter(None, others.removesuffix(")").split(", "))]
+
+
+def suggest(name: str, public: Iterable[str]) -> list[str]:
+    """List what a missing name may stand for, the likeliest first.
+
+    Args:
+        name: The missing name.
+        public: The names that exist.
+
+    Returns:
+        Names, of other libraries with their module; empty if nothing is alike.
+    """
+    known: dict[str, list[str]] = {}
+    for alias, names in aliases().items():
+        for keyword in keywords(alias):
+            known.setdefault(_letters(keyword), []).extend(names)
+    for form in (name, ENDINGS.sub("", name)):
+        if found := known.get(_letters(form)):
+            return list(dict.fromkeys(found))
+    return difflib.get_close_matches(name, public)
+
+
+def describe_fields(things: Iterable[Any]) -> None:
+    """Let `help()` describe the fields of named tuples as their docstrings do.
+
+    Args:
+        things: Classes and others, of which only named tuples change.
+    """
+    for thing in things:
+        is_record = isinstance(thing, type) and issubclass(thing, tuple)
+        for field in cast(Any, thing)._fields if is_record else ():
+            form = rf"^ *{field}: (.+(?:\n {{8,}}.+)*)"
+            found = re.search(form, thing.__doc__ or "", re.M)
+            vars(thing)[field].__doc__ = " ".join(found[1].split()) if found else None
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).lower()

@@ -1,0 +1,56 @@
+"""Test the suggestions for missing names, and the texts of `help()`."""
+
+import pydoc
+from pathlib import Path
+
+import pytest
+
+import rlaxlib
+from rlaxlib._core import suggestions
+
+QUERIES = Path(__file__).parent / "docs/queries.txt"
+GUESSES = dict(line.split(": ") for line in QUERIES.read_text("utf-8").splitlines())
+GUESSES = {
+    guess: name
+    for guess, name in GUESSES.items()
+    if guess.isidentifier() and guess not in rlaxlib.__all__
+}
+
+
+def test_a_guessed_name_raises_an_error_that_suggests_the_right_one():
+    assert len(GUESSES) >= 75
+    for guess, name in GUESSES.items():
+        with pytest.raises(
+            AttributeError, match=rf"no attribute {guess!r}. See `{name}`"
+        ):
+            getattr(rlaxlib, guess)
+
+
+def test_a_misspelt_name_raises_an_error_that_suggests_the_right_one():
+    with pytest.raises(AttributeError, match="See `vtrace`"):
+        _ = rlaxlib.vtrce
+    assert suggestions.suggest("soft_update", []) == ["optax.incremental_update"]
+
+
+@pytest.mark.parametrize("name", ["__path_of__", "zzzzzz"])
+def test_a_name_like_no_other_raises_the_usual_error(name):
+    assert not hasattr(rlaxlib, name)
+    with pytest.raises(AttributeError, match=f"no attribute {name!r}.?$"):
+        getattr(rlaxlib, name)
+
+
+def test_alias_is_split_into_keywords():
+    keywords = ["advantage actor-critic", "A2C", "A3C"]
+    assert suggestions.keywords("advantage actor-critic (A2C, A3C)") == keywords
+    assert suggestions.keywords("stream Q(λ), TD(λ)") == ["stream Q(λ)", "TD(λ)"]
+
+
+def test_help_lists_the_topics_and_describes_fields_of_named_tuples():
+    for topic in rlaxlib.__all__:
+        if hasattr(getattr(rlaxlib, topic), "__path__"):
+            assert topic in rlaxlib.__doc__
+    for name in rlaxlib.__all__:
+        thing = getattr(rlaxlib, name)
+        if isinstance(thing, type):
+            assert "Alias for field" not in pydoc.render_doc(thing)
+    assert rlaxlib.VTraceOutput.errors.__doc__.startswith("TD error, the target")

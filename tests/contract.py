@@ -296,12 +296,16 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
     def decorate(test: Any) -> Any:
         rows = [row for row in collect() if all(get(row) for get in getters)]
         test.rows = rows
-        rows = of_topic(rows)
-        rows = covering_third(rows, test.__name__) if sample else rows
+        rows = sampled(rows, test.__name__) if sample else of_topic(rows)
         ids = [row.id for row in rows]
         return pytest.mark.parametrize("row", rows, ids=ids)(test)
 
     return decorate
+
+
+def sampled(rows: Sequence[Row], name: str) -> Sequence[Row]:
+    """Return the rows of the topic of a third of the functions; see `share`."""
+    return covering_third(of_topic(rows), name)
 
 
 def of_topic(rows: Sequence[Row]) -> Sequence[Row]:

@@ -166,9 +166,9 @@ def is_many(axis: str) -> bool:
 
 @functools.cache
 def split(axis: str) -> tuple[str, int]:
-    """Split `"T+1"` into `("T", 1)`, and `"-inf"` into `("-inf", 0)`."""
-    name, extra = (*re.split(r"(?<=.)(?=[+-])", axis), "0")[:2]
-    return name, int(extra)
+    """Split `"T+1"` into `("T", 1)`; all else is a name."""
+    match = re.fullmatch(r"(\w+)([+-]\d+)", axis)
+    return (match[1], int(match[2])) if match else (axis, 0)
 
 
 def size_of(axis: str, sizes: Sizes) -> int | tuple[int, ...] | None:

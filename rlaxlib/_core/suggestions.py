@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 # What people put after the name of an algorithm: `dqn_loss`, `per_weights`.
 ENDINGS = re.compile("_(loss|losses|update|target|targets|returns|weights|error)$")
@@ -55,11 +56,12 @@ def describe_fields(things: Iterable[Any]) -> None:
         things: Classes and others, of which only named tuples change.
     """
     for thing in things:
-        is_record = isinstance(thing, type) and issubclass(thing, tuple)
-        for field in cast(Any, thing)._fields if is_record else ():
+        for field in getattr(thing, "_fields", ()) if inspect.isclass(thing) else ():
             form = rf"^ *{field}: (.+(?:\n {{8,}}.+)*)"
             found = re.search(form, thing.__doc__ or "", re.M)
-            vars(thing)[field].__doc__ = " ".join(found[1].split()) if found else None
+            getattr(thing, field).__doc__ = (
+                " ".join(found[1].split()) if found else None
+            )
 
 
 def _letters(text: str) -> str:

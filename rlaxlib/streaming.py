@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, errors, specs
+from rlaxlib._core import checks, dtypes
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
@@ -89,9 +88,6 @@ class GradientTdLosses(NamedTuple):
     td_error: Float[Array, ""]
 
 
-_LEAF = specs.Spec("Float", (("...",),))
-
-
 def _check_leaves(**given: Any) -> None:
     """Check that leaves of a trace are floats, and those of its gradient like them."""
     is_state = "state" in given
@@ -101,13 +97,7 @@ def _check_leaves(**given: Any) -> None:
         trees["gradient"] = given["gradient"]
         checks.same_structure(**trees)
     for pair in zip(*(_named(name, tree) for name, tree in trees.items()), strict=True):
-        leaves, sizes = dict(pair), {}
-        for name, x in pair:
-            dtype: Any = getattr(x, "dtype", x.__class__)
-            found = specs.fit(np.shape(x), dtype, _LEAF, sizes)
-            if found is None:
-                raise errors.misfit(name, dict.fromkeys(leaves, _LEAF), leaves)
-            sizes = found[1]
+        checks.fit(**{name: (x, Float[ArrayLike, "..."]) for name, x in pair})
 
 
 def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:

@@ -12,6 +12,13 @@ from jax import Array
 AxisName = str | Sequence[str]
 
 
+def names(axis_name: AxisName | None) -> AxisName | None:
+    """Return a name of an axis, or None, as it is, and names so that they hash."""
+    if axis_name is None or isinstance(axis_name, str):
+        return axis_name
+    return tuple(axis_name)
+
+
 def total(x: Array, axis_name: AxisName | None) -> Array:
     """Sum over the devices of a mapped axis.
 

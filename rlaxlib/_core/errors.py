@@ -163,7 +163,7 @@ def _conversion(name: str, spec: Spec, value: Any) -> str:
         return ""
     if spec.kind == "Float" and "discount" in name and value.dtype == np.bool_:
         return f"`{name}` is the discount γ times `1 - terminated`."
-    if spec.kind == "Float":
+    if spec.kind in ("Float", "Real"):
         return f"Convert it: `{name}.astype(float)`."
     if spec.kind == "Int" and np.ndim(value) > max(map(len, spec.shapes)):
         return f"`{name}` takes indices: of one-hot vectors, `jnp.argmax({name}, -1)`."

@@ -263,10 +263,13 @@ class Signature:
             if spec.kind in (*FLOATS, "Int") and "sample_mask" in wanted:
                 steps = wanted["sample_mask"].shapes[0]
                 masked += [name] if steps == axes[: len(steps)] else []
-        common = jnp.result_type(*floats or [float]) if half or integers else None
-        wide = common if common and common.itemsize > 2 else jnp.float32
+        full = [x for x in floats if x.itemsize >= 4] or [
+            jnp.float32 if half else float
+        ]
+        wide = jnp.result_type(*full) if integers else None
         to = [(n, jnp.float32) for n in half] + [(n, wide) for n in integers]
-        dtype = common if half and self.wide is not True else None
+        narrows = half and floats and self.wide is not True
+        dtype = jnp.result_type(*floats) if narrows else None
         return sizes, Casts(tuple(to), dtype, tuple(masked))
 
     def _run(self, given: Arguments, casts: Casts) -> Any:

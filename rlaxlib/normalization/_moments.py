@@ -10,18 +10,19 @@ precision where the mean is 10,000 standard deviations from zero.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, streams
+from rlaxlib._core import checks, devices, dtypes, streams, sums
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
 
 __all__ = [
     "EmaMoments",
@@ -33,22 +34,39 @@ __all__ = [
     "running_moments",
 ]
 
-Output = TypeVar("Output")
+Init = TypeVar("Init")
+Update = TypeVar("Update")
+Output_co = TypeVar("Output_co", covariant=True)
 State = TypeVar("State")
+State_co = TypeVar("State_co", covariant=True)
 
 
-class StateFunctions(NamedTuple, Generic[Output, State]):
+class StateFunctions(NamedTuple, Generic[Init, Update]):
     """A pair of functions: one makes a state, the other updates it.
 
-    It unpacks: `init, update = rlaxlib.create_ema()`.
+    It unpacks: `init, update = rlaxlib.create_ema()`. Both can be pickled.
 
     Attributes:
         init: Returns the initial state.
         update: Takes new data and a state, and returns an output and the next state.
     """
 
-    init: Callable[..., State]
-    update: Callable[..., tuple[Output, State]]
+    init: Init
+    update: Update
+
+
+class TreeInit(Protocol[State_co]):
+    """A function that returns the initial state for trees like a template."""
+
+    def __call__(self, template_tree: Any) -> State_co: ...
+
+
+class TreeUpdate(Protocol[Output_co, State]):
+    """A function that includes the entries of a tree in a state."""
+
+    def __call__(
+        self, tree: Any, state: State, *, sample_mask: ArrayLike | None = None
+    ) -> tuple[Output_co, State]: ...
 
 
 class EmaMoments(NamedTuple):
@@ -74,7 +92,7 @@ class EmaState(NamedTuple):
 
     mean: Any
     variance: Any
-    weight: Array
+    weight: Float[Array, ""]
 
     @property
     def decay_product(self) -> Array:
@@ -103,9 +121,11 @@ class EmaState(NamedTuple):
         return EmaMoments(self.mean, self.variance)
 
 
+@checked(compiled=False)
 def create_ema(
-    decay: ArrayLike = 0.999, pmean_axis_name: AxisName | None = None
-) -> StateFunctions[EmaMoments, EmaState]:
+    decay: Float[ArrayLike, "in [0, 1)"] = 0.999,
+    pmean_axis_name: AxisName | None = None,
+) -> StateFunctions[TreeInit[EmaState], TreeUpdate[EmaMoments, EmaState]]:
     """Create exponential moving averages (EMA) of the mean and variance of leaves.
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
@@ -156,10 +176,26 @@ def create_ema(
         Diederik P. Kingma and Jimmy Ba, *Adam: A Method for Stochastic Optimization*,
         section 3, 2014. https://arxiv.org/abs/1412.6980
     """
-    checks.arrays(decay=(decay, "float[] in [0, 1)"))
-    rate = 1 - decay  # Before the decay is rounded to single precision.
+    functions = ema_functions(decay, pmean_axis_name)
+    return StateFunctions(functions.init, functions.update)
 
-    def init(template_tree: Any) -> EmaState:
+
+def ema_functions(decay: ArrayLike, axis_name: AxisName | None = None) -> _CreateEma:
+    """Return an object with the functions of exponential moving averages."""
+    # In single precision a decay close to 1 is not exact, but the rate is.
+    return _CreateEma(1 - decay, devices.names(axis_name))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class _CreateEma:
+    """The functions of exponential moving averages."""
+
+    rate: ArrayLike
+    axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+
+    @checked(compiled=False)
+    def init(self, template_tree: Tree[Any, ""]) -> EmaState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -168,11 +204,17 @@ def create_ema(
         Returns:
             The state.
         """
-        zeros = jax.tree.map(jnp.sum, _zeros(template_tree))
-        return EmaState(zeros, zeros, _zero_like_leaves(zeros))
+        like = zeros(template_tree)
+        mean, variance = (jax.tree.map(jnp.sum, like) for _ in range(2))
+        return EmaState(mean, variance, _zero_like_leaves(like))
 
+    @checked(wide=True)
     def update(
-        tree: Any, state: EmaState, *, sample_mask: ArrayLike | None = None
+        self,
+        tree: Tree[Any, ""],
+        state: EmaState,
+        *,
+        sample_mask: Bool[ArrayLike, "..."] | None = None,
     ) -> tuple[EmaMoments, EmaState]:
         """Include the entries of one tree.
 
@@ -186,26 +228,23 @@ def create_ema(
             Mean and variance of each leaf, and the next state.
         """
         checks.same_structure(state=state.mean, tree=tree)
-        (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
 
         def average(x: Array) -> Array:
-            return arrays.masked_mean(x, mask, axis_name=pmean_axis_name)
+            return arrays.masked_mean(x, sample_mask, axis_name=self.axis_name)
 
         def average_square(x: Array, mean: Array) -> Array:
             return average(jnp.square(x - mean))
 
-        def clean(leaf: ArrayLike, mean: Array) -> Array:
-            return _clean(leaf, mean, mask)
+        def clean(leaf: Any, mean: Array) -> Array:
+            return _clean(leaf, mean, sample_mask)
 
         x = jax.tree.map(clean, tree, state.mean)
         new = jax.tree.map(average, x)
         new_variance = jax.tree.map(average_square, x, new)
-        weight, fraction = _weigh(state.weight, rate, mask, pmean_axis_name)
-        mean, variance = mix(state.mean, state.variance, new, new_variance, fraction)
+        weight, a = _weigh(state.weight, self.rate, sample_mask, self.axis_name)
+        mean, variance = _mix(state.mean, state.variance, new, new_variance, a)
         state = EmaState(mean, variance, weight)
         return state.debiased_moments(), state
-
-    return StateFunctions(init, update)
 
 
 class RunningMoments(NamedTuple):
@@ -229,17 +268,22 @@ class RunningMomentsState(NamedTuple):
         num_entries: Number of entries, shape `[]`.
         num_entries_rest: Rounding error of `num_entries`, shape `[]`. Without it, the
             number would stop at 2 ** 24 in single precision.
+        mean_rest: Rounding error of `mean`, likewise, a tree like one entry.
+        variance_rest: Rounding error of `variance`, likewise.
     """
 
     mean: Any
     variance: Any
-    num_entries: Array
-    num_entries_rest: Array
+    num_entries: Float[Array, ""]
+    num_entries_rest: Float[Array, ""]
+    mean_rest: Any
+    variance_rest: Any
 
     def moments(self) -> RunningMoments:
         """Return mean and variance; before the first entry, 0 and 0."""
         return RunningMoments(self.mean, self.variance)
 
+    @checked(wide=True)
     def merge(self, other: RunningMomentsState) -> RunningMomentsState:
         """Return the moments of the entries of two states together.
 
@@ -255,15 +299,17 @@ class RunningMomentsState(NamedTuple):
         checks.same_structure(state=self.mean, other=other.mean)
         means = (cast(Any, jax.tree.leaves(each.mean)) for each in (self, other))
         for mean, new in zip(*means, strict=True):
-            checks.arrays(state=(mean, "float[...]"), other=(new, "float[...]"))
-        rest = self.num_entries_rest + other.num_entries_rest
-        count, rest = _add(self.num_entries, rest, other.num_entries)
-        weight = other.num_entries / jnp.maximum(count, 1)
-        mean, variance = mix(*self.moments(), *other.moments(), weight)
-        return RunningMomentsState(mean, variance, count, rest)
+            if mean.shape != new.shape:
+                checks.fail(f"`other` has shape {new.shape}, must be {mean.shape}")
+        return _merge(self, other)
 
+    @checked(wide=True)
     def normalize(
-        self, tree: Any, *, clip: ArrayLike | None = None, min_scale: ArrayLike = 1e-6
+        self,
+        tree: Tree[Any, ""],
+        *,
+        clip: Float[ArrayLike, "in (0, inf)"] | None = None,
+        min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-6,
     ) -> Any:
         """Normalise entries to mean 0 and standard deviation 1.
 
@@ -284,10 +330,6 @@ class RunningMomentsState(NamedTuple):
             ArgumentError: If the tree does not fit the state, or if `clip` or
                 `min_scale` is not positive.
         """
-        clip, min_scale = checks.arrays(
-            clip=(clip, "float[] in (0, inf) or None"),
-            min_scale=(min_scale, "float[] in (0, inf)"),
-        )
         checks.same_structure(state=self.mean, tree=tree)
 
         def apply(x: Array, mean: Array, variance: Array) -> Array:
@@ -306,9 +348,12 @@ class RunningMomentsState(NamedTuple):
         return jax.tree.map(apply, x, self.mean, self.variance)
 
 
+@checked(compiled=False)
 def running_moments(
     axis_name: AxisName | None = None,
-) -> StateFunctions[RunningMoments, RunningMomentsState]:
+) -> StateFunctions[
+    TreeInit[RunningMomentsState], TreeUpdate[RunningMoments, RunningMomentsState]
+]:
     """Create running moments, the mean and variance of all entries so far.
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
@@ -353,8 +398,19 @@ def running_moments(
         the Sample Variance: Analysis and Recommendations*, 1983.
         https://doi.org/10.1080/00031305.1983.10483115
     """
+    functions = _RunningMoments(devices.names(axis_name))
+    return StateFunctions(functions.init, functions.update)
 
-    def init(template_tree: Any) -> RunningMomentsState:
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class _RunningMoments:
+    """The functions of running moments."""
+
+    axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+
+    @checked(compiled=False)
+    def init(self, template_tree: Tree[Any, ""]) -> RunningMomentsState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -363,12 +419,17 @@ def running_moments(
         Returns:
             The state.
         """
-        zeros = _zeros(template_tree)
-        count = _zero_like_leaves(zeros)
-        return RunningMomentsState(zeros, zeros, count, count)
+        mean, variance, *rests = (zeros(template_tree) for _ in range(4))
+        counts = (_zero_like_leaves(mean) for _ in range(2))
+        return RunningMomentsState(mean, variance, *counts, *rests)
 
+    @checked(wide=True)
     def update(
-        tree: Any, state: RunningMomentsState, *, sample_mask: ArrayLike | None = None
+        self,
+        tree: Tree[Any, ""],
+        state: RunningMomentsState,
+        *,
+        sample_mask: Bool[ArrayLike, "..."] | None = None,
     ) -> tuple[RunningMoments, RunningMomentsState]:
         """Include the entries of one tree.
 
@@ -382,25 +443,21 @@ def running_moments(
             Mean and variance of each element, and the next state.
         """
         checks.same_structure(state=state.mean, tree=tree)
-        state = state.merge(_describe(tree, state, sample_mask, axis_name))
+        state = _merge(state, _describe(tree, state, sample_mask, self.axis_name))
         return state.moments(), state
-
-    return StateFunctions(init, update)
 
 
 # --- What the chapters of normalization share. ---
 
 
-def floats(x: Any) -> Any:
-    """Return an array of integers as floats, and anything else unchanged."""
-    is_integer = hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.integer)
-    return jnp.asarray(x, float) if is_integer else x
+def zeros(template_tree: Any) -> Any:
+    """Return zeros like the leaves of a tree, in single precision at least."""
 
+    def zeros_like(leaf: Any) -> Array:
+        (x,), _ = dtypes.widen(_real("template_tree", leaf))
+        return jnp.zeros_like(x, dtype=x.dtype)  # Not weakly typed.
 
-def zeros(x: Array) -> Array:
-    """Return zeros of the shape of `x`, in single precision at least."""
-    (x,), _ = dtypes.widen(x)
-    return jnp.zeros_like(x)
+    return jax.tree.map(zeros_like, template_tree)
 
 
 def scale(variance: Array, min_scale: Array) -> Array:
@@ -411,7 +468,34 @@ def scale(variance: Array, min_scale: Array) -> Array:
     return jnp.where(varied, bounded, 1)
 
 
-def mix(
+def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
+    """Return by how much a variance grows in a mixture of two distributions.
+
+    Args:
+        growth: Variance of the second minus that of the first.
+        difference: Mean of the second minus that of the first.
+        weight: Weight of the second in [0, 1].
+
+    Returns:
+        The variance of the mixture minus that of the first.
+    """
+    # A small weight would be rounded away in `(1 - weight) * variance`.
+    return weight * (growth + (1 - weight) * jnp.square(difference))
+
+
+# --- Parts of the moving averages. ---
+
+
+def _real(name: str, leaf: Any) -> Array:
+    """Return a leaf of floats or integers as floats."""
+    checks.fit(**{name: (leaf, Real[ArrayLike, "..."])})
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        leaf = jnp.zeros(leaf.shape, leaf.dtype)
+    is_integer = jnp.issubdtype(jnp.result_type(leaf), jnp.integer)
+    return jnp.asarray(leaf, float if is_integer else None)
+
+
+def _mix(
     mean: Any, variance: Any, new_mean: Any, new_variance: Any, weight: Array
 ) -> tuple[Any, Any]:
     """Return the moments of a mixture of two distributions, leaf by leaf.
@@ -431,44 +515,13 @@ def mix(
         return mean + weight.astype(mean.dtype) * (new - mean)
 
     def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
-        return mixture_variance(
-            variance, new, other - mean, weight.astype(variance.dtype)
-        )
+        a = weight.astype(variance.dtype)
+        return variance + variance_step(new - variance, other - mean, a)
 
     return (
         jax.tree.map(mix_means, mean, new_mean),
         jax.tree.map(mix_variances, variance, new_variance, mean, new_mean),
     )
-
-
-def mixture_variance(
-    variance: Array, new: Array, difference: Array, weight: Array
-) -> Array:
-    """Return the variance of a mixture of two distributions.
-
-    Args:
-        variance: Variance of the first.
-        new: Variance of the second.
-        difference: Mean of the second minus mean of the first.
-        weight: Weight of the second in [0, 1].
-
-    Returns:
-        The variance.
-    """
-    # A small weight would be rounded away in `(1 - weight) * variance`.
-    return variance + weight * (new - variance + (1 - weight) * jnp.square(difference))
-
-
-# --- Parts of the moving averages. ---
-
-
-def _zeros(template_tree: Any) -> Any:
-    """Return zeros like the leaves of a tree, in single precision at least."""
-    leaves, structure = cast(Any, jax.tree.flatten(template_tree))
-    for i, leaf in enumerate(leaves):
-        (x,) = checks.arrays(template_tree=(floats(leaf), "float[...]"))
-        leaves[i] = zeros(x)
-    return jax.tree.unflatten(structure, leaves)
 
 
 def _zero_like_leaves(tree: Any) -> Array:
@@ -477,10 +530,11 @@ def _zero_like_leaves(tree: Any) -> Array:
     return sum((jnp.sum(x.astype(float)) for x in leaves), jnp.zeros((), float))
 
 
-def _clean(leaf: ArrayLike, mean: Array, mask: Array | None) -> Array:
+def _clean(leaf: Any, mean: Array, mask: Array | None) -> Array:
     """Return a leaf in the dtype of its mean, and 0 where it is masked."""
-    (x,) = checks.arrays(tree=(floats(leaf), "float[...]"))
-    checks.static_int(1, **{"tree.size": x.size})
+    x = _real("tree", leaf)
+    if not x.size:
+        checks.fail("`tree.size` is 0, must be at least 1")
     if mask is not None:
         checks.leading_axes(sample_mask=mask, tree=x)
     return streams.valid(x, mask).astype(mean.dtype)
@@ -501,20 +555,52 @@ def _weigh(
 # --- Parts of the running moments. ---
 
 
-def _add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
-    """Add `x` to a number of which `rest` is the rounding error so far."""
-    rounded = total + x
-    added = rounded - total
-    rest = rest + ((total - (rounded - added)) + (x - added))
-    total = rounded + rest
-    return total, rest - (total - rounded)
+def _merge(
+    state: RunningMomentsState, other: RunningMomentsState
+) -> RunningMomentsState:
+    """Return the moments of the entries of two states together."""
+    count_rest = state.num_entries_rest + other.num_entries_rest
+    count, count_rest = sums.add(state.num_entries, count_rest, other.num_entries)
+    weight = other.num_entries / jnp.maximum(count, 1)
+    structure = cast(Any, jax.tree.structure(state.mean))
+    pairs = zip(_leaves(state), _leaves(other), strict=True)
+    merged = [_merge_leaf(*each, weight) for each in pairs]
+    mean, variance, *rests = (
+        jax.tree.unflatten(structure, each) for each in zip(*merged, strict=True)
+    )
+    return RunningMomentsState(mean, variance, count, count_rest, *rests)
+
+
+def _leaves(state: RunningMomentsState) -> list[tuple[Array, ...]]:
+    """Return mean, variance, and their rounding errors, of each leaf."""
+    trees = (state.mean, state.variance, state.mean_rest, state.variance_rest)
+    return list(zip(*(cast(Any, jax.tree.leaves(x)) for x in trees), strict=True))
+
+
+def _merge_leaf(
+    one: tuple[Array, ...], other: tuple[Array, ...], weight: Array
+) -> tuple[Array, ...]:
+    """Return mean, variance, and their rounding errors, of two leaves together."""
+    mean, variance, mean_rest, variance_rest = one
+    a = weight.astype(mean.dtype)
+    d_mean, d_variance, d_mean_rest, d_variance_rest = (
+        y - x for x, y in zip(one, other, strict=True)
+    )
+    step = variance_step(d_variance, d_mean + d_mean_rest, a)
+    mean, mean_rest = sums.add(mean, mean_rest + a * d_mean_rest, a * d_mean)
+    variance, variance_rest = sums.add(
+        variance, variance_rest + a * d_variance_rest, step
+    )
+    return mean, variance, mean_rest, variance_rest
 
 
 def _describe(
-    tree: Any, state: RunningMomentsState, sample_mask: Any, axis_name: AxisName | None
+    tree: Any,
+    state: RunningMomentsState,
+    mask: Array | None,
+    axis_name: AxisName | None,
 ) -> RunningMomentsState:
     """Return the moments of the entries of one tree, on all devices together."""
-    (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
     means = cast(Any, jax.tree.leaves(state.mean))
     leaves = cast(Any, jax.tree.leaves(_entries(tree, state.mean)))
     shapes = [x.shape[: x.ndim - y.ndim] for x, y in zip(leaves, means, strict=True)]
@@ -534,14 +620,15 @@ def _describe(
         jax.tree.unflatten(structure, each) for each in zip(*pairs, strict=True)
     )
     count = count.astype(state.num_entries.dtype)
-    return RunningMomentsState(mean, variance, count, jnp.zeros_like(count))
+    rests = (zeros(mean) for _ in range(2))
+    return RunningMomentsState(mean, variance, count, jnp.zeros_like(count), *rests)
 
 
 def _entries(tree: Any, like: Any) -> Any:
     """Return the leaves as floats, whose last axes are those of one entry."""
     leaves, structure = cast(Any, jax.tree.flatten(tree))
     for i, entry in enumerate(cast(Any, jax.tree.leaves(like))):
-        (x,) = checks.arrays(tree=(floats(leaves[i]), "float[...]"))
+        x = _real("tree", leaves[i])
         axes = x.ndim - entry.ndim
         if axes < 0 or x.shape[axes:] != entry.shape:
             checks.fail(

@@ -11,15 +11,20 @@ index states which output a number belongs to.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar, cast
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from rlaxlib._core import checks, devices, dtypes, indexing
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
 from rlaxlib.normalization import _moments
 from rlaxlib.normalization._moments import StateFunctions
 
@@ -48,9 +53,9 @@ class PopArtState(NamedTuple):
         second_moment: Mean of the squared targets, shape `[N]`.
     """
 
-    shift: Array
-    scale: Array
-    second_moment: Array
+    shift: Float[Array, "N"]
+    scale: Float[Array, "N"]
+    second_moment: Float[Array, "N"]
 
 
 class PopArtOutput(NamedTuple):
@@ -61,11 +66,30 @@ class PopArtOutput(NamedTuple):
         unnormalized: The values that they represent, shape `[...]`.
     """
 
-    normalized: Array
-    unnormalized: Array
+    normalized: Float[Array, "..."]
+    unnormalized: Float[Array, "..."]
 
 
-def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -> Array:
+class PopArtUpdate(Protocol):
+    """The function that updates `popart`."""
+
+    def __call__(
+        self,
+        params: Params,
+        state: PopArtState,
+        targets: ArrayLike,
+        indices: ArrayLike,
+        *,
+        sample_mask: ArrayLike | None = None,
+    ) -> tuple[Params, PopArtState]: ...
+
+
+@checked
+def normalize(
+    state: PopArtState,
+    unnormalized: Real[ArrayLike, "..."],
+    indices: Int[ArrayLike, "[] or [...] in [0, N)"],
+) -> Float[Array, "..."]:
     """Normalise numbers, such as value targets, by the statistics of their outputs.
 
     Takes numbers of any shape, returns one for each.
@@ -94,17 +118,16 @@ def normalize(state: PopArtState, unnormalized: ArrayLike, indices: ArrayLike) -
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    unnormalized, indices, shift, scale, narrow = checks.widened(
-        unnormalized=(_moments.floats(unnormalized), "float[...]"),
-        indices=(indices, "int[] or [...] in [0, N)"),
-        shift=(state.shift, "float[N]"),
-        scale=(state.scale, "float[N]"),
-    )
-    shift, scale = _pick(indices, shift, scale)
-    return narrow((unnormalized - shift) / scale)
+    shift, scale = _pick(indices, state.shift, state.scale)
+    return (unnormalized - shift) / scale
 
 
-def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -> Array:
+@checked
+def unnormalize(
+    state: PopArtState,
+    normalized: Real[ArrayLike, "..."],
+    indices: Int[ArrayLike, "[] or [...] in [0, N)"],
+) -> Float[Array, "..."]:
     """Convert normalised outputs to the values that they represent.
 
     Takes numbers of any shape, returns one for each.
@@ -133,18 +156,15 @@ def unnormalize(state: PopArtState, normalized: ArrayLike, indices: ArrayLike) -
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    normalized, indices, shift, scale, narrow = checks.widened(
-        normalized=(_moments.floats(normalized), "float[...]"),
-        indices=(indices, "int[] or [...] in [0, N)"),
-        shift=(state.shift, "float[N]"),
-        scale=(state.scale, "float[N]"),
-    )
-    shift, scale = _pick(indices, shift, scale)
-    return narrow(scale * normalized + shift)
+    shift, scale = _pick(indices, state.shift, state.scale)
+    return scale * normalized + shift
 
 
+@checked
 def unnormalize_linear(
-    state: PopArtState, inputs: ArrayLike, indices: ArrayLike
+    state: PopArtState,
+    inputs: Float[ArrayLike, "..., N"],
+    indices: Int[ArrayLike, "... in [0, N)"],
 ) -> PopArtOutput:
     """Select one output of a layer, and convert it to the value that it represents.
 
@@ -178,27 +198,22 @@ def unnormalize_linear(
         Matteo Hessel and others, *Multi-Task Deep Reinforcement Learning with PopArt*,
         2018. https://arxiv.org/abs/1809.04474
     """
-    inputs, indices, shift, scale, narrow = checks.widened(
-        inputs=(inputs, "float[..., N]"),
-        indices=(indices, "int[...] in [0, N)"),
-        shift=(state.shift, "float[N]"),
-        scale=(state.scale, "float[N]"),
-    )
     (y,) = _pick(indices, inputs)
-    shift, scale = _pick(indices, shift, scale)
-    return narrow(PopArtOutput(y, scale * y + shift))
+    shift, scale = _pick(indices, state.shift, state.scale)
+    return PopArtOutput(y, scale * y + shift)
 
 
+@checked(wide=True)
 def art(
     state: PopArtState,
-    targets: ArrayLike,
-    indices: ArrayLike,
-    step_size: ArrayLike,
-    scale_lb: ArrayLike,
-    scale_ub: ArrayLike,
+    targets: Real[ArrayLike, "..."],
+    indices: Int[ArrayLike, "... in [0, N)"],
+    step_size: Float[ArrayLike, "in [0, 1]"],
+    scale_lb: Float[ArrayLike, "in (0, inf]"],
+    scale_ub: Float[ArrayLike, "in [scale_lb, inf]"],
     axis_name: AxisName | None = None,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> PopArtState:
     """Update the shift and scale of each output by its targets (ART).
 
@@ -249,17 +264,26 @@ def art(
         Tony Finch, *Incremental Calculation of Weighted Mean and Variance*, 2009.
         https://fanf2.user.srcf.net/hermes/doc/antiforgery/stats.pdf
     """
-    step_size, scale_lb, scale_ub = checks.arrays(
-        step_size=(step_size, "float[] in [0, 1]"),
-        scale_lb=(scale_lb, "float[] in (0, inf]"),
-        scale_ub=(scale_ub, "float[] in (0, inf]"),
+    if not targets.size:
+        checks.fail("`targets.size` is 0, must be at least 1")
+    shift, scale, second_moment = state
+    x, step_size, scale_lb, scale_ub = (
+        each.astype(shift.dtype) for each in (targets, step_size, scale_lb, scale_ub)
     )
-    checks.ordered(scale_lb=scale_lb, scale_ub=scale_ub)
-    return _move(
-        state, targets, indices, step_size, scale_lb, scale_ub, axis_name, sample_mask
-    )
+    count, difference, variance = _describe(shift, x, indices, sample_mask, axis_name)
+    is_seen = count > 0
+    # 1 - (1 - β)^n, which would round a small β to single precision.
+    log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
+    step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
+    old = _variance(state)
+    variance = old + _moments.variance_step(variance - old, difference, step)
+    shift = shift + step * difference
+    scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
+    moment = jnp.where(is_seen, variance + jnp.square(shift), second_moment)
+    return jax.lax.stop_gradient(PopArtState(shift, scale, moment))
 
 
+@checked(compiled=False)
 def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
     """Rescale a layer so that its unnormalised outputs are preserved (POP).
 
@@ -298,18 +322,34 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         proposition 1, 2016. https://arxiv.org/abs/1602.07714
     """
-    return _preserve(params, old, new)
+    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(params)
+    named = {_name(path): leaf for path, leaf in leaves}
+    weights = [name for name in named if name[-1] in _BIAS_OF]
+    if len(weights) != 1:
+        listed = ", ".join(".".join(name) for name in named)
+        checks.fail(
+            f"`params` holds {len(weights)} weights called `w` or `kernel`, must hold "
+            f"those of one layer; its leaves are: {listed or 'none'}"
+        )
+    (weight,) = weights
+    bias = (*weight[:-1], _BIAS_OF[weight[-1]])
+    w, b = _rescale(weight[-1], named[weight], bias[-1], named.get(bias), old, new)
+    named[weight] = w
+    if b is not None:
+        named[bias] = b
+    return jax.tree.unflatten(cast(Any, jax.tree.structure(params)), named.values())
 
 
+@checked(compiled=False)
 def popart(
-    num_outputs: int,
-    step_size: ArrayLike | None,
-    scale_lb: ArrayLike,
-    scale_ub: ArrayLike,
+    num_outputs: Static[int, "in [1, inf)"],
+    step_size: Float[ArrayLike, "in [0, 1]"] | None,
+    scale_lb: Float[ArrayLike, "in (0, inf]"],
+    scale_ub: Float[ArrayLike, "in [scale_lb, inf]"],
     axis_name: AxisName | None = None,
     *,
     dtype: DTypeLike = jnp.float32,
-) -> StateFunctions[Any, PopArtState]:
+) -> StateFunctions[Callable[[], PopArtState], PopArtUpdate]:
     """Create the initial state and the update of PopArt.
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
@@ -352,30 +392,41 @@ def popart(
         Matteo Hessel and others, *Multi-Task Deep Reinforcement Learning with PopArt*,
         2018. https://arxiv.org/abs/1809.04474
     """
-    checks.static_int(1, num_outputs=num_outputs)
-    rate, low, high = checks.arrays(
-        step_size=(step_size, "float[] in [0, 1] or None"),
-        scale_lb=(scale_lb, "float[] in (0, inf]"),
-        scale_ub=(scale_ub, "float[] in (0, inf]"),
-    )
-    checks.ordered(scale_lb=scale_lb, scale_ub=scale_ub)
+    names = devices.names(axis_name)
+    functions = _Popart(step_size, scale_lb, scale_ub, num_outputs, names, dtype)
+    return StateFunctions(functions.init, functions.update)
 
-    def init() -> PopArtState:
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Popart:
+    """The functions of PopArt."""
+
+    step_size: ArrayLike | None
+    scale_lb: ArrayLike
+    scale_ub: ArrayLike
+    num_outputs: int = dataclasses.field(metadata={"static": True})
+    axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    dtype: DTypeLike = dataclasses.field(metadata={"static": True})
+
+    def init(self) -> PopArtState:
         """Return shifts of 0 and scales of 1.
 
         Returns:
             The initial state.
         """
-        zeros, ones = jnp.zeros(num_outputs, dtype), jnp.ones(num_outputs, dtype)
-        return PopArtState(zeros, ones, ones)
+        values = (jnp.full(self.num_outputs, x, self.dtype) for x in (0, 1, 1))
+        return PopArtState(*values)
 
+    @checked(compiled=False)
     def update(
+        self,
         params: Params,
         state: PopArtState,
-        targets: ArrayLike,
-        indices: ArrayLike,
+        targets: Real[ArrayLike, "..."],
+        indices: Int[ArrayLike, "... in [0, N)"],
         *,
-        sample_mask: ArrayLike | None = None,
+        sample_mask: Bool[ArrayLike, "..."] | None = None,
     ) -> tuple[Params, PopArtState]:
         """Update the statistics, and preserve the outputs of the layer.
 
@@ -389,12 +440,19 @@ def popart(
         Returns:
             The new parameters and the new state.
         """
-        if rate is None:
+        if self.step_size is None:
             return params, state
-        new = _move(state, targets, indices, rate, low, high, axis_name, sample_mask)
-        return _preserve(params, state, new), new
-
-    return StateFunctions(init, update)
+        new = art(
+            state=state,
+            targets=targets,
+            indices=indices,
+            step_size=self.step_size,
+            scale_lb=self.scale_lb,
+            scale_ub=self.scale_ub,
+            axis_name=self.axis_name,
+            sample_mask=sample_mask,
+        )
+        return pop(params=params, old=state, new=new), new
 
 
 def _pick(indices: Array, *values: Array) -> tuple[Array, ...]:
@@ -403,46 +461,9 @@ def _pick(indices: Array, *values: Array) -> tuple[Array, ...]:
     return tuple(indexing.pick(x, indices) for x in values)
 
 
-def _move(
-    state: PopArtState,
-    targets: ArrayLike,
-    indices: ArrayLike,
-    step_size: Array,
-    scale_lb: Array,
-    scale_ub: Array,
-    axis_name: AxisName | None,
-    sample_mask: ArrayLike | None,
-) -> PopArtState:
-    """Update shift, scale and second moment, as `art` does."""
-    shift, scale, second_moment, targets, indices, sample_mask = checks.arrays(
-        shift=(state.shift, "float[N]"),
-        scale=(state.scale, "float[N]"),
-        second_moment=(state.second_moment, "float[N]"),
-        targets=(_moments.floats(targets), "float[...]"),
-        indices=(indices, "int[...] in [0, N)" if sample_mask is None else "int[...]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    checks.static_int(1, **{"targets.size": targets.size})
-    (shift, scale, second_moment), narrow = dtypes.widen(shift, scale, second_moment)
-    x, step_size, scale_lb, scale_ub = (
-        each.astype(shift.dtype) for each in (targets, step_size, scale_lb, scale_ub)
-    )
-    count, difference, variance = _describe(shift, x, indices, sample_mask, axis_name)
-    is_seen = count > 0
-    # 1 - (1 - β)^n, which would round a small β to single precision.
-    log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
-    step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
-    variance = _moments.mixture_variance(
-        _variance(shift, scale, second_moment), variance, difference, step
-    )
-    shift = shift + step * difference
-    scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
-    moment = jnp.where(is_seen, variance + jnp.square(shift), second_moment)
-    return jax.lax.stop_gradient(narrow(PopArtState(shift, scale, moment)))
-
-
-def _variance(shift: Array, scale: Array, second_moment: Array) -> Array:
+def _variance(state: PopArtState) -> Array:
     """Return the variance of a state."""
+    shift, scale, second_moment = state
     variance, square = second_moment - jnp.square(shift), jnp.square(scale)
     # Far from zero ν - μ² cancels. The scale does not, but it may be clipped.
     rounding = 4 * float(cast(Any, jnp.finfo(variance.dtype).eps)) * second_moment
@@ -475,26 +496,6 @@ def _describe(
     return count, difference, squares / jnp.maximum(count, 1)
 
 
-def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:
-    """Rescale a layer, as `pop` does."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(params)
-    named = {_name(path): leaf for path, leaf in leaves}
-    weights = [name for name in named if name[-1] in _BIAS_OF]
-    if len(weights) != 1:
-        listed = ", ".join(".".join(name) for name in named)
-        checks.fail(
-            f"`params` holds {len(weights)} weights called `w` or `kernel`, must hold "
-            f"those of one layer; its leaves are: {listed or 'none'}"
-        )
-    (weight,) = weights
-    bias = (*weight[:-1], _BIAS_OF[weight[-1]])
-    w, b = _rescale(weight[-1], named[weight], bias[-1], named.get(bias), old, new)
-    named[weight] = w
-    if b is not None:
-        named[bias] = b
-    return jax.tree.unflatten(cast(Any, jax.tree.structure(params)), named.values())
-
-
 def _name(path: tuple[Any, ...]) -> tuple[str, ...]:
     """Return the names on the path to a leaf."""
     names = [str(getattr(key, "key", getattr(key, "name", key))) for key in path]
@@ -507,23 +508,28 @@ def _rescale(
     weight: str, w: Any, bias: str, b: Any, old: PopArtState, new: PopArtState
 ) -> tuple[Array, Array | None]:
     """Return weights and bias, if any, for the new shift and scale."""
-    given = checks.arrays(
-        **{
-            weight: (w, "float[..., N]"),
-            bias: (b, "float[N] or None"),
-            "old.shift": (old.shift, "float[N]"),
-            "old.scale": (old.scale, "float[N]"),
-            "new.shift": (new.shift, "float[N]"),
-            "new.scale": (new.scale, "float[N]"),
-        }
+    axes: Any = Float[ArrayLike, "N"]
+    biases = {} if b is None else {bias: (b, axes)}
+    checks.fit(
+        **{weight: (w, Float[ArrayLike, "..., N"])},
+        **biases,
+        **{"old.shift": (old.shift, axes)},
     )
-    w, b, shift, scale, new_shift, new_scale = (
-        dtypes.widen(each)[0][0] for each in given
-    )
-    w = w * jnp.broadcast_to(scale / new_scale, w.shape)
-    w = w.astype(given[0].dtype)
+    return _rescaled(w, b, old, new)
+
+
+@functools.partial(cast(Any, jax.jit), inline=True)
+def _rescaled(
+    w: Any, b: Any, old: PopArtState, new: PopArtState
+) -> tuple[Array, Array | None]:
+    """Return weights and bias, each in its own dtype."""
+    w = jnp.asarray(w)
+    (wide,), _ = dtypes.widen(w)
+    w = (wide * jnp.broadcast_to(old.scale / new.scale, w.shape)).astype(w.dtype)
     if b is None:
         return w, None
+    b = jnp.asarray(b)
+    (wide,), _ = dtypes.widen(b)
     # Beside a large shift, a small bias would lose precision.
-    b = (scale * b + (shift - new_shift)) / new_scale
-    return w, b.astype(given[1].dtype)
+    bias = (old.scale * wide + (old.shift - new.shift)) / new.scale
+    return w, bias.astype(b.dtype)

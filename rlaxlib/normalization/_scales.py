@@ -10,22 +10,24 @@ the scale and the next state.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, recurrence
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Real
 from rlaxlib.normalization import _moments
 from rlaxlib.normalization._moments import (
     EmaState,
     RunningMomentsState,
+    State_co,
     StateFunctions,
-    create_ema,
     running_moments,
 )
 
@@ -48,7 +50,7 @@ class RewardScaleState(NamedTuple):
     """
 
     moments: RunningMomentsState
-    carried: Array
+    carried: Float[Array, ""]
 
 
 class ReturnScaleState(NamedTuple):
@@ -71,13 +73,67 @@ class ReturnRange(NamedTuple):
         spread: Higher percentile minus the lower one, shape `[]`.
     """
 
-    low: Array
-    spread: Array
+    low: Float[Array, ""]
+    spread: Float[Array, ""]
 
 
+class InitOfRewards(Protocol[State_co]):
+    """A function that returns the initial state for rewards like a template."""
+
+    def __call__(self, r_t: ArrayLike) -> State_co: ...
+
+
+class UpdateRewardScale(Protocol):
+    """The function that updates `reward_scale`."""
+
+    def __call__(
+        self,
+        r_t: ArrayLike,
+        discount_t: ArrayLike,
+        state: RewardScaleState,
+        *,
+        truncated_t: ArrayLike | None = None,
+        sample_mask: ArrayLike | None = None,
+    ) -> tuple[Array, RewardScaleState]: ...
+
+
+class UpdateReturnScale(Protocol):
+    """The function that updates `return_based_scale`."""
+
+    def __call__(
+        self,
+        r_t: ArrayLike,
+        discount_t: ArrayLike,
+        returns: ArrayLike,
+        state: ReturnScaleState,
+        *,
+        sample_mask: ArrayLike | None = None,
+        returns_mask: ArrayLike | None = None,
+    ) -> tuple[Array, ReturnScaleState]: ...
+
+
+class InitOfReturns(Protocol):
+    """A function that returns the initial state for returns like a template."""
+
+    def __call__(self, returns: ArrayLike) -> EmaState: ...
+
+
+class UpdatePercentileScale(Protocol):
+    """The function that updates `percentile_scale`."""
+
+    def __call__(
+        self,
+        returns: ArrayLike,
+        state: EmaState,
+        *,
+        sample_mask: ArrayLike | None = None,
+    ) -> tuple[Array, EmaState]: ...
+
+
+@checked(compiled=False)
 def reward_scale(
-    epsilon: ArrayLike = 1e-8, axis_name: AxisName | None = None
-) -> StateFunctions[Array, RewardScaleState]:
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8, axis_name: AxisName | None = None
+) -> StateFunctions[InitOfRewards[RewardScaleState], UpdateRewardScale]:
     """Create a scale for rewards: the standard deviation of discounted reward sums.
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
@@ -116,10 +172,20 @@ def reward_scale(
         Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
         Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
     """
-    (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] in [0, inf)"))
-    init_moments, update_moments = running_moments(axis_name)
+    functions = _RewardScale(epsilon, devices.names(axis_name))
+    return StateFunctions(functions.init, functions.update)
 
-    def init(r_t: ArrayLike) -> RewardScaleState:
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class _RewardScale:
+    """The functions of a scale for rewards."""
+
+    epsilon: ArrayLike
+    axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+
+    @checked(compiled=False)
+    def init(self, r_t: Real[ArrayLike, "..."]) -> RewardScaleState:
         """Return the initial state, which has seen no rewards.
 
         Args:
@@ -128,17 +194,19 @@ def reward_scale(
         Returns:
             The state.
         """
-        zero = _zero(r_t=r_t)
-        return RewardScaleState(init_moments(zero), zero)
+        moments = running_moments().init(_zero(r_t))
+        return RewardScaleState(moments, _zero(r_t))
 
+    @checked(wide=True)
     def update(
-        r_t: ArrayLike,
-        discount_t: ArrayLike,
+        self,
+        r_t: Real[ArrayLike, "T"],
+        discount_t: Float[ArrayLike, "T"],
         state: RewardScaleState,
         *,
-        truncated_t: ArrayLike | None = None,
-        sample_mask: ArrayLike | None = None,
-    ) -> tuple[Array, RewardScaleState]:
+        truncated_t: Bool[ArrayLike, "T"] | None = None,
+        sample_mask: Bool[ArrayLike, "T"] | None = None,
+    ) -> tuple[Float[Array, ""], RewardScaleState]:
         """Include the rewards of a chunk of one stream.
 
         Args:
@@ -153,28 +221,23 @@ def reward_scale(
         Returns:
             The scale, and the next state.
         """
-        r_t, discount_t, truncated_t, sample_mask = checks.arrays(
-            r_t=(_moments.floats(r_t), "float[T]"),
-            discount_t=(discount_t, "float[T]"),
-            truncated_t=(truncated_t, "bool[T] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
         sums, carried = _past_sums(
             r_t, discount_t, state.carried, truncated_t, sample_mask
         )
-        moments, moments_state = update_moments(
+        moments, moments_state = running_moments(self.axis_name).update(
             sums, state.moments, sample_mask=sample_mask
         )
         variance = moments.variance
-        square = jnp.where(variance > 0, variance + epsilon.astype(variance.dtype), 1)
+        epsilon = jnp.asarray(self.epsilon, variance.dtype)
+        square = jnp.where(variance > 0, variance + epsilon, 1)
         return jnp.sqrt(square), RewardScaleState(moments_state, carried)
 
-    return StateFunctions(init, update)
 
-
+@checked(compiled=False)
 def return_based_scale(
-    min_scale: ArrayLike = 1e-2, axis_name: AxisName | None = None
-) -> StateFunctions[Array, ReturnScaleState]:
+    min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-2,
+    axis_name: AxisName | None = None,
+) -> StateFunctions[InitOfRewards[ReturnScaleState], UpdateReturnScale]:
     """Create a return-based scale for TD errors.
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
@@ -216,10 +279,20 @@ def return_based_scale(
         Tom Schaul and others, *Return-based Scaling: Yet Another Normalisation Trick
         for Deep RL*, 2021. https://arxiv.org/abs/2105.05347
     """
-    (min_scale,) = checks.arrays(min_scale=(min_scale, "float[] in (0, inf)"))
-    init_moments, update_moments = running_moments(axis_name)
+    functions = _ReturnBasedScale(min_scale, devices.names(axis_name))
+    return StateFunctions(functions.init, functions.update)
 
-    def init(r_t: ArrayLike) -> ReturnScaleState:
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class _ReturnBasedScale:
+    """The functions of a return-based scale."""
+
+    min_scale: ArrayLike
+    axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+
+    @checked(compiled=False)
+    def init(self, r_t: Real[ArrayLike, "..."]) -> ReturnScaleState:
         """Return the initial state.
 
         Args:
@@ -228,18 +301,20 @@ def return_based_scale(
         Returns:
             The state.
         """
-        zero = _zero(r_t=r_t)
-        return ReturnScaleState(init_moments((zero, zero)), init_moments(zero))
+        zero, (init, _) = _zero(r_t), running_moments()
+        return ReturnScaleState(init((zero, zero)), init(zero))
 
+    @checked(wide=True)
     def update(
-        r_t: ArrayLike,
-        discount_t: ArrayLike,
-        returns: ArrayLike,
+        self,
+        r_t: Real[ArrayLike, "..."],
+        discount_t: Float[ArrayLike, "..."],
+        returns: Real[ArrayLike, "*R"],
         state: ReturnScaleState,
         *,
-        sample_mask: ArrayLike | None = None,
-        returns_mask: ArrayLike | None = None,
-    ) -> tuple[Array, ReturnScaleState]:
+        sample_mask: Bool[ArrayLike, "..."] | None = None,
+        returns_mask: Bool[ArrayLike, "*R"] | None = None,
+    ) -> tuple[Float[Array, ""], ReturnScaleState]:
         """Include rewards, discounts and returns.
 
         Args:
@@ -254,37 +329,26 @@ def return_based_scale(
         Returns:
             The scale, and the next state.
         """
-        r_t, discount_t, sample_mask = checks.arrays(
-            r_t=(_moments.floats(r_t), "float[...]"),
-            discount_t=(discount_t, "float[...]"),
-            sample_mask=(sample_mask, "bool[...] or None"),
-        )
-        returns, returns_mask = checks.arrays(
-            returns=(_moments.floats(returns), "float[...]"),
-            returns_mask=(returns_mask, "bool[...] or None"),
-        )
-        steps, steps_state = update_moments(
+        _, update = running_moments(self.axis_name)
+        steps, steps_state = update(
             (r_t, discount_t), state.steps, sample_mask=sample_mask
         )
-        g, returns_state = update_moments(
-            returns, state.returns, sample_mask=returns_mask
-        )
+        g, returns_state = update(returns, state.returns, sample_mask=returns_mask)
         reward_variance, discount_variance = steps.variance
         mean_square = g.variance + jnp.square(g.mean)
         variance = reward_variance + discount_variance * mean_square
-        scale = _moments.scale(variance, min_scale)
+        scale = _moments.scale(variance, jnp.asarray(self.min_scale))
         return scale, ReturnScaleState(steps_state, returns_state)
 
-    return StateFunctions(init, update)
 
-
+@checked(compiled=False)
 def percentile_scale(
-    decay: ArrayLike = 0.99,
-    low: ArrayLike = 5.0,
-    high: ArrayLike = 95.0,
-    min_scale: ArrayLike = 1.0,
+    decay: Float[ArrayLike, "in [0, 1)"] = 0.99,
+    low: Float[ArrayLike, "in [0, 100]"] = 5.0,
+    high: Float[ArrayLike, "in [low, 100]"] = 95.0,
+    min_scale: Float[ArrayLike, "in (0, inf)"] = 1.0,
     axis_name: AxisName | None = None,
-) -> StateFunctions[Array, EmaState]:
+) -> StateFunctions[InitOfReturns, UpdatePercentileScale]:
     """Create a scale for returns: an EMA of a percentile range (DreamerV3).
 
     Takes settings, returns a pair of functions: one makes a state, one updates it.
@@ -329,16 +393,24 @@ def percentile_scale(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    _, low, high, min_scale = checks.arrays(
-        decay=(decay, "float[] in [0, 1)"),
-        low=(low, "float[] in [0, 100]"),
-        high=(high, "float[] in [0, 100]"),
-        min_scale=(min_scale, "float[] in (0, inf)"),
-    )
-    checks.ordered(low=low, high=high)
-    init_ema, update_ema = create_ema(decay)
+    ema, names = _moments.ema_functions(decay), devices.names(axis_name)
+    functions = _PercentileScale(ema, low, high, min_scale, names)
+    return StateFunctions(functions.init, functions.update)
 
-    def init(returns: ArrayLike) -> EmaState:
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class _PercentileScale:
+    """The functions of a scale for returns."""
+
+    ema: Any
+    low: ArrayLike
+    high: ArrayLike
+    min_scale: ArrayLike
+    axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+
+    @checked(compiled=False)
+    def init(self, returns: Real[ArrayLike, "..."]) -> EmaState:
         """Return the initial state, which has seen no returns.
 
         Args:
@@ -347,12 +419,16 @@ def percentile_scale(
         Returns:
             The state.
         """
-        zero = _zero(returns=returns)
-        return init_ema(ReturnRange(zero, zero))
+        return self.ema.init(ReturnRange(_zero(returns), _zero(returns)))
 
+    @checked(wide=True)
     def update(
-        returns: ArrayLike, state: EmaState, *, sample_mask: ArrayLike | None = None
-    ) -> tuple[Array, EmaState]:
+        self,
+        returns: Real[ArrayLike, "..."],
+        state: EmaState,
+        *,
+        sample_mask: Bool[ArrayLike, "*M"] | None = None,
+    ) -> tuple[Float[Array, ""], EmaState]:
         """Include returns.
 
         Args:
@@ -365,22 +441,21 @@ def percentile_scale(
             The scale, and the next state.
         """
         dtype = state.mean.low.dtype
-        ranked, count = _rank(returns, sample_mask, dtype, axis_name)
-        bottom, top = (_percentile(ranked, count, q.astype(dtype)) for q in (low, high))
+        low, high, min_scale = (
+            jnp.asarray(x, dtype) for x in (self.low, self.high, self.min_scale)
+        )
+        ranked, count = _rank(returns, sample_mask, dtype, self.axis_name)
+        bottom, top = (_percentile(ranked, count, q) for q in (low, high))
         # The same on all devices, which `maximum` shows to the compiler.
-        bottom, top = (devices.maximum(x, axis_name) for x in (bottom, top))
+        bottom, top = (devices.maximum(x, self.axis_name) for x in (bottom, top))
         found = ReturnRange(bottom, top - bottom)
-        moments, state = update_ema(found, state, sample_mask=count > 0)
-        return jnp.maximum(moments.mean.spread, min_scale.astype(dtype)), state
-
-    return StateFunctions(init, update)
+        moments, state = self.ema.update(found, state, sample_mask=count > 0)
+        return jnp.maximum(moments.mean.spread, min_scale), state
 
 
-def _zero(**template: ArrayLike) -> Array:
-    """Return a zero like an argument, in single precision at least."""
-    ((name, x),) = template.items()
-    (array,) = checks.arrays(**{name: (_moments.floats(x), "float[...]")})
-    return jnp.sum(_moments.zeros(array))
+def _zero(template: Any) -> Array:
+    """Return a zero like an array, in single precision at least."""
+    return jnp.sum(_moments.zeros(template))
 
 
 def _past_sums(
@@ -406,14 +481,12 @@ def _past_sums(
 
 
 def _rank(
-    returns: ArrayLike,
-    sample_mask: ArrayLike | None,
+    x: Array,
+    mask: Array | None,
     dtype: Any,
     axis_name: AxisName | None,
 ) -> tuple[Array, Array]:
     """Return the sorted returns of all devices, and how many are not masked."""
-    (x,) = checks.arrays(returns=(_moments.floats(returns), "float[...]"))
-    (mask,) = checks.arrays(sample_mask=(sample_mask, "bool[...] or None"))
     if mask is None:
         mask = jnp.ones_like(x, bool)
     else:

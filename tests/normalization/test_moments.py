@@ -494,7 +494,7 @@ def test_decay_must_be_less_than_one(decay):
 @pytest.mark.parametrize(
     ("tree", "mask", "message"),
     [
-        ("text", None, r"`tree` is 'text', must be a floating-point array"),
+        ("text", None, r"`tree` is 'text', must be a floating-point or integer"),
         (np.ones(2, bool), None, r"`tree` is bool\[2\], must be a floating-point"),
         (np.ones(0, np.float32), None, r"`tree.size` is 0, must be at least 1"),
         ((1.0, 2.0), None, r"`state` and `tree` must have the same tree structure"),
@@ -512,15 +512,15 @@ def test_decay_must_be_less_than_one(decay):
 )
 def test_ema_names_the_wrong_argument(tree, mask, message):
     init_state, update_moments = rlaxlib.create_ema()
-    with pytest.raises(rlaxlib.ArgumentError, match=f"^create_ema: {message}"):
+    with pytest.raises(rlaxlib.ArgumentError, match=f"^create_ema.update: {message}"):
         update_moments(tree, init_state(1.0), sample_mask=mask)
 
 
 @pytest.mark.parametrize(
     ("tree", "mask", "message"),
     [
-        ("text", None, r"`tree` is 'text', must be a floating-point array"),
-        (np.ones((2, 3), bool), None, r"`tree` is bool\[2, 3\], must be a floating-p"),
+        ("text", None, r"`tree` is 'text', must be a floating-point or integer"),
+        (np.ones((2, 3), bool), None, r"`tree` is bool\[2, 3\], must be a float"),
         (
             np.ones((2, 2), np.float32),
             None,
@@ -550,7 +550,9 @@ def test_ema_names_the_wrong_argument(tree, mask, message):
     ],
 )
 def test_running_moments_name_the_wrong_argument(tree, mask, message):
-    with pytest.raises(rlaxlib.ArgumentError, match=f"^running_moments: {message}"):
+    with pytest.raises(
+        rlaxlib.ArgumentError, match=f"^running_moments.update: {message}"
+    ):
         EAGER(tree, INIT(np.zeros(3, np.float32)), sample_mask=mask)
 
 

@@ -411,8 +411,11 @@ def test_dtype_of_the_state_is_kept():
     [
         ({"step_size": 1.5}, r"`step_size` is 1\.5, must be in \[0, 1\]"),
         ({"scale_lb": 0.0}, r"`scale_lb` is 0\.0, must be in \(0, inf\]"),
-        ({"scale_ub": jnp.nan}, r"`scale_ub` is nan, must be in \(0, inf\]"),
-        ({"scale_lb": 2.0, "scale_ub": 1.0}, r"`scale_ub` is 1\.0, must be at least"),
+        ({"scale_ub": jnp.nan}, r"`scale_ub` is nan, must be in \[0\.0001, inf\]"),
+        (
+            {"scale_lb": 2.0, "scale_ub": 1.0},
+            r"`scale_ub` is 1\.0, must be in \[2\.0, inf\]",
+        ),
     ],
 )
 def test_rejects_settings_out_of_range(change, message):
@@ -459,7 +462,7 @@ def test_params_must_hold_one_layer(params, message):
             lambda: rlaxlib.unnormalize_linear(
                 start(2), np.ones((4, 3), np.float32), np.ones(4, int)
             ),
-            r"^unnormalize_linear: `shift` has shape \(2,\), must be \(3,\)",
+            r"^unnormalize_linear: `state.shift` has shape \(2,\), must be \(3,\)",
         ),
         (
             lambda: rlaxlib.normalize(start(2), np.float32([1] * 4), np.array([0])),

@@ -401,11 +401,15 @@ def test_percentile_scale_can_be_carried_through_a_loop_on_a_mesh(axis_name):
         ("return_based_scale", {"min_scale": "1"}, "`min_scale` is '1', must be a fl"),
         ("percentile_scale", {"decay": 1.0}, r"`decay` is 1\.0, must be in \[0, 1\)"),
         ("percentile_scale", {"low": -1.0}, r"`low` is -1\.0, must be in \[0, 100\]"),
-        ("percentile_scale", {"high": 101.0}, r"`high` is 101\.0, must be in \[0, 10"),
+        (
+            "percentile_scale",
+            {"high": 101.0},
+            r"`high` is 101\.0, must be in \[5\.0, 10",
+        ),
         (
             "percentile_scale",
             {"low": 60.0, "high": 50.0},
-            r"`high` is 50\.0, must be at least `low`",
+            r"`high` is 50\.0, must be in \[60\.0, 100\]",
         ),
         ("percentile_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
         (
@@ -423,14 +427,19 @@ def test_rejects_settings_out_of_range(name, settings, message):
 def test_names_the_wrong_argument():
     x = np.ones(3, np.float32)
     masks = {"truncated_t": np.ones(2, bool)}
-    with pytest.raises(rlaxlib.ArgumentError, match=r"^reward_scale: `r_t` is bool"):
+    with pytest.raises(
+        rlaxlib.ArgumentError, match=r"^reward_scale.init: `r_t` is bool"
+    ):
         REWARD_INIT(np.ones(3, bool))
-    with pytest.raises(rlaxlib.ArgumentError, match=r"^reward_scale: `truncated_t` ha"):
+    with pytest.raises(
+        rlaxlib.ArgumentError, match=r"^reward_scale.update: `truncated_t` ha"
+    ):
         rlaxlib.reward_scale().update(x, x, REWARD_INIT(x), **masks)
     for name in ("sample_mask", "returns_mask"):
         masks = {name: np.ones(2, bool)}
         with pytest.raises(
-            rlaxlib.ArgumentError, match=rf"^return_based_scale: `{name}` has shape"
+            rlaxlib.ArgumentError,
+            match=rf"^return_based_scale.update: `{name}` has shape",
         ):
             rlaxlib.return_based_scale().update(x, x, x, BASED_INIT(x), **masks)
 
@@ -452,7 +461,9 @@ def test_names_the_wrong_argument():
     ],
 )
 def test_percentile_scale_names_the_wrong_argument(returns, mask, message):
-    with pytest.raises(rlaxlib.ArgumentError, match=f"^percentile_scale: {message}"):
+    with pytest.raises(
+        rlaxlib.ArgumentError, match=f"^percentile_scale.update: {message}"
+    ):
         rlaxlib.percentile_scale().update(returns, RANGE_INIT(0.0), sample_mask=mask)
 
 

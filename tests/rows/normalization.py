@@ -174,45 +174,46 @@ def popart(w, b, shift, scale, second_moment, targets, indices, **settings):
 
 
 def with_statistics(name):
-    """Return a function that takes shift and scale as separate arguments."""
+    """Return a function that takes the fields of a state as separate arguments."""
 
     def find(library):
-        def function(shift, scale, *arguments, **named):
-            state = library.PopArtState(shift, scale, None)
-            return getattr(library, name)(state, *arguments, **named)
+        def function(**given):
+            state = pop_state(library, given)
+            return getattr(library, name)(state=state, **given)
 
         return function
 
     return find
 
 
-def art_of(library):
-    def function(shift, scale, second_moment, targets, indices, **settings):
-        state = library.PopArtState(shift, scale, second_moment)
-        return library.art(state, targets, indices, **settings)
+def of_fields(definition):
+    def define(**arguments):
+        return definition(
+            **{name.removeprefix("state."): x for name, x in arguments.items()}
+        )
 
-    return function
+    return define
+
+
+def pop_state(library, given, name="state"):
+    """Take the fields of a state out of arguments; a second moment is optional."""
+    shift, scale = given.pop(f"{name}.shift"), given.pop(f"{name}.scale")
+    moment = given.pop(f"{name}.second_moment", scale)
+    return library.PopArtState(shift, scale, moment)
 
 
 def pop_of(library):
     def function(**given):
-        old, new = (
-            library.PopArtState(
-                given.pop(f"{each}.shift"), given.pop(f"{each}.scale"), 0
-            )
-            for each in ("old", "new")
-        )
+        old, new = (pop_state(library, given, name) for name in ("old", "new"))
         return library.pop(given, old, new)
 
     return function
 
 
 def popart_of(library):
-    def function(
-        w, b, shift, scale, second_moment, targets, indices, step_size, **bounds
-    ):
-        _, update = library.popart(ACTIONS, step_size, **bounds)
-        state = library.PopArtState(shift, scale, second_moment)
+    def function(w, b, targets, indices, step_size, scale_lb, scale_ub, **fields):
+        _, update = library.popart(ACTIONS, step_size, scale_lb, scale_ub)
+        state = pop_state(library, fields)
         return update({"w": w, "b": b}, state, targets, indices)
 
     return function
@@ -221,10 +222,10 @@ def popart_of(library):
 # --- Arguments. ---
 
 
-def make_statistics(rng):
+def make_statistics(rng, name="state"):
     return {
-        "shift": rng.normal(scale=0.5, size=ACTIONS),
-        "scale": rng.uniform(1.0, 2.0, size=ACTIONS),
+        f"{name}.shift": rng.normal(scale=0.5, size=ACTIONS),
+        f"{name}.scale": rng.uniform(1.0, 2.0, size=ACTIONS),
     }
 
 
@@ -244,11 +245,11 @@ def with_numbers(name, *axes):
 def make_targets(rng, indices=None):
     """Draw a state, and targets of all outputs but one."""
     statistics = make_statistics(rng)
-    squares = statistics["shift"] ** 2 + statistics["scale"] ** 2
+    squares = statistics["state.shift"] ** 2 + statistics["state.scale"] ** 2
     indices = np.array([0, 1, 0, 2, 0, 1]) if indices is None else indices
     return {
         **statistics,
-        "second_moment": squares,
+        "state.second_moment": squares,
         "targets": rng.normal(size=indices.shape),
         "indices": indices,
     }
@@ -270,11 +271,10 @@ def make_layer(rng):
 
 
 def make_rescaled(rng):
-    old, new = make_statistics(rng), make_statistics(rng)
     return {
         **make_layer(rng),
-        **{f"old.{name}": x for name, x in old.items()},
-        **{f"new.{name}": x for name, x in new.items()},
+        **make_statistics(rng, "old"),
+        **make_statistics(rng, "new"),
     }
 
 
@@ -368,27 +368,27 @@ ROWS = [
     ),
     Row(
         name="normalize",
-        definition=normalize,
+        definition=of_fields(normalize),
         make=with_numbers("unnormalized"),
         of=with_statistics("normalize"),
         any_dtype=("unnormalized",),
     ),
     Row(
         name="unnormalize",
-        definition=unnormalize,
+        definition=of_fields(unnormalize),
         make=with_numbers("normalized"),
         of=with_statistics("unnormalize"),
         any_dtype=("normalized",),
     ),
     Row(
         name="unnormalize_linear",
-        definition=unnormalize_linear,
+        definition=of_fields(unnormalize_linear),
         make=with_numbers("inputs", ACTIONS),
         of=with_statistics("unnormalize_linear"),
     ),
     Row(
         name="art",
-        definition=art,
+        definition=of_fields(art),
         make=make_targets,
         settings=SETTINGS,
         invalid=(
@@ -397,7 +397,8 @@ ROWS = [
             {"scale_ub": 1e-4},
             {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
         ),
-        of=art_of,
+        of=with_statistics("art"),
+        single_precision=(0, 1, 2),
         peer_make=make_one_target_each,
         differentiable=False,
         any_dtype=("targets",),
@@ -405,10 +406,11 @@ ROWS = [
     Row(
         name="art",
         case="mask",
-        definition=art,
+        definition=of_fields(art),
         make=make_masked,
         settings=SETTINGS,
-        of=art_of,
+        of=with_statistics("art"),
+        single_precision=(0, 1, 2),
         peer="rlax takes no mask",
         differentiable=False,
         any_dtype=("targets",),
@@ -435,7 +437,7 @@ ROWS = [
     ),
     Row(
         name="popart",
-        definition=popart,
+        definition=of_fields(popart),
         make=lambda rng: make_layer(rng) | make_targets(rng),
         settings=SETTINGS,
         invalid=(
@@ -448,6 +450,7 @@ ROWS = [
         peer_make=lambda rng: make_layer(rng) | make_one_target_each(rng),
         differentiable=False,
         follows=("w",),
+        single_precision=(2, 3, 4),
         any_length=("w",),
         any_dtype=("targets",),
         trees=("b",),

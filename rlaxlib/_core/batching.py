@@ -175,9 +175,14 @@ def _tree(path: str, hint: Any, value: Any, mapped: Mapping[str, int | None]) ->
     """Return the axes of a state: a tree like the state."""
     parts = specs.parts(path, hint, value)
     if path in mapped or not parts:
+        spec = specs.read(hint)
+        if spec and not spec.is_array:
+            return value
         # What has no spec is mapped with the rest of the state.
-        return mapped.get(path, None if specs.read(hint) else 0)
+        return mapped.get(path, None if spec else 0)
     found = [_tree(*each, mapped) for each in parts]
+    if parts[0][0] == path:  # An argument that may be None.
+        return found[0]
     return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
 
 

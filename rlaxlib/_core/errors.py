@@ -241,7 +241,8 @@ def leaves(
     except TypeError as error:
         path, wanted = error.args
         kind = getattr(wanted, "__name__", "tuple")
-        others = [n for n in given if type(given[n]).__name__ == kind and n != name]
+        others = [n for n, x in given.items() if type(x).__name__ == kind]
+        others = [n for n in others if n not in hints]
         names = ", ".join(each for each in order if each != "self")
         hint = f": `{others[0]}` is one, the order is ({names})" if others else ""
         found = describe(given[name])

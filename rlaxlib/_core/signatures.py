@@ -225,11 +225,14 @@ class Signature:
         if not self.nested:
             return given, self.arrays
         values, wanted = dict(given), dict(self.arrays)
-        for name in self.nested.keys() & given.keys():
+        for name in filter(given.__contains__, self.nested):
             for path, spec, value in errors.leaves(
                 self.nested, name, given, self.positional
             ):
-                values[path], wanted[path] = value, spec
+                if spec.is_array:
+                    values[path], wanted[path] = value, spec
+                else:
+                    rules.check_static(path, value, spec, self.specs)
         return values, wanted
 
     def _fit(
@@ -303,8 +306,8 @@ class Signature:
         given = dict(static) | dynamic
         to, mask = dict(casts.to), given.get("sample_mask")
 
-        def convert(name: str, _: Spec, x: Any) -> Any:
-            if isinstance(x, str | None):
+        def convert(name: str, spec: Spec, x: Any) -> Any:
+            if isinstance(x, str | None) or not spec.is_array:
                 return x
             x = x if isinstance(x, Array) else _array(x)
             x = x.astype(to[name]) if name in to else x

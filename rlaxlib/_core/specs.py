@@ -5,7 +5,8 @@ The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
 - a shape, such as `T, A`, none for a scalar; or several in brackets, joined by `or`. An
   axis is a size such as `3`, or a name such as `T`, which has the same size of at least
   1 in all arguments of a call. `T+1` is one more than `T`. `...` stands for any number
-  of axes, the same in all arguments, and so does a name with a star, such as `*B`;
+  of axes, the same in all arguments, and so does a name with a star, such as `*B`. `*_`
+  are axes that may differ between arguments;
 - rules for the values: an interval such as `in [0, A)`, whose bounds are numbers, named
   axes or other arguments; `in {0, 1}`; `ascending`; or `increasing`, which excludes
   equal values.
@@ -144,7 +145,7 @@ def _bind(shape: tuple[int, ...], axes: Axes, sizes: Sizes) -> Sizes | None:
         end = max(start, len(shape) - len(axes[start + 1 :]))
         further, shape = shape[start:end], shape[:start] + shape[end:]
         axes = axes[:start] + axes[start + 1 :]
-        if bound.setdefault(many[0], further) != further:
+        if many[0] != "*_" and bound.setdefault(many[0], further) != further:
             return None
     if len(shape) != len(axes):
         return None

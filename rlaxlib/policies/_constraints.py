@@ -7,17 +7,21 @@ falls while it is below. `pid_lagrangian` controls the multiplier of a cost inst
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
-from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib._core import checks, rules
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Static
 from rlaxlib.normalization import StateFunctions
 
 __all__ = [
@@ -29,10 +33,11 @@ __all__ = [
 ]
 
 Projection = Callable[[Array], Array]
-Tree = TypeVar("Tree")
 
-# Applied in single precision at least: 1e-10 is 0 in float16.
-positive = functools.partial(jnp.clip, min=1e-10)
+
+def positive(x: Array) -> Array:
+    """Return `x`, at least 1e-10, which is 0 in float16."""
+    return jnp.maximum(x, 1e-10)
 
 
 def softplus(x: Array) -> Array:
@@ -52,9 +57,9 @@ class LagrangePenalty(NamedTuple):
             bound. Divergences then have one more axis, the last.
     """
 
-    alpha: ArrayLike
-    epsilon: ArrayLike
-    per_dimension: bool = False
+    alpha: Float[ArrayLike, "*_"]
+    epsilon: Float[ArrayLike, "in [0, inf)"]
+    per_dimension: Static[bool, ""] = False
 
 
 # As an ordinary named tuple, `per_dimension` would be traced.
@@ -62,16 +67,35 @@ jax.tree_util.register_dataclass(
     LagrangePenalty, data_fields=("alpha", "epsilon"), meta_fields=("per_dimension",)
 )
 
-KlConstraints = Sequence[tuple[ArrayLike, LagrangePenalty]]
-Constraint = tuple[Array, LagrangePenalty]
+KlConstraints = Sequence[tuple[Float[ArrayLike, "*_"], LagrangePenalty]]
 
 
+# Dual variables that must not be 0.
+TEMPERATURES = ("temperature_constraint", "bounds_constraint")
+
+
+def check_duals(*, projection_operator: Projection, **given: Any) -> None:
+    """Check that dual variables are positive after the projection, if concrete."""
+    constraints = given.pop("kl_constraints", ())
+    given |= {f"kl_constraints[{i}][1]": x for i, (_, x) in enumerate(constraints)}
+    for name, penalty in given.items():
+        if isinstance(penalty, LagrangePenalty) and not np.ndim(penalty.alpha):
+            if rules.concrete(penalty.alpha) is None:
+                continue
+            with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
+                dual = projection_operator(jnp.asarray(penalty.alpha, float))
+            interval = "(0, inf)" if name in TEMPERATURES else "[0, inf)"
+            path = f"projection_operator({name}.alpha)"
+            rules.check(path, dual, f"in {interval}", {}, {})
+
+
+@checked(rule=check_duals)
 def kl_constraint_loss(
-    kl: ArrayLike,
+    kl: Float[ArrayLike, "..."],
     penalty: LagrangePenalty,
     projection_operator: Projection,
     use_stop_gradient: bool = True,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Float[Array, "..."], Float[Array, "..."], Array]:
     """Compute the losses of a KL constraint and of its dual variable (MPO).
 
     Takes divergences of any shape, returns two losses of each, and the dual variable.
@@ -104,13 +128,11 @@ def kl_constraint_loss(
         Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*,
         section 4.2, 2018. https://arxiv.org/abs/1806.06920
     """
-    constraint = check_constraint("kl", kl, "penalty", penalty)
-    constraint, narrow = widen(constraint)
-    return narrow(
-        losses_of("penalty", *constraint, projection_operator, use_stop_gradient)
-    )
+    check_dual("penalty", penalty, "kl", kl)
+    return losses_of(kl, penalty, projection_operator, use_stop_gradient)
 
 
+@checked(rule=check_duals)
 def compute_parametric_kl_penalty_and_dual_loss(
     kl_constraints: KlConstraints,
     projection_operator: Projection,
@@ -147,11 +169,7 @@ def compute_parametric_kl_penalty_and_dual_loss(
         Abbas Abdolmaleki and others, *Relative Entropy Regularized Policy Iteration*,
         section 4.2, 2018. https://arxiv.org/abs/1812.02256
     """
-    constraints, narrow = widen(check_constraints(kl_constraints))
-    zero = jnp.asarray(0.0)  # Weakly typed, so that it adds to any dtype.
-    return narrow(
-        total_losses(constraints, projection_operator, use_stop_gradient, zero)
-    )
+    return total_losses(kl_constraints, projection_operator, use_stop_gradient)
 
 
 class PidLagrangianState(NamedTuple):
@@ -162,15 +180,16 @@ class PidLagrangianState(NamedTuple):
         cost: Cost :math:`C_k` of the last update, shape `[]`.
     """
 
-    integral: Array
-    cost: Array
+    integral: Float[Array, ""]
+    cost: Float[Array, ""]
 
 
+@checked(compiled=False)
 def pid_lagrangian(
-    limit: ArrayLike,
-    k_p: ArrayLike,
-    k_i: ArrayLike,
-    k_d: ArrayLike = 0.0,
+    limit: Float[ArrayLike, ""],
+    k_p: Float[ArrayLike, "in [0, inf)"],
+    k_i: Float[ArrayLike, "in [0, inf)"],
+    k_d: Float[ArrayLike, "in [0, inf)"] = 0.0,
     *,
     axis_name: AxisName | None = None,
 ) -> StateFunctions[Array, PidLagrangianState]:
@@ -218,191 +237,133 @@ def pid_lagrangian(
         Reinforcement Learning by PID Lagrangian Methods*, 2020.
         https://arxiv.org/abs/2007.03964
     """
-    limit, k_p, k_i, k_d = checks.arrays(
-        limit=(limit, "float[]"),
-        k_p=(k_p, "float[] in [0, inf)"),
-        k_i=(k_i, "float[] in [0, inf)"),
-        k_d=(k_d, "float[] in [0, inf)"),
-    )
+    controller = _PidLagrangian(limit, k_p, k_i, k_d, axis_name)
+    return StateFunctions(controller.init, controller.update)
 
-    def init(cost: ArrayLike = 0.0) -> PidLagrangianState:
+
+@dataclasses.dataclass(frozen=True)
+class _PidLagrangian:
+    """The functions of `pid_lagrangian`."""
+
+    limit: Array
+    k_p: Array
+    k_i: Array
+    k_d: Array
+    axis_name: AxisName | None
+
+    @checked(wide=True)
+    def init(self, cost: Float[ArrayLike, ""] = 0.0) -> PidLagrangianState:
         """Return the initial state.
 
         Args:
-            cost: Cost before the first update, `[]`.
+            cost: Cost before the first update, shape `[]`.
 
         Returns:
             The state.
         """
-        last_cost, _ = checks.widened(cost=(cost, "float[]"))
-        zero = jnp.zeros((), last_cost.dtype)
-        return PidLagrangianState(zero, zero + last_cost)  # Not weakly typed.
+        zero = jnp.zeros((), cost.dtype)
+        return PidLagrangianState(zero, zero + cost)  # Not weakly typed.
 
+    @checked(wide=True)
     def update(
-        cost: ArrayLike, state: PidLagrangianState
-    ) -> tuple[Array, PidLagrangianState]:
+        self, cost: Float[ArrayLike, ""], state: PidLagrangianState
+    ) -> tuple[Float[Array, ""], PidLagrangianState]:
         """Compute the multiplier from the cost of one update.
 
         Args:
-            cost: Mean cost of an episode, `[]`.
+            cost: Mean cost of an episode, shape `[]`.
             state: State of the controller.
 
         Returns:
             The multiplier, and the next state.
         """
-        integral, last_cost, _ = checks.widened(
-            **{f"state.{name}": (x, "float[]") for name, x in state._asdict().items()}
-        )
-        mean, _ = checks.widened(cost=(cost, "float[]"))
-        mean = mean if axis_name is None else jax.lax.pmean(mean, axis_name)
-        mean = jax.lax.stop_gradient(mean)
-        delta = mean - limit
-        integral = jax.nn.relu(integral + delta)
-        derivative = jax.nn.relu(mean - last_cost)
-        multiplier = jax.nn.relu(k_p * delta + k_i * integral + k_d * derivative)
-        return multiplier, PidLagrangianState(integral, mean)
+        if self.axis_name is not None:
+            cost = jax.lax.pmean(cost, self.axis_name)
+        cost = stop_gradient(cost)
+        delta = cost - self.limit
+        integral = jax.nn.relu(state.integral + delta)
+        derivative = jax.nn.relu(cost - state.cost)
+        multiplier = self.k_p * delta + self.k_i * integral + self.k_d * derivative
+        return jax.nn.relu(multiplier), PidLagrangianState(integral, cost)
 
-    return StateFunctions(init, update)
+
+jax.tree_util.register_dataclass(
+    _PidLagrangian,
+    data_fields=("limit", "k_p", "k_i", "k_d"),
+    meta_fields=("axis_name",),
+)
 
 
 # --- Losses, shared by MPO and V-MPO. ---
 
 
 def losses_of(
-    name: str,
-    kl: Array,
-    penalty: LagrangePenalty,
-    operator: Projection,
-    stop: ArrayLike = True,
+    kl: Array, penalty: LagrangePenalty, operator: Projection, stop: bool = True
 ) -> tuple[Array, Array, Array]:
     """Return both losses of a constraint, and its projected dual variable."""
-    projected = _project(name, penalty, "[0, inf)", operator)
-    alpha = projected.reshape(()) if projected.size == 1 else projected
-    alpha = jnp.broadcast_to(alpha, kl.shape)
-    kl_loss = gradients.stop_if(stop, alpha) * kl
-    alpha_loss = alpha * (penalty.epsilon - gradients.stop_if(stop, kl))
+    dual = operator(penalty.alpha)
+    alpha = jnp.broadcast_to(dual.reshape(()) if dual.size == 1 else dual, kl.shape)
+    kl_loss = stop_if(stop, alpha) * kl
+    alpha_loss = alpha * (penalty.epsilon - stop_if(stop, kl))
     if penalty.per_dimension:
         kl_loss, alpha_loss = jnp.sum(kl_loss, axis=-1), jnp.sum(alpha_loss, axis=-1)
-    return kl_loss, alpha_loss, projected
+    return kl_loss, alpha_loss, dual
 
 
 def total_losses(
-    constraints: list[Constraint], operator: Projection, stop: ArrayLike, zero: Array
+    kl_constraints: KlConstraints,
+    operator: Projection,
+    stop: bool = True,
+    states: tuple[str, Array] | None = None,
 ) -> tuple[Array, Array]:
-    """Return the sums of both losses over constraints, or `zero` if there are none."""
-    losses = [
-        losses_of(f"kl_constraints[{i}][1]", kl, penalty, operator, stop)
-        for i, (kl, penalty) in enumerate(constraints)
-    ]
-    kl_loss = sum((each[0] for each in losses), zero)
-    alpha_loss = sum((each[1] for each in losses), zero)
+    """Return the sums of both losses over constraints.
+
+    Args:
+        kl_constraints: Pairs of divergences and penalties.
+        operator: Function that makes the dual variables positive.
+        stop: Whether to stop the gradients.
+        states: An argument with the axes of the states, and its name. By default the
+            divergences of the first constraint.
+
+    Returns:
+        Both sums, 0 if there are no constraints.
+    """
+    zero = jnp.asarray(0.0)  # Weakly typed, so that it adds to any dtype.
+    kl_loss = alpha_loss = zero if states is None else jnp.zeros_like(states[1])
+    for i, (kl, penalty) in enumerate(kl_constraints):
+        path = f"kl_constraints[{i}]"
+        check_dual(f"{path}[1]", penalty, f"{path}[0]", kl)
+        states = states or (f"{path}[0]", kl[..., 0] if penalty.per_dimension else kl)
+        axes = states[1].shape + kl.shape[-1:] * penalty.per_dimension
+        check_shape(f"{path}[0]", kl, [axes], *states)
+        losses = losses_of(kl, penalty, operator, stop)
+        kl_loss, alpha_loss = kl_loss + losses[0], alpha_loss + losses[1]
     return kl_loss, alpha_loss
 
 
-def temperature(
-    constraint: LagrangePenalty,
-    operator: Projection,
-    name: str = "temperature_constraint",
-) -> Array:
+def temperature(name: str, constraint: LagrangePenalty, operator: Projection) -> Array:
     """Return the temperature of an E-step, shape `[]`."""
-    return _project(name, constraint, "(0, inf)", operator).reshape(())
+    check_dual(name, constraint, "temperature", jnp.zeros(()))
+    return operator(constraint.alpha).reshape(())
 
 
-def _project(
-    name: str, penalty: LagrangePenalty, interval: str, operator: Projection
-) -> Array:
-    """Return the dual variable of a penalty."""
-    projected = jnp.asarray(operator(jnp.asarray(penalty.alpha)))
-    checks.within(interval, **{f"projection_operator({name}.alpha)": projected})
-    return projected
+# --- Checks of shapes. ---
 
 
-# --- Checks. ---
-
-
-def check_constraints(
-    kl_constraints: KlConstraints, **example: Array
-) -> list[Constraint]:
-    """Check the KL constraints of an M-step, and convert them to JAX arrays.
-
-    Args:
-        kl_constraints: Pairs of divergences and penalties, as given by the user.
-        **example: An array of the shape that the divergences must have, under a name
-            for error messages. By default the first divergence.
-
-    Returns:
-        The pairs.
-    """
-    checked: list[Constraint] = []
-    for i, (kl, penalty) in enumerate(kl_constraints):
-        names = f"kl_constraints[{i}][0]", f"kl_constraints[{i}][1]"
-        constraint = check_constraint(names[0], kl, names[1], penalty, **example)
-        checked.append(constraint)
-        if not example:
-            divergence, checked_penalty = constraint
-            first = divergence[..., 0] if checked_penalty.per_dimension else divergence
-            example = {"kl_constraints[0][0], without dimensions": first}
-    return checked
-
-
-def check_constraint(
-    kl_name: str, kl: ArrayLike, name: str, penalty: LagrangePenalty, **example: Array
-) -> Constraint:
-    """Check one KL constraint, and convert it to JAX arrays."""
-    per_dimension = _per_dimension(name, penalty)
-    shape = "[..., D]" if per_dimension else "[...]"
-    duals = f"[] or [1]{' or [D]' if per_dimension else ''} or {shape}"
-    others = {each: (array, "float[...]") for each, array in example.items()}
-    *_, divergence, alpha, epsilon = checks.arrays(
-        **others, **{kl_name: (kl, f"float{shape}")}, **_specs(name, penalty, duals)
-    )
-    return divergence, LagrangePenalty(alpha, epsilon, per_dimension)
-
-
-def check_penalty(
-    name: str, penalty: LagrangePenalty, **example: Array
-) -> LagrangePenalty:
-    """Check the penalty of a constraint for one state, and convert it to JAX arrays.
-
-    Args:
-        name: The name of its argument.
-        penalty: The penalty.
-        **example: If the penalty may be per dimension, an array of the shape of the
-            divergences per dimension, under its name.
-
-    Returns:
-        The penalty.
-    """
-    per_dimension = _per_dimension(name, penalty)
-    if per_dimension and not example:
+def check_dual(name: str, penalty: LagrangePenalty, kl_name: str, kl: Array) -> None:
+    """Check that a dual variable is one for all divergences, or one for each."""
+    if penalty.per_dimension and not kl.ndim:
         checks.fail(f"`{name}.per_dimension` is True, must be False")
-    duals = "[] or [1] or [D]" if per_dimension else "[] or [1]"
-    others = {each: (array, "float[D]") for each, array in example.items()}
-    *_, alpha, epsilon = checks.arrays(**others, **_specs(name, penalty, duals))
-    return LagrangePenalty(alpha, epsilon, per_dimension)
+    dimensions = [kl.shape[-1:]] if penalty.per_dimension else []
+    shapes = [(), (1,), *dimensions, kl.shape]
+    check_shape(f"{name}.alpha", penalty.alpha, shapes, kl_name, kl)
 
 
-def _per_dimension(name: str, penalty: LagrangePenalty) -> bool:
-    """Return whether a penalty is per dimension, a Python bool."""
-    per_dimension = getattr(penalty, "per_dimension", False)
-    checks.static(**{f"{name}.per_dimension": per_dimension})
-    return bool(per_dimension)
-
-
-def _specs(
-    name: str, penalty: LagrangePenalty, duals: str
-) -> dict[str, tuple[Any, str]]:
-    """Return the parts of a penalty under their names, with their specs."""
-    alpha = getattr(penalty, "alpha", None)
-    epsilon = getattr(penalty, "epsilon", None)
-    return {
-        f"{name}.alpha": (alpha, f"float{duals}"),
-        f"{name}.epsilon": (epsilon, "float[] in [0, inf)"),
-    }
-
-
-def widen(tree: Tree) -> tuple[Tree, Callable[[Any], Any]]:
-    """Do what `checks.widened` does, for the arrays of a pytree."""
-    leaves, structure = cast(Any, jax.tree.flatten(tree))
-    wide, narrow = dtypes.widen(*leaves)
-    return jax.tree.unflatten(structure, wide), narrow
+def check_shape(
+    name: str, x: Array, shapes: list[tuple[int, ...]], other: str, like: Array
+) -> None:
+    """Check that an array has one of the shapes that fit to another array."""
+    if x.shape not in shapes:
+        needed = " or ".join(map(str, dict.fromkeys(shapes)))
+        match = f" to match `{other}`, which has shape {like.shape}" * bool(like.ndim)
+        checks.fail(f"`{name}` has shape {x.shape}, must be {needed}{match}")

@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
 from rlaxlib import distributions
-from rlaxlib._core import checks
-from rlaxlib.policies import _constraints
-from rlaxlib.policies._constraints import LagrangePenalty, Projection, check_penalty
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib.policies._constraints import (
+    LagrangePenalty,
+    Projection,
+    check_duals,
+    softplus,
+)
 from rlaxlib.policies._mpo import (
     MpoConstraintOutputs,
     MpoWeightOutputs,
@@ -28,9 +32,6 @@ from rlaxlib.policies._mpo import (
 __all__ = ["GaussianMpoOutputs", "gaussian_mpo_loss"]
 
 Gaussian = tuple[Array, Array]  # Mean and standard deviation.
-Constraints = tuple[
-    LagrangePenalty, LagrangePenalty, LagrangePenalty, LagrangePenalty | None
-]
 
 
 class GaussianMpoOutputs(NamedTuple):
@@ -51,34 +52,35 @@ class GaussianMpoOutputs(NamedTuple):
         max_stddev: Largest standard deviation of the policy, shape `[]`.
     """
 
-    mean_policy_loss: Array
-    stddev_policy_loss: Array
+    mean_policy_loss: Float[Array, ""]
+    stddev_policy_loss: Float[Array, ""]
     temperature: MpoWeightOutputs
     bounds_temperature: MpoWeightOutputs | None
     mean_constraint: MpoConstraintOutputs
     stddev_constraint: MpoConstraintOutputs
-    min_q_value: Array
-    max_q_value: Array
-    min_stddev: Array
-    max_stddev: Array
+    min_q_value: Float[Array, ""]
+    max_q_value: Float[Array, ""]
+    min_stddev: Float[Array, ""]
+    max_stddev: Float[Array, ""]
 
 
+@checked(rule=check_duals)
 def gaussian_mpo_loss(
-    mean: ArrayLike,
-    stddev: ArrayLike,
-    target_mean: ArrayLike,
-    target_stddev: ArrayLike,
-    sample_actions: ArrayLike,
-    sample_q_values: ArrayLike,
+    mean: Float[ArrayLike, "D"],
+    stddev: Float[ArrayLike, "D in (0, inf)"],
+    target_mean: Float[ArrayLike, "D"],
+    target_stddev: Float[ArrayLike, "D in (0, inf)"],
+    sample_actions: Float[ArrayLike, "N, D"],
+    sample_q_values: Float[ArrayLike, "N"],
     temperature_constraint: LagrangePenalty,
     mean_constraint: LagrangePenalty,
     stddev_constraint: LagrangePenalty,
-    projection_operator: Projection = _constraints.softplus,
+    projection_operator: Projection = softplus,
     *,
     bounds_constraint: LagrangePenalty | None = None,
-    minimum: ArrayLike = -1.0,
-    maximum: ArrayLike = 1.0,
-) -> tuple[Array, GaussianMpoOutputs]:
+    minimum: Float[ArrayLike, "[] or [D]"] = -1.0,
+    maximum: Float[ArrayLike, "[] or [D] in [minimum, inf]"] = 1.0,
+) -> tuple[Float[Array, ""], GaussianMpoOutputs]:
     """Compute the MPO loss of a Gaussian policy, with decoupled KL constraints.
 
     Takes one state, returns one loss, and its terms.
@@ -153,85 +155,64 @@ def gaussian_mpo_loss(
         Abbas Abdolmaleki and others, *A Distributional View on Multi-Objective Policy
         Optimization*, 2020. https://arxiv.org/abs/2005.07513
     """
-    mean, stddev, target_mean, target_stddev, actions, q_values, low, high = (
-        checks.arrays(
-            mean=(mean, "float[D]"),
-            stddev=(stddev, "float[D] in (0, inf)"),
-            target_mean=(target_mean, "float[D]"),
-            target_stddev=(target_stddev, "float[D] in (0, inf)"),
-            sample_actions=(sample_actions, "float[N, D]"),
-            sample_q_values=(sample_q_values, "float[N]"),
-            minimum=(minimum, "float[] or [D]"),
-            maximum=(maximum, "float[] or [D]"),
-        )
-    )
-    checks.ordered(minimum=minimum, maximum=maximum)
-    constraints = (
-        check_penalty("temperature_constraint", temperature_constraint),
-        check_penalty("mean_constraint", mean_constraint, mean=mean),
-        check_penalty("stddev_constraint", stddev_constraint, mean=mean),
-        None
-        if bounds_constraint is None
-        else check_penalty("bounds_constraint", bounds_constraint),
-    )
-    policy, target = (mean, stddev), (target_mean, target_stddev)
-    inputs = policy, target, actions, q_values, (low, high), constraints
-    inputs, narrow = _constraints.widen(inputs)
-    outputs = _terms(*inputs, projection_operator)
-    mean_bound, stddev_bound = outputs.mean_constraint, outputs.stddev_constraint
-    loss = outputs.mean_policy_loss + mean_bound.kl_loss + mean_bound.alpha_loss
-    loss += outputs.stddev_policy_loss + stddev_bound.kl_loss + stddev_bound.alpha_loss
-    loss += outputs.temperature.loss
-    if outputs.bounds_temperature is not None:
-        loss += outputs.bounds_temperature.loss
-    return narrow((loss, outputs))
-
-
-def _terms(
-    policy: Gaussian,
-    target: Gaussian,
-    actions: Array,
-    q_values: Array,
-    limits: tuple[Array, Array],
-    constraints: Constraints,
-    operator: Projection,
-) -> GaussianMpoOutputs:
-    """Return the terms of `gaussian_mpo_loss`."""
-    (mean, stddev), inputs = policy, (target, actions, q_values, limits)
-    target, actions, q_values, limits = jax.lax.stop_gradient(inputs)
-    target_mean, target_stddev = target
-    weight_bound, mean_bound, stddev_bound, distance_bound = constraints
+    target = target_mean, target_stddev = stop_gradient((target_mean, target_stddev))
+    actions, q_values = stop_gradient((sample_actions, sample_q_values))
     uniform = jnp.full_like(q_values, -math.log(q_values.size))
-
     temperature = weigh(
-        "temperature_constraint", q_values, uniform, weight_bound, operator
+        "temperature_constraint",
+        q_values,
+        uniform,
+        temperature_constraint,
+        projection_operator,
     )
-    bounds_temperature, w = None, temperature.weights
-    if distance_bound is not None:
-        low, high = (jnp.broadcast_to(x, actions.shape) for x in limits)
-        outside = actions - jnp.clip(actions, low, high)
-        distances = jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
+    w, bounds_temperature = temperature.weights, None
+    if bounds_constraint is not None:
+        distances = stop_gradient(_distances(actions, minimum, maximum))
         bounds_temperature = weigh(
-            "bounds_constraint", -distances, uniform, distance_bound, operator
+            "bounds_constraint",
+            -distances,
+            uniform,
+            bounds_constraint,
+            projection_operator,
         )
         w += bounds_temperature.weights
     log_prob = distributions.gaussian_diagonal().logprob
-    mean_kl = _kl(target, (mean, target_stddev), mean_bound.per_dimension)
-    stddev_kl = _kl(target, (target_mean, stddev), stddev_bound.per_dimension)
-    return GaussianMpoOutputs(
+    mean_kl = _kl(target, (mean, target_stddev), mean_constraint.per_dimension)
+    stddev_kl = _kl(target, (target_mean, stddev), stddev_constraint.per_dimension)
+    outputs = GaussianMpoOutputs(
         mean_policy_loss=-jnp.sum(w * log_prob(actions, mean, target_stddev)),
         stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mean, stddev)),
         temperature=temperature,
         bounds_temperature=bounds_temperature,
-        mean_constraint=constrain("mean_constraint", mean_kl, mean_bound, operator),
+        mean_constraint=constrain(
+            "mean_constraint", mean_kl, mean_constraint, projection_operator
+        ),
         stddev_constraint=constrain(
-            "stddev_constraint", stddev_kl, stddev_bound, operator
+            "stddev_constraint", stddev_kl, stddev_constraint, projection_operator
         ),
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
-        min_stddev=jnp.min(jax.lax.stop_gradient(stddev)),
-        max_stddev=jnp.max(jax.lax.stop_gradient(stddev)),
+        min_stddev=jnp.min(stop_gradient(stddev)),
+        max_stddev=jnp.max(stop_gradient(stddev)),
     )
+    return _total(outputs), outputs
+
+
+def _distances(actions: Array, minimum: Array, maximum: Array) -> Array:
+    """Return the Euclidean distance of each action from its bounds."""
+    low, high = (jnp.broadcast_to(x, actions.shape) for x in (minimum, maximum))
+    outside = actions - jnp.clip(actions, low, high)
+    return jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
+
+
+def _total(outputs: GaussianMpoOutputs) -> Array:
+    """Return the sum of all losses."""
+    mean, stddev = outputs.mean_constraint, outputs.stddev_constraint
+    loss = outputs.mean_policy_loss + mean.kl_loss + mean.alpha_loss
+    loss += outputs.stddev_policy_loss + stddev.kl_loss + stddev.alpha_loss
+    loss += outputs.temperature.loss
+    bounds = outputs.bounds_temperature
+    return loss if bounds is None else loss + bounds.loss
 
 
 def _kl(target: Gaussian, policy: Gaussian, per_dimension: bool) -> Array:

@@ -1,8 +1,8 @@
 """Policy gradients: REINFORCE, COMA, ACER, QPG, RMPG, RPG, DPG and entropy.
 
 Each loss is minimised. Only its gradient is meaningful; its value does not measure how
-good the policy is. `reinforce_loss` and `acer_policy_loss` return the loss of each time
-step, the others the mean over one trajectory.
+good the policy is. `reinforce_loss` and `acer_policy_loss` take time steps on any axes
+and return the loss of each, the others the mean over one trajectory.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import checks, gradients, streams
+from rlaxlib._core import gradients
+from rlaxlib._core.gradients import stop_each, stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
 __all__ = [
     "acer_policy_loss",
@@ -29,15 +31,16 @@ __all__ = [
 ]
 
 
+@checked
 def policy_gradient_loss(
-    logits_t: ArrayLike,
-    a_t: ArrayLike,
-    adv_t: ArrayLike,
-    w_t: ArrayLike,
+    logits_t: Float[ArrayLike, "T, A"],
+    a_t: Int[ArrayLike, "T in [0, A)"],
+    adv_t: Float[ArrayLike, "T"],
+    w_t: Float[ArrayLike, "T"],
     use_stop_gradient: bool = True,
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the REINFORCE policy-gradient loss.
 
     Takes one trajectory, returns its mean loss.
@@ -71,28 +74,22 @@ def policy_gradient_loss(
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
-    logits_t, a_t, adv_t, w_t, action_mask, narrow = checks.widened(
-        logits_t=(logits_t, "float[T, A]"),
-        a_t=(a_t, "int[T] in [0, A)"),
-        adv_t=(adv_t, "float[T]"),
-        w_t=(w_t, "float[T]"),
-        action_mask=(action_mask, "bool[T, A] or None"),
-    )
-    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
+    adv_t = stop_if(use_stop_gradient, adv_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
-    return narrow(-jnp.mean(_product(w_t * adv_t, log_prob_t)))
+    return -jnp.mean(_product(w_t * adv_t, log_prob_t))
 
 
+@checked
 def reinforce_loss(
-    log_prob_t: ArrayLike,
-    adv_t: ArrayLike,
+    log_prob_t: Float[ArrayLike, "..."],
+    adv_t: Float[ArrayLike, "..."],
     *,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, "..."]:
     """Compute the REINFORCE (score-function) loss of any distribution.
 
-    Takes one trajectory, returns the loss of each time step.
+    Takes time steps, returns the loss of each.
 
     .. math:: L_t = -Â_t log π(a_t)
 
@@ -101,13 +98,13 @@ def reinforce_loss(
     gradient is biased: for the mean of a Gaussian it is 0.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
+        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        adv_t: Advantages :math:`Â_t` of those actions, shape `[...]`.
         stop_target_gradients: Whether to stop the gradient of the advantages.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[T]`. An impossible action of advantage 0 has a loss of 0.
+        Losses, shape `[...]`. An impossible action of advantage 0 has a loss of 0.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -121,26 +118,21 @@ def reinforce_loss(
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
-    log_prob_t, adv_t, sample_mask, narrow = checks.widened(
-        log_prob_t=(log_prob_t, "float[T]"),
-        adv_t=(adv_t, "float[T]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    adv_t = gradients.stop_if(stop_target_gradients, adv_t)
-    log_prob_t, adv_t = streams.clean(sample_mask, log_prob_t, adv_t)
-    return narrow(-_product(adv_t, log_prob_t))
+    adv_t = stop_if(stop_target_gradients, adv_t)
+    return -_product(adv_t, log_prob_t)
 
 
+@checked
 def counterfactual_advantage(
-    q_t: ArrayLike,
-    pi_t: ArrayLike,
-    a_t: ArrayLike,
+    q_t: Float[ArrayLike, "..., A"],
+    pi_t: Float[ArrayLike, "..., A"],
+    a_t: Int[ArrayLike, "... in [0, A)"],
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+) -> Float[Array, "..."]:
     """Compute the counterfactual advantages of COMA.
 
-    Takes one trajectory, returns the advantage of each time step.
+    Takes time steps, returns the advantage of each.
 
     .. math:: Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
 
@@ -148,13 +140,13 @@ def counterfactual_advantage(
     of its actions, given those that the other agents took.
 
     Args:
-        q_t: Action values, shape `[T, A]`.
-        pi_t: Action probabilities :math:`π_t` of the policy, shape `[T, A]`.
-        a_t: Actions taken, in [0, A), shape `[T]`.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        q_t: Action values, shape `[..., A]`.
+        pi_t: Action probabilities :math:`π_t` of the policy, shape `[..., A]`.
+        a_t: Actions taken, in [0, A), shape `[...]`.
+        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
-        Advantages :math:`Â_t`, shape `[T]`.
+        Advantages :math:`Â_t`, shape `[...]`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a NumPy action outside [0, A).
@@ -168,32 +160,27 @@ def counterfactual_advantage(
         Jakob Foerster and others, *Counterfactual Multi-Agent Policy Gradients*, 2017.
         https://arxiv.org/abs/1705.08926
     """
-    q_t, pi_t, a_t, action_mask, narrow = checks.widened(
-        q_t=(q_t, "float[T, A]"),
-        pi_t=(pi_t, "float[T, A]"),
-        a_t=(a_t, "int[T] in [0, A)"),
-        action_mask=(action_mask, "bool[T, A] or None"),
-    )
     if action_mask is not None:
         q_t = jnp.where(action_mask, q_t, 0)
-    return narrow(arrays.batched_index(q_t, a_t) - jnp.sum(pi_t * q_t, axis=-1))
+    return arrays.batched_index(q_t, a_t) - jnp.sum(pi_t * q_t, axis=-1)
 
 
+@checked
 def acer_policy_loss(
-    logits_t: ArrayLike,
-    mu_logits_t: ArrayLike,
-    a_t: ArrayLike,
-    q_t: ArrayLike,
-    returns_t: ArrayLike,
-    max_weight: ArrayLike = 10.0,
+    logits_t: Float[ArrayLike, "..., A"],
+    mu_logits_t: Float[ArrayLike, "..., A"],
+    a_t: Int[ArrayLike, "... in [0, A)"],
+    q_t: Float[ArrayLike, "..., A"],
+    returns_t: Float[ArrayLike, "..."],
+    max_weight: Float[ArrayLike, "in [0, inf]"] = 10.0,
     *,
     stop_target_gradients: bool = True,
-    action_mask: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, "..."]:
     """Compute the policy loss of ACER: truncated, with bias correction.
 
-    Takes one trajectory, returns the loss of each time step.
+    Takes time steps, returns the loss of each.
 
     .. math::
 
@@ -207,18 +194,18 @@ def acer_policy_loss(
     of the paper is not included.
 
     Args:
-        logits_t: Logits of the policy :math:`π`, shape `[T, A]`.
-        mu_logits_t: Logits of the behaviour policy :math:`μ`, shape `[T, A]`.
-        a_t: Actions taken, in [0, A), shape `[T]`.
-        q_t: Action values, shape `[T, A]`.
-        returns_t: Returns :math:`G_t`, in ACER those of Retrace, shape `[T]`.
+        logits_t: Logits of the policy :math:`π`, shape `[..., A]`.
+        mu_logits_t: Logits of the behaviour policy :math:`μ`, shape `[..., A]`.
+        a_t: Actions taken, in [0, A), shape `[...]`.
+        q_t: Action values, shape `[..., A]`.
+        returns_t: Returns :math:`G_t`, in ACER those of Retrace, shape `[...]`.
         max_weight: Maximum importance weight :math:`c`, at least 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradients of `q_t` and `returns_t`.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[T]`, 0 at ignored steps.
+        Losses, shape `[...]`, 0 at ignored steps.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete value is wrong.
@@ -234,44 +221,33 @@ def acer_policy_loss(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         sections 3.2 and 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    logits_t, mu_logits_t, a_t, q_t, returns_t, c, action_mask, sample_mask, narrow = (
-        checks.widened(
-            logits_t=(logits_t, "float[T, A]"),
-            mu_logits_t=(mu_logits_t, "float[T, A]"),
-            a_t=(a_t, "int[T] in [0, A)"),
-            q_t=(q_t, "float[T, A]"),
-            returns_t=(returns_t, "float[T]"),
-            max_weight=(max_weight, "float[] in [0, inf]"),
-            action_mask=(action_mask, "bool[T, A] or None"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
-    logits_t, mu_logits_t, a_t, q_t, returns_t = streams.clean(
-        sample_mask, logits_t, mu_logits_t, a_t, q_t, returns_t
-    )
-    if action_mask is not None:  # At ignored steps `-inf + inf` would be NaN.
-        action_mask = ~streams.valid(~action_mask, sample_mask)
+    if action_mask is not None and sample_mask is not None:
+        action_mask |= ~sample_mask[..., None]  # There `-inf + inf` would be NaN.
     policy = distributions.softmax()
     log_prob_t = policy.logprob(a_t, logits_t, action_mask=action_mask)
     mu_log_prob_t = policy.logprob(a_t, mu_logits_t, action_mask=action_mask)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     mu_t = policy.probs(mu_logits_t, action_mask=action_mask)
-    rho_t = jnp.minimum(c, jnp.exp(log_prob_t - mu_log_prob_t))
+    rho_t = jnp.minimum(max_weight, jnp.exp(log_prob_t - mu_log_prob_t))
     # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
-    excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - c * mu_t), pi_t)
+    excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - max_weight * mu_t), pi_t)
     pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
     v_t = jnp.sum(pi_t * q_t, axis=-1)
-    adv_t = rho_t * (returns_t - v_t), excess_t * (q_t - v_t[:, None])
-    taken_t, every_t = (gradients.stop_if(stop_target_gradients, x) for x in adv_t)
+    adv_t = rho_t * (returns_t - v_t), excess_t * (q_t - v_t[..., None])
+    taken_t, every_t = stop_each(stop_target_gradients, *adv_t)
     correction_t = distributions.categorical_cross_entropy(
         every_t, logits_t, action_mask=action_mask
     )
-    return narrow(correction_t - _product(taken_t, log_prob_t))
+    return correction_t - _product(taken_t, log_prob_t)
 
 
+@checked
 def entropy_loss(
-    logits_t: ArrayLike, w_t: ArrayLike, *, action_mask: ArrayLike | None = None
-) -> Array:
+    logits_t: Float[ArrayLike, "T, A"],
+    w_t: Float[ArrayLike, "T"],
+    *,
+    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the entropy regularisation loss.
 
     Takes one trajectory, returns its mean loss.
@@ -301,22 +277,18 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    logits_t, w_t, action_mask, narrow = checks.widened(
-        logits_t=(logits_t, "float[T, A]"),
-        w_t=(w_t, "float[T]"),
-        action_mask=(action_mask, "bool[T, A] or None"),
-    )
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
-    return narrow(-jnp.mean(w_t * entropy_t))
+    return -jnp.mean(w_t * entropy_t)
 
 
+@checked
 def qpg_loss(
-    logits_t: ArrayLike,
-    q_t: ArrayLike,
+    logits_t: Float[ArrayLike, "T, A"],
+    q_t: Float[ArrayLike, "T, A"],
     use_stop_gradient: bool = True,
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the Q-based policy-gradient (QPG) loss.
 
     Takes one trajectory, returns its mean loss.
@@ -349,24 +321,20 @@ def qpg_loss(
         Sriram Srinivasan and others, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, action_mask, narrow = checks.widened(
-        logits_t=(logits_t, "float[T, A]"),
-        q_t=(q_t, "float[T, A]"),
-        action_mask=(action_mask, "bool[T, A] or None"),
-    )
-    q_t = gradients.stop_if(use_stop_gradient, q_t)
+    q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jax.lax.stop_gradient(jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
-    return narrow(-jnp.mean(jnp.sum(pi_t * (q_t - baseline_t), axis=-1)))
+    return -jnp.mean(jnp.sum(pi_t * (q_t - baseline_t), axis=-1))
 
 
+@checked
 def rm_loss(
-    logits_t: ArrayLike,
-    q_t: ArrayLike,
+    logits_t: Float[ArrayLike, "T, A"],
+    q_t: Float[ArrayLike, "T, A"],
     use_stop_gradient: bool = True,
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the regret-matching policy-gradient (RMPG) loss.
 
     Takes one trajectory, returns its mean loss.
@@ -399,24 +367,20 @@ def rm_loss(
         Sriram Srinivasan and others, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, action_mask, narrow = checks.widened(
-        logits_t=(logits_t, "float[T, A]"),
-        q_t=(q_t, "float[T, A]"),
-        action_mask=(action_mask, "bool[T, A] or None"),
-    )
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jnp.sum(pi_t * q_t, axis=-1, keepdims=True)
-    regret_t = gradients.stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
-    return narrow(-jnp.mean(jnp.sum(pi_t * regret_t, axis=-1)))
+    regret_t = stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
+    return -jnp.mean(jnp.sum(pi_t * regret_t, axis=-1))
 
 
+@checked
 def rpg_loss(
-    logits_t: ArrayLike,
-    q_t: ArrayLike,
+    logits_t: Float[ArrayLike, "T, A"],
+    q_t: Float[ArrayLike, "T, A"],
     use_stop_gradient: bool = True,
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+) -> Float[Array, ""]:
     """Compute the regret policy-gradient (RPG) loss.
 
     Takes one trajectory, returns its mean loss.
@@ -446,25 +410,21 @@ def rpg_loss(
         Sriram Srinivasan and others, *Actor-Critic Policy Optimization in Partially
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
-    logits_t, q_t, action_mask, narrow = checks.widened(
-        logits_t=(logits_t, "float[T, A]"),
-        q_t=(q_t, "float[T, A]"),
-        action_mask=(action_mask, "bool[T, A] or None"),
-    )
-    q_t = gradients.stop_if(use_stop_gradient, q_t)
+    q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     regret_t = jax.nn.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
     if action_mask is not None:
         regret_t = jnp.where(action_mask, regret_t, 0)
-    return narrow(jnp.mean(jnp.sum(regret_t, axis=-1)))
+    return jnp.mean(jnp.sum(regret_t, axis=-1))
 
 
+@checked
 def dpg_loss(
-    a_t: ArrayLike,
-    dqda_t: ArrayLike,
-    dqda_clipping: ArrayLike | None = None,
+    a_t: Float[ArrayLike, "D"],
+    dqda_t: Float[ArrayLike, "D"],
+    dqda_clipping: Float[ArrayLike, "in [0, inf]"] | None = None,
     use_stop_gradient: bool = True,
-) -> Array:
+) -> Float[Array, "D"]:
     """Compute the deterministic policy-gradient (DPG) loss.
 
     Takes one action, returns the loss of each of its dimensions.
@@ -494,20 +454,19 @@ def dpg_loss(
         David Silver and others, *Deterministic Policy Gradient Algorithms*, 2014.
         https://proceedings.mlr.press/v32/silver14.html
     """
-    a_t, dqda_t, dqda_clipping, narrow = checks.widened(
-        a_t=(a_t, "float[D]"),
-        dqda_t=(dqda_t, "float[D]"),
-        dqda_clipping=(dqda_clipping, "float[] in [0, inf] or None"),
-    )
     if dqda_clipping is not None:
         dqda_t = _clip_by_norm(dqda_t, dqda_clipping)
     error = gradients.correction(dqda_t, a_t, use_stop_gradient)
-    return narrow(0.5 * jnp.square(error))
+    return 0.5 * jnp.square(error)
 
 
+@checked
 def invert_gradients(
-    a_t: ArrayLike, dqda_t: ArrayLike, minimum: ArrayLike, maximum: ArrayLike
-) -> Array:
+    a_t: Float[ArrayLike, "D"],
+    dqda_t: Float[ArrayLike, "D"],
+    minimum: Float[ArrayLike, "[] or [D] in (-inf, inf)"],
+    maximum: Float[ArrayLike, "[] or [D] in (minimum, inf)"],
+) -> Float[Array, "D"]:
     """Invert gradients that lead a deterministic policy out of its bounds.
 
     Takes one action, returns the gradient of each of its dimensions.
@@ -541,15 +500,8 @@ def invert_gradients(
         Matthew Hausknecht and Peter Stone, *Deep Reinforcement Learning in
         Parameterized Action Space*, section 5.3, 2016. https://arxiv.org/abs/1511.04143
     """
-    a_t, dqda_t, minimum, maximum, narrow = checks.widened(
-        a_t=(a_t, "float[D]"),
-        dqda_t=(dqda_t, "float[D]"),
-        minimum=(minimum, "float[] or [D] in (-inf, inf)"),
-        maximum=(maximum, "float[] or [D] in (-inf, inf)"),
-    )
-    checks.increasing(minimum=minimum, maximum=maximum)
     room = jnp.where(dqda_t > 0, maximum - a_t, a_t - minimum)
-    return narrow(dqda_t * room / (maximum - minimum))
+    return dqda_t * room / (maximum - minimum)
 
 
 def _product(weight: Array, log_prob: Array) -> Array:

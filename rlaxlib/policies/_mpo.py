@@ -17,16 +17,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.lax import stop_gradient
 
 from rlaxlib import diagnostics, distributions
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import checks
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 from rlaxlib.policies import _constraints
 from rlaxlib.policies._constraints import (
     KlConstraints,
     LagrangePenalty,
     Projection,
-    check_penalty,
+    check_duals,
 )
 
 __all__ = [
@@ -58,7 +61,7 @@ class MpoOutputs(NamedTuple):
     kl_loss: Array
     alpha_loss: Array
     normalized_weights: Array
-    num_samples: Array | int
+    num_samples: Array
 
 
 class MpoWeightOutputs(NamedTuple):
@@ -128,17 +131,18 @@ class CategoricalMpoOutputs(NamedTuple):
     target_entropy: Array
 
 
+@checked(rule=check_duals)
 def mpo_loss(
-    sample_log_probs: ArrayLike,
-    sample_q_values: ArrayLike,
+    sample_log_probs: Float[ArrayLike, "..."],
+    sample_q_values: Float[ArrayLike, "..."],
     temperature_constraint: LagrangePenalty,
     kl_constraints: KlConstraints,
     projection_operator: Projection = _constraints.positive,
-    policy_loss_weight: ArrayLike = 1.0,
-    temperature_loss_weight: ArrayLike = 1.0,
-    kl_loss_weight: ArrayLike = 1.0,
-    alpha_loss_weight: ArrayLike = 1.0,
-    sample_axis: int = 0,
+    policy_loss_weight: Float[ArrayLike, ""] = 1.0,
+    temperature_loss_weight: Float[ArrayLike, ""] = 1.0,
+    kl_loss_weight: Float[ArrayLike, ""] = 1.0,
+    alpha_loss_weight: Float[ArrayLike, ""] = 1.0,
+    sample_axis: Static[int, ""] = 0,
     use_stop_gradient: bool = True,
 ) -> tuple[Array, MpoOutputs]:
     """Compute the MPO loss from sampled actions and their values.
@@ -171,7 +175,7 @@ def mpo_loss(
     Args:
         sample_log_probs: Log-probabilities :math:`log π_θ(a_i)`, shape `[...]`.
         sample_q_values: Values :math:`q_i`, shape `[...]`. Pass them through
-            `jax.lax.stop_gradient`, or the temperature loss trains the critic.
+            `stop_gradient`, or the temperature loss trains the critic.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
             as 0.1, and the parameter of the temperature, a scalar.
         kl_constraints: Pairs of divergences and penalties; may be empty. Divergences
@@ -206,51 +210,35 @@ def mpo_loss(
         Abbas Abdolmaleki and others, *Relative Entropy Regularized Policy Iteration*,
         2018. https://arxiv.org/abs/1812.02256
     """
-    log_probs, q_values, *scales = checks.arrays(
-        sample_log_probs=(sample_log_probs, "float[...]"),
-        sample_q_values=(sample_q_values, "float[...]"),
-        policy_loss_weight=(policy_loss_weight, "float[]"),
-        temperature_loss_weight=(temperature_loss_weight, "float[]"),
-        kl_loss_weight=(kl_loss_weight, "float[]"),
-        alpha_loss_weight=(alpha_loss_weight, "float[]"),
+    axis = _count_axis(sample_q_values, sample_axis)
+    temperature_loss, w = _sample_weights(
+        sample_q_values, temperature_constraint, projection_operator, axis
     )
-    axis = _check_axis(q_values, sample_axis)
-    states = jax.lax.index_in_dim(q_values, 0, axis, keepdims=False)
-    constraint = _constraints.check_penalty(
-        "temperature_constraint", temperature_constraint
-    )
-    constraints = _constraints.check_constraints(
-        kl_constraints, **{"sample_q_values, one sample": states}
-    )
-    inputs = log_probs, q_values, scales, constraint, constraints
-    inputs, narrow = _constraints.widen(inputs)
-    log_probs, q_values, scales, constraint, constraints = inputs
-    eta = _constraints.temperature(constraint, projection_operator)
-    log_uniform = -math.log(q_values.shape[axis])
-    temperature_loss, w = _e_step(q_values, eta, constraint.epsilon, log_uniform, axis)
-    w = gradients.stop_if(use_stop_gradient, w)
-    log_probs = jnp.where(w == 0, 0, log_probs)  # `0 * -inf` would be NaN.
+    w = stop_if(use_stop_gradient, w)
+    log_probs = jnp.where(w == 0, 0, sample_log_probs)  # `0 * -inf` would be NaN.
     policy_loss = -jnp.sum(w * log_probs, axis=axis)
     kl_loss, alpha_loss = _constraints.total_losses(
-        constraints, projection_operator, True, jnp.zeros_like(policy_loss)
+        kl_constraints,
+        projection_operator,
+        states=("sample_q_values, one sample", policy_loss),
     )
-    c_policy, c_temperature, c_kl, c_alpha = scales
     loss = (
-        c_policy * policy_loss
-        + c_temperature * temperature_loss
-        + c_kl * kl_loss
-        + c_alpha * alpha_loss
+        policy_loss_weight * policy_loss
+        + temperature_loss_weight * temperature_loss
+        + kl_loss_weight * kl_loss
+        + alpha_loss_weight * alpha_loss
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
-    return narrow((loss, MpoOutputs(*terms, w, q_values.shape[axis])))
+    return loss, MpoOutputs(*terms, w, jnp.asarray(w.shape[axis]))
 
 
+@checked(rule=check_duals)
 def mpo_compute_weights_and_temperature_loss(
-    sample_q_values: ArrayLike,
+    sample_q_values: Float[ArrayLike, "..."],
     temperature_constraint: LagrangePenalty,
     projection_operator: Projection,
-    sample_axis: int = 0,
-) -> tuple[Array, Array, int]:
+    sample_axis: Static[int, ""] = 0,
+) -> tuple[Array, Float[Array, "..."], Int[Array, ""]]:
     """Compute the weights and the temperature loss of MPO's E-step.
 
     Takes sampled actions of any number of states, returns the temperature loss of each
@@ -271,7 +259,7 @@ def mpo_compute_weights_and_temperature_loss(
 
     Returns:
         A tuple of three: the losses of the states; the weights, whose gradient is not
-            stopped, shape `[...]`; and the number of samples of each state.
+            stopped, shape `[...]`; and the number of samples of each state, shape `[]`.
 
     Raises:
         ArgumentError: If a shape, dtype, concrete bound or projected value is wrong,
@@ -289,28 +277,24 @@ def mpo_compute_weights_and_temperature_loss(
         Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*,
         section 4.1, 2018. https://arxiv.org/abs/1806.06920
     """
-    (q_values,) = checks.arrays(sample_q_values=(sample_q_values, "float[...]"))
-    axis = _check_axis(q_values, sample_axis)
-    constraint = _constraints.check_penalty(
-        "temperature_constraint", temperature_constraint
+    axis = _count_axis(sample_q_values, sample_axis)
+    loss, weights = _sample_weights(
+        sample_q_values, temperature_constraint, projection_operator, axis
     )
-    (q_values, constraint), narrow = _constraints.widen((q_values, constraint))
-    samples = q_values.shape[axis]
-    eta = _constraints.temperature(constraint, projection_operator)
-    loss, weights = _e_step(q_values, eta, constraint.epsilon, -math.log(samples), axis)
-    return narrow((loss, weights, samples))
+    return loss, weights, jnp.asarray(weights.shape[axis])
 
 
+@checked(rule=check_duals)
 def categorical_mpo_loss(
-    logits: ArrayLike,
-    target_logits: ArrayLike,
-    q_values: ArrayLike,
+    logits: Float[ArrayLike, "A"],
+    target_logits: Float[ArrayLike, "A"],
+    q_values: Float[ArrayLike, "A"],
     temperature_constraint: LagrangePenalty,
     policy_constraint: LagrangePenalty,
     projection_operator: Projection = _constraints.softplus,
     *,
-    action_mask: ArrayLike | None = None,
-) -> tuple[Array, CategoricalMpoOutputs]:
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> tuple[Float[Array, ""], CategoricalMpoOutputs]:
     """Compute the MPO loss of a policy over discrete actions, from all action values.
 
     Takes one state, returns one loss, and its terms.
@@ -358,26 +342,15 @@ def categorical_mpo_loss(
         Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*, 2018.
         https://arxiv.org/abs/1806.06920
     """
-    logits, target_logits, q_values, action_mask = checks.arrays(
-        logits=(logits, "float[A]"),
-        target_logits=(target_logits, "float[A]"),
-        q_values=(q_values, "float[A]"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
-    names = "temperature_constraint", "policy_constraint"
-    given = temperature_constraint, policy_constraint
-    constraints = tuple(map(check_penalty, names, given))
-    inputs = logits, target_logits, q_values, constraints
-    inputs, narrow = _constraints.widen(inputs)
-    logits, target_logits, q_values, constraints = inputs
-    target_logits, q_values = jax.lax.stop_gradient((target_logits, q_values))
+    target_logits, q_values = stop_gradient((target_logits, q_values))
     legal, log_prior, q_values = _legal(target_logits, q_values, action_mask)
     weight_bound, policy_bound = (
         each._replace(epsilon=jnp.where(jnp.any(legal), each.epsilon, 0))
-        for each in constraints
+        for each in (temperature_constraint, policy_constraint)
     )
-    operator = projection_operator
-    temperature = weigh(names[0], q_values, log_prior, weight_bound, operator)
+    temperature = weigh(
+        "temperature_constraint", q_values, log_prior, weight_bound, projection_operator
+    )
     w = jnp.where(legal, temperature.weights, 0)
     policy_loss = distributions.categorical_cross_entropy(
         w, logits, action_mask=action_mask
@@ -385,24 +358,27 @@ def categorical_mpo_loss(
     kl = distributions.categorical_kl_divergence(
         target_logits, logits, action_mask=action_mask
     )
-    policy = constrain(names[1], kl, policy_bound, operator)
+    policy = constrain("policy_constraint", kl, policy_bound, projection_operator)
     loss = policy_loss + temperature.loss + policy.kl_loss + policy.alpha_loss
     entropy = distributions.softmax().entropy
-    outputs = CategoricalMpoOutputs(
+    return loss, CategoricalMpoOutputs(
         policy_loss=policy_loss,
         temperature=temperature._replace(weights=w),
         policy_constraint=policy,
         min_q_value=jnp.min(q_values),
         max_q_value=jnp.max(q_values),
-        entropy=entropy(jax.lax.stop_gradient(logits), action_mask=action_mask),
+        entropy=entropy(stop_gradient(logits), action_mask=action_mask),
         target_entropy=entropy(target_logits, action_mask=action_mask),
     )
-    return narrow((loss, outputs))
 
 
-def _check_axis(q_values: Array, sample_axis: int) -> int:
+def _count_axis(q_values: Array, sample_axis: int) -> int:
     """Return the axis of the samples, counted from the first."""
-    checks.static_int(-q_values.ndim, q_values.ndim - 1, sample_axis=sample_axis)
+    if not -q_values.ndim <= sample_axis < q_values.ndim:
+        checks.fail(
+            f"`sample_axis` is {sample_axis}, must be in [-{q_values.ndim}, "
+            f"{q_values.ndim})"
+        )
     axis = sample_axis % q_values.ndim
     if not q_values.shape[axis]:
         checks.fail(f"`sample_q_values` has no samples on its axis {axis}")
@@ -435,21 +411,30 @@ def exponents(values: Array, best: Array, eta: Array) -> Array:
     The weight is 0 there. An infinite exponent would make the gradient by the
     temperature NaN: `0 * inf`.
     """
-    lowest = -1e15 * jax.lax.stop_gradient(eta)
+    lowest = -1e15 * stop_gradient(eta)
     return jnp.maximum(values - best, lowest) / eta
+
+
+def _sample_weights(
+    values: Array, constraint: LagrangePenalty, operator: Projection, axis: int
+) -> tuple[Array, Array]:
+    """Do the E-step for samples, and return the temperature loss and the weights."""
+    eta = _constraints.temperature("temperature_constraint", constraint, operator)
+    log_uniform = -math.log(values.shape[axis])
+    return _e_step(values, eta, constraint.epsilon, log_uniform, axis)
 
 
 def _e_step(
     values: Array,
     eta: Array,
-    epsilon: ArrayLike,
+    epsilon: Array,
     log_prior: Array | float,
     axis: int = 0,
 ) -> tuple[Array, Array]:
     """Return the temperature loss and the weights: p e^{x/η}, normalised."""
     values = jnp.nan_to_num(values, nan=jnp.nan)  # Infinities become finite.
     # Relative to the best value: terms of size x/η cancel in the gradient by η.
-    best = jax.lax.stop_gradient(jnp.max(values, axis=axis, keepdims=True))
+    best = stop_gradient(jnp.max(values, axis=axis, keepdims=True))
     logits = log_prior + exponents(values, best, eta)
     soft_maximum = jnp.squeeze(best, axis) + eta * jax.nn.logsumexp(logits, axis=axis)
     return eta * epsilon + soft_maximum, jax.nn.softmax(logits, axis=axis)
@@ -471,9 +456,9 @@ def weigh(
         constraint: The constraint on the weights, checked.
         operator: Function that makes the temperature positive.
     """
-    eta = _constraints.temperature(constraint, operator, name)
+    eta = _constraints.temperature(name, constraint, operator)
     loss, weights = _e_step(values, eta, constraint.epsilon, log_prior)
-    weights, eta = jax.lax.stop_gradient((weights, eta))
+    weights, eta = stop_gradient((weights, eta))
     log_weights = jnp.log(weights)
     kl = distributions.categorical_kl_divergence(log_weights, log_prior)
     size = diagnostics.effective_sample_size(log_weights)
@@ -484,13 +469,14 @@ def constrain(
     name: str, kl: Array, constraint: LagrangePenalty, operator: Projection
 ) -> MpoConstraintOutputs:
     """Compute the losses of a KL constraint for one state, and its diagnostics."""
-    kl_loss, alpha_loss, alpha = _constraints.losses_of(name, kl, constraint, operator)
-    alpha, kl = jax.lax.stop_gradient((alpha, kl))
+    _constraints.check_dual(name, constraint, "divergences", kl)
+    kl_loss, alpha_loss, alpha = _constraints.losses_of(kl, constraint, operator)
+    alpha, kl = stop_gradient((alpha, kl))
     relative = _relative(kl, constraint)
     return MpoConstraintOutputs(kl_loss, alpha_loss, alpha, kl, relative)
 
 
 def _relative(kl: Array, constraint: LagrangePenalty) -> Array:
     """Return divergences divided by their bound, with the convention 0 / 0 = 0."""
-    epsilon = jax.lax.stop_gradient(jnp.asarray(constraint.epsilon))
+    epsilon = stop_gradient(constraint.epsilon)
     return kl / jnp.where(kl > 0, epsilon, 1)

@@ -1,8 +1,9 @@
 """Proximal policy optimisation (PPO): clipped, decoupled and value losses.
 
-`ppo_clip_loss` and its variants take log-probabilities and return one loss a time step,
-beside diagnostics. Average them with `masked_mean` if steps are masked.
-`clipped_surrogate_pg_loss` takes probability ratios and returns the mean.
+`ppo_clip_loss` and its variants take log-probabilities of time steps on any axes, and
+return one loss a time step, beside diagnostics. Average them with `masked_mean` if
+steps are masked. `clipped_surrogate_pg_loss` takes the probability ratios of one
+trajectory and returns the mean.
 
 Advantages are used as they are; PPO standardises them over the batch with
 `standardize`.
@@ -18,7 +19,6 @@ from jax import Array
 from rlaxlib import losses
 from rlaxlib._core import gradients, streams
 from rlaxlib._core.gradients import stop_each
-from rlaxlib._core.programs import compiled
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -37,35 +37,35 @@ class PpoOutputs(NamedTuple):
     """Diagnostics of a PPO update: ratios, clipping and approximate KL.
 
     Attributes:
-        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[T]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 at ignored steps, shape `[T]`.
-        clipped: True where the clip removes the gradient, shape `[T]`.
-        dual_clipped: True where the dual clip removes the gradient, shape `[T]`.
-        ratio_outside: True where the ratio is outside its bounds, shape `[T]`.
-        bounded: True where :math:`log ρ_t` exceeds its bound: no gradient, shape `[T]`.
-        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[T]`.
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 if ignored, shape `[...]`.
+        clipped: True where the clip removes the gradient, shape `[...]`.
+        dual_clipped: True where the dual clip removes the gradient, shape `[...]`.
+        ratio_outside: True where the ratio is outside its bounds, shape `[...]`.
+        bounded: True where :math:`|log ρ_t|` exceeds its bound, shape `[...]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
     """
 
-    log_ratio: Array
-    ratio: Array
-    clipped: Array
-    dual_clipped: Array
-    ratio_outside: Array
-    bounded: Array
-    approximate_kl: Array
+    log_ratio: Float[Array, "..."]
+    ratio: Float[Array, "..."]
+    clipped: Bool[Array, "..."]
+    dual_clipped: Bool[Array, "..."]
+    ratio_outside: Bool[Array, "..."]
+    bounded: Bool[Array, "..."]
+    approximate_kl: Float[Array, "..."]
 
 
 class DecoupledPpoOutputs(NamedTuple):
     """Diagnostics of a decoupled PPO update.
 
     Attributes:
-        log_ratio: Bounded :math:`log (π(a_t)/π_old(a_t))`, shape `[T]`.
-        weight: Truncated importance weights :math:`w_t`, shape `[T]`.
+        log_ratio: Bounded :math:`log (π(a_t)/π_old(a_t))`, shape `[...]`.
+        weight: Truncated importance weights :math:`w_t`, shape `[...]`.
         proximal: A `PpoOutputs` with the proximal policy as the old one.
     """
 
-    log_ratio: Array
-    weight: Array
+    log_ratio: Float[Array, "..."]
+    weight: Float[Array, "..."]
     proximal: PpoOutputs
 
 
@@ -73,30 +73,30 @@ class PpoValueOutputs(NamedTuple):
     """Diagnostics of a clipped value loss.
 
     Attributes:
-        clipped: True where the clip removes the gradient, shape `[T]`.
-        value_outside: True where the value moved by more than :math:`ε`, shape `[T]`.
+        clipped: True where the clip removes the gradient, shape `[...]`.
+        value_outside: True where the value moved more than :math:`ε`, shape `[...]`.
     """
 
-    clipped: Array
-    value_outside: Array
+    clipped: Bool[Array, "..."]
+    value_outside: Bool[Array, "..."]
 
 
 @checked
 def ppo_clip_loss(
-    log_prob_t: Float[ArrayLike, "T"],
-    old_log_prob_t: Float[ArrayLike, "T"],
-    adv_t: Float[ArrayLike, "T"],
+    log_prob_t: Float[ArrayLike, "..."],
+    old_log_prob_t: Float[ArrayLike, "..."],
+    adv_t: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
     log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-) -> tuple[Float[Array, "T"], PpoOutputs]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> tuple[Float[Array, "..."], PpoOutputs]:
     """Compute the clipped PPO surrogate loss.
 
-    Takes one trajectory, returns the loss of each time step, and diagnostics.
+    Takes time steps, returns the loss of each, and diagnostics.
 
     .. math::
 
@@ -109,18 +109,18 @@ def ppo_clip_loss(
     :math:`-c Â_t`.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
-        adv_t: Advantages :math:`Â_t`, shape `[T]`.
+        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv_t: Advantages :math:`Â_t`, shape `[...]`.
         epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
         dual_clip: Maximum ratio :math:`c > 1` if :math:`Â_t < 0`, shape `[]`; or None.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `PpoOutputs`.
+        A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `PpoOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -204,10 +204,10 @@ def clipped_surrogate_pg_loss(
 
 @checked
 def decoupled_ppo_loss(
-    log_prob_t: Float[ArrayLike, "T"],
-    old_log_prob_t: Float[ArrayLike, "T"],
-    proximal_log_prob_t: Float[ArrayLike, "T"],
-    adv_t: Float[ArrayLike, "T"],
+    log_prob_t: Float[ArrayLike, "..."],
+    old_log_prob_t: Float[ArrayLike, "..."],
+    proximal_log_prob_t: Float[ArrayLike, "..."],
+    adv_t: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
@@ -215,11 +215,11 @@ def decoupled_ppo_loss(
     *,
     max_weight: Float[ArrayLike, "in (0, inf]"] | None = None,
     stop_target_gradients: bool = True,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-) -> tuple[Float[Array, "T"], DecoupledPpoOutputs]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> tuple[Float[Array, "..."], DecoupledPpoOutputs]:
     """Compute the decoupled PPO loss.
 
-    Takes one trajectory, returns the loss of each time step, and diagnostics.
+    Takes time steps, returns the loss of each, and diagnostics.
 
     .. math::
 
@@ -232,20 +232,20 @@ def decoupled_ppo_loss(
     at :math:`c`.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
-        proximal_log_prob_t: The same of the proximal policy, shape `[T]`.
-        adv_t: Advantages :math:`Â_t`, shape `[T]`.
+        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        proximal_log_prob_t: The same of the proximal policy, shape `[...]`.
+        adv_t: Advantages :math:`Â_t`, shape `[...]`.
         epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
         dual_clip: Maximum ratio if :math:`Â_t < 0`, above 1, shape `[]`; or None.
         log_ratio_bound: Bound of the log-ratios' magnitude, positive, shape `[]`.
         max_weight: Maximum weight :math:`c`, positive, shape `[]`; or None.
         stop_target_gradients: Whether `adv_t` and the other policies get no gradient.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `DecoupledPpoOutputs`.
+        A tuple of two: losses, shape `[...]`, and a `DecoupledPpoOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -264,13 +264,13 @@ def decoupled_ppo_loss(
         stop_target_gradients, proximal_log_prob_t, old_log_prob_t
     )
     loss, outputs = ppo_clip_loss(
-        log_prob_t,
-        proximal,
-        adv_t,
-        epsilon,
-        epsilon_high,
-        dual_clip,
-        log_ratio_bound,
+        log_prob_t=log_prob_t,
+        old_log_prob_t=proximal,
+        adv_t=adv_t,
+        epsilon=epsilon,
+        epsilon_high=epsilon_high,
+        dual_clip=dual_clip,
+        log_ratio_bound=log_ratio_bound,
         stop_target_gradients=stop_target_gradients,
         sample_mask=sample_mask,
     )
@@ -284,18 +284,18 @@ def decoupled_ppo_loss(
 
 @checked
 def ppo_value_loss(
-    v: Float[ArrayLike, "T"],
-    old_v: Float[ArrayLike, "T"],
-    target: Float[ArrayLike, "T"],
+    v: Float[ArrayLike, "..."],
+    old_v: Float[ArrayLike, "..."],
+    target: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in [0, inf]"],
     huber_delta: Float[ArrayLike, "in (0, inf)"] | None = None,
     *,
     stop_target_gradients: bool = True,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-) -> tuple[Float[Array, "T"], PpoValueOutputs]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> tuple[Float[Array, "..."], PpoValueOutputs]:
     """Compute the clipped value loss of PPO.
 
-    Takes one trajectory, returns the loss of each time step, and diagnostics.
+    Takes time steps, returns the loss of each, and diagnostics.
 
     .. math::
 
@@ -306,16 +306,16 @@ def ppo_value_loss(
     towards its target. In the comparison of Andrychowicz and others it did not help.
 
     Args:
-        v: Values :math:`v_t`, shape `[T]`.
-        old_v: Values :math:`v_t^old` when the experience was gathered, shape `[T]`.
-        target: Targets :math:`y_t`, shape `[T]`.
+        v: Values :math:`v_t`, shape `[...]`.
+        old_v: Values :math:`v_t^old` when the experience was gathered, shape `[...]`.
+        target: Targets :math:`y_t`, shape `[...]`.
         epsilon: Clipping range :math:`ε` in units of the values, shape `[]`.
         huber_delta: `delta` of `huber_loss` as :math:`ℓ`, shape `[]`; or None.
         stop_target_gradients: Whether to stop the gradients of `old_v` and `target`.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, and a `PpoValueOutputs`.
+        A tuple of two: losses, shape `[...]`, and a `PpoValueOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -346,21 +346,20 @@ def ppo_value_loss(
     return jnp.maximum(loss, near_loss), outputs
 
 
-@compiled()
 def _clipped_objective(
     ratio: Array, adv: Array, low: Array, high: Array, dual_clip: Array | None = None
 ) -> Array:
     """Return the clipped PPO objective, `min(ratio adv, clip(ratio, low, high) adv)`.
 
     Args:
-        ratio: Probability ratios, `[T]`.
-        adv: Advantages, `[T]`.
+        ratio: Probability ratios, `[...]`.
+        adv: Advantages, `[...]`.
         low: Lower bound of the ratio, `[]`.
         high: Upper bound of the ratio, `[]`.
         dual_clip: Maximum ratio where the advantage is negative, `[]`; or None.
 
     Returns:
-        Objectives, `[T]`.
+        Objectives, `[...]`.
     """
     # `minimum` and `clip` halve the gradient at the bounds, and `inf * 0` is NaN.
     upper = jnp.where(ratio > high, high, ratio)
@@ -368,14 +367,6 @@ def _clipped_objective(
         ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
     lower = jnp.where(ratio < low, low, ratio)
     return jnp.where(adv >= 0, upper, lower) * adv
-
-
-def prepare(
-    stop: ArrayLike, sample_mask: Array | None, learned: Array, *others: Array
-) -> tuple[Array, ...]:
-    """Stop the gradients of all arrays but the first, and zero the invalid steps."""
-    stopped = (gradients.stop_if(stop, each) for each in others)
-    return streams.clean(sample_mask, learned, *stopped)
 
 
 def bounded_log_ratio(

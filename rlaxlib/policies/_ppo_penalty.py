@@ -3,7 +3,7 @@
 Each subtracts a penalty from the importance-weighted advantage: a KL divergence
 (PPO-penalty), a quadratic (SPO) or a drift function (DPO). `adaptive_kl_coefficient`
 adapts the coefficient of PPO-penalty. As `ppo_clip_loss`, they take log-probabilities
-and return one loss a time step, beside diagnostics.
+of time steps on any axes, and return one loss a time step, beside diagnostics.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, streams
 from rlaxlib._core.devices import AxisName
-from rlaxlib.policies._ppo import bounded_log_ratio, prepare
+from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib.policies._ppo import bounded_log_ratio
 
 __all__ = [
     "RatioOutputs",
@@ -32,32 +33,33 @@ class RatioOutputs(NamedTuple):
     """Diagnostics of a policy update: ratios and approximate KL.
 
     Attributes:
-        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[T]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 at ignored steps, shape `[T]`.
-        bounded: True where :math:`log ρ_t` exceeds its bound: no gradient, shape `[T]`.
-        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[T]`.
+        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 if ignored, shape `[...]`.
+        bounded: True where :math:`|log ρ_t|` exceeds its bound, shape `[...]`.
+        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
     """
 
-    log_ratio: Array
-    ratio: Array
-    bounded: Array
-    approximate_kl: Array
+    log_ratio: Float[Array, "..."]
+    ratio: Float[Array, "..."]
+    bounded: Bool[Array, "..."]
+    approximate_kl: Float[Array, "..."]
 
 
+@checked
 def ppo_penalty_loss(
-    log_prob_t: ArrayLike,
-    old_log_prob_t: ArrayLike,
-    adv_t: ArrayLike,
-    kl_t: ArrayLike | None,
-    coefficient: ArrayLike,
-    log_ratio_bound: ArrayLike = 20.0,
+    log_prob_t: Float[ArrayLike, "..."],
+    old_log_prob_t: Float[ArrayLike, "..."],
+    adv_t: Float[ArrayLike, "..."],
+    kl_t: Float[ArrayLike, "..."] | None,
+    coefficient: Float[ArrayLike, "in [0, inf)"],
+    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
-) -> tuple[Array, RatioOutputs]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the PPO loss with a KL penalty (PPO-penalty).
 
-    Takes one trajectory, returns the loss of each time step, and diagnostics.
+    Takes time steps, returns the loss of each, and diagnostics.
 
     .. math:: L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
 
@@ -65,17 +67,17 @@ def ppo_penalty_loss(
     and `adaptive_kl_coefficient` adapts :math:`β`.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
-        adv_t: Advantages :math:`Â_t`, shape `[T]`.
-        kl_t: Divergences, shape `[T]`; or None for :math:`ρ_t - 1 - log ρ_t`, unbiased.
+        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv_t: Advantages :math:`Â_t`, shape `[...]`.
+        kl_t: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
         coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `RatioOutputs`.
+        A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `RatioOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -91,34 +93,23 @@ def ppo_penalty_loss(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, section 4,
         2017. https://arxiv.org/abs/1707.06347
     """
-    log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, bound, mask, narrow = (
-        checks.widened(
-            log_prob_t=(log_prob_t, "float[T]"),
-            old_log_prob_t=(old_log_prob_t, "float[T]"),
-            adv_t=(adv_t, "float[T]"),
-            kl_t=(kl_t, "float[T] or None"),
-            coefficient=(coefficient, "float[] in [0, inf)"),
-            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
-    log_prob_t, old_log_prob_t, adv_t = prepare(
-        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
-    )
-    outputs = _compare(log_prob_t, old_log_prob_t, bound)
-    kl_t = outputs.approximate_kl if kl_t is None else streams.valid(kl_t, mask)
-    return narrow((coefficient * kl_t - outputs.ratio * adv_t, outputs))
+    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
+    outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
+    if kl_t is None:
+        kl_t = outputs.approximate_kl
+    return coefficient * kl_t - outputs.ratio * adv_t, outputs
 
 
+@checked
 def adaptive_kl_coefficient(
-    coefficient: ArrayLike,
-    kl: ArrayLike,
-    target: ArrayLike,
+    coefficient: Float[ArrayLike, "in [0, inf)"],
+    kl: Float[ArrayLike, ""],
+    target: Float[ArrayLike, "in (0, inf)"],
     *,
-    tolerance: ArrayLike = 1.5,
-    factor: ArrayLike = 2.0,
+    tolerance: Float[ArrayLike, "in [1, inf)"] = 1.5,
+    factor: Float[ArrayLike, "in [1, inf)"] = 2.0,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, ""]:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
 
     Takes the coefficient and mean divergence of one update, returns the next
@@ -155,31 +146,25 @@ def adaptive_kl_coefficient(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, section 4,
         2017. https://arxiv.org/abs/1707.06347
     """
-    coefficient, kl, target, tolerance, factor, narrow = checks.widened(
-        coefficient=(coefficient, "float[] in [0, inf)"),
-        kl=(kl, "float[]"),
-        target=(target, "float[] in (0, inf)"),
-        tolerance=(tolerance, "float[] in [1, inf)"),
-        factor=(factor, "float[] in [1, inf)"),
-    )
     kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
-    return narrow(jnp.where(kl > target * tolerance, coefficient * factor, lowered))
+    return jnp.where(kl > target * tolerance, coefficient * factor, lowered)
 
 
+@checked
 def spo_loss(
-    log_prob_t: ArrayLike,
-    old_log_prob_t: ArrayLike,
-    adv_t: ArrayLike,
-    epsilon: ArrayLike = 0.2,
-    log_ratio_bound: ArrayLike = 20.0,
+    log_prob_t: Float[ArrayLike, "..."],
+    old_log_prob_t: Float[ArrayLike, "..."],
+    adv_t: Float[ArrayLike, "..."],
+    epsilon: Float[ArrayLike, "in (0, inf)"] = 0.2,
+    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
-) -> tuple[Array, RatioOutputs]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the Simple Policy Optimization (SPO) loss.
 
-    Takes one trajectory, returns the loss of each time step, and diagnostics.
+    Takes time steps, returns the loss of each, and diagnostics.
 
     .. math::
 
@@ -190,16 +175,16 @@ def spo_loss(
     :math:`1 - ε` for a negative one. Beyond, unlike in PPO, the gradient is not 0.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
-        adv_t: Advantages :math:`Â_t`, shape `[T]`.
+        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv_t: Advantages :math:`Â_t`, shape `[...]`.
         epsilon: Distance :math:`ε` of the best ratio from 1, more than 0, shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `RatioOutputs`.
+        A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `RatioOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -214,37 +199,28 @@ def spo_loss(
         Zhengpeng Xie and others, *Simple Policy Optimization*, 2024.
         https://arxiv.org/abs/2401.16025
     """
-    log_prob_t, old_log_prob_t, adv_t, epsilon, bound, mask, narrow = checks.widened(
-        log_prob_t=(log_prob_t, "float[T]"),
-        old_log_prob_t=(old_log_prob_t, "float[T]"),
-        adv_t=(adv_t, "float[T]"),
-        epsilon=(epsilon, "float[] in (0, inf)"),
-        log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    log_prob_t, old_log_prob_t, adv_t = prepare(
-        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
-    )
-    outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
+    outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
     ratio = outputs.ratio
     penalty = jnp.abs(adv_t) / (2 * epsilon) * jnp.square(ratio - 1)
-    return narrow((penalty - ratio * adv_t, outputs))
+    return penalty - ratio * adv_t, outputs
 
 
+@checked
 def discovered_policy_loss(
-    log_prob_t: ArrayLike,
-    old_log_prob_t: ArrayLike,
-    adv_t: ArrayLike,
-    alpha: ArrayLike = 2.0,
-    beta: ArrayLike = 0.6,
-    log_ratio_bound: ArrayLike = 20.0,
+    log_prob_t: Float[ArrayLike, "..."],
+    old_log_prob_t: Float[ArrayLike, "..."],
+    adv_t: Float[ArrayLike, "..."],
+    alpha: Float[ArrayLike, "in (0, inf)"] = 2.0,
+    beta: Float[ArrayLike, "in (0, inf)"] = 0.6,
+    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
-    sample_mask: ArrayLike | None = None,
-) -> tuple[Array, RatioOutputs]:
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the Discovered Policy Optimisation (DPO) loss.
 
-    Takes one trajectory, returns the loss of each time step, and diagnostics.
+    Takes time steps, returns the loss of each, and diagnostics.
 
     .. math::
 
@@ -256,17 +232,17 @@ def discovered_policy_loss(
     This is not direct preference optimisation.
 
     Args:
-        log_prob_t: Log-probabilities or log-densities :math:`log π(a_t)`, shape `[T]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[T]`.
-        adv_t: Advantages :math:`Â_t`; the defaults suit standardised ones, shape `[T]`.
+        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv_t: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
         alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, positive, shape `[]`.
         beta: Threshold :math:`β` if :math:`Â_t < 0`, positive, shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[T]`, 0 at ignored steps, and a `RatioOutputs`.
+        A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `RatioOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -282,26 +258,13 @@ def discovered_policy_loss(
         Chris Lu and others, *Discovered Policy Optimisation*, 2022.
         https://arxiv.org/abs/2210.05639
     """
-    log_prob_t, old_log_prob_t, adv_t, alpha, beta, bound, mask, narrow = (
-        checks.widened(
-            log_prob_t=(log_prob_t, "float[T]"),
-            old_log_prob_t=(old_log_prob_t, "float[T]"),
-            adv_t=(adv_t, "float[T]"),
-            alpha=(alpha, "float[] in (0, inf)"),
-            beta=(beta, "float[] in (0, inf)"),
-            log_ratio_bound=(log_ratio_bound, "float[] in (0, inf]"),
-            sample_mask=(sample_mask, "bool[T] or None"),
-        )
-    )
-    log_prob_t, old_log_prob_t, adv_t = prepare(
-        stop_target_gradients, mask, log_prob_t, old_log_prob_t, adv_t
-    )
-    outputs = _compare(log_prob_t, old_log_prob_t, bound)
+    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
+    outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
     ratio, positive = outputs.ratio, adv_t >= 0
     x = adv_t * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
     drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
-    return narrow((drift - ratio * adv_t, outputs))
+    return drift - ratio * adv_t, outputs
 
 
 def _compare(log_prob: Array, old_log_prob: Array, bound: Array) -> RatioOutputs:

@@ -1,7 +1,8 @@
 """Soft actor-critic (SAC), discrete SAC and TD3: critic targets and policy losses.
 
-Functions take one time step. The value of an action is one number, or the values by N
-critics, whose minimum is used. `ensemble_value` and `subset_minimum` choose otherwise.
+Functions take time steps on any axes, and return one number for each. The value of an
+action is one number, or the values by N critics on a first axis, whose minimum is used.
+`ensemble_value` and `subset_minimum` choose otherwise.
 
 Train critics on the targets, for example by `l2_loss`. The gradient of a policy loss
 flows through the critics into the actions: do not update the critics with it.
@@ -12,10 +13,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, gradients
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 
 __all__ = [
     "discrete_sac_policy_loss",
@@ -29,18 +31,19 @@ __all__ = [
 ]
 
 
+@checked
 def sac_critic_target(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
-    log_prob_t: ArrayLike,
-    temperature: ArrayLike,
+    r_t: Float[ArrayLike, "..."],
+    discount_t: Float[ArrayLike, "..."],
+    q_t: Float[ArrayLike, "[...] or [N, ...]"],
+    log_prob_t: Float[ArrayLike, "..."],
+    temperature: Float[ArrayLike, "in [0, inf)"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the critic target of soft actor-critic (SAC).
 
-    Takes one transition, returns one target.
+    Takes transitions, returns the target of each.
 
     .. math::
 
@@ -51,15 +54,15 @@ def sac_critic_target(
     `td3_critic_target`. For REDQ, pass `subset_minimum(key, q_t, 2)` as `q_t`.
 
     Args:
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Value of the next action, shape `[]`; or by N target critics, shape `[N]`.
-        log_prob_t: Log-density of the next action, shape `[]`.
+        r_t: Reward, shape `[...]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[...]`.
+        q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
+        log_prob_t: Log-density of the next action, shape `[...]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
-        Target :math:`y` of all critics, shape `[]`.
+        Target :math:`y` of all critics, shape `[...]`.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -72,40 +75,34 @@ def sac_critic_target(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    r_t, discount_t, q_t, log_prob_t, temperature, narrow = checks.widened(
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[] or [N]"),
-        log_prob_t=(log_prob_t, "float[]"),
-        temperature=(temperature, "float[] in [0, inf)"),
-    )
-    target = r_t + discount_t * (jnp.min(q_t) - temperature * log_prob_t)
-    return narrow(gradients.stop_if(stop_target_gradients, target))
+    target = r_t + discount_t * (_minimum(q_t, r_t) - temperature * log_prob_t)
+    return stop_if(stop_target_gradients, target)
 
 
+@checked
 def td3_critic_target(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    q_t: ArrayLike,
+    r_t: Float[ArrayLike, "..."],
+    discount_t: Float[ArrayLike, "..."],
+    q_t: Float[ArrayLike, "[...] or [N, ...]"],
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the clipped double-Q critic target of TD3.
 
-    Takes one transition, returns one target.
+    Takes transitions, returns the target of each.
 
     .. math:: y = r_t + γ_t min_i q_i(s_t, a_t)
 
     The next action is a `td3_target_action`. The minimum bounds the overestimation.
 
     Args:
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Value of the next action, shape `[]`; or by N target critics, shape `[N]`.
+        r_t: Reward, shape `[...]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[...]`.
+        q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
-        Target :math:`y` of all critics, shape `[]`.
+        Target :math:`y` of all critics, shape `[...]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -119,23 +116,19 @@ def td3_critic_target(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    r_t, discount_t, q_t, narrow = checks.widened(
-        r_t=(r_t, "float[]"),
-        discount_t=(discount_t, "float[]"),
-        q_t=(q_t, "float[] or [N]"),
-    )
-    target = r_t + discount_t * jnp.min(q_t)
-    return narrow(gradients.stop_if(stop_target_gradients, target))
+    target = r_t + discount_t * _minimum(q_t, r_t)
+    return stop_if(stop_target_gradients, target)
 
 
+@checked
 def td3_target_action(
-    key: ArrayLike,
-    action: ArrayLike,
-    stddev: ArrayLike,
-    clip: ArrayLike,
-    minimum: ArrayLike,
-    maximum: ArrayLike,
-) -> Array:
+    key: Key[ArrayLike, ""],
+    action: Float[ArrayLike, "D"],
+    stddev: Float[ArrayLike, "[] or [D] in [0, inf)"],
+    clip: Float[ArrayLike, "[] or [D] in [0, inf]"],
+    minimum: Float[ArrayLike, "[] or [D]"],
+    maximum: Float[ArrayLike, "[] or [D] in [minimum, inf]"],
+) -> Float[Array, "D"]:
     """Add clipped Gaussian noise to a target action (target policy smoothing of TD3).
 
     Takes one action, returns one action.
@@ -169,24 +162,20 @@ def td3_target_action(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    key, action, stddev, clip, minimum, maximum, narrow = checks.widened(
-        key=(key, "key[]"),
-        action=(action, "float[D]"),
-        stddev=(stddev, "float[] or [D] in [0, inf)"),
-        clip=(clip, "float[] or [D] in [0, inf]"),
-        minimum=(minimum, "float[] or [D]"),
-        maximum=(maximum, "float[] or [D]"),
-    )
-    checks.ordered(minimum=minimum, maximum=maximum)
     epsilon = jax.random.normal(key, action.shape, jnp.result_type(action, stddev))
     noise = jnp.clip(stddev * epsilon, -clip, clip)
-    return narrow(jnp.clip(action + noise, minimum, maximum))
+    return jnp.clip(action + noise, minimum, maximum)
 
 
-def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -> Array:
+@checked
+def sac_policy_loss(
+    log_prob: Float[ArrayLike, "..."],
+    q: Float[ArrayLike, "[...] or [N, ...]"],
+    temperature: Float[ArrayLike, "in [0, inf)"],
+) -> Float[Array, "..."]:
     """Compute the policy loss of soft actor-critic (SAC).
 
-    Takes one action, returns one loss.
+    Takes actions, returns the loss of each.
 
     .. math:: L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
 
@@ -195,12 +184,12 @@ def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -
     the temperature is stopped. For REDQ, pass `ensemble_value(q, "mean")`.
 
     Args:
-        log_prob: Log-density of the action, shape `[]`.
-        q: Value of the action, shape `[]`; or by N critics, shape `[N]`.
+        log_prob: Log-density of the action, shape `[...]`.
+        q: Value of the action, shape `[...]`; or by N critics, shape `[N, ...]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[...]`.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -213,20 +202,18 @@ def sac_policy_loss(log_prob: ArrayLike, q: ArrayLike, temperature: ArrayLike) -
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    log_prob, q, temperature, narrow = checks.widened(
-        log_prob=(log_prob, "float[]"),
-        q=(q, "float[] or [N]"),
-        temperature=(temperature, "float[] in [0, inf)"),
-    )
-    return narrow(jax.lax.stop_gradient(temperature) * log_prob - jnp.min(q))
+    return jax.lax.stop_gradient(temperature) * log_prob - _minimum(q, log_prob)
 
 
+@checked
 def sac_temperature_loss(
-    log_temperature: ArrayLike, log_prob: ArrayLike, target_entropy: ArrayLike
-) -> Array:
+    log_temperature: Float[ArrayLike, ""],
+    log_prob: Float[ArrayLike, "..."],
+    target_entropy: Float[ArrayLike, "[] or [...]"],
+) -> Float[Array, "..."]:
     """Compute the temperature loss of soft actor-critic (SAC).
 
-    Takes one action, returns one loss.
+    Takes actions, returns the loss of each.
 
     .. math:: L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
 
@@ -237,11 +224,11 @@ def sac_temperature_loss(
 
     Args:
         log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
-        log_prob: Log-density of an action sampled from the policy, shape `[]`.
-        target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
+        log_prob: Log-density of an action sampled from the policy, shape `[...]`.
+        target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[...]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -254,25 +241,21 @@ def sac_temperature_loss(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         section 5, 2018. https://arxiv.org/abs/1812.05905
     """
-    log_temperature, log_prob, target_entropy, narrow = checks.widened(
-        log_temperature=(log_temperature, "float[]"),
-        log_prob=(log_prob, "float[]"),
-        target_entropy=(target_entropy, "float[]"),
-    )
     deficit = jax.lax.stop_gradient(log_prob + target_entropy)
-    return narrow(-jnp.exp(log_temperature) * deficit)
+    return -jnp.exp(log_temperature) * deficit
 
 
+@checked
 def discrete_sac_value(
-    logits: ArrayLike,
-    q: ArrayLike,
-    temperature: ArrayLike,
+    logits: Float[ArrayLike, "..., A"],
+    q: Float[ArrayLike, "[..., A] or [N, ..., A]"],
+    temperature: Float[ArrayLike, "in [0, inf)"],
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+) -> Float[Array, "..."]:
     """Compute the soft state value of discrete soft actor-critic (discrete SAC).
 
-    Takes one state, returns one value.
+    Takes states, returns the value of each.
 
     .. math:: v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
@@ -280,13 +263,13 @@ def discrete_sac_value(
     is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
 
     Args:
-        logits: Logits of the policy, shape `[A]`.
-        q: Action values, shape `[A]`; or by N critics, shape `[N, A]`.
+        logits: Logits of the policy, shape `[..., A]`.
+        q: Action values, shape `[..., A]`; or by N critics, shape `[N, ..., A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
-        action_mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
-        Value :math:`v`, shape `[]`, 0 if no action is legal.
+        Value :math:`v`, shape `[...]`, 0 if no action is legal.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -300,38 +283,33 @@ def discrete_sac_value(
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    logits, q, temperature, action_mask, narrow = checks.widened(
-        logits=(logits, "float[A]"),
-        q=(q, "float[A] or [N, A]"),
-        temperature=(temperature, "float[] in [0, inf)"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
-    return narrow(_soft_value(logits, q, temperature, action_mask))
+    return _soft_value(logits, q, temperature, action_mask)
 
 
+@checked
 def discrete_sac_policy_loss(
-    logits: ArrayLike,
-    q: ArrayLike,
-    temperature: ArrayLike,
+    logits: Float[ArrayLike, "..., A"],
+    q: Float[ArrayLike, "[..., A] or [N, ..., A]"],
+    temperature: Float[ArrayLike, "in [0, inf)"],
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+) -> Float[Array, "..."]:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
 
-    Takes one state, returns one loss.
+    Takes states, returns the loss of each.
 
     .. math:: L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
     The gradients of the action values and the temperature are stopped.
 
     Args:
-        logits: Logits of the policy, shape `[A]`.
-        q: Action values, shape `[A]`; or by N critics, shape `[N, A]`.
+        logits: Logits of the policy, shape `[..., A]`.
+        q: Action values, shape `[..., A]`; or by N critics, shape `[N, ..., A]`.
         temperature: Temperature :math:`α`, at least 0, shape `[]`.
-        action_mask: True where an action is legal, shape `[A]`; or None if all are.
+        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
-        Loss, shape `[]`, 0 if no action is legal.
+        Loss, shape `[...]`, 0 if no action is legal.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -345,26 +323,21 @@ def discrete_sac_policy_loss(
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    logits, q, temperature, action_mask, narrow = checks.widened(
-        logits=(logits, "float[A]"),
-        q=(q, "float[A] or [N, A]"),
-        temperature=(temperature, "float[] in [0, inf)"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     q, temperature = jax.lax.stop_gradient((q, temperature))
-    return narrow(-_soft_value(logits, q, temperature, action_mask))
+    return -_soft_value(logits, q, temperature, action_mask)
 
 
+@checked
 def discrete_sac_temperature_loss(
-    log_temperature: ArrayLike,
-    logits: ArrayLike,
-    target_entropy: ArrayLike,
+    log_temperature: Float[ArrayLike, ""],
+    logits: Float[ArrayLike, "..., A"],
+    target_entropy: Float[ArrayLike, "[] or [...]"],
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+) -> Float[Array, "..."]:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
 
-    Takes one state, returns one loss.
+    Takes states, returns the loss of each.
 
     .. math::
 
@@ -376,12 +349,12 @@ def discrete_sac_temperature_loss(
 
     Args:
         log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
-        logits: Logits of the policy, whose gradient is stopped, shape `[A]`.
-        target_entropy: Target entropy :math:`H̄` in nats, shape `[]`.
-        action_mask: True where an action is legal, shape `[A]`; or None if all are.
+        logits: Logits of the policy, whose gradient is stopped, shape `[..., A]`.
+        target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
+        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[...]`.
 
     Raises:
         ArgumentError: If an argument has the wrong shape or dtype.
@@ -395,15 +368,14 @@ def discrete_sac_temperature_loss(
         Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
         https://arxiv.org/abs/1910.07207
     """
-    log_temperature, logits, target_entropy, action_mask, narrow = checks.widened(
-        log_temperature=(log_temperature, "float[]"),
-        logits=(logits, "float[A]"),
-        target_entropy=(target_entropy, "float[]"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     entropy = distributions.softmax().entropy(logits, action_mask=action_mask)
     excess = jax.lax.stop_gradient(entropy - target_entropy)
-    return narrow(jnp.exp(log_temperature) * excess)
+    return jnp.exp(log_temperature) * excess
+
+
+def _minimum(q: Array, like: Array) -> Array:
+    """Return the least value by N critics, of the shape of another array."""
+    return q if q.ndim == like.ndim else jnp.min(q, axis=0)
 
 
 def _soft_value(
@@ -413,8 +385,9 @@ def _soft_value(
     legal = logits != -jnp.inf
     legal = legal if action_mask is None else action_mask & legal
     # Mask before the minimum, whose gradient would otherwise be NaN.
-    q = jnp.min(jnp.where(legal[None], jnp.atleast_2d(q), 0), axis=0)
+    each_q = q if q.ndim > logits.ndim else q[None]
+    q = jnp.min(jnp.where(legal[None], each_q, 0), axis=0)
     policy = distributions.softmax()
     pi = policy.probs(logits, action_mask=action_mask)
     entropy = policy.entropy(logits, action_mask=action_mask)
-    return jnp.sum(pi * q) + temperature * entropy
+    return jnp.sum(pi * q, axis=-1) + temperature * entropy

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, gradients
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 
 __all__ = [
     "cmpo_policy_targets",
@@ -26,15 +27,16 @@ __all__ = [
 ]
 
 
+@checked
 def cmpo_policy_targets(
-    prior_logits: ArrayLike,
-    q: ArrayLike,
-    v: ArrayLike,
-    clip: ArrayLike = 1.0,
+    prior_logits: Float[ArrayLike, "A"],
+    q: Float[ArrayLike, "A"],
+    v: Float[ArrayLike, ""],
+    clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
     *,
-    action_mask: ArrayLike | None = None,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "A"]:
     """Compute the clipped MPO policy targets (CMPO) of Muesli.
 
     Takes one state, returns the target probability of each action.
@@ -71,27 +73,21 @@ def cmpo_policy_targets(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
-    prior_logits, q, v, clip, action_mask, narrow = checks.widened(
-        prior_logits=(prior_logits, "float[A]"),
-        q=(q, "float[A]"),
-        v=(v, "float[]"),
-        clip=(clip, "float[] in [0, inf]"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     legal = _legal(prior_logits, action_mask)
     logits = prior_logits + jnp.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, action_mask=legal)
-    return narrow(gradients.stop_if(stop_target_gradients, targets))
+    return stop_if(stop_target_gradients, targets)
 
 
+@checked
 def cmpo_sample_weights(
-    q: ArrayLike,
-    v: ArrayLike,
-    clip: ArrayLike = 1.0,
-    z_init: ArrayLike = 1.0,
+    q: Float[ArrayLike, "N"],
+    v: Float[ArrayLike, ""],
+    clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
+    z_init: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "N"]:
     """Compute the weights of sampled actions for clipped MPO (CMPO) of Muesli.
 
     Takes the sampled actions of one state, returns the weight of each.
@@ -126,25 +122,20 @@ def cmpo_sample_weights(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.2, 2021. https://arxiv.org/abs/2104.06159
     """
-    q, v, clip, z_init, narrow = checks.widened(
-        q=(q, "float[N]"),
-        v=(v, "float[]"),
-        clip=(clip, "float[] in [0, inf]"),
-        z_init=(z_init, "float[] in (0, inf)"),
-    )
     e = jnp.exp(jnp.clip(q - v, -clip, clip))
     z = (z_init + jnp.sum(e) - e) / e.size
-    return narrow(gradients.stop_if(stop_target_gradients, e / z))
+    return stop_if(stop_target_gradients, e / z)
 
 
+@checked
 def completed_q_values(
-    logits: ArrayLike,
-    q: ArrayLike,
-    visits: ArrayLike,
-    v: ArrayLike,
+    logits: Float[ArrayLike, "A"],
+    q: Float[ArrayLike, "A"],
+    visits: Int[ArrayLike, "A in [0, inf)"],
+    v: Float[ArrayLike, ""],
     *,
-    action_mask: ArrayLike | None = None,
-) -> Array:
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> Float[Array, "A"]:
     """Complete the action values of a search with values for unvisited actions.
 
     Takes one state, returns the value of each action.
@@ -181,28 +172,22 @@ def completed_q_values(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
         10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    logits, q, visits, v, action_mask, narrow = checks.widened(
-        logits=(logits, "float[A]"),
-        q=(q, "float[A]"),
-        visits=(visits, "int[A] in [0, inf)"),
-        v=(v, "float[]"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
-    return narrow(_complete(logits, q, visits, v, _legal(logits, action_mask)))
+    return _complete(logits, q, visits, v, _legal(logits, action_mask))
 
 
+@checked
 def gumbel_policy_targets(
-    logits: ArrayLike,
-    q: ArrayLike,
-    visits: ArrayLike,
-    v: ArrayLike,
-    c_visit: ArrayLike = 50.0,
-    c_scale: ArrayLike = 1.0,
+    logits: Float[ArrayLike, "A"],
+    q: Float[ArrayLike, "A"],
+    visits: Int[ArrayLike, "A in [0, inf)"],
+    v: Float[ArrayLike, ""],
+    c_visit: Float[ArrayLike, "in [0, inf)"] = 50.0,
+    c_scale: Float[ArrayLike, "in [0, inf)"] = 1.0,
     *,
-    rescale_values: bool = False,
-    action_mask: ArrayLike | None = None,
+    rescale_values: Static[bool, ""] = False,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, "A"]:
     """Compute the Gumbel MuZero policy targets from the values of a search.
 
     Takes one state, returns the target probability of each action.
@@ -241,15 +226,6 @@ def gumbel_policy_targets(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, section
         3.4 and section 4, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    logits, q, visits, v, c_visit, c_scale, action_mask, narrow = checks.widened(
-        logits=(logits, "float[A]"),
-        q=(q, "float[A]"),
-        visits=(visits, "int[A] in [0, inf)"),
-        v=(v, "float[]"),
-        c_visit=(c_visit, "float[] in [0, inf)"),
-        c_scale=(c_scale, "float[] in [0, inf)"),
-        action_mask=(action_mask, "bool[A] or None"),
-    )
     legal = _legal(logits, action_mask)
     completed = _complete(logits, q, visits, v, legal)
     if rescale_values:
@@ -257,7 +233,7 @@ def gumbel_policy_targets(
     most = jnp.max(jnp.where(legal, visits, 0)).astype(logits.dtype)
     logits = logits + (c_visit + most) * c_scale * completed
     targets = distributions.softmax().probs(logits, action_mask=legal)
-    return narrow(gradients.stop_if(stop_target_gradients, targets))
+    return stop_if(stop_target_gradients, targets)
 
 
 def _legal(logits: Array, action_mask: Array | None) -> Array:

@@ -15,17 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, devices, gradients
+from rlaxlib._core import checks, devices
 from rlaxlib._core.devices import AxisName
-from rlaxlib._core.programs import compiled
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Static
 from rlaxlib.policies import _constraints
 from rlaxlib.policies._constraints import (
     KlConstraints,
     LagrangePenalty,
     Projection,
-    check_penalty,
+    check_duals,
 )
 from rlaxlib.policies._mpo import MpoOutputs, exponents
 
@@ -36,22 +37,23 @@ __all__ = [
 ]
 
 
+@checked(rule=check_duals)
 def vmpo_loss(
-    sample_log_probs: ArrayLike,
-    advantages: ArrayLike,
+    sample_log_probs: Float[ArrayLike, "..."],
+    advantages: Float[ArrayLike, "..."],
     temperature_constraint: LagrangePenalty,
     kl_constraints: KlConstraints,
     projection_operator: Projection = _constraints.positive,
-    restarting_weights: ArrayLike | None = None,
-    importance_weights: ArrayLike | None = None,
-    top_k_fraction: float = 0.5,
-    policy_loss_weight: ArrayLike = 1.0,
-    temperature_loss_weight: ArrayLike = 1.0,
-    kl_loss_weight: ArrayLike = 1.0,
-    alpha_loss_weight: ArrayLike = 1.0,
+    restarting_weights: Float[ArrayLike, "... in {0, 1}"] | None = None,
+    importance_weights: Float[ArrayLike, "... in [0, inf)"] | None = None,
+    top_k_fraction: Static[float, "in (0, 1]"] = 0.5,
+    policy_loss_weight: Float[ArrayLike, ""] = 1.0,
+    temperature_loss_weight: Float[ArrayLike, ""] = 1.0,
+    kl_loss_weight: Float[ArrayLike, ""] = 1.0,
+    alpha_loss_weight: Float[ArrayLike, ""] = 1.0,
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
-) -> tuple[Array, MpoOutputs]:
+) -> tuple[Float[Array, "..."], MpoOutputs]:
     """Compute the V-MPO loss of a batch of steps.
 
     Takes a batch of steps, returns the loss of each step, and its terms.
@@ -106,57 +108,45 @@ def vmpo_loss(
         Optimization for Discrete and Continuous Control*, 2020.
         https://arxiv.org/abs/1909.12238
     """
-    log_probs, advantages, restarting, importance, *scales = checks.arrays(
-        sample_log_probs=(sample_log_probs, "float[...]"),
-        advantages=(advantages, "float[...]"),
-        restarting_weights=(restarting_weights, "float[...] in {0, 1} or None"),
-        importance_weights=(importance_weights, "float[...] in [0, inf) or None"),
-        policy_loss_weight=(policy_loss_weight, "float[]"),
-        temperature_loss_weight=(temperature_loss_weight, "float[]"),
-        kl_loss_weight=(kl_loss_weight, "float[]"),
-        alpha_loss_weight=(alpha_loss_weight, "float[]"),
-    )
-    constraint = check_penalty("temperature_constraint", temperature_constraint)
-    constraints = _constraints.check_constraints(kl_constraints, advantages=advantages)
-    inputs = log_probs, advantages, importance, scales, constraint, constraints
-    inputs, narrow = _constraints.widen(inputs)
-    log_probs, advantages, importance, scales, constraint, constraints = inputs
-    eta = _constraints.temperature(constraint, projection_operator)
-    chosen = _top_k(top_k_fraction, advantages, restarting, axis_name)
-    if importance is None:
-        importance = jnp.ones_like(advantages)
-    importance = gradients.stop_if(use_stop_gradient, importance)
+    if importance_weights is None:
+        importance_weights = jnp.ones_like(advantages)
+    chosen = _top_k(top_k_fraction, advantages, restarting_weights, axis_name)
     temperature_loss, weights, count = _e_step(
-        advantages, chosen, importance, eta, constraint.epsilon, axis_name
+        advantages,
+        chosen,
+        stop_if(use_stop_gradient, importance_weights),
+        temperature_constraint,
+        projection_operator,
+        axis_name,
     )
-    weights = gradients.stop_if(use_stop_gradient, weights)
-    steps = log_probs.size * devices.number(axis_name)
+    weights = stop_if(use_stop_gradient, weights)
+    steps = advantages.size * devices.number(axis_name)
     # Steps of weight 0 may have log-probabilities of NaN or -inf.
-    policy_loss = steps * weights * jnp.where(weights == 0, 0, -log_probs)
+    policy_loss = steps * weights * jnp.where(weights == 0, 0, -sample_log_probs)
     kl_loss, alpha_loss = _constraints.total_losses(
-        constraints, projection_operator, True, jnp.zeros_like(policy_loss)
+        kl_constraints, projection_operator, states=("advantages", policy_loss)
     )
-    c_policy, c_temperature, c_kl, c_alpha = scales
     loss = (
-        c_policy * policy_loss
-        + c_temperature * temperature_loss
-        + c_kl * kl_loss
-        + c_alpha * alpha_loss
+        policy_loss_weight * policy_loss
+        + temperature_loss_weight * temperature_loss
+        + kl_loss_weight * kl_loss
+        + alpha_loss_weight * alpha_loss
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
-    return narrow((loss, MpoOutputs(*terms, weights, count)))
+    return loss, MpoOutputs(*terms, weights, count)
 
 
+@checked(rule=check_duals)
 def vmpo_compute_weights_and_temperature_loss(
-    advantages: ArrayLike,
-    restarting_weights: ArrayLike,
-    importance_weights: ArrayLike,
+    advantages: Float[ArrayLike, "..."],
+    restarting_weights: Float[ArrayLike, "... in {0, 1}"],
+    importance_weights: Float[ArrayLike, "... in [0, inf)"],
     temperature_constraint: LagrangePenalty,
     projection_operator: Projection,
-    top_k_fraction: float,
+    top_k_fraction: Static[float, "in (0, 1]"],
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Float[Array, ""], Float[Array, "..."], Float[Array, ""]]:
     """Compute the weights and the temperature loss of V-MPO's E-step.
 
     Takes a batch of steps, returns one temperature loss, and the weight of each step.
@@ -202,31 +192,26 @@ def vmpo_compute_weights_and_temperature_loss(
         Optimization for Discrete and Continuous Control*, section 4.1, 2020.
         https://arxiv.org/abs/1909.12238
     """
-    advantages, restarting, importance = checks.arrays(
-        advantages=(advantages, "float[...]"),
-        restarting_weights=(restarting_weights, "float[...] in {0, 1}"),
-        importance_weights=(importance_weights, "float[...] in [0, inf)"),
-    )
-    constraint = check_penalty("temperature_constraint", temperature_constraint)
-    (advantages, importance, constraint), narrow = _constraints.widen(
-        (advantages, importance, constraint)
-    )
-    eta = _constraints.temperature(constraint, projection_operator)
-    chosen = _top_k(top_k_fraction, advantages, restarting, axis_name)
-    importance = gradients.stop_if(use_stop_gradient, importance)
+    chosen = _top_k(top_k_fraction, advantages, restarting_weights, axis_name)
     loss, weights, count = _e_step(
-        advantages, chosen, importance, eta, constraint.epsilon, axis_name
+        advantages,
+        chosen,
+        stop_if(use_stop_gradient, importance_weights),
+        temperature_constraint,
+        projection_operator,
+        axis_name,
     )
-    return narrow((loss, gradients.stop_if(use_stop_gradient, weights), count))
+    return loss, stop_if(use_stop_gradient, weights), count
 
 
+@checked
 def get_top_k_weights(
-    top_k_fraction: float,
-    restarting_weights: ArrayLike,
-    scaled_advantages: ArrayLike,
+    top_k_fraction: Static[float, "in (0, 1]"],
+    restarting_weights: Float[ArrayLike, "... in {0, 1}"],
+    scaled_advantages: Float[ArrayLike, "..."],
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
-) -> Array:
+) -> Float[Array, "..."]:
     """Select the steps of highest advantage, as V-MPO does.
 
     Takes a batch of steps, returns 1 or 0 for each step.
@@ -260,20 +245,16 @@ def get_top_k_weights(
         https://arxiv.org/abs/1909.12238
     """
     del use_stop_gradient
-    restarting, advantages = checks.arrays(
-        restarting_weights=(restarting_weights, "float[...] in {0, 1}"),
-        scaled_advantages=(scaled_advantages, "float[...]"),
-    )
-    chosen = _top_k(top_k_fraction, advantages, restarting, axis_name)
-    return chosen.astype(jnp.result_type(restarting, advantages))
+    chosen = _top_k(top_k_fraction, scaled_advantages, restarting_weights, axis_name)
+    return chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
 
 
 def _e_step(
     advantages: Array,
     chosen: Array,
     importance: Array,
-    eta: Array,
-    epsilon: ArrayLike,
+    constraint: LagrangePenalty,
+    operator: Projection,
     axis_name: AxisName | None,
 ) -> tuple[Array, Array, Array]:
     """Return the temperature loss, the weights, and the number of chosen steps."""
@@ -281,6 +262,7 @@ def _e_step(
     def total(x: Array) -> Array:
         return devices.total(jnp.sum(x), axis_name)
 
+    eta = _constraints.temperature("temperature_constraint", constraint, operator)
     rho = jnp.where(chosen, importance, 0)
     advantages = jnp.nan_to_num(advantages, nan=jnp.nan)  # Infinities become finite.
     # Relative to the best one: terms of size Â/η cancel in the gradient by η.
@@ -291,7 +273,7 @@ def _e_step(
     empty = mass == 0
     weights = raised / jnp.where(empty, 1, mass)
     mean = jnp.where(empty, 1, mass / jnp.maximum(count, 1))
-    return eta * epsilon + best + eta * jnp.log(mean), weights, count
+    return eta * constraint.epsilon + best + eta * jnp.log(mean), weights, count
 
 
 def _top_k(
@@ -301,37 +283,24 @@ def _top_k(
     axis_name: AxisName | None,
 ) -> Array:
     """Return which valid steps have the highest advantages, over all devices."""
-    checks.static(top_k_fraction=fraction)
-    checks.within("(0, 1]", top_k_fraction=fraction)
     steps = advantages.size * devices.number(axis_name)
     # How many to choose of 0, 1, ... valid steps, in double precision: in single,
     # 0.53 * 100 is less than 53.
     counts = np.floor(float(fraction) * np.arange(steps + 1) + 1e-6).astype(np.int32)
     most = int(counts[steps])
-    checks.static_int(1, **{f"int(top_k_fraction * {steps})": most})
+    if not most:
+        checks.fail(f"`int(top_k_fraction * {steps})` is 0, must be at least 1")
 
     valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
     names = tuple(axis_name) if isinstance(axis_name, list) else axis_name
-    return _highest(valid, advantages, jnp.asarray(counts), most, names)
-
-
-@compiled("most", "axis_name")
-def _highest(
-    valid: Array,
-    advantages: Array,
-    counts: Array,
-    most: int,
-    axis_name: AxisName | None,
-) -> Array:
-    """Return which valid steps have the highest advantages, `counts[valid steps]`."""
-    number = devices.total(jnp.sum(valid, dtype=jnp.int32), axis_name)
-    count = jnp.maximum(1, counts[number])
-    taken = jnp.arange(most, dtype=jnp.int32) < count
+    number = devices.total(jnp.sum(valid, dtype=jnp.int32), names)
+    count = jnp.maximum(1, jnp.asarray(counts)[number])
     # Finite, so that all valid steps come before the others.
     finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
     here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
-    _, order = jax.lax.top_k(devices.gather(here, axis_name), most)
-    chosen = jnp.zeros(counts.size - 1, bool).at[order].set(taken)
-    device = 0 if axis_name is None else jax.lax.axis_index(axis_name)
+    _, order = jax.lax.top_k(devices.gather(here, names), most)
+    taken = jnp.arange(most, dtype=jnp.int32) < count
+    chosen = jnp.zeros(steps, bool).at[order].set(taken)
+    device = 0 if names is None else jax.lax.axis_index(names)
     chosen = chosen.reshape(-1, here.size)[device].reshape(advantages.shape)
     return valid & chosen

@@ -303,7 +303,7 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
     [
         (
             lambda: gaussian(bounds_constraint=BOUNDS, minimum=2.0),
-            r"^gaussian_mpo_loss: `maximum` is 1.0, must be at least `minimum`",
+            r"^gaussian_mpo_loss: `maximum` is 1.0, must be in \[2.0, inf\]",
         ),
         (
             lambda: gaussian(stddev_constraint=LagrangePenalty(np.ones(3), 0.1)),
@@ -324,7 +324,7 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
         ),
         (
             lambda: gaussian(bounds_constraint=(1.0, 0.1)),
-            r"`bounds_constraint.alpha` is None, must be a floating-point array",
+            r"`bounds_constraint` is \(1.0, 0.1\), must be a `LagrangePenalty`",
         ),
         (
             lambda: gaussian(temperature_constraint=PER_DIMENSION),

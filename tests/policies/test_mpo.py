@@ -344,7 +344,7 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
     [
         (
             lambda: rlaxlib.mpo_loss(LOG_PROBS, Q, TEMPERATURE, [], sample_axis=2),
-            r"^mpo_loss: `sample_axis` is 2, must be at most 1",
+            r"^mpo_loss: `sample_axis` is 2, must be in \[-2, 2\)",
         ),
         (
             lambda: rlaxlib.mpo_compute_weights_and_temperature_loss(
@@ -370,7 +370,7 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
         ),
         (
             lambda: rlaxlib.mpo_loss(LOG_PROBS, Q, (1.0, 0.1), []),
-            r"`temperature_constraint.alpha` is None, must be a floating-point array",
+            r"`temperature_constraint` is \(1.0, 0.1\), must be a `LagrangePenalty`",
         ),
         (
             lambda: rlaxlib.mpo_loss(LOG_PROBS, Q, TEMPERATURE, [(KL, TEMPERATURE)]),

@@ -150,19 +150,27 @@ ROWS = [
     row(
         "sac_critic_target",
         make_numbers(*SOFT),
+        elementwise=True,
         targets=SOFT,
         invalid=NEGATIVE_TEMPERATURE,
     ),
-    row("td3_critic_target", make_numbers(*TARGET), targets=TARGET),
+    row(
+        "td3_critic_target",
+        make_numbers(*TARGET),
+        elementwise=True,
+        targets=TARGET,
+    ),
     row(
         "sac_policy_loss",
         make_numbers("log_prob", "q", "temperature"),
+        elementwise=True,
         constant=("temperature",),
         invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
         "sac_temperature_loss",
         make_numbers("log_temperature", "log_prob", "target_entropy"),
+        elementwise=True,
         constant=("log_prob", "target_entropy"),
         condition=4.0,
     ),
@@ -193,13 +201,20 @@ ROWS = [
     row(
         "discrete_sac_value",
         make_discrete(),
+        elementwise=True,
         any_length=("q",),
         invalid=NEGATIVE_TEMPERATURE,
     ),
-    row("discrete_sac_value", make_discrete(critics=()), case="one critic"),
+    row(
+        "discrete_sac_value",
+        make_discrete(critics=()),
+        case="one critic",
+        elementwise=True,
+    ),
     row(
         "discrete_sac_value",
         make_discrete("action_mask"),
+        elementwise=True,
         case="masked",
         any_length=("q",),
         optional=("action_mask",),
@@ -207,6 +222,7 @@ ROWS = [
     row(
         "discrete_sac_policy_loss",
         make_discrete(),
+        elementwise=True,
         constant=STOPPED,
         any_length=("q",),
         invalid=NEGATIVE_TEMPERATURE,
@@ -214,6 +230,7 @@ ROWS = [
     row(
         "discrete_sac_policy_loss",
         make_discrete("action_mask", critics=()),
+        elementwise=True,
         case="masked, one critic",
         constant=STOPPED,
         optional=("action_mask",),
@@ -221,12 +238,14 @@ ROWS = [
     row(
         "discrete_sac_temperature_loss",
         make_numbers("log_temperature", "logits", "target_entropy"),
+        elementwise=True,
         constant=("logits", "target_entropy"),
         condition=4.0,
     ),
     row(
         "discrete_sac_temperature_loss",
         make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
+        elementwise=True,
         case="masked",
         constant=("logits", "target_entropy"),
         optional=("action_mask",),

@@ -278,6 +278,7 @@ ROWS = [
     ),
     Row(
         name="reinforce_loss",
+        elementwise=True,
         definition=reinforce_loss,
         make=make_reinforce("log_prob_t", "adv_t"),
         peer=NEW,
@@ -285,6 +286,7 @@ ROWS = [
     ),
     Row(
         name="reinforce_loss",
+        elementwise=True,
         case="masked",
         definition=reinforce_loss,
         make=make_reinforce("log_prob_t", "adv_t", "sample_mask"),
@@ -294,12 +296,14 @@ ROWS = [
     ),
     Row(
         name="counterfactual_advantage",
+        elementwise=True,
         definition=counterfactual_advantage,
         make=make_critic,
         peer=NEW,
     ),
     Row(
         name="counterfactual_advantage",
+        elementwise=True,
         case="masked",
         definition=counterfactual_advantage,
         make=masked(make_critic),
@@ -309,6 +313,7 @@ ROWS = [
     *(
         Row(
             name="acer_policy_loss",
+            elementwise=True,
             case=case,
             definition=acer_policy_loss,
             make=make,

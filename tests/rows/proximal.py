@@ -212,6 +212,7 @@ def rows_of(name, definition, make, names, cases, **attributes):
             targets=targets,
             optional=("sample_mask", "kl_t"),
             invalid=() if case else invalid,
+            elementwise=True,
             **attributes,
         )
         for case, settings in cases.items()

@@ -53,7 +53,7 @@ FACTORS = {
     "∞": r"\infty",
     "Normal": r"\mathcal{N}",
 }
-LARGE = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int"}
+LARGE = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "⋃": r"\bigcup"}
 PAIRS = {"(": ")", "[": "]", "{": "}", "|": "|", "‖": "‖", "⌊": "⌋"}
 IN_TEX = {"{": r"\{", "}": r"\}", "‖": r"\|", "⌊": r"\lfloor", "⌋": r"\rfloor"}
 RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ", [*"0123456789+-", r"\top"], strict=True))

@@ -37,6 +37,7 @@ def squeezed(tex):
         ("f(a) / g_t(b)", r"\frac{f(a)}{g_{t}(b)}"),
         ("p_i / ∑_j p_j q + 1", r"\frac{p_{i}}{\sum_{j}p_{j}\,q}+1"),
         ("(1/n) ∑_i x", r"\frac{1}{n}\sum_{i}x"),
+        ("⋃_i [x_i, y_i]", r"\bigcup_{i}[x_{i},y_{i}]"),
         ("log (a / b)", r"\log \frac{a}{b}"),
         ("log(a / b)", r"\log \left(\frac{a}{b}\right)"),
         ("f(a/b)", "f(a/b)"),

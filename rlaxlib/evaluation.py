@@ -1,0 +1,318 @@
+"""Evaluation: values of policies from logged data, and statistics of several runs.
+
+- `off_policy_evaluation`: the value of a policy from trajectories of another, by
+  importance sampling (IS), per-decision (PDIS) and doubly robust (DR), each also
+  self-normalised (WIS, WPDIS, WDR).
+- `interquartile_mean` (IQM), `optimality_gap`, `probability_of_improvement`: statistics
+  of the scores of several runs on several tasks, as rliable has them.
+- `bootstrap_interval`: a confidence interval of any of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlaxlib._core import checks, devices
+from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Static
+
+__all__ = [
+    "bootstrap_interval",
+    "interquartile_mean",
+    "off_policy_evaluation",
+    "optimality_gap",
+    "probability_of_improvement",
+]
+
+
+@checked
+def off_policy_evaluation(
+    r_t: Float[ArrayLike, "N, T"],
+    discount_t: Float[ArrayLike, "N, T in [0, 1]"],
+    rho_tm1: Float[ArrayLike, "N, T in [0, inf)"],
+    q_tm1: Float[ArrayLike, "N, T"] | None = None,
+    v_tm1: Float[ArrayLike, "N, T"] | None = None,
+    kind: Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"] = "wpdis",
+    *,
+    sample_mask: Bool[ArrayLike, "N, T"] | None = None,
+    axis_name: AxisName | None = None,
+) -> Float[Array, ""]:
+    """Estimate the value of a policy from trajectories of another (IS, PDIS, DR).
+
+    Takes N trajectories, returns one value.
+
+    .. math::
+
+        V = ∑_i ∑_t Γ_{i,t} (w_{i,t} (r_{i,t} - q_{i,t}) + w_{i,t-1} v_{i,t})
+        Γ_{i,t} = ∏_{k < t} γ_{i,k},   w_{i,-1} = 1/N
+        w_{i,t} = { P_{i,t} / N              pdis, dr
+                  { P_{i,t} / ∑_j P_{j,t}    wpdis, wdr
+        P_{i,t} = ∏_{k ≤ t} ρ_{i,k}
+
+    - `"is"`, `"wis"`: as `"pdis"` and `"wpdis"`, with :math:`w_{i,T-1}` at all steps.
+    - `"pdis"`, `"wpdis"`: per-decision weights, of lower variance.
+    - `"dr"`, `"wdr"`: doubly robust, with the values :math:`q, v` of a model or critic;
+      elsewhere these are 0.
+
+    Without self-normalisation an estimate is unbiased, given the behaviour's
+    probabilities, and its variance grows exponentially with :math:`T`. With it, it is
+    consistent, and often far more accurate. Discount rewards by the discount of the
+    task, or 1. `bootstrap_interval` gives an interval.
+
+    Args:
+        r_t: Rewards :math:`r`, shape `[N, T]`.
+        discount_t: Discounts :math:`γ` in [0, 1], 0 where the episode ended; later
+            steps are ignored, shape `[N, T]`.
+        rho_tm1: Ratios :math:`ρ = π(a)/μ(a)` of the actions' probabilities,
+            shape `[N, T]`.
+        q_tm1: Values of the actions for :math:`π`, shape `[N, T]`; or None.
+        v_tm1: Values of the states for :math:`π`, shape `[N, T]`; or None.
+        kind: `"is"`, `"wis"`, `"pdis"`, `"wpdis"`, `"dr"` or `"wdr"`.
+        sample_mask: False for time steps to ignore, such as those after a time limit,
+            shape `[N, T]`; or None.
+        axis_name: Mapped axis name, or names, of the trajectories; or None.
+
+    Returns:
+        Estimated value, shape `[]`.
+
+    Raises:
+        ArgumentError: If a shape, dtype, option or concrete value is wrong, or values
+            are missing for `"dr"` and `"wdr"`, or given for others.
+
+    Example:
+        >>> r_t, discount_t = jnp.array([[1.0], [3.0]]), jnp.zeros((2, 1))
+        >>> data = r_t, discount_t, jnp.array([[0.5], [1.5]])
+        >>> print(rlaxlib.off_policy_evaluation(*data, kind="pdis"))
+        2.5
+
+    References:
+        Doina Precup, Richard S. Sutton and Satinder Singh, *Eligibility Traces for
+        Off-Policy Policy Evaluation*, 2000.
+        https://scholarworks.umass.edu/cs_faculty_pubs/80
+
+        Nan Jiang and Lihong Li, *Doubly Robust Off-policy Value Evaluation for
+        Reinforcement Learning*, 2015. https://arxiv.org/abs/1511.03722
+
+        Philip S. Thomas and Emma Brunskill, *Data-Efficient Off-Policy Policy
+        Evaluation for Reinforcement Learning*, 2016. https://arxiv.org/abs/1604.00923
+    """
+    needs_values = kind in ("dr", "wdr")
+    if (q_tm1 is not None, v_tm1 is not None) != (needs_values,) * 2:
+        must = "are needed" if needs_values else "must be None"
+        checks.fail(f'`q_tm1` and `v_tm1` {must} with the kind "{kind}"')
+    first = jnp.ones_like(r_t[:, :1])
+    discount = jnp.cumprod(jnp.concatenate([first, discount_t[:, :-1]], axis=1), axis=1)
+    valid = discount > 0 if sample_mask is None else (discount > 0) & sample_mask
+    weights = _weights(jnp.where(valid, rho_tm1, 1), kind, axis_name)
+    count = len(r_t) * devices.number(axis_name)
+    before = jnp.concatenate([first / count, weights[:, :-1]], axis=1)
+    terms = weights * r_t
+    if q_tm1 is not None and v_tm1 is not None:
+        terms += before * v_tm1 - weights * q_tm1
+    return devices.total(jnp.sum(jnp.where(valid, discount * terms, 0)), axis_name)
+
+
+@checked
+def interquartile_mean(scores: Float[ArrayLike, "..."]) -> Float[Array, ""]:
+    """Compute the interquartile mean (IQM) of scores.
+
+    Takes scores of any shape, returns one number.
+
+    .. math:: IQM = (1/(n - 2 m)) ∑_{m < i ≤ n - m} x_i,   m = ⌊n/4⌋
+
+    Here :math:`x_1 ≤ … ≤ x_n` are the sorted scores of all runs and tasks. It is less
+    sensitive to outliers than the mean, and more efficient than the median.
+
+    Args:
+        scores: Normalised scores of runs and tasks, shape `[...]`.
+
+    Returns:
+        The mean of the middle half, shape `[]`.
+
+    Raises:
+        ArgumentError: If a dtype is wrong.
+
+    Example:
+        >>> print(rlaxlib.interquartile_mean(jnp.array([-9.0, 1.0, 3.0, 70.0])))
+        2.0
+
+    References:
+        Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
+        Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
+    """
+    cut = scores.size // 4
+    return jnp.mean(jnp.sort(scores.ravel())[cut : scores.size - cut])
+
+
+@checked
+def optimality_gap(
+    scores: Float[ArrayLike, "..."], target: Float[ArrayLike, ""] = 1.0
+) -> Float[Array, ""]:
+    """Compute the optimality gap of scores.
+
+    Takes scores of any shape, returns one number.
+
+    .. math:: (1/n) ∑_i max(y - x_i, 0)
+
+    It is the amount by which the runs miss the target, such as human performance; a
+    score above the target does not make up for one below.
+
+    Args:
+        scores: Normalised scores :math:`x` of runs and tasks, shape `[...]`.
+        target: Score :math:`y` beyond which improvements are not important, shape `[]`.
+
+    Returns:
+        The gap, shape `[]`; lower is better.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong.
+
+    Example:
+        >>> print(rlaxlib.optimality_gap(jnp.array([0.5, 3.0])))
+        0.25
+
+    References:
+        Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
+        Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
+    """
+    return jnp.mean(jax.nn.relu(target - scores))
+
+
+@checked
+def probability_of_improvement(
+    scores: Float[ArrayLike, "R, M"], other_scores: Float[ArrayLike, "S, M"]
+) -> Float[Array, ""]:
+    """Estimate the probability that one algorithm improves on another.
+
+    Takes the scores of two algorithms, returns one probability.
+
+    .. math::
+
+        (1/(M R S)) ∑_m ∑_i ∑_j (1[x_{i,m} > y_{j,m}] + ½ 1[x_{i,m} = y_{j,m}])
+
+    It is the mean over tasks of the Mann-Whitney U statistic divided by its maximum.
+    The size of the improvement has no influence.
+
+    Args:
+        scores: Scores :math:`x` of R runs on M tasks, shape `[R, M]`.
+        other_scores: Scores :math:`y` of S runs of the other one, shape `[S, M]`.
+
+    Returns:
+        The probability, shape `[]`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong.
+
+    Example:
+        >>> x, y = jnp.array([[1.0], [3.0]]), jnp.array([[1.0], [2.0]])
+        >>> print(rlaxlib.probability_of_improvement(x, y))
+        0.625
+
+    References:
+        Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
+        Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
+    """
+    x, y = scores[:, None], other_scores[None]
+    half = jnp.array(0.5, scores.dtype)
+    return jnp.mean(jnp.where(x > y, 1, jnp.where(x == y, half, 0)))
+
+
+@checked
+def bootstrap_interval(
+    key: Key[ArrayLike, ""],
+    data: Any,
+    statistic: Callable[[Any], Array],
+    confidence: Static[float, "in (0, 1)"] = 0.95,
+    *,
+    num_samples: Static[int, "in [1, inf)"] = 2000,
+    stratified: Static[bool, ""] = False,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Estimate a confidence interval by the percentile bootstrap.
+
+    Takes data and a statistic of it, returns both ends of an interval.
+
+    .. math::
+
+        [F⁻¹(½ (1 - c)), F⁻¹(½ (1 + c))]
+
+    Here :math:`F` is the distribution of the statistic of data resampled with
+    replacement.
+
+    - Trajectories, for `off_policy_evaluation`: entries of the first axis are
+      resampled, the same in all arrays.
+    - Scores of runs and tasks, `[R, M]`: with `stratified`, the runs of each task are
+      resampled independently, and those of each array, as rliable does.
+
+    Args:
+        key: Random key, shape `[]`.
+        data: Array, or pytree of arrays, each with a first axis of N entries, or of
+            the shape `[R, M]` with `stratified`.
+        statistic: Function from resampled `data` to one number.
+        confidence: Probability :math:`c` in (0, 1), a Python number.
+        num_samples: Number of times to resample, a Python integer; 50,000 in rliable.
+        stratified: Whether to resample each column by itself.
+
+    Returns:
+        A tuple of two: the lower and the upper end, each of shape `[]`.
+
+    Raises:
+        ArgumentError: If a shape, dtype, integer or concrete value is wrong.
+
+    Example:
+        >>> key, scores = jax.random.key(0), jnp.array([[1.0, 2.0], [1.0, 2.0]])
+        >>> print(*rlaxlib.bootstrap_interval(key, scores, jnp.mean, stratified=True))
+        1.5 1.5
+
+    References:
+        Bradley Efron, *Bootstrap Methods: Another Look at the Jackknife*, 1979.
+        https://doi.org/10.1214/aos/1176344552
+
+        Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
+        Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
+    """
+    leaves = [jnp.asarray(x) for x in jax.tree.leaves(data)]
+    structure = cast(Any, jax.tree.structure(data))
+
+    def resample(key: Array, x: Array) -> Array:
+        shape = x.shape if stratified else x.shape[:1]
+        rows = jax.random.randint(key, shape, 0, len(x))
+        return jnp.take_along_axis(x, rows, 0) if stratified else x[rows]
+
+    def evaluate(key: Array) -> Array:
+        # The same key resamples the same entries of all arrays.
+        keys = jax.random.split(key, len(leaves)) if stratified else [key] * len(leaves)
+        drawn = [resample(key, x) for key, x in zip(keys, leaves, strict=True)]
+        return statistic(jax.tree.unflatten(structure, drawn))
+
+    # One sample at a time: all samples of large data would not fit in memory.
+    values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))
+    tail = (1 - confidence) / 2
+    return jnp.quantile(values, tail), jnp.quantile(values, 1 - tail)
+
+
+def _weights(rho: Array, kind: str, axis_name: AxisName | None) -> Array:
+    """Return the importance weight of each step of each trajectory, `[N, T]`.
+
+    Args:
+        rho: Ratios, 1 at ignored steps, `[N, T]`.
+        kind: As for `off_policy_evaluation`.
+        axis_name: As for `off_policy_evaluation`.
+    """
+    is_zero = rho == 0  # The logarithm has an infinite derivative at 0.
+    log_ratio = jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1, rho)))
+    log_ratio = jnp.cumsum(log_ratio, axis=1)
+    if kind in ("is", "wis"):
+        log_ratio = jnp.broadcast_to(log_ratio[:, -1:], log_ratio.shape)
+    if not kind.startswith("w"):
+        return jnp.exp(log_ratio) / (len(rho) * devices.number(axis_name))
+    # Relative to the largest, products of a thousand ratios do not overflow.
+    largest = devices.largest(log_ratio, ~jnp.isneginf(log_ratio), axis_name, axis=0)
+    ratio = jnp.exp(log_ratio - largest[None])
+    total = devices.total(jnp.sum(ratio, axis=0), axis_name)
+    return ratio / jnp.where(total == 0, 1, total)[None]

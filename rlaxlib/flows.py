@@ -1,0 +1,375 @@
+"""Flow matching and diffusion: samples to train on, schedules and reverse steps.
+
+- Flow matching: `flow_matching_sample`, `flow_matching_loss`.
+- Diffusion (DDPM): `diffusion_noise`, `diffusion_reverse_step`, and the schedules
+  `cosine_noise_schedule` and `linear_noise_schedule`.
+
+Functions take one example, such as the action of one transition. Use `jax.vmap` for a
+batch, with one key for each example. An action of a flow policy is the solution of
+:math:`dx/dt = v(x, t)` from noise at time 0 to time 1; with Euler's method,
+:math:`x ← x + v(x, t)/K` for :math:`t = 0, 1/K, …`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import DTypeLike
+
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Key, Static
+
+__all__ = [
+    "DiffusionSample",
+    "FlowSample",
+    "cosine_noise_schedule",
+    "diffusion_noise",
+    "diffusion_reverse_step",
+    "flow_matching_loss",
+    "flow_matching_sample",
+    "linear_noise_schedule",
+]
+
+Kind = Literal["noise", "velocity", "data"]
+
+
+class FlowSample(NamedTuple):
+    """A point of a path from noise to data, and the velocity there.
+
+    Attributes:
+        x: Point :math:`x_t`, shape `[D]`.
+        t: Time :math:`t` in [0, 1), shape `[]`.
+        velocity: Velocity of the path, the target of the network, shape `[D]`.
+    """
+
+    x: Array
+    t: Array
+    velocity: Array
+
+
+class DiffusionSample(NamedTuple):
+    """Data with noise, and what the network is to predict from it.
+
+    Attributes:
+        x: Data with noise :math:`x_k`, shape `[D]`.
+        target: Target of the network, shape `[D]`.
+    """
+
+    x: Array
+    target: Array
+
+
+# --- Flow matching. ---
+
+
+@checked
+def flow_matching_sample(
+    key: Key[ArrayLike, ""],
+    data: Float[ArrayLike, "D"],
+    noise: Float[ArrayLike, "D"] | None = None,
+) -> FlowSample:
+    """Sample a point of a straight path from noise to data (flow matching).
+
+    Takes one example, returns a point, its time, and the velocity to predict.
+
+    .. math::
+
+        x_t = (1 - t) x_0 + t a,   v = a - x_0
+        x_0 ~ Normal(0, I),   t ~ U[0, 1)
+
+    Train a network on :math:`x_t`, :math:`t` and the state, by `flow_matching_loss`.
+
+    Args:
+        key: Random key, shape `[]`.
+        data: Example :math:`a`, such as an action, shape `[D]`.
+        noise: Start :math:`x_0` of the path, shape `[D]`; or None to sample it.
+
+    Returns:
+        Point, time and velocity, a `FlowSample`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong.
+
+    Example:
+        >>> key, data, noise = jax.random.key(0), jnp.array([4.0]), jnp.array([1.0])
+        >>> x, t, velocity = rlaxlib.flow_matching_sample(key, data, noise)
+        >>> print(velocity, jnp.allclose(x, noise + t * velocity))
+        [3.] True
+
+    References:
+        Yaron Lipman and others, *Flow Matching for Generative Modeling*, 2022.
+        https://arxiv.org/abs/2210.02747
+
+        Seohong Park, Qiyang Li and Sergey Levine, *Flow Q-Learning*, 2025.
+        https://arxiv.org/abs/2502.02538
+    """
+    noise_key, time_key = jax.random.split(key)
+    if noise is None:
+        noise = jax.random.normal(noise_key, data.shape, data.dtype)
+    t = jax.random.uniform(time_key, (), data.dtype)
+    return FlowSample((1 - t) * noise + t * data, t, data - noise)
+
+
+@checked
+def flow_matching_loss(
+    prediction: Float[ArrayLike, "..., D"],
+    velocity: Float[ArrayLike, "..., D"],
+    stop_target_gradients: bool = True,
+) -> Float[Array, "..."]:
+    """Compute the flow-matching loss.
+
+    Takes predicted velocities of any batch, returns one loss for each.
+
+    .. math:: L = ‖v_θ(x_t, t) - v‖²
+
+    The same distance distils the flow into a one-step policy (FQL), with its action as
+    the prediction and the solution of the flow from the same noise as the target. FQL's
+    code averages over the :math:`D` dimensions.
+
+    Args:
+        prediction: Predictions :math:`v_θ(x_t, t)` of the network, shape `[..., D]`.
+        velocity: Velocities :math:`v` of `flow_matching_sample`, shape `[..., D]`.
+        stop_target_gradients: Whether to stop the gradient of `velocity`.
+
+    Returns:
+        Losses, shape `[...]`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong.
+
+    Example:
+        >>> print(rlaxlib.flow_matching_loss(jnp.array([1.0, 2.0]), jnp.zeros(2)))
+        5.0
+
+    References:
+        Yaron Lipman and others, *Flow Matching for Generative Modeling*, 2022.
+        https://arxiv.org/abs/2210.02747
+    """
+    target = stop_if(stop_target_gradients, velocity)
+    return jnp.sum(jnp.square(prediction - target), axis=-1)
+
+
+# --- Diffusion. ---
+
+
+@checked
+def cosine_noise_schedule(
+    num_steps: Static[int, "in [1, inf)"],
+    offset: Static[float, "in [0, inf)"] = 0.008,
+    max_beta: Static[float, "in (0, 1)"] = 0.999,
+    dtype: DTypeLike = jnp.float32,
+) -> Float[Array, "num_steps"]:
+    """Compute the cosine schedule of a diffusion (improved DDPM).
+
+    Takes a number of steps, returns the remaining share of the signal after each.
+
+    .. math::
+
+        ᾱ_k = ∏_{j ≤ k} (1 - β_j),   β_j = min(1 - f(j) / f(j-1), β_max)
+        f(j) = cos²((j/K + s) / (1 + s) · π/2)
+
+    It is the schedule of diffusion policies, often with fewer than 100 steps.
+
+    Args:
+        num_steps: Number :math:`K` of steps, a Python integer of at least 1.
+        offset: Offset :math:`s ≥ 0`, a Python number. It gives the first step noise.
+        max_beta: Greatest variance :math:`β_max` added by a step, a Python number.
+        dtype: Dtype of the result.
+
+    Returns:
+        Shares :math:`ᾱ_1, …, ᾱ_K` of the variance, shape `[num_steps]`.
+
+    Raises:
+        ArgumentError: If an integer or a concrete value is wrong.
+
+    Example:
+        >>> print(rlaxlib.cosine_noise_schedule(2, offset=0.0, max_beta=0.75))
+        [0.5   0.125]
+
+    References:
+        Alex Nichol and Prafulla Dhariwal, *Improved Denoising Diffusion Probabilistic
+        Models*, section 3.2, 2021. https://arxiv.org/abs/2102.09672
+    """
+    steps = np.arange(num_steps + 1) / num_steps
+    f = np.square(np.cos((steps + offset) / (1 + offset) * np.pi / 2))
+    beta = np.minimum(1 - f[1:] / f[:-1], max_beta)
+    return jnp.asarray(np.cumprod(1 - beta), dtype)
+
+
+@checked
+def linear_noise_schedule(
+    num_steps: Static[int, "in [1, inf)"],
+    min_beta: Static[float, "in (0, 1)"] = 1e-4,
+    max_beta: Static[float, "in (0, 1)"] = 0.02,
+    dtype: DTypeLike = jnp.float32,
+) -> Float[Array, "num_steps"]:
+    """Compute the linear schedule of a diffusion (DDPM).
+
+    Takes a number of steps, returns the remaining share of the signal after each.
+
+    .. math::
+
+        ᾱ_k = ∏_{j ≤ k} (1 - β_j)
+        β_j = β_min + (j - 1)/(K - 1) (β_max - β_min)
+
+    The defaults belong to 1000 steps: with fewer, the last share is far from 0.
+
+    Args:
+        num_steps: Number :math:`K` of steps, a Python integer of at least 1.
+        min_beta: Variance :math:`β_min` that the first step adds, a Python number.
+        max_beta: Variance :math:`β_max` that the last step adds, a Python number.
+        dtype: Dtype of the result.
+
+    Returns:
+        Shares :math:`ᾱ_1, …, ᾱ_K` of the variance, shape `[num_steps]`.
+
+    Raises:
+        ArgumentError: If an integer or a concrete value is wrong.
+
+    Example:
+        >>> print(rlaxlib.linear_noise_schedule(2, min_beta=0.25, max_beta=0.5))
+        [0.75  0.375]
+
+    References:
+        Jonathan Ho, Ajay Jain and Pieter Abbeel, *Denoising Diffusion Probabilistic
+        Models*, section 4, 2020. https://arxiv.org/abs/2006.11239
+    """
+    beta = np.linspace(min_beta, max_beta, num_steps)
+    return jnp.asarray(np.cumprod(1 - beta), dtype)
+
+
+@checked
+def diffusion_noise(
+    key: Key[ArrayLike, ""],
+    data: Float[ArrayLike, "D"],
+    alpha_bar: Float[ArrayLike, "in [0, 1]"],
+    kind: Kind = "noise",
+) -> DiffusionSample:
+    """Add the noise of one step of a diffusion to data (DDPM).
+
+    Takes one example, returns it with noise, and the target of the network.
+
+    .. math::
+
+        x_k = √ᾱ a + √(1 - ᾱ) ε,   ε ~ Normal(0, I)
+        y = { ε                     noise
+            { √ᾱ ε - √(1 - ᾱ) a     velocity
+            { a                     data
+
+    Train a network on :math:`x_k`, :math:`k` and the state by the squared error, with
+    :math:`k` uniform among the steps of a schedule. Diffusion policies predict the
+    noise; velocities are more accurate where :math:`ᾱ` is close to 0.
+
+    Args:
+        key: Random key, shape `[]`.
+        data: Example :math:`a`, such as an action, shape `[D]`.
+        alpha_bar: Share :math:`ᾱ` of step :math:`k` of a schedule, in [0, 1],
+            shape `[]`.
+        kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.
+
+    Returns:
+        Data with noise, and target, a `DiffusionSample`.
+
+    Raises:
+        ArgumentError: If a shape, dtype, option or concrete value is wrong.
+
+    Example:
+        >>> key, data = jax.random.key(0), jnp.array([2.0])
+        >>> x, noise = rlaxlib.diffusion_noise(key, data, alpha_bar=0.25)
+        >>> print(jnp.allclose(x, 0.5 * data + 0.75**0.5 * noise))
+        True
+
+    References:
+        Jonathan Ho, Ajay Jain and Pieter Abbeel, *Denoising Diffusion Probabilistic
+        Models*, 2020. https://arxiv.org/abs/2006.11239
+
+        Tim Salimans and Jonathan Ho, *Progressive Distillation for Fast Sampling of
+        Diffusion Models*, 2022. https://arxiv.org/abs/2202.00512
+
+        Cheng Chi and others, *Diffusion Policy: Visuomotor Policy Learning via Action
+        Diffusion*, 2023. https://arxiv.org/abs/2303.04137
+    """
+    noise = jax.random.normal(key, data.shape, data.dtype)
+    signal, sigma = jnp.sqrt(alpha_bar), jnp.sqrt(1 - alpha_bar)
+    targets = {
+        "noise": noise,
+        "velocity": signal * noise - sigma * data,
+        "data": data,
+    }
+    return DiffusionSample(signal * data + sigma * noise, targets[kind])
+
+
+@checked
+def diffusion_reverse_step(
+    key: Key[ArrayLike, ""],
+    x: Float[ArrayLike, "D"],
+    prediction: Float[ArrayLike, "D"],
+    alpha_bar: Float[ArrayLike, "in (0, 1)"],
+    next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
+    kind: Kind = "noise",
+    clip: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
+) -> Float[Array, "D"]:
+    """Sample one step of the reverse process of a diffusion (DDPM).
+
+    Takes one sample and the prediction of the network, returns the next sample.
+
+    .. math::
+
+        â = { (x - √(1 - ᾱ) y) / √ᾱ   noise
+            { √ᾱ x - √(1 - ᾱ) y       velocity
+            { y                       data
+        α = ᾱ / ᾱ',   β = 1 - α
+        x' = √ᾱ' β/(1 - ᾱ) â + √α (1 - ᾱ')/(1 - ᾱ) x + σ ε
+        σ² = β (1 - ᾱ')/(1 - ᾱ),   ε ~ Normal(0, I)
+
+    Begin with :math:`x ~ Normal(0, I)` at the last step of the schedule. The last call,
+    from its first step, has :math:`ᾱ' = 1`, and returns :math:`â`. Then the noise of
+    all steps is that of the policy: each is a Gaussian with a log-density (DPPO).
+
+    Args:
+        key: Random key, shape `[]`.
+        x: Sample :math:`x` with noise, shape `[D]`.
+        prediction: Prediction :math:`y` of the network, shape `[D]`.
+        alpha_bar: Share :math:`ᾱ` of this step of the schedule, shape `[]`.
+        next_alpha_bar: Share :math:`ᾱ' ≥ ᾱ` of the step before it in the schedule, or
+            1 after the first one, shape `[]`.
+        kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.
+        clip: Bound of :math:`|â|`, such as 1 for actions in [-1, 1], shape `[]`.
+
+    Returns:
+        The next sample :math:`x'`, shape `[D]`.
+
+    Raises:
+        ArgumentError: If a shape, dtype, option or concrete value is wrong.
+
+    Example:
+        >>> x, noise = jnp.array([2.0]), jnp.array([0.0])
+        >>> key = jax.random.key(0)
+        >>> print(rlaxlib.diffusion_reverse_step(key, x, noise, 0.25, 1.0))
+        [4.]
+
+    References:
+        Jonathan Ho, Ajay Jain and Pieter Abbeel, *Denoising Diffusion Probabilistic
+        Models*, equation 7 and algorithm 2, 2020. https://arxiv.org/abs/2006.11239
+
+        Allen Z. Ren and others, *Diffusion Policy Policy Optimization*, 2024.
+        https://arxiv.org/abs/2409.00588
+    """
+    signal, sigma = jnp.sqrt(alpha_bar), jnp.sqrt(1 - alpha_bar)
+    estimates = {
+        "noise": (x - sigma * prediction) / signal,
+        "velocity": signal * x - sigma * prediction,
+        "data": prediction,
+    }
+    data = jnp.clip(estimates[kind], -clip, clip)
+    alpha = alpha_bar / next_alpha_bar
+    share = (1 - alpha) / (1 - alpha_bar)
+    rest = (1 - next_alpha_bar) / (1 - alpha_bar)
+    mean = jnp.sqrt(next_alpha_bar) * share * data + jnp.sqrt(alpha) * rest * x
+    variance = (1 - alpha) * rest
+    return mean + jnp.sqrt(variance) * jax.random.normal(key, x.shape, x.dtype)

@@ -1,0 +1,211 @@
+"""Goal-conditioned reinforcement learning: hindsight goals, values and distances.
+
+- `geometric_hindsight_indices`: goals at geometric distances in the future.
+- `advantage_expectile_loss`: the value loss of HIQL and GCIVL.
+- `quasimetric_distance`: interval quasimetric embeddings (IQE), as QRL uses them.
+
+Uniform goals are those of `hindsight_indices`. Contrastive RL is
+`categorical_cross_entropy` of the similarities of all pairs of a batch.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlaxlib._core import streams
+from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+
+__all__ = [
+    "advantage_expectile_loss",
+    "geometric_hindsight_indices",
+    "quasimetric_distance",
+]
+
+
+@checked
+def geometric_hindsight_indices(
+    key: Key[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "T"],
+    gamma: Float[ArrayLike, "in [0, 1)"],
+    beyond: Literal["final", "renormalize"] = "final",
+    *,
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Int[Array, "T"]:
+    """Sample hindsight goals at geometric distances for each time step.
+
+    Takes one stream, returns one index for each time step.
+
+    .. math::
+
+        g_t = achieved_{i_t},   i_t = t + k,   P(k) ∝ γ^k
+        i_t ≤ e_t
+
+    Here :math:`e_t` is the last step of the episode of step :math:`t`, which ends by
+    termination, by truncation or with the stream. Distances beyond it become those of
+    the final goal, as in OGBench, or are not sampled, as in contrastive RL. Such goals
+    follow the discounted distribution of future states, which contrastive RL estimates.
+
+    An index refers to the goals achieved after a step, which have the index of `r_t`,
+    as that of `hindsight_indices`.
+
+    Args:
+        key: Random key, shape `[]`.
+        discount_t: Discounts, 0 where the episode ends, shape `[T]`.
+        gamma: Factor :math:`γ` in [0, 1), such as the discount of the agent,
+            shape `[]`.
+        beyond: What becomes of distances beyond the episode: `"final"` or
+            `"renormalize"`.
+        truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
+            are not sampled, and their discounts end no episode.
+
+    Returns:
+        Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.
+
+    Raises:
+        ArgumentError: If a shape, dtype, option or concrete `gamma` is wrong.
+
+    Example:
+        >>> discount_t = jnp.array([0.9, 0.9, 0.0, 0.9, 0.0])
+        >>> key = jax.random.key(0)
+        >>> print(rlaxlib.geometric_hindsight_indices(key, discount_t, gamma=0.0))
+        [0 1 2 3 4]
+
+    References:
+        Benjamin Eysenbach and others, *Contrastive Learning as Goal-Conditioned
+        Reinforcement Learning*, 2022. https://arxiv.org/abs/2206.07568
+
+        Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
+        2024. https://arxiv.org/abs/2410.20092
+    """
+    steps = jnp.arange(discount_t.size)
+    valid = jnp.ones_like(steps, bool) if sample_mask is None else sample_mask
+    ends = valid & (discount_t == 0)
+    ends = ends if truncated_t is None else ends | truncated_t
+    last = jax.lax.cummin(jnp.where(ends, steps, steps.size - 1), reverse=True)
+    number = jnp.cumsum(valid) - 1  # Of each valid step.
+    left = number[last] - number
+    u = jax.random.uniform(key, steps.shape, discount_t.dtype)
+    if beyond == "renormalize":
+        u = u * (1 - gamma ** (left + 1).astype(u.dtype))
+    # The inverse of the distribution function, 1 - γ^(k+1).
+    distance = jnp.floor(jnp.log1p(-u) / jnp.log(gamma))
+    distance = jnp.minimum(distance, left.astype(u.dtype)).astype(steps.dtype)
+    goals = streams.compact(steps, valid)[number + distance]
+    return jnp.where(valid, goals, steps)
+
+
+@checked
+def advantage_expectile_loss(
+    v: Float[ArrayLike, "..."],
+    target: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
+    expectile: Float[ArrayLike, "in [0, 1]"] = 0.9,
+    stop_target_gradients: bool = True,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, "..."]:
+    """Compute an expectile loss weighted by the sign of an advantage (HIQL, GCIVL).
+
+    Takes values of any shape, returns one loss for each.
+
+    .. math:: L = |τ - 1[A < 0]| (y - v)²
+
+    It is an implicit Q-learning without actions. Each of two critics has the target of
+    its own target network, :math:`y = r + γ v'`, and both the same advantage,
+    :math:`A = r + γ min_i v'_i - (v'_1(s) + v'_2(s))/2`, of the target networks alone:
+    then the critics do not disagree about which transitions are good. With
+    :math:`A = y - v` this is `iql_value_loss`.
+
+    Args:
+        v: Values :math:`v`, shape `[...]`.
+        target: Targets :math:`y`, shape `[...]`.
+        adv: Advantages :math:`A`, shape `[...]`.
+        expectile: Expectile :math:`τ` in [0, 1], 0.7 to 0.9, shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of `target`. `adv` has none.
+        sample_mask: False for entries to ignore, shape `[...]`; or None.
+
+    Returns:
+        Losses, shape `[...]`, 0 where masked.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
+
+    Example:
+        >>> v, target, adv = jnp.array([[0.0, 0.0], [2.0, 2.0], [1.0, -1.0]])
+        >>> print(rlaxlib.advantage_expectile_loss(v, target, adv, expectile=0.75))
+        [3. 1.]
+
+    References:
+        Seohong Park and others, *HIQL: Offline Goal-Conditioned RL with Latent States
+        as Actions*, 2023. https://arxiv.org/abs/2307.11949
+
+        Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
+        2024. https://arxiv.org/abs/2410.20092
+    """
+    weight = jnp.where(adv < 0, 1 - expectile, expectile)
+    loss = weight * jnp.square(stop_if(stop_target_gradients, target) - v)
+    return streams.valid(loss, sample_mask)
+
+
+@checked
+def quasimetric_distance(
+    embedding: Float[ArrayLike, "K, D"],
+    goal_embedding: Float[ArrayLike, "K, D"],
+    alpha: Float[ArrayLike, "in [0, 1]"] = 0.5,
+) -> Float[Array, ""]:
+    """Compute the distance of interval quasimetric embeddings (IQE, QRL).
+
+    Takes the embeddings of a state and of a goal, returns one distance.
+
+    .. math::
+
+        d = α max_k d_k + (1 - α) (1/K) ∑_k d_k
+        d_k = |⋃_i [x_{k,i}, max(x_{k,i}, y_{k,i})]|
+
+    The distance obeys the triangle inequality, and need not be symmetric: it can be the
+    number of steps from a state to a goal. Its negation is a value function. Each
+    component :math:`d_k` is the length of a union of :math:`D` intervals, 8 or more.
+
+    Args:
+        embedding: Embedding :math:`x` of the state, shape `[K, D]`.
+        goal_embedding: Embedding :math:`y` of the goal, shape `[K, D]`.
+        alpha: Weight :math:`α` of the largest component, in [0, 1], usually the sigmoid
+            of a parameter, shape `[]`.
+
+    Returns:
+        Distance, shape `[]`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong, or a concrete `alpha` out of range.
+
+    Example:
+        >>> x, y = jnp.array([[[0.0, 1.0, 5.0]], [[2.0, 3.0, 4.0]]])
+        >>> distance = rlaxlib.quasimetric_distance
+        >>> print(distance(x, y), distance(y, x))
+        3.0 1.0
+
+    References:
+        Tongzhou Wang and Phillip Isola, *Improved Representation of Asymmetrical
+        Distances with Interval Quasimetric Embeddings*, 2022.
+        https://arxiv.org/abs/2211.15120
+
+        Tongzhou Wang and others, *Optimal Goal-Reaching Reinforcement Learning via
+        Quasimetric Learning*, 2023. https://arxiv.org/abs/2304.01203
+    """
+    order = jnp.argsort(embedding, axis=-1)
+    starts = jnp.take_along_axis(embedding, order, axis=-1)
+    ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
+    # The part of each interval that is beyond all intervals that start before it.
+    reach = jax.lax.cummax(jnp.maximum(starts, ends), axis=1)
+    before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
+    lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
+    components = jnp.sum(lengths, axis=1)
+    return alpha * jnp.max(components) + (1 - alpha) * jnp.mean(components)

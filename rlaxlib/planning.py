@@ -1,0 +1,236 @@
+"""Planning by sampling: the cross-entropy method (CEM) and MPPI.
+
+- `cem_update`: move a plan to the best of its samples.
+- `mppi_update`: move a plan to the weighted mean of its samples (MPPI, TD-MPC2).
+- `shift_plan`: start the next step from the rest of the plan.
+
+A plan is a Gaussian distribution of sequences of actions. Each iteration samples
+sequences, evaluates them in a model, and updates the plan; the agent takes the first
+action. Functions plan for one state; use `jax.vmap` for a batch. Plans have no
+gradient.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlaxlib._core import dtypes
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Static
+
+__all__ = ["PlanState", "cem_update", "mppi_update", "shift_plan"]
+
+
+class PlanState(NamedTuple):
+    """A plan: a Gaussian distribution of the actions of the next T time steps.
+
+    Attributes:
+        mean: Mean of each action :math:`μ`, shape `[T, D]`.
+        stddev: Standard deviation of each action :math:`σ ≥ 0`, shape `[T, D]`.
+    """
+
+    mean: Float[ArrayLike, "T, D"]
+    stddev: Float[ArrayLike, "T, D in [0, inf)"]
+
+
+@checked
+def cem_update(
+    state: PlanState,
+    actions: Float[ArrayLike, "N, T, D"],
+    returns: Float[ArrayLike, "N"],
+    num_elites: Static[int, "in [1, N]"],
+    momentum: Float[ArrayLike, "in [0, 1]"] = 0.0,
+    min_stddev: Float[ArrayLike, "in [0, inf)"] = 0.0,
+    max_stddev: Float[ArrayLike, "in [min_stddev, inf]"] = jnp.inf,
+) -> PlanState:
+    """Update a plan by the cross-entropy method (CEM).
+
+    Takes a plan and N samples of it with their returns, returns the next plan.
+
+    .. math::
+
+        m = (1/K) ∑_{i ∈ elites} a_i,   s² = (1/K) ∑_{i ∈ elites} (a_i - m)²
+        μ' = β μ + (1 - β) m,   σ' = clip(β σ + (1 - β) s, σ_min, σ_max)
+
+    The elites are the :math:`K` samples of the highest returns, of which the first of
+    equals. A usual plan has 5 iterations, 500 samples and 50 elites. `min_stddev` keeps
+    exploring when the elites agree.
+
+    Args:
+        state: Plan :math:`μ, σ`, a `PlanState`.
+        actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
+        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest.
+        num_elites: Number :math:`K` of elites, a Python integer in [1, N].
+        momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+
+    Returns:
+        The next plan, a `PlanState`.
+
+    Raises:
+        ArgumentError: If a shape, dtype, integer or concrete value is wrong.
+
+    Example:
+        >>> state = rlaxlib.PlanState(jnp.zeros((1, 1)), jnp.ones((1, 1)))
+        >>> actions = jnp.array([[[1.0]], [[3.0]], [[9.0]]])
+        >>> state = rlaxlib.cem_update(state, actions, jnp.array([5.0, 4.0, 0.0]), 2)
+        >>> print(state.mean, state.stddev)
+        [[2.]] [[1.]]
+
+    References:
+        Pieter-Tjerk de Boer and others, *A Tutorial on the Cross-Entropy Method*, 2005.
+        https://doi.org/10.1007/s10479-005-5724-z
+
+        Kurtland Chua and others, *Deep Reinforcement Learning in a Handful of Trials
+        using Probabilistic Dynamics Models*, 2018. https://arxiv.org/abs/1805.12114
+    """
+    elites = _best(returns, num_elites)
+    weights = jnp.full_like(returns[:num_elites], 1 / num_elites)
+    plan = _fit(actions[elites], weights)
+    return _mix(state, plan, momentum, min_stddev, max_stddev)
+
+
+@checked
+def mppi_update(
+    state: PlanState,
+    actions: Float[ArrayLike, "N, T, D"],
+    returns: Float[ArrayLike, "N"],
+    temperature: Float[ArrayLike, "in (0, inf)"] = 2.0,
+    num_elites: Static[int, "in [1, N]"] | None = None,
+    momentum: Float[ArrayLike, "in [0, 1]"] = 0.0,
+    min_stddev: Float[ArrayLike, "in [0, inf)"] = 0.0,
+    max_stddev: Float[ArrayLike, "in [min_stddev, inf]"] = jnp.inf,
+) -> PlanState:
+    """Update a plan by model predictive path integral control (MPPI, TD-MPC2).
+
+    Takes a plan and N samples of it with their returns, returns the next plan.
+
+    .. math::
+
+        w_i = exp(R_i / τ) / ∑_j exp(R_j / τ)
+        m = ∑_i w_i a_i,   s² = ∑_i w_i (a_i - m)²
+        μ' = β μ + (1 - β) m,   σ' = clip(β σ + (1 - β) s, σ_min, σ_max)
+
+    - MPPI: all samples, and the standard deviation of the old plan.
+    - TD-MPC2: 6 iterations of 512 samples, 24 of which its policy proposes, 64 elites,
+      a horizon of 3, and standard deviations in [0.05, 2]. Its temperature of 0.5 is
+      the inverse of :math:`τ`.
+
+    Args:
+        state: Plan :math:`μ, σ`, a `PlanState`.
+        actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
+        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN has weight 0.
+        temperature: Temperature :math:`τ > 0`, in units of the returns, shape `[]`.
+        num_elites: Number of samples of the highest returns to sum over, a Python
+            integer in [1, N]; or None for all.
+        momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+
+    Returns:
+        The next plan, a `PlanState`.
+
+    Raises:
+        ArgumentError: If a shape, dtype, integer or concrete value is wrong.
+
+    Example:
+        >>> state = rlaxlib.PlanState(jnp.zeros((1, 1)), jnp.ones((1, 1)))
+        >>> actions = jnp.array([[[0.0]], [[4.0]], [[9.0]]])
+        >>> returns = jnp.array([5.0, 5.0, -jnp.inf])
+        >>> state = rlaxlib.mppi_update(state, actions, returns)
+        >>> print(state.mean, state.stddev)
+        [[2.]] [[2.]]
+
+    References:
+        Grady Williams, Andrew Aldrich and Evangelos Theodorou, *Model Predictive Path
+        Integral Control using Covariance Variable Importance Sampling*, 2015.
+        https://arxiv.org/abs/1509.01149
+
+        Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
+        Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
+    """
+    elites = _best(returns, returns.size if num_elites is None else num_elites)
+    weights = jax.nn.softmax(_rankable(returns[elites]) / temperature)
+    plan = _fit(actions[elites], weights)
+    return _mix(state, plan, momentum, min_stddev, max_stddev)
+
+
+@checked
+def shift_plan(
+    state: PlanState,
+    stddev: Float[ArrayLike, "in [0, inf)"],
+    action: Float[ArrayLike, "D"] | None = None,
+) -> PlanState:
+    """Move a plan on by one time step, to start the next planning from it.
+
+    Takes the plan of one step, returns the plan to start the next step with.
+
+    .. math:: μ'_t = μ_{t+1},   μ'_{T-1} = a,   σ'_t = σ_0
+
+    At the start of an episode, begin with a mean of zeros instead.
+
+    Args:
+        state: Plan after its last iteration, a `PlanState`.
+        stddev: Initial standard deviation :math:`σ_0 ≥ 0` of each step, shape `[]`.
+        action: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
+
+    Returns:
+        The first plan of the next time step, a `PlanState`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong, or a concrete value negative.
+
+    Example:
+        >>> plan = jnp.array([[1.0], [2.0], [3.0]])
+        >>> state = rlaxlib.shift_plan(rlaxlib.PlanState(plan, plan), stddev=2.0)
+        >>> print(state.mean.ravel(), state.stddev.ravel())
+        [2. 3. 0.] [2. 2. 2.]
+
+    References:
+        Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
+        Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
+    """
+    (mean, _), _ = dtypes.widen(*state)
+    last = jnp.zeros_like(mean[:1]) if action is None else action[None]
+    mean = jnp.concatenate([mean[1:], last])
+    return PlanState(*jax.lax.stop_gradient((mean, jnp.full_like(mean, stddev))))
+
+
+def _rankable(returns: Array) -> Array:
+    """Replace NaN, which `top_k` ranks first: the return where a model diverges."""
+    return jnp.where(jnp.isnan(returns), -jnp.inf, returns)
+
+
+def _best(returns: Array, number: int) -> Array:
+    """Return the indices of the samples of the highest returns."""
+    return jax.lax.top_k(_rankable(returns), number)[1]
+
+
+def _fit(actions: Array, weights: Array) -> PlanState:
+    """Return the weighted mean and standard deviation of sampled actions.
+
+    Args:
+        actions: Sequences of actions, `[K, T, D]`.
+        weights: Their weights, `[K]`.
+
+    Returns:
+        A plan.
+    """
+    mean = jnp.tensordot(weights, actions, 1)
+    variance = jnp.tensordot(weights, jnp.square(actions - mean[None]), 1)
+    return PlanState(mean, jnp.sqrt(variance))
+
+
+def _mix(
+    old: PlanState, new: PlanState, momentum: Array, low: Array, high: Array
+) -> PlanState:
+    """Average the old and the new plan, and clip the standard deviation."""
+    old = PlanState(*dtypes.widen(old.mean, old.stddev)[0])
+    mean = momentum * old.mean + (1 - momentum) * new.mean
+    stddev = momentum * old.stddev + (1 - momentum) * new.stddev
+    return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))

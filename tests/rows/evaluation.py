@@ -1,0 +1,180 @@
+"""Evaluation: definitions in NumPy, and a row for each function."""
+
+import functools
+
+import jax
+import numpy as np
+import scipy.stats
+from contract import Row
+
+TRAJECTORIES, STEPS, TASKS = 4, 5, 3
+
+
+def off_policy_evaluation(
+    r_t, discount_t, rho_tm1, q_tm1=None, v_tm1=None, kind="wpdis", sample_mask=None
+):
+    """Thomas and Brunskill 2016, sections 3 to 5."""
+    count, steps = r_t.shape
+    gamma, w = np.ones((count, steps)), np.ones((count, steps))
+    for i in range(count):
+        product, discount = 1.0, 1.0
+        for t in range(steps):
+            gamma[i, t] = discount
+            ends = sample_mask is not None and not sample_mask[i, t]
+            if ends:
+                gamma[i, t] = 0.0
+            elif discount > 0:
+                product *= rho_tm1[i, t]
+            w[i, t] = product
+            discount *= discount_t[i, t] if not ends else 0.0
+    if kind in ("is", "wis"):
+        w = np.repeat(w[:, -1:], steps, axis=1)
+    w = w / np.sum(w, axis=0) if kind[0] == "w" else w / count
+    value = np.sum(gamma * w * r_t)
+    if kind in ("dr", "wdr"):
+        before = np.concatenate([np.full((count, 1), 1 / count), w[:, :-1]], axis=1)
+        value -= np.sum(gamma * (w * q_tm1 - before * v_tm1))
+    return value
+
+
+def interquartile_mean(scores):
+    return scipy.stats.trim_mean(scores, 0.25, axis=None)
+
+
+def optimality_gap(scores, target=1.0):
+    """Agarwal et al. 2021, section 4.3."""
+    return target - np.mean(np.minimum(scores, target))
+
+
+def probability_of_improvement(scores, other_scores):
+    """Agarwal et al. 2021, section 4.3: the mean of Mann-Whitney statistics."""
+    statistics = [
+        scipy.stats.mannwhitneyu(x, y, alternative="greater").statistic
+        for x, y in zip(scores.T, other_scores.T, strict=True)
+    ]
+    return np.mean(statistics) / (len(scores) * len(other_scores))
+
+
+def bootstrap_interval(key, data, statistic, confidence, num_samples, stratified):
+    values = []
+    for each in jax.random.split(key, num_samples):
+        if stratified:
+            own = jax.random.split(each, 1)[0]  # One for each array.
+            rows = np.asarray(jax.random.randint(own, data.shape, 0, len(data)))
+            drawn = [data[rows[:, m], m] for m in range(data.shape[1])]
+            values.append(np.mean(np.stack(drawn, axis=1)))
+        else:
+            rows = np.asarray(jax.random.randint(each, (len(data),), 0, len(data)))
+            values.append(np.mean(data[rows]))
+    ends = (1 - confidence) / 2, (1 + confidence) / 2
+    return [np.asarray(np.quantile(values, end)) for end in ends]
+
+
+def mean(x):
+    return x.mean()
+
+
+# --- Arguments. ---
+
+
+def make_trajectories(*names):
+    def make(rng):
+        discount = rng.uniform(0.5, 1.0, (TRAJECTORIES, STEPS))
+        discount[0, 1] = discount[2, 2] = 0.0  # Two episodes end.
+        mask = np.ones((TRAJECTORIES, STEPS), bool)
+        mask[1, 3:] = False
+        drawn = {
+            "r_t": rng.normal(size=(TRAJECTORIES, STEPS)),
+            "discount_t": discount,
+            "rho_tm1": rng.uniform(0.3, 2.0, (TRAJECTORIES, STEPS)),
+            "q_tm1": rng.normal(size=(TRAJECTORIES, STEPS)),
+            "v_tm1": rng.normal(size=(TRAJECTORIES, STEPS)),
+            "sample_mask": mask,
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_scores(*names):
+    def make(rng):
+        drawn = {
+            "scores": rng.permutation(18).reshape(6, TASKS) / 10 + 0.05,
+            "other_scores": rng.permutation(12).reshape(4, TASKS) / 10,
+            "data": rng.normal(size=(6, TASKS)),
+            "target": np.asarray(1.2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def over_devices(library, axis_name):
+    return functools.partial(library.off_policy_evaluation, axis_name=axis_name)
+
+
+def row(definition, make, case="", **fields):
+    return Row(
+        name=definition.__name__,
+        case=case,
+        definition=definition,
+        make=make,
+        peer="rlax has none",
+        **fields,
+    )
+
+
+DATA = ("r_t", "discount_t", "rho_tm1")
+VALUES = ("q_tm1", "v_tm1")
+OUTSIDE = (
+    {"discount_t": np.full((TRAJECTORIES, STEPS), 1.1)},
+    {"rho_tm1": np.full((TRAJECTORIES, STEPS), -1.0)},
+    {"kind": "magic"},
+)
+ROWS = [
+    *(
+        row(
+            off_policy_evaluation,
+            make_trajectories(*DATA, *VALUES * (kind in ("dr", "wdr")), *mask),
+            " ".join([kind, *mask]),
+            settings={"kind": kind},
+            # Discounts of 0 are an end, beside which the value jumps.
+            constant=("discount_t",),
+            condition=8.0,
+            optional=("sample_mask",),
+            over_devices=over_devices,
+            invalid=OUTSIDE if not mask else (),
+        )
+        for kind in ("is", "wis", "pdis", "wpdis", "dr", "wdr")
+        for mask in ((), ("sample_mask",))
+    ),
+    row(interquartile_mean, make_scores("scores"), elementwise=True),
+    row(optimality_gap, make_scores("scores"), elementwise=True),
+    row(optimality_gap, make_scores("scores", "target"), "target", elementwise=True),
+    row(
+        probability_of_improvement,
+        make_scores("scores", "other_scores"),
+        differentiable=False,
+        any_length=("scores", "other_scores"),
+    ),
+    *(
+        row(
+            bootstrap_interval,
+            make_scores("data"),
+            "stratified" if stratified else "",
+            key="key",
+            settings={
+                "statistic": mean,
+                "confidence": 0.8,
+                "num_samples": 20,
+                "stratified": stratified,
+            },
+            differentiable=False,
+            any_dtype=("data",),
+            trees=("data",),
+            elementwise=True,
+            invalid=({"confidence": 1.0}, {"num_samples": 0}),
+        )
+        for stratified in (False, True)
+    ),
+]

@@ -1,0 +1,198 @@
+"""Flow matching and diffusion: definitions in NumPy, and a row for each function."""
+
+import jax
+import numpy as np
+from contract import Row
+
+DIMENSIONS, STEPS = 3, 8
+
+
+def normal(key, shape):
+    return np.asarray(jax.random.normal(key, shape), np.float64)
+
+
+def flow_matching_sample(key, data, noise=None):
+    """Park et al. 2025, section 3: a straight path from noise to an action."""
+    noise_key, time_key = jax.random.split(key)
+    start = normal(noise_key, data.shape) if noise is None else noise
+    t = np.asarray(jax.random.uniform(time_key), np.float64)
+    return start + t * (data - start), t, data - start
+
+
+def flow_matching_loss(prediction, velocity):
+    return np.linalg.norm(prediction - velocity, axis=-1) ** 2
+
+
+def cosine_noise_schedule(num_steps, dtype, offset=0.008, max_beta=0.999):
+    """Nichol and Dhariwal 2021, equation 17."""
+    assert dtype is float
+
+    def f(t):
+        return np.cos((t / num_steps + offset) / (1 + offset) * np.pi / 2) ** 2
+
+    shares, share = [], 1.0
+    for t in range(1, num_steps + 1):
+        share *= 1 - min(1 - f(t) / f(t - 1), max_beta)
+        shares.append(share)
+    return np.array(shares)
+
+
+def linear_noise_schedule(num_steps, dtype, min_beta=1e-4, max_beta=0.02):
+    """Ho et al. 2020, section 4."""
+    assert dtype is float
+    shares, share = [], 1.0
+    for t in range(num_steps):
+        share *= 1 - (min_beta + t / (num_steps - 1) * (max_beta - min_beta))
+        shares.append(share)
+    return np.array(shares)
+
+
+def diffusion_noise(key, data, alpha_bar, kind="noise"):
+    """Ho et al. 2020, equation 4; Salimans and Ho 2022, section 4."""
+    noise = normal(key, data.shape)
+    x = alpha_bar**0.5 * data + (1 - alpha_bar) ** 0.5 * noise
+    if kind == "noise":
+        return x, noise
+    if kind == "data":
+        return x, data
+    return x, alpha_bar**0.5 * noise - (1 - alpha_bar) ** 0.5 * data
+
+
+def diffusion_reverse_step(
+    key, x, prediction, alpha_bar, next_alpha_bar, kind="noise", clip=np.inf
+):
+    """Ho et al. 2020: algorithm 2 for predicted noise, equation 7 for other kinds."""
+    beta = 1 - alpha_bar / next_alpha_bar
+    variance = (1 - next_alpha_bar) / (1 - alpha_bar) * beta
+    noise = np.sqrt(variance) * normal(key, x.shape)
+    if kind == "noise" and clip == np.inf:
+        scaled = beta / np.sqrt(1 - alpha_bar) * prediction
+        return (x - scaled) / np.sqrt(1 - beta) + noise
+    if kind == "noise":
+        data = (x - np.sqrt(1 - alpha_bar) * prediction) / np.sqrt(alpha_bar)
+    elif kind == "velocity":
+        data = np.sqrt(alpha_bar) * x - np.sqrt(1 - alpha_bar) * prediction
+    else:
+        data = prediction
+    data = np.minimum(np.maximum(data, -clip), clip)
+    mean = np.sqrt(next_alpha_bar) * beta / (1 - alpha_bar) * data
+    mean += np.sqrt(1 - beta) * (1 - next_alpha_bar) / (1 - alpha_bar) * x
+    return mean + noise
+
+
+# --- Arguments. ---
+
+
+def vectors(*names):
+    return lambda rng: {name: rng.normal(size=DIMENSIONS) for name in names}
+
+
+def make_loss(rng):
+    return {
+        name: rng.normal(size=(4, DIMENSIONS)) for name in ("prediction", "velocity")
+    }
+
+
+def make_noised(rng):
+    return {
+        "data": rng.normal(size=DIMENSIONS),
+        "alpha_bar": np.asarray(rng.uniform(0.2, 0.8)),
+    }
+
+
+def make_reverse(rng):
+    return {
+        "x": rng.normal(size=DIMENSIONS),
+        "prediction": rng.normal(size=DIMENSIONS),
+        "alpha_bar": np.asarray(rng.uniform(0.2, 0.4)),
+        "next_alpha_bar": np.asarray(rng.uniform(0.6, 0.9)),
+    }
+
+
+def make_clipped(rng):
+    return {**make_reverse(rng), "clip": np.asarray(rng.uniform(0.4, 0.8))}
+
+
+def row(definition, make, case="", **fields):
+    return Row(
+        name=definition.__name__,
+        definition=definition,
+        make=make,
+        case=case,
+        peer="rlax has none",
+        **fields,
+    )
+
+
+RANGES = (
+    {"alpha_bar": 0.0},
+    {"alpha_bar": 1.0},
+    {"next_alpha_bar": 1.1},
+    {"clip": 0.0},
+)
+
+ROWS = [
+    row(flow_matching_sample, vectors("data"), key="key"),
+    row(
+        flow_matching_sample,
+        vectors("data", "noise"),
+        "given noise",
+        key="key",
+        optional=("noise",),
+    ),
+    row(
+        flow_matching_loss,
+        make_loss,
+        targets=("velocity",),
+        elementwise=True,
+    ),
+    row(
+        cosine_noise_schedule,
+        lambda rng: {},
+        settings={"num_steps": STEPS, "dtype": float},
+        differentiable=False,
+        invalid=({"num_steps": 0}, {"offset": -1.0}, {"max_beta": 1.0}),
+    ),
+    row(
+        linear_noise_schedule,
+        lambda rng: {},
+        settings={"num_steps": STEPS, "dtype": float},
+        differentiable=False,
+        invalid=({"num_steps": 0}, {"min_beta": 0.0}, {"max_beta": 1.0}),
+    ),
+    row(diffusion_noise, make_noised, key="key", invalid=({"alpha_bar": 1.1},)),
+    *(
+        row(
+            diffusion_noise,
+            make_noised,
+            kind,
+            key="key",
+            settings={"kind": kind},
+            invalid=({"kind": "epsilon"},),
+        )
+        for kind in ("velocity", "data")
+    ),
+    *(
+        row(
+            diffusion_reverse_step,
+            make_reverse,
+            kind,
+            key="key",
+            settings={"kind": kind},
+            condition=8.0,
+            invalid=({"kind": "epsilon"}, *RANGES),
+        )
+        for kind in ("noise", "velocity", "data")
+    ),
+    *(
+        row(
+            diffusion_reverse_step,
+            make_clipped,
+            f"{kind}, clipped",
+            key="key",
+            settings={"kind": kind},
+            condition=8.0,
+        )
+        for kind in ("noise", "data")
+    ),
+]

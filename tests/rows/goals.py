@@ -1,0 +1,147 @@
+"""Goals: definitions in NumPy, and a row for each function."""
+
+import itertools
+
+import jax
+import numpy as np
+from contract import STEPS, Row, away_from, discounts
+
+COMPONENTS, DIMENSIONS = 4, 3
+
+
+def geometric_hindsight_indices(
+    key, discount_t, gamma, beyond="final", truncated_t=None, sample_mask=None
+):
+    """Eysenbach et al. 2022, section 3: distances of probability (1 - γ) γ^k."""
+    steps = len(discount_t)
+    draws = np.asarray(jax.random.uniform(key, (steps,)), np.float64)
+    cut = np.zeros(steps, bool) if truncated_t is None else truncated_t
+    mask = np.ones(steps, bool) if sample_mask is None else sample_mask
+    goals = []
+    for t in range(steps):
+        future = []  # Valid steps of the episode, from this one.
+        for i in range(t, steps):
+            future += [i] if mask[i] else []
+            if (mask[i] and discount_t[i] == 0) or cut[i]:
+                break
+        shares = (1 - gamma) * gamma ** np.arange(len(future))
+        if beyond == "renormalize":
+            shares = shares / np.sum(shares)
+        reached = np.sum(np.cumsum(shares) <= draws[t])
+        goals.append(future[min(reached, len(future) - 1)] if mask[t] else t)
+    return np.array(goals)
+
+
+def advantage_expectile_loss(v, target, adv, expectile=0.9, sample_mask=None):
+    """Park et al. 2023, equation 4."""
+    weight = np.abs(expectile - (adv < 0))
+    loss = weight * (target - v) ** 2
+    return loss if sample_mask is None else np.where(sample_mask, loss, 0.0)
+
+
+def quasimetric_distance(embedding, goal_embedding, alpha=0.5):
+    """Wang and Isola 2022, equations 9 and 12: the length of a union of intervals."""
+    components = []
+    for x, y in zip(embedding, goal_embedding, strict=True):
+        bounds = np.sort(np.concatenate([x, y]))
+        covered = 0.0
+        for low, high in itertools.pairwise(bounds):
+            middle = (low + high) / 2
+            covered += (high - low) * np.any((x < middle) & (middle < y))
+        components.append(covered)
+    return alpha * np.max(components) + (1 - alpha) * np.mean(components)
+
+
+# --- Arguments. ---
+
+
+def make_episodes(*names):
+    def make(rng):
+        drawn = {
+            "discount_t": discounts(rng),
+            "gamma": np.asarray(rng.uniform(0.3, 0.9)),
+            "truncated_t": rng.permutation([True] + [False] * (STEPS - 1)),
+            "sample_mask": rng.permutation([True] * 4 + [False] * 2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_values(*names):
+    def make(rng):
+        drawn = {
+            "v": rng.normal(size=STEPS),
+            "target": rng.normal(size=STEPS),
+            "adv": away_from(rng.normal(size=STEPS), 0.0),
+            "expectile": np.asarray(rng.uniform(0.1, 0.9)),
+            "sample_mask": rng.permutation([True] * 4 + [False] * 2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_embeddings(rng):
+    # Distinct by a distance: finite differences must not change the order.
+    values = rng.permutation(2 * COMPONENTS * DIMENSIONS) / 4 + rng.uniform(0.0, 0.1)
+    x, y = values.reshape(2, COMPONENTS, DIMENSIONS)
+    return {
+        "embedding": x,
+        "goal_embedding": y,
+        "alpha": np.asarray(rng.uniform(0.1, 0.9)),
+    }
+
+
+NEW = "rlax has none"
+
+
+def hindsight(names, case="", **fields):
+    return Row(
+        name="geometric_hindsight_indices",
+        case=case,
+        definition=geometric_hindsight_indices,
+        make=make_episodes("discount_t", "gamma", *names),
+        key="key",
+        peer=NEW,
+        differentiable=False,
+        optional=("truncated_t", "sample_mask"),
+        **fields,
+    )
+
+
+MASKS = ("truncated_t", "sample_mask")
+RANGES = ({"gamma": 1.0}, {"gamma": -0.1}, {"beyond": "future"})
+
+ROWS = [
+    hindsight((), "no masks", invalid=RANGES),
+    hindsight(MASKS),
+    hindsight(MASKS, "renormalized", settings={"beyond": "renormalize"}),
+    Row(
+        name="advantage_expectile_loss",
+        definition=advantage_expectile_loss,
+        make=make_values("v", "target", "adv", "expectile", "sample_mask"),
+        peer=NEW,
+        targets=("target",),
+        elementwise=True,
+        optional=("sample_mask",),
+    ),
+    Row(
+        name="advantage_expectile_loss",
+        case="no mask",
+        definition=advantage_expectile_loss,
+        make=make_values("v", "target", "adv"),
+        peer=NEW,
+        targets=("target",),
+        elementwise=True,
+        invalid=({"expectile": 1.1}, {"expectile": -0.1}),
+    ),
+    Row(
+        name="quasimetric_distance",
+        definition=quasimetric_distance,
+        make=make_embeddings,
+        peer=NEW,
+        condition=4.0,
+        invalid=({"alpha": 1.1}, {"alpha": -0.1}),
+    ),
+]

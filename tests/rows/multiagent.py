@@ -1,0 +1,38 @@
+"""Multi-agent RL: definitions in NumPy, and a row for each function."""
+
+import numpy as np
+from contract import Row, away_from
+
+AGENTS, HIDDEN = 4, 3
+
+
+def monotonic_mix(q, hidden_weights, hidden_bias, output_weights, output_bias):
+    """Rashid et al. 2018, section 4 and figure 2."""
+    total = output_bias
+    for j, weight in enumerate(output_weights):
+        x = hidden_bias[j] + sum(
+            abs(hidden_weights[i, j]) * value for i, value in enumerate(q)
+        )
+        total = total + abs(weight) * (x if x > 0 else np.exp(x) - 1)
+    return np.asarray(total)
+
+
+def make_mix(rng):
+    return {
+        "q": rng.normal(size=AGENTS),
+        "hidden_weights": away_from(rng.normal(size=(AGENTS, HIDDEN)), 0.0),
+        "hidden_bias": rng.normal(size=HIDDEN),
+        "output_weights": away_from(rng.normal(size=HIDDEN), 0.0),
+        "output_bias": np.asarray(rng.normal()),
+    }
+
+
+ROWS = [
+    Row(
+        name="monotonic_mix",
+        definition=monotonic_mix,
+        make=make_mix,
+        peer="rlax has none",
+        condition=8.0,
+    )
+]

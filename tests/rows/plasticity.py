@@ -1,0 +1,112 @@
+"""Plasticity: definitions in NumPy, and a row for each function."""
+
+import functools
+
+import numpy as np
+from contract import Row
+
+BATCH, NEURONS = 6, 5
+
+
+def redo_mask(activations, threshold=0.025, sample_mask=None):
+    """Sokar et al. 2023, definition 3.1."""
+    inputs = activations if sample_mask is None else activations[sample_mask]
+    inputs = inputs.reshape(-1, NEURONS)
+    sizes = [np.mean(np.abs(inputs[:, i])) for i in range(NEURONS)]
+    return np.array([size / np.mean(sizes) <= threshold for size in sizes])
+
+
+def shrink_and_perturb(params, fresh_params, shrink=0.8, perturb=0.2):
+    """Ash and Adams 2019, section 4."""
+    return shrink * params + perturb * fresh_params
+
+
+def l2_init_loss(params, initial_params):
+    """Kumar et al. 2023, equation 1, without the weight."""
+    return np.linalg.norm(params - initial_params) ** 2
+
+
+# --- Arguments. ---
+
+
+def make_activations(*names):
+    def make(rng):
+        scales = np.array([1.0, 0.01, 2.0, 0.3, 1e-3])
+        drawn = {
+            "activations": rng.normal(size=(BATCH, NEURONS)) * scales,
+            "threshold": np.asarray(rng.uniform(0.02, 0.05)),
+            "sample_mask": rng.permutation([True] * 4 + [False] * 2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_params(*names):
+    def make(rng):
+        drawn = {
+            "params": rng.normal(size=(3, 4)),
+            "fresh_params": rng.normal(size=(3, 4)),
+            "initial_params": rng.normal(size=(3, 4)),
+            "shrink": np.asarray(rng.uniform(0.2, 0.9)),
+            "perturb": np.asarray(rng.uniform(0.2, 0.9)),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def over_devices(library, axis_name):
+    """The neurons have no axis of devices: repeat the mask for each input."""
+    return functools.partial(library.redo_mask, axis_name=axis_name)
+
+
+def redo(*names, **fields):
+    return Row(
+        name="redo_mask",
+        definition=redo_mask,
+        make=make_activations("activations", *names),
+        peer=NEW,
+        differentiable=False,
+        elementwise=True,
+        optional=("sample_mask",),
+        **fields,
+    )
+
+
+NEW = "rlax has none"
+
+ROWS = [
+    redo("threshold", "sample_mask", invalid=({"threshold": -1.0},)),
+    redo(case="defaults"),
+    Row(
+        name="shrink_and_perturb",
+        definition=shrink_and_perturb,
+        make=make_params("params", "fresh_params", "shrink", "perturb"),
+        peer=NEW,
+        elementwise=True,
+        follows=("params", "fresh_params"),
+        trees=("params", "fresh_params"),
+    ),
+    Row(
+        name="shrink_and_perturb",
+        case="defaults",
+        definition=shrink_and_perturb,
+        make=make_params("params", "fresh_params"),
+        peer=NEW,
+        elementwise=True,
+        trees=("params", "fresh_params"),
+        invalid=({"shrink": 1.1}, {"shrink": -0.1}, {"perturb": -0.1}),
+    ),
+    Row(
+        name="l2_init_loss",
+        definition=l2_init_loss,
+        make=make_params("params", "initial_params"),
+        peer=NEW,
+        constant=("initial_params",),
+        condition=8.0,
+        elementwise=True,
+        single_precision=(0,),
+        trees=("params", "initial_params"),
+    ),
+]

@@ -1,0 +1,177 @@
+"""Test evaluation: exact values, limits, long trajectories and coverage."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from experience import close
+
+import rlaxlib
+
+KINDS = "is", "wis", "pdis", "wpdis", "dr", "wdr"
+RANDOM = np.random.default_rng(0)
+evaluate = jax.jit(rlaxlib.off_policy_evaluation, static_argnames=("kind", "axis_name"))
+
+
+def values_of(kind, *values):
+    return dict(zip(("q_tm1", "v_tm1"), values, strict=True)) if "dr" in kind else {}
+
+
+def make_trajectories(count, steps, seed=0):
+    """Return rewards, discounts and ratios of a random walk of two actions."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(2, size=(count, steps))
+    r = (np.cumsum(2 * a - 1, axis=1) * 0.1 + a).astype(np.float32)
+    discount = np.full((count, steps), 0.9, np.float32)
+    rho = np.where(a == 1, 0.8, 0.2).astype(np.float32) / np.float32(0.5)
+    return r, discount, rho
+
+
+# --- Off-policy evaluation. ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_policy_estimates_are_the_mean_return(kind):
+    r, discount, rho = make_trajectories(6, 4)
+    zeros = values_of(kind, np.zeros_like(r), np.zeros_like(r))
+    expected = np.mean(np.sum(r * 0.9 ** np.arange(4), axis=1))
+    close(evaluate(r, discount, np.ones_like(rho), **zeros, kind=kind), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_estimates_converge_to_the_value_of_the_policy(kind):
+    steps = 3
+    expected = 0.0
+    for a in map(np.array, itertools.product((0, 1), repeat=steps)):
+        rewards = np.cumsum(2 * a - 1) * 0.1 + a
+        probability = np.prod(np.where(a == 1, 0.8, 0.2))
+        expected += probability * np.sum(rewards * 0.9 ** np.arange(steps))
+    r, discount, rho = make_trajectories(40_000, steps)
+    wrong = values_of(kind, np.full_like(r, 0.3), np.full_like(r, 0.3))
+    found = evaluate(r, discount, rho, **wrong, kind=kind)
+    np.testing.assert_allclose(found, expected, rtol=0.02)
+
+
+@pytest.mark.parametrize("kind", ["dr", "wdr"])
+def test_exact_values_of_a_deterministic_environment_remove_the_variance(kind):
+    # The reward is the action: q is known, and so is v.
+    a = RANDOM.integers(2, size=(5, 3))
+    r, discount = a.astype(np.float32), np.full((5, 3), 0.5, np.float32)
+    rho = np.where(a == 1, 0.8, 0.2).astype(np.float32) / np.float32(0.5)
+    later = 0.8 * np.array([0.5 + 0.25, 0.5, 0.0], np.float32)
+    q, v = r + later, np.broadcast_to(0.8 + later, r.shape)
+    close(evaluate(r, discount, rho, q, v, kind=kind), 0.8 * (1 + 0.5 + 0.25))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_after_the_end_and_masked_steps_may_hold_anything(kind):
+    r, discount, rho = make_trajectories(4, 5)
+    values = values_of(kind, *RANDOM.normal(size=(2, 4, 5)).astype(np.float32))
+    discount[:, 2] = 0.0
+    short = [x[:, :3] for x in (r, discount, rho)]
+    expected = evaluate(*short, **{n: x[:, :3] for n, x in values.items()}, kind=kind)
+    r[:, 3:], rho[:, 3:] = 1e6, 7.0
+    close(evaluate(r, discount, rho, **values, kind=kind), expected)
+    mask = np.arange(5) < np.full((4, 1), 3)
+    discount[:, 2], r[:, 3:] = 0.9, np.nan
+    found = evaluate(r, discount, rho, **values, kind=kind, sample_mask=mask)
+    close(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["wis", "wpdis", "wdr"])
+def test_products_of_many_ratios_do_not_overflow(kind):
+    r, discount = np.ones((3, 800), np.float32), np.full((3, 800), 0.9, np.float32)
+    values = values_of(kind, r, r)
+    for ratio in (1.5, 0.5):
+        rho = np.full((3, 800), ratio, np.float32)
+        np.testing.assert_allclose(
+            evaluate(r, discount, rho, **values, kind=kind), 10.0, rtol=1e-4
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ratios_of_zero_have_finite_gradients(kind):
+    r, discount, rho = make_trajectories(4, 5)
+    rho[0, 2] = rho[1, 0] = 0.0
+    values = values_of(kind, r, r)
+    gradient = jax.grad(lambda rho: evaluate(r, discount, rho, **values, kind=kind))
+    assert np.all(np.isfinite(gradient(rho)))
+    nowhere = np.zeros_like(rho)
+    assert np.isfinite(evaluate(r, discount, nowhere, **values, kind=kind))
+
+
+def test_doubly_robust_estimates_need_values_and_others_take_none():
+    r, discount, rho = make_trajectories(4, 5)
+    with pytest.raises(rlaxlib.ArgumentError, match="`q_tm1` and `v_tm1` are needed"):
+        evaluate(r, discount, rho, r, kind="dr")
+    with pytest.raises(rlaxlib.ArgumentError, match="must be None with the kind"):
+        evaluate(r, discount, rho, r, r, kind="is")
+
+
+# --- Scores. ---
+
+
+def test_extreme_scores_do_not_move_the_interquartile_mean():
+    scores = RANDOM.normal(size=(5, 8)).astype(np.float32)
+    expected = rlaxlib.interquartile_mean(scores)
+    scores[np.unravel_index(np.argmax(scores), scores.shape)] = 1e6
+    close(rlaxlib.interquartile_mean(scores), expected)
+    close(expected, scipy.stats.trim_mean(scores, 0.25, axis=None))
+
+
+def test_probabilities_of_improvement_of_two_algorithms_sum_to_one():
+    x = RANDOM.integers(4, size=(5, 3)).astype(np.float32)  # With ties.
+    y = RANDOM.integers(4, size=(7, 3)).astype(np.float32)
+    better, worse = (
+        rlaxlib.probability_of_improvement(*pair) for pair in ((x, y), (y, x))
+    )
+    close(better + worse, 1.0)
+    close(rlaxlib.probability_of_improvement(x, x), 0.5)
+    assert rlaxlib.probability_of_improvement(x + 10, y) == 1.0
+
+
+# --- Intervals. ---
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_intervals_cover_the_mean_as_often_as_they_say(stratified):
+    data = jax.random.normal(jax.random.key(0), (300, 30, 2))
+    interval = functools.partial(
+        rlaxlib.bootstrap_interval,
+        statistic=jnp.mean,
+        confidence=0.8,
+        num_samples=200,
+        stratified=stratified,
+    )
+    keys = jax.random.split(jax.random.key(1), 300)
+    low, high = jax.jit(jax.vmap(interval))(keys, data)
+    covered = np.mean((low < 0) & (high > 0))
+    assert 0.7 < covered < 0.88
+
+
+def test_arrays_are_resampled_together_unless_stratified():
+    x = jnp.arange(20.0)[:, None]
+    key = jax.random.key(0)
+
+    def difference(data):
+        return jnp.max(jnp.abs(data[0] - data[1]))
+
+    assert max(rlaxlib.bootstrap_interval(key, (x, x), difference)) == 0
+    apart = rlaxlib.bootstrap_interval(key, (x, x), difference, stratified=True)
+    assert min(apart) > 0
+
+
+def test_an_estimate_of_trajectories_has_an_interval():
+    r, discount, rho = make_trajectories(200, 3)
+    low, high = rlaxlib.bootstrap_interval(
+        jax.random.key(0),
+        (r, discount, rho),
+        lambda data: rlaxlib.off_policy_evaluation(*data, kind="wpdis"),
+        num_samples=200,
+    )
+    assert low < rlaxlib.off_policy_evaluation(r, discount, rho) < high
+    assert high - low < 0.6

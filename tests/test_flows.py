@@ -1,0 +1,113 @@
+"""Test flow matching and diffusion: endpoints, limits, and that they invert noise."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+KEYS = jax.random.split(jax.random.key(0), 4000)
+
+
+# --- Flow matching. ---
+
+
+def test_points_lie_on_the_straight_path_from_noise_to_data():
+    data = jnp.array([1.0, -2.0])
+    sample = jax.jit(jax.vmap(rlaxlib.flow_matching_sample, (0, None)))
+    x, t, velocity = sample(KEYS, data)
+    noise = data[None] - velocity
+    close(x + (1 - t)[:, None] * velocity, jnp.broadcast_to(data, x.shape))
+    close(np.mean(noise, axis=0), np.zeros(2), atol=0.05)
+    close(np.cov(noise.T), np.eye(2), atol=0.08)
+    assert np.min(t) >= 0
+    assert np.max(t) < 1
+    close(np.mean(t), 0.5, atol=0.02)
+
+
+def test_the_mean_velocity_minimises_the_loss_and_transports_noise_to_data():
+    # Between Gaussians the mean velocity is known: from N(0, 1) to N(m, s²).
+    m, s, steps = 3.0, 0.5, 200
+
+    def velocity(x, t):
+        variance = (1 - t) ** 2 + t**2 * s**2
+        return m + (t * s**2 - (1 - t)) / variance * (x - t * m)
+
+    x = jax.random.normal(jax.random.key(1), (4000,))
+    for t in np.arange(steps) / steps:
+        x = x + velocity(x, t) / steps
+    close([np.mean(x), np.std(x)], [m, s], atol=0.05)
+    data = m + s * jax.random.normal(jax.random.key(2), (4000, 1))
+    path = jax.vmap(rlaxlib.flow_matching_sample)(KEYS, data)
+
+    def loss(shift):
+        predicted = velocity(path.x, path.t[:, None]) + shift
+        return jnp.mean(rlaxlib.flow_matching_loss(predicted, path.velocity))
+
+    assert loss(0.0) < min(loss(0.2), loss(-0.2))
+
+
+# --- Diffusion. ---
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [rlaxlib.cosine_noise_schedule, rlaxlib.linear_noise_schedule],
+)
+def test_schedules_decrease_from_almost_one_to_almost_zero(schedule):
+    shares = schedule(1000)
+    assert shares.shape == (1000,)
+    assert np.all(np.diff(shares) < 0)
+    assert shares[0] > 0.999
+    assert 0 < shares[-1] < 1e-4
+    assert schedule(4, dtype=jnp.bfloat16).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("kind", ["noise", "velocity", "data"])
+def test_the_last_step_recovers_the_data_from_an_exact_prediction(kind):
+    data = jnp.array([0.3, -0.7])
+    key, share = jax.random.key(0), 0.4
+    x, target = rlaxlib.diffusion_noise(key, data, share, kind)
+    step = rlaxlib.diffusion_reverse_step
+    close(step(key, x, target, share, 1.0, kind), data)
+    close(step(key, x, target, share, 1.0, kind, clip=0.5), np.clip(data, -0.5, 0.5))
+
+
+@pytest.mark.parametrize("kind", ["noise", "velocity", "data"])
+def test_reverse_steps_transport_noise_to_data(kind):
+    # For Gaussian data, the mean of the data given x is linear in x.
+    m, s = 2.0, 0.5
+    shares = rlaxlib.cosine_noise_schedule(100)
+    later = jnp.append(1.0, shares[:-1])
+
+    def step(x, inputs):
+        keys, share, next_share = inputs
+        variance = share * s**2 + 1 - share
+        data = m + jnp.sqrt(share) * s**2 / variance * (x - jnp.sqrt(share) * m)
+        noise = (x - jnp.sqrt(share) * data) / jnp.sqrt(1 - share)
+        predictions = {
+            "noise": noise,
+            "velocity": jnp.sqrt(share) * noise - jnp.sqrt(1 - share) * data,
+            "data": data,
+        }
+        reverse = functools.partial(rlaxlib.diffusion_reverse_step, kind=kind)
+        reverse = jax.vmap(reverse, (0, 0, 0, None, None))
+        return reverse(keys, x, predictions[kind], share, next_share), None
+
+    keys = jax.random.split(jax.random.key(1), (100, 4000))
+    start = jax.random.normal(jax.random.key(2), (4000, 1))
+    inputs = keys, shares[::-1], later[::-1]
+    x, _ = jax.jit(lambda: jax.lax.scan(step, start, inputs))()
+    close([np.mean(x), np.std(x)], [m, s], atol=0.05)
+
+
+def test_noise_of_the_first_and_of_the_last_share():
+    key, data = jax.random.key(0), jnp.array([3.0, -1.0])
+    clean, _ = rlaxlib.diffusion_noise(key, data, 1.0)
+    np.testing.assert_array_equal(clean, data)
+    x, noise = rlaxlib.diffusion_noise(key, data, 0.0)
+    np.testing.assert_array_equal(x, noise)

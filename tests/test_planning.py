@@ -1,0 +1,91 @@
+"""Test planning: convergence to an optimum, limits, ties and models that diverge."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+HORIZON, DIMENSIONS = 3, 2
+PLAN = rlaxlib.PlanState(
+    jnp.zeros((HORIZON, DIMENSIONS)), jnp.full((HORIZON, DIMENSIONS), 2.0)
+)
+ACTIONS = np.random.default_rng(0).normal(size=(5, 3, 2)).astype(np.float32)
+RETURNS = np.float32([1, 3, 2, 5, 4])
+
+cem_update = jax.jit(rlaxlib.cem_update, static_argnames="num_elites")
+mppi_update = jax.jit(rlaxlib.mppi_update, static_argnames="num_elites")
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        functools.partial(rlaxlib.cem_update, num_elites=20),
+        functools.partial(rlaxlib.mppi_update, temperature=0.1),
+        functools.partial(rlaxlib.mppi_update, num_elites=64, temperature=0.5),
+    ],
+)
+def test_iterations_find_the_best_sequence_of_actions(update):
+    best = jnp.linspace(-1.0, 1.0, HORIZON * DIMENSIONS).reshape(HORIZON, DIMENSIONS)
+
+    def iterate(state, key):
+        noise = jax.random.normal(key, (256, HORIZON, DIMENSIONS))
+        actions = state.mean[None] + state.stddev[None] * noise
+        returns = -jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
+        return update(state, actions, returns), None
+
+    keys = jax.random.split(jax.random.key(0), 10)
+    plan, _ = jax.lax.scan(iterate, PLAN, keys)
+    np.testing.assert_allclose(plan.mean, best, atol=0.1)
+    assert np.max(plan.stddev) < 0.5
+
+
+def test_all_samples_with_equal_returns_give_their_moments():
+    plan = mppi_update(PLAN, ACTIONS, np.zeros(5, np.float32))
+    close(plan.mean, np.mean(ACTIONS, axis=0))
+    close(plan.stddev, np.std(ACTIONS, axis=0))
+    close(plan, cem_update(PLAN, ACTIONS, RETURNS, 5))
+
+
+def test_low_temperature_gives_the_best_sample():
+    plan = mppi_update(PLAN, ACTIONS, RETURNS, 1e-3)
+    close(plan.mean, ACTIONS[3])
+    close(plan.stddev, 0.0)
+    close(plan, cem_update(PLAN, ACTIONS, RETURNS, 1))
+
+
+def test_returns_of_any_magnitude_give_finite_weights():
+    plan = mppi_update(PLAN, ACTIONS, RETURNS + 1e6)
+    close(plan, mppi_update(PLAN, ACTIONS, RETURNS))
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_samples_whose_model_diverges_have_no_weight(bad):
+    returns = np.append(RETURNS, np.float32(bad))
+    actions = np.concatenate([ACTIONS, np.ones_like(ACTIONS[:1])])
+    close(mppi_update(PLAN, actions, returns), mppi_update(PLAN, ACTIONS, RETURNS))
+    for elites in (2, 5):
+        expected = cem_update(PLAN, ACTIONS, RETURNS, elites)
+        close(cem_update(PLAN, actions, returns, elites), expected)
+
+
+def test_momentum_of_one_keeps_the_plan():
+    for update in (cem_update, mppi_update):
+        plan = update(PLAN, ACTIONS, RETURNS, num_elites=2, momentum=1.0)
+        close(plan, PLAN)
+
+
+def test_plans_have_no_gradient():
+    def total(actions, returns):
+        plans = [
+            rlaxlib.cem_update(PLAN, actions, returns, 1),
+            rlaxlib.mppi_update(PLAN, actions, returns),
+        ]
+        return sum(map(jnp.sum, jax.tree.leaves(plans)))
+
+    gradient = jax.jit(jax.grad(total, (0, 1)))(ACTIONS, RETURNS)
+    assert not any(np.any(x) for x in gradient)

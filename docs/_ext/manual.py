@@ -38,8 +38,9 @@ def write_pages(app):
     for topic in catalog.TOPICS:
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
-    error = ".. autoexception:: rlaxlib.ArgumentError"
-    pages["api/errors.rst"] = f"{_heading('Errors', '=')}\n\n{error}\n"
+    for name, kind in {"batched": "function", "ArgumentError": "exception"}.items():
+        index = f".. index:: ! {name}\n\n{_heading(name, '=')}"
+        pages[f"api/{name}.rst"] = f"{index}\n\n.. auto{kind}:: rlaxlib.{name}\n"
     for path in [*DOCS.glob("api/**/*.rst"), *DOCS.glob("gallery/*.md")]:
         if path.relative_to(DOCS).as_posix() not in pages:
             path.unlink()

@@ -19,6 +19,7 @@ import latex2mathml.converter
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 
 import rlaxlib
 
@@ -222,6 +223,18 @@ def link_names(app, doctree):
             link += literal
 
 
+def write_signature(app, what, name, thing, options, arguments, result):
+    """Show annotations as they are written, `Float["T"]` for an array of floats."""
+    if not inspect.isfunction(thing):
+        return None
+    signature = inspect.signature(thing)
+    shown = [each for each in signature.parameters.values() if each.name != "self"]
+    text = stringify_signature(signature.replace(parameters=shown))
+    text = re.sub(r"\[Array(?:Like)?, ", "[", text)
+    arguments, _, result = text.rpartition(" -> ")
+    return arguments, result
+
+
 def keep_returns_whole(app, what, name, thing, options, lines):
     """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
     if "Returns:" in lines:
@@ -287,6 +300,7 @@ def setup(app):
     app.add_directive("gallery", Gallery)
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
+    app.connect("autodoc-process-signature", write_signature)
     app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
     app.connect("doctree-read", add_short_addresses)
     app.connect("doctree-read", link_names)

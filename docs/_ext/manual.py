@@ -19,6 +19,7 @@ import latex2mathml.converter
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 
 import rlaxlib
 
@@ -38,8 +39,9 @@ def write_pages(app):
     for topic in catalog.TOPICS:
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
-    error = ".. autoexception:: rlaxlib.ArgumentError"
-    pages["api/errors.rst"] = f"{_heading('Errors', '=')}\n\n{error}\n"
+    for name, kind in {"batched": "function", "ArgumentError": "exception"}.items():
+        index = f".. index:: ! {name}\n\n{_heading(name, '=')}"
+        pages[f"api/{name}.rst"] = f"{index}\n\n.. auto{kind}:: rlaxlib.{name}\n"
     for path in [*DOCS.glob("api/**/*.rst"), *DOCS.glob("gallery/*.md")]:
         if path.relative_to(DOCS).as_posix() not in pages:
             path.unlink()
@@ -221,6 +223,18 @@ def link_names(app, doctree):
             link += literal
 
 
+def write_signature(app, what, name, thing, options, arguments, result):
+    """Show annotations as they are written, `Float["T"]` for an array of floats."""
+    if not inspect.isfunction(thing):
+        return None
+    signature = inspect.signature(thing)
+    shown = [each for each in signature.parameters.values() if each.name != "self"]
+    text = stringify_signature(signature.replace(parameters=shown))
+    text = re.sub(r"\[Array(?:Like)?, ", "[", text)
+    arguments, _, result = text.rpartition(" -> ")
+    return arguments, result
+
+
 def keep_returns_whole(app, what, name, thing, options, lines):
     """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
     if "Returns:" in lines:
@@ -286,6 +300,7 @@ def setup(app):
     app.add_directive("gallery", Gallery)
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
+    app.connect("autodoc-process-signature", write_signature)
     app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
     app.connect("doctree-read", add_short_addresses)
     app.connect("doctree-read", link_names)

@@ -1,14 +1,18 @@
 """Run the code of the README and of every page of the manual."""
 
 import doctest
+import inspect
 import re
 import sys
 import textwrap
 import types
 from pathlib import Path
 
+import catalog
 import jax
 import pytest
+
+import rlaxlib
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -17,6 +21,8 @@ PAGES = {
     for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
     if "_build" not in path.parts
 }
+
+CLOCK = "docs/guide/clock.md"
 
 # Pages with Python code that is not run, in ```{code-block} python, and the reason.
 NOT_RUN = {
@@ -86,6 +92,22 @@ def test_each_page_of_the_guide_and_the_readme_have_code():
     for page, text in PAGES.items():
         if "/guide/" in page or page == "README.md":
             assert has_code(text), page
+
+
+def test_the_table_of_orders_has_the_arguments_of_the_functions():
+    orders = re.findall(r"^\| (`\w+`.*?) \| (`.*`) \|$", PAGES[CLOCK], re.M)
+    orders = [row for row in orders if row[0].split("`")[1] in catalog.NAMES]
+    assert len(orders) > 10
+    for names, arguments in orders:
+        for name in re.findall("`(.+?)`", names):
+            signature = inspect.signature(getattr(rlaxlib, name))
+            required = [
+                each.name
+                for each in signature.parameters.values()
+                if each.kind != each.KEYWORD_ONLY
+            ]
+            listed = re.findall("`(.+?)`", arguments)
+            assert required[: len(listed)] == listed, name
 
 
 @pytest.mark.parametrize(

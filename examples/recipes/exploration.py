@@ -1,13 +1,18 @@
 """Losses and rewards of exploration: RND, NGU, ICM, bootstrapped DQN.
 
-A batch of B transitions or streams has the fields of `value_based.py`.
+A batch of B transitions or streams has the fields of `value_based.py`. Needs it and
+`policy_gradient.py` in the same package.
 """
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 import rlaxlib
-from recipes.policy_gradient import log_probs, retrace_errors
+
+from .policy_gradient import log_probs, retrace_errors  # noqa: TID252 - Any package.
+from .value_based import valid  # noqa: TID252
 
 
 def rnd(params, target_params, apply, batch):
@@ -24,19 +29,20 @@ def rnd(params, target_params, apply, batch):
 def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
     """RND, rewards of B streams, for PPO with a second value function.
 
+    `ppo_lagrangian` shows two value functions; here the advantages are added.
     `state.carried` has shape [B], the moments are those of all streams. Burda et al.,
     2018, https://arxiv.org/abs/1810.12894. Usual: intrinsic discount 0.99, coefficient
     1 against 2 for the extrinsic advantages.
     """
-    features = (apply(p, batch.s[:, 1:]) for p in (params, target_params))
+    features = (apply(p, valid(batch, batch.s_t)) for p in (params, target_params))
     axes = rlaxlib.RndState(None, None, None, 0)
-    rewards = jax.vmap(
-        lambda x, y, state: rlaxlib.rnd_reward(x, y, state, discount, axis_name="b"),
-        (0, 0, axes),
-        (0, axes),
-        axis_name="b",
-    )
-    return rewards(*features, state)
+
+    def rewards(x, y, state, mask):
+        arguments = {"sample_mask": mask, "axis_name": "b"}
+        return rlaxlib.rnd_reward(x, y, state, discount, **arguments)
+
+    rewards = jax.vmap(rewards, (0, 0, axes, 0), (0, axes), axis_name="b")
+    return rewards(*features, state, batch.sample_mask)
 
 
 def ngu_embedding(params, apply, batch):
@@ -51,39 +57,53 @@ def ngu_embedding(params, apply, batch):
     return -jnp.mean(log_probs(logits, batch.a_tm1))
 
 
-def ngu_rewards(embeddings, errors, memory, moments):
+def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
     """NGU, rewards of one stream: episodic novelty times that of RND.
 
-    `errors` are `rnd_loss`, [T], and `moments` their mean and standard deviation.
-    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual: 10 neighbours, a memory
-    of 30,000 embeddings that is emptied with each episode.
+    A stream lies within one episode, and `memory` is emptied before the next: the first
+    step, without neighbours, has an episodic novelty of 1000. Each embedding is
+    remembered before the next one is compared. `errors` are `rnd_loss`, [T], and
+    `moments` their mean and standard deviation. Badia et al., 2020,
+    https://arxiv.org/abs/2002.06038. Usual: 10 neighbours, a memory of 30,000
+    embeddings.
     """
-    episodic, memory = rlaxlib.episodic_memory_intrinsic_rewards(
-        embeddings, 10, 1.0, memory, max_memory_size=len(memory.memory)
-    )
-    mean, stddev = moments
-    return rlaxlib.ngu_reward(episodic, 1 + (errors - mean) / stddev), memory
+
+    def step(memory, inputs):
+        x, is_valid = inputs
+        novelty, after = rlaxlib.episodic_memory_intrinsic_rewards(
+            x[None], 10, 1.0, memory, max_memory_size=len(memory.memory)
+        )
+        return rlaxlib.tree_select(is_valid, after, memory), novelty[0]
+
+    mask = jnp.ones(len(errors), bool) if sample_mask is None else sample_mask
+    memory, episodic = jax.lax.scan(step, memory, (embeddings, mask))
+    rewards = rlaxlib.ngu_reward(episodic, 1 + (errors - moments[0]) / moments[1])
+    return jnp.where(mask, rewards, 0), memory
 
 
 def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     """NGU: Retrace of rescaled values of extrinsic plus intrinsic rewards.
 
-    On streams, `apply` returns q, [B, T+1, A], and the batch has `intrinsic_r_t`,
-    [B, T], and the logits of the policy that acted, `logits_tm1`. Badia et al., 2020,
+    On streams, `apply` returns q, [B, T, A], and the batch has `intrinsic_r_t`,
+    [B, T]. The target policy is greedy, so that the trace is λ after a greedy action
+    and 0 after others, whoever acted. Badia et al., 2020,
     https://arxiv.org/abs/2002.06038. Usual: 32 values of `beta` from 0 to 0.3, λ 0.95,
     discounts 0.99 to 0.997, Adam 1e-4, otherwise those of R2D2.
     """
-    q, target_q = apply(params, batch.s), apply(target_params, batch.s)
-    pi = jax.nn.one_hot(jnp.argmax(q, axis=-1), q.shape[-1])
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
+    pi_t = jax.nn.one_hot(jnp.argmax(q_t, axis=-1), q_t.shape[-1])
     batch = batch._replace(r_t=batch.r_t + beta * batch.intrinsic_r_t)
-    tx_pair = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-    errors = retrace_errors(q, target_q, pi, batch, lambda_, tx_pair)
-    return jnp.mean(rlaxlib.l2_loss(errors))
+    target_q, tx_pair = apply(target_params, s_t), rlaxlib.SIGNED_HYPERBOLIC_PAIR
+    greedy = q_tm1, target_q, pi_t, jnp.ones(batch.r_t.shape)
+    errors = retrace_errors(*greedy, batch, lambda_, tx_pair)
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(errors), batch.sample_mask)
 
 
 def icm(params, apply, batch, scale=0.01):
     """ICM: losses of a forward and an inverse model in the space of features.
 
+    Returns the loss and the rewards, [B]: use `has_aux=True`.
     `apply.features`, `apply.forward` and `apply.inverse` return features, the predicted
     next ones, and logits. Pathak et al., 2017, https://arxiv.org/abs/1705.05363. Usual:
     weight of the forward model 0.2, reward scale 0.01, Adam 1e-3.
@@ -91,7 +111,8 @@ def icm(params, apply, batch, scale=0.01):
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
     predicted = apply.forward(params, x_tm1, batch.a_tm1)
     logits = apply.inverse(params, x_tm1, x_t)
-    losses = jax.vmap(rlaxlib.icm_losses)(predicted, x_t, logits, batch.a_tm1)
+    icm_losses = jax.vmap(partial(rlaxlib.icm_losses, reward_scale=scale))
+    losses = icm_losses(predicted, x_t, logits, batch.a_tm1)
     return jnp.mean(losses.loss), losses.reward
 
 

@@ -1,13 +1,16 @@
 """Losses of imitation: behaviour cloning, DQfD, adversarial imitation, SQIL.
 
-The batches are those of `value_based.py`. `expert` is a batch of demonstrations; in a
-mixed batch, `is_expert`, [B], is True for demonstrations.
+The batches are those of `value_based.py`, which it needs in the same package. `expert`
+is a batch of demonstrations, of the same size as the other; in a mixed batch,
+`is_expert`, [B], is True for demonstrations.
 """
 
 import jax
 import jax.numpy as jnp
 
 import rlaxlib
+
+from .value_based import masks, valid  # noqa: TID252 - Any package.
 
 
 def bc(params, apply, batch):
@@ -25,18 +28,24 @@ def bc(params, apply, batch):
 def dqfd(params, target_params, apply, batch, n=10, margin=0.8):
     """DQfD: 1-step and n-step double Q-learning, and a margin on demonstrations.
 
-    On streams, `apply` returns q, [B, T+1, A]. Hester et al., 2018,
+    On streams, `apply` returns q, [B, T, A]. Hester et al., 2018,
     https://arxiv.org/abs/1704.03732. Usual: n = 10, margin 0.8, all weights 1, L2
     regularisation 1e-5, prioritised replay that favours demonstrations.
     """
-    q, target_q = apply(params, batch.s), apply(target_params, batch.s)
-    q_tm1, a_tm1 = q[:, :-1], batch.a_tm1
-    steps = a_tm1, batch.r_t, batch.discount_t, target_q[:, 1:], q[:, 1:]
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    q_tm1, a_tm1, ends = apply(params, s_tm1), batch.a_tm1, masks(batch)
+    q_t = apply(target_params, s_t), apply(params, s_t)
     td_learning = jax.vmap(rlaxlib.n_step_double_q_learning, (0,) * 6 + (None,))
-    td_loss = sum(rlaxlib.l2_loss(td_learning(q_tm1, *steps, k)) for k in (1, n))
+    td_loss = sum(
+        rlaxlib.l2_loss(
+            td_learning(q_tm1, a_tm1, batch.r_t, batch.discount_t, *q_t, k, **ends)
+        )
+        for k in (1, n)
+    )
     margin_loss = jax.vmap(rlaxlib.dqfd_margin_loss, (0, 0, None))
     supervised = jax.vmap(margin_loss, (0, 0, None))(q_tm1, a_tm1, margin)
-    return jnp.mean(td_loss + batch.is_expert[:, None] * supervised)
+    loss = td_loss + batch.is_expert[:, None] * supervised
+    return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
 def gail(params, apply, batch, expert, key, penalty=10.0):

@@ -43,8 +43,9 @@ def advantages(batch, baseline="mean", scale="std"):
 
 def clipped(log_prob, batch, adv_t, epsilon, epsilon_high=None):
     """Return the clipped surrogate loss of the tokens, [B, T]."""
+    inputs = log_prob, batch.old_log_prob, adv_t, epsilon, epsilon_high
     loss = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None, None))
-    return loss(log_prob, batch.old_log_prob, adv_t, epsilon, epsilon_high)[0]
+    return loss(*inputs, sample_mask=batch.sample_mask)[0]
 
 
 def with_kl(batch, coefficient):
@@ -58,29 +59,36 @@ def with_kl(batch, coefficient):
 # --- Groups of answers. ---
 
 
-def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04):
+def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04, differentiate_k3=True):
     """GRPO: PPO's clip, with standardised rewards of a group as advantages.
 
+    The paper differentiates the estimator k3, which has the gradient of KL(π_ref ‖ π).
+    With `differentiate_k3=False` it is that of KL(π ‖ π_ref), as that of `kl_loss` is.
     Shao et al., 2024, https://arxiv.org/abs/2402.03300. Usual: groups of 64, KL cost
     0.04, Adam 1e-6.
     """
-    log_prob = log_probs(params, apply, batch)
-    policy_loss = clipped(log_prob, batch, advantages(batch), epsilon)
-    kl_loss = jax.vmap(rlaxlib.kl_loss)(log_prob, batch.ref_log_prob)
-    return rlaxlib.aggregate_losses(
-        policy_loss + kl_cost * kl_loss, batch.sample_mask, "sequence_mean_token_mean"
-    )
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    loss = clipped(log_prob, batch, advantages(batch), epsilon)
+    if differentiate_k3:
+        log_ratio = jnp.where(mask, batch.ref_log_prob - log_prob, 0.0)
+        kl = jnp.expm1(log_ratio) - log_ratio
+    else:
+        kl_loss = jax.vmap(rlaxlib.kl_loss)
+        kl = kl_loss(log_prob, batch.ref_log_prob, sample_mask=mask)
+    mode = "sequence_mean_token_mean"
+    return rlaxlib.aggregate_losses(loss + kl_cost * kl, mask, mode)
 
 
-def dr_grpo(params, apply, batch, epsilon=0.2):
+def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
     """Dr. GRPO: no division by the standard deviation or by the length of answers.
 
-    Liu et al., 2025, https://arxiv.org/abs/2503.20783. Usual: groups of 8, no KL cost,
-    Adam 1e-6.
+    The divisor is the maximal length, so that padding has no effect. Liu et al., 2025,
+    https://arxiv.org/abs/2503.20783. Usual: groups of 8, no KL cost, Adam 1e-6.
     """
-    log_prob = log_probs(params, apply, batch)
-    policy_loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
-    return rlaxlib.aggregate_losses(policy_loss, batch.sample_mask, "constant")
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
+    denominator = len(mask) * max_length
+    return rlaxlib.aggregate_losses(loss, mask, "constant", denominator=denominator)
 
 
 def dapo(params, apply, batch, max_length=20480, cache_length=4096):
@@ -180,9 +188,9 @@ def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
     cost, Adam with epsilon 1e-15.
     """
     log_prob = log_probs(params, apply, batch)
-    loss = jax.vmap(rlaxlib.cispo_loss, (0, 0, 0, None, None))(
-        log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
-    )
+    inputs = log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
+    loss = jax.vmap(rlaxlib.cispo_loss, (0, 0, 0, None, None))
+    loss = loss(*inputs, sample_mask=batch.sample_mask)
     return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
 
 
@@ -193,10 +201,10 @@ def sapo(params, apply, batch):
     positive and 1.05 for negative advantages.
     """
     log_prob = log_probs(params, apply, batch)
-    adv_t = advantages(batch)
-    loss = jax.vmap(rlaxlib.sapo_loss)(log_prob, batch.old_log_prob, adv_t)
-    mode = "sequence_mean_token_mean"
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+    adv_t, mask = advantages(batch), batch.sample_mask
+    loss = jax.vmap(rlaxlib.sapo_loss)
+    loss = loss(log_prob, batch.old_log_prob, adv_t, sample_mask=mask)
+    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean")
 
 
 def gmpo(params, apply, batch):
@@ -215,19 +223,23 @@ def gmpo(params, apply, batch):
     return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
 
 
+def following(x, mask):
+    """Return the entry of one answer at the next valid token; at the last, its own."""
+    ones = jnp.ones(len(x))
+    return x[rlaxlib.n_step_transitions(ones, ones, 2, sample_mask=mask).indices]
+
+
 def vapo_targets(batch, alpha):
     """Return VAPO's advantages, with λ by length, and returns, with λ = 1; [B, T]."""
 
     def one(reward, v_tm1, old_log_prob, mask):
+        v_tm1 = jnp.where(mask, v_tm1, 0.0)
         r_t = rlaxlib.kl_shaped_rewards(reward, old_log_prob, old_log_prob, mask, 0.0)
-        v_t = jnp.append(v_tm1[1:], 0.0)
         discount_t = 1.0 * (jnp.cumsum(mask[::-1])[::-1] > 1)  # 0 at the last token.
         lambda_ = jnp.maximum(0.0, 1 - 1 / (alpha * jnp.maximum(1, jnp.sum(mask))))
         gae = rlaxlib.generalized_advantage_estimation
-        adv_t, errors = (
-            gae(v_tm1, v_t, r_t, discount_t, x, sample_mask=mask)
-            for x in (lambda_, 1.0)
-        )
+        inputs = v_tm1, following(v_tm1, mask), r_t, discount_t
+        adv_t, errors = (gae(*inputs, x, sample_mask=mask) for x in (lambda_, 1.0))
         return adv_t, errors + v_tm1
 
     rewards = batch.rewards.reshape(-1)
@@ -325,14 +337,20 @@ def kto(params, apply, batch, beta=0.1):
 
 
 def reward_model(params, apply, batch, centering=0.01):
-    """Reward model: Bradley-Terry. `apply` returns the reward of an answer, [B].
+    """Reward model: Bradley-Terry, by the score of the last token of each answer.
 
+    `apply` takes all tokens, [B, T+1], and returns a score for each.
     Ouyang et al., 2022, https://arxiv.org/abs/2203.02155. Usual: one epoch, Adam 9e-6,
     centring 0.01.
     """
-    rewards = (apply(params, x.inputs) for x in (batch.chosen, batch.rejected))
-    loss = rlaxlib.bradley_terry_loss(*rewards, centering=centering)
-    return jnp.mean(loss)
+
+    def reward(x):
+        tokens = jnp.concatenate([x.inputs[:, :1], x.tokens], axis=1)
+        last = jnp.argmax(jnp.cumsum(x.sample_mask, axis=1), axis=1)  # Of the tokens.
+        return rlaxlib.batched_index(apply(params, tokens), last + 1)
+
+    rewards = reward(batch.chosen), reward(batch.rejected)
+    return jnp.mean(rlaxlib.bradley_terry_loss(*rewards, centering=centering))
 
 
 # --- Distillation. ---
@@ -345,6 +363,8 @@ def on_policy_distillation(params, apply, batch, beta=1.0):
     divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Usual: beta 0.5
     to 1, temperature 1 of the student.
     """
+    mask = batch.sample_mask
+    teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)
     divergence = jax.vmap(jax.vmap(rlaxlib.generalized_jsd, (0, 0, None)), (0, 0, None))
-    loss = divergence(apply(params, batch.inputs), batch.teacher_logits, beta)
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    loss = divergence(apply(params, batch.inputs), teacher_logits, beta)
+    return rlaxlib.aggregate_losses(loss, mask, "token_mean")

@@ -9,14 +9,19 @@ batch of B transitions of a data set has the fields
     s_tm1, s_t        observations before and after the action, [B, ...],
     a_tm1             actions in [-1, 1], [B, D]; for discrete actions in [0, A), [B],
     r_t, discount_t   rewards and discounts, [B].
+
+A batch of streams is that of `value_based.py`. Temperatures and weights suppose the
+usual scale of rewards, which differs between methods: it stands beside them. Needs
+`continuous.py` and `value_based.py` in the same package.
 """
 
 import jax
 import jax.numpy as jnp
 
 import rlaxlib
-from recipes.continuous import sac_critic, sample_tanh_normal
-from recipes.value_based import double_dqn
+
+from .continuous import sac_critic, sample_tanh_normal  # noqa: TID252 - Any package.
+from .value_based import double_dqn, masks, valid  # noqa: TID252
 
 # --- What the recipes share. ---
 
@@ -120,21 +125,21 @@ def sql_actor(params, target_params, apply, batch, temperature=2.0):
 def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     """AWR: λ-returns minus state values weight the data's actions. On streams.
 
-    The batch has `s`, [B, T+1, ...], in place of `s_tm1` and `s_t`, and one more axis,
-    [B, T], in the others. Peng et al., 2019, https://arxiv.org/abs/1910.00177. Usual:
+    Peng et al., 2019, https://arxiv.org/abs/1910.00177. Usual:
     temperature 1 for standardised advantages, weights at most 20, λ 0.95, SGD with
     momentum 0.9, 5e-5 for the actor and 0.01 for the values.
     """
-    v = apply.value(params.value, batch.s)
+    s_tm1, s_t, a_tm1 = valid(batch, (batch.s_tm1, batch.s_t, batch.a_tm1))
+    v_tm1, v_t = (apply.value(params.value, s) for s in (s_tm1, s_t))
     returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))(
-        batch.r_t, batch.discount_t, jax.lax.stop_gradient(v[:, 1:]), lambda_
+        batch.r_t, batch.discount_t, v_t, lambda_, **masks(batch)
     )
-    adv_t = returns - v[:, :-1]
-    log_prob = log_density(params, apply, batch.s[:, :-1], batch.a_tm1)
+    adv_t, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
+    log_prob = log_density(params, apply, s_tm1, a_tm1)
     loss = rlaxlib.advantage_weighted_loss(
-        log_prob, rlaxlib.standardize(adv_t), temperature, max_weight
+        log_prob, rlaxlib.standardize(adv_t, mask), temperature, max_weight
     )
-    return jnp.mean(loss + rlaxlib.l2_loss(adv_t))
+    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(adv_t), mask)
 
 
 def awac_critic(params, target_params, apply, batch, key):
@@ -159,7 +164,9 @@ def awac_actor(params, apply, batch, key, temperature=1.0, max_weight=100.0):
     return jnp.mean(loss)
 
 
-def crr_actor(params, apply, batch, key, kind="exp", num_samples=4):
+def crr_actor(
+    params, apply, batch, key, kind="exp", num_samples=4, beta=1.0, max_weight=20.0
+):
     """CRR, actor: a mean over actions of the policy is the baseline.
 
     The critic is that of `awac_critic`, categorical in the paper. Wang et al., 2020,
@@ -171,9 +178,10 @@ def crr_actor(params, apply, batch, key, kind="exp", num_samples=4):
     a, _ = jax.vmap(sample_tanh_normal, (0, None, None))(keys, *policy)
     q = smallest_q(params, apply, batch.s_tm1, batch.a_tm1)
     q_samples = jax.vmap(lambda a: smallest_q(params, apply, batch.s_tm1, a))(a)
-    weights = jax.vmap(lambda x, y: rlaxlib.crr_weights(x, y, kind), (0, 1))
+    weights = jax.vmap(rlaxlib.crr_weights, (0, 1, None, None, None, None))
+    weights = weights(q, q_samples, kind, "mean", beta, max_weight)
     log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
-    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights(q, q_samples)))
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
 
 
 # --- Pessimism: CQL, Cal-QL, EDAC. ---
@@ -352,7 +360,9 @@ def decision_transformer(params, apply, batch):
     6e-4, returns scaled to about 1.
     """
     undiscounted = 1.0 * (batch.discount_t > 0)
-    returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted)
-    logits = apply(params, returns, batch.s[:, :-1], batch.a_tm1)
+    returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted, **masks(batch))
+    s_tm1, a_tm1 = valid(batch, (batch.s_tm1, batch.a_tm1))
+    logits = apply(params, returns, s_tm1, a_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
-    return jnp.mean(rlaxlib.behaviour_cloning_loss(log_prob))
+    loss = rlaxlib.behaviour_cloning_loss(log_prob)
+    return rlaxlib.masked_mean(loss, batch.sample_mask)

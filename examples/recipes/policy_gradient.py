@@ -3,11 +3,16 @@
 `apply(params, s)` returns the logits of the policy and, from A2C on, state values. A
 batch of B streams of T steps has the fields
 
-    s                 observations before each action and after the last, [B, T+1, ...],
+    s_tm1, s_t        observations before and after each action, [B, T, ...],
     a_tm1             actions, integers in [0, A), [B, T],
     r_t, discount_t   rewards and discounts, [B, T],
+    truncated_t       True where an episode is cut, as by a time limit, [B, T],
+    sample_mask       False for steps to ignore: padding, reset steps, [B, T],
     logits_tm1        logits of the policy that acted, [B, T, A],
-    values            state values when the policy acted, [B, T+1].
+    v_tm1, v_t        values of both observations when the policy acted, [B, T].
+
+Either mask may be None. `s_t` is the true next observation: where an episode is cut,
+not the first one of the next episode. Needs `value_based.py` in the same package.
 """
 
 import jax
@@ -15,37 +20,48 @@ import jax.numpy as jnp
 
 import rlaxlib
 
+from .value_based import masks, sequences, valid  # noqa: TID252 - Any package.
+
+# --- What the recipes share. ---
+
 
 def log_probs(logits, a):
     """Return the log-probabilities of actions."""
     return rlaxlib.batched_index(jax.nn.log_softmax(logits), a)
 
 
-def entropy(logits):
+def entropy(logits, batch):
     """Return the mean entropy of the policies of a batch of streams."""
-    return -jnp.mean(jax.vmap(rlaxlib.entropy_loss)(logits, jnp.ones(logits.shape[:2])))
+    return rlaxlib.masked_mean(rlaxlib.softmax().entropy(logits), batch.sample_mask)
 
 
 def advantages(batch, lambda_):
     """Return generalised advantage estimates, and the targets of the values."""
-    gae = jax.vmap(rlaxlib.truncated_generalized_advantage_estimation, (0, 0, None, 0))
-    adv_t = gae(batch.r_t, batch.discount_t, lambda_, batch.values)
-    return adv_t, adv_t + batch.values[:, :-1]
+    gae = jax.vmap(rlaxlib.generalized_advantage_estimation, (0, 0, 0, 0, None))
+    inputs = batch.v_tm1, batch.v_t, batch.r_t, batch.discount_t
+    adv_t = gae(*inputs, lambda_, **masks(batch))
+    return adv_t, adv_t + batch.v_tm1
 
 
-def retrace_errors(q, target_q, pi, batch, lambda_, tx_pair=rlaxlib.IDENTITY_PAIR):
-    """Return the Retrace(λ) errors of q, with targets from the target network."""
-    # The last of `a_t` and `mu_t` are not used.
-    a_t = jnp.roll(batch.a_tm1, -1, axis=1)
-    mu_t = jnp.roll(jnp.exp(log_probs(batch.logits_tm1, batch.a_tm1)), -1, axis=1)
+def following(x, mask):
+    """Return the entry of one stream at the next valid step; at the last, its own."""
+    ones = jnp.ones(len(x))
+    return x[rlaxlib.n_step_transitions(ones, ones, 2, sample_mask=mask).indices]
 
-    def errors(*args):
-        return rlaxlib.transformed_retrace(*args, lambda_, tx_pair=tx_pair)
 
-    return jax.vmap(errors)(
-        *(q[:, :-1], target_q[:, 1:], batch.a_tm1, a_t, batch.r_t, batch.discount_t),
-        *(pi[:, 1:], mu_t),
+def retrace_errors(
+    q_tm1, q_t, pi_t, mu_tm1, batch, lambda_, tx_pair=rlaxlib.IDENTITY_PAIR
+):
+    """Return the Retrace(λ) errors of q: `mu_tm1` are probabilities of the actions."""
+    a_t, mu_t = (
+        jax.vmap(following)(x, batch.sample_mask) for x in (batch.a_tm1, mu_tm1)
     )
+
+    def errors(*args, **masks):
+        return rlaxlib.transformed_retrace(*args, lambda_, tx_pair=tx_pair, **masks)
+
+    args = q_tm1, q_t, batch.a_tm1, a_t, batch.r_t, batch.discount_t, pi_t, mu_t
+    return jax.vmap(errors)(*args, **masks(batch))
 
 
 def surrogate_inputs(logits, batch, adv_t):
@@ -53,20 +69,26 @@ def surrogate_inputs(logits, batch, adv_t):
     log_prob, old_log_prob = (
         log_probs(x, batch.a_tm1) for x in (logits, batch.logits_tm1)
     )
-    return log_prob, old_log_prob, rlaxlib.standardize(adv_t)
+    return log_prob, old_log_prob, rlaxlib.standardize(adv_t, batch.sample_mask)
+
+
+# --- Policy gradients. ---
 
 
 def reinforce(params, apply, batch):
     """REINFORCE: the discounted return of each step weights its log-probability.
 
-    Williams, 1992, https://doi.org/10.1007/BF00992696. Usual: whole episodes, discount
-    0.99, returns minus a baseline.
+    A stream holds whole episodes: what follows a cut counts 0. A baseline, subtracted
+    from the returns, is left out: see `a2c`. Williams, 1992,
+    https://doi.org/10.1007/BF00992696. Usual: discount 0.99.
     """
-    logits = apply(params, batch.s)[:, :-1]
-    returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
-    adv_t = returns(batch.r_t, batch.discount_t, 0.0)
+    logits = apply(params, valid(batch, batch.s_tm1))
+    returns = jax.vmap(rlaxlib.discounted_returns)
+    nothing = jnp.zeros(batch.r_t.shape)
+    adv_t = returns(batch.r_t, batch.discount_t, nothing, **masks(batch))
     log_prob = log_probs(logits, batch.a_tm1)
-    return jnp.mean(jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t))
+    loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
+    return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
 def a2c(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
@@ -75,14 +97,17 @@ def a2c(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual: streams of 5 steps, 16
     environments, RMSProp 7e-4.
     """
-    logits, v = apply(params, batch.s)
-    logits, v_t = logits[:, :-1], v[:, 1:]
-    returns = jax.vmap(rlaxlib.lambda_returns)(batch.r_t, batch.discount_t, v_t)
-    td_error = jax.lax.stop_gradient(returns) - v[:, :-1]
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)
+    returns = jax.vmap(rlaxlib.lambda_returns)(
+        batch.r_t, batch.discount_t, v_t, **masks(batch)
+    )
+    td_error = jax.lax.stop_gradient(returns) - v_tm1
     log_prob = log_probs(logits, batch.a_tm1)
-    policy_loss = jnp.mean(jax.vmap(rlaxlib.reinforce_loss)(log_prob, td_error))
-    value_loss = jnp.mean(rlaxlib.l2_loss(td_error))
-    return policy_loss + value_cost * value_loss - entropy_cost * entropy(logits)
+    policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, td_error)
+    loss = policy_loss + value_cost * rlaxlib.l2_loss(td_error)
+    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
+    return loss - entropy_cost * entropy(logits, batch)
 
 
 def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
@@ -91,64 +116,67 @@ def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     Espeholt et al., 2018, https://arxiv.org/abs/1802.01561. Usual: streams of 20 to 100
     steps, discount 0.99, thresholds 1, RMSProp 6e-4.
     """
-    logits, v = apply(params, batch.s)
-    logits = logits[:, :-1]
-    rho_tm1 = rlaxlib.categorical_importance_sampling_ratios(
-        logits, batch.logits_tm1, batch.a_tm1
-    )
+    s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
+    (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)
+    rho_tm1 = rlaxlib.categorical_importance_sampling_ratios(logits, mu, batch.a_tm1)
     vtrace = jax.vmap(rlaxlib.vtrace_td_error_and_advantage)(
-        v[:, :-1], v[:, 1:], batch.r_t, batch.discount_t, rho_tm1
+        v_tm1, v_t, batch.r_t, batch.discount_t, rho_tm1, **masks(batch)
     )
     log_prob = log_probs(logits, batch.a_tm1)
     policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, vtrace.pg_advantage)
     loss = policy_loss + value_cost * rlaxlib.l2_loss(vtrace.errors)
-    return jnp.mean(loss) - entropy_cost * entropy(logits)
+    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
+    return loss - entropy_cost * entropy(logits, batch)
 
 
 def acer(params, apply, batch, max_weight=10.0, value_cost=0.5, entropy_cost=1e-3):
     """ACER: truncated importance weights with bias correction, and Retrace.
 
-    `apply` returns logits and q, [B, T+1, A]. The paper also projects gradients onto a
+    `apply` returns logits and q, [B, T, A]. The paper also projects gradients onto a
     trust region around an average policy. Wang et al., 2017,
     https://arxiv.org/abs/1611.01224. Usual: streams of 20 steps, replay ratio 4,
     discount 0.99, λ 1, weights truncated at 10, RMSProp.
     """
-    logits, q = apply(params, batch.s)
-    pi = jax.nn.softmax(logits)
-    errors = retrace_errors(q, q, pi, batch, lambda_=1.0)
-    logits, q_tm1 = logits[:, :-1], q[:, :-1]
+    s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
+    (logits, q_tm1), (logits_t, q_t) = apply(params, s_tm1), apply(params, s_t)
+    pi_t, mu_tm1 = jax.nn.softmax(logits_t), jnp.exp(log_probs(mu, batch.a_tm1))
+    errors = retrace_errors(q_tm1, q_t, pi_t, mu_tm1, batch, lambda_=1.0)
     returns = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1)
     policy_loss = jax.vmap(rlaxlib.acer_policy_loss, (0, 0, 0, 0, 0, None))(
-        logits, batch.logits_tm1, batch.a_tm1, q_tm1, returns, max_weight
+        logits, mu, batch.a_tm1, q_tm1, returns, max_weight
     )
-    loss = jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(errors))
-    return loss - entropy_cost * entropy(logits)
+    loss = policy_loss + value_cost * rlaxlib.l2_loss(errors)
+    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
+    return loss - entropy_cost * entropy(logits, batch)
 
 
 def coma(params, target_params, apply, batch, lambda_=0.8):
     """COMA: the advantage of an agent's action over its other actions.
 
-    The B streams are those of all agents. `apply` returns an agent's logits, and q of
-    its actions given the actions that the others took, [B, T+1, A]. The last step is
-    left out, since the next action is not known. Foerster et al., 2018,
-    https://arxiv.org/abs/1705.08926. Usual: discount 0.99, λ 0.8, RMSProp 5e-4, target
-    critic copied every 150 updates.
+    The B streams are those of all agents. An observation holds the actions that the
+    others take; after the last step, they are sampled from their policies. `apply`
+    returns the agent's logits, which must not depend on them, and q of its actions,
+    [B, T, A]. Bootstraps from the mean of q over the agent's actions, the paper from
+    the action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Usual:
+    discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied every 150 updates.
     """
-    (logits, q), (_, target_q) = (apply(p, batch.s) for p in (params, target_params))
-    logits, q_tm1, a_tm1 = logits[:, :-2], q[:, :-2], batch.a_tm1[:, :-1]
-    adv_t = jax.vmap(rlaxlib.counterfactual_advantage)(
-        q_tm1, jax.nn.softmax(logits), a_tm1
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    (logits, q_tm1), (logits_t, _) = apply(params, s_tm1), apply(params, s_t)
+    _, q_t = apply(target_params, s_t)
+    counterfactual = jax.vmap(rlaxlib.counterfactual_advantage)
+    adv_t = counterfactual(q_tm1, jax.nn.softmax(logits), batch.a_tm1)
+    v_t = jnp.sum(jax.nn.softmax(logits_t) * q_t, axis=-1)
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))(
+        batch.r_t, batch.discount_t, v_t, lambda_, **masks(batch)
     )
-    r_t, discount_t, a_t = (
-        batch.r_t[:, :-1],
-        batch.discount_t[:, :-1],
-        batch.a_tm1[:, 1:],
-    )
-    errors = jax.vmap(rlaxlib.sarsa_lambda, (0,) * 6 + (None,))(
-        q_tm1, a_tm1, r_t, discount_t, target_q[:, 1:-1], a_t, lambda_
-    )
-    policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_probs(logits, a_tm1), adv_t)
-    return jnp.mean(policy_loss + rlaxlib.l2_loss(errors))
+    returns = jax.lax.stop_gradient(returns)
+    td_error = returns - rlaxlib.batched_index(q_tm1, batch.a_tm1)
+    log_prob = log_probs(logits, batch.a_tm1)
+    loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
+    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(td_error), batch.sample_mask)
+
+
+# --- PPO and its variants. ---
 
 
 def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
@@ -159,15 +187,21 @@ def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     is optional.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
-    logits, v = apply(params, batch.s)
-    logits = logits[:, :-1]
+    logits, v = apply(params, valid(batch, batch.s_tm1))
     surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
-    policy_loss, _ = surrogate(*surrogate_inputs(logits, batch, adv_t), epsilon)
+    inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
+    policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
     value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
-        v[:, :-1], batch.values[:, :-1], target, epsilon
+        v, batch.v_tm1, target, epsilon, sample_mask=mask
     )
-    loss = jnp.mean(policy_loss + value_cost * value_loss)
-    return loss - entropy_cost * entropy(logits)
+    loss = rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
+    return loss - entropy_cost * entropy(logits, batch)
+
+
+def value_loss(v, target, batch):
+    """Return the mean squared error of state values."""
+    target = valid(batch, target)
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(v, target), batch.sample_mask)
 
 
 def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
@@ -177,14 +211,16 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     `kl_coefficient`, 10 epochs, Adam 3e-4.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
-    logits, v = apply(params, batch.s)
-    logits = logits[:, :-1]
+    logits, v = apply(params, valid(batch, batch.s_tm1))
+    mu, mask = valid(batch, batch.logits_tm1), batch.sample_mask
     policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, 0, None))(
         *surrogate_inputs(logits, batch, adv_t),
-        rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits),
+        rlaxlib.categorical_kl_divergence(mu, logits),
         coefficient,
+        sample_mask=mask,
     )
-    return jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+    policy_loss = rlaxlib.masked_mean(policy_loss, mask)
+    return policy_loss + value_cost * value_loss(v, target, batch)
 
 
 def kl_coefficient(coefficient, params, apply, batch, target=0.01):
@@ -193,27 +229,30 @@ def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: target 0.01, at
     first 1.
     """
-    logits, _ = apply(params, batch.s)
-    kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits[:, :-1])
-    return rlaxlib.adaptive_kl_coefficient(coefficient, jnp.mean(kl), target)
+    logits, _ = apply(params, valid(batch, batch.s_tm1))
+    kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits)
+    kl = rlaxlib.masked_mean(kl, batch.sample_mask)
+    return rlaxlib.adaptive_kl_coefficient(coefficient, kl, target)
 
 
-def decoupled_ppo(params, target_params, apply, batch, value_cost=0.5):
+def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=0.5):
     """Decoupled PPO (PPO-EWMA): clips relative to an average of the parameters.
 
     Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Usual: those of PPO, with an
     exponential moving average of decay 0.889 as `target_params`.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
-    logits, v = apply(params, batch.s)
-    proximal_logits, _ = apply(target_params, batch.s)
-    policy_loss, _ = jax.vmap(rlaxlib.decoupled_ppo_loss)(
-        log_probs(logits[:, :-1], batch.a_tm1),
-        log_probs(batch.logits_tm1, batch.a_tm1),
-        log_probs(proximal_logits[:, :-1], batch.a_tm1),
-        rlaxlib.standardize(adv_t),
+    s_tm1, mask = valid(batch, batch.s_tm1), batch.sample_mask
+    (logits, v), (proximal_logits, _) = (
+        apply(p, s_tm1) for p in (params, target_params)
     )
-    return jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+    log_prob, old_log_prob, adv_t = surrogate_inputs(logits, batch, adv_t)
+    proximal = log_probs(proximal_logits, batch.a_tm1)
+    policy_loss, _ = jax.vmap(rlaxlib.decoupled_ppo_loss, (0, 0, 0, 0, None))(
+        log_prob, old_log_prob, proximal, adv_t, epsilon, sample_mask=mask
+    )
+    policy_loss = rlaxlib.masked_mean(policy_loss, mask)
+    return policy_loss + value_cost * value_loss(v, target, batch)
 
 
 def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
@@ -222,12 +261,13 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     Xie et al., 2024, https://arxiv.org/abs/2401.16025. Usual: those of PPO.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
-    logits, v = apply(params, batch.s)
-    logits = logits[:, :-1]
+    logits, v = apply(params, valid(batch, batch.s_tm1))
     surrogate = jax.vmap(rlaxlib.spo_loss, (0, 0, 0, None))
-    policy_loss, _ = surrogate(*surrogate_inputs(logits, batch, adv_t), epsilon)
-    loss = jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
-    return loss - entropy_cost * entropy(logits)
+    inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
+    policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
+    loss = rlaxlib.masked_mean(policy_loss, mask)
+    loss = loss + value_cost * value_loss(v, target, batch)
+    return loss - entropy_cost * entropy(logits, batch)
 
 
 def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
@@ -237,33 +277,33 @@ def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
     0.6, otherwise those of PPO.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
-    logits, v = apply(params, batch.s)
-    policy_loss, _ = jax.vmap(rlaxlib.discovered_policy_loss)(
-        *surrogate_inputs(logits[:, :-1], batch, adv_t)
-    )
-    return jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(v[:, :-1], target))
+    logits, v = apply(params, valid(batch, batch.s_tm1))
+    inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
+    policy_loss = jax.vmap(rlaxlib.discovered_policy_loss)
+    policy_loss, _ = policy_loss(*inputs, sample_mask=mask)
+    policy_loss = rlaxlib.masked_mean(policy_loss, mask)
+    return policy_loss + value_cost * value_loss(v, target, batch)
 
 
 def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5):
     """PPO-Lagrangian: reward and cost, weighed by a Lagrange multiplier.
 
-    `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`,
-    [B, T], and the values `cost_values`, [B, T+1], too. Stooke et al., 2020,
+    `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`
+    and its values, `cost_v_tm1` and `cost_v_t`, [B, T]. Stooke et al., 2020,
     https://arxiv.org/abs/2007.03964. Usual: `multiplier` from `lagrange_multiplier`,
     otherwise those of PPO.
     """
-    costs = batch._replace(r_t=batch.c_t, values=batch.cost_values)
+    costs = {"r_t": batch.c_t, "v_tm1": batch.cost_v_tm1, "v_t": batch.cost_v_t}
     (adv_t, target), (cost_adv_t, cost_target) = (
-        advantages(x, lambda_=0.95) for x in (batch, costs)
+        advantages(x, lambda_=0.95) for x in (batch, batch._replace(**costs))
     )
-    logits, v, cost_v = apply(params, batch.s)
+    logits, v, cost_v = apply(params, valid(batch, batch.s_tm1))
     adv_t = (adv_t - multiplier * cost_adv_t) / (1 + multiplier)
     surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
-    inputs = surrogate_inputs(logits[:, :-1], batch, adv_t)
-    policy_loss, _ = surrogate(*inputs, epsilon)
-    value_loss = rlaxlib.l2_loss(v[:, :-1], target)
-    cost_loss = rlaxlib.l2_loss(cost_v[:, :-1], cost_target)
-    return jnp.mean(policy_loss + value_cost * (value_loss + cost_loss))
+    inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
+    policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
+    loss = value_loss(v, target, batch) + value_loss(cost_v, cost_target, batch)
+    return rlaxlib.masked_mean(policy_loss, mask) + value_cost * loss
 
 
 def lagrange_multiplier(cost, state, limit=25.0):
@@ -276,96 +316,164 @@ def lagrange_multiplier(cost, state, limit=25.0):
     return controller.update(cost, state)
 
 
+# --- MPO, V-MPO, Muesli, Gumbel MuZero. ---
+
+
 def categorical_mpo(params, target_params, apply, batch):
     """MPO for discrete actions: all actions count, none is sampled.
 
-    `apply.actor` returns logits, `apply.critic` returns q, [B, T+1, A], and
-    `params.duals` are the parameters of temperature and KL constraint. Abdolmaleki et
-    al., 2018, https://arxiv.org/abs/1806.06920. Usual: KL bounds 0.1 and 0.01, Retrace
+    `apply.actor` returns logits, `apply.critic` returns q, [B, T, A], and
+    `params.duals` are the parameters of temperature and KL constraint, at first 1,
+    with the optimizer of the others. Abdolmaleki et al., 2018,
+    https://arxiv.org/abs/1806.06920. Usual: KL bounds 0.1 and 0.01, Retrace
     for the critic, target copied every 100 updates, Adam 1e-4.
     """
-    logits = apply.actor(params.actor, batch.s)
-    target_logits = apply.actor(target_params.actor, batch.s)
-    q = apply.critic(target_params.critic, batch.s)
+    s_tm1 = valid(batch, batch.s_tm1)
+    logits = apply.actor(params.actor, s_tm1)
+    target_logits = apply.actor(target_params.actor, s_tm1)
+    q = apply.critic(target_params.critic, s_tm1)
     penalties = map(rlaxlib.LagrangePenalty, params.duals, (0.1, 0.01))
     mpo_loss = jax.vmap(rlaxlib.categorical_mpo_loss, (0, 0, 0, None, None))
     mpo_loss = jax.vmap(mpo_loss, (0, 0, 0, None, None))
-    return jnp.mean(mpo_loss(logits, target_logits, q, *penalties)[0])
+    loss, _ = mpo_loss(logits, target_logits, q, *penalties)
+    return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
 def vmpo(params, target_params, apply, batch, value_cost=0.5):
     """V-MPO: learns from the better half of the advantages, under a bound on the KL.
 
     `params.policy` are those of `apply`, `params.duals` the parameters of temperature
-    and KL constraint. Song et al., 2020, https://arxiv.org/abs/1909.12238. Usual: half
+    and KL constraint. The target policy acts. Song et al., 2020,
+    https://arxiv.org/abs/1909.12238. Usual: half
     of the batch, KL bounds 0.01, target copied every 100 updates, Adam 1e-4.
     """
-    logits, v = apply(params.policy, batch.s)
-    old_logits, _ = jax.lax.stop_gradient(apply(target_params.policy, batch.s))
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    (logits, v_tm1), (_, v_t) = (apply(params.policy, s) for s in (s_tm1, s_t))
+    old_logits, _ = jax.lax.stop_gradient(apply(target_params.policy, s_tm1))
     returns = jax.vmap(rlaxlib.lambda_returns)
-    v_t = jax.lax.stop_gradient(v[:, 1:])
-    td_error = returns(batch.r_t, batch.discount_t, v_t) - v[:, :-1]
+    returns = returns(batch.r_t, batch.discount_t, v_t, **masks(batch))
+    td_error, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, (0.01, 0.01))
-    kl = rlaxlib.categorical_kl_divergence(old_logits[:, :-1], logits[:, :-1])
-    log_prob = log_probs(logits[:, :-1], batch.a_tm1)
-    loss, _ = rlaxlib.vmpo_loss(
-        log_prob, jax.lax.stop_gradient(td_error), eta, [(kl, alpha)], jax.nn.softplus
-    )
-    return jnp.mean(loss + value_cost * rlaxlib.l2_loss(td_error))
+    kl = rlaxlib.categorical_kl_divergence(old_logits, logits)
+    kl = jnp.full_like(kl, rlaxlib.masked_mean(kl, mask))  # Of the valid steps only.
+    log_prob, adv_t = log_probs(logits, batch.a_tm1), jax.lax.stop_gradient(td_error)
+    weights = None if mask is None else mask.astype(adv_t.dtype)
+    dual = [(kl, alpha)], jax.nn.softplus, weights
+    loss, _ = rlaxlib.vmpo_loss(log_prob, adv_t, eta, *dual)
+    value_loss = rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), mask)
+    return jnp.mean(loss) + value_cost * value_loss
 
 
 def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     """Muesli: the policy gradient, distillation of clipped MPO targets, and Retrace.
 
-    `apply` returns logits and the model's one-step q, [B, T+1, A]; the further losses
-    of the model are those of `gumbel_muzero`. `scale` is the root of a moving average
-    of squared advantages. Hessel et al., 2021, https://arxiv.org/abs/2104.06159. Usual:
+    `apply` returns logits and the model's one-step q, [B, T, A]; the further losses
+    of the model are those of `gumbel_muzero`. Returns the loss and the mean of squared
+    advantages: use `has_aux=True`. `scale` is the root of their moving average. Hessel
+    et al., 2021, https://arxiv.org/abs/2104.06159. Usual:
     clip 1, λ 0.95, discount 0.995, Adam 3e-4, target network updated at a rate of 0.1.
     """
-    (logits, q), (prior, target_q) = (
-        apply(p, batch.s) for p in (params, target_params)
-    )
-    pi, a = jax.nn.softmax(prior), batch.a_tm1
-    errors = retrace_errors(q, target_q, pi, batch, lambda_=0.95)
+    s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
+    logits, q_tm1 = apply(params, s_tm1)
+    (prior, target_q), (prior_t, q_t) = (apply(target_params, s) for s in (s_tm1, s_t))
+    pi, pi_t = jax.nn.softmax(prior), jax.nn.softmax(prior_t)
+    log_prob, log_mu = (log_probs(x, batch.a_tm1) for x in (logits, mu))
+    errors = retrace_errors(q_tm1, q_t, pi_t, jnp.exp(log_mu), batch, 0.95)
     v = jnp.sum(pi * target_q, axis=-1)
-    adv_t = (errors + rlaxlib.batched_index(q[:, :-1], a) - v[:, :-1]) / scale
-    log_prob, log_mu = log_probs(logits[:, :-1], a), log_probs(batch.logits_tm1, a)
+    adv_t = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1) - v
     rho = jnp.minimum(1.0, jnp.exp(log_prob - log_mu))
-    policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, rho * adv_t)
-    cmpo = jax.vmap(jax.vmap(rlaxlib.cmpo_policy_targets))
-    target = cmpo(prior, target_q / scale, v / scale)
-    distillation_loss = jnp.mean(rlaxlib.categorical_cross_entropy(target, logits))
-    loss = jnp.mean(policy_loss + value_cost * rlaxlib.l2_loss(errors))
-    return loss + distillation_loss
+    loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, rho * adv_t / scale)
+    targets = jax.vmap(jax.vmap(rlaxlib.cmpo_policy_targets))
+    target = targets(prior, target_q / scale, v / scale)
+    loss = loss + rlaxlib.categorical_cross_entropy(target, logits)
+    loss = loss + value_cost * rlaxlib.l2_loss(errors)
+    return tuple(rlaxlib.masked_mean(x, batch.sample_mask) for x in (loss, adv_t**2))
 
 
-def gumbel_muzero(params, apply, batch, value_cost=0.25, max_value=300.0):
+def gumbel_muzero(
+    params, apply, batch, value_cost=0.25, max_value=300.0, c_visit=50.0, c_scale=0.1
+):
     """Gumbel MuZero: policy, value and reward of a model, unrolled over K steps.
 
     `apply(params, s, a)` returns logits, [B, K+1, A], and logits of values, [B, K+1,
     M], and rewards, [B, K, M]. The batch has `s`, [B, ...], `a_tm1` and `r_t`, [B, K];
     of the searches the prior logits, `logits`, `q` and `visits`, [B, K+1, A], and the
-    root values, `v`; and the n-step returns, `returns`, [B, K+1]. Danihelka et al.,
+    root values, `v`; the n-step returns, `returns`, [B, K+1]; and `sample_mask`,
+    [B, K+1], False after an end. There the value and the reward learn 0, and the policy
+    nothing. Danihelka et al.,
     2022, https://openreview.net/forum?id=bERaNdoegnO. Usual: K = 5, M = 601 bins in
     [-300, 300], c_visit 50, c_scale 0.1 in Atari.
     """
     logits, v_logits, r_logits = apply(params, batch.s, batch.a_tm1)
     tx, num_bins = rlaxlib.SIGNED_HYPERBOLIC_PAIR, v_logits.shape[-1]
     pair = rlaxlib.muzero_pair(-max_value, max_value, num_bins, tx)
-    targets = jax.vmap(jax.vmap(rlaxlib.gumbel_policy_targets))(
-        batch.logits, batch.q, batch.visits, batch.v
-    )
+
+    def policy_target(*search):
+        scales = {"c_visit": c_visit, "c_scale": c_scale}
+        return rlaxlib.gumbel_policy_targets(*search, **scales, rescale_values=True)
+
+    fields = batch.logits, batch.q, batch.visits, batch.v, batch.returns
+    *search, returns = valid(batch, fields)
+    targets = jax.vmap(jax.vmap(policy_target))(*search)
+    r_t = valid(batch._replace(sample_mask=batch.sample_mask[:, :-1]), batch.r_t)
     cross_entropy = rlaxlib.categorical_cross_entropy
-    policy_loss = cross_entropy(targets, logits)
-    value_loss = cross_entropy(pair.apply(batch.returns), v_logits)
-    reward_loss = cross_entropy(pair.apply(batch.r_t), r_logits)
-    loss = jnp.mean(policy_loss + value_cost * value_loss)
-    return loss + jnp.mean(reward_loss)
+    loss = rlaxlib.masked_mean(cross_entropy(targets, logits), batch.sample_mask)
+    loss = loss + value_cost * jnp.mean(cross_entropy(pair.apply(returns), v_logits))
+    return loss + jnp.mean(cross_entropy(pair.apply(r_t), r_logits))
+
+
+# --- DreamerV3. ---
 
 
 def dreamer_pair(num_bins):
     """Return the encoding of values of DreamerV3: two-hot, symexp bins."""
     return rlaxlib.unbiased_transform_pair(-20.0, 20.0, num_bins, rlaxlib.SYMLOG_PAIR)
+
+
+def dreamer_unroll(params, apply, s, first, a, key):
+    """Return states, samples, and logits of posteriors and priors, of one sequence.
+
+    `apply.start(params)` is a first state and sample, from which `apply.dynamics`
+    begins before each first observation, with the action -1, whose one-hot vector is 0.
+    """
+
+    def step(carry, inputs):
+        s, first, a, key = inputs
+        carry = rlaxlib.tree_select(first, apply.start(params), carry)
+        state, prior = apply.dynamics(params, *carry, jnp.where(first, -1, a))
+        posterior = rlaxlib.unimix_logits(apply.encoder(params, state, s))
+        z = rlaxlib.straight_through_sample(key, posterior)
+        return (state, z), (state, z, posterior, rlaxlib.unimix_logits(prior))
+
+    inputs = s, first, a, jax.random.split(key, len(s))
+    return jax.lax.scan(step, apply.start(params), inputs)[1]
+
+
+def dreamer_model(params, apply, batch, key):
+    """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
+
+    The batch has `s`, [B, T+1, ...], as that of `r2d2`. `apply.start`,
+    `apply.dynamics` and `apply.encoder` are those of `dreamer_unroll`. `apply.decoder`
+    takes states and samples, and returns observations by symlog, logits of rewards,
+    zero at first, and the logit of the discount. Hafner et al., 2023,
+    https://arxiv.org/abs/2301.04104. Usual: 32 samples of 32 classes, KL weights 1 and
+    0.1, 1 free nat, streams of 64 steps, Adam 4e-5.
+    """
+    s, first, mask = sequences(batch)
+    seen = ~first | jnp.pad(mask, ((0, 0), (0, 1)))
+    a = jnp.pad(batch.a_tm1, ((0, 0), (1, 0)), constant_values=-1)
+    unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0, 0))
+    keys = jax.random.split(key, len(s))
+    state, z, *logits = unroll(params, apply, s, first, a, keys)
+    kl_loss, _ = jax.vmap(jax.vmap(rlaxlib.balanced_kl))(*logits)
+    decoded, r_logits, logit = apply.decoder(params, state, z)
+    s_loss = 2 * jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s)), axis=-1)
+    r_t, discount_t = valid(batch, (batch.r_t, batch.discount_t))
+    target = dreamer_pair(r_logits.shape[-1]).apply(r_t)
+    r_loss = rlaxlib.categorical_cross_entropy(target, r_logits[:, 1:])
+    end_loss = jax.nn.softplus(logit[:, 1:]) - discount_t * logit[:, 1:]
+    loss = rlaxlib.masked_mean(kl_loss + s_loss, seen)
+    return loss + rlaxlib.masked_mean(r_loss + end_loss, mask)
 
 
 def dreamer_returns(values, batch, lambda_=0.95):
@@ -376,41 +484,6 @@ def dreamer_returns(values, batch, lambda_=0.95):
     survival = jnp.cumprod(batch.discount_t, axis=1)
     first = jnp.ones_like(survival[:, :1])
     return returns, jnp.concatenate([first, survival[:, :-1]], axis=1)
-
-
-def dreamer_unroll(params, apply, s_t, a_tm1, key):
-    """Return states, samples, and logits of posteriors and priors, of one stream."""
-
-    def step(carry, inputs):
-        (state, z), (s, a, key) = carry, inputs
-        state, prior = apply.dynamics(params, state, z, a)
-        posterior = rlaxlib.unimix_logits(apply.encoder(params, state, s))
-        z = rlaxlib.straight_through_sample(key, posterior)
-        return (state, z), (state, z, posterior, rlaxlib.unimix_logits(prior))
-
-    keys = jax.random.split(key, len(a_tm1))
-    return jax.lax.scan(step, apply.start(params), (s_t, a_tm1, keys))[1]
-
-
-def dreamer_model(params, apply, batch, key):
-    """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
-
-    `apply.start`, `apply.dynamics` and `apply.encoder` are those of `dreamer_unroll`.
-    `apply.decoder` takes states and samples, and returns observations by symlog, logits
-    of rewards, and a logit of continuing. Hafner et al., 2023,
-    https://arxiv.org/abs/2301.04104. Usual: 32 samples of 32 classes, KL weights 1 and
-    0.1, 1 free nat, streams of 64 steps, Adam 4e-5.
-    """
-    keys, s_t = jax.random.split(key, len(batch.s)), batch.s[:, 1:]
-    unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0))
-    state, z, *logits = unroll(params, apply, s_t, batch.a_tm1, keys)
-    kl_loss, _ = jax.vmap(jax.vmap(rlaxlib.balanced_kl))(*logits)
-    decoded, r_logits, logit = apply.decoder(params, state, z)
-    s_loss = jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s_t)), axis=-1)
-    pair = dreamer_pair(r_logits.shape[-1])
-    r_loss = rlaxlib.categorical_cross_entropy(pair.apply(batch.r_t), r_logits)
-    end_loss = jax.nn.softplus(jnp.where(batch.discount_t > 0, -logit, logit))
-    return jnp.mean(kl_loss + s_loss + r_loss + end_loss)
 
 
 def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):

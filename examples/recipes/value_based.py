@@ -4,17 +4,54 @@ A batch of B transitions has the fields
 
     s_tm1, s_t        observations before and after the action, [B, ...],
     a_tm1             actions, integers in [0, A), [B],
-    r_t, discount_t   rewards and discounts, [B],
+    r_t, discount_t   rewards and discounts, [B].
 
-and a batch of B streams of T steps has `s`, [B, T+1, ...], in place of `s_tm1` and
-`s_t`, and one more axis, [B, T], in the others. With prioritised replay, `probability`
-is that with which each entry was sampled, [B].
+A batch of B streams of T steps has the same fields with one more axis, [B, T, ...], and
+
+    truncated_t       True where an episode is cut, as by a time limit, [B, T],
+    sample_mask       False for steps to ignore: padding, reset steps, [B, T].
+
+Either may be None. `s_t` is the true next observation: where an episode is cut, not the
+first one of the next episode. With prioritised replay, `probability` is that with which
+each entry was sampled, [B].
 """
 
 import jax
 import jax.numpy as jnp
 
 import rlaxlib
+
+# --- What the recipes share. ---
+
+
+def masks(batch):
+    """Return the masks of streams, as keyword arguments."""
+    return {"truncated_t": batch.truncated_t, "sample_mask": batch.sample_mask}
+
+
+def valid(batch, tree):
+    """Return arrays of streams, 0 at steps to ignore, where padding may be NaN."""
+    mask = batch.sample_mask
+    return tree if mask is None else rlaxlib.tree_replace_masked(tree, None, ~mask)
+
+
+def n_step_batch(batch):
+    """Return n-step transitions: of each stream of n steps, that of the first step.
+
+    Any loss of transitions takes it, such as `qr_dqn` and `d4pg_critic`.
+    """
+    windows = jax.vmap(rlaxlib.n_step_transitions, (0, 0, None))
+    steps = batch.r_t.shape[1]
+    r_t, discount_t, last = (
+        x[:, 0] for x in windows(batch.r_t, batch.discount_t, steps, **masks(batch))
+    )
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    s_t = jax.vmap(lambda s, i: s[i])(s_t, last)
+    batch = batch._replace(s_tm1=s_tm1[:, 0], a_tm1=batch.a_tm1[:, 0], s_t=s_t)
+    return batch._replace(r_t=r_t, discount_t=discount_t)
+
+
+# --- One-step and distributional Q-learning. ---
 
 
 def dqn(params, target_params, apply, batch):
@@ -164,22 +201,22 @@ def mmd_dqn(params, target_params, apply, batch):
 def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=10.0):
     """Rainbow: n-step categorical double Q-learning with prioritised replay.
 
-    `r_t` and `discount_t` are those of n steps, [B, n], and `s_t` follows the last.
-    Hessel et al., 2018, https://arxiv.org/abs/1710.02298. Usual: n = 3, 51 atoms, a
+    The batch holds the n steps that begin with each sampled one. Returns the loss and
+    the new priorities, before the exponent: use `has_aux=True`. Hessel et al., 2018,
+    https://arxiv.org/abs/1710.02298. Usual: n = 3, 51 atoms, a
     noisy duelling network, Adam 6.25e-5, priority exponent 0.5, `exponent` 0.4 to 1.
     """
+    batch = n_step_batch(batch)
     logits_tm1, logits_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
     atoms = jnp.linspace(low, high, logits_t.shape[-1])
     selector = jax.nn.softmax(apply(params, batch.s_t)) @ atoms
-    returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
-    r_t = returns(batch.r_t, batch.discount_t, 0.0)[:, 0]
-    discount_t = jnp.prod(batch.discount_t, axis=1)
     axes = (None, 0, 0, 0, 0, None, 0, 0)
     loss = jax.vmap(rlaxlib.categorical_double_q_learning, axes)(
-        atoms, logits_tm1, batch.a_tm1, r_t, discount_t, atoms, logits_t, selector
+        *(atoms, logits_tm1, batch.a_tm1, batch.r_t, batch.discount_t),
+        *(atoms, logits_t, selector),
     )
     weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
-    return jnp.mean(weights * loss)
+    return jnp.mean(weights * loss), loss
 
 
 def munchausen_dqn(params, target_params, apply, batch, temperature=0.03):
@@ -252,12 +289,15 @@ def pcl(params, apply, batch, temperature=0.1):
     Nachum et al., 2017, https://arxiv.org/abs/1702.08892. Usual: paths of 10 to 20
     steps, replay, temperatures 0.005 to 0.15.
     """
-    q = apply(params, batch.s)
-    v = jax.vmap(jax.vmap(rlaxlib.soft_value, (0, None)), (0, None))(q, temperature)
-    q_a_tm1 = rlaxlib.batched_index(q[:, :-1], batch.a_tm1)
-    r_t = batch.r_t - (q_a_tm1 - v[:, :-1])  # The temperature times log π(a).
-    returns = jax.vmap(rlaxlib.discounted_returns)(r_t, batch.discount_t, v[:, -1])
-    return jnp.mean(rlaxlib.l2_loss(returns - v[:, :-1]))
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
+    soft_value = jax.vmap(jax.vmap(rlaxlib.soft_value, (0, None)), (0, None))
+    v_tm1, v_t = soft_value(q_tm1, temperature), soft_value(q_t, temperature)
+    log_pi = rlaxlib.batched_index(q_tm1, batch.a_tm1) - v_tm1  # Times the temperature.
+    returns = jax.vmap(rlaxlib.discounted_returns)(
+        batch.r_t - log_pi, batch.discount_t, v_t, **masks(batch)
+    )
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(returns - v_tm1), batch.sample_mask)
 
 
 def n_step_dqn(params, target_params, apply, batch, n=3):
@@ -266,50 +306,72 @@ def n_step_dqn(params, target_params, apply, batch, n=3):
     Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual: n = 3 with replay, 5
     without, otherwise those of DQN.
     """
-    q, target_q = apply(params, batch.s), apply(target_params, batch.s)
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    q_tm1, q_t = apply(params, s_tm1), apply(target_params, s_t)
     td_error = jax.vmap(rlaxlib.n_step_q_learning, (0, 0, 0, 0, 0, None))(
-        q[:, :-1], batch.a_tm1, batch.r_t, batch.discount_t, target_q[:, 1:], n
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, n, **masks(batch)
     )
-    return jnp.mean(rlaxlib.huber_loss(td_error))
+    return rlaxlib.masked_mean(rlaxlib.huber_loss(td_error), batch.sample_mask)
+
+
+def sequences(batch):
+    """Return the observations of sequences, which are the first, and valid steps.
+
+    An observation is the first after a step to ignore. It is 0 between two such steps.
+    """
+    mask = batch.sample_mask
+    mask = jnp.ones(batch.r_t.shape, bool) if mask is None else mask
+    after, before = (jnp.pad(mask, ((0, 0), pad)) for pad in ((1, 0), (0, 1)))
+    s = rlaxlib.tree_replace_masked(batch.s, None, ~(after | before))
+    return s, ~after, mask
 
 
 def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
     """R2D2: n-step double Q-learning of rescaled values, from replayed sequences.
 
-    `apply` unrolls a recurrent network over `s` from `batch.state`, and returns q,
-    [B, T+1, A]. Kapturowski et al., 2019, https://openreview.net/forum?id=r1lyTjAqYX.
-    Usual: n = 5, burn-in 40 of 120 steps, discount 0.997, Adam 1e-4.
+    The batch has `s`, [B, T+1, ...], in place of `s_tm1` and `s_t`: after the last
+    observation of an episode comes a step to ignore, to the first one of the next.
+    `apply(params, state, s, first)` unrolls a recurrent network from `batch.state`,
+    resets its state before first observations, and returns q, [B, T+1, A]. Returns the
+    loss and the new priorities: use `has_aux=True`. Kapturowski et al., 2019,
+    https://openreview.net/forum?id=r1lyTjAqYX. Usual: n = 5, burn-in 40 of 120 steps,
+    discount 0.997, Adam 1e-4.
     """
-    q = apply(params, batch.state, batch.s)
-    target_q = apply(target_params, batch.state, batch.s)
-    mask = rlaxlib.burn_in_mask(batch.r_t.shape[1], burn_in)
-    a_t = jnp.argmax(q[:, 1:], axis=-1)
-    tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+    s, first, mask = sequences(batch)
+    q, target_q = (apply(p, batch.state, s, first) for p in (params, target_params))
+    mask = mask & rlaxlib.burn_in_mask(mask.shape[1], burn_in)
+    a_t, tx = jnp.argmax(q[:, 1:], axis=-1), rlaxlib.SIGNED_HYPERBOLIC_PAIR
 
-    def td_error(q_tm1, a_tm1, q_t, a_t, r_t, discount_t):
-        return rlaxlib.transformed_n_step_q_learning(
-            q_tm1, a_tm1, q_t, a_t, r_t, discount_t, n, tx_pair=tx, sample_mask=mask
-        )
+    def learn(*args, **masks):
+        learning = rlaxlib.transformed_n_step_q_learning
+        error = learning(*args, n, tx_pair=tx, **masks)
+        return error, rlaxlib.sequence_priority(error, sample_mask=masks["sample_mask"])
 
     args = q[:, :-1], batch.a_tm1, target_q[:, 1:], a_t, batch.r_t, batch.discount_t
+    ends = {"truncated_t": batch.truncated_t, "sample_mask": mask}
+    td_error, priorities = jax.vmap(learn)(*args, **ends)
     weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
-    return jnp.mean(weights[:, None] * rlaxlib.l2_loss(jax.vmap(td_error)(*args)))
+    loss = weights[:, None] * rlaxlib.l2_loss(td_error)
+    return rlaxlib.masked_mean(loss, mask), priorities
 
 
-def ape_x(params, target_params, apply, batch, n=3, exponent=0.4):
-    """Ape-X DQN: n-step double Q-learning with prioritised replay, on streams.
+def ape_x(params, target_params, apply, batch, exponent=0.4):
+    """Ape-X DQN: n-step double Q-learning with prioritised replay.
 
+    The batch holds the n steps that begin with each sampled one. Returns the loss and
+    the new priorities, before the exponent: use `has_aux=True`.
     Horgan et al., 2018, https://arxiv.org/abs/1803.00933. Usual: n = 3, a duelling
     network, batch 512, priority exponent 0.6, RMSProp 6.25e-5, target copied every
     2,500 updates.
     """
-    q, target_q = apply(params, batch.s), apply(target_params, batch.s)
-    q_tm1, q_t_selector, q_t_value = q[:, :-1], q[:, 1:], target_q[:, 1:]
-    td_error = jax.vmap(rlaxlib.n_step_double_q_learning, (0, 0, 0, 0, 0, 0, None))(
-        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t_value, q_t_selector, n
+    batch = n_step_batch(batch)
+    q_tm1, q_t_selector = apply(params, batch.s_tm1), apply(params, batch.s_t)
+    q_t_value = apply(target_params, batch.s_t)
+    td_error = jax.vmap(rlaxlib.double_q_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t_value, q_t_selector
     )
     weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
-    return jnp.mean(weights[:, None] * rlaxlib.huber_loss(td_error))
+    return jnp.mean(weights * rlaxlib.huber_loss(td_error)), jnp.abs(td_error)
 
 
 def pqn(params, apply, batch, lambda_=0.65):
@@ -318,8 +380,9 @@ def pqn(params, apply, batch, lambda_=0.65):
     Gallici et al., 2024, https://arxiv.org/abs/2407.04811. Usual: LayerNorm in the
     network, λ 0.65, 128 environments of 32 steps, RAdam 2.5e-4.
     """
-    q = apply(params, batch.s)
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
     td_error = jax.vmap(rlaxlib.q_lambda, (0, 0, 0, 0, 0, None))(
-        q[:, :-1], batch.a_tm1, batch.r_t, batch.discount_t, q[:, 1:], lambda_
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, lambda_, **masks(batch)
     )
-    return jnp.mean(rlaxlib.l2_loss(td_error))
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), batch.sample_mask)

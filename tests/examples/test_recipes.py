@@ -29,7 +29,8 @@ CASES = {
 # The value of one is not minimised. Targets or weights of others move with the policy.
 MAY_RISE = "fqf_fractions", "impala", "cispo"
 HELPERS = {
-    *("answer_log_probs", "clipped", "vapo_targets", "with_kl"),
+    *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
+    *("masks", "valid", "n_step_batch", "sequences", "value_loss"),
     *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
     *("differential_td", "dreamer_unroll", "emphatic_td", "kl_coefficient", "stream_q"),
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
@@ -120,8 +121,8 @@ def test_rnd_rewards_share_their_moments_between_streams():
     rewards, state = exploration.rnd_rewards(
         params, target_params, explored.features, b, state, discount=0.5
     )
-    error = explored.features(params, b.s) - explored.features(target_params, b.s)
-    error = np.sum(np.square(error), axis=-1)[:, 1:]
+    error = explored.features(params, b.s_t) - explored.features(target_params, b.s_t)
+    error = np.sum(np.square(error), axis=-1)
     sums = np.zeros_like(error)
     for t in range(explored.T):
         sums[:, t] = error[:, t] + 0.5 * (sums[:, t - 1] if t else 0)
@@ -130,13 +131,26 @@ def test_rnd_rewards_share_their_moments_between_streams():
 
 
 def test_ngu_rewards_are_episodic_ones_times_the_bounded_novelty():
-    x = plain.normal(5, 3)
-    memory = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
+    x, errors = plain.normal(5, 3), jnp.array([0.0, 1.0, 2.0, 3.0, 99.0])
+    start = memory = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
     novelty = rlaxlib.episodic_memory_intrinsic_rewards
-    episodic, _ = novelty(x, 10, 1.0, memory, max_memory_size=12)
-    errors = jnp.array([0.0, 1.0, 2.0, 3.0, 99.0])
-    rewards, _ = exploration.ngu_rewards(x, errors, memory, (1.0, 0.5))
-    np.testing.assert_allclose(rewards, episodic * np.array([1, 1, 3, 5, 5]), rtol=1e-5)
+    episodic = []
+    for each in x:  # Step by step, as the agent acts.
+        reward, memory = novelty(each[None], 10, 1.0, memory, max_memory_size=12)
+        episodic.extend(reward)
+    rewards, after = exploration.ngu_rewards(x, errors, start, (1.0, 0.5))
+    expected = np.array(episodic) * np.array([1, 1, 3, 5, 5])
+    np.testing.assert_allclose(rewards, expected, rtol=1e-5)
+    np.testing.assert_allclose(after.memory, memory.memory)
+
+
+def test_ngu_rewards_of_a_state_seen_again_and_again_fall():
+    empty = rlaxlib.IntrinsicRewardState(jnp.full((30, 2), jnp.inf))
+    x, errors = jnp.ones((20, 2)), jnp.zeros(20)
+    rewards, _ = exploration.ngu_rewards(x, errors, empty, (0.0, 1.0))
+    visits = np.minimum(np.arange(1, 20), 10)  # That many neighbours of 10.
+    np.testing.assert_allclose(rewards[0], 1000)
+    np.testing.assert_allclose(rewards[1:], 1 / (np.sqrt(visits) + 1e-3), rtol=1e-4)
 
 
 def test_stream_q_moves_parameters_along_the_trace():
@@ -190,7 +204,7 @@ def test_kl_coefficient_doubles_where_the_policy_moved_too_far():
         return policy_gradient.kl_coefficient(1.0, params, apply, b)
 
     def still(params, s):
-        return jnp.pad(b.logits_tm1, ((0, 0), (0, 1), (0, 0))), None
+        return b.logits_tm1, None
 
     assert coefficient(plain.policy_and_value) == 2
     assert coefficient(still) == 0.5

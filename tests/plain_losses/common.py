@@ -33,11 +33,32 @@ class Case(NamedTuple):
     meaningless: bool = False
 
 
-def of(recipe, apply, batch, *args, **kwargs):
-    """Return the loss as a function of both parameters."""
-    if list(inspect.signature(recipe).parameters)[1] == "apply":
-        return lambda p, t: recipe(p, apply, batch, *args, **kwargs)
-    return lambda p, t: recipe(p, t, apply, batch, *args, **kwargs)
+class Call:
+    """A recipe with its arguments, as a function of both parameters."""
+
+    def __init__(self, recipe, apply, batch, *args, **kwargs):
+        self.recipe = recipe
+        second = list(inspect.signature(recipe).parameters)[1]
+        self.first = ("params",) if second == "apply" else ("params", "target_params")
+        bound = inspect.signature(recipe).bind(
+            *[None] * len(self.first), apply, batch, *args, **kwargs
+        )
+        bound.apply_defaults()
+        names = list(bound.arguments)[len(self.first) :]
+        self.arguments = {name: bound.arguments[name] for name in names}
+
+    def outputs(self, *params, **changed):
+        """Return all outputs, with some arguments changed."""
+        arguments = self.arguments | changed
+        return self.recipe(*params[: len(self.first)], *arguments.values())
+
+    def __call__(self, *params, **changed):
+        """Return the loss."""
+        outputs = self.outputs(*params, **changed)
+        return outputs[0] if isinstance(outputs, tuple) else outputs
+
+
+of = Call
 
 
 # --- Batches, and linear networks. ---
@@ -48,6 +69,13 @@ class Batch(SimpleNamespace):
 
     def _replace(self, **fields):
         return Batch(**{**vars(self), **fields})
+
+
+jax.tree_util.register_pytree_node(
+    Batch,
+    lambda batch: (tuple(vars(batch).values()), tuple(vars(batch))),
+    lambda names, values: Batch(**dict(zip(names, values, strict=True))),
+)
 
 
 def make_batch(shape, **others):
@@ -61,26 +89,36 @@ def make_batch(shape, **others):
 
 
 ONE = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
-N_STEP = make_batch((B, 3), s_tm1=normal(B, F), s_t=normal(B, F))
-N_STEP.a_tm1 = ONE.a_tm1
 STREAM = make_batch(
     (B, T),
-    s=normal(B, T + 1, F),
+    s_tm1=normal(B, T, F),
+    s_t=normal(B, T, F),  # Never the next of `s_tm1`: each may be the last.
+    truncated_t=None,
+    sample_mask=None,
     logits_tm1=normal(B, T, A),
-    values=normal(B, T + 1),
+    v_tm1=normal(B, T),
+    v_t=normal(B, T),
+)
+SEQUENCE = make_batch(
+    (B, T),
+    s=normal(B, T + 1, F),
+    truncated_t=None,
+    sample_mask=None,
     state=normal(B, F),
 )
+IMAGINED = make_batch((B, T), s=normal(B, T + 1, F), values=normal(B, T + 1))
 ACTION = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
 ACTION.a_tm1 = jnp.tanh(normal(B, D))
 SEARCH = Batch(
     s=normal(B, F),
-    a_tm1=None,
+    a_tm1=integers(A, B, T),
     r_t=normal(B, T),
     logits=normal(B, T + 1, A),
     q=jax.nn.sigmoid(normal(B, T + 1, A)),
     visits=integers(4, B, T + 1, A),
     v=jax.nn.sigmoid(normal(B, T + 1)),
     returns=normal(B, T + 1),
+    sample_mask=jnp.arange(T + 1)[None] < jnp.array([[T + 1], [T], [3], [1]]),
 )
 
 
@@ -112,7 +150,7 @@ def policy_and_q(w, s):
 
 
 def implicit(w, s, tau):
-    return jnp.cos(tau)[..., None] * Q(w, s)[:, None] + tau[..., None]
+    return jnp.cos(3 * tau)[..., None] * Q(w, s)[:, None] + tau[..., None]
 
 
 def fractions(params, s):
@@ -128,7 +166,7 @@ FQF = SimpleNamespace(
 FQF_PARAMS = tuple({"fractions": normal(F, M), "quantiles": q} for q in Q_PARAMS)
 
 
-def recurrent(w, state, s):
+def recurrent(w, state, s, first):
     return Q(w, s + state[:, None])
 
 
@@ -184,6 +222,12 @@ def huber(x):
 
 def log_prob(logits, a):
     return pick(jax.nn.log_softmax(logits), a)
+
+
+def both(apply, w, b=None):
+    """Return the outputs for both observations of a batch, by default of streams."""
+    b = STREAM if b is None else b
+    return apply(w, b.s_tm1), apply(w, b.s_t)
 
 
 def mean_entropy(logits):
@@ -262,14 +306,14 @@ def undo(y):
     return jnp.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
 
 
-def retrace(q, pi, lambda_, r_t=STREAM.r_t):
+def retrace(q_t, pi_t, lambda_, r_t=STREAM.r_t):
     """Return the Retrace returns of streams, by a loop."""
-    b, v = STREAM, jnp.sum(pi * q, axis=-1)
+    b, v_t = STREAM, jnp.sum(pi_t * q_t, axis=-1)
     mu = jnp.exp(log_prob(b.logits_tm1, b.a_tm1))
     returns, correction = [], jnp.zeros(B)
     for k in reversed(range(T)):
-        returns.append(r_t[:, k] + b.discount_t[:, k] * (v[:, k + 1] + correction))
+        returns.append(r_t[:, k] + b.discount_t[:, k] * (v_t[:, k] + correction))
         a = b.a_tm1[:, k]
-        c = lambda_ * jnp.minimum(1, pick(pi[:, k], a) / mu[:, k])
-        correction = c * (returns[-1] - pick(q[:, k], a))
+        c = lambda_ * jnp.minimum(1, pick(pi_t[:, k - 1], a) / mu[:, k])
+        correction = c * (returns[-1] - pick(q_t[:, k - 1], a))
     return jnp.stack(returns[::-1], axis=1)

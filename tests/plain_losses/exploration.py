@@ -18,6 +18,7 @@ from plain_losses.common import (
     M,
     Q,
     T,
+    both,
     huber,
     log_prob,
     normal,
@@ -81,10 +82,10 @@ def plain_ngu_embedding(p, t):
 
 
 def plain_ngu(p, t):
-    b, q, target_q = CURIOUS, Q(p, CURIOUS.s), undo(Q(t, CURIOUS.s))
-    pi = jax.nn.one_hot(jnp.argmax(q, axis=-1), A)
-    returns = retrace(target_q, pi, 0.95, b.r_t + 0.3 * b.intrinsic_r_t)
-    return jnp.mean((stop(rescale(returns)) - pick(q[:, :-1], b.a_tm1)) ** 2 / 2)
+    b, (q_tm1, q_t) = CURIOUS, both(Q, p)
+    pi_t, target_q = jax.nn.one_hot(jnp.argmax(q_t, axis=-1), A), undo(Q(t, b.s_t))
+    returns = retrace(target_q, pi_t, 0.95, b.r_t + 0.3 * b.intrinsic_r_t)
+    return jnp.mean((stop(rescale(returns)) - pick(q_tm1, b.a_tm1)) ** 2 / 2)
 
 
 def plain_icm(p, t):
@@ -121,7 +122,7 @@ CASES = {
     ),
     "ngu": Case(of(recipes.ngu, Q, CURIOUS), plain_ngu, Q_PARAMS),
     "icm": Case(
-        lambda p, t: recipes.icm(p, NET, ONE)[0],
+        of(recipes.icm, NET, ONE),
         plain_icm,
         params("features", "forward", "inverse"),
     ),

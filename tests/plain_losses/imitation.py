@@ -18,6 +18,7 @@ from plain_losses.common import (
     D,
     F,
     Q,
+    both,
     log_prob,
     n_step,
     normal,
@@ -39,9 +40,8 @@ def plain_bc(p, t):
 
 
 def plain_dqfd(p, t):
-    b, q = STREAM, Q(p, STREAM.s)
-    v_t = pick(Q(t, b.s), jnp.argmax(q, -1))[:, 1:]
-    q = q[:, :-1]
+    b, (q, q_t) = STREAM, both(Q, p)
+    v_t = pick(Q(t, b.s_t), jnp.argmax(q_t, -1))
     chosen = pick(q, b.a_tm1)
     margin = 0.8 * (1 - jax.nn.one_hot(b.a_tm1, A))
     loss = IS_EXPERT[:, None] * (jnp.max(q + margin, -1) - chosen)

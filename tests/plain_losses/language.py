@@ -78,15 +78,14 @@ GROUPS = of_groups(ANSWERS.rewards, std=True)
 
 
 def plain_grpo(p, t):
-    l = stop(log_pi(p)) - ANSWERS.ref_log_prob
-    # The value is k3, the gradient that of KL(π ‖ π_ref).
-    kl = jnp.exp(-l) - 1 + l + l * (log_pi(p) - stop(log_pi(p)))
+    l = log_pi(p) - ANSWERS.ref_log_prob
+    kl = jnp.exp(-l) - 1 + l
     return mean_of_answers(clip(ratios(p), GROUPS, 0.2, 0.2) + 0.04 * kl)
 
 
 def plain_dr_grpo(p, t):
     loss = clip(ratios(p), of_groups(ANSWERS.rewards), 0.2, 0.2)
-    return jnp.sum(total(loss)) / MASK.size
+    return jnp.sum(total(loss)) / (PROMPTS * G * 100)
 
 
 def plain_dapo(p, t):
@@ -207,12 +206,13 @@ def plain_kto(p, t):
     return jnp.mean(1 - jax.nn.sigmoid(0.1 * sign * (r - z)))
 
 
-def score(w, inputs):
-    return jnp.sum(w[inputs][..., 0], axis=-1)
+def score(w, tokens):
+    return w[tokens][..., 0]
 
 
 def plain_reward_model(p, t):
-    good, bad = (score(p, x.inputs) for x in vars(PREFERENCES).values())
+    rows, pair = jnp.arange(len(LAST)), vars(PREFERENCES).values()
+    good, bad = (p[x.tokens[rows, LAST - 1], 0] for x in pair)
     return jnp.mean(-jnp.log(jax.nn.sigmoid(good - bad)) + 0.01 * (good + bad) ** 2)
 
 
@@ -230,7 +230,7 @@ def case(name, plain, *args, apply=bigrams, batch=ANSWERS, params=TABLE, **kwarg
 
 CASES = {
     "grpo": case("grpo", plain_grpo),
-    "dr_grpo": case("dr_grpo", plain_dr_grpo),
+    "dr_grpo": case("dr_grpo", plain_dr_grpo, max_length=100),
     "dapo": case("dapo", plain_dapo, max_length=4, cache_length=2),
     "rloo": case("rloo", plain_rloo),
     "remax": case("remax", plain_remax),

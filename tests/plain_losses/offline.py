@@ -20,6 +20,7 @@ from plain_losses.common import (
     T,
     actor_critic,
     backward,
+    both,
     critics_loss,
     draw,
     huber,
@@ -92,12 +93,11 @@ def plain_sql_actor(p, t):
 
 
 def plain_awr(p, t):
-    b, v = DATA_STREAM, NET.value(p.value, DATA_STREAM.s)
-    v_t = stop(v[:, 1:])
-    adv = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1]) - v[:, :-1]
+    b, (v_tm1, v_t) = DATA_STREAM, both(NET.value, p.value)
+    adv = stop(backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])) - v_tm1
     standard = (adv - jnp.mean(adv)) / jnp.std(adv)
     weights = stop(jnp.minimum(jnp.exp(standard), 20))
-    log_pi = density(p.actor, b.s[:, :-1], b.a_tm1)
+    log_pi = density(p.actor, b.s_tm1, b.a_tm1)
     return jnp.mean(-weights * log_pi + adv**2 / 2)
 
 
@@ -216,7 +216,7 @@ def plain_decision_transformer(p, t):
     for k in reversed(range(T)):
         returns.append(b.r_t[:, k] + jnp.sign(b.discount_t[:, k]) * returns[-1])
     returns = jnp.stack(returns[:0:-1], axis=1)
-    return -jnp.mean(log_prob(transformer(p, returns, b.s[:, :-1], None), b.a_tm1))
+    return -jnp.mean(log_prob(transformer(p, returns, b.s_tm1, None), b.a_tm1))
 
 
 VALUE, ACTOR, CRITIC = "actor critic", "critic value", "actor value"

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import policy_gradient as recipes
 
 from plain_losses.common import (
+    IMAGINED,
     KEY,
     MPO_A,
     MPO_A_PARAMS,
@@ -14,6 +16,7 @@ from plain_losses.common import (
     PAIR_PARAMS,
     Q_PARAMS,
     SEARCH,
+    SEQUENCE,
     STREAM,
     TWO_Q,
     TWO_Q_PARAMS,
@@ -28,6 +31,7 @@ from plain_losses.common import (
     Q,
     T,
     backward,
+    both,
     critics_loss,
     cross_entropy,
     kl_terms,
@@ -49,38 +53,37 @@ from plain_losses.common import (
 def plain_reinforce(p, t):
     b, zeros = STREAM, jnp.zeros((B, T))
     returns = backward(b.r_t, b.discount_t, zeros, 1.0, zeros[:, 0])
-    return -jnp.mean(log_prob(Q(p, b.s)[:, :-1], b.a_tm1) * returns)
+    return -jnp.mean(log_prob(Q(p, b.s_tm1), b.a_tm1) * returns)
 
 
 def plain_a2c(p, t):
-    b, (logits, v) = STREAM, policy_and_value(p, STREAM.s)
-    logits = logits[:, :-1]
-    returns = backward(b.r_t, b.discount_t, v[:, 1:], 1.0, v[:, -1])
-    errors = stop(returns) - v[:, :-1]
+    b, ((logits, v_tm1), (_, v_t)) = STREAM, both(policy_and_value, p)
+    errors = stop(backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1])) - v_tm1
     loss = -stop(errors) * log_prob(logits, b.a_tm1) + 0.5 * errors**2 / 2
     return jnp.mean(loss) - 0.01 * mean_entropy(logits)
 
 
 def plain_impala(p, t):
-    b, (logits, v) = STREAM, policy_and_value(p, STREAM.s)
-    logits = logits[:, :-1]
+    b, ((logits, v_tm1), (_, v_t)) = STREAM, both(policy_and_value, p)
     log_pi = log_prob(logits, b.a_tm1)
     rho = jnp.minimum(1, jnp.exp(log_pi - log_prob(b.logits_tm1, b.a_tm1)))
-    errors, last = [], jnp.zeros(B)
+    errors, advantages, last = [], [], jnp.zeros(B)
     for k in reversed(range(T)):
-        delta = b.r_t[:, k] + b.discount_t[:, k] * v[:, k + 1] - v[:, k]
+        target = b.r_t[:, k] + b.discount_t[:, k] * (v_t[:, k] + last)
+        advantages.append(rho[:, k] * (target - v_tm1[:, k]))
+        delta = b.r_t[:, k] + b.discount_t[:, k] * v_t[:, k] - v_tm1[:, k]
         last = rho[:, k] * (delta + b.discount_t[:, k] * last)
         errors.append(last)
-    errors = stop(jnp.stack(errors[::-1], axis=1))
-    value_loss = (errors + stop(v[:, :-1]) - v[:, :-1]) ** 2 / 2
-    return jnp.mean(-errors * log_pi + 0.5 * value_loss) - 0.01 * mean_entropy(logits)
+    errors, advantages = (stop(jnp.stack(x[::-1], 1)) for x in (errors, advantages))
+    value_loss = (errors + stop(v_tm1) - v_tm1) ** 2 / 2
+    loss = jnp.mean(-advantages * log_pi + 0.5 * value_loss)
+    return loss - 0.01 * mean_entropy(logits)
 
 
 def plain_acer(p, t, c=1.5):
-    b, (logits, q) = STREAM, policy_and_q(p, STREAM.s)
-    pi = jax.nn.softmax(logits)
-    returns = stop(retrace(q, pi, 1.0))
-    logits, q, pi = logits[:, :-1], q[:, :-1], stop(pi[:, :-1])
+    b, ((logits, q), (logits_t, q_t)) = STREAM, both(policy_and_q, p)
+    returns = stop(retrace(q_t, jax.nn.softmax(logits_t), 1.0))
+    pi = stop(jax.nn.softmax(logits))
     log_pi, v = jax.nn.log_softmax(logits), jnp.sum(pi * stop(q), axis=-1)
     rho = pi / jax.nn.softmax(b.logits_tm1)
     first = jnp.minimum(c, pick(rho, b.a_tm1)) * (returns - v) * pick(log_pi, b.a_tm1)
@@ -91,23 +94,24 @@ def plain_acer(p, t, c=1.5):
 
 
 def plain_coma(p, t):
-    b, (logits, q), (_, target_q) = (
-        STREAM,
-        policy_and_q(p, STREAM.s),
-        policy_and_q(t, STREAM.s),
-    )
-    next_q = pick(target_q[:, 1:-1], b.a_tm1[:, 1:])
-    r_t, discount_t = b.r_t[:, :-1], b.discount_t[:, :-1]
-    returns = stop(backward(r_t, discount_t, next_q, 0.8, next_q[:, -1]))
-    logits, q, a = logits[:, :-2], q[:, :-2], b.a_tm1[:, :-1]
-    adv = stop(pick(q, a) - jnp.sum(jax.nn.softmax(logits) * q, axis=-1))
-    return jnp.mean(-adv * log_prob(logits, a) + (returns - pick(q, a)) ** 2 / 2)
+    b, (logits, q) = STREAM, policy_and_q(p, STREAM.s_tm1)
+    pi_t, q_t = jax.nn.softmax(policy_and_q(p, b.s_t)[0]), policy_and_q(t, b.s_t)[1]
+    v_t = jnp.sum(pi_t * q_t, axis=-1)
+    returns = stop(backward(b.r_t, b.discount_t, v_t, 0.8, v_t[:, -1]))
+    adv = stop(pick(q, b.a_tm1) - jnp.sum(jax.nn.softmax(logits) * q, axis=-1))
+    value_loss = (returns - pick(q, b.a_tm1)) ** 2 / 2
+    return jnp.mean(-adv * log_prob(logits, b.a_tm1) + value_loss)
 
 
-def advantages(r_t, values):
-    v_t = values[:, 1:]
-    target = backward(r_t, STREAM.discount_t, v_t, 0.95, v_t[:, -1])
-    return target - values[:, :-1], target
+def advantages(r_t, v_tm1, v_t):
+    target, last = [], jnp.zeros(B)
+    for k in reversed(range(T)):
+        discount_t = STREAM.discount_t[:, k]
+        delta = r_t[:, k] + discount_t * v_t[:, k] - v_tm1[:, k]
+        last = delta + 0.95 * discount_t * last
+        target.append(last + v_tm1[:, k])
+    target = jnp.stack(target[::-1], axis=1)
+    return target - v_tm1, target
 
 
 def standard(x):
@@ -115,7 +119,7 @@ def standard(x):
 
 
 def gae():
-    adv, target = advantages(STREAM.r_t, STREAM.values)
+    adv, target = advantages(STREAM.r_t, STREAM.v_tm1, STREAM.v_t)
     return standard(adv), target
 
 
@@ -129,8 +133,8 @@ def surrogate(ratio, adv):
 
 
 def plain_ppo(p, t):
-    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s), gae()
-    logits, v, old_v = logits[:, :-1], v[:, :-1], b.values[:, :-1]
+    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
+    old_v = b.v_tm1
     ratio = ratios(logits)
     clipped = jnp.clip(v, old_v - 0.2, old_v + 0.2)
     value_loss = jnp.maximum((v - target) ** 2, (clipped - target) ** 2) / 2
@@ -139,8 +143,7 @@ def plain_ppo(p, t):
 
 
 def plain_spo(p, t):
-    (logits, v), (adv, target) = policy_and_value(p, STREAM.s), gae()
-    logits, v = logits[:, :-1], v[:, :-1]
+    (logits, v), (adv, target) = policy_and_value(p, STREAM.s_tm1), gae()
     ratio = ratios(logits)
     policy_loss = -(ratio * adv - jnp.abs(adv) / 0.4 * (ratio - 1) ** 2)
     loss = jnp.mean(policy_loss + 0.5 * (v - target) ** 2 / 2)
@@ -148,15 +151,17 @@ def plain_spo(p, t):
 
 
 def plain_discovered(p, t):
-    (logits, v), (adv, target) = policy_and_value(p, STREAM.s), gae()
-    ratio, v = ratios(logits[:, :-1]), v[:, :-1]
+    (logits, v), (adv, target) = policy_and_value(p, STREAM.s_tm1), gae()
+    ratio = ratios(logits)
     x, y = (ratio - 1) * adv, jnp.log(ratio) * adv
     drift = jnp.where(adv >= 0, x - 2 * jnp.tanh(x / 2), y - 0.6 * jnp.tanh(y / 0.6))
     loss = -(ratio * adv - jnp.maximum(drift, 0)) + 0.5 * (v - target) ** 2 / 2
     return jnp.mean(loss)
 
 
-COSTS = STREAM._replace(c_t=normal(B, T), cost_values=normal(B, T + 1))
+COSTS = STREAM._replace(
+    c_t=normal(B, T), cost_v_tm1=normal(B, T), cost_v_t=normal(B, T)
+)
 
 
 def policy_and_two_values(w, s):
@@ -165,40 +170,38 @@ def policy_and_two_values(w, s):
 
 
 def plain_ppo_lagrangian(p, t):
-    logits, v, cost_v = (x[:, :-1] for x in policy_and_two_values(p, COSTS.s))
-    adv, target = advantages(COSTS.r_t, COSTS.values)
-    cost_adv, cost_target = advantages(COSTS.c_t, COSTS.cost_values)
+    b, (logits, v, cost_v) = COSTS, policy_and_two_values(p, COSTS.s_tm1)
+    adv, target = advantages(b.r_t, b.v_tm1, b.v_t)
+    cost_adv, cost_target = advantages(b.c_t, b.cost_v_tm1, b.cost_v_t)
     adv = standard((adv - 2 * cost_adv) / 3)
     value_loss = (v - target) ** 2 / 2 + (cost_v - cost_target) ** 2 / 2
     return jnp.mean(surrogate(ratios(logits), adv) + 0.5 * value_loss)
 
 
 def plain_ppo_penalty(p, t):
-    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s), gae()
-    log_pi, log_mu = (
-        jax.nn.log_softmax(logits[:, :-1]),
-        jax.nn.log_softmax(b.logits_tm1),
-    )
+    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
+    log_pi, log_mu = jax.nn.log_softmax(logits), jax.nn.log_softmax(b.logits_tm1)
     ratio = jnp.exp(pick(log_pi, b.a_tm1) - pick(log_mu, b.a_tm1))
     kl = jnp.sum(jnp.exp(log_mu) * (log_mu - log_pi), axis=-1)
-    value_loss = (v[:, :-1] - target) ** 2 / 2
+    value_loss = (v - target) ** 2 / 2
     return jnp.mean(-ratio * adv + 2.0 * kl + 0.5 * value_loss)
 
 
 def plain_decoupled_ppo(p, t):
-    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s), gae()
-    log_pi = log_prob(logits[:, :-1], b.a_tm1)
-    proximal = stop(log_prob(policy_and_value(t, b.s)[0][:, :-1], b.a_tm1))
+    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
+    log_pi = log_prob(logits, b.a_tm1)
+    proximal = stop(log_prob(policy_and_value(t, b.s_tm1)[0], b.a_tm1))
     weight = jnp.exp(proximal - log_prob(b.logits_tm1, b.a_tm1))
     policy_loss = weight * surrogate(jnp.exp(log_pi - proximal), adv)
-    return jnp.mean(policy_loss + 0.5 * (v[:, :-1] - target) ** 2 / 2)
+    return jnp.mean(policy_loss + 0.5 * (v - target) ** 2 / 2)
 
 
 def plain_categorical_mpo(p, t):
     eta, alpha = jax.nn.softplus(p.duals)
-    log_pi = jax.nn.log_softmax(Q(p.actor, STREAM.s))
-    log_old = stop(jax.nn.log_softmax(Q(t.actor, STREAM.s)))
-    tilted = log_old + stop(Q(t.critic, STREAM.s)) / eta
+    s = STREAM.s_tm1
+    log_pi = jax.nn.log_softmax(Q(p.actor, s))
+    log_old = stop(jax.nn.log_softmax(Q(t.actor, s)))
+    tilted = log_old + stop(Q(t.critic, s)) / eta
     weights = stop(jax.nn.softmax(tilted))
     temperature = eta * (0.1 + jax.nn.logsumexp(tilted, axis=-1))
     kl = jnp.sum(jnp.exp(log_old) * (log_old - log_pi), axis=-1)
@@ -207,39 +210,35 @@ def plain_categorical_mpo(p, t):
 
 
 def plain_vmpo(p, t):
-    b, (logits, v) = STREAM, policy_and_value(p.policy, STREAM.s)
+    b, ((logits, v), (_, v_t)) = STREAM, both(policy_and_value, p.policy)
     eta, alpha = jax.nn.softplus(p.duals)
-    v_t = stop(v[:, 1:])
-    errors = backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1]) - v[:, :-1]
+    errors = stop(backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1])) - v
     adv = stop(errors)
     best = adv >= jnp.median(adv)
     tilted = jnp.where(best, adv / eta, -jnp.inf)
     temperature = eta * (0.01 + jax.nn.logsumexp(tilted) - jnp.log(B * T / 2))
     weights = B * T * stop(jax.nn.softmax(tilted, axis=(0, 1)))
-    log_pi = jax.nn.log_softmax(logits[:, :-1])
-    log_old = stop(jax.nn.log_softmax(policy_and_value(t.policy, b.s)[0][:, :-1]))
+    log_pi = jax.nn.log_softmax(logits)
+    log_old = stop(jax.nn.log_softmax(policy_and_value(t.policy, b.s_tm1)[0]))
     kl = jnp.sum(jnp.exp(log_old) * (log_old - log_pi), axis=-1)
     loss = -weights * pick(log_pi, b.a_tm1) + kl_terms(kl, alpha, 0.01)
     return jnp.mean(loss + 0.5 * errors**2 / 2) + temperature
 
 
 def plain_muesli(p, t):
-    b, (logits, q), (prior, target_q) = (
-        STREAM,
-        policy_and_q(p, STREAM.s),
-        stop(policy_and_q(t, STREAM.s)),
-    )
+    b, (logits, q) = STREAM, policy_and_q(p, STREAM.s_tm1)
+    (prior, target_q), (prior_t, q_t) = stop(both(policy_and_q, t))
     pi = jax.nn.softmax(prior)
     v = jnp.sum(pi * target_q, axis=-1)
     log_mu = log_prob(b.logits_tm1, b.a_tm1)
-    returns = retrace(target_q, pi, 0.95)
-    adv, log_pi = returns - v[:, :-1], log_prob(logits[:, :-1], b.a_tm1)
+    returns = retrace(q_t, jax.nn.softmax(prior_t), 0.95)
+    adv, log_pi = (returns - v) / 2, log_prob(logits, b.a_tm1)
     rho = stop(jnp.minimum(1, jnp.exp(log_pi - log_mu)))
-    cmpo = pi * jnp.exp(jnp.clip(target_q - v[..., None], -1, 1))
+    cmpo = pi * jnp.exp(jnp.clip((target_q - v[..., None]) / 2, -1, 1))
     cmpo = cmpo / jnp.sum(cmpo, axis=-1, keepdims=True)
-    value_loss = (returns - pick(q[:, :-1], b.a_tm1)) ** 2 / 2
-    loss = jnp.mean(-rho * adv * log_pi + 0.25 * value_loss)
-    return loss + jnp.mean(cross_entropy(cmpo, logits))
+    value_loss = (returns - pick(q, b.a_tm1)) ** 2 / 2
+    loss = -rho * adv * log_pi + 0.25 * value_loss + cross_entropy(cmpo, logits)
+    return jnp.mean(loss)
 
 
 def two_hot(x, bins):
@@ -254,6 +253,7 @@ def two_hot(x, bins):
 
 def model(w, s, a):
     policy, value, reward = w
+    s = s + jnp.mean(a, axis=1, keepdims=True)
     shapes = (T + 1, A), (T + 1, M), (T, M)
     return tuple(
         (s @ x).reshape(B, *n)
@@ -262,23 +262,27 @@ def model(w, s, a):
 
 
 def plain_gumbel_muzero(p, t):
-    b, (logits, v_logits, r_logits) = SEARCH, model(p, SEARCH.s, None)
+    b, (logits, v_logits, r_logits) = SEARCH, model(p, SEARCH.s, SEARCH.a_tm1)
     prior, visited = jax.nn.softmax(b.logits), b.visits > 0
     mass = jnp.sum(prior * visited, axis=-1)
     mean_q = jnp.sum(prior * visited * b.q, -1) / jnp.where(mass > 0, mass, 1)
     total = jnp.sum(b.visits, axis=-1)
     mixed = (b.v + total * jnp.where(mass > 0, mean_q, 0)) / (1 + total)
     q = jnp.where(visited, b.q, mixed[..., None])
-    target = jax.nn.softmax(b.logits + (50 + jnp.max(b.visits, -1, keepdims=True)) * q)
-    bins = jnp.linspace(-300, 300, M)
-    policy_loss = cross_entropy(target, logits)
-    value_loss = cross_entropy(two_hot(rescale(b.returns), bins), v_logits)
-    reward_loss = cross_entropy(two_hot(rescale(b.r_t), bins), r_logits)
-    return jnp.mean(policy_loss + 0.25 * value_loss) + jnp.mean(reward_loss)
+    low, high = jnp.min(q, -1, keepdims=True), jnp.max(q, -1, keepdims=True)
+    q = (q - low) / jnp.where(high > low, high - low, 1)
+    most = jnp.max(b.visits, -1, keepdims=True)
+    target = jax.nn.softmax(b.logits + 0.1 * (50 + most) * q)
+    bins, mask = jnp.linspace(-300, 300, M), b.sample_mask
+    policy_loss = jnp.sum(mask * cross_entropy(target, logits)) / jnp.sum(mask)
+    returns, r_t = b.returns * mask, b.r_t * mask[:, :-1]
+    value_loss = cross_entropy(two_hot(rescale(returns), bins), v_logits)
+    reward_loss = cross_entropy(two_hot(rescale(r_t), bins), r_logits)
+    return policy_loss + 0.25 * jnp.mean(value_loss) + jnp.mean(reward_loss)
 
 
 def steps_alive():
-    alive = jnp.cumprod(STREAM.discount_t, axis=1)
+    alive = jnp.cumprod(IMAGINED.discount_t, axis=1)
     return jnp.concatenate([jnp.ones((B, 1)), alive[:, :-1]], axis=1)
 
 
@@ -291,7 +295,8 @@ def groups(x):
 
 
 def dynamics(w, state, z, a):
-    state = jnp.tanh(state @ w["state"] + z.reshape(-1) @ w["z"] + w["action"][a])
+    action = jax.nn.one_hot(a, A) @ w["action"]
+    state = jnp.tanh(state @ w["state"] + z.reshape(-1) @ w["z"] + action)
     return state, groups(state @ w["prior"])
 
 
@@ -302,7 +307,7 @@ def decoder(w, state, z):
 
 
 MODEL = SimpleNamespace(
-    start=lambda w: (jnp.zeros(F), jnp.zeros((GROUPS, CLASSES))),
+    start=lambda w: (w["start"], jnp.zeros((GROUPS, CLASSES))),
     dynamics=dynamics,
     encoder=lambda w, state, s: groups(state @ w["prior"] + s @ w["encoder"]),
     decoder=decoder,
@@ -311,6 +316,7 @@ MODEL_PARAMS = {
     "state": 0.5 * normal(F, F),
     "z": 0.5 * normal(LATENT, F),
     "action": 0.5 * normal(A, F),
+    "start": normal(F),
     "prior": normal(F, LATENT),
     "encoder": 2 * normal(F, LATENT),
     "decoder": 0.1 * normal(F + LATENT, F + M + 1),
@@ -326,37 +332,44 @@ def kl_of_groups(x, y):
 
 
 SHORT = Batch(
-    s=STREAM.s[:2, :3],
-    **{name: getattr(STREAM, name)[:2, :2] for name in ("a_tm1", "r_t", "discount_t")},
+    s=SEQUENCE.s[:2],
+    truncated_t=None,
+    sample_mask=np.array([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0]], bool),
+    **{name: getattr(SEQUENCE, name)[:2] for name in ("a_tm1", "r_t", "discount_t")},
 )
 
 
 def plain_dreamer_model(p, t):
+    """Add up the losses of each episode, which begins anew after an ignored step."""
     spaced = jnp.linspace(-20, 20, M)
     bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
-
-    def of_stream(s_t, a_tm1, r_t, discount_t, stream_key):
-        total, (state, z) = 0.0, MODEL.start(p)
-        for k, key in enumerate(jax.random.split(stream_key, 2)):
-            state, prior = dynamics(p, state, z, a_tm1[k])
-            q, prior = unimix(MODEL.encoder(p, state, s_t[k])), unimix(prior)
+    observations, steps, b = [], [], SHORT
+    for i, stream_key in enumerate(jax.random.split(KEY, 2)):
+        for k, key in enumerate(jax.random.split(stream_key, T + 1)):
+            first = k == 0 or not b.sample_mask[i, k - 1]
+            if first and (k == T or not b.sample_mask[i, k]):
+                continue  # No step leads to it or from it.
+            state, z = MODEL.start(p) if first else (state, z)  # noqa: F821
+            a = -1 if first else b.a_tm1[i, k - 1]
+            state, prior = dynamics(p, state, z, a)
+            q, prior = unimix(MODEL.encoder(p, state, b.s[i, k])), unimix(prior)
             sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)
             z = sample + q - stop(q)
             x, r_logits, logit = decoder(p, state, z)
             kl = kl_of_groups(stop(q), prior) + 0.1 * kl_of_groups(q, stop(prior))
-            error = x - jnp.sign(s_t[k]) * jnp.log1p(jnp.abs(s_t[k]))
-            end = -jnp.log(jax.nn.sigmoid((2 * jnp.sign(discount_t[k]) - 1) * logit))
-            r_loss = cross_entropy(two_hot(r_t[k], bins), r_logits)
-            total += kl + jnp.sum(error**2) / 2 + end + r_loss
-        return total / 2
-
-    b, keys = SHORT, jax.random.split(KEY, 2)
-    losses = jax.vmap(of_stream)(b.s[:, 1:], b.a_tm1, b.r_t, b.discount_t, keys)
-    return jnp.mean(losses)
+            error = x - jnp.sign(b.s[i, k]) * jnp.log1p(jnp.abs(b.s[i, k]))
+            observations.append(kl + jnp.sum(error**2))
+            if not first:
+                discount_t, goes_on = b.discount_t[i, k - 1], jax.nn.sigmoid(logit)
+                end = discount_t * jnp.log(goes_on)
+                end = end + (1 - discount_t) * jnp.log(1 - goes_on)
+                r_loss = cross_entropy(two_hot(b.r_t[i, k - 1], bins), r_logits)
+                steps.append(r_loss - end)
+    return jnp.mean(jnp.stack(observations)) + jnp.mean(jnp.stack(steps))
 
 
 def plain_dreamer_actor(p, t):
-    b, logits = STREAM, Q(p, STREAM.s)[:, :-1]
+    b, logits = IMAGINED, Q(p, IMAGINED.s)[:, :-1]
     v_t = b.values[:, 1:]
     adv = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1]) - b.values[:, :-1]
     log_pi = jax.nn.log_softmax(logits)
@@ -370,7 +383,7 @@ def critic_logits(w, s):
 
 
 def plain_dreamer_critic(p, t):
-    b, logits = STREAM, critic_logits(p, STREAM.s)
+    b, logits = IMAGINED, critic_logits(p, IMAGINED.s)
     spaced = jnp.linspace(-20, 20, M)
     bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
     values = stop(jax.nn.softmax(logits) @ bins)
@@ -442,7 +455,7 @@ CASES = {
     ),
     "vmpo": Case(of(recipes.vmpo, policy_and_value, STREAM), plain_vmpo, VMPO_PARAMS),
     "muesli": Case(
-        of(recipes.muesli, policy_and_q, STREAM), plain_muesli, TWO_Q_PARAMS
+        of(recipes.muesli, policy_and_q, STREAM, 2.0), plain_muesli, TWO_Q_PARAMS
     ),
     "gumbel_muzero": Case(
         of(recipes.gumbel_muzero, model, SEARCH),
@@ -455,10 +468,10 @@ CASES = {
         (MODEL_PARAMS, None),
     ),
     "dreamer_actor": Case(
-        of(recipes.dreamer_actor, Q, STREAM, 2.0), plain_dreamer_actor, Q_PARAMS
+        of(recipes.dreamer_actor, Q, IMAGINED, 2.0), plain_dreamer_actor, Q_PARAMS
     ),
     "dreamer_critic": Case(
-        of(recipes.dreamer_critic, critic_logits, STREAM),
+        of(recipes.dreamer_critic, critic_logits, IMAGINED),
         plain_dreamer_critic,
         (0.1 * normal(F, M), 0.1 * normal(F, M)),
     ),

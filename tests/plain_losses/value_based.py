@@ -10,12 +10,12 @@ from plain_losses.common import (
     FQF,
     FQF_PARAMS,
     KEY,
-    N_STEP,
     ONE,
     PAIR_PARAMS,
     Q_PARAMS,
     QUANTILES,
     QUANTILES_PARAMS,
+    SEQUENCE,
     STREAM,
     B,
     Case,
@@ -23,6 +23,7 @@ from plain_losses.common import (
     Q,
     T,
     backward,
+    both,
     cross_entropy,
     fractions,
     huber,
@@ -68,15 +69,28 @@ def plain_c51(p, t):
     return jnp.mean(cross_entropy(stop(target), logits))
 
 
+def window(n=3):
+    """Return the first of streams as n-step transitions."""
+    r_t, discount_t = jnp.zeros(B), jnp.ones(B)
+    for k in range(n):
+        r_t = r_t + discount_t * WINDOWS.r_t[:, k]
+        discount_t = discount_t * WINDOWS.discount_t[:, k]
+    s_t = WINDOWS.s_t[:, n - 1]
+    return WINDOWS.s_tm1[:, 0], WINDOWS.a_tm1[:, 0], r_t, discount_t, s_t
+
+
 def plain_rainbow(p, t):
-    atoms, b, rows = jnp.linspace(-10, 10, M), N_STEP, jnp.arange(B)
-    d = b.discount_t
-    r = b.r_t[:, 0] + d[:, 0] * (b.r_t[:, 1] + d[:, 1] * b.r_t[:, 2])
-    best = jnp.argmax(jax.nn.softmax(ATOMS(p, b.s_t)) @ atoms, -1)
-    probs = jax.nn.softmax(ATOMS(t, b.s_t))[rows, best]
-    target = project(r, d[:, 0] * d[:, 1] * d[:, 2], probs, atoms)
-    loss = cross_entropy(stop(target), ATOMS(p, b.s_tm1)[rows, b.a_tm1])
-    return jnp.mean((jnp.min(b.probability) / b.probability) ** 0.4 * loss)
+    atoms, rows = jnp.linspace(-10, 10, M), jnp.arange(B)
+    s_tm1, a_tm1, r, d, s_t = window()
+    best = jnp.argmax(jax.nn.softmax(ATOMS(p, s_t)) @ atoms, -1)
+    probs = jax.nn.softmax(ATOMS(t, s_t))[rows, best]
+    target = project(r, d, probs, atoms)
+    loss = cross_entropy(stop(target), ATOMS(p, s_tm1)[rows, a_tm1])
+    return jnp.mean(weights(0.4) * loss)
+
+
+def weights(exponent, b=STREAM):
+    return (jnp.min(b.probability) / b.probability) ** exponent
 
 
 def plain_qr_dqn(p, t):
@@ -126,28 +140,25 @@ def plain_munchausen(p, t):
 
 
 def plain_r2d2(p, t):
-    b = STREAM
-    q, target_q = recurrent(p, b.state, b.s), recurrent(t, b.state, b.s)
+    b = SEQUENCE
+    q, target_q = (recurrent(w, b.state, b.s, None) for w in (p, t))
     v_t = undo(pick(target_q, jnp.argmax(q, -1))[:, 1:])
     target = rescale(n_step(b.r_t, b.discount_t, v_t, 2))
-    errors = (stop(target) - pick(q[:, :-1], b.a_tm1)).at[:, :2].set(0.0)
-    weights = (jnp.min(b.probability) / b.probability) ** 0.6
-    return jnp.mean(weights[:, None] * errors**2 / 2)
+    errors = (stop(target) - pick(q[:, :-1], b.a_tm1))[:, 2:]
+    return jnp.mean(weights(0.6, b)[:, None] * errors**2 / 2)
 
 
 def plain_ape_x(p, t):
-    b, q = STREAM, Q(p, STREAM.s)
-    v_t = pick(Q(t, b.s), jnp.argmax(q, -1))[:, 1:]
-    target = n_step(b.r_t, b.discount_t, v_t, 3)
-    weights = (jnp.min(b.probability) / b.probability) ** 0.4
-    return jnp.mean(weights[:, None] * huber(stop(target) - pick(q[:, :-1], b.a_tm1)))
+    s_tm1, a_tm1, r, d, s_t = window()
+    target = r + d * pick(Q(t, s_t), jnp.argmax(Q(p, s_t), -1))
+    return jnp.mean(weights(0.4) * huber(stop(target) - pick(Q(p, s_tm1), a_tm1)))
 
 
 def plain_pqn(p, t):
-    q = Q(p, STREAM.s)
-    v_t = jnp.max(q, -1)[:, 1:]
-    target = backward(STREAM.r_t, STREAM.discount_t, v_t, 0.65, v_t[:, -1])
-    return jnp.mean((stop(target) - pick(q[:, :-1], STREAM.a_tm1)) ** 2 / 2)
+    b, (q_tm1, q_t) = STREAM, both(Q, p)
+    v_t = jnp.max(q_t, -1)
+    target = backward(b.r_t, b.discount_t, v_t, 0.65, v_t[:, -1])
+    return jnp.mean((stop(target) - pick(q_tm1, b.a_tm1)) ** 2 / 2)
 
 
 def plain_mmd_dqn(p, t):
@@ -178,19 +189,22 @@ def plain_deep_mellow(p, t):
 
 
 def plain_pcl(p, t):
-    b, q = STREAM, Q(p, STREAM.s)
-    v = 0.1 * jax.nn.logsumexp(q / 0.1, axis=-1)
-    soft_r = b.r_t - 0.1 * log_prob(q[:, :-1] / 0.1, b.a_tm1)
-    returns = n_step(soft_r, b.discount_t, v[:, 1:], T)
-    return jnp.mean((returns - v[:, :-1]) ** 2 / 2)
+    b, (q_tm1, q_t) = STREAM, both(Q, p)
+    v_tm1, v_t = (0.1 * jax.nn.logsumexp(q / 0.1, axis=-1) for q in (q_tm1, q_t))
+    soft_r = b.r_t - 0.1 * log_prob(q_tm1 / 0.1, b.a_tm1)
+    returns = n_step(soft_r, b.discount_t, v_t, T)
+    return jnp.mean((returns - v_tm1) ** 2 / 2)
 
 
 def plain_n_step_dqn(p, t):
-    b, q = STREAM, Q(p, STREAM.s)
-    target = n_step(b.r_t, b.discount_t, jnp.max(Q(t, b.s), -1)[:, 1:], 3)
-    return jnp.mean(huber(stop(target) - pick(q[:, :-1], b.a_tm1)))
+    b = STREAM
+    target = n_step(b.r_t, b.discount_t, jnp.max(Q(t, b.s_t), -1), 3)
+    return jnp.mean(huber(stop(target) - pick(Q(p, b.s_tm1), b.a_tm1)))
 
 
+FIRST = {k: x[:, :3] for k, x in vars(STREAM).items() if x is not None and x.ndim > 1}
+WINDOWS = STREAM._replace(**FIRST)
+WINDOWS.discount_t = WINDOWS.discount_t.at[:2].set(0.9)
 CASES = {
     "mmd_dqn": Case(
         of(recipes.mmd_dqn, QUANTILES, ONE), plain_mmd_dqn, QUANTILES_PARAMS
@@ -226,11 +240,11 @@ CASES = {
         "quantiles",
         meaningless=True,
     ),
-    "rainbow": Case(of(recipes.rainbow, ATOMS, N_STEP), plain_rainbow, ATOMS_PARAMS),
+    "rainbow": Case(of(recipes.rainbow, ATOMS, WINDOWS), plain_rainbow, ATOMS_PARAMS),
     "munchausen_dqn": Case(
         of(recipes.munchausen_dqn, Q, ONE), plain_munchausen, Q_PARAMS
     ),
-    "r2d2": Case(of(recipes.r2d2, recurrent, STREAM, 2, 2), plain_r2d2, Q_PARAMS),
-    "ape_x": Case(of(recipes.ape_x, Q, STREAM), plain_ape_x, Q_PARAMS),
+    "r2d2": Case(of(recipes.r2d2, recurrent, SEQUENCE, 2, 2), plain_r2d2, Q_PARAMS),
+    "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS),
     "pqn": Case(of(recipes.pqn, Q, STREAM), plain_pqn, Q_PARAMS),
 }

@@ -1,0 +1,111 @@
+"""n-step transitions, for losses that take one-step rewards, discounts and successors.
+
+- `n_step_transitions`: rewards, discounts and the step to bootstrap from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from rlaxlib._core import checks, recurrence, streams
+
+__all__ = ["NStepTransitions", "n_step_transitions"]
+
+
+class NStepTransitions(NamedTuple):
+    """n-step transitions of a stream.
+
+    Attributes:
+        r_t: Discounted sums of the rewards, shape `[T]`.
+        discount_t: Products of the discounts, shape `[T]`.
+        indices: Last step of each window: bootstrap from the next observation of this
+            step, shape `[T]`.
+    """
+
+    r_t: Array
+    discount_t: Array
+    indices: Array
+
+
+def n_step_transitions(
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    n: int,
+    *,
+    truncated_t: ArrayLike | None = None,
+    sample_mask: ArrayLike | None = None,
+) -> NStepTransitions:
+    """Compute n-step transitions: rewards, discounts and the index to bootstrap from.
+
+    Takes one trajectory, returns one n-step transition for each time step.
+
+    .. math::
+
+        R_t = ∑_{k=0}^{m-1} (∏_{j=1}^k γ_{t+j}) r_{t+1+k},
+        Γ_t = ∏_{k=1}^m γ_{t+k},
+        i_t = t + m - 1.
+
+    A one-step loss of :math:`R_t`, :math:`Γ_t` and the successor of step :math:`i_t` is
+    the n-step loss: categorical and quantile Q-learning, or the critics of D4PG and
+    SAC. For state or action values, `n_step_bootstrapped_returns` and
+    `n_step_q_learning` give the target at once.
+
+    A window has :math:`m = n` valid steps, or fewer where the stream ends or is
+    truncated. No index leads beyond the end of an episode.
+
+    Args:
+        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        truncated_t: True where truncated: no window goes beyond, shape `[T]`; or None.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+
+    Returns:
+        Rewards :math:`R`, discounts :math:`Γ` and indices :math:`i`, each of shape
+        `[T]`. At ignored steps the first two are 0, and the index is that of the step.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
+
+    Example:
+        >>> r_t, discount_t = jnp.array([1.0, 2.0, 4.0]), jnp.array([0.5, 0.5, 0.5])
+        >>> r_t, discount_t, index = rlaxlib.n_step_transitions(r_t, discount_t, n=2)
+        >>> print(r_t, discount_t, index)
+        [2. 4. 4.] [0.25 0.25 0.5 ] [1 2 2]
+
+    References:
+        Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
+        Learning*, 2018. https://arxiv.org/abs/1710.02298
+    """
+    r_t, discount_t, truncated_t, sample_mask, narrow = checks.widened(
+        r_t=(r_t, "float[T]"),
+        discount_t=(discount_t, "float[T]"),
+        truncated_t=(truncated_t, "bool[T] or None"),
+        sample_mask=(sample_mask, "bool[T] or None"),
+    )
+    checks.static_int(1, n=n)
+    steps = jnp.arange(r_t.size)
+    n, places = min(n, r_t.size), steps
+    end = streams.ends(truncated_t, sample_mask)
+    end = jnp.zeros_like(steps, bool) if end is None else end
+    if sample_mask is not None:
+        r_t, discount_t, end, places = (
+            streams.compact(x, sample_mask) for x in (r_t, discount_t, end, places)
+        )
+    window, one = recurrence.backward_window, jnp.ones_like(r_t)
+    rewards = window(r_t, discount_t, jnp.zeros_like(r_t), n, end=end)
+    discounts = window(jnp.where(end, discount_t, 0), discount_t, one, n, end=end)
+    is_last = end | (discount_t == 0)
+    last = jax.lax.cummin(jnp.where(is_last, steps, steps.size - 1), reverse=True)
+    index = places[jnp.minimum(last, steps + n - 1)]
+    rewards, discounts, index = (
+        streams.restore(x, sample_mask) for x in (rewards, discounts, index)
+    )
+    if sample_mask is not None:
+        index = jnp.where(sample_mask, index, steps)
+    return NStepTransitions(narrow(rewards), narrow(discounts), index)

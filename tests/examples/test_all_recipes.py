@@ -1,0 +1,417 @@
+"""Test what holds for all recipes: arguments, masks, truncation, ends of streams."""
+
+import functools
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from plain_losses import common as plain
+from plain_losses import exploration as explored
+from plain_losses import imitation as imitated
+from plain_losses.common import Batch, Call, T
+from recipes import exploration, imitation, policy_gradient, streaming
+
+import rlaxlib
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODULES = (
+    *("continuous", "exploration", "imitation", "language", "offline"),
+    *("policy_gradient", "value_based"),
+)
+LOSSES = {
+    name: (case.loss, case.params)
+    for module in MODULES
+    for name, case in import_module(f"plain_losses.{module}").CASES.items()
+}
+STEP = Batch(
+    s_tm1=plain.normal(plain.F),
+    s_t=plain.normal(plain.F),
+    a_tm1=jnp.array(2),
+    r_t=jnp.float32(4.0),
+    discount_t=jnp.float32(0.5),
+)
+GREEDY = jnp.outer(STEP.s_tm1, jnp.arange(3.0))  # The last action has most value.
+MEMORY = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
+NOVEL = plain.normal(T, 3), jnp.arange(1.0, T + 1), MEMORY, (jnp.array(1.0), 0.5)
+
+
+MEAN_KL = float(
+    jnp.mean(
+        rlaxlib.categorical_kl_divergence(
+            plain.STREAM.logits_tm1,
+            plain.policy_and_value(plain.PAIR_PARAMS[0], plain.STREAM.s_tm1)[0],
+        )
+    )
+)
+
+
+def linear(w, s):
+    return s @ w
+
+
+def first(w, s):
+    return jnp.sum(w * s)
+
+
+def call(recipe, *params, **arguments):
+    """Return a recipe that is not a loss, and its parameters."""
+    named = Call.__new__(Call)
+    names = list(inspect.signature(recipe).parameters)
+    named.recipe, named.first = recipe, tuple(names[: len(params)])
+    named.arguments = arguments
+    return named, params
+
+
+OTHERS = {
+    "kl_coefficient": call(
+        policy_gradient.kl_coefficient,
+        *(jnp.float32(1.0), plain.PAIR_PARAMS[0]),
+        apply=plain.policy_and_value,
+        batch=plain.STREAM,
+        target=MEAN_KL / 1.501,
+    ),
+    "lagrange_multiplier": call(
+        policy_gradient.lagrange_multiplier,
+        jnp.float32(35.0),
+        state=rlaxlib.PidLagrangianState(jnp.float32(5.0), jnp.float32(1.0)),
+        limit=25.0,
+    ),
+    "rnd_rewards": call(
+        exploration.rnd_rewards,
+        *explored.params("features"),
+        apply=explored.features,
+        batch=plain.STREAM,
+        state=rlaxlib.RndState(*map(jnp.float32, (5.0, 1.0, 2.0)), jnp.ones(plain.B)),
+        discount=0.5,
+    ),
+    "ngu_rewards": call(
+        exploration.ngu_rewards,
+        NOVEL[0],
+        **dict(zip(("errors", "memory", "moments"), NOVEL[1:], strict=True)),
+        sample_mask=None,
+    ),
+    "gail_reward": call(
+        imitation.gail_reward,
+        imitated.CASES["gail"].params[0],
+        apply=imitated.judge,
+        batch=imitated.ACTION,
+    ),
+    "airl_reward": call(
+        imitation.airl_reward,
+        imitated.AIRL_PARAMS,
+        apply=imitated.AIRL,
+        batch=imitated.JUDGED,
+    ),
+    "stream_q": call(
+        streaming.stream_q,
+        streaming.Learner(GREEDY, plain.normal(4, 3), jnp.float32(0.9)),
+        apply=linear,
+        step=STEP,
+        lambda_=0.8,
+        kappa=2.0,
+    ),
+    "emphatic_td": call(
+        streaming.emphatic_td,
+        plain.normal(4),
+        state=rlaxlib.EmphaticTraceState(
+            plain.normal(4), *map(jnp.float32, (1.0, 2.0, 0.9))
+        ),
+        apply=first,
+        step=STEP,
+        rho=2.0,
+        lambda_=0.5,
+        step_size=0.01,
+    ),
+    "differential_td": call(
+        streaming.differential_td,
+        plain.normal(4),
+        reward_rate=0.5,
+        apply=first,
+        step=STEP,
+        step_size=0.01,
+        eta=0.1,
+    ),
+}
+ALL = {**LOSSES, **OTHERS}
+
+
+# --- Running a recipe, and what it reads. ---
+
+
+class Reads(Batch):
+    """A batch that notes the names of the fields that are read."""
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name[0] != "_":
+            super().__getattribute__("_names").add(name)
+        return found
+
+    def _replace(self, **fields):
+        own = {k: v for k, v in vars(self).items() if k != "_names"}
+        return Reads(**{**own, **fields}, _names=vars(self)["_names"])
+
+
+def fields(recipe, params, name="batch"):
+    """Return the fields of a batch that a recipe reads."""
+    names = set()
+    batch = Reads(**vars(recipe.arguments[name]), _names=names)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        jax.eval_shape(lambda *p: recipe.outputs(*p, **{name: batch}), *params)
+    return sorted(names)
+
+
+@functools.cache
+def program(name, settings):
+    """Return a recipe with its settings, as a program: outputs and gradient."""
+    recipe, _ = ALL[name]
+
+    @jax.jit
+    def results(params, arrays):
+        arguments = {**dict(settings), **arrays}
+        outputs = recipe.outputs(*params, **arguments)
+        if name in OTHERS:
+            return outputs, None
+        first, *rest = params
+        return outputs, jax.grad(lambda x: recipe(x, *rest, **arguments))(first)
+
+    return results
+
+
+def run(name, **changed):
+    """Return the outputs of a recipe, and the gradient of a loss."""
+    recipe, params = ALL[name]
+    arguments = {k: v for k, v in (recipe.arguments | changed).items() if k != "apply"}
+    settings = {
+        name: x
+        for name, x in arguments.items()
+        if x is None or isinstance(x, str | bool | int | float) or callable(x)
+    }
+    arrays = {name: x for name, x in arguments.items() if name not in settings}
+    return program(name, tuple(settings.items()))(params, arrays)
+
+
+def same(one, other, rtol=2e-5):
+    leaves = zip(*map(jax.tree.leaves, (one, other)), strict=True)
+    return all(np.allclose(x, y, rtol, 1e-6, equal_nan=False) for x, y in leaves)
+
+
+def differ(one, other):
+    leaves = zip(*map(jax.tree.leaves, (one, other)), strict=True)
+    return not all(np.array_equal(x, y, equal_nan=True) for x, y in leaves)
+
+
+# --- Every argument has an effect. ---
+
+
+OPTIONS = {"exp": "binary", "sigmoid": "ipo", True: False}
+
+
+def variants(value, mask_shape=()):
+    """Yield other values of an argument."""
+    if isinstance(value, str | bool):
+        yield OPTIONS[value]
+    elif value is None:  # Masks.
+        mask = np.arange(np.prod(mask_shape)).reshape(mask_shape) % 3 > 0
+        yield from (mask, ~mask)
+    elif isinstance(value, int):
+        yield from (value + 1, value - 1, 1)
+    elif isinstance(value, float):
+        yield from (1.5 * value + 0.1, 0.5 * value, 0.001 * value)
+    elif jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        yield jax.random.split(value)[0]
+    elif jnp.issubdtype(value.dtype, jnp.floating):
+        yield from (0.7 * value, jnp.sign(value), jnp.flip(value), 3 * value)
+    else:
+        yield jnp.roll(value, 1, axis=0) if value.ndim else (value + 1) % plain.A
+
+
+def changes(recipe, params):
+    """Yield the name of each argument, and its changes as keyword arguments."""
+    for name, value in recipe.arguments.items():
+        if isinstance(value, Batch):
+            for field in fields(recipe, params, name):
+                inner = getattr(value, field)
+                if isinstance(inner, Batch):
+                    continue
+                shape = None if inner is not None else value.r_t.shape
+                others = [value._replace(**{field: x}) for x in variants(inner, shape)]
+                yield f"{name}.{field}", [{name: x} for x in others]
+        elif isinstance(value, tuple) and name != "apply":
+            for i, leaf in enumerate(jax.tree.leaves(value)):
+                leaves, tree = jax.tree.flatten(value)
+                others = [[*leaves[:i], x, *leaves[i + 1 :]] for x in variants(leaf)]
+                yield (
+                    f"{name}[{i}]",
+                    [{name: jax.tree.unflatten(tree, x)} for x in others],
+                )
+        elif not callable(value) and name != "apply":
+            yield name, [{name: x} for x in variants(value, (T,))]
+
+
+# The position of the next embedding has an effect on later calls only.
+WITHOUT_EFFECT = {"ngu_rewards": {"memory[1]"}}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_argument_changes_the_result(name):
+    recipe, params = ALL[name]
+    before = run(name)
+
+    def has_effect(change):
+        try:
+            return differ(run(name, **change), before)
+        except rlaxlib.ArgumentError:  # Out of range.
+            return False
+
+    for argument, others in changes(recipe, params):
+        if argument not in WITHOUT_EFFECT.get(name, ()):
+            assert any(map(has_effect, others)), argument
+
+
+# --- Masks, truncation and the ends of streams. ---
+
+
+def readers(field):
+    """Return the recipes that read a field of their batch, by name."""
+    for name, (recipe, params) in ALL.items():
+        batch = recipe.arguments.get("batch")
+        if batch is not None and hasattr(batch, "chosen"):
+            batch = batch.chosen
+        if hasattr(batch, field) and name not in STATE_OF_A_SEARCH:
+            read = fields(recipe, params)
+            if field in read or "chosen" in read:
+                yield name
+
+
+STATE_OF_A_SEARCH = ("gumbel_muzero",)
+STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discount_t")
+STEPS = {
+    *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
+    *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
+    *("ref_log_prob", "values", "teacher_logits"),
+}
+MASKED = sorted(readers("sample_mask"))
+CUT = sorted(readers("truncated_t"))
+
+
+def edit(batch, change):
+    """Apply a function of name and array to the fields with a time axis."""
+
+    def one(name, x):
+        if isinstance(x, Batch):
+            return edit(x, change)
+        return change(name, x) if name in STEPS and x is not None else x
+
+    if getattr(batch, "sample_mask", 0) is None:
+        batch = batch._replace(sample_mask=jnp.ones(batch.r_t.shape, bool))
+    if getattr(batch, "truncated_t", 0) is None:
+        batch = batch._replace(truncated_t=jnp.zeros(batch.r_t.shape, bool))
+    return Batch(**{name: one(name, x) for name, x in vars(batch).items()})
+
+
+def fill(name, x):
+    """Return what stands in a step to ignore."""
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.full_like(x, jnp.nan)
+    return jnp.zeros_like(x)
+
+
+# An ignored step begins a new episode of the recurrent state.
+BEGINS_ANEW = ("dreamer_model",)
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_padding_and_gaps_with_nan_change_nothing(name):
+    batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)
+    expected = run(name, batch=batch)
+
+    def pad(name, x):
+        return jnp.concatenate([x, fill(name, x[:, -2:])], axis=1)
+
+    def widen(name, x):
+        gap = x[:, 2:3] if name == "s" else fill(name, x[:, :1])
+        return jnp.concatenate([x[:, :2], gap, x[:, 2:], fill(name, x[:, -1:])], axis=1)
+
+    for change, added in ((pad, (T, T + 1)), (widen, (2, T + 1))):
+        found = run(name, batch=edit(batch, change))
+        if name == "rnd_rewards":
+            (rewards, state), _ = found
+            assert not np.any(rewards[:, added])
+            found = (jnp.delete(rewards, np.array(added), axis=1), state), None
+        if change is pad or name not in BEGINS_ANEW:
+            assert same(found, expected)
+
+
+# Each stream, not each step, has a weight; or its loss is that of the first step.
+OF_STREAMS = {"ape_x", "rainbow", "r2d2", "dreamer_model"}
+
+
+@pytest.mark.parametrize("name", sorted(set(CUT) - OF_STREAMS))
+def test_a_cut_stream_gives_what_two_streams_give(name):
+    batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)
+    one = batch._replace(truncated_t=batch.truncated_t.at[:, 1].set(True))
+
+    def split(name, x):
+        first = jnp.concatenate([x[:, :2], fill(name, x[:, 2:])], axis=1)
+        second = jnp.concatenate([x[:, 2:], fill(name, x[:, :2])], axis=1)
+        return jnp.concatenate([first, second])
+
+    two = edit(batch, split)
+    if hasattr(batch, "is_expert"):
+        two = two._replace(is_expert=jnp.tile(batch.is_expert, 2))
+    assert same(*(run(name, batch=x) for x in (one, two)))
+
+
+def without_ends(name, x):
+    return jnp.maximum(x, 0.5) if name == "discount_t" else x
+
+
+# Their loss is that of the first step, or their result one of three numbers.
+OF_ONE_STEP = {"ape_x", "rainbow", "kl_coefficient"}
+
+
+@pytest.mark.parametrize("name", sorted({*MASKED, *CUT} - OF_ONE_STEP))
+def test_each_step_of_a_stream_is_learned_from(name):
+    recipe, params = ALL[name]
+    arguments = {"burn_in": 0} if name == "r2d2" else {}
+    batch = edit(recipe.arguments["batch"], without_ends)
+    before = run(name, batch=batch, **arguments)
+    read = {"r_t", "a_tm1", "s_tm1", "s", "tokens"} & set(fields(recipe, params))
+    for field in read if name != "dreamer_model" else {"s", "r_t"}:
+        x = getattr(batch, field)
+        for k in range(x.shape[1]):
+
+            def has_effect(shift, x=x, k=k, field=field):
+                other = x[:, k] + shift
+                if not jnp.issubdtype(x.dtype, jnp.floating):
+                    other = other % (plain.M if field == "tokens" else plain.A)
+                changed = batch._replace(**{field: x.at[:, k].set(other)})
+                return differ(run(name, batch=changed, **arguments), before)
+
+            # A clip may hide a change.
+            assert any(map(has_effect, (1, 2, 3))), (field, k)
+
+
+def test_the_last_true_next_observation_is_bootstrapped_from():
+    values = sorted(set(CUT) & set(readers("s_t")))
+    assert len(values) >= 12
+    for name in values:
+        batch = edit(ALL[name][0].arguments["batch"], without_ends)
+        changed = batch._replace(s_t=batch.s_t.at[:, -1].add(1.0))
+        assert differ(*(run(name, batch=x) for x in (batch, changed))), name
+
+
+# --- Files. ---
+
+
+@pytest.mark.parametrize("module", [*MODULES, "streaming"])
+def test_recipes_run_in_any_package(module):
+    code = f"from examples.recipes import {module}"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=EXAMPLES.parent)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -184,6 +184,20 @@ class PidLagrangianState(NamedTuple):
     cost: Float[Array, ""]
 
 
+class PidInit(Protocol):
+    """The function that returns the initial state of `pid_lagrangian`."""
+
+    def __call__(self, cost: ArrayLike = 0.0) -> PidLagrangianState: ...
+
+
+class PidUpdate(Protocol):
+    """The function that updates the multiplier of `pid_lagrangian`."""
+
+    def __call__(
+        self, cost: ArrayLike, state: PidLagrangianState
+    ) -> tuple[Array, PidLagrangianState]: ...
+
+
 @checked(compiled=False)
 def pid_lagrangian(
     limit: Float[ArrayLike, ""],
@@ -192,7 +206,7 @@ def pid_lagrangian(
     k_d: Float[ArrayLike, "in [0, inf)"] = 0.0,
     *,
     axis_name: AxisName | None = None,
-) -> StateFunctions[Array, PidLagrangianState]:
+) -> StateFunctions[PidInit, PidUpdate]:
     """Create a PID controller of the Lagrange multiplier of a cost (constrained RL).
 
     Takes one mean cost at each update, returns the multiplier.

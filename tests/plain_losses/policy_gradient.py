@@ -349,7 +349,7 @@ def plain_dreamer_model(p, t):
             first = k == 0 or not b.sample_mask[i, k - 1]
             if first and (k == T or not b.sample_mask[i, k]):
                 continue  # No step leads to it or from it.
-            state, z = MODEL.start(p) if first else (state, z)  # noqa: F821
+            state, z = MODEL.start(p) if first else (state, z)
             a = -1 if first else b.a_tm1[i, k - 1]
             state, prior = dynamics(p, state, z, a)
             q, prior = unimix(MODEL.encoder(p, state, b.s[i, k])), unimix(prior)

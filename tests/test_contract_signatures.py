@@ -1,0 +1,142 @@
+"""Test what every signature states: annotations, results, flags, options, batches."""
+
+import functools
+import itertools
+import types
+import typing
+
+import contract
+import jax
+import numpy as np
+import pytest
+from contract import each_row
+
+import rlaxlib
+from rlaxlib._core import errors, signatures, specs
+
+ROWS = contract.collect()
+
+
+def functions():
+    """Yield name and function of every public function and method."""
+    for name in contract.public_functions():
+        yield name, functools.reduce(getattr, name.split("."), _made(name))
+
+
+def _made(name):
+    """Return the library, with the objects of factories in place of the factories."""
+    factory, _, method = name.partition(".")
+    if not method:
+        return rlaxlib
+    return type("", (), {factory: getattr(rlaxlib, factory)()})
+
+
+FUNCTIONS = dict(functions())
+SIGNATURES = {
+    name: signatures.read(function)
+    for name, function in FUNCTIONS.items()
+    if hasattr(function, "signature")
+}
+
+# A pytree, functions or any number of arguments have no shape to state.
+UNCHECKED = {"compose_tx"}
+
+
+def test_every_function_states_its_arguments():
+    assert FUNCTIONS.keys() - SIGNATURES.keys() == UNCHECKED
+    for name, signature in SIGNATURES.items():
+        hints = typing.get_type_hints(signature.function, include_extras=True)
+        for argument, hint in hints.items():
+            is_bare = hint in (jax.Array, jax.typing.ArrayLike, str, int, float)
+            assert not is_bare, (name, argument, hint)
+
+
+@each_row()
+def test_results_have_the_shapes_of_their_annotations(row, monkeypatch):
+    calls = []
+    original = signatures.Signature.call
+
+    def call(self, args, kwargs):
+        result = original(self, args, kwargs)
+        calls.append((self, self.bind(args, kwargs), result))
+        return result
+
+    monkeypatch.setattr(signatures.Signature, "call", call)
+    jax.eval_shape(lambda inputs: jax.tree.leaves(row.call()(**inputs)), row.inputs())
+    assert calls
+    for signature, given, result in calls:
+        assert_fits(result, signature.result, sizes_of(signature, given))
+
+
+def sizes_of(signature, given):
+    values, wanted = signature.unpack(given)
+    some = {name: spec for name, spec in wanted.items() if values[name] is not None}
+    in_order = sorted(some.items(), key=lambda each: len(each[1].shapes))
+    return errors._sizes(dict(in_order), values)
+
+
+def assert_fits(result, hint, sizes):
+    """Assert that a result has the shapes and kinds of its annotation."""
+    spec = specs.read(hint)
+    if spec is not None and spec.is_array:
+        if result is None and spec.optional:
+            return
+        assert specs.fit(result.shape, result.dtype, spec, sizes), (result, spec, sizes)
+    elif typing.get_origin(hint) in (typing.Union, types.UnionType):
+        kind = tuple if isinstance(result, tuple) else typing.Annotated
+        (part,) = (x for x in typing.get_args(hint) if typing.get_origin(x) is kind)
+        assert_fits(result, part, sizes)
+    elif spec is None:
+        for _, part, value in specs.parts("", hint, result):
+            assert_fits(value, part, sizes)
+
+
+def test_flags_and_options_refuse_what_they_are_not():
+    wrong = {"Flag": np.ones(3, bool), "Literal": "none of these", "Static": [1.0]}
+    for signature in SIGNATURES.values():
+        for argument, spec in signature.others.items():
+            with pytest.raises(rlaxlib.ArgumentError, match=f"`{argument}` is"):
+                signature.check({argument: wrong[spec.kind]})
+
+
+def test_every_option_says_what_it_may_be():
+    for name, signature in SIGNATURES.items():
+        for argument, default in signature.defaults.items():
+            if isinstance(default, str):
+                assert signature.specs[argument].kind == "Literal", name
+
+
+COMPILATIONS = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **_: COMPILATIONS.append(event)
+)
+
+
+@each_row(sample=True)
+def test_a_second_call_compiles_nothing(row):
+    inputs = row.inputs()
+    row.call()(**inputs)
+    COMPILATIONS.clear()
+    row.call()(**inputs)
+    assert not [event for event in COMPILATIONS if "backend_compile" in event]
+
+
+def states_one_example(row):
+    """Return whether shapes say what one example is: no trees, no free axes."""
+    function = row.function(rlaxlib)
+    if not hasattr(function, "signature") or not row.given:
+        return False
+    signature = signatures.read(function)
+    shapes = [shape for spec in signature.arrays.values() for shape in spec.shapes]
+    is_free = any(map(specs.is_many, itertools.chain(*shapes)))
+    return bool(shapes) and not (is_free or signature.trees or signature.nested)
+
+
+@pytest.mark.parametrize(
+    "row", contract.sampled([row for row in ROWS if states_one_example(row)], "batched")
+)
+def test_batched_is_vmap(row):
+    stacked = contract.stack([row.inputs(seed) for seed in range(3)])
+    expected = jax.vmap(lambda inputs: row.call()(**inputs))(stacked)
+    got = rlaxlib.batched(row.function(rlaxlib))(**stacked, **row.settings)
+    contract.assert_close(got, expected, 0, 0)

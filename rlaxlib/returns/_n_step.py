@@ -10,9 +10,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, recurrence, streams
+from rlaxlib._core import recurrence, streams
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 
 __all__ = ["NStepTransitions", "n_step_transitions"]
 
@@ -27,18 +28,19 @@ class NStepTransitions(NamedTuple):
             step, shape `[T]`.
     """
 
-    r_t: Array
-    discount_t: Array
-    indices: Array
+    r_t: Float[Array, "T"]
+    discount_t: Float[Array, "T"]
+    indices: Int[Array, "T"]
 
 
+@checked
 def n_step_transitions(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
-    n: int,
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    n: Static[int, "in [1, inf)"],
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> NStepTransitions:
     """Compute n-step transitions: rewards, discounts and the index to bootstrap from.
 
@@ -82,13 +84,6 @@ def n_step_transitions(
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2018. https://arxiv.org/abs/1710.02298
     """
-    r_t, discount_t, truncated_t, sample_mask, narrow = checks.widened(
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    checks.static_int(1, n=n)
     steps = jnp.arange(r_t.size)
     n, places = min(n, r_t.size), steps
     end = streams.ends(truncated_t, sample_mask)
@@ -108,4 +103,4 @@ def n_step_transitions(
     )
     if sample_mask is not None:
         index = jnp.where(sample_mask, index, steps)
-    return NStepTransitions(narrow(rewards), narrow(discounts), index)
+    return NStepTransitions(rewards, discounts, index)

@@ -1,7 +1,10 @@
-"""Sums of very many terms, with their rounding error carried on."""
+"""Sums and moments of very many terms, with their rounding errors carried on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import jax.numpy as jnp
 from jax import Array
 
 
@@ -24,3 +27,42 @@ def add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
     rest = rest + ((total - (rounded - added)) + (x - added))
     total = rounded + rest
     return total, rest - (total - rounded)
+
+
+def merge(
+    one: Sequence[Array], other: Sequence[Array], weight: Array
+) -> tuple[Array, ...]:
+    """Return the moments of two samples together.
+
+    Args:
+        one: Mean and variance of the first, and their rounding errors.
+        other: Those of the second.
+        weight: Share of the second in the number of entries.
+
+    Returns:
+        Mean and variance, and their rounding errors.
+    """
+    mean, variance, mean_rest, variance_rest = one
+    a = weight.astype(mean.dtype)
+    d_mean, d_variance, d_mean_rest, d_variance_rest = (
+        y - x for x, y in zip(one, other, strict=True)
+    )
+    step = variance_step(d_variance, d_mean + d_mean_rest, a)
+    mean, mean_rest = add(mean, mean_rest + a * d_mean_rest, a * d_mean)
+    variance, variance_rest = add(variance, variance_rest + a * d_variance_rest, step)
+    return mean, variance, mean_rest, variance_rest
+
+
+def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
+    """Return by how much a variance grows in a mixture of two distributions.
+
+    Args:
+        growth: Variance of the second minus that of the first.
+        difference: Mean of the second minus that of the first.
+        weight: Weight of the second in [0, 1].
+
+    Returns:
+        The variance of the mixture minus that of the first.
+    """
+    # A small weight would be rounded away in `(1 - weight) * variance`.
+    return weight * (growth + (1 - weight) * jnp.square(difference))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, indexing, recurrence
+from rlaxlib._core import checks, devices, indexing, recurrence, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -53,12 +53,19 @@ class RndState(NamedTuple):
         mean: Mean of the sums, shape `[]`.
         variance: Variance of the sums, shape `[]`.
         carried: The last sum of this stream, shape `[]`.
+        steps_rest: Rounding error of `steps`, shape `[]`. Without it, the number would
+            stop at 2 ** 24 in single precision.
+        mean_rest: Rounding error of `mean`, likewise, shape `[]`.
+        variance_rest: Rounding error of `variance`, likewise, shape `[]`.
     """
 
     steps: Float[ArrayLike, ""] = 0.0
     mean: Float[ArrayLike, ""] = 0.0
     variance: Float[ArrayLike, ""] = 0.0
     carried: Float[ArrayLike, ""] = 0.0
+    steps_rest: Float[ArrayLike, ""] = 0.0
+    mean_rest: Float[ArrayLike, ""] = 0.0
+    variance_rest: Float[ArrayLike, ""] = 0.0
 
 
 @checked
@@ -152,11 +159,10 @@ def rnd_reward(
     valid = jnp.ones(errors.shape, bool) if sample_mask is None else sample_mask
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)
-    sums = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
-    moments = _update_moments(*state[:3], sums, valid, axis_name)
-    variance = moments[-1]
-    rewards = errors / jnp.sqrt(jnp.where(variance > 0, variance, 1))
-    return rewards, RndState(*moments, sums[-1])
+    g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
+    state = _update_moments(state, g_t, valid, axis_name)._replace(carried=g_t[-1])
+    rewards = errors / jnp.sqrt(jnp.where(state.variance > 0, state.variance, 1))
+    return rewards, state
 
 
 @checked
@@ -384,23 +390,22 @@ def ngu_reward(
 
 
 def _update_moments(
-    count: Array,
-    mean: Array,
-    variance: Array,
-    x: Array,
-    mask: Array,
-    axis_name: AxisName | None,
-) -> tuple[Array, Array, Array]:
+    state: RndState, x: Array, mask: Array, axis_name: AxisName | None
+) -> RndState:
     """Update the moments of all values so far with those of new values."""
-    new_count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
-    size = jnp.maximum(new_count, 1)
+    count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
+    size = jnp.maximum(count, 1)
     new_mean = devices.total(jnp.sum(x, where=mask), axis_name) / size
     squares = jnp.sum(jnp.square(x - new_mean), where=mask)
     new_variance = devices.total(squares, axis_name) / size
-    share = new_count / jnp.maximum(count + new_count, 1)
-    between = (1 - share) * share * jnp.square(new_mean - mean)
-    return (
-        count + new_count,
-        mean + share * (new_mean - mean),
-        (1 - share) * variance + share * new_variance + between,
+    steps, mean, variance, _, steps_rest, *rests = cast("tuple[Array, ...]", state)
+    steps, steps_rest = sums.add(steps, steps_rest, count)
+    zero = jnp.zeros_like(new_mean)
+    mean, variance, mean_rest, variance_rest = sums.merge(
+        (mean, variance, *rests),
+        (new_mean, new_variance, zero, zero),
+        count / jnp.maximum(steps, 1),
+    )
+    return RndState(
+        steps, mean, variance, state.carried, steps_rest, mean_rest, variance_rest
     )

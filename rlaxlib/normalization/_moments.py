@@ -468,21 +468,6 @@ def scale(variance: Array, min_scale: Array) -> Array:
     return jnp.where(varied, bounded, 1)
 
 
-def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
-    """Return by how much a variance grows in a mixture of two distributions.
-
-    Args:
-        growth: Variance of the second minus that of the first.
-        difference: Mean of the second minus that of the first.
-        weight: Weight of the second in [0, 1].
-
-    Returns:
-        The variance of the mixture minus that of the first.
-    """
-    # A small weight would be rounded away in `(1 - weight) * variance`.
-    return weight * (growth + (1 - weight) * jnp.square(difference))
-
-
 # --- Parts of the moving averages. ---
 
 
@@ -516,7 +501,7 @@ def _mix(
 
     def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
         a = weight.astype(variance.dtype)
-        return variance + variance_step(new - variance, other - mean, a)
+        return variance + sums.variance_step(new - variance, other - mean, a)
 
     return (
         jax.tree.map(mix_means, mean, new_mean),
@@ -564,7 +549,7 @@ def _merge(
     weight = other.num_entries / jnp.maximum(count, 1)
     structure = cast(Any, jax.tree.structure(state.mean))
     pairs = zip(_leaves(state), _leaves(other), strict=True)
-    merged = [_merge_leaf(*each, weight) for each in pairs]
+    merged = [sums.merge(*each, weight) for each in pairs]
     mean, variance, *rests = (
         jax.tree.unflatten(structure, each) for each in zip(*merged, strict=True)
     )
@@ -575,23 +560,6 @@ def _leaves(state: RunningMomentsState) -> list[tuple[Array, ...]]:
     """Return mean, variance, and their rounding errors, of each leaf."""
     trees = (state.mean, state.variance, state.mean_rest, state.variance_rest)
     return list(zip(*(cast(Any, jax.tree.leaves(x)) for x in trees), strict=True))
-
-
-def _merge_leaf(
-    one: tuple[Array, ...], other: tuple[Array, ...], weight: Array
-) -> tuple[Array, ...]:
-    """Return mean, variance, and their rounding errors, of two leaves together."""
-    mean, variance, mean_rest, variance_rest = one
-    a = weight.astype(mean.dtype)
-    d_mean, d_variance, d_mean_rest, d_variance_rest = (
-        y - x for x, y in zip(one, other, strict=True)
-    )
-    step = variance_step(d_variance, d_mean + d_mean_rest, a)
-    mean, mean_rest = sums.add(mean, mean_rest + a * d_mean_rest, a * d_mean)
-    variance, variance_rest = sums.add(
-        variance, variance_rest + a * d_variance_rest, step
-    )
-    return mean, variance, mean_rest, variance_rest
 
 
 def _describe(

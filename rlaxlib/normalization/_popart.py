@@ -18,14 +18,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing
+from rlaxlib._core import checks, devices, dtypes, indexing, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
-from rlaxlib.normalization import _moments
 from rlaxlib.normalization._moments import StateFunctions
 
 __all__ = [
@@ -203,7 +203,13 @@ def unnormalize_linear(
     return PopArtOutput(y, scale * y + shift)
 
 
-@checked(wide=True)
+def _not_empty(*, targets: Any, **_: Any) -> None:
+    """Check that there are targets."""
+    if not np.size(targets):
+        checks.fail("`targets.size` is 0, must be at least 1")
+
+
+@checked(wide=True, rule=_not_empty)
 def art(
     state: PopArtState,
     targets: Real[ArrayLike, "..."],
@@ -264,8 +270,6 @@ def art(
         Tony Finch, *Incremental Calculation of Weighted Mean and Variance*, 2009.
         https://fanf2.user.srcf.net/hermes/doc/antiforgery/stats.pdf
     """
-    if not targets.size:
-        checks.fail("`targets.size` is 0, must be at least 1")
     shift, scale, second_moment = state
     x, step_size, scale_lb, scale_ub = (
         each.astype(shift.dtype) for each in (targets, step_size, scale_lb, scale_ub)
@@ -276,7 +280,7 @@ def art(
     log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
     step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
     old = _variance(state)
-    variance = old + _moments.variance_step(variance - old, difference, step)
+    variance = old + sums.variance_step(variance - old, difference, step)
     shift = shift + step * difference
     scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
     moment = jnp.where(is_seen, variance + jnp.square(shift), second_moment)
@@ -322,22 +326,7 @@ def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         proposition 1, 2016. https://arxiv.org/abs/1602.07714
     """
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(params)
-    named = {_name(path): leaf for path, leaf in leaves}
-    weights = [name for name in named if name[-1] in _BIAS_OF]
-    if len(weights) != 1:
-        listed = ", ".join(".".join(name) for name in named)
-        checks.fail(
-            f"`params` holds {len(weights)} weights called `w` or `kernel`, must hold "
-            f"those of one layer; its leaves are: {listed or 'none'}"
-        )
-    (weight,) = weights
-    bias = (*weight[:-1], _BIAS_OF[weight[-1]])
-    w, b = _rescale(weight[-1], named[weight], bias[-1], named.get(bias), old, new)
-    named[weight] = w
-    if b is not None:
-        named[bias] = b
-    return jax.tree.unflatten(cast(Any, jax.tree.structure(params)), named.values())
+    return _preserve(params, old, new)
 
 
 @checked(compiled=False)
@@ -418,7 +407,7 @@ class _Popart:
         values = (jnp.full(self.num_outputs, x, self.dtype) for x in (0, 1, 1))
         return PopArtState(*values)
 
-    @checked(compiled=False)
+    @checked(compiled=False, rule=_not_empty)
     def update(
         self,
         params: Params,
@@ -452,7 +441,7 @@ class _Popart:
             axis_name=self.axis_name,
             sample_mask=sample_mask,
         )
-        return pop(params=params, old=state, new=new), new
+        return _preserve(params, state, new), new
 
 
 def _pick(indices: Array, *values: Array) -> tuple[Array, ...]:
@@ -496,6 +485,26 @@ def _describe(
     return count, difference, squares / jnp.maximum(count, 1)
 
 
+def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:
+    """Rescale a layer, as `pop` does."""
+    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(params)
+    named = {_name(path): leaf for path, leaf in leaves}
+    weights = [name for name in named if name[-1] in _BIAS_OF]
+    if len(weights) != 1:
+        listed = ", ".join(".".join(name) for name in named)
+        checks.fail(
+            f"`params` holds {len(weights)} weights called `w` or `kernel`, must hold "
+            f"those of one layer; its leaves are: {listed or 'none'}"
+        )
+    (weight,) = weights
+    bias = (*weight[:-1], _BIAS_OF[weight[-1]])
+    w, b = _rescale(weight[-1], named[weight], bias[-1], named.get(bias), old, new)
+    named[weight] = w
+    if b is not None:
+        named[bias] = b
+    return jax.tree.unflatten(cast(Any, jax.tree.structure(params)), named.values())
+
+
 def _name(path: tuple[Any, ...]) -> tuple[str, ...]:
     """Return the names on the path to a leaf."""
     names = [str(getattr(key, "key", getattr(key, "name", key))) for key in path]
@@ -524,12 +533,14 @@ def _rescaled(
 ) -> tuple[Array, Array | None]:
     """Return weights and bias, each in its own dtype."""
     w = jnp.asarray(w)
-    (wide,), _ = dtypes.widen(w)
-    w = (wide * jnp.broadcast_to(old.scale / new.scale, w.shape)).astype(w.dtype)
+    wide, shift, scale, _, new_shift, new_scale, _ = (
+        dtypes.widen(jnp.asarray(x))[0][0] for x in (w, *old, *new)
+    )
+    w = (wide * jnp.broadcast_to(scale / new_scale, w.shape)).astype(w.dtype)
     if b is None:
         return w, None
     b = jnp.asarray(b)
     (wide,), _ = dtypes.widen(b)
     # Beside a large shift, a small bias would lose precision.
-    bias = (old.scale * wide + (old.shift - new.shift)) / new.scale
+    bias = (scale * wide + (shift - new_shift)) / new_scale
     return w, bias.astype(b.dtype)

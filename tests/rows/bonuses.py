@@ -75,7 +75,8 @@ def rnd_reward(
     mean, square = total / steps, (power + np.sum(np.square(sums))) / steps
     variance = square - mean**2
     rewards = np.where(valid, errors, 0.0) / np.sqrt(variance)
-    return [np.asarray(x) for x in (rewards, steps, mean, variance, carried)]
+    rests = (0.0, 0.0, 0.0)  # Of sums in double precision.
+    return [np.asarray(x) for x in (rewards, steps, mean, variance, carried, *rests)]
 
 
 def icm_losses(
@@ -123,8 +124,9 @@ def with_state(name, kind):
         fields = getattr(library, kind)._fields
 
         def call(**arguments):
-            values = (arguments.pop(f"state.{field}") for field in fields)
-            state = getattr(library, kind)(*values)
+            given = [field for field in fields if f"state.{field}" in arguments]
+            state = {field: arguments.pop(f"state.{field}") for field in given}
+            state = getattr(library, kind)(**state)
             return getattr(library, name)(state=state, **arguments)
 
         return call
@@ -272,7 +274,7 @@ ROWS = [
         of=with_state("rnd_reward", "RndState"),
         differentiable=False,
         follows=("prediction", "target", "discount"),
-        single_precision=(1, 2, 3, 4),
+        single_precision=(1, 2, 3, 4, 5, 6, 7),
         condition=16.0,
         invalid=({"discount": -0.1}, {"discount": 1.1}),
     ),
@@ -285,7 +287,7 @@ ROWS = [
         of=with_state("rnd_reward", "RndState"),
         differentiable=False,
         follows=("prediction", "target", "discount"),
-        single_precision=(1, 2, 3, 4),
+        single_precision=(1, 2, 3, 4, 5, 6, 7),
         condition=16.0,
     ),
     row(

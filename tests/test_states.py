@@ -1,0 +1,113 @@
+"""Test the initial states and updates of all factories: donation, pickles, errors."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+
+ONES = np.ones(3, np.float32)
+LAYER = {"w": np.ones((3, 2), np.float32), "b": np.ones(2, np.float32)}
+ZERO = np.zeros((), np.int32)
+
+
+# For each factory, its functions, the arguments of `init`, and an update.
+FACTORIES = {
+    "create_ema": (rlaxlib.create_ema(), (ONES,), (ONES,)),
+    "running_moments": (rlaxlib.running_moments(), (ONES,), (ONES,)),
+    "reward_scale": (rlaxlib.reward_scale(), (ONES,), (ONES, ONES)),
+    "return_based_scale": (rlaxlib.return_based_scale(), (ONES,), (ONES, ONES, ONES)),
+    "percentile_scale": (rlaxlib.percentile_scale(), (ONES,), (ONES,)),
+    "popart": (rlaxlib.popart(2, 0.5, 1e-4, 1e4), (), (LAYER,)),
+    "pid_lagrangian": (rlaxlib.pid_lagrangian(1.0, 0.1, 0.1, 0.1), (), (1.0,)),
+}
+
+
+def run(name, state):
+    """Return the state after one update."""
+    (_, update), _, data = FACTORIES[name]
+    if name == "popart":
+        return update(LAYER, state, ONES, np.zeros(3, np.int32))[1]
+    return update(*data, state)[1]
+
+
+STATES = {
+    name: (init(*example), lambda state, name=name: run(name, state))
+    for name, ((init, _), example, _) in FACTORIES.items()
+} | {
+    "bandit_init": (
+        rlaxlib.bandit_init(3),
+        lambda state: rlaxlib.bandit_update(state, ZERO, 1.0),
+    ),
+    "sliding_window_init": (
+        rlaxlib.sliding_window_init(3, 2),
+        lambda state: rlaxlib.sliding_window_update(state, ZERO, 1.0),
+    ),
+    "linear_bandit_init": (
+        rlaxlib.linear_bandit_init(3),
+        lambda state: rlaxlib.linucb_update(state, ONES, 1.0),
+    ),
+    "episodic_memory_intrinsic_rewards": (
+        rlaxlib.episodic_memory_intrinsic_rewards(ONES[None], 1, 1.0)[1],
+        lambda state: rlaxlib.episodic_memory_intrinsic_rewards(
+            ONES[None], 1, 1.0, state
+        )[1],
+    ),
+}
+
+
+def test_every_factory_is_tested():
+    makers = {
+        name
+        for name in rlaxlib.__all__
+        if "StateFunctions" in str(_result(getattr(rlaxlib, name)))
+    }
+    inits = {name for name in rlaxlib.__all__ if name.endswith("_init")}
+    assert makers | inits <= set(STATES)
+    assert "popart" in makers
+
+
+def _result(thing):
+    return getattr(thing, "__annotations__", {}).get("return", "")
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_an_initial_state_can_be_donated(name):
+    state, step = STATES[name]
+    expected = step(state)
+    leaves = jax.tree.leaves(state)
+    assert len({id(leaf) for leaf in leaves}) == len(leaves)
+    donated = jax.jit(step, donate_argnums=0)(jax.tree.map(jnp.asarray, state))
+    for one, other in zip(
+        jax.tree.leaves(donated), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_functions_of_states_can_be_pickled(name):
+    (init, update), example, _ = FACTORIES[name]
+    (init_again, update_again) = pickle.loads(pickle.dumps((init, update)))
+    state = init_again(*example)
+    assert jax.tree.structure(state) == jax.tree.structure(init(*example))
+    data = (ONES, np.zeros(3, np.int32)) if name == "popart" else ()
+    given = (LAYER, state, *data) if data else (*FACTORIES[name][2], state)
+    for one, other in zip(
+        jax.tree.leaves(update_again(*given)),
+        jax.tree.leaves(update(*given)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_state_and_data_swapped_is_an_error_that_gives_the_order(name):
+    (init, update), example, data = FACTORIES[name]
+    state = init(*example)
+    wrong = (state, LAYER, ONES, ZERO) if name == "popart" else (state, *data)
+    message = rf"^{name}\.update: `state` is .* `\w+` is one, the order is \(.*state"
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        update(*wrong)

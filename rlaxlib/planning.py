@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import dtypes
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Static
 
@@ -33,8 +32,8 @@ class PlanState(NamedTuple):
         stddev: Standard deviation of each action :math:`σ ≥ 0`, shape `[T, D]`.
     """
 
-    mean: Float[ArrayLike, "T, D"]
-    stddev: Float[ArrayLike, "T, D in [0, inf)"]
+    mean: Float[Array, "T, D"]
+    stddev: Float[Array, "T, D in [0, inf)"]
 
 
 @checked
@@ -195,9 +194,8 @@ def shift_plan(
         Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
         Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
     """
-    (mean, _), _ = dtypes.widen(*state)
-    last = jnp.zeros_like(mean[:1]) if action is None else action[None]
-    mean = jnp.concatenate([mean[1:], last])
+    last = jnp.zeros_like(state.mean[:1]) if action is None else action[None]
+    mean = jnp.concatenate([state.mean[1:], last])
     return PlanState(*jax.lax.stop_gradient((mean, jnp.full_like(mean, stddev))))
 
 
@@ -230,7 +228,6 @@ def _mix(
     old: PlanState, new: PlanState, momentum: Array, low: Array, high: Array
 ) -> PlanState:
     """Average the old and the new plan, and clip the standard deviation."""
-    old = PlanState(*dtypes.widen(old.mean, old.stddev)[0])
     mean = momentum * old.mean + (1 - momentum) * new.mean
     stddev = momentum * old.stddev + (1 - momentum) * new.stddev
     return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))

@@ -21,6 +21,8 @@
 - Cost constraints (PID Lagrangian): `pid_lagrangian`.
 - Policy improvement by planning (CMPO of Muesli, Gumbel MuZero): `cmpo_policy_targets`,
   `cmpo_sample_weights`, `completed_q_values`, `gumbel_policy_targets`.
+- Trust regions (TRPO, natural gradients, CPO, ACER): `fisher_vector_product`,
+  `trust_region_step_size`, `backtracking_line_search`, `cpo_step`, `acer_trust_region`.
 - Policy distillation: `sampled_policy_distillation_loss`, `constant_policy_targets`,
   `zero_policy_targets`.
 """
@@ -35,6 +37,7 @@ from rlaxlib.policies import (
     _ppo_penalty,
     _sac,
     _search,
+    _trust_region,
     _vmpo,
 )
 from rlaxlib.policies._constraints import *
@@ -46,6 +49,7 @@ from rlaxlib.policies._ppo import *
 from rlaxlib.policies._ppo_penalty import *
 from rlaxlib.policies._sac import *
 from rlaxlib.policies._search import *
+from rlaxlib.policies._trust_region import *
 from rlaxlib.policies._vmpo import *
 
 __all__: list[str] = []
@@ -58,4 +62,5 @@ __all__ += _ppo.__all__
 __all__ += _ppo_penalty.__all__
 __all__ += _sac.__all__
 __all__ += _search.__all__
+__all__ += _trust_region.__all__
 __all__ += _vmpo.__all__

@@ -1,0 +1,368 @@
+"""Trust regions: natural gradients and TRPO, CPO, and the projection of ACER.
+
+TRPO follows the direction :math:`x = F⁻¹ g`, which `jax.scipy.sparse.linalg.cg` finds
+from products :math:`F v`, as far as the KL divergence allows:
+
+- `fisher_vector_product`: products with the Fisher matrix, from a KL function.
+- `trust_region_step_size`: the length of the step.
+- `backtracking_line_search`: a shorter step, if the loss or the KL is too large.
+- `cpo_step`: the step under a constraint on costs (CPO).
+- `acer_trust_region`: gradients projected onto a bound of the KL (ACER).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlaxlib._core import checks, dtypes
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Static, Tree
+
+__all__ = [
+    "CpoStep",
+    "LineSearchOutputs",
+    "acer_trust_region",
+    "backtracking_line_search",
+    "cpo_step",
+    "fisher_vector_product",
+    "trust_region_step_size",
+]
+
+ArrayTree = Any
+
+
+class LineSearchOutputs(NamedTuple):
+    """Diagnostics of a line search.
+
+    Attributes:
+        fraction: Fraction of the step that was taken, 0 if none was, shape `[]`.
+        loss: Loss of the parameters returned, shape `[]`.
+        kl: KL divergence of the parameters returned, shape `[]`.
+    """
+
+    fraction: Array
+    loss: Array
+    kl: Array
+
+
+class CpoStep(NamedTuple):
+    """The step of CPO, :math:`a H⁻¹ g + β H⁻¹ b`.
+
+    Attributes:
+        gradient_coefficient: Coefficient :math:`a ≤ 0` of :math:`H⁻¹ g`, shape `[]`.
+        cost_coefficient: Coefficient :math:`β` of :math:`H⁻¹ b`, shape `[]`.
+        feasible: Whether a step in the trust region obeys the constraint, shape `[]`.
+    """
+
+    gradient_coefficient: Array
+    cost_coefficient: Array
+    feasible: Array
+
+
+@checked(wide=True)
+def fisher_vector_product(
+    kl: Callable[[Any], Array],
+    params: Tree[ArrayTree, ""],
+    vector: Tree[ArrayTree, ""],
+    damping: Float[ArrayLike, "in [0, inf)"] = 0.0,
+) -> ArrayTree:
+    """Compute the product of the Fisher matrix and a vector (TRPO, natural gradient).
+
+    Takes a KL function and two pytrees, returns a pytree.
+
+    .. math:: F v + c v,   F = ∇² KL(π_old ‖ π_θ) at θ = θ_old
+
+    It is the Hessian of the divergence times a vector, without the matrix. The old
+    policy in `kl` must have no gradient: compute it outside of the function, or stop
+    its gradient. Over devices, average in `kl`.
+
+    Args:
+        kl: Function from parameters to the mean divergence
+            :math:`KL(π_old ‖ π_θ)` over a batch of states, shape `[]`.
+        params: Parameters :math:`θ` of the old policy, a pytree.
+        vector: Vector :math:`v`, a pytree of the same structure and shapes.
+        damping: Damping :math:`c ≥ 0`, which keeps the matrix regular, such as 0.1,
+            shape `[]`.
+
+    Returns:
+        The product, a pytree like `params`.
+
+    Raises:
+        ArgumentError: If the structures differ, or `damping` is negative.
+
+    Example:
+        >>> def kl(logits):  # Of two actions, from equal probabilities.
+        ...     log_pi = jax.nn.log_softmax(logits)
+        ...     return jnp.sum(0.5 * (jnp.log(0.5) - log_pi))
+        >>> vector = jnp.array([1.0, 0.0])
+        >>> print(rlaxlib.fisher_vector_product(kl, jnp.zeros(2), vector))
+        [ 0.25 -0.25]
+
+    References:
+        Barak A. Pearlmutter, *Fast Exact Multiplication by the Hessian*, 1994.
+        https://doi.org/10.1162/neco.1994.6.1.147
+
+        John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
+        https://arxiv.org/abs/1502.05477
+    """
+    checks.same_structure(params=params, vector=vector)
+
+    def widen(x: Array, y: Array) -> Array:
+        return dtypes.widen(x, y)[0][0]
+
+    def narrow(product: Array, x: Array, y: Array) -> Array:
+        return dtypes.widen(x, y)[1](product)
+
+    theta, v = jax.tree.map(widen, params, vector), jax.tree.map(widen, vector, params)
+    product = jax.jvp(jax.grad(kl), (theta,), (v,))[1]
+    return jax.tree.map(narrow, _move(product, damping, v), params, vector)
+
+
+@checked
+def trust_region_step_size(
+    direction: Tree[ArrayTree, ""],
+    product: Tree[ArrayTree, ""],
+    max_kl: Float[ArrayLike, "in [0, inf)"] = 0.01,
+) -> Float[Array, ""]:
+    """Compute the size of the step to the boundary of a trust region (TRPO).
+
+    Takes a direction and its product with the Fisher matrix, returns one number.
+
+    .. math:: α = √(2 δ / (xᵀ F x))
+
+    A step :math:`α x` has a divergence of :math:`½ α² xᵀ F x = δ`, to second order.
+
+    Args:
+        direction: Direction :math:`x`, such as the natural gradient, a pytree.
+        product: Product :math:`F x`, a pytree of the same structure and shapes.
+        max_kl: Bound :math:`δ ≥ 0` on the divergence, 0.001 to 0.05, shape `[]`.
+
+    Returns:
+        Step size :math:`α`, shape `[]`; 0 if :math:`xᵀ F x` is not positive.
+
+    Raises:
+        ArgumentError: If the structures differ, or `max_kl` is negative.
+
+    Example:
+        >>> direction, product = jnp.array([1.0, 2.0]), jnp.array([4.0, 2.0])
+        >>> print(rlaxlib.trust_region_step_size(direction, product, max_kl=1.0))
+        0.5
+
+    References:
+        John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
+        https://arxiv.org/abs/1502.05477
+    """
+    checks.same_structure(direction=direction, product=product)
+    pairs = zip(jax.tree.leaves(direction), jax.tree.leaves(product), strict=True)
+    length = cast(Array, sum(jnp.vdot(x, y).astype(max_kl.dtype) for x, y in pairs))
+    return _root_of_ratio(2 * max_kl, length)
+
+
+@checked(wide=True)
+def backtracking_line_search(
+    evaluate: Callable[[Any], tuple[Array, Array]],
+    params: Tree[ArrayTree, ""],
+    step: Tree[ArrayTree, ""],
+    max_kl: Float[ArrayLike, "in [0, inf]"] = 0.01,
+    shrink: Float[ArrayLike, "in (0, 1)"] = 0.8,
+    num_tries: Static[int, "in [1, inf)"] = 10,
+) -> tuple[ArrayTree, LineSearchOutputs]:
+    """Find a step that lowers the loss within a trust region (TRPO).
+
+    Takes parameters and a step, returns new parameters, and diagnostics.
+
+    .. math::
+
+        θ' = θ + β^j s
+        j = min {j : L(θ + β^j s) < L(θ) and KL(θ + β^j s) ≤ δ}
+
+    Without such a :math:`j` below the number of tries, the parameters stay the same.
+
+    Args:
+        evaluate: Function from parameters to the loss and the divergence from the old
+            policy, both of shape `[]`.
+        params: Parameters :math:`θ`, a pytree.
+        step: Largest step :math:`s`, a pytree of the same structure and shapes.
+        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+        shrink: Factor :math:`β` in (0, 1) from one try to the next, shape `[]`.
+        num_tries: Number of tries, a Python integer of at least 1.
+
+    Returns:
+        A tuple of two: parameters :math:`θ'`, and a `LineSearchOutputs`.
+
+    Raises:
+        ArgumentError: If the structures differ, or a concrete value is out of range.
+
+    Example:
+        >>> def evaluate(x):
+        ...     return (x - 1.0) ** 2, x**2
+        >>> search = rlaxlib.backtracking_line_search
+        >>> x, outputs = search(evaluate, jnp.array(0.0), jnp.array(4.0), 1.0, 0.5)
+        >>> print(x, outputs.fraction)
+        1.0 0.25
+
+    References:
+        John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
+        https://arxiv.org/abs/1502.05477
+    """
+    checks.same_structure(params=params, step=step)
+
+    start = evaluate(params)
+    fractions = shrink ** jnp.arange(num_tries, dtype=shrink.dtype)
+
+    def is_searching(state: tuple[Any, ...]) -> Array:
+        i, is_good, *_ = state
+        return ~is_good & (i < num_tries)
+
+    def attempt(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        i, *_ = state
+        loss, kl = evaluate(_move(params, fractions[i], step))
+        return i + 1, (loss < start[0]) & (kl <= max_kl), loss, kl
+
+    is_good = start[0] < start[0]  # False, and varies over devices as the loss does.
+    first: tuple[Any, ...] = (0, is_good, *start)
+    i, is_good, loss, kl = jax.lax.while_loop(is_searching, attempt, first)
+    fraction = jnp.where(is_good, fractions[i - 1], 0)
+
+    def select(x: Array, y: Array) -> Array:
+        return jnp.where(is_good, x, y)
+
+    # Not by a product with 0: a step may be NaN.
+    found = _move(params, fraction, step), loss, kl
+    chosen: Any = jax.tree.map(select, found, (params, *start))
+    return chosen[0], LineSearchOutputs(fraction, *chosen[1:])
+
+
+@checked
+def cpo_step(
+    q: Float[ArrayLike, "in [0, inf)"],
+    r: Float[ArrayLike, ""],
+    s: Float[ArrayLike, "in [0, inf)"],
+    cost: Float[ArrayLike, ""],
+    max_kl: Float[ArrayLike, "in [0, inf)"] = 0.01,
+) -> CpoStep:
+    """Solve the trust-region problem of constrained policy optimization (CPO).
+
+    Takes five numbers, returns the coefficients of the step.
+
+    .. math::
+
+        min_x gᵀ x   subject to   c + bᵀ x ≤ 0,   ½ xᵀ H x ≤ δ
+        q = gᵀ H⁻¹ g,   r = gᵀ H⁻¹ b,   s = bᵀ H⁻¹ b
+
+    Here :math:`g` and :math:`b` are the gradients of the loss and of the cost, and
+    :math:`H` is the Fisher matrix. The solution is one of three:
+
+    .. math::
+
+        x = { -√(2 δ / q) H⁻¹ g               if it obeys the constraint
+            { -(c/s) H⁻¹ b - t H⁻¹ (g - (r/s) b)   on its boundary, if c² ≤ 2 δ s
+            { -√(2 δ / s) H⁻¹ b               otherwise, to lower the cost alone
+        t = √((2 δ - c²/s) / (q - r²/s))
+
+    `jax.scipy.sparse.linalg.cg` with `fisher_vector_product` finds :math:`H⁻¹ g` and
+    :math:`H⁻¹ b`. Follow the step by a line search.
+
+    Args:
+        q: Product :math:`gᵀ H⁻¹ g ≥ 0`, shape `[]`.
+        r: Product :math:`gᵀ H⁻¹ b`, shape `[]`.
+        s: Product :math:`bᵀ H⁻¹ b ≥ 0`, shape `[]`.
+        cost: Excess :math:`c` of the cost over its limit, negative if it is below,
+            shape `[]`.
+        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+
+    Returns:
+        Coefficients, without a gradient, and feasibility, a `CpoStep`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
+
+    Example:
+        >>> step = rlaxlib.cpo_step(q=1.0, r=0.0, s=1.0, cost=0.6, max_kl=0.5)
+        >>> print(*step)
+        -0.8 -0.6 True
+
+    References:
+        Joshua Achiam and others, *Constrained Policy Optimization*, section 6 and
+        theorem 2, 2017. https://arxiv.org/abs/1705.10528
+    """
+    q, r, s, cost, square = jax.lax.stop_gradient((q, r, s, cost, 2 * max_kl))
+    gradient_only, cost_only = -_root_of_ratio(square, q), -_root_of_ratio(square, s)
+    is_inactive = cost + gradient_only * r <= 0
+    feasible = is_inactive | (jnp.square(cost) <= square * s)
+    s = jnp.where(s > 0, s, 1)
+    across = q - jnp.square(r) / s
+    # Gradients that are parallel but for rounding leave no step along the boundary.
+    across = jnp.where(across > 1e-6 * q, across, 0)
+    t = _root_of_ratio(jnp.maximum(square - jnp.square(cost) / s, 0), across)
+    along_gradient = jnp.where(feasible, -t, 0)
+    along_cost = jnp.where(feasible, (t * r - cost) / s, cost_only)
+    return CpoStep(
+        jnp.where(is_inactive, gradient_only, along_gradient),
+        jnp.where(is_inactive, 0, along_cost),
+        feasible,
+    )
+
+
+@checked
+def acer_trust_region(
+    gradient: Float[ArrayLike, "..., A"],
+    kl_gradient: Float[ArrayLike, "..., A"],
+    max_change: Float[ArrayLike, "in [0, inf)"] = 1.0,
+) -> Float[Array, "..., A"]:
+    """Project policy gradients onto a trust region (ACER).
+
+    Takes gradients of any batch, returns projected ones.
+
+    .. math:: z = g - max(0, (kᵀ g - δ) / ‖k‖²) k
+
+    It is the closest gradient to :math:`g` that does not raise the divergence by more
+    than :math:`δ`, to first order. Both gradients are those with respect to the outputs
+    of the policy network, such as logits :math:`φ`: that of the objective to maximise,
+    and of :math:`KL(π_avg ‖ π)` from an average of past policies. Then
+    :math:`-∑_a z_a φ_a`, with :math:`z` stopped, has the gradient of the loss.
+
+    Args:
+        gradient: Gradients :math:`g` of the objective, shape `[..., A]`.
+        kl_gradient: Gradients :math:`k` of the divergence, shape `[..., A]`.
+        max_change: Bound :math:`δ ≥ 0` on the change, shape `[]`.
+
+    Returns:
+        Projected gradients :math:`z`, shape `[..., A]`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong, or a concrete value negative.
+
+    Example:
+        >>> gradient, kl_gradient = jnp.array([[3.0, 1.0], [1.0, 0.0]])
+        >>> print(rlaxlib.acer_trust_region(gradient, kl_gradient, max_change=1.0))
+        [1. 1.]
+
+    References:
+        Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
+        section 3.3, 2016. https://arxiv.org/abs/1611.01224
+    """
+    excess = jnp.sum(kl_gradient * gradient, axis=-1, keepdims=True) - max_change
+    square = jnp.sum(jnp.square(kl_gradient), axis=-1, keepdims=True)
+    factor = jax.nn.relu(excess) / jnp.where(square > 0, square, 1)
+    return gradient - factor * kl_gradient
+
+
+def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
+    """Add a multiple of one pytree to another."""
+
+    def add(x: Array, y: Array) -> Array:
+        return x + fraction.astype(y.dtype) * y
+
+    return jax.tree.map(add, params, step)
+
+
+def _root_of_ratio(x: Array, y: Array) -> Array:
+    """Return :math:`√(x / y)`, and 0 with a gradient of 0 unless `y` is positive."""
+    is_positive = y > 0
+    return jnp.where(is_positive, jnp.sqrt(x / jnp.where(is_positive, y, 1)), 0)

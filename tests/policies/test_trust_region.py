@@ -1,0 +1,201 @@
+"""Test trust regions: natural gradients, optimal steps, and what must not break."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from experience import close
+
+import rlaxlib
+
+RANDOM = np.random.default_rng(0)
+STATES = RANDOM.normal(size=(16, 3)).astype(np.float32)
+PARAMS = {
+    "w": RANDOM.normal(size=(3, 4)).astype(np.float32),
+    "b": np.zeros(4, np.float32),
+}
+
+
+def log_policy(params):
+    return jax.nn.log_softmax(STATES @ params["w"] + params["b"][None])
+
+
+def make_kl(params):
+    old = log_policy(params)
+
+    def kl(new):
+        gap = jnp.sum(jnp.exp(old) * (old - log_policy(new)), axis=-1)
+        return jnp.mean(gap)
+
+    return kl
+
+
+# --- TRPO. ---
+
+
+def test_the_product_is_that_of_the_covariance_of_score_functions():
+    old = log_policy(PARAMS)
+    scores = jax.jacobian(log_policy)(PARAMS)
+    flat = jnp.concatenate(
+        [scores["b"].reshape(16, 4, -1), scores["w"].reshape(16, 4, -1)], axis=-1
+    )
+    fisher = jnp.einsum("sa,sai,saj->ij", jnp.exp(old), flat, flat) / 16
+    vector = jax.tree.map(lambda x: x + 1.0, PARAMS)
+    product = rlaxlib.fisher_vector_product(make_kl(PARAMS), PARAMS, vector)
+    expected = fisher @ jnp.concatenate([vector["b"], vector["w"].ravel()])
+    close(jnp.concatenate([product["b"], product["w"].ravel()]), expected)
+
+
+def natural_step(gradient, max_kl):
+    def fisher(v):
+        return rlaxlib.fisher_vector_product(make_kl(PARAMS), PARAMS, v, 1e-3)
+
+    x, _ = jax.scipy.sparse.linalg.cg(fisher, gradient, maxiter=20)
+    size = rlaxlib.trust_region_step_size(x, fisher(x), max_kl)
+    return jax.tree.map(lambda x: -size * x, x)
+
+
+def surrogate(params):
+    a, adv = np.arange(16) % 4, np.linspace(-1, 1, 16, dtype=np.float32)
+    ratio = jnp.exp(log_policy(params) - log_policy(PARAMS))[np.arange(16), a]
+    return -jnp.mean(ratio * adv)
+
+
+def test_a_small_step_has_the_divergence_that_is_allowed():
+    for max_kl in (1e-4, 1e-5):
+        step = natural_step(jax.grad(surrogate)(PARAMS), max_kl)
+        kl = make_kl(PARAMS)(jax.tree.map(jnp.add, PARAMS, step))
+        np.testing.assert_allclose(kl, max_kl, rtol=0.1)
+
+
+def test_the_search_lowers_the_loss_within_the_trust_region():
+    step = natural_step(jax.grad(surrogate)(PARAMS), 0.1)
+
+    def evaluate(params):
+        return surrogate(params), make_kl(PARAMS)(params)
+
+    search = jax.jit(lambda: rlaxlib.backtracking_line_search(evaluate, PARAMS, step))
+    params, outputs = search()
+    assert 0 < outputs.fraction < 1
+    assert outputs.kl <= 0.01
+    assert outputs.loss < surrogate(PARAMS)
+    close(outputs.loss, surrogate(params))
+    moved = jax.tree.map(lambda x, s: x + outputs.fraction * s, PARAMS, step)
+    jax.tree.map(close, params, moved)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_search_without_success_returns_the_parameters(bad):
+    step = jax.tree.map(lambda x: jnp.full_like(x, bad), PARAMS)
+
+    def evaluate(params):
+        return surrogate(params), make_kl(PARAMS)(params)
+
+    params, outputs = rlaxlib.backtracking_line_search(evaluate, PARAMS, step)
+    assert outputs.fraction == 0
+    close(outputs.loss, surrogate(PARAMS))
+    jax.tree.map(np.testing.assert_array_equal, params, PARAMS)
+
+
+def test_a_direction_of_zero_has_a_step_of_zero():
+    zero = jnp.zeros(3)
+    size = jax.value_and_grad(lambda x: rlaxlib.trust_region_step_size(x, x))
+    value, gradient = size(zero)
+    assert value == 0
+    assert np.all(np.isfinite(gradient))
+
+
+def test_structures_must_match():
+    other = {"w": PARAMS["w"]}
+    for call in (
+        lambda: rlaxlib.fisher_vector_product(make_kl(PARAMS), PARAMS, other),
+        lambda: rlaxlib.trust_region_step_size(PARAMS, other),
+        lambda: rlaxlib.backtracking_line_search(surrogate, PARAMS, other),
+    ):
+        with pytest.raises(rlaxlib.ArgumentError, match="same tree structure"):
+            call()
+
+
+# --- CPO. ---
+
+
+def random_problem(rng):
+    g, b = rng.normal(size=(2, 3))
+    root = rng.normal(size=(3, 3)) + np.eye(3)
+    h, max_kl = root @ root.T + 0.3 * np.eye(3), rng.uniform(0.1, 1.0)
+    reach = np.sqrt(2 * max_kl * b @ np.linalg.solve(h, b))
+    return g, b, h, rng.uniform(-1.5, 0.95) * reach, max_kl
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_steps_solve_the_constrained_problem(seed):
+    g, b, h, cost, max_kl = random_problem(np.random.default_rng(seed))
+    u, w = np.linalg.solve(h, g), np.linalg.solve(h, b)
+    step = rlaxlib.cpo_step(g @ u, g @ w, b @ w, cost, max_kl)
+    x = step.gradient_coefficient * u + step.cost_coefficient * w
+    assert step.feasible
+    assert cost + b @ x <= 1e-4
+    assert x @ h @ x / 2 <= max_kl * 1.0001
+    solved = scipy.optimize.minimize(
+        lambda x: g @ x,
+        -cost * w / (b @ w) * 0.9,
+        jac=lambda _: g,
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 500},
+        constraints=[
+            {"type": "ineq", "fun": lambda x: -cost - b @ x},
+            {"type": "ineq", "fun": lambda x: max_kl - x @ h @ x / 2},
+        ],
+    )
+    assert solved.success
+    np.testing.assert_allclose(g @ x, solved.fun, rtol=1e-4, atol=1e-4)
+
+
+def test_an_infeasible_problem_lowers_the_cost_as_fast_as_it_can():
+    step = rlaxlib.cpo_step(q=1.0, r=0.5, s=4.0, cost=10.0, max_kl=0.5)
+    assert not step.feasible
+    close(step[:2], (0.0, -0.5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((1.0, 0.0, 0.0, -1.0), (-1.0, 0.0, True)),  # No gradient of the cost,
+        ((1.0, 0.0, 0.0, 1.0), (0.0, 0.0, False)),
+        ((0.0, 0.0, 1.0, -1.0), (0.0, 0.0, True)),  # none of the loss,
+        ((0.0, 0.0, 1.0, 0.5), (0.0, -0.5, True)),
+        ((1.0, 1.0, 1.0, 0.5), (-1.0, 0.0, True)),  # and parallel ones.
+        ((1.0, -1.0, 1.0, 0.0), (0.0, 0.0, True)),
+    ],
+)
+def test_degenerate_gradients_give_finite_steps(arguments, expected):
+    close(rlaxlib.cpo_step(*arguments, max_kl=0.5), expected)
+
+
+# --- ACER. ---
+
+
+def test_projections_are_the_closest_gradients_that_obey_the_bound():
+    g, k = RANDOM.normal(size=(2, 50, 4)).astype(np.float32)
+    z = rlaxlib.acer_trust_region(g, k, 0.2)
+    change = np.sum(k * z, axis=-1)
+    assert np.all(change <= 0.2 + 1e-5)
+    allowed = np.sum(k * g, axis=-1) <= 0.2
+    np.testing.assert_array_equal(z[allowed], g[allowed])
+    close(change[~allowed], 0.2)
+    distance = np.linalg.norm(z - g, axis=-1)
+    for _ in range(20):
+        other = z + 0.1 * RANDOM.normal(size=z.shape).astype(np.float32)
+        obeys = np.sum(k * other, axis=-1) <= 0.2
+        assert np.any(obeys)
+        assert np.all((distance <= np.linalg.norm(other - g, axis=-1) + 1e-6) | ~obeys)
+
+
+def test_a_divergence_without_a_gradient_leaves_the_gradient():
+    g = RANDOM.normal(size=4).astype(np.float32)
+    z, slope = jax.value_and_grad(
+        lambda k: jnp.sum(rlaxlib.acer_trust_region(g, k)), has_aux=False
+    )(jnp.zeros(4))
+    close(z, np.sum(g))
+    assert np.all(np.isfinite(slope))

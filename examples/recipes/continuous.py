@@ -30,8 +30,9 @@ class ActorCritic(NamedTuple):
 def ddpg_critic(params, target_params, apply, batch):
     """DDPG, critic: one-step TD learning. `apply.critic` returns q, [B].
 
-    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual: discount 0.99,
-    Adam 1e-3, target networks updated at a rate of 0.001.
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual (paper, section 7):
+    discount 0.99, Adam 1e-3 with weight decay 0.01, batch 64, target networks updated
+    at a rate of 0.001.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -43,8 +44,8 @@ def ddpg_critic(params, target_params, apply, batch):
 def ddpg_actor(params, apply, batch):
     """DDPG, actor: the deterministic policy gradient. Its value has no meaning.
 
-    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual: Adam 1e-4,
-    Ornstein-Uhlenbeck noise of damping 0.15 and scale 0.2.
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual (paper, section 7):
+    Adam 1e-4, Ornstein-Uhlenbeck noise of damping 0.15 and scale 0.2.
     """
     a_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)
@@ -58,7 +59,8 @@ def p_dqn_critic(params, target_params, apply, batch):
     `apply.actor` returns the parameters of all discrete actions, [B, D], and
     `apply.critic` takes them and returns q, [B, A]. The batch has discrete actions
     `a_tm1`, [B], and their parameters `x_tm1`, [B, D]. Xiong et al., 2018,
-    https://arxiv.org/abs/1810.06394. Usual: discount 0.99, Adam 1e-3, batch 128.
+    https://arxiv.org/abs/1810.06394. Usual (paper): discount 0.99, Adam 1e-3, batch
+    128.
     """
     x_t = apply.actor(target_params.actor, batch.s_t)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.x_tm1)
@@ -73,8 +75,8 @@ def p_dqn_actor(params, apply, batch, low=-1.0, high=1.0):
     """P-DQN and PA-DDPG, actor: gradients inverted at the bounds. Without a tanh.
 
     The value of this loss has no meaning. Hausknecht and Stone, 2016,
-    https://arxiv.org/abs/1511.04143. Usual: Adam 1e-4 for the actor and 1e-3 for the
-    critic.
+    https://arxiv.org/abs/1511.04143. Usual (paper): Adam 1e-4 for the actor and 1e-3
+    for the critic.
     """
     x_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)
@@ -87,8 +89,9 @@ def p_dqn_actor(params, apply, batch, low=-1.0, high=1.0):
 def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
     """TD3, critics: clipped double Q-learning. `apply.critic` returns q, [B, 2].
 
-    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual: noise 0.2 clipped
-    at 0.5, Adam 3e-4, target networks updated at a rate of 0.005.
+    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual
+    (github.com/sfujim/TD3): noise 0.2 clipped at 0.5, discount 0.99, Adam 3e-4, batch
+    256, where the paper has 100; target networks updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -102,8 +105,9 @@ def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
 def td3_actor(params, apply, batch):
     """TD3, actor: the value of the first critic, maximised at every second update.
 
-    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual: Adam 3e-4, an
-    update of the actor and the target networks every 2 updates of the critics.
+    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual
+    (github.com/sfujim/TD3): Adam 3e-4, an update of the actor and the target networks
+    every 2 updates of the critics.
     """
     a_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)
@@ -113,9 +117,10 @@ def td3_actor(params, apply, batch):
 def d4pg_critic(params, target_params, apply, batch, low=-150.0, high=150.0):
     """D4PG, critic: categorical TD learning. `apply.critic` returns logits, [B, K].
 
-    For n steps, as in the paper, `r_t` is their discounted sum and `discount_t` the
-    product. Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual: n = 5,
-    51 atoms, Adam 1e-4, batch 256, target networks copied every 100 updates.
+    For n steps, as in the paper, pass `n_step_batch(batch)` of `value_based.py`.
+    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual
+    (github.com/google-deepmind/acme): n = 5, 51 atoms, discount 0.99, Adam 1e-4, batch
+    256, target networks copied every 100 updates.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -130,8 +135,8 @@ def d4pg_critic(params, target_params, apply, batch, low=-150.0, high=150.0):
 def d4pg_actor(params, apply, batch, low=-150.0, high=150.0):
     """D4PG, actor: the deterministic policy gradient of the mean of the critic.
 
-    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual: Adam 1e-4,
-    Gaussian noise of scale 0.3.
+    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual
+    (github.com/google-deepmind/acme): Adam 1e-4, Gaussian noise of scale 0.3.
     """
 
     def mean(params, s, a):
@@ -150,8 +155,10 @@ def sample_tanh_normal(key, mu, sigma):
 def sac_critic(params, target_params, apply, batch, key, temperature):
     """SAC, critics: `apply.critic` returns q, [B, 2], `apply.actor` mean and stddev.
 
-    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual: discount 0.99, Adam
-    3e-4, batch 256, target critics updated at a rate of 0.005.
+    `temperature` is the exponential of `log_temperature`, which is a parameter beside
+    those of the networks: see `sac_temperature`. Haarnoja et al., 2018,
+    https://arxiv.org/abs/1812.05905. Usual (paper, table 1): discount 0.99, Adam 3e-4,
+    batch 256, target critics updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -166,7 +173,8 @@ def sac_critic(params, target_params, apply, batch, key, temperature):
 def sac_actor(params, apply, batch, key, temperature):
     """SAC, actor: the soft value of a reparameterised action.
 
-    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual: Adam 3e-4.
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1):
+    Adam 3e-4.
     """
     a_tm1, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a_tm1)
@@ -177,8 +185,8 @@ def sac_actor(params, apply, batch, key, temperature):
 def sac_temperature(log_temperature, params, apply, batch, key, target_entropy):
     """SAC, temperature: raised while the entropy is below its target.
 
-    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual: Adam 3e-4, target
-    entropy -D.
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1):
+    Adam 3e-4, target entropy -D.
     """
     _, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None))(
@@ -191,7 +199,8 @@ def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
     """REDQ: SAC with the minimum of a random subset of N critics. Its actor is SAC's.
 
     `apply.critic` returns q, [B, N]; the actor maximises their mean. Chen et al., 2021,
-    https://arxiv.org/abs/2101.05982. Usual: N = 10, subsets of 2, 20 updates a step.
+    https://arxiv.org/abs/2101.05982. Usual (paper): N = 10, subsets of 2, 20 updates a
+    step, otherwise those of SAC.
     """
     subset_key, key = jax.random.split(key)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
@@ -208,8 +217,8 @@ def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
 def redq_actor(params, apply, batch, key, temperature):
     """REDQ, actor: the soft value under the mean of all critics.
 
-    Chen et al., 2021, https://arxiv.org/abs/2101.05982. Usual: Adam 3e-4, one update
-    every 20 updates of the critics.
+    Chen et al., 2021, https://arxiv.org/abs/2101.05982. Usual (paper): Adam 3e-4, one
+    update every 20 updates of the critics.
     """
 
     def mean(params, s, a):
@@ -222,8 +231,8 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
     """TQC: SAC with quantile critics, dropping the largest in the target.
 
     `apply.critic` returns quantiles, [B, C, N]. Kuznetsov et al., 2020,
-    https://arxiv.org/abs/2005.04269. Usual: C = 5, N = 25, 2 dropped for each critic (0
-    for HalfCheetah, 5 for Hopper), Adam 3e-4, batch 256.
+    https://arxiv.org/abs/2005.04269. Usual (paper, appendix): C = 5, N = 25, 2 dropped
+    for each critic (0 for HalfCheetah, 5 for Hopper), Adam 3e-4, batch 256.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -240,7 +249,8 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
 def tqc_actor(params, apply, batch, key, temperature):
     """TQC, actor: the soft value under the mean of all quantiles of all critics.
 
-    Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269. Usual: Adam 3e-4.
+    Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269. Usual (paper, appendix):
+    Adam 3e-4.
     """
 
     def mean(params, s, a):
@@ -249,19 +259,29 @@ def tqc_actor(params, apply, batch, key, temperature):
     return sac_actor(params, ActorCritic(apply.actor, mean), batch, key, temperature)
 
 
-def mpo(params, target_params, apply, batch, key, num_samples=20):
+def mpo(
+    params,
+    target_params,
+    apply,
+    batch,
+    key,
+    num_samples=20,
+    bounds=(0.1, 0.01, 0.0001),
+):
     """MPO, actor: weights of sampled actions, and decoupled constraints on the KL.
 
     `params.duals` are the parameters of temperature, mean and stddev constraints. The
-    critic is that of `ddpg_critic`, with sampled actions, or `retrace_continuous`.
-    Abdolmaleki et al., 2018, https://arxiv.org/abs/1812.02256. Usual: 20 samples, KL
-    bounds 0.1, 0.01 and 0.0001, target copied every 100 updates, Adam 1e-4.
+    critic is that of `ddpg_critic`, whose `apply.actor` then samples an action with a
+    key of its own, or `retrace_continuous`. Abdolmaleki et al., 2018,
+    https://arxiv.org/abs/1812.02256. Usual (github.com/google-deepmind/acme): 20
+    samples, KL bounds 0.1, 0.0025 and 1e-6, the last two for each dimension of the
+    action, duals at first 10, 10 and 1000, Adam 1e-4 and 1e-2 for the duals, target
+    networks copied every 100 updates. The bounds here are for all dimensions together.
     """
     mean, stddev = apply.actor(params.actor, batch.s_tm1)
     old = apply.actor(target_params.actor, batch.s_tm1)
     a = old[0] + old[1] * jax.random.normal(key, (num_samples, *mean.shape))
     q = jax.vmap(apply.critic, (None, None, 0))(target_params.critic, batch.s_tm1, a)
-    bounds = 0.1, 0.01, 0.0001
     penalties = map(rlaxlib.LagrangePenalty, params.duals, bounds)
     axes = (0, 0, 0, 0, 1, 1, None, None, None)
     loss, _ = jax.vmap(rlaxlib.gaussian_mpo_loss, axes)(

@@ -19,8 +19,10 @@ def rnd(params, target_params, apply, batch):
     """RND: a predictor learns the features of a random network.
 
     `apply` returns features, [B, K], of the observation reached; `target_params` never
-    change. Burda et al., 2018, https://arxiv.org/abs/1810.12894. Usual: observations
-    standardised and clipped at 5, a quarter of the batch, Adam 1e-4.
+    change. Burda et al., 2018, https://arxiv.org/abs/1810.12894. Usual
+    (github.com/openai/random-network-distillation): observations standardised and
+    clipped at 5, Adam 1e-4, the whole batch of 32 environments, or a quarter of that of
+    128.
     """
     features = apply(params, batch.s_t), apply(target_params, batch.s_t)
     return jnp.mean(jax.vmap(rlaxlib.rnd_loss)(*features))
@@ -31,8 +33,10 @@ def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
 
     `ppo_lagrangian` shows two value functions; here the advantages are added.
     `state.carried` has shape [B], the moments are those of all streams. Burda et al.,
-    2018, https://arxiv.org/abs/1810.12894. Usual: intrinsic discount 0.99, coefficient
-    1 against 2 for the extrinsic advantages.
+    2018, https://arxiv.org/abs/1810.12894. Usual
+    (github.com/openai/random-network-distillation): intrinsic discount 0.99,
+    coefficient 1 against 2 for the extrinsic advantages, whose discount is 0.999 in the
+    paper and by default 0.99 in the code.
     """
     features = (apply(p, valid(batch, batch.s_t)) for p in (params, target_params))
     axes = rlaxlib.RndState(None, None, None, 0)
@@ -49,8 +53,8 @@ def ngu_embedding(params, apply, batch):
     """NGU, embedding: the action is predicted from both observations.
 
     `apply.embedding` returns vectors, `apply.inverse` takes two and returns logits.
-    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual: 32 dimensions, Adam
-    5e-4.
+    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual (paper, appendix): 32
+    dimensions, Adam 5e-4.
     """
     x_tm1, x_t = (apply.embedding(params, s) for s in (batch.s_tm1, batch.s_t))
     logits = apply.inverse(params, x_tm1, x_t)
@@ -64,8 +68,8 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
     step, without neighbours, has an episodic novelty of 1000. Each embedding is
     remembered before the next one is compared. `errors` are `rnd_loss`, [T], and
     `moments` their mean and standard deviation. Badia et al., 2020,
-    https://arxiv.org/abs/2002.06038. Usual: 10 neighbours, a memory of 30,000
-    embeddings.
+    https://arxiv.org/abs/2002.06038. Usual (paper, appendix): 10 neighbours, a memory
+    of 30,000 embeddings.
     """
 
     def step(memory, inputs):
@@ -84,11 +88,11 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
 def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     """NGU: Retrace of rescaled values of extrinsic plus intrinsic rewards.
 
-    On streams, `apply` returns q, [B, T, A], and the batch has `intrinsic_r_t`,
-    [B, T]. The target policy is greedy, so that the trace is λ after a greedy action
-    and 0 after others, whoever acted. Badia et al., 2020,
-    https://arxiv.org/abs/2002.06038. Usual: 32 values of `beta` from 0 to 0.3, λ 0.95,
-    discounts 0.99 to 0.997, Adam 1e-4, otherwise those of R2D2.
+    On streams, `apply` returns q, [B, T, A], and the batch has `intrinsic_r_t`, [B, T].
+    The target policy is greedy, so that the trace is λ after a greedy action and 0
+    after others, whoever acted. Badia et al., 2020, https://arxiv.org/abs/2002.06038.
+    Usual (paper, appendix): 32 values of `beta` from 0 to 0.3, λ 0.95, discounts 0.99
+    to 0.997, Adam 1e-4, otherwise those of R2D2.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
@@ -103,10 +107,11 @@ def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
 def icm(params, apply, batch, scale=0.01):
     """ICM: losses of a forward and an inverse model in the space of features.
 
-    Returns the loss and the rewards, [B]: use `has_aux=True`.
-    `apply.features`, `apply.forward` and `apply.inverse` return features, the predicted
-    next ones, and logits. Pathak et al., 2017, https://arxiv.org/abs/1705.05363. Usual:
-    weight of the forward model 0.2, reward scale 0.01, Adam 1e-3.
+    Returns the loss and the rewards, [B]: use `has_aux=True`. `apply.features`,
+    `apply.forward` and `apply.inverse` return features, the predicted next ones, and
+    logits. Pathak et al., 2017, https://arxiv.org/abs/1705.05363. Usual
+    (github.com/pathak22/noreward-rl): weight of the forward model 0.2, reward scale
+    0.01, Adam 1e-4 with this loss scaled by 10; the paper says 1e-3.
     """
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
     predicted = apply.forward(params, x_tm1, batch.a_tm1)
@@ -119,10 +124,10 @@ def icm(params, apply, batch, scale=0.01):
 def bootstrapped_dqn(params, target_params, apply, batch):
     """Bootstrapped DQN: each of K heads learns from its own part of the data.
 
-    `apply.torso` returns features, `apply.heads` q of them, [B, K, A]. `head_mask`,
-    [B, K], was sampled by `bootstrap_mask` as each transition was stored. Osband et
-    al., 2016, https://arxiv.org/abs/1602.04621. Usual: K = 10, mask probability 0.5 to
-    1, otherwise those of DQN.
+    `apply.torso` returns features, `apply.heads` q of them, [B, K, A]. `head_mask`, [B,
+    K], was sampled by `bootstrap_mask` as each transition was stored. Osband et al.,
+    2016, https://arxiv.org/abs/1602.04621. Usual (paper): K = 10, mask probability 0.5
+    to 1, otherwise those of DQN.
     """
     features = apply.torso(params, batch.s_tm1)
     heads = batch.head_mask.shape[-1]

@@ -18,7 +18,7 @@ def bc(params, apply, batch):
 
     `apply` returns logits, [B, A]. Pomerleau, 1988,
     https://proceedings.neurips.cc/paper/1988/hash/812b4ba287f5ee0bc9d43bbf5bbe87fb-Abstract.html.
-    Usual: Adam 3e-4, batch 256, weight decay.
+    Usual (none in the paper): Adam 3e-4, batch 256, weight decay.
     """
     log_pi = jax.nn.log_softmax(apply(params, batch.s_tm1))
     log_prob = rlaxlib.batched_index(log_pi, batch.a_tm1)
@@ -29,8 +29,8 @@ def dqfd(params, target_params, apply, batch, n=10, margin=0.8):
     """DQfD: 1-step and n-step double Q-learning, and a margin on demonstrations.
 
     On streams, `apply` returns q, [B, T, A]. Hester et al., 2018,
-    https://arxiv.org/abs/1704.03732. Usual: n = 10, margin 0.8, all weights 1, L2
-    regularisation 1e-5, prioritised replay that favours demonstrations.
+    https://arxiv.org/abs/1704.03732. Usual (paper, appendix): n = 10, margin 0.8, all
+    weights 1, L2 regularisation 1e-5, prioritised replay that favours demonstrations.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, a_tm1, ends = apply(params, s_tm1), batch.a_tm1, masks(batch)
@@ -52,8 +52,9 @@ def gail(params, apply, batch, expert, key, penalty=10.0):
     """GAIL, discriminator, with the gradient penalty of DAC. `apply` returns a logit.
 
     Actions are vectors, [B, D]. Ho and Ermon, 2016, https://arxiv.org/abs/1606.03476;
-    Kostrikov et al., 2019, https://arxiv.org/abs/1809.02925. Usual: penalty 10, Adam
-    1e-3, rewards from `gail_reward` for TRPO, PPO or TD3.
+    Kostrikov et al., 2019, https://arxiv.org/abs/1809.02925. Usual (DAC:
+    github.com/google-research/google-research/tree/master/dac): penalty 10, Adam 1e-3,
+    rewards from `gail_reward` for PPO or TD3.
     """
     logits = (apply(params, x.s_tm1, x.a_tm1) for x in (expert, batch))
     loss = jnp.mean(rlaxlib.discriminator_loss(*logits))
@@ -89,8 +90,8 @@ def airl(params, apply, batch, expert):
 
     `apply.reward` and `apply.potential` return one number for each state. In both
     batches `log_prob`, [B], is the log-probability of the action under the current
-    policy. Fu et al., 2018, https://arxiv.org/abs/1710.11248. Usual: Adam 1e-3, rewards
-    from `airl_reward` for TRPO or PPO.
+    policy. Fu et al., 2018, https://arxiv.org/abs/1710.11248. Usual (paper, appendix):
+    Adam 1e-3, rewards from `airl_reward` for PPO; the paper has TRPO.
     """
     logits = (airl_logit(params, apply, x) for x in (expert, batch))
     return jnp.mean(rlaxlib.discriminator_loss(*logits))
@@ -104,8 +105,10 @@ def airl_reward(params, apply, batch):
 def sqil(params, target_params, apply, batch, temperature=1.0):
     """SQIL: soft Q-learning, with reward 1 for demonstrations and 0 for others.
 
+    The policy is the softmax of q over `temperature`: values of demonstrations are
+    about 1/(1 - discount), so that 1 leaves it near uniform where that is small.
     `apply` returns q, [B, A]. Reddy et al., 2020, https://arxiv.org/abs/1905.11108.
-    Usual: one half of the batch demonstrations, discount 0.99.
+    Usual (paper, appendix): one half of the batch demonstrations, discount 0.99.
     """
     r_t = rlaxlib.sqil_reward(batch.is_expert)
     q_tm1, q_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)

@@ -64,8 +64,8 @@ def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04, differentiate_k3=True)
 
     The paper differentiates the estimator k3, which has the gradient of KL(π_ref ‖ π).
     With `differentiate_k3=False` it is that of KL(π ‖ π_ref), as that of `kl_loss` is.
-    Shao et al., 2024, https://arxiv.org/abs/2402.03300. Usual: groups of 64, KL cost
-    0.04, Adam 1e-6.
+    Shao et al., 2024, https://arxiv.org/abs/2402.03300. Usual (paper, section 4.2):
+    groups of 64, KL cost 0.04, one update a batch, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch), epsilon)
@@ -83,7 +83,8 @@ def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
     """Dr. GRPO: no division by the standard deviation or by the length of answers.
 
     The divisor is the maximal length, so that padding has no effect. Liu et al., 2025,
-    https://arxiv.org/abs/2503.20783. Usual: groups of 8, no KL cost, Adam 1e-6.
+    https://arxiv.org/abs/2503.20783. Usual (github.com/sail-sg/understand-r1-zero):
+    groups of 8, 3,000 tokens, no KL cost, one update a batch, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
@@ -94,9 +95,10 @@ def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
 def dapo(params, apply, batch, max_length=20480, cache_length=4096):
     """DAPO: a higher upper clip, a mean over all tokens, a penalty for long answers.
 
-    Groups with equal rewards are left out of the batch. Yu et al., 2025,
-    https://arxiv.org/abs/2503.14476. Usual: clips 0.2 and 0.28, groups of 16, no KL
-    cost, Adam 1e-6.
+    The caller leaves groups with equal rewards out of the batch, and sets the lengths.
+    Yu et al., 2025, https://arxiv.org/abs/2503.14476. Usual (paper, section 4.1): clips
+    0.2 and 0.28, groups of 16, 20,480 tokens of which the last 4,096 are penalised, no
+    KL cost, Adam 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     penalty = rlaxlib.overlong_penalty(lengths, max_length, cache_length)
@@ -109,8 +111,9 @@ def dapo(params, apply, batch, max_length=20480, cache_length=4096):
 def rloo(params, apply, batch, kl_cost=0.03):
     """RLOO: REINFORCE, where the mean of the other answers is the baseline.
 
-    Ahmadian et al., 2024, https://arxiv.org/abs/2402.14740. Usual: groups of 2 to 4,
-    KL cost 0.03, Adam 1e-6.
+    Without an importance ratio: one update for each batch. Ahmadian et al., 2024,
+    https://arxiv.org/abs/2402.14740. Usual (paper): groups of 2 to 4, KL cost 0.03,
+    Adam 1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), "leave_one_out", "none")
     log_prob = log_probs(params, apply, batch)
@@ -119,11 +122,13 @@ def rloo(params, apply, batch, kl_cost=0.03):
     return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
 
 
-def remax(params, apply, batch, kl_cost=0.01):
+def remax(params, apply, batch, kl_cost=0.05):
     """ReMax: REINFORCE, where the reward of the greedy answer is the baseline.
 
-    The batch has `greedy_rewards`, [P]. Li et al., 2023,
-    https://arxiv.org/abs/2310.10505. Usual: one answer for each prompt, Adam 1e-6.
+    The batch has `greedy_rewards`, [P]. One update for each batch. Li et al., 2023,
+    https://arxiv.org/abs/2310.10505. Usual (github.com/liziniu/ReMax): one answer for
+    each prompt, KL cost 0.05 and a discount of 0.99 over tokens, which is 1 here, Adam
+    1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), batch.greedy_rewards, "none")
     log_prob = log_probs(params, apply, batch)
@@ -135,8 +140,8 @@ def remax(params, apply, batch, kl_cost=0.01):
 def opo(params, apply, batch):
     """OPO: REINFORCE on policy, with the baseline of least variance.
 
-    Hao et al., 2025, https://arxiv.org/abs/2505.23585. Usual: groups of 16, one update
-    for each batch, Adam 1e-6.
+    One update for each batch. Hao et al., 2025, https://arxiv.org/abs/2505.23585. Usual
+    (paper): groups of 16, Adam 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     baseline = jax.vmap(rlaxlib.length_weighted_baseline)(batch.rewards, lengths)
@@ -149,8 +154,8 @@ def opo(params, apply, batch):
 def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
     """REINFORCE++: returns of tokens, standardised over the batch, not in groups.
 
-    Hu et al., 2025, https://arxiv.org/abs/2501.03262. Usual: one answer for each
-    prompt, discount 1, KL cost 0.01, Adam 5e-7.
+    Hu et al., 2025, https://arxiv.org/abs/2501.03262. Usual (paper): one answer for
+    each prompt, discount 1, KL cost 0.01, Adam 5e-7.
     """
     mask = batch.sample_mask
     r_t = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, 0, None))(
@@ -165,8 +170,8 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
 def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
     """GSPO: the clip applies to the ratio of the whole answer.
 
-    Zheng et al., 2025, https://arxiv.org/abs/2507.18071. Usual: clips 3e-4 and 4e-4, 4
-    minibatches for each batch.
+    Zheng et al., 2025, https://arxiv.org/abs/2507.18071. Usual (paper): clips 3e-4 and
+    4e-4, 4 minibatches for each batch.
     """
 
     def log_ratio(log_prob, old_log_prob, mask):
@@ -184,8 +189,8 @@ def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
 def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
     """CISPO: REINFORCE with clipped importance weights, which keeps all tokens.
 
-    MiniMax, 2025, https://arxiv.org/abs/2506.13585. Usual: only the upper clip, no KL
-    cost, Adam with epsilon 1e-15.
+    MiniMax, 2025, https://arxiv.org/abs/2506.13585. Usual (paper): only the upper clip,
+    no KL cost, Adam with epsilon 1e-15.
     """
     log_prob = log_probs(params, apply, batch)
     inputs = log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
@@ -197,7 +202,7 @@ def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
 def sapo(params, apply, batch):
     """SAPO: a sigmoid of the ratio in place of the clip.
 
-    Gao et al., 2025, https://arxiv.org/abs/2511.20347. Usual: temperature 1 for
+    Gao et al., 2025, https://arxiv.org/abs/2511.20347. Usual (paper): temperature 1 for
     positive and 1.05 for negative advantages.
     """
     log_prob = log_probs(params, apply, batch)
@@ -210,8 +215,8 @@ def sapo(params, apply, batch):
 def gmpo(params, apply, batch):
     """GMPO: the geometric mean of the clipped ratios of an answer.
 
-    Zhao et al., 2025, https://arxiv.org/abs/2507.20673. Usual: clips of the log-ratio
-    at 0.4, no KL cost, Adam 1e-6.
+    Zhao et al., 2025, https://arxiv.org/abs/2507.20673. Usual (paper): clips of the
+    log-ratio at 0.4, no KL cost, Adam 1e-6.
     """
 
     def loss(log_prob, old_log_prob, adv, mask):
@@ -250,8 +255,10 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     """VAPO: PPO with values of tokens, and imitation of correct answers.
 
     `apply` returns values, [B, T], too, and `values` are those when the tokens were
-    sampled. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Usual: clips 0.2 and
-    0.28, `alpha` 0.05, groups of 16, Adam 1e-6 for the policy and 2e-6 for the values.
+    sampled. Answers of positive reward are the correct ones. The λ of answers of up to
+    1/`alpha` tokens is 0. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Usual
+    (paper): clips 0.2 and 0.28, `alpha` 0.05, groups of 16, Adam 1e-6 for the policy
+    and 2e-6 for the values.
     """
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask
@@ -277,8 +284,9 @@ def answer_log_probs(params, apply, batch, ref=False):
 def dpo(params, apply, batch, beta=0.1, kind="sigmoid"):
     """DPO, direct preference optimisation: the log-ratios are the rewards.
 
-    Rafailov et al., 2023, https://arxiv.org/abs/2305.18290. Usual: beta 0.1, RMSProp
-    1e-6, batch 64.
+    Rafailov et al., 2023, https://arxiv.org/abs/2305.18290. Usual (paper, appendix B;
+    github.com/eric-mitchell/direct-preference-optimization): beta 0.1, 0.5 for
+    summaries, RMSProp 1e-6 in the paper and 5e-7 in the code, batch 64.
     """
     pair = batch.chosen, batch.rejected
     log_prob = (answer_log_probs(params, apply, x) for x in pair)
@@ -289,7 +297,8 @@ def dpo(params, apply, batch, beta=0.1, kind="sigmoid"):
 def ipo(params, apply, batch, beta=0.1):
     """IPO: DPO with a squared loss, which does not overfit to certain preferences.
 
-    Azar et al., 2023, https://arxiv.org/abs/2310.12036. Usual: beta 0.1 to 1.
+    Azar et al., 2023, https://arxiv.org/abs/2310.12036. Usual (none in the paper): beta
+    0.1 to 1.
     """
     return dpo(params, apply, batch, beta, kind="ipo")
 
@@ -297,8 +306,9 @@ def ipo(params, apply, batch, beta=0.1):
 def simpo(params, apply, batch, beta=2.0, margin=1.0):
     """SimPO: mean log-probabilities of tokens are the rewards, without a reference.
 
-    Meng et al., 2024, https://arxiv.org/abs/2405.14734. Usual: beta 2 to 2.5, margin
-    0.3 to 1.6, Adam 3e-7 to 1e-6, batch 128.
+    Meng et al., 2024, https://arxiv.org/abs/2405.14734. Usual
+    (github.com/princeton-nlp/SimPO): beta 2 to 2.5, margin 0.25 to 1.6, Adam 3e-7 to
+    1e-6, batch 128.
     """
     log_prob = (
         rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
@@ -310,8 +320,8 @@ def simpo(params, apply, batch, beta=2.0, margin=1.0):
 def orpo(params, apply, batch, coefficient=0.1):
     """ORPO: supervised learning of the chosen answer, and an odds ratio.
 
-    Hong et al., 2024, https://arxiv.org/abs/2403.07691. Usual: coefficient 0.1, Adam
-    8e-6 or 5e-6, no reference.
+    Hong et al., 2024, https://arxiv.org/abs/2403.07691. Usual (paper): coefficient 0.1,
+    Adam 8e-6 or 5e-6, no reference.
     """
     log_prob = (
         rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
@@ -324,8 +334,9 @@ def kto(params, apply, batch, beta=0.1):
     """KTO: answers that are desirable or not, without pairs.
 
     The batch has `desirable`, [B], and `mismatched`, a batch of the same prompts with
-    answers to others. Ethayarajh et al., 2024, https://arxiv.org/abs/2402.01306. Usual:
-    beta 0.1, Adam 5e-7, weights that balance both kinds.
+    answers to others. Ethayarajh et al., 2024, https://arxiv.org/abs/2402.01306. Usual
+    (github.com/ContextualAI/HALOs): beta 0.1, Adam 5e-7, weights that balance both
+    kinds.
     """
 
     def both(x):
@@ -339,9 +350,9 @@ def kto(params, apply, batch, beta=0.1):
 def reward_model(params, apply, batch, centering=0.01):
     """Reward model: Bradley-Terry, by the score of the last token of each answer.
 
-    `apply` takes all tokens, [B, T+1], and returns a score for each.
-    Ouyang et al., 2022, https://arxiv.org/abs/2203.02155. Usual: one epoch, Adam 9e-6,
-    centring 0.01.
+    `apply` takes all tokens, [B, T+1], and returns a score for each. Ouyang et al.,
+    2022, https://arxiv.org/abs/2203.02155. Usual (paper, appendix C; centring: TRL):
+    one epoch, Adam 9e-6, centring 0.01.
     """
 
     def reward(x):
@@ -360,8 +371,8 @@ def on_policy_distillation(params, apply, batch, beta=1.0):
     """On-policy distillation (GKD): the student's answers, the teacher's logits.
 
     The batch has `teacher_logits`, [B, T, V]. With `beta=1` it is the reverse KL
-    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Usual: beta 0.5
-    to 1, temperature 1 of the student.
+    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Usual (paper):
+    beta 0.5 to 1, temperature 1 of the student.
     """
     mask = batch.sample_mask
     teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)

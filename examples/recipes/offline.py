@@ -53,8 +53,10 @@ def critics_loss(params, apply, batch, target):
 def iql_value(params, target_params, apply, batch, expectile=0.7):
     """IQL, state values: an expectile of the values of the data's actions.
 
-    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual: expectile 0.7 for
-    locomotion and 0.9 for mazes, 2 critics, discount 0.99, Adam 3e-4, batch 256.
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual
+    (github.com/ikostrikov/implicit_q_learning): expectile 0.7 for locomotion and 0.9
+    for mazes, 2 critics, discount 0.99, Adam 3e-4, batch 256. Rewards of locomotion are
+    divided by the range of returns, times 1000; those of mazes are -1 until the goal.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
@@ -64,8 +66,9 @@ def iql_value(params, target_params, apply, batch, expectile=0.7):
 def iql_critic(params, apply, batch):
     """IQL, critics: TD learning of q from the state values, which have no gradient.
 
-    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual: Adam 3e-4, target
-    critics updated at a rate of 0.005.
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual
+    (github.com/ikostrikov/implicit_q_learning): Adam 3e-4, target critics updated at a
+    rate of 0.005.
     """
     v_t = apply.value(params.value, batch.s_t)
     target = batch.r_t + batch.discount_t * v_t
@@ -75,8 +78,10 @@ def iql_critic(params, apply, batch):
 def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight=100.0):
     """IQL, actor: the data's actions, weighted by their exponentiated advantages.
 
-    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual: temperature 1/3 for
-    locomotion and 1/10 for mazes, weights at most 100, Adam 3e-4 with cosine decay.
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual
+    (github.com/ikostrikov/implicit_q_learning): temperature 1/3 for locomotion and 1/10
+    for mazes, whose inverses, 3 and 10, the code has; weights at most 100, Adam 3e-4
+    with cosine decay.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     adv = q - apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
@@ -88,29 +93,35 @@ def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight
 def xql_value(params, target_params, apply, batch, temperature=2.0):
     """XQL, state values: Gumbel regression. Critics and actor are those of IQL.
 
-    Garg et al., 2023, https://arxiv.org/abs/2301.02328. Usual: temperature 2 for
-    locomotion and 0.6 for mazes, errors clipped at 7, Adam 3e-4.
+    Garg et al., 2023, https://arxiv.org/abs/2301.02328. Usual (github.com/Div99/XQL):
+    temperature 2 for locomotion and 0.6 for mazes, errors over temperature clipped at
+    7, the loss divided by the largest exponential of the batch, rewards as for IQL,
+    Adam 3e-4. The critics' loss is there Huber's with a bound of 20.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
     return jnp.mean(rlaxlib.gumbel_value_loss(v, q, temperature))
 
 
-def sql_value(params, target_params, apply, batch, temperature=2.0):
+def sql_value(params, target_params, apply, batch, temperature=0.5):
     """SQL, sparse Q-learning, state values. The critics are those of IQL.
 
-    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual: temperature 2 to
-    5 for locomotion and 0.5 for mazes, Adam 3e-4.
+    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual (github.com/ryanxhr/IVR):
+    temperature 0.5 to 1.25 for locomotion and 0.125 for mazes, Adam 3e-4, rewards as
+    for IQL. The scripts print 2, 5 and 0.5: their loss is a quarter of this one at a
+    quarter of their temperature.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
     return jnp.mean(rlaxlib.sparse_value_loss(v, q, temperature))
 
 
-def sql_actor(params, target_params, apply, batch, temperature=2.0):
+def sql_actor(params, target_params, apply, batch, temperature=0.5):
     """SQL, sparse Q-learning, actor: actions of low value have no weight.
 
-    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual: those of `sql_value`.
+    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual (github.com/ryanxhr/IVR):
+    those of `sql_value`. The weights are those of the paper; the code has q - v within
+    [0, 100], without the 1.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
@@ -125,9 +136,9 @@ def sql_actor(params, target_params, apply, batch, temperature=2.0):
 def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     """AWR: λ-returns minus state values weight the data's actions. On streams.
 
-    Peng et al., 2019, https://arxiv.org/abs/1910.00177. Usual:
+    Peng et al., 2019, https://arxiv.org/abs/1910.00177. Usual (github.com/xbpeng/awr):
     temperature 1 for standardised advantages, weights at most 20, λ 0.95, SGD with
-    momentum 0.9, 5e-5 for the actor and 0.01 for the values.
+    momentum 0.9, 2.5e-5 to 1e-4 for the actor and 0.01 for the values.
     """
     s_tm1, s_t, a_tm1 = valid(batch, (batch.s_tm1, batch.s_t, batch.a_tm1))
     v_tm1, v_t = (apply.value(params.value, s) for s in (s_tm1, s_t))
@@ -145,8 +156,8 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
 def awac_critic(params, target_params, apply, batch, key):
     """AWAC, critics: SAC without the entropy bonus. It serves CRR as well.
 
-    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual: discount 0.99, Adam
-    3e-4, batch 1024, target critics updated at a rate of 0.005.
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual (paper, appendix):
+    discount 0.99, Adam 3e-4, batch 1024, target critics updated at a rate of 0.005.
     """
     return sac_critic(params, target_params, apply, batch, key, temperature=0.0)
 
@@ -154,8 +165,9 @@ def awac_critic(params, target_params, apply, batch, key):
 def awac_actor(params, apply, batch, key, temperature=1.0, max_weight=100.0):
     """AWAC, actor: the advantage is relative to an action of the policy.
 
-    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual: temperature 1 for
-    locomotion and 0.3 for manipulation, Adam 3e-4.
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual (paper, appendix):
+    temperature 1 for locomotion and 0.3 for manipulation, on rewards of D4RL as they
+    are, Adam 3e-4.
     """
     a, _ = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q, v = (smallest_q(params, apply, batch.s_tm1, x) for x in (batch.a_tm1, a))
@@ -170,8 +182,9 @@ def crr_actor(
     """CRR, actor: a mean over actions of the policy is the baseline.
 
     The critic is that of `awac_critic`, categorical in the paper. Wang et al., 2020,
-    https://arxiv.org/abs/2006.15134. Usual: 4 samples, temperature 1, weights at most
-    20, Adam 1e-4.
+    https://arxiv.org/abs/2006.15134. Usual (paper, appendix;
+    github.com/google-deepmind/acme): 4 samples, `beta` 1, weights at most 20, Adam
+    1e-4, where Acme has 3e-4; rewards as they are.
     """
     keys = jax.random.split(key, num_samples)
     policy = apply.actor(params.actor, batch.s_tm1)
@@ -216,12 +229,14 @@ def cql_gap(params, apply, batch, key, num_samples=10, lower_bound=-jnp.inf):
     return loss(q, q_samples, log_prob, bound)
 
 
-def cql_critic(params, target_params, apply, batch, key, weight=5.0, num_samples=10):
+def cql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples=10):
     """CQL, critics: SAC with lower values of actions that the data lacks.
 
     The actor is that of SAC. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
-    Usual: weight 5 for locomotion or that of `cql_temperature`, 10 samples each, Adam
-    3e-4 for the critics and 1e-4 for the actor.
+    Usual (github.com/aviralkumar2907/CQL): weight 5 or 10 for locomotion, or that of
+    `cql_temperature`, 10 samples each, Adam 3e-4 for the critics and 1e-4 for the
+    actor, rewards as they are. There the TD loss is a square without ½: the same weight
+    is half of it here, 2.5 or 5.
     """
     td_key, key = jax.random.split(key)
     gap = cql_gap(params, apply, batch, key, num_samples)
@@ -234,19 +249,23 @@ def cql_temperature(
 ):
     """CQL, Lagrange form: the weight rises while the gap is above its target.
 
-    Kumar et al., 2020, https://arxiv.org/abs/2006.04779. Usual: target 5 to 10, Adam
-    3e-4.
+    The `weight` of `cql_critic` is the exponential of `log_temperature`. Kumar et al.,
+    2020, https://arxiv.org/abs/2006.04779. Usual (github.com/aviralkumar2907/CQL):
+    target 5 to 10, Adam 3e-4. The gap includes log K and the volume of actions, 3.9
+    before learning for one dimension: a target above it is slack.
     """
     gap = jnp.mean(cql_gap(params, apply, batch, key, num_samples))
     return rlaxlib.cql_temperature_loss(log_temperature, gap, target_gap)
 
 
-def cal_ql_critic(params, target_params, apply, batch, key, weight=5.0, num_samples=10):
+def cal_ql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples=10):
     """Cal-QL, critics: CQL with values bounded below by the returns of the data.
 
     The batch has the discounted return from each transition on, `returns`, [B].
-    Nakamoto et al., 2023, https://arxiv.org/abs/2303.05479. Usual: weight 5, 10 samples
-    each, Adam 3e-4 for the critics and 1e-4 for the actor.
+    Nakamoto et al., 2023, https://arxiv.org/abs/2303.05479. Usual
+    (github.com/nakamotoo/Cal-QL): weight 5 in the units of its TD loss, a square
+    without ½, which is 2.5 here; 10 samples each, Adam 3e-4 for the critics and 1e-4
+    for the actor.
     """
     td_key, key = jax.random.split(key)
     gap = cql_gap(params, apply, batch, key, num_samples, batch.returns)
@@ -258,7 +277,8 @@ def discrete_cql(params, target_params, apply, batch, weight=1.0):
     """CQL, discrete: double DQN and the cross-entropy of the data's actions.
 
     `apply` returns q, [B, A]. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
-    Usual: QR-DQN, weight 1 to 4, Adam 5e-5.
+    Usual (github.com/aviralkumar2907/CQL): QR-DQN with 200 quantiles in place of double
+    DQN, weight 1 with 10% of the data and 4 with 1%, Adam 5e-5 with epsilon 0.01/32.
     """
     q_tm1 = apply(params, batch.s_tm1)
     gap = jax.vmap(rlaxlib.discrete_cql_loss)(q_tm1, batch.a_tm1)
@@ -269,7 +289,8 @@ def edac_critic(params, target_params, apply, batch, key, temperature, weight=1.
     """EDAC, critics: SAC with N critics whose gradients differ. Its actor is SAC's.
 
     With `weight=0` it is SAC-N. An et al., 2021, https://arxiv.org/abs/2110.01548.
-    Usual: N = 10 to 50, weight 0 to 5, Adam 3e-4, batch 256.
+    Usual (paper, appendix): N = 10 to 50, weight 0 to 5, Adam 3e-4, batch 256. There
+    the TD loss is a square without ½: the weight here is half of that.
     """
     td_loss = sac_critic(params, target_params, apply, batch, key, temperature)
     gradient = jax.jacrev(lambda a, s: apply.critic(params.critic, s, a))
@@ -285,8 +306,9 @@ def td3_bc_actor(params, apply, batch, alpha=2.5):
     """TD3+BC, actor: value, and distance from the data. Its critic is TD3's.
 
     `apply.actor` returns actions. Fujimoto and Gu, 2021,
-    https://arxiv.org/abs/2106.06860. Usual: weight 2.5, normalised observations, Adam
-    3e-4, batch 256.
+    https://arxiv.org/abs/2106.06860. Usual (github.com/sfujim/TD3_BC): weight 2.5,
+    standardised observations, Adam 3e-4, batch 256; `alpha` does not depend on the
+    scale of rewards.
     """
     a = apply.actor(params.actor, batch.s_tm1)
     q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a)[:, 0]
@@ -299,9 +321,10 @@ def td3_bc_actor(params, apply, batch, alpha=2.5):
 def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     """ReBRAC, critics: TD3 with a penalty on the distance from the next action.
 
-    The batch has the next action of the data, `a_t`, [B, D]. Tarasov et al., 2023,
-    https://arxiv.org/abs/2305.09836. Usual: penalty 0 to 0.5, LayerNorm in the critics,
-    3 hidden layers, Adam 1e-3, batch 1024.
+    The batch has the next action of the data, `a_t`, [B, D], which truncated
+    transitions lack: leave them out. Tarasov et al., 2023,
+    https://arxiv.org/abs/2305.09836. Usual (github.com/tinkoff-ai/ReBRAC): penalty 0 to
+    0.5, LayerNorm in the critics, 3 hidden layers, Adam 1e-3, batch 1024.
     """
     a_t = apply.actor(target_params.actor, batch.s_t)
     noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
@@ -316,8 +339,9 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
 def rebrac_actor(params, apply, batch, penalty=0.01):
     """ReBRAC, actor: the smallest value, and distance from the data.
 
-    Tarasov et al., 2023, https://arxiv.org/abs/2305.09836. Usual: penalty 0.001 to 0.1,
-    Adam 1e-3, an update every 2 updates of the critics.
+    Tarasov et al., 2023, https://arxiv.org/abs/2305.09836. Usual
+    (github.com/tinkoff-ai/ReBRAC): penalty 0.001 to 0.1, Adam 1e-3, an update every 2
+    updates of the critics.
     """
     a = apply.actor(params.actor, batch.s_tm1)
     q = smallest_q(params, apply, batch.s_tm1, a)
@@ -330,7 +354,9 @@ def discrete_bcq(params, target_params, apply, batch, threshold=0.3, cost=0.01):
     """BCQ, discrete: double DQN over the actions that the data's policy takes.
 
     `apply` returns q and the logits of the cloned policy, [B, A]. Fujimoto et al.,
-    2019, https://arxiv.org/abs/1910.01708. Usual: threshold 0.3, Adam 6.25e-5.
+    2019, https://arxiv.org/abs/1910.01708. Usual (github.com/sfujim/BCQ): threshold
+    0.3, Adam 6.25e-5 with epsilon 1.5e-4, batch 32, target network copied every 8,000
+    updates.
     """
     q_tm1, logits = apply(params, batch.s_tm1)
     selector, logits_t = apply(params, batch.s_t)
@@ -356,8 +382,9 @@ def decision_transformer(params, apply, batch):
 
     `apply` takes the returns-to-go, [B, T], observations and actions, and returns
     logits of each action given what precedes it, [B, T, A]. Chen et al., 2021,
-    https://arxiv.org/abs/2106.01345. Usual: contexts of 20 to 50 steps, AdamW 1e-4 to
-    6e-4, returns scaled to about 1.
+    https://arxiv.org/abs/2106.01345. Usual (github.com/kzl/decision-transformer):
+    contexts of 20 steps, 30 or 50 for Atari, AdamW 1e-4, 6e-4 for Atari, weight decay
+    1e-4, returns of locomotion divided by 1000.
     """
     undiscounted = 1.0 * (batch.discount_t > 0)
     returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted, **masks(batch))

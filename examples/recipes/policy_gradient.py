@@ -80,7 +80,8 @@ def reinforce(params, apply, batch):
 
     A stream holds whole episodes: what follows a cut counts 0. A baseline, subtracted
     from the returns, is left out: see `a2c`. Williams, 1992,
-    https://doi.org/10.1007/BF00992696. Usual: discount 0.99.
+    https://doi.org/10.1007/BF00992696. Usual (none in the paper): discount 0.99,
+    returns minus a baseline.
     """
     logits = apply(params, valid(batch, batch.s_tm1))
     returns = jax.vmap(rlaxlib.discounted_returns)
@@ -91,11 +92,13 @@ def reinforce(params, apply, batch):
     return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
-def a2c(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
+def a2c(params, apply, batch, value_cost=1.0, entropy_cost=0.01):
     """A2C: returns bootstrapped after T steps, with a learned baseline.
 
-    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual: streams of 5 steps, 16
-    environments, RMSProp 7e-4.
+    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual
+    (github.com/openai/baselines): streams of 5 steps, 16 environments, discount 0.99,
+    RMSProp 7e-4, gradients clipped to a norm of 0.5. There 0.5 weighs squares without
+    ½, which is 1 here.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)
@@ -113,8 +116,9 @@ def a2c(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
 def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     """IMPALA: V-trace corrects for the lag of the policy that acted.
 
-    Espeholt et al., 2018, https://arxiv.org/abs/1802.01561. Usual: streams of 20 to 100
-    steps, discount 0.99, thresholds 1, RMSProp 6e-4.
+    Espeholt et al., 2018, https://arxiv.org/abs/1802.01561. Usual (paper, appendix D):
+    streams of 20 steps on Atari and 100 on DMLab, discount 0.99, thresholds 1, RMSProp
+    6e-4; Acme has Adam 1e-3.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)
@@ -134,8 +138,9 @@ def acer(params, apply, batch, max_weight=10.0, value_cost=0.5, entropy_cost=1e-
 
     `apply` returns logits and q, [B, T, A]. The paper also projects gradients onto a
     trust region around an average policy. Wang et al., 2017,
-    https://arxiv.org/abs/1611.01224. Usual: streams of 20 steps, replay ratio 4,
-    discount 0.99, λ 1, weights truncated at 10, RMSProp.
+    https://arxiv.org/abs/1611.01224. Usual (github.com/openai/baselines): streams of 20
+    steps, replay ratio 4, discount 0.99, λ 1, weights truncated at 10, RMSProp 7e-4,
+    entropy cost 0.01; the paper has 0.001.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, q_tm1), (logits_t, q_t) = apply(params, s_tm1), apply(params, s_t)
@@ -155,10 +160,10 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
 
     The B streams are those of all agents. An observation holds the actions that the
     others take; after the last step, they are sampled from their policies. `apply`
-    returns the agent's logits, which must not depend on them, and q of its actions,
-    [B, T, A]. Bootstraps from the mean of q over the agent's actions, the paper from
-    the action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Usual:
-    discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied every 150 updates.
+    returns the agent's logits, which must not depend on them, and q of its actions, [B,
+    T, A]. Bootstraps from the mean of q over the agent's actions, the paper from the
+    action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Usual
+    (paper): discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied every 150 updates.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, q_tm1), (logits_t, _) = apply(params, s_tm1), apply(params, s_t)
@@ -182,9 +187,10 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
 def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """PPO: the clipped surrogate, for several epochs of minibatches of streams.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: discount 0.99, λ
-    0.95, Adam 2.5e-4 and 3 epochs for Atari, 3e-4 and 10 for MuJoCo; the clip of values
-    is optional.
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual (paper, tables 3 and
+    5; github.com/openai/baselines): discount 0.99, λ 0.95. Atari: streams of 128 steps,
+    Adam 2.5e-4, epsilon 0.1, both annealed to 0, 3 epochs in the paper and 4 in the
+    code. MuJoCo: 2,048 steps, Adam 3e-4, 10 epochs, epsilon 0.2, no entropy.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -207,8 +213,8 @@ def value_loss(v, target, batch):
 def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     """PPO-penalty: a KL penalty in place of the clip.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: `coefficient` from
-    `kl_coefficient`, 10 epochs, Adam 3e-4.
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual (paper, section 4):
+    `coefficient` from `kl_coefficient`, 10 epochs, Adam 3e-4.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -226,8 +232,8 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
 def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     """PPO-penalty: the coefficient for the next batch, after all epochs of this one.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual: target 0.01, at
-    first 1.
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual (paper, section 4):
+    target 0.003 to 0.03, at first 1.
     """
     logits, _ = apply(params, valid(batch, batch.s_tm1))
     kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits)
@@ -238,8 +244,10 @@ def kl_coefficient(coefficient, params, apply, batch, target=0.01):
 def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=0.5):
     """Decoupled PPO (PPO-EWMA): clips relative to an average of the parameters.
 
-    Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Usual: those of PPO, with an
-    exponential moving average of decay 0.889 as `target_params`.
+    Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Usual
+    (github.com/openai/ppo-ewma): discount 0.999, λ 0.95, Adam 5e-4, 1 epoch, 64
+    environments of 256 steps on Procgen; an exponential moving average of decay 0.889
+    as `target_params`.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     s_tm1, mask = valid(batch, batch.s_tm1), batch.sample_mask
@@ -258,7 +266,7 @@ def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=0
 def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """SPO: a quadratic penalty on the ratio in place of PPO's clip.
 
-    Xie et al., 2024, https://arxiv.org/abs/2401.16025. Usual: those of PPO.
+    Xie et al., 2024, https://arxiv.org/abs/2401.16025. Usual (paper): those of PPO.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -273,8 +281,8 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
 def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
     """DPO, discovered policy optimisation: a drift that was meta-learned, not a clip.
 
-    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Usual: drift thresholds 2 and
-    0.6, otherwise those of PPO.
+    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Usual (paper): drift thresholds 2
+    and 0.6, otherwise those of PPO.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -290,8 +298,8 @@ def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5
 
     `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`
     and its values, `cost_v_tm1` and `cost_v_t`, [B, T]. Stooke et al., 2020,
-    https://arxiv.org/abs/2007.03964. Usual: `multiplier` from `lagrange_multiplier`,
-    otherwise those of PPO.
+    https://arxiv.org/abs/2007.03964. Usual (paper): `multiplier` from
+    `lagrange_multiplier`, otherwise those of PPO.
     """
     costs = {"r_t": batch.c_t, "v_tm1": batch.cost_v_tm1, "v_t": batch.cost_v_t}
     (adv_t, target), (cost_adv_t, cost_target) = (
@@ -310,7 +318,7 @@ def lagrange_multiplier(cost, state, limit=25.0):
     """PPO-Lagrangian: the multiplier and the next state, from the cost of an episode.
 
     `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
-    https://arxiv.org/abs/2007.03964. Usual: limit 25 in Safety Gym.
+    https://arxiv.org/abs/2007.03964. Usual (paper): limit 25 in Safety Gym.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
     return controller.update(cost, state)
@@ -319,33 +327,35 @@ def lagrange_multiplier(cost, state, limit=25.0):
 # --- MPO, V-MPO, Muesli, Gumbel MuZero. ---
 
 
-def categorical_mpo(params, target_params, apply, batch):
+def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
     """MPO for discrete actions: all actions count, none is sampled.
 
     `apply.actor` returns logits, `apply.critic` returns q, [B, T, A], and
-    `params.duals` are the parameters of temperature and KL constraint, at first 1,
-    with the optimizer of the others. Abdolmaleki et al., 2018,
-    https://arxiv.org/abs/1806.06920. Usual: KL bounds 0.1 and 0.01, Retrace
-    for the critic, target copied every 100 updates, Adam 1e-4.
+    `params.duals` are the parameters of temperature and KL constraint. Abdolmaleki et
+    al., 2018, https://arxiv.org/abs/1806.06920. Usual
+    (github.com/google-deepmind/acme): KL bounds 0.1 and 0.0025, duals at first 3, Adam
+    1e-4 and 1e-2 for the duals, target networks copied every 100 updates; critic by
+    5-step returns, in the paper by Retrace.
     """
     s_tm1 = valid(batch, batch.s_tm1)
     logits = apply.actor(params.actor, s_tm1)
     target_logits = apply.actor(target_params.actor, s_tm1)
     q = apply.critic(target_params.critic, s_tm1)
-    penalties = map(rlaxlib.LagrangePenalty, params.duals, (0.1, 0.01))
+    penalties = map(rlaxlib.LagrangePenalty, params.duals, bounds)
     mpo_loss = jax.vmap(rlaxlib.categorical_mpo_loss, (0, 0, 0, None, None))
     mpo_loss = jax.vmap(mpo_loss, (0, 0, 0, None, None))
     loss, _ = mpo_loss(logits, target_logits, q, *penalties)
     return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
-def vmpo(params, target_params, apply, batch, value_cost=0.5):
+def vmpo(params, target_params, apply, batch, value_cost=0.5, bounds=(0.01, 0.01)):
     """V-MPO: learns from the better half of the advantages, under a bound on the KL.
 
     `params.policy` are those of `apply`, `params.duals` the parameters of temperature
     and KL constraint. The target policy acts. Song et al., 2020,
-    https://arxiv.org/abs/1909.12238. Usual: half
-    of the batch, KL bounds 0.01, target copied every 100 updates, Adam 1e-4.
+    https://arxiv.org/abs/1909.12238. Usual (paper): half of the batch, target policy
+    copied every 100 updates, Adam 1e-4. Bounds differ between codes and tasks; 0.01 is
+    a start.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = (apply(params.policy, s) for s in (s_tm1, s_t))
@@ -353,7 +363,7 @@ def vmpo(params, target_params, apply, batch, value_cost=0.5):
     returns = jax.vmap(rlaxlib.lambda_returns)
     returns = returns(batch.r_t, batch.discount_t, v_t, **masks(batch))
     td_error, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
-    eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, (0.01, 0.01))
+    eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, bounds)
     kl = rlaxlib.categorical_kl_divergence(old_logits, logits)
     kl = jnp.full_like(kl, rlaxlib.masked_mean(kl, mask))  # Of the valid steps only.
     log_prob, adv_t = log_probs(logits, batch.a_tm1), jax.lax.stop_gradient(td_error)
@@ -367,11 +377,11 @@ def vmpo(params, target_params, apply, batch, value_cost=0.5):
 def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     """Muesli: the policy gradient, distillation of clipped MPO targets, and Retrace.
 
-    `apply` returns logits and the model's one-step q, [B, T, A]; the further losses
-    of the model are those of `gumbel_muzero`. Returns the loss and the mean of squared
+    `apply` returns logits and the model's one-step q, [B, T, A]; the further losses of
+    the model are those of `gumbel_muzero`. Returns the loss and the mean of squared
     advantages: use `has_aux=True`. `scale` is the root of their moving average. Hessel
-    et al., 2021, https://arxiv.org/abs/2104.06159. Usual:
-    clip 1, λ 0.95, discount 0.995, Adam 3e-4, target network updated at a rate of 0.1.
+    et al., 2021, https://arxiv.org/abs/2104.06159. Usual (paper, appendix): clip 1, λ
+    0.95, discount 0.995, Adam 3e-4, target network updated at a rate of 0.1.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     logits, q_tm1 = apply(params, s_tm1)
@@ -398,11 +408,12 @@ def gumbel_muzero(
     `apply(params, s, a)` returns logits, [B, K+1, A], and logits of values, [B, K+1,
     M], and rewards, [B, K, M]. The batch has `s`, [B, ...], `a_tm1` and `r_t`, [B, K];
     of the searches the prior logits, `logits`, `q` and `visits`, [B, K+1, A], and the
-    root values, `v`; the n-step returns, `returns`, [B, K+1]; and `sample_mask`,
-    [B, K+1], False after an end. There the value and the reward learn 0, and the policy
-    nothing. Danihelka et al.,
-    2022, https://openreview.net/forum?id=bERaNdoegnO. Usual: K = 5, M = 601 bins in
-    [-300, 300], c_visit 50, c_scale 0.1 in Atari.
+    root values, `v`; the n-step returns, `returns`, [B, K+1]; and `sample_mask`, [B,
+    K+1], False after an end. There the value and the reward learn 0, and the policy
+    nothing. Danihelka et al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Usual
+    (paper; github.com/google-deepmind/mctx): K = 5, M = 601 bins in [-300, 300],
+    c_visit 50, c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as
+    in mctx; gradients into the model's state scaled by ½ at each step.
     """
     logits, v_logits, r_logits = apply(params, batch.s, batch.a_tm1)
     tx, num_bins = rlaxlib.SIGNED_HYPERBOLIC_PAIR, v_logits.shape[-1]
@@ -452,12 +463,14 @@ def dreamer_unroll(params, apply, s, first, a, key):
 def dreamer_model(params, apply, batch, key):
     """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
 
-    The batch has `s`, [B, T+1, ...], as that of `r2d2`. `apply.start`,
-    `apply.dynamics` and `apply.encoder` are those of `dreamer_unroll`. `apply.decoder`
-    takes states and samples, and returns observations by symlog, logits of rewards,
-    zero at first, and the logit of the discount. Hafner et al., 2023,
-    https://arxiv.org/abs/2301.04104. Usual: 32 samples of 32 classes, KL weights 1 and
-    0.1, 1 free nat, streams of 64 steps, Adam 4e-5.
+    The batch has `s`, [B, T+1, ...], as that of `r2d2`. `apply.start`, `apply.dynamics`
+    and `apply.encoder` are those of `dreamer_unroll`. `apply.decoder` takes states and
+    samples, and returns observations by symlog, logits of rewards, zero at first, and
+    the logit of the discount. Hafner et al., 2023, https://arxiv.org/abs/2301.04104.
+    Usual (github.com/danijar/dreamerv3): 32 samples of 64 classes, 32 in the model of
+    50M parameters; KL weights 1 and 0.1, 1 free nat, 16 streams of 64 steps. One
+    optimizer for all: LaProp 4e-5, RMS scaling before momentum, with adaptive gradient
+    clipping at 0.3; the paper's first version has Adam.
     """
     s, first, mask = sequences(batch)
     seen = ~first | jnp.pad(mask, ((0, 0), (0, 1)))
@@ -489,9 +502,14 @@ def dreamer_returns(values, batch, lambda_=0.95):
 def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):
     """DreamerV3, actor: REINFORCE on imagined streams, with normalised returns.
 
-    `apply` returns logits. `scale` is the output of `percentile_scale` for the returns
-    of `dreamer_returns`. Hafner et al., 2023, https://arxiv.org/abs/2301.04104. Usual:
-    15 steps, λ 0.95, discount 0.997, entropy 3e-4, `unimix_logits` 0.01, Adam 4e-5.
+    A batch of imagined streams has `s`, the states and samples that begin and follow
+    each step, `values`, from the online critic, both [B, T+1, ...], and as `discount_t`
+    the model's probability of continuing, which includes the discount. `apply` returns
+    logits. `scale` is the output of `percentile_scale` for the returns of
+    `dreamer_returns`. Hafner et al., 2023, https://arxiv.org/abs/2301.04104. Usual
+    (github.com/danijar/dreamerv3): 15 steps, λ 0.95, entropy cost 3e-4, `unimix_logits`
+    0.01, `percentile_scale` from 5 to 95 with a rate of 0.01 and a minimum of 1, the
+    optimizer of the model.
     """
     returns, weights = dreamer_returns(batch.values, batch)
     logits = apply(params, batch.s)[:, :-1]
@@ -506,9 +524,10 @@ def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):
 def dreamer_critic(params, target_params, apply, batch, slow_cost=1.0):
     """DreamerV3, critic: two-hot regression on λ-returns, and on its slow average.
 
-    `apply` returns logits of the values, [B, T+1, M]. Hafner et al., 2023,
-    https://arxiv.org/abs/2301.04104. Usual: M = 255 bins, target network averaged with
-    a decay of 0.98, Adam 4e-5.
+    `apply` returns logits of the values, [B, T+1, M], zero at first. Hafner et al.,
+    2023, https://arxiv.org/abs/2301.04104. Usual (github.com/danijar/dreamerv3): M =
+    255 bins, target network averaged with a decay of 0.98, the optimizer of the model;
+    the same loss of replayed streams with a weight of 0.3.
     """
     logits = apply(params, batch.s)
     pair = dreamer_pair(logits.shape[-1])
@@ -524,10 +543,11 @@ def dreamer_critic(params, target_params, apply, batch, slow_cost=1.0):
 def discrete_sac_critic(params, target_params, apply, batch, temperature):
     """Discrete SAC, critics: one-step TD learning of soft values.
 
-    A batch of transitions has `s_tm1`, `s_t`, `a_tm1`, `r_t` and `discount_t`.
-    `apply.actor` returns logits, [B, A], `apply.critic` q, [B, 2, A]. Christodoulou,
-    2019, https://arxiv.org/abs/1910.07207. Usual: discount 0.99, Adam 3e-4, batch 64,
-    target critics updated at a rate of 0.005.
+    `temperature` is the exponential of the `log_temperature` that is learned. A batch
+    of transitions has `s_tm1`, `s_t`, `a_tm1`, `r_t` and `discount_t`. `apply.actor`
+    returns logits, [B, A], `apply.critic` q, [B, 2, A]. Christodoulou, 2019,
+    https://arxiv.org/abs/1910.07207. Usual (paper, appendix): discount 0.99, Adam 3e-4,
+    batch 64, target critics updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1)
     q_t = apply.critic(target_params.critic, batch.s_t)
@@ -544,7 +564,8 @@ def discrete_sac_critic(params, target_params, apply, batch, temperature):
 def discrete_sac_actor(params, apply, batch, temperature):
     """Discrete SAC, actor: the soft value, summed over all actions.
 
-    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual: Adam 3e-4.
+    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual (paper, appendix): Adam
+    3e-4.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
     q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1)
@@ -555,8 +576,9 @@ def discrete_sac_actor(params, apply, batch, temperature):
 def discrete_sac_temperature(log_temperature, params, apply, batch, target_entropy):
     """Discrete SAC, temperature: raised while the entropy is below its target.
 
-    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual: Adam 3e-4, target
-    entropy 0.98 log A.
+    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual (paper, appendix): Adam
+    3e-4, target entropy 0.98 log A. Where one action ends the episode, that is out of
+    reach, and the temperature grows without bound: begin at 0.2 log A.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
     loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None))

@@ -23,9 +23,11 @@ class Learner(NamedTuple):
 def stream_q(learner, apply, step, lambda_=0.8, kappa=2.0):
     """Stream Q(λ): an update of all parameters at each step, without replay.
 
-    `apply` returns q, [A]. The trace is cut before actions that are not greedy. Elsayed
-    et al., 2024, https://arxiv.org/abs/2410.14606. Usual: λ 0.8, κ 2, discount 0.99,
-    LayerNorm, sparse initialisation, standardised observations and scaled rewards.
+    `apply` returns q, [A]. The trace is cut before actions that are not greedy. After a
+    time limit, set `learner.discount` to 0: the trace does not go on. Elsayed et al.,
+    2024, https://arxiv.org/abs/2410.14606. Usual (paper, appendix): λ 0.8, κ 2,
+    discount 0.99, LayerNorm, sparse initialisation, standardised observations and
+    scaled rewards.
     """
     params, trace, discount_tm1 = learner
     q_tm1, a = apply(params, step.s_tm1), step.a_tm1
@@ -44,8 +46,9 @@ def emphatic_td(params, state, apply, step, rho, lambda_=0.0, step_size=0.01):
     """Emphatic TD(λ): an off-policy update of state values, stable where TD is not.
 
     `apply` returns v, `state` is an `EmphaticTraceState`, and `rho` the importance
-    ratio of the action. Sutton et al., 2016, https://arxiv.org/abs/1503.04269. Usual:
-    a small step size, since the followon trace has a high variance.
+    ratio of the action. Sutton et al., 2016, https://arxiv.org/abs/1503.04269. Usual
+    (none in the paper): a small step size, since the followon trace has a high
+    variance.
     """
     v_tm1, gradient = jax.value_and_grad(apply)(params, step.s_tm1)
     td_error = rlaxlib.td_learning(
@@ -60,9 +63,8 @@ def tdc(params, apply, batch, method=rlaxlib.tdc_losses):
     """TDC: gradient TD of state values, off-policy, on a batch.
 
     `apply.value` and `apply.correction` return one number for each state; `rho`, [B],
-    are importance ratios. Sutton et al., 2009,
-    https://doi.org/10.1145/1553374.1553501. Usual: a larger step size for the
-    correction.
+    are importance ratios. Sutton et al., 2009, https://doi.org/10.1145/1553374.1553501.
+    Usual (none in the paper): a larger step size for the correction.
     """
     v_tm1, v_t = (apply.value(params, s) for s in (batch.s_tm1, batch.s_t))
     h_tm1 = apply.correction(params, batch.s_tm1)
@@ -73,7 +75,8 @@ def tdc(params, apply, batch, method=rlaxlib.tdc_losses):
 def gtd2(params, apply, batch):
     """GTD2: as TDC, another stochastic gradient of the same objective.
 
-    Sutton et al., 2009, https://doi.org/10.1145/1553374.1553501. Usual: those of `tdc`.
+    Sutton et al., 2009, https://doi.org/10.1145/1553374.1553501. Usual (none in the
+    paper): those of `tdc`.
     """
     return tdc(params, apply, batch, rlaxlib.gtd2_losses)
 
@@ -82,7 +85,7 @@ def differential_td(params, reward_rate, apply, step, step_size=0.01, eta=0.1):
     """Differential TD: an update of state values and the average reward.
 
     Continuing tasks have no discount. `apply` returns v. Wan et al., 2021,
-    https://arxiv.org/abs/2006.16318. Usual: `eta` from 0.1 to 1.
+    https://arxiv.org/abs/2006.16318. Usual (paper): `eta` from 0.1 to 1.
     """
     v_tm1, gradient = jax.value_and_grad(apply)(params, step.s_tm1)
     v_t = apply(params, step.s_t)

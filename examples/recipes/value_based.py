@@ -57,8 +57,10 @@ def n_step_batch(batch):
 def dqn(params, target_params, apply, batch):
     """DQN: one-step Q-learning with a target network. `apply` returns q, [B, A].
 
-    Mnih et al., 2015, https://doi.org/10.1038/nature14236. Usual: discount 0.99,
-    RMSProp 2.5e-4, batch 32, target network copied every 10,000 updates.
+    Mnih et al., 2015, https://doi.org/10.1038/nature14236. Usual
+    (github.com/google-deepmind/dqn_zoo): discount 0.99, centred RMSProp 2.5e-4, batch
+    32, target network copied every 40,000 frames, which are 2,500 updates; the paper's
+    table says 10,000 updates. Huber's bound of 1 supposes rewards clipped to [-1, 1].
     """
     q_tm1 = apply(params, batch.s_tm1)
     q_t = apply(target_params, batch.s_t)
@@ -71,8 +73,9 @@ def dqn(params, target_params, apply, batch):
 def double_dqn(params, target_params, apply, batch):
     """Double DQN: the online network selects the next action, the target values it.
 
-    Van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461. Usual: those of DQN,
-    with the target network copied every 30,000 updates.
+    Van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461. Usual
+    (github.com/google-deepmind/dqn_zoo): those of DQN, but the target network copied
+    every 120,000 frames, which are 7,500 updates; the paper says 30,000.
     """
     q_tm1 = apply(params, batch.s_tm1)
     q_t_value = apply(target_params, batch.s_t)
@@ -86,8 +89,9 @@ def double_dqn(params, target_params, apply, batch):
 def duelling_dqn(params, target_params, apply, batch):
     """Duelling DQN: `apply` returns a state value, [B], and advantages, [B, A].
 
-    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual: double DQN,
-    RMSProp 6.25e-5, gradients clipped to a norm of 10.
+    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual (paper): double DQN,
+    RMSProp 6.25e-5, gradients clipped to a norm of 10, those into the torso divided by
+    √2.
     """
 
     def q(params, s):
@@ -99,8 +103,9 @@ def duelling_dqn(params, target_params, apply, batch):
 def c51(params, target_params, apply, batch, low=-10.0, high=10.0):
     """C51: categorical Q-learning. `apply` returns logits of the atoms, [B, A, K].
 
-    Bellemare et al., 2017, https://arxiv.org/abs/1707.06887. Usual: K = 51 atoms in
-    [-10, 10], Adam 2.5e-4 with epsilon 0.01/32.
+    Bellemare et al., 2017, https://arxiv.org/abs/1707.06887. Usual (paper;
+    github.com/google-deepmind/dqn_zoo): K = 51 atoms in [-10, 10], rewards clipped to
+    [-1, 1], Adam 2.5e-4 with epsilon 0.01/32.
     """
     logits_tm1 = apply(params, batch.s_tm1)
     logits_t = apply(target_params, batch.s_t)
@@ -114,8 +119,9 @@ def c51(params, target_params, apply, batch, low=-10.0, high=10.0):
 def qr_dqn(params, target_params, apply, batch, huber_param=1.0):
     """QR-DQN: quantile Q-learning. `apply` returns N quantiles, [B, N, A].
 
-    Dabney et al., 2018, https://arxiv.org/abs/1710.10044. Usual: N = 200, Huber
-    parameter 1, Adam 5e-5 with epsilon 0.01/32.
+    Dabney et al., 2018, https://arxiv.org/abs/1710.10044. Usual (paper;
+    github.com/google-deepmind/dqn_zoo): N = 200, Huber parameter 1, Adam 5e-5 with
+    epsilon 0.01/32.
     """
     q_tm1 = apply(params, batch.s_tm1)
     q_t = apply(target_params, batch.s_t)
@@ -129,8 +135,9 @@ def qr_dqn(params, target_params, apply, batch, huber_param=1.0):
 def iqn(params, target_params, apply, batch, key, num_samples=64, num_policy=32):
     """IQN: `apply` maps states and fractions, [B, N], to quantiles, [B, N, A].
 
-    Dabney et al., 2018, https://arxiv.org/abs/1806.06923. Usual: 64 samples of both
-    networks, 32 for the policy, 64 `cosine_embedding` features, Adam 5e-5.
+    Dabney et al., 2018, https://arxiv.org/abs/1806.06923. Usual (paper;
+    github.com/google/dopamine): 64 samples of both networks, 32 for the policy, where
+    DQN Zoo has 64; 64 `cosine_embedding` features, Adam 5e-5 with epsilon 0.01/32.
     """
     keys = jax.random.split(key, 3)
     sizes = num_samples, num_samples, num_policy
@@ -151,8 +158,11 @@ def fqf(params, target_params, apply, batch):
     """FQF: the quantile loss, at the midpoints of learned fractions.
 
     `apply.fractions` returns ascending fractions from 0 to 1, [B, N+1], and
-    `apply.quantiles` is the `apply` of `iqn`. Yang et al., 2019,
-    https://arxiv.org/abs/1911.02140. Usual: N = 32, Adam 5e-5.
+    `apply.quantiles` is the `apply` of `iqn`. As in the paper, the target's quantiles
+    have equal weights, though the fractions are not equal: a bias that grows with their
+    learning rate. Yang et al., 2019, https://arxiv.org/abs/1911.02140. Usual
+    (github.com/microsoft/FQF): N = 32, Huber parameter 1, Adam 5e-5 with epsilon
+    0.01/32, target network copied every 10,000 actions.
     """
     tau = jax.lax.stop_gradient(apply.fractions(params, batch.s_tm1))
     tau_t = jax.lax.stop_gradient(apply.fractions(params, batch.s_t))
@@ -169,8 +179,8 @@ def fqf(params, target_params, apply, batch):
 def fqf_fractions(params, apply, batch):
     """FQF: the loss of the fractions, with its own optimizer.
 
-    `apply` is that of `fqf`. Yang et al., 2019, https://arxiv.org/abs/1911.02140.
-    Usual: RMSProp 2.5e-9, for the layer of the fractions only.
+    `apply` is that of `fqf`. Yang et al., 2019, https://arxiv.org/abs/1911.02140. Usual
+    (paper): RMSProp 2.5e-9, for the layer of the fractions only.
     """
     tau = apply.fractions(params, batch.s_tm1)
     midpoints = (tau[:, 1:] + tau[:, :-1]) / 2
@@ -186,8 +196,8 @@ def fqf_fractions(params, apply, batch):
 def mmd_dqn(params, target_params, apply, batch):
     """MMD-DQN, with the energy distance. `apply` returns N samples, [B, N, A].
 
-    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Usual: N = 200, Adam
-    5e-5; the paper has a mixture of Gaussian kernels.
+    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Usual (paper): N = 200,
+    Adam 5e-5; the paper has a mixture of Gaussian kernels in place of this distance.
     """
     z_tm1, z_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
     q_t = jax.vmap(jax.vmap(rlaxlib.quantile_mean, in_axes=1))(z_t)
@@ -203,8 +213,9 @@ def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=1
 
     The batch holds the n steps that begin with each sampled one. Returns the loss and
     the new priorities, before the exponent: use `has_aux=True`. Hessel et al., 2018,
-    https://arxiv.org/abs/1710.02298. Usual: n = 3, 51 atoms, a
-    noisy duelling network, Adam 6.25e-5, priority exponent 0.5, `exponent` 0.4 to 1.
+    https://arxiv.org/abs/1710.02298. Usual (github.com/google-deepmind/dqn_zoo): n = 3,
+    51 atoms, a noisy duelling network, Adam 6.25e-5 with epsilon 0.005/32, where the
+    paper has 1.5e-4; priority exponent 0.5, `exponent` from 0.4 to 1.
     """
     batch = n_step_batch(batch)
     logits_tm1, logits_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
@@ -222,8 +233,11 @@ def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=1
 def munchausen_dqn(params, target_params, apply, batch, temperature=0.03):
     """Munchausen-DQN (M-DQN): soft Q-learning with the log-policy added to the reward.
 
-    Vieillard et al., 2020, https://arxiv.org/abs/2007.14430. Usual: temperature 0.03,
-    coefficient 0.9, log-policy clipped at -1, Adam 5e-5.
+    The temperature supposes rewards clipped to [-1, 1]. Vieillard et al., 2020,
+    https://arxiv.org/abs/2007.14430. Usual
+    (github.com/google-research/google-research/tree/master/munchausen_rl): temperature
+    0.03, coefficient 0.9, log-policy clipped at -1, Adam 5e-5 with epsilon 0.01/32,
+    target network copied every 8,000 actions, which are 2,000 updates.
     """
     q_tm1 = apply(params, batch.s_tm1)
     target_q_tm1 = apply(target_params, batch.s_tm1)
@@ -245,8 +259,8 @@ def advantage_learning(
 ):
     """AL, advantage learning: a larger gap between the best action and others.
 
-    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual: scale 0.9,
-    otherwise those of DQN.
+    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual (paper): scale 0.9,
+    otherwise those of DQN; Munchausen-DQN's code has Adam 5e-5.
     """
     q_tm1 = apply(params, batch.s_tm1)
     target_q_tm1, target_q_t = (
@@ -262,7 +276,8 @@ def advantage_learning(
 def persistent_advantage_learning(params, target_params, apply, batch, scale=0.9):
     """PAL, persistent advantage learning: the gap only where repeating costs more.
 
-    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual: those of AL.
+    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual (paper): those of
+    AL.
     """
     method = rlaxlib.persistent_advantage_learning
     return advantage_learning(params, target_params, apply, batch, scale, method)
@@ -271,8 +286,8 @@ def persistent_advantage_learning(params, target_params, apply, batch, scale=0.9
 def deep_mellow(params, apply, batch, omega):
     """DeepMellow: mellowmax in place of the maximum, without a target network.
 
-    Kim et al., 2019, https://doi.org/10.24963/ijcai.2019/379. Usual: `omega` tuned to
-    the scale of the values, otherwise those of DQN.
+    Kim et al., 2019, https://doi.org/10.24963/ijcai.2019/379. Usual (paper): `omega`
+    tuned to the scale of the values, otherwise those of DQN.
     """
     q_tm1, q_t = apply(params, batch.s_tm1), apply(params, batch.s_t)
     v_t = jax.vmap(rlaxlib.mellowmax, (0, None))(q_t, omega)
@@ -285,9 +300,10 @@ def deep_mellow(params, apply, batch, omega):
 def pcl(params, apply, batch, temperature=0.1):
     """PCL, path consistency learning: soft values agree along paths. On streams.
 
-    The path of each step goes to the end of the stream, and no gradient is stopped.
-    Nachum et al., 2017, https://arxiv.org/abs/1702.08892. Usual: paths of 10 to 20
-    steps, replay, temperatures 0.005 to 0.15.
+    The path of each step goes to the end of the stream, and no gradient is stopped. The
+    temperature is in units of the reward. Nachum et al., 2017,
+    https://arxiv.org/abs/1702.08892. Usual (paper): paths of 10 to 20 steps, replay,
+    temperatures 0.005 to 0.15.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
@@ -303,8 +319,8 @@ def pcl(params, apply, batch, temperature=0.1):
 def n_step_dqn(params, target_params, apply, batch, n=3):
     """n-step DQN: n rewards, then the target network. On streams.
 
-    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual: n = 3 with replay, 5
-    without, otherwise those of DQN.
+    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual (paper; Rainbow): n = 5
+    without replay, 3 with it, otherwise those of DQN.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(target_params, s_t)
@@ -334,12 +350,14 @@ def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
     `apply(params, state, s, first)` unrolls a recurrent network from `batch.state`,
     resets its state before first observations, and returns q, [B, T+1, A]. Returns the
     loss and the new priorities: use `has_aux=True`. Kapturowski et al., 2019,
-    https://openreview.net/forum?id=r1lyTjAqYX. Usual: n = 5, burn-in 40 of 120 steps,
-    discount 0.997, Adam 1e-4.
+    https://openreview.net/forum?id=r1lyTjAqYX. Usual (paper, table 2;
+    github.com/google-deepmind/acme): n = 5, burn-in 40 of 120 steps, discount 0.997,
+    batch 64, priority exponent 0.9, `exponent` 0.6, target network copied every 2,500
+    updates, Adam 1e-4; Acme has 1e-3.
     """
     s, first, mask = sequences(batch)
     q, target_q = (apply(p, batch.state, s, first) for p in (params, target_params))
-    mask = mask & rlaxlib.burn_in_mask(mask.shape[1], burn_in)
+    mask = mask & rlaxlib.burn_in_mask(mask.shape[1], burn_in)[None]
     a_t, tx = jnp.argmax(q[:, 1:], axis=-1), rlaxlib.SIGNED_HYPERBOLIC_PAIR
 
     def learn(*args, **masks):
@@ -359,10 +377,10 @@ def ape_x(params, target_params, apply, batch, exponent=0.4):
     """Ape-X DQN: n-step double Q-learning with prioritised replay.
 
     The batch holds the n steps that begin with each sampled one. Returns the loss and
-    the new priorities, before the exponent: use `has_aux=True`.
-    Horgan et al., 2018, https://arxiv.org/abs/1803.00933. Usual: n = 3, a duelling
-    network, batch 512, priority exponent 0.6, RMSProp 6.25e-5, target copied every
-    2,500 updates.
+    the new priorities, before the exponent: use `has_aux=True`. Horgan et al., 2018,
+    https://arxiv.org/abs/1803.00933. Usual (paper): n = 3, a duelling network, batch
+    512, priority exponent 0.6, `exponent` 0.4, RMSProp 6.25e-5, target network copied
+    every 2,500 updates.
     """
     batch = n_step_batch(batch)
     q_tm1, q_t_selector = apply(params, batch.s_tm1), apply(params, batch.s_t)
@@ -377,8 +395,10 @@ def ape_x(params, target_params, apply, batch, exponent=0.4):
 def pqn(params, apply, batch, lambda_=0.65):
     """PQN: Q(λ) on fresh streams, without replay and target network.
 
-    Gallici et al., 2024, https://arxiv.org/abs/2407.04811. Usual: LayerNorm in the
-    network, λ 0.65, 128 environments of 32 steps, RAdam 2.5e-4.
+    Gallici et al., 2024, https://arxiv.org/abs/2407.04811. Usual
+    (github.com/mttga/purejaxql): LayerNorm in the network, λ 0.65, 128 environments of
+    32 steps, 2 epochs of 32 minibatches, RAdam 2.5e-4, gradients clipped to a norm of
+    10.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)

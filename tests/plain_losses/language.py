@@ -106,7 +106,7 @@ def plain_rloo(p, t):
 
 
 def plain_remax(p, t):
-    adv = of_groups(shaped(0.01), ANSWERS.greedy_rewards[:, None])
+    adv = of_groups(shaped(0.05), ANSWERS.greedy_rewards[:, None])
     return jnp.mean(total(-adv * log_pi(p)))
 
 

@@ -84,12 +84,12 @@ def plain_xql_value(p, t):
 
 def plain_sql_value(p, t):
     v = value(p)
-    w = 1 + (min_q(t, S, A_TM1) - v) / 4
-    return jnp.mean(jnp.maximum(w, 0) ** 2 + v / 2)
+    w = 1 + (min_q(t, S, A_TM1) - v)
+    return jnp.mean(jnp.maximum(w, 0) ** 2 + 2 * v)
 
 
 def plain_sql_actor(p, t):
-    return weighted(jnp.maximum(1 + (min_q(t, S, A_TM1) - value(p)) / 4, 0), p)
+    return weighted(jnp.maximum(1 + min_q(t, S, A_TM1) - value(p), 0), p)
 
 
 def plain_awr(p, t):
@@ -132,7 +132,7 @@ def gap(p, key, bound=-jnp.inf):
     return jnp.mean(jnp.sum(gaps, axis=-1))
 
 
-def plain_cql_critic(p, t, bound=-jnp.inf, weight=5.0):
+def plain_cql_critic(p, t, bound=-jnp.inf, weight=2.5):
     td_key, key = jax.random.split(KEY)
     a_t, _ = draw(p.actor, DATA.s_t, td_key)
     target = one_step(min_q(t, DATA.s_t, a_t), DATA)

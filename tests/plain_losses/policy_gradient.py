@@ -59,7 +59,7 @@ def plain_reinforce(p, t):
 def plain_a2c(p, t):
     b, ((logits, v_tm1), (_, v_t)) = STREAM, both(policy_and_value, p)
     errors = stop(backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1])) - v_tm1
-    loss = -stop(errors) * log_prob(logits, b.a_tm1) + 0.5 * errors**2 / 2
+    loss = -stop(errors) * log_prob(logits, b.a_tm1) + errors**2 / 2
     return jnp.mean(loss) - 0.01 * mean_entropy(logits)
 
 
@@ -206,7 +206,7 @@ def plain_categorical_mpo(p, t):
     temperature = eta * (0.1 + jax.nn.logsumexp(tilted, axis=-1))
     kl = jnp.sum(jnp.exp(log_old) * (log_old - log_pi), axis=-1)
     policy_loss = -jnp.sum(weights * log_pi, axis=-1)
-    return jnp.mean(policy_loss + temperature + kl_terms(kl, alpha, 0.01))
+    return jnp.mean(policy_loss + temperature + kl_terms(kl, alpha, 0.0025))
 
 
 def plain_vmpo(p, t):

@@ -225,9 +225,15 @@ def _fit_without(
 
 
 def leaves(
-    hints: Mapping[str, Any], name: str, given: Arguments
+    hints: Mapping[str, Any], name: str, given: Arguments, order: list[str]
 ) -> Iterator[tuple[str, Spec, Any]]:
     """Return path, spec and value of each array that an argument contains.
+
+    Args:
+        hints: The annotations of arguments that contain arrays.
+        name: The name of the argument.
+        given: All arguments.
+        order: The names of positional arguments, in their order.
 
     Raises:
         ArgumentError: If the argument is of another type.
@@ -235,9 +241,10 @@ def leaves(
     try:
         yield from specs.leaves(name, hints[name], given[name])
     except TypeError as error:
-        path, hint = error.args
-        kind = getattr(hint, "__name__", "tuple")
+        path, wanted = error.args
+        kind = getattr(wanted, "__name__", "tuple")
         others = [n for n in given if type(given[n]).__name__ == kind and n != name]
-        order = f": `{others[0]}` is one, the order is wrong" if others else ""
+        names = ", ".join(each for each in order if each != "self")
+        hint = f": `{others[0]}` is one, the order is ({names})" if others else ""
         found = describe(given[name])
-        raise ArgumentError(f"`{path}` is {found}, must be a `{kind}`{order}") from None
+        raise ArgumentError(f"`{path}` is {found}, must be a `{kind}`{hint}") from None

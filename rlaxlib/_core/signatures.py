@@ -17,7 +17,8 @@ program it leaves no trace.
 
 `specs` describes the annotations of arrays. `Static[int, "in [1, inf)"]` is a Python
 value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. Fields
-of a named tuple, and entries of a tuple or sequence, have annotations of their own.
+of a named tuple, and entries of a tuple or sequence, have annotations of their own. A
+`Real` may be given as integers, which become floats; a `Tree` is a pytree of arrays.
 
 Shapes and dtypes are checked in traced programs too. Rules for values are checked where
 reading the value costs nothing: on Python and NumPy values and on concrete scalars.
@@ -43,6 +44,8 @@ from jax import Array
 from rlaxlib._core import errors, rules, specs, streams
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.specs import Sizes, Spec
+
+FLOATS = ("Float", "Real")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,12 +100,13 @@ class Casts(NamedTuple):
     """Conversions that follow from shapes and dtypes.
 
     Attributes:
-        half: Names of arguments to raise from half precision.
+        to: Names of arguments to raise from half precision or to convert from
+            integers, each with its dtype.
         dtype: Dtype to cast the result to, or None.
         masked: Names of arguments to set to 0 at ignored steps.
     """
 
-    half: tuple[str, ...]
+    to: tuple[tuple[str, Any], ...]
     dtype: Any
     masked: tuple[str, ...]
 
@@ -135,11 +139,11 @@ class Signature:
         self.names = {x.name for x in parameters}
         self.result = hints.pop("return", None)
         found = {name: specs.read(hint) for name, hint in hints.items()}
-        self.specs = {name: spec for name, spec in found.items() if spec}
+        self.trees = {n for n, x in found.items() if x and x.kind == "Tree"}
+        self.specs = {n: x for n, x in found.items() if x and n not in self.trees}
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
-        self.floats = {n for n, x in self.arrays.items() if x.kind == "Float"}
         self.others = {n: x for n, x in self.specs.items() if not x.is_array}
-        others = hints.keys() - self.specs.keys()
+        others = {name for name, spec in found.items() if not spec}
         self.nested = {n: hints[n] for n in others if specs.is_nested(hints[n])}
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
         self.program = self._compile() if compiled else None
@@ -149,8 +153,9 @@ class Signature:
         name = self.function.__name__.removesuffix("__call__").strip("_")
         if "self" not in given:
             return name
-        owner = type(given["self"]).__name__.lstrip("_")
-        owner = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner).lower()
+        owner = type(given["self"]).__name__
+        if owner.startswith("_"):  # `softmax()` makes a `_Softmax`.
+            owner = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner[1:]).lower()
         return f"{owner}.{name}".rstrip(".")
 
     def call(self, args: tuple[Any, ...], kwargs: Arguments) -> Any:
@@ -201,7 +206,9 @@ class Signature:
             return given, self.arrays
         values, wanted = dict(given), dict(self.arrays)
         for name in self.nested.keys() & given.keys():
-            for path, spec, value in errors.leaves(self.nested, name, given):
+            for path, spec, value in errors.leaves(
+                self.nested, name, given, self.positional
+            ):
                 values[path], wanted[path] = value, spec
         return values, wanted
 
@@ -213,6 +220,7 @@ class Signature:
         sizes: Sizes = {}
         floats: list[Any] = []
         half: list[str] = []
+        integers: list[str] = []
         masked: list[str] = []
         # Arguments of one shape say the sizes to those that may have several.
         for name, (shape, dtype, is_weak) in sorted(
@@ -225,14 +233,19 @@ class Signature:
             if found is None:
                 return name
             axes, sizes = found
-            if spec.kind == "Float" and not is_weak:
+            if spec.kind == "Real" and jnp.issubdtype(dtype, jnp.integer):
+                integers += [] if isinstance(dtype, type) else [name]
+            elif spec.kind in FLOATS and not is_weak:
                 floats.append(dtype)
                 half += [name] if dtype.itemsize < 4 else []
-            if spec.kind in ("Float", "Int") and "sample_mask" in wanted:
+            if spec.kind in (*FLOATS, "Int") and "sample_mask" in wanted:
                 steps = wanted["sample_mask"].shapes[0]
                 masked += [name] if steps == axes[: len(steps)] else []
-        dtype = jnp.result_type(*floats) if half and not self.wide else None
-        return sizes, Casts(tuple(half), dtype, tuple(masked))
+        common = jnp.result_type(*floats or [float]) if half or integers else None
+        wide = common if common and common.itemsize > 2 else jnp.float32
+        to = [(n, jnp.float32) for n in half] + [(n, wide) for n in integers]
+        dtype = common if half and not self.wide else None
+        return sizes, Casts(tuple(to), dtype, tuple(masked))
 
     def _run(self, given: Arguments, casts: Casts) -> Any:
         """Run the body, compiled if all that is not an array identifies a program."""
@@ -243,11 +256,15 @@ class Signature:
         is_stable = True
         for name, value in given.items():
             spec = self.specs.get(name)
-            is_array = name in self.arrays
-            if is_array or isinstance(value, Array) or (not spec and _is_data(value)):
-                # An integer given as a float is one to JAX.
-                is_integer = type(value) is int and name in self.floats
-                dynamic[name] = float(value) if is_integer else value
+            if spec and spec.is_array:
+                dynamic[name] = _as_float(name, spec, value)
+            elif name in self.nested:
+                hint = self.nested[name]
+                dynamic[name] = specs.rebuild(name, hint, value, _as_float)
+            elif isinstance(value, Array) or (
+                not spec and _is_data(value, name in self.trees)
+            ):
+                dynamic[name] = value
             else:
                 static.append((name, value))
                 is_stable = is_stable and (spec is not None or _is_stable(value))
@@ -259,15 +276,20 @@ class Signature:
     ) -> Any:
         """Convert the arguments, and run the body."""
         given = dict(static) | dynamic
-        for name in self.arrays:
-            if given[name] is not None and not isinstance(given[name], Array):
-                given[name] = _array(given[name])
-        for name in casts.half:
-            if name in given:
-                given[name] = given[name].astype(jnp.float32)
-        if casts.masked and (mask := given["sample_mask"]) is not None:
-            for name in casts.masked:
-                given[name] = streams.valid(given[name], mask)
+        to, mask = dict(casts.to), given.get("sample_mask")
+
+        def convert(name: str, _: Spec, x: Any) -> Any:
+            if x is None:
+                return None
+            x = x if isinstance(x, Array) else _array(x)
+            x = x.astype(to[name]) if name in to else x
+            is_masked = mask is not None and name in casts.masked
+            return streams.valid(x, _array(mask)) if is_masked else x
+
+        for name, spec in self.arrays.items():
+            given[name] = convert(name, spec, given[name])
+        for name, hint in self.nested.items():
+            given[name] = specs.rebuild(name, hint, given[name], convert)
         result = self.function(**given)
         return result if casts.dtype is None else _narrow(result, casts.dtype)
 
@@ -295,13 +317,17 @@ def _array(value: Any) -> Array:
     return jnp.asarray(value)
 
 
-def _is_data(value: Any) -> bool:
-    """Return whether a value consists of arrays and scalars, at least one of them."""
-    if isinstance(value, bool | int | str | None):
+def _as_float(_: str, spec: Spec, value: Any) -> Any:
+    """Return an integer given as a float, which is one to JAX, as a float."""
+    return float(value) if type(value) is int and spec.kind in FLOATS else value
+
+
+def _is_data(value: Any, is_tree: bool) -> bool:
+    """Return whether a value consists of arrays and scalars, and is not a setting."""
+    if isinstance(value, bool | int | str | None) and not is_tree:
         return False
-    leaves = jax.tree.leaves(value)
     data = (Array, np.ndarray, np.generic, bool, int, float, complex)
-    return bool(leaves) and all(isinstance(leaf, data) for leaf in leaves)
+    return all(isinstance(leaf, data) for leaf in jax.tree.leaves(value))
 
 
 def _is_stable(value: Any) -> bool:

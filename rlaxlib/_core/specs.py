@@ -17,7 +17,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 
 import jax
@@ -28,13 +28,18 @@ from rlaxlib._core.types import Note
 Axes = tuple[str, ...]
 Sizes = dict[str, int | tuple[int, ...]]
 
-# The dtype of arrays, the types of Python scalars, and a description.
-KINDS: Mapping[str, tuple[Any, tuple[type, ...], str]] = {
-    "Bool": (jnp.bool_, (bool,), "a bool array"),
-    "Float": (jnp.floating, (int, float), "a floating-point array"),
-    "Int": (jnp.integer, (int,), "an integer array"),
-    "Key": (jax.dtypes.prng_key, (), "a PRNG key such as `jax.random.key(0)`"),
-    "Shaped": (jnp.generic, (bool, int, float), "an array"),
+# The dtypes of arrays, the types of Python scalars, and a description.
+KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
+    "Bool": ((jnp.bool_,), (bool,), "a bool array"),
+    "Float": ((jnp.floating,), (int, float), "a floating-point array"),
+    "Int": ((jnp.integer,), (int,), "an integer array"),
+    "Key": ((jax.dtypes.prng_key,), (), "a PRNG key such as `jax.random.key(0)`"),
+    "Real": (
+        (jnp.floating, jnp.integer),
+        (int, float),
+        "a floating-point or integer array",
+    ),
+    "Shaped": ((jnp.generic,), (bool, int, float), "an array"),
 }
 _TEXT = re.compile(
     r"(?P<shapes>\[.*?\](?: or \[.*?\])*|[^\[{]*?)"
@@ -46,7 +51,7 @@ class Spec(NamedTuple):
     """A spec: `Float[ArrayLike, "[] or [T]"]` has the shapes `((), ("T",))`.
 
     Attributes:
-        kind: A name of `KINDS`; or `Flag`, `Static` or `Literal`.
+        kind: A name of `KINDS`; or `Flag`, `Static`, `Literal` or `Tree`.
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
@@ -74,6 +79,7 @@ class Spec(NamedTuple):
         return self.kind.lower() + shapes + rules + " or None" * self.optional
 
 
+@functools.cache
 def read(annotation: Any) -> Spec | None:
     """Read the annotation of an argument, or return None if it has no spec."""
     if annotation is bool:
@@ -99,12 +105,12 @@ def read(annotation: Any) -> Spec | None:
 
 def has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:
     """Return whether an array, or a scalar whose type is `dtype`, is of a kind."""
-    array, scalars, _ = KINDS[kind]
+    arrays, scalars, _ = KINDS[kind]
     if isinstance(dtype, type):
         return dtype in scalars
     if kind == "Key" and dtype == jnp.uint32:
         return len(shape) > 0
-    return jnp.issubdtype(dtype, array)
+    return any(jnp.issubdtype(dtype, each) for each in arrays)
 
 
 def own_shape(shape: tuple[int, ...], dtype: Any, kind: str) -> tuple[int, ...]:
@@ -219,3 +225,38 @@ def leaves(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
             raise TypeError(path, hint)
         for i, (part, each) in enumerate(zip(hints, entries, strict=True)):
             yield from leaves(f"{path}[{i}]", part, each)
+
+
+def rebuild(
+    path: str, hint: Any, value: Any, change: Callable[[str, Spec, Any], Any]
+) -> Any:
+    """Return an argument that `leaves` accepts, with each of its arrays changed.
+
+    Args:
+        path: Its name.
+        hint: Its annotation.
+        value: Its value.
+        change: A function of the path, the spec and the value of an array.
+
+    Returns:
+        The argument.
+    """
+    if spec := read(hint):
+        return change(path, spec, value)
+    if hasattr(hint, "_fields"):
+        return hint(
+            *(
+                rebuild(f"{path}.{field}", part, getattr(value, field), change)
+                for field, part in _hints(hint).items()
+            )
+        )
+    parts = _parts(hint)
+    if value is None or not parts:
+        return value
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return rebuild(path, parts[0], value, change)
+    parts = parts if len(parts) == len(value) else parts * len(value)
+    return type(value)(
+        rebuild(f"{path}[{i}]", part, each, change)
+        for i, (part, each) in enumerate(zip(parts, value, strict=True))
+    )

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from jax.typing import ArrayLike
 
-__all__ = ["ArrayLike", "Bool", "Float", "Int", "Key", "Note", "Shaped", "Static"]
+__all__ = [
+    "ArrayLike",
+    "Bool",
+    "Float",
+    "Int",
+    "Key",
+    "Note",
+    "Real",
+    "Shaped",
+    "Static",
+    "Tree",
+]
 
 
 class Note(NamedTuple):
@@ -29,8 +40,10 @@ if TYPE_CHECKING:
     from typing import Annotated as Float
     from typing import Annotated as Int
     from typing import Annotated as Key
+    from typing import Annotated as Real
     from typing import Annotated as Shaped
     from typing import Annotated as Static
+    from typing import Annotated as Tree
 else:
 
     class _Kind:
@@ -53,8 +66,14 @@ else:
     class Key(_Kind):
         """A PRNG key."""
 
+    class Real(_Kind):
+        """A floating-point array, or integers to convert to one."""
+
     class Shaped(_Kind):
         """An array of any dtype."""
 
     class Static(_Kind):
         """A Python value, which is not traced."""
+
+    class Tree(_Kind):
+        """A pytree of arrays, which the body checks."""

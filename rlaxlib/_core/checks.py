@@ -44,7 +44,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core import dtypes
+from rlaxlib._core import dtypes, errors, rules, specs
 from rlaxlib._core.errors import ArgumentError, NamedError
 from rlaxlib._core.programs import compiled
 
@@ -108,6 +108,29 @@ def widened(**arguments: tuple[Any, str]) -> tuple[*tuple[Array, ...], Narrow]:
     """
     wide, narrow = dtypes.widen(*arrays(**arguments))
     return *wide, narrow
+
+
+def fit(**arguments: tuple[Any, Any]) -> None:
+    """Check arrays that are not arguments of their own, such as leaves of a pytree.
+
+    Args:
+        **arguments: For each array, under its name, the pair of its value and its
+            annotation, such as `Float[ArrayLike, "T"]`.
+
+    Raises:
+        ArgumentError: If a dtype, a shape or a value does not fit.
+    """
+    given = {name: value for name, (value, _) in arguments.items()}
+    wanted = {name: cast(Any, specs.read(x)) for name, (_, x) in arguments.items()}
+    sizes: specs.Sizes = {}
+    for name in sorted(wanted, key=lambda each: len(wanted[each].shapes)):
+        found = specs.fit(*_type(given[name]), wanted[name], sizes)
+        if found is None:
+            raise errors.misfit(name, wanted, given)
+        sizes = found[1]
+    for name, spec in wanted.items():
+        for rule in spec.rules:
+            rules.check(name, given[name], rule, sizes, given)
 
 
 def static_int(minimum: int, maximum: int | None = None, /, **arguments: Any) -> None:

@@ -57,7 +57,9 @@ def _check_interval(name: str, x: Any, rule: str, low: Any, high: Any) -> None:
     first, last = (float(end) if isinstance(end, str) else end for end in (low, high))
     is_above = x >= first if rule[3] == "[" else x > first
     is_below = x <= last if rule[-1] == "]" else x < last
-    must = f"must be in {rule[3]}{low}, {high}{rule[-1]}"
+    ends = zip(rule[4:-1].split(", "), (low, high), strict=True)
+    shown = ", ".join(f"`{end}`" if np.ndim(size) else str(size) for end, size in ends)
+    must = f"must be in {rule[3]}{shown}{rule[-1]}"
     fail_if(np.logical_not(is_above & is_below), x, name, must)
 
 
@@ -104,7 +106,7 @@ def check_static(
         if isinstance(value, int | float | np.number) and not isinstance(value, bool):
             return
         must = "a Python number"
-    elif isinstance(value, cast(Any, spec.type)):
+    elif not isinstance(cast(Any, spec.type), type) or isinstance(value, spec.type):
         return
     else:
         must = f"a Python {spec.type.__name__}"
@@ -125,5 +127,5 @@ def concrete(value: Any) -> Any:
 def fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
     """Raise an error that shows the first wrong value, if there is one."""
     if np.any(wrong) if getattr(wrong, "ndim", 0) else wrong:
-        first = np.atleast_1d(values)[np.atleast_1d(wrong)][0]
+        first = np.broadcast_to(values, np.shape(wrong))[wrong].flat[0]
         raise ArgumentError(f"`{name}` is {first}, {rule}")

@@ -165,7 +165,7 @@ def is_many(axis: str) -> bool:
 @functools.cache
 def split(axis: str) -> tuple[str, int]:
     """Split `"T+1"` into `("T", 1)`."""
-    name, extra = (*re.split(r"(?=[+-])", axis), "0")[:2]
+    name, extra = (*re.split(r"(?<=\w)(?=[+-])", axis), "0")[:2]
     return name, int(extra)
 
 

@@ -113,7 +113,7 @@ def _type(value: Any) -> tuple[tuple[int, ...], Any]:
 
 def _sizes(wanted: Wanted, given: Arguments) -> Sizes:
     """Return the sizes of axes that arguments have, as far as they fit."""
-    sizes: Sizes = {}
+    sizes: Sizes = {name: x for name, x in given.items() if type(x) is int}
     for name, spec in wanted.items():
         if found := specs.fit(*_type(given[name]), spec, sizes):
             sizes = found[1]
@@ -127,10 +127,11 @@ def _names(spec: Spec) -> set[str]:
 
 
 def _needed(axes: Axes, sizes: Sizes) -> str:
-    """Write a shape as `(4, 3)` where all sizes are known, else as `[T, 3]`."""
+    """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
     known = [specs.size_of(axis, sizes) for axis in axes]
     if None in known:
-        return f"[{', '.join(axes)}]"
+        sized = zip(axes, known, strict=True)
+        return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"
     flat = [size if isinstance(size, tuple) else (size,) for size in known]
     return str(tuple(cast(Any, itertools.chain.from_iterable(cast(Any, flat)))))
 

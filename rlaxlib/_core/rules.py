@@ -118,7 +118,7 @@ def check_static(
         if isinstance(value, int | float | np.number) and not isinstance(value, bool):
             return
         must = "a Python number"
-    elif isinstance(value, cast(Any, spec.type)):
+    elif not isinstance(cast(Any, spec.type), type) or isinstance(value, spec.type):
         return
     else:
         must = f"a Python {spec.type.__name__}"

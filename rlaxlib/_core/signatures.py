@@ -16,9 +16,10 @@ It is compiled, so that a call outside of `jax.jit` runs one program; within ano
 program it leaves no trace.
 
 `specs` describes the annotations of arrays. `Static[int, "in [1, inf)"]` is a Python
-value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. Fields
-of a named tuple, and entries of a tuple or sequence, have annotations of their own. A
-`Real` may be given as integers, which become floats; a `Tree` is a pytree of arrays.
+value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. An axis
+that is named like a static integer has its size. Fields of a named tuple, and entries
+of a tuple or sequence, have annotations of their own. A `Real` may be given as
+integers, which become floats; a `Tree` is a pytree of arrays.
 
 Shapes and dtypes are checked in traced programs too. Rules for values are checked where
 reading the value costs nothing: on Python and NumPy values and on concrete scalars.
@@ -33,7 +34,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
@@ -149,6 +150,10 @@ class Signature:
         }
         others = {name for name, spec in found.items() if not spec}
         self.nested = {n: hints[n] for n in others if specs.is_nested(hints[n])}
+        axes = {
+            x for spec in self.arrays.values() for each in spec.shapes for x in each
+        }
+        self.sizes = [n for n, x in self.others.items() if x.type is int and n in axes]
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
         self.program = self._compile() if compiled else None
 
@@ -208,7 +213,8 @@ class Signature:
             if name in given:
                 rules.check_static(name, given[name], spec, self.specs)
         types = tuple([(n, _type(values[n])) for n in wanted if n in values])
-        fitted = self.fit(types, tuple(wanted.items()) if self.nested else None)
+        known = tuple([(n, given[n]) for n in self.sizes if n in given])
+        fitted = self.fit(types, known, tuple(wanted.items()) if self.nested else None)
         if isinstance(fitted, str):
             raise errors.misfit(fitted, wanted, values)
         sizes, casts = fitted
@@ -236,11 +242,14 @@ class Signature:
         return values, wanted
 
     def _fit(
-        self, types: tuple[tuple[str, Any], ...], items: tuple[tuple[str, Spec], ...]
+        self,
+        types: tuple[tuple[str, Any], ...],
+        known: tuple[tuple[str, int], ...],
+        items: tuple[tuple[str, Spec], ...],
     ) -> tuple[Sizes, Casts] | str:
         """Fit shapes and dtypes, or return the name of one that does not fit."""
         wanted = dict(items) if items else self.arrays
-        sizes: Sizes = {}
+        sizes: Sizes = dict(known)
         floats: list[Any] = []
         half: list[str] = []
         integers: list[str] = []
@@ -295,7 +304,8 @@ class Signature:
                 dynamic[name] = value
             else:
                 static.append((name, value))
-                is_stable = is_stable and (spec is not None or _is_stable(value))
+                is_same = isinstance(value, Hashable) if spec else _is_stable(value)
+                is_stable = is_stable and is_same
         run = self.program if is_stable else self._body
         return run(tuple(static), casts, dynamic)
 

@@ -13,6 +13,7 @@ import inspect
 import operator
 import os
 import pathlib
+import typing
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -352,8 +353,7 @@ def public_functions() -> Iterator[str]:
 
 def _makes_functions(thing: Callable[..., Any]) -> bool:
     """Return whether a function returns a distribution, a tuple of functions."""
-    returns = inspect.signature(thing).return_annotation
-    return "Distribution" in str(getattr(returns, "__name__", returns))
+    return hasattr(typing.get_type_hints(thing).get("return"), "logprob")
 
 
 def _parts(factory: Callable[..., Any]) -> list[str]:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core import indexing
-from rlaxlib._core.programs import compiled
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
@@ -51,8 +50,23 @@ class DiscreteDistribution(NamedTuple):
     kl: Callable[..., Array] | None
 
 
+D = TypeVar("D")
+
+if TYPE_CHECKING:
+    # So that editors and type checkers know the arguments of each method.
+    class Functions(DiscreteDistribution):
+        def __new__(cls, *settings: Any) -> Self: ...
+else:
+    Functions = object
+
+
+def methods(kind: Any, owner: D) -> D:
+    """Return the methods of an object as a named tuple, typed as the object itself."""
+    return kind(*(getattr(owner, name, None) for name in kind._fields))
+
+
 @checked(compiled=False)
-def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> DiscreteDistribution:
+def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> _Softmax:
     """Create a softmax (Boltzmann) distribution.
 
     Takes settings, returns a named tuple of functions.
@@ -82,17 +96,14 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> DiscreteDistr
         Network Outputs, with Relationships to Statistical Pattern Recognition*, 1990.
         https://doi.org/10.1007/978-3-642-76153-9_28
     """
-    each = _Softmax(temperature)
-    return DiscreteDistribution(
-        each.sample, each.probs, each.logprob, each.entropy, each.kl
-    )
+    return methods(DiscreteDistribution, _Softmax(temperature))
 
 
 @checked(compiled=False)
 def clipped_entropy_softmax(
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
     entropy_clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
-) -> DiscreteDistribution:
+) -> _ClippedEntropySoftmax:
     """Create a softmax distribution with clipped entropy.
 
     Takes settings, returns a named tuple of functions.
@@ -126,9 +137,8 @@ def clipped_entropy_softmax(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    each = _ClippedEntropySoftmax(temperature, entropy_clip)
-    return DiscreteDistribution(
-        each.sample, each.probs, each.logprob, each.entropy, each.kl
+    return methods(
+        DiscreteDistribution, _ClippedEntropySoftmax(temperature, entropy_clip)
     )
 
 
@@ -138,7 +148,7 @@ def categorical_sample(
     probs: Float[ArrayLike, "..., A"],
     *,
     action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-) -> Array:
+) -> Int[Array, "..."]:
     r"""Sample from a categorical distribution, given its probabilities.
 
     Takes the probabilities of all actions, returns one action.
@@ -177,7 +187,7 @@ def categorical_cross_entropy(
     logits: Float[ArrayLike, "..., A"],
     *,
     action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the softmax cross-entropy loss.
 
     Takes probabilities and logits of all actions, returns one number.
@@ -218,7 +228,7 @@ def categorical_kl_divergence(
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
     action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the KL divergence between two softmax distributions.
 
     Takes the logits of all actions of two policies, returns one number.
@@ -275,7 +285,7 @@ def categorical_importance_sampling_ratios(
     a_t: Int[ArrayLike, "... in [0, A)"],
     *,
     action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-) -> Array:
+) -> Float[Array, "..."]:
     """Compute the importance sampling ratios of two softmax policies.
 
     Takes the logits of two policies, returns one ratio for each action taken.
@@ -312,11 +322,12 @@ def categorical_importance_sampling_ratios(
     return jnp.exp(log_pi - log_mu)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Softmax:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Softmax(Functions):
     """The functions of a softmax distribution."""
 
-    temperature: Array
+    temperature: ArrayLike
 
     @checked(wide=True)
     def sample(
@@ -326,7 +337,7 @@ class _Softmax:
         action_spec: Any = None,
         *,
         action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-    ) -> Array:
+    ) -> Int[Array, "..."]:
         """Sample an action.
 
         Args:
@@ -342,9 +353,8 @@ class _Softmax:
             ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
-        return jax.random.categorical(
-            key, scaled(logits, action_mask, self.temperature)
-        )
+        x = scaled(logits, action_mask, self.temperature)
+        return jax.random.categorical(key, x)
 
     @checked
     def probs(
@@ -353,7 +363,7 @@ class _Softmax:
         action_spec: Any = None,
         *,
         action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-    ) -> Array:
+    ) -> Float[Array, "..., A"]:
         """Return the probability of each action.
 
         Args:
@@ -378,7 +388,7 @@ class _Softmax:
         action_spec: Any = None,
         *,
         action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-    ) -> Array:
+    ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-probability of an action.
 
         Args:
@@ -406,7 +416,7 @@ class _Softmax:
         logits: Float[ArrayLike, "..., A"],
         *,
         action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-    ) -> Array:
+    ) -> Float[Array, "..."]:
         """Return the entropy.
 
         Args:
@@ -429,7 +439,7 @@ class _Softmax:
         q_logits: Float[ArrayLike, "..., A"],
         *,
         action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-    ) -> Array:
+    ) -> Float[Array, "..."]:
         """Return the KL divergence, as `categorical_kl_divergence` does.
 
         Args:
@@ -445,15 +455,19 @@ class _Softmax:
             ArgumentError: If a shape or dtype is wrong.
         """
         return categorical_kl_divergence(
-            p_logits, q_logits, self.temperature, action_mask=action_mask
+            p_logits=p_logits,
+            q_logits=q_logits,
+            temperature=self.temperature,
+            action_mask=action_mask,
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class _ClippedEntropySoftmax(_Softmax):
     """The functions of a softmax distribution with clipped entropy."""
 
-    entropy_clip: Array
+    entropy_clip: ArrayLike
 
     @checked
     def entropy(
@@ -461,7 +475,7 @@ class _ClippedEntropySoftmax(_Softmax):
         logits: Float[ArrayLike, "..., A"],
         *,
         action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-    ) -> Array:
+    ) -> Float[Array, "..."]:
         """Return the entropy, clipped at a fraction of the maximum entropy.
 
         Args:
@@ -489,7 +503,6 @@ def legal_actions(logits: Array, action_mask: Array | None) -> Array:
     return jnp.broadcast_to(True if action_mask is None else action_mask, logits.shape)
 
 
-@compiled()
 def scaled(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> Array:
@@ -511,14 +524,12 @@ def scaled(
     return jnp.where(legal, gaps / temperature, -jnp.inf)
 
 
-@compiled()
 def probabilities(x: Array) -> Array:
     """Return the softmax `[..., A]`, 0 if no action is legal."""
     weights = jnp.exp(x)
     return weights / _normalizer(x)
 
 
-@compiled()
 def log_probabilities(x: Array) -> Array:
     """Return the log-softmax `[..., A]`, 0 if no action is legal."""
     any_legal = jnp.any(x != -jnp.inf, axis=-1, keepdims=True)
@@ -531,7 +542,6 @@ def _normalizer(x: Array) -> Array:
     return jnp.where(total == 0, 1, total)
 
 
-@compiled()
 def _entropy(probs: Array, log_probs: Array) -> Array:
     """Return the entropy `[...]`, with 0 log 0 = 0."""
     return -jnp.sum(probs * jnp.where(probs > 0, log_probs, 0), axis=-1)

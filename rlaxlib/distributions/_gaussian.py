@@ -8,14 +8,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Key
+from rlaxlib.distributions._categorical import methods
 
 __all__ = [
     "ContinuousDistribution",
@@ -44,7 +46,18 @@ class ContinuousDistribution(NamedTuple):
     kl: Callable[..., Array]
 
 
-def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
+if TYPE_CHECKING:
+    # So that editors and type checkers know the arguments of each method.
+    class Functions(ContinuousDistribution):
+        def __new__(cls, *settings: Any) -> Self: ...
+else:
+    Functions = object
+
+
+@checked(compiled=False)
+def gaussian_diagonal(
+    sigma: Float[ArrayLike, "... in (0, inf)"] | None = None,
+) -> _GaussianDiagonal:
     """Create a Gaussian distribution with a diagonal covariance matrix.
 
     Takes settings, returns a named tuple of functions.
@@ -76,21 +89,16 @@ def gaussian_diagonal(sigma: ArrayLike | None = None) -> ContinuousDistribution:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section 2.3,
         2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    (sigma,) = checks.arrays(sigma=(sigma, "float[...] in (0, inf) or None"))
-    each = _GaussianDiagonal(sigma)
-    return ContinuousDistribution(
-        each.sample,
-        each.prob,
-        each.logprob,
-        each.entropy,
-        each.kl_to_standard_normal,
-        each.kl,
-    )
+    return methods(ContinuousDistribution, _GaussianDiagonal(sigma))
 
 
+@checked
 def multivariate_normal_kl_divergence(
-    mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
-) -> Array:
+    mu_0: Float[ArrayLike, "..., D"],
+    sigma_0: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"],
+    mu_1: Float[ArrayLike, "..., D"],
+    sigma_1: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"],
+) -> Float[Array, "..."]:
     """Compute the KL divergence between two diagonal Gaussians.
 
     Takes the parameters of two distributions, returns one number.
@@ -123,24 +131,23 @@ def multivariate_normal_kl_divergence(
         Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
         https://doi.org/10.1214/aoms/1177729694
     """
-    mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
-        mu_0=(mu_0, "float[..., D]"),
-        sigma_0=(sigma_0, "float[] or [D] or [..., D] in (0, inf)"),
-        mu_1=(mu_1, "float[..., D]"),
-        sigma_1=(sigma_1, "float[] or [D] or [..., D] in (0, inf)"),
-    )
-    return narrow(normal_kl(mu_0, sigma_0, mu_1, sigma_1))
+    return normal_kl(mu_0, sigma_0, mu_1, sigma_1)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _GaussianDiagonal:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _GaussianDiagonal(Functions):
     """The functions of a Gaussian with a diagonal covariance."""
 
-    sigma: Array | None
+    sigma: ArrayLike | None
 
+    @checked
     def sample(
-        self, key: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
-    ) -> Array:
+        self,
+        key: Key[ArrayLike, ""],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"] | None = None,
+    ) -> Float[Array, "..., D"]:
         """Sample a vector, differentiable by `mu` and `sigma`.
 
         Args:
@@ -155,16 +162,15 @@ class _GaussianDiagonal:
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        mu, sigma, key, narrow = checks.widened(
-            mu=(mu, "float[..., D]"),
-            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
-            key=(key, "key[]"),
-        )
-        return narrow(normal_sample(key, mu, sigma))
+        return normal_sample(key, mu, self._or_own(sigma, mu))
 
+    @checked
     def prob(
-        self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
-    ) -> Array:
+        self,
+        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"] | None = None,
+    ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the density of a vector.
 
         Args:
@@ -180,16 +186,15 @@ class _GaussianDiagonal:
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        mu, sigma, sample, narrow = checks.widened(
-            mu=(mu, "float[..., D]"),
-            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
-            sample=(sample, "float[..., D] or [N, ..., D]"),
-        )
-        return narrow(jnp.exp(normal_log_density(sample, mu, sigma)))
+        return jnp.exp(normal_log_density(sample, mu, self._or_own(sigma, mu)))
 
+    @checked
     def logprob(
-        self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike | None = None
-    ) -> Array:
+        self,
+        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"] | None = None,
+    ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-density of a vector.
 
         Args:
@@ -205,14 +210,14 @@ class _GaussianDiagonal:
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        mu, sigma, sample, narrow = checks.widened(
-            mu=(mu, "float[..., D]"),
-            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
-            sample=(sample, "float[..., D] or [N, ..., D]"),
-        )
-        return narrow(normal_log_density(sample, mu, sigma))
+        return normal_log_density(sample, mu, self._or_own(sigma, mu))
 
-    def entropy(self, mu: ArrayLike, sigma: ArrayLike | None = None) -> Array:
+    @checked
+    def entropy(
+        self,
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"] | None = None,
+    ) -> Float[Array, "..."]:
         """Return the entropy.
 
         Args:
@@ -226,15 +231,14 @@ class _GaussianDiagonal:
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        mu, sigma, narrow = checks.widened(
-            mu=(mu, "float[..., D]"),
-            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
-        )
-        return narrow(normal_entropy(mu, sigma))
+        return normal_entropy(mu, self._or_own(sigma, mu))
 
+    @checked
     def kl_to_standard_normal(
-        self, mu: ArrayLike, sigma: ArrayLike | None = None
-    ) -> Array:
+        self,
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"] | None = None,
+    ) -> Float[Array, "..."]:
         """Return the KL divergence to the standard normal, KL(p ‖ N(0, I)).
 
         Args:
@@ -248,15 +252,17 @@ class _GaussianDiagonal:
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        mu, sigma, narrow = checks.widened(
-            mu=(mu, "float[..., D]"),
-            sigma=(self._or_own(sigma), "float[] or [D] or [..., D] in (0, inf)"),
-        )
-        return narrow(normal_kl(mu, sigma, jnp.zeros_like(mu), jnp.ones_like(mu)))
+        sigma = self._or_own(sigma, mu)
+        return normal_kl(mu, sigma, jnp.zeros_like(mu), jnp.ones_like(mu))
 
+    @checked
     def kl(
-        self, mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
-    ) -> Array:
+        self,
+        mu_0: Float[ArrayLike, "..., D"],
+        sigma_0: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"],
+        mu_1: Float[ArrayLike, "..., D"],
+        sigma_1: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"],
+    ) -> Float[Array, "..."]:
         """Return the KL divergence, as `multivariate_normal_kl_divergence`.
 
         Args:
@@ -273,17 +279,17 @@ class _GaussianDiagonal:
         Raises:
             ArgumentError: If a shape, dtype or standard deviation is wrong.
         """
-        mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
-            mu_0=(mu_0, "float[..., D]"),
-            sigma_0=(sigma_0, "float[] or [D] or [..., D] in (0, inf)"),
-            mu_1=(mu_1, "float[..., D]"),
-            sigma_1=(sigma_1, "float[] or [D] or [..., D] in (0, inf)"),
+        return multivariate_normal_kl_divergence(
+            mu_0=mu_0, sigma_0=sigma_0, mu_1=mu_1, sigma_1=sigma_1
         )
-        return narrow(normal_kl(mu_0, sigma_0, mu_1, sigma_1))
 
-    def _or_own(self, sigma: ArrayLike | None) -> ArrayLike | None:
+    def _or_own(self, sigma: Array | None, mu: Array) -> Array:
         """Return the sigma given, or else the sigma of the distribution."""
-        return self.sigma if sigma is None else sigma
+        if sigma is not None:
+            return sigma
+        own = Float[ArrayLike, "[] or [D] or [..., D]"]
+        checks.fit(mu=(mu, Float[ArrayLike, "..., D"]), sigma=(self.sigma, own))
+        return jnp.asarray(self.sigma, mu.dtype)
 
 
 # --- Formulas. A sigma has shape `[]`, `[D]` or that of its mean. ---

@@ -7,16 +7,21 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib._core import checks, indexing
-from rlaxlib._core.programs import compiled
-from rlaxlib.distributions._categorical import DiscreteDistribution, legal_actions
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib.distributions._categorical import (
+    DiscreteDistribution,
+    Functions,
+    legal_actions,
+    methods,
+)
 
 __all__ = ["epsilon_greedy", "greedy"]
 
 
-def greedy() -> DiscreteDistribution:
+def greedy() -> _Greedy:
     """Create a greedy distribution, uniform over the best actions.
 
     Takes settings, returns a named tuple of functions.
@@ -43,13 +48,13 @@ def greedy() -> DiscreteDistribution:
         Introduction*, second edition, section 2.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    each = _Greedy()
-    return DiscreteDistribution(
-        each.sample, each.probs, each.logprob, each.entropy, None
-    )
+    return methods(DiscreteDistribution, _Greedy())
 
 
-def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
+@checked(compiled=False)
+def epsilon_greedy(
+    epsilon: Float[ArrayLike, "in [0, 1]"] | None = None,
+) -> _EpsilonGreedy:
     """Create an epsilon-greedy distribution.
 
     Takes settings, returns a named tuple of functions.
@@ -79,24 +84,22 @@ def epsilon_greedy(epsilon: ArrayLike | None = None) -> DiscreteDistribution:
         Introduction*, second edition, section 2.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    (epsilon,) = checks.arrays(epsilon=(epsilon, "float[] in [0, 1] or None"))
-    each = _EpsilonGreedy(epsilon)
-    return DiscreteDistribution(
-        each.sample, each.probs, each.logprob, each.entropy, None
-    )
+    return methods(DiscreteDistribution, _EpsilonGreedy(epsilon))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Greedy:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Greedy(Functions):
     """The functions of a greedy distribution, where epsilon is 0."""
 
+    @checked
     def sample(
         self,
-        key: ArrayLike,
-        preferences: ArrayLike,
+        key: Key[ArrayLike, ""],
+        preferences: Float[ArrayLike, "..., A"],
         *,
-        action_mask: ArrayLike | None = None,
-    ) -> Array:
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Int[Array, "..."]:
         """Sample an action.
 
         Args:
@@ -110,11 +113,15 @@ class _Greedy:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        return _sample(key, preferences, 0.0, action_mask)
+        return _sample(key, _policy(preferences, 0.0, action_mask))
 
+    @checked
     def probs(
-        self, preferences: ArrayLike, *, action_mask: ArrayLike | None = None
-    ) -> Array:
+        self,
+        preferences: Float[ArrayLike, "..., A"],
+        *,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Float[Array, "..., A"]:
         """Return the probability of each action.
 
         Args:
@@ -127,15 +134,16 @@ class _Greedy:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        return _probs(preferences, 0.0, action_mask)
+        return _policy(preferences, 0.0, action_mask)
 
+    @checked
     def logprob(
         self,
-        sample: ArrayLike,
-        preferences: ArrayLike,
+        sample: Int[ArrayLike, "[...] or [N, ...] in [0, A)"],
+        preferences: Float[ArrayLike, "..., A"],
         *,
-        action_mask: ArrayLike | None = None,
-    ) -> Array:
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-probability of an action.
 
         Args:
@@ -151,11 +159,15 @@ class _Greedy:
         Raises:
             ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
-        return _logprob(sample, preferences, 0.0, action_mask)
+        return _logprob(sample, _policy(preferences, 0.0, action_mask))
 
+    @checked
     def entropy(
-        self, preferences: ArrayLike, *, action_mask: ArrayLike | None = None
-    ) -> Array:
+        self,
+        preferences: Float[ArrayLike, "..., A"],
+        *,
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Float[Array, "..."]:
         """Return the entropy.
 
         Args:
@@ -168,23 +180,25 @@ class _Greedy:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        return _entropy(preferences, 0.0, action_mask)
+        return _entropy(_policy(preferences, 0.0, action_mask))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _EpsilonGreedy:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _EpsilonGreedy(Functions):
     """The functions of an epsilon-greedy distribution."""
 
-    epsilon: Array | None
+    epsilon: ArrayLike | None
 
+    @checked
     def sample(
         self,
-        key: ArrayLike,
-        preferences: ArrayLike,
-        epsilon: ArrayLike | None = None,
+        key: Key[ArrayLike, ""],
+        preferences: Float[ArrayLike, "..., A"],
+        epsilon: Float[ArrayLike, "in [0, 1]"] | None = None,
         *,
-        action_mask: ArrayLike | None = None,
-    ) -> Array:
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Int[Array, "..."]:
         """Sample an action.
 
         Args:
@@ -200,15 +214,16 @@ class _EpsilonGreedy:
         Raises:
             ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
-        return _sample(key, preferences, self._or_own(epsilon), action_mask)
+        return _sample(key, self._policy(preferences, epsilon, action_mask))
 
+    @checked
     def probs(
         self,
-        preferences: ArrayLike,
-        epsilon: ArrayLike | None = None,
+        preferences: Float[ArrayLike, "..., A"],
+        epsilon: Float[ArrayLike, "in [0, 1]"] | None = None,
         *,
-        action_mask: ArrayLike | None = None,
-    ) -> Array:
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Float[Array, "..., A"]:
         """Return the probability of each action.
 
         Args:
@@ -223,16 +238,17 @@ class _EpsilonGreedy:
         Raises:
             ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
-        return _probs(preferences, self._or_own(epsilon), action_mask)
+        return self._policy(preferences, epsilon, action_mask)
 
+    @checked
     def logprob(
         self,
-        sample: ArrayLike,
-        preferences: ArrayLike,
-        epsilon: ArrayLike | None = None,
+        sample: Int[ArrayLike, "[...] or [N, ...] in [0, A)"],
+        preferences: Float[ArrayLike, "..., A"],
+        epsilon: Float[ArrayLike, "in [0, 1]"] | None = None,
         *,
-        action_mask: ArrayLike | None = None,
-    ) -> Array:
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-probability of an action.
 
         Args:
@@ -251,15 +267,16 @@ class _EpsilonGreedy:
             ArgumentError: If a shape, dtype, NumPy action or `epsilon` is wrong or
                 missing.
         """
-        return _logprob(sample, preferences, self._or_own(epsilon), action_mask)
+        return _logprob(sample, self._policy(preferences, epsilon, action_mask))
 
+    @checked
     def entropy(
         self,
-        preferences: ArrayLike,
-        epsilon: ArrayLike | None = None,
+        preferences: Float[ArrayLike, "..., A"],
+        epsilon: Float[ArrayLike, "in [0, 1]"] | None = None,
         *,
-        action_mask: ArrayLike | None = None,
-    ) -> Array:
+        action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+    ) -> Float[Array, "..."]:
         """Return the entropy.
 
         Args:
@@ -274,79 +291,38 @@ class _EpsilonGreedy:
         Raises:
             ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
         """
-        return _entropy(preferences, self._or_own(epsilon), action_mask)
+        return _entropy(self._policy(preferences, epsilon, action_mask))
 
-    def _or_own(self, epsilon: ArrayLike | None) -> ArrayLike | None:
-        """Return the epsilon given, or else the epsilon of the distribution."""
-        return self.epsilon if epsilon is None else epsilon
+    def _policy(
+        self, preferences: Array, epsilon: Array | None, action_mask: Array | None
+    ) -> Array:
+        """Return the probabilities for the epsilon given, or for its own."""
+        if epsilon is None:
+            checks.fit(epsilon=(self.epsilon, Float[ArrayLike, ""]))
+            epsilon = jnp.asarray(self.epsilon, preferences.dtype)
+        return _policy(preferences, epsilon, action_mask)
 
 
-def _sample(
-    key: ArrayLike,
-    preferences: ArrayLike,
-    epsilon: ArrayLike | None,
-    action_mask: ArrayLike | None,
-) -> Array:
+def _sample(key: Array, probs: Array) -> Array:
     """Sample an action."""
-    key, preferences, epsilon, action_mask, _ = checks.widened(
-        key=(key, "key[]"),
-        preferences=(preferences, "float[..., A]"),
-        epsilon=(epsilon, "float[] in [0, 1]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
-    return jax.random.categorical(
-        key, jnp.log(_policy(preferences, epsilon, action_mask))
-    )
+    return jax.random.categorical(key, jnp.log(probs))
 
 
-def _probs(
-    preferences: ArrayLike, epsilon: ArrayLike | None, action_mask: ArrayLike | None
-) -> Array:
-    """Return the probability of each action."""
-    preferences, epsilon, action_mask, narrow = checks.widened(
-        preferences=(preferences, "float[..., A]"),
-        epsilon=(epsilon, "float[] in [0, 1]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
-    return narrow(_policy(preferences, epsilon, action_mask))
-
-
-def _logprob(
-    sample: ArrayLike,
-    preferences: ArrayLike,
-    epsilon: ArrayLike | None,
-    action_mask: ArrayLike | None,
-) -> Array:
+def _logprob(sample: Array, probs: Array) -> Array:
     """Return the log-probability of an action."""
-    preferences, sample, epsilon, action_mask, narrow = checks.widened(
-        preferences=(preferences, "float[..., A]"),
-        sample=(sample, "int[...] or [N, ...] in [0, A)"),
-        epsilon=(epsilon, "float[] in [0, 1]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
-    probs = _policy(preferences, epsilon, action_mask)
     none_legal = jnp.all(probs == 0, axis=-1, keepdims=True)
     probs = jnp.where(none_legal, 1, probs)  # Their logarithm is 0.
     probs = jnp.broadcast_to(probs, (*sample.shape, probs.shape[-1]))
-    return narrow(jnp.log(indexing.pick(probs, sample)))
+    return jnp.log(indexing.pick(probs, sample))
 
 
-def _entropy(
-    preferences: ArrayLike, epsilon: ArrayLike | None, action_mask: ArrayLike | None
-) -> Array:
+def _entropy(probs: Array) -> Array:
     """Return the entropy."""
-    preferences, epsilon, action_mask, narrow = checks.widened(
-        preferences=(preferences, "float[..., A]"),
-        epsilon=(epsilon, "float[] in [0, 1]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
-    probs = _policy(preferences, epsilon, action_mask)
     log_probs = jnp.log(jnp.where(probs > 0, probs, 1))  # 0 log 0 = 0.
-    return narrow(-jnp.sum(probs * log_probs, axis=-1))
+    return -jnp.sum(probs * log_probs, axis=-1)
 
 
-@compiled()
-def _policy(preferences: Array, epsilon: Array, action_mask: Array | None) -> Array:
+def _policy(preferences: Array, epsilon: ArrayLike, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
     legal, dtype = legal_actions(preferences, action_mask), preferences.dtype
     largest = jnp.max(

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import (
     categorical_kl_divergence,
     legal_actions,
@@ -40,14 +40,18 @@ class BalancedKlOutputs(NamedTuple):
         kl: KL divergence, without a gradient, shape `[]`.
     """
 
-    dynamics_loss: Array
-    representation_loss: Array
-    kl: Array
+    dynamics_loss: Float[Array, ""]
+    representation_loss: Float[Array, ""]
+    kl: Float[Array, ""]
 
 
+@checked
 def unimix_logits(
-    logits: ArrayLike, mix: ArrayLike = 0.01, *, action_mask: ArrayLike | None = None
-) -> Array:
+    logits: Float[ArrayLike, "..., A"],
+    mix: Float[ArrayLike, "in [0, 1]"] = 0.01,
+    *,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+) -> Float[Array, "..., A"]:
     """Mix a softmax with the uniform distribution (unimix).
 
     Takes the logits of all classes, returns logits.
@@ -78,11 +82,6 @@ def unimix_logits(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    logits, mix, action_mask, narrow = checks.widened(
-        logits=(logits, "float[..., A]"),
-        mix=(mix, "float[] in [0, 1]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
     x, possible = scaled(logits, action_mask), legal_actions(logits, action_mask)
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
@@ -91,12 +90,16 @@ def unimix_logits(
     is_positive = mixture > 0
     log_mixture = jnp.log(jnp.where(is_positive, mixture, 1))
     log_p = jnp.where(x == -jnp.inf, -jnp.inf, log_probabilities(x))
-    return narrow(jnp.where(is_positive, log_mixture, log_p))
+    return jnp.where(is_positive, log_mixture, log_p)
 
 
+@checked
 def straight_through_sample(
-    key: ArrayLike, logits: ArrayLike, *, action_mask: ArrayLike | None = None
-) -> Array:
+    key: Key[ArrayLike, ""],
+    logits: Float[ArrayLike, "..., A"],
+    *,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
+) -> Float[Array, "..., A"]:
     """Sample one-hot classes with the straight-through gradient estimator.
 
     Takes the logits of all classes, returns one class as a one-hot vector.
@@ -127,27 +130,23 @@ def straight_through_sample(
         Gradients Through Stochastic Neurons for Conditional Computation*, 2013.
         https://arxiv.org/abs/1308.3432
     """
-    key, logits, action_mask, narrow = checks.widened(
-        key=(key, "key[]"),
-        logits=(logits, "float[..., A]"),
-        action_mask=(action_mask, "bool[A] or [..., A] or None"),
-    )
     x = scaled(logits, action_mask)
     p, any_possible = probabilities(x), jnp.any(x != -jnp.inf, axis=-1)
     i = jnp.where(any_possible, jax.random.categorical(key, x), -1)
     z = jax.nn.one_hot(i, logits.shape[-1], dtype=logits.dtype)
-    return narrow(z + (p - jax.lax.stop_gradient(p)))  # Exactly one-hot.
+    return z + (p - jax.lax.stop_gradient(p))  # Exactly one-hot.
 
 
+@checked
 def balanced_kl(
-    posterior_logits: ArrayLike,
-    prior_logits: ArrayLike,
-    free_nats: ArrayLike = 1.0,
-    dynamics_weight: ArrayLike = 1.0,
-    representation_weight: ArrayLike = 0.1,
+    posterior_logits: Float[ArrayLike, "G, A"],
+    prior_logits: Float[ArrayLike, "G, A"],
+    free_nats: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    dynamics_weight: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    representation_weight: Float[ArrayLike, "in [0, inf)"] = 0.1,
     *,
-    action_mask: ArrayLike | None = None,
-) -> tuple[Array, BalancedKlOutputs]:
+    action_mask: Bool[ArrayLike, "[A] or [G, A]"] | None = None,
+) -> tuple[Float[Array, ""], BalancedKlOutputs]:
     """Compute the KL balancing loss of a world model (DreamerV2, DreamerV3).
 
     Takes the latent variables of one time step, returns one loss, and its parts.
@@ -190,20 +189,14 @@ def balanced_kl(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    q, p, free_nats, dynamics_weight, representation_weight, action_mask, narrow = (
-        checks.widened(
-            posterior_logits=(posterior_logits, "float[G, A]"),
-            prior_logits=(prior_logits, "float[G, A]"),
-            free_nats=(free_nats, "float[] in [0, inf)"),
-            dynamics_weight=(dynamics_weight, "float[] in [0, inf)"),
-            representation_weight=(representation_weight, "float[] in [0, inf)"),
-            action_mask=(action_mask, "bool[A] or [G, A] or None"),
-        )
-    )
+    q, p = posterior_logits, prior_logits
     q_stopped, p_stopped = jax.lax.stop_gradient((q, p))
 
     def kl(q: Array, p: Array) -> Array:
-        return jnp.sum(categorical_kl_divergence(q, p, action_mask=action_mask))
+        each = categorical_kl_divergence(
+            p_logits=q, q_logits=p, action_mask=action_mask
+        )
+        return jnp.sum(each)
 
     dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
     representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)
@@ -211,4 +204,4 @@ def balanced_kl(
     outputs = BalancedKlOutputs(
         dynamics_loss, representation_loss, kl(q_stopped, p_stopped)
     )
-    return narrow((loss, outputs))
+    return loss, outputs

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
+from rlaxlib.distributions._categorical import methods
 from rlaxlib.distributions._gaussian import (
     ContinuousDistribution,
+    Functions,
     normal_entropy,
     normal_kl,
     normal_log_density,
@@ -31,9 +33,11 @@ __all__ = [
 ]
 
 
+@checked(compiled=False)
 def squashed_gaussian(
-    sigma_min: ArrayLike = -4.0, sigma_max: ArrayLike = 0.0
-) -> ContinuousDistribution:
+    sigma_min: Float[ArrayLike, ""] = -4.0,
+    sigma_max: Float[ArrayLike, "in [sigma_min, inf]"] = 0.0,
+) -> _SquashedGaussian:
     """Create a tanh-squashed Gaussian distribution over bounded actions.
 
     Takes settings, returns a named tuple of functions.
@@ -77,24 +81,15 @@ def squashed_gaussian(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    sigma_min, sigma_max = checks.arrays(
-        sigma_min=(sigma_min, "float[]"), sigma_max=(sigma_max, "float[]")
-    )
-    checks.ordered(sigma_min=sigma_min, sigma_max=sigma_max)
-    each = _SquashedGaussian(sigma_min, sigma_max)
-    return ContinuousDistribution(
-        each.sample,
-        each.prob,
-        each.logprob,
-        each.entropy,
-        each.kl_to_standard_normal,
-        each.kl,
-    )
+    return methods(ContinuousDistribution, _SquashedGaussian(sigma_min, sigma_max))
 
 
+@checked
 def tanh_normal_log_prob(
-    pre_tanh: ArrayLike, mu: ArrayLike, stddev: ArrayLike
-) -> Array:
+    pre_tanh: Float[ArrayLike, "D"],
+    mu: Float[ArrayLike, "D"],
+    stddev: Float[ArrayLike, "D in (0, inf)"],
+) -> Float[Array, ""]:
     """Compute the log-density of a tanh-Gaussian from its pre-tanh sample.
 
     Takes one action, returns one log-density.
@@ -130,18 +125,17 @@ def tanh_normal_log_prob(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    u, mu, stddev, narrow = checks.widened(
-        pre_tanh=(pre_tanh, "float[D]"),
-        mu=(mu, "float[D]"),
-        stddev=(stddev, "float[D] in (0, inf)"),
-    )
+    u = pre_tanh
     log_derivative = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))  # log(1 - tanh² u)
-    return narrow(normal_log_density(u, mu, stddev) - jnp.sum(log_derivative))
+    return normal_log_density(u, mu, stddev) - jnp.sum(log_derivative)
 
 
+@checked(compiled=False)
 def tanh_normal_log_prob_of_action(
-    action: ArrayLike, mu: ArrayLike, stddev: ArrayLike
-) -> Array:
+    action: Float[ArrayLike, "D"],
+    mu: Float[ArrayLike, "D"],
+    stddev: Float[ArrayLike, "D in (0, inf)"],
+) -> Float[Array, ""]:
     """Compute the log-density of a tanh-Gaussian from the action alone.
 
     Takes one action, returns one log-density.
@@ -173,25 +167,48 @@ def tanh_normal_log_prob_of_action(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    a, mu, stddev, narrow = checks.widened(
-        action=(action, "float[D]"),
-        mu=(mu, "float[D]"),
-        stddev=(stddev, "float[D] in (0, inf)"),
-    )
-    low, high = _bounds(None, a)
-    return narrow(_log_density(a, mu, stddev, low, high, _margin(action)))
+    return _log_prob_of_action(action, mu, stddev, _margin(action))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _SquashedGaussian:
+@checked
+def _log_prob_of_action(
+    action: Float[ArrayLike, "D"],
+    mu: Float[ArrayLike, "D"],
+    stddev: Float[ArrayLike, "D"],
+    margin: Static[float, ""],
+) -> Float[Array, ""]:
+    return _log_density(action, mu, stddev, *_bounds(None, action), margin)
+
+
+def _check_bounds(*, mu: Any, action_spec: Any, **_: Any) -> None:
+    """Check the bounds of an action."""
+    if action_spec is None:
+        return
+    low, high = (getattr(action_spec, end, None) for end in ("minimum", "maximum"))
+    shapes = "[] or [1] or [D] or [..., D]"
+    higher = f"{shapes} in (-inf, inf) in (action_spec.minimum, inf)"
+    minimum = low, Shaped[ArrayLike, f"{shapes} in (-inf, inf)"]
+    maximum = high, Shaped[ArrayLike, higher]
+    bounds = {"action_spec.minimum": minimum, "action_spec.maximum": maximum}
+    checks.fit(mu=(mu, Float[ArrayLike, "..., D"]), **bounds)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _SquashedGaussian(Functions):
     """The functions of a squashed Gaussian."""
 
-    sigma_min: Array
-    sigma_max: Array
+    sigma_min: ArrayLike
+    sigma_max: ArrayLike
 
+    @checked(rule=_check_bounds)
     def sample(
-        self, key: ArrayLike, mu: ArrayLike, sigma: ArrayLike, action_spec: Any = None
-    ) -> Array:
+        self,
+        key: Key[ArrayLike, ""],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
+        action_spec: Any = None,
+    ) -> Float[Array, "..., D"]:
         """Sample an action, differentiable by `mu` and `sigma`.
 
         Args:
@@ -208,22 +225,17 @@ class _SquashedGaussian:
         Raises:
             ArgumentError: If a shape, dtype or `action_spec` is wrong.
         """
-        mu, sigma, key, narrow = checks.widened(
-            mu=(mu, "float[..., D]"),
-            sigma=(sigma, "float[] or [D] or [..., D]"),
-            key=(key, "key[]"),
-        )
-        low, high = _bounds(action_spec, mu)
         u = normal_sample(key, *self._activate(mu, sigma))
-        return narrow(_squash(u, low, high))
+        return _squash(u, *_bounds(action_spec, mu))
 
+    @checked(compiled=False, rule=_check_bounds)
     def prob(
         self,
-        sample: ArrayLike,
-        mu: ArrayLike,
-        sigma: ArrayLike,
+        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
-    ) -> Array:
+    ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the density of an action.
 
         Args:
@@ -242,16 +254,16 @@ class _SquashedGaussian:
         Raises:
             ArgumentError: If a shape, dtype or `action_spec` is wrong.
         """
-        log_density, narrow = self._log_density(sample, mu, sigma, action_spec)
-        return narrow(jnp.exp(log_density))
+        return self._density(sample, mu, sigma, action_spec, _margin(sample), False)
 
+    @checked(compiled=False, rule=_check_bounds)
     def logprob(
         self,
-        sample: ArrayLike,
-        mu: ArrayLike,
-        sigma: ArrayLike,
+        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
-    ) -> Array:
+    ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-density of an action.
 
         Args:
@@ -270,10 +282,14 @@ class _SquashedGaussian:
         Raises:
             ArgumentError: If a shape, dtype or `action_spec` is wrong.
         """
-        log_density, narrow = self._log_density(sample, mu, sigma, action_spec)
-        return narrow(log_density)
+        return self._density(sample, mu, sigma, action_spec, _margin(sample), True)
 
-    def entropy(self, mu: ArrayLike, sigma: ArrayLike) -> Array:
+    @checked
+    def entropy(
+        self,
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
+    ) -> Float[Array, "..."]:
         """Return the entropy of the Gaussian before squashing.
 
         Args:
@@ -288,12 +304,14 @@ class _SquashedGaussian:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        mu, sigma, narrow = checks.widened(
-            mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
-        )
-        return narrow(normal_entropy(*self._activate(mu, sigma)))
+        return normal_entropy(*self._activate(mu, sigma))
 
-    def kl_to_standard_normal(self, mu: ArrayLike, sigma: ArrayLike) -> Array:
+    @checked
+    def kl_to_standard_normal(
+        self,
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
+    ) -> Float[Array, "..."]:
         """Return the KL divergence to the squashed standard normal.
 
         Args:
@@ -308,16 +326,18 @@ class _SquashedGaussian:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        mu, sigma, narrow = checks.widened(
-            mu=(mu, "float[..., D]"), sigma=(sigma, "float[] or [D] or [..., D]")
-        )
         mean, stddev = self._activate(mu, sigma)
         zeros, ones = jnp.zeros_like(mean), jnp.ones_like(mean)
-        return narrow(normal_kl(mean, stddev, zeros, ones))
+        return normal_kl(mean, stddev, zeros, ones)
 
+    @checked
     def kl(
-        self, mu_0: ArrayLike, sigma_0: ArrayLike, mu_1: ArrayLike, sigma_1: ArrayLike
-    ) -> Array:
+        self,
+        mu_0: Float[ArrayLike, "..., D"],
+        sigma_0: Float[ArrayLike, "[] or [D] or [..., D]"],
+        mu_1: Float[ArrayLike, "..., D"],
+        sigma_1: Float[ArrayLike, "[] or [D] or [..., D]"],
+    ) -> Float[Array, "..."]:
         """Return the KL divergence between two squashed Gaussians.
 
         Args:
@@ -335,31 +355,28 @@ class _SquashedGaussian:
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        mu_0, sigma_0, mu_1, sigma_1, narrow = checks.widened(
-            mu_0=(mu_0, "float[..., D]"),
-            sigma_0=(sigma_0, "float[] or [D] or [..., D]"),
-            mu_1=(mu_1, "float[..., D]"),
-            sigma_1=(sigma_1, "float[] or [D] or [..., D]"),
-        )
         first, second = self._activate(mu_0, sigma_0), self._activate(mu_1, sigma_1)
-        return narrow(normal_kl(*first, *second))
+        return normal_kl(*first, *second)
 
-    def _log_density(
-        self, sample: ArrayLike, mu: ArrayLike, sigma: ArrayLike, action_spec: Any
-    ) -> tuple[Array, Callable[[Array], Array]]:
-        """Return the log-density of an action, and how to cast it back."""
-        mu, sigma, a, narrow = checks.widened(
-            mu=(mu, "float[..., D]"),
-            sigma=(sigma, "float[] or [D] or [..., D]"),
-            sample=(sample, "float[..., D] or [N, ..., D]"),
-        )
-        low, high = _bounds(action_spec, a)
-        mean, stddev = self._activate(mu, sigma)
-        return _log_density(a, mean, stddev, low, high, _margin(sample)), narrow
+    @checked
+    def _density(
+        self,
+        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
+        action_spec: Any,
+        margin: Static[float, ""],
+        is_log: Static[bool, ""],
+    ) -> Float[Array, "[...] or [N, ...]"]:
+        """Return the density of an action, or its logarithm."""
+        bounds, gaussian = _bounds(action_spec, sample), self._activate(mu, sigma)
+        log_density = _log_density(sample, *gaussian, *bounds, margin)
+        return log_density if is_log else jnp.exp(log_density)
 
     def _activate(self, mu: Array, sigma: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation of the Gaussian."""
-        low, high = (x.astype(sigma.dtype) for x in (self.sigma_min, self.sigma_max))
+        ends = self.sigma_min, self.sigma_max
+        low, high = (jnp.asarray(each, sigma.dtype) for each in ends)
         log_stddev = low + 0.5 * (high - low) * (jnp.tanh(sigma) + 1)
         return jnp.tanh(mu), jnp.exp(log_stddev)
 
@@ -395,16 +412,6 @@ def _margin(action: ArrayLike) -> float:
 
 def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
     """Return the bounds of an action, which broadcast to `like`."""
-    if action_spec is None:
-        return jnp.full_like(like, -1, shape=()), jnp.full_like(like, 1, shape=())
-    bounds = {
-        f"action_spec.{end}": getattr(action_spec, end, None)
-        for end in ("minimum", "maximum")
-    }
-    spec = "any[] or [1] or [D] or [..., D] in (-inf, inf)"
-    _, low, high = checks.arrays(
-        action=(like, "float[..., D]"),
-        **{name: (each, spec) for name, each in bounds.items()},
-    )
-    checks.increasing(**bounds)
-    return low.astype(like.dtype), high.astype(like.dtype)
+    is_given = action_spec is not None
+    low, high = (action_spec.minimum, action_spec.maximum) if is_given else (-1.0, 1.0)
+    return jnp.asarray(low, like.dtype), jnp.asarray(high, like.dtype)

@@ -303,7 +303,7 @@ def test_distributions_can_be_pickled():
     [
         (
             lambda: rlaxlib.squashed_gaussian(1.0, 0.0),
-            r"`sigma_max` is 0.0, must be at least `sigma_min`",
+            r"^squashed_gaussian: `sigma_max` is 0.0, must be in \[1.0, inf\]",
         ),
         (
             lambda: SQUASHED.sample(KEY, MU, SIGMA, Spec(0.0, np.inf)),
@@ -313,7 +313,7 @@ def test_distributions_can_be_pickled():
             lambda: SQUASHED.prob(
                 MU, MU, SIGMA, Spec(np.ones(2), np.array([2.0, 1.0]))
             ),
-            r"`action_spec.maximum` is 1.0, must be more than `action_spec.minimum`",
+            r"`action_spec.maximum` is 1.0, must be in \(`action_spec.minimum`, inf\)",
         ),
         (
             lambda: SQUASHED.logprob(MU, MU, SIGMA, object()),

@@ -12,10 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from rlaxlib._core import checks, devices, indexing
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
 
 __all__ = [
     "AllSum",
@@ -52,7 +54,12 @@ class AllSum:
     def __init__(self, axis_name: AxisName | None = None) -> None:
         self._axis_name = axis_name
 
-    def __call__(self, x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
+    @checked
+    def __call__(
+        self,
+        x: Shaped[ArrayLike, "..."],
+        axis: Static[int | Sequence[int] | None, ""] = None,
+    ) -> Array:
         """Sum over `axis`, and then over devices.
 
         Args:
@@ -65,14 +72,18 @@ class AllSum:
         Raises:
             ArgumentError: If `x` is not an array, or has no such axis.
         """
-        x, narrow = checks.widened(x=(x, "any[...]"))
-        total = jnp.sum(x, axis=_axes(axis, x))
-        return narrow(devices.total(total, self._axis_name))
+        is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
+        total = jnp.sum(x, axis=_axes(axis, x), dtype=jnp.float32 if is_half else None)
+        total = devices.total(total, self._axis_name)
+        return total.astype(x.dtype) if is_half else total
 
 
+@checked
 def batched_index(
-    values: ArrayLike, indices: ArrayLike, keepdims: bool = False
-) -> Array:
+    values: Shaped[ArrayLike, "..., A"],
+    indices: Int[ArrayLike, "... in [0, A)"],
+    keepdims: Static[bool, ""] = False,
+) -> Shaped[Array, "[...] or [..., 1]"]:
     """Pick one entry from the last axis of an array for each index.
 
     Takes arrays of values and of indices, returns one value for each index.
@@ -100,16 +111,16 @@ def batched_index(
         The NumPy developers, *numpy.take_along_axis*.
         https://numpy.org/doc/stable/reference/generated/numpy.take_along_axis.html
     """
-    values, indices = checks.arrays(
-        values=(values, "any[..., A]"), indices=(indices, "int[...] in [0, A)")
-    )
     picked = indexing.pick(values, indices)
     return jnp.expand_dims(picked, -1) if keepdims else picked
 
 
+@checked
 def one_hot(
-    indices: ArrayLike, num_classes: int, dtype: DTypeLike = jnp.float32
-) -> Array:
+    indices: Shaped[ArrayLike, "..."],
+    num_classes: Static[int, "in [1, inf)"],
+    dtype: DTypeLike = jnp.float32,
+) -> Shaped[Array, "..., num_classes"]:
     """Encode indices as one-hot vectors.
 
     Takes indices of any shape, returns one vector for each.
@@ -137,17 +148,19 @@ def one_hot(
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.1.3, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    indices, _ = checks.widened(indices=(indices, "any[...]"))
-    checks.static_int(1, num_classes=num_classes)
     if indices.dtype.itemsize < 4:  # An int8 cannot hold the index of class 128.
-        indices = indices.astype(jnp.int32)
+        is_float = jnp.issubdtype(indices.dtype, jnp.floating)
+        indices = indices.astype(jnp.float32 if is_float else jnp.int32)
     classes = jax.lax.broadcasted_iota(
         indices.dtype, (*indices.shape, num_classes), indices.ndim
     )
     return (jnp.expand_dims(indices, -1) == classes).astype(dtype)
 
 
-def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
+@checked
+def lhs_broadcast(
+    source: Shaped[ArrayLike, "*S"], target: Shaped[ArrayLike, "*T"]
+) -> Array:
     """Append axes of size 1 to an array, so that it broadcasts from the left.
 
     Takes two arrays, returns the first with as many axes as the second.
@@ -176,15 +189,16 @@ def lhs_broadcast(source: ArrayLike, target: ArrayLike) -> Array:
         The NumPy developers, *Broadcasting*.
         https://numpy.org/doc/stable/user/basics.broadcasting.html
     """
-    (source,) = checks.arrays(source=(source, "any[...]"))
-    (target,) = checks.arrays(target=(target, "any[...]"))
     checks.leading_axes(source=source, target=target)
     return _broadcast_left(source, target)
 
 
+@checked
 def replace_masked(
-    data: ArrayLike, replacement: ArrayLike | None, mask: ArrayLike
-) -> Array:
+    data: Shaped[ArrayLike, "..."],
+    replacement: Shaped[ArrayLike, "..."] | None,
+    mask: Shaped[ArrayLike, "*M in {0, 1}"],
+) -> Shaped[Array, "..."]:
     """Replace the entries of an array where a mask is true.
 
     Takes two arrays and a mask, returns an array.
@@ -214,22 +228,19 @@ def replace_masked(
         The NumPy developers, *numpy.where*.
         https://numpy.org/doc/stable/reference/generated/numpy.where.html
     """
-    data, replacement = checks.arrays(
-        data=(data, "any[...]"), replacement=(replacement, "any[...] or None")
-    )
-    (mask,) = checks.arrays(mask=(mask, "any[...] in {0, 1}"))
     checks.leading_axes(mask=mask, data=data)
-    replacement = jnp.zeros_like(data) if replacement is None else replacement
-    return jnp.where(_broadcast_left(mask.astype(bool), data), replacement, data)
+    other = jnp.zeros_like(data) if replacement is None else replacement
+    return jnp.where(_broadcast_left(mask.astype(bool), data), other, data)
 
 
+@checked
 def masked_mean(
-    x: ArrayLike,
-    mask: ArrayLike | None = None,
-    axis: int | Sequence[int] | None = None,
+    x: Float[ArrayLike, "..."],
+    mask: Bool[ArrayLike, "*M"] | None = None,
+    axis: Static[int | Sequence[int] | None, ""] = None,
     axis_name: AxisName | None = None,
-    denominator: ArrayLike | None = None,
-) -> Array:
+    denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
+) -> Float[Array, "*R"]:
     """Compute the mean of the unmasked entries of an array.
 
     Takes an array, returns its mean over the given axes.
@@ -262,24 +273,24 @@ def masked_mean(
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
         Scale*, section 3.3, 2025. https://arxiv.org/abs/2503.14476
     """
-    x, denominator, narrow = checks.widened(
-        x=(x, "float[...]"), denominator=(denominator, "float[] in (0, inf) or None")
-    )
     mask = None if mask is None else _mask(mask, x)
     axes = _axes(axis, x)
     total = devices.total(jnp.sum(x, axis=axes, where=mask), axis_name)
     if denominator is not None:
-        return narrow(total / denominator)
+        return total / denominator
     if mask is None:
         count = x.size / max(total.size, 1) * devices.number(axis_name)
     else:
         count = devices.total(jnp.sum(mask, axis=axes, dtype=x.dtype), axis_name)
-    return narrow(total / jnp.maximum(count, 1))
+    return total / jnp.maximum(count, 1)
 
 
+@checked
 def standardize(
-    x: ArrayLike, mask: ArrayLike | None = None, axis_name: AxisName | None = None
-) -> Array:
+    x: Float[ArrayLike, "..."],
+    mask: Bool[ArrayLike, "*M"] | None = None,
+    axis_name: AxisName | None = None,
+) -> Float[Array, "..."]:
     """Standardise an array to mean 0 and standard deviation 1.
 
     Takes an array, returns an array of the same shape.
@@ -309,11 +320,10 @@ def standardize(
         Learning? A Large-Scale Empirical Study*, section 3.3, 2020.
         https://arxiv.org/abs/2006.05990
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
     mask = jnp.ones_like(x, bool) if mask is None else _mask(mask, x)
 
     def mean(y: Array) -> Array:
-        return masked_mean(y, mask, axis_name=axis_name)
+        return masked_mean(x=y, mask=mask, axis_name=axis_name)
 
     # Subtract the maximum first: the mean of equal entries rounds, that of zeros is 0.
     x = jnp.where(mask, x - devices.largest(x, mask, axis_name), 0)
@@ -321,7 +331,7 @@ def standardize(
     variance = mean(jnp.square(centred))
     constant = variance == 0
     stddev = jnp.sqrt(jnp.where(constant, 1, variance))
-    return narrow(jnp.where(mask & ~constant, centred / stddev, 0))
+    return jnp.where(mask & ~constant, centred / stddev, 0)
 
 
 def _broadcast_left(source: Array, target: Array) -> Array:
@@ -329,9 +339,8 @@ def _broadcast_left(source: Array, target: Array) -> Array:
     return source.reshape(source.shape + (1,) * (target.ndim - source.ndim))
 
 
-def _mask(mask: ArrayLike, x: Array) -> Array:
+def _mask(mask: Array, x: Array) -> Array:
     """Return a mask of the shape of `x`."""
-    (mask,) = checks.arrays(mask=(mask, "bool[...]"))
     checks.leading_axes(mask=mask, x=x)
     return jnp.broadcast_to(_broadcast_left(mask, x), x.shape)
 
@@ -342,5 +351,7 @@ def _axes(axis: Any, x: Array) -> Any:
         return None
     axes = (axis,) if isinstance(axis, int) else tuple(np.ravel(axis).tolist())
     for each in axes:
-        checks.static_int(-x.ndim, x.ndim - 1, axis=each)
+        if type(each) is not int or not -x.ndim <= each < x.ndim:
+            rule = f"must be an integer in [{-x.ndim}, {x.ndim})"
+            checks.fail(f"`axis` is {each!r}, {rule}")
     return axis if isinstance(axis, int) else axes

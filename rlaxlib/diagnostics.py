@@ -10,18 +10,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.core import Tracer
 from jax.experimental import checkify
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, streams
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 
 __all__ = [
     "ImportanceStatistics",
@@ -40,14 +41,15 @@ __all__ = [
 # --- Values. ---
 
 
+@checked
 def explained_variance(
-    predictions: ArrayLike,
-    targets: ArrayLike,
+    predictions: Float[ArrayLike, "..."],
+    targets: Float[ArrayLike, "..."],
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-    count_bias: bool = False,
-) -> Array:
+    count_bias: Static[bool, ""] = False,
+) -> Float[Array, ""]:
     """Compute the fraction of the variance of targets that predictions explain.
 
     Takes samples of any shape, returns one number.
@@ -79,31 +81,27 @@ def explained_variance(
         Antonin Raffin and others, *Stable-Baselines3: Reliable Reinforcement Learning
         Implementations*, 2021. https://jmlr.org/papers/v22/20-1364.html
     """
-    predictions, targets, mask, narrow = checks.widened(
-        predictions=(predictions, "float[...]"),
-        targets=(targets, "float[...]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    predictions, targets = (streams.valid(x, mask) for x in (predictions, targets))
     errors = targets - predictions
     if count_bias:
-        left = arrays.masked_mean(jnp.square(errors), mask, axis_name=axis_name)
+        mean = arrays.masked_mean
+        left = mean(x=jnp.square(errors), mask=sample_mask, axis_name=axis_name)
     else:
-        left = _variance(errors, mask, axis_name)
-    variance = _variance(targets, mask, axis_name)
+        left = _variance(errors, sample_mask, axis_name)
+    variance = _variance(targets, sample_mask, axis_name)
     constant = variance == 0
     explained = 1 - left / jnp.where(constant, 1, variance)
-    return narrow(jnp.where(constant, 0, explained))
+    return jnp.where(constant, 0, explained)
 
 
+@checked
 def value_bias(
-    values: ArrayLike,
-    returns: ArrayLike,
+    values: Float[ArrayLike, "..."],
+    returns: Float[ArrayLike, "..."],
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-    normalize: bool = False,
-) -> Array:
+    normalize: Static[bool, ""] = False,
+) -> Float[Array, ""]:
     """Compute the mean overestimation bias of values.
 
     Takes samples of any shape, returns one number.
@@ -139,17 +137,12 @@ def value_bias(
         Xinyue Chen and others, *Randomized Ensembled Double Q-Learning: Learning Fast
         Without a Model*, section 2.1, 2021. https://arxiv.org/abs/2101.05982
     """
-    values, returns, mask, narrow = checks.widened(
-        values=(values, "float[...]"),
-        returns=(returns, "float[...]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
+    mean = functools.partial(arrays.masked_mean, mask=sample_mask, axis_name=axis_name)
     bias = mean(values - returns)
     if not normalize:
-        return narrow(bias)
+        return bias
     size = jnp.abs(mean(returns))
-    return narrow(jnp.where(size == 0, 0, bias / jnp.where(size == 0, 1, size)))
+    return jnp.where(size == 0, 0, bias / jnp.where(size == 0, 1, size))
 
 
 def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
@@ -186,24 +179,25 @@ class ImportanceStatistics(NamedTuple):
         effective_fraction: The same, divided by the number of samples.
     """
 
-    mean_ratio: Array
-    max_log_ratio: Array
-    min_log_ratio: Array
-    mean_log_ratio: Array
-    std_log_ratio: Array
-    kl: Array
-    chi_squared: Array
-    effective_sample_size: Array
-    effective_fraction: Array
+    mean_ratio: Float[Array, ""]
+    max_log_ratio: Float[Array, ""]
+    min_log_ratio: Float[Array, ""]
+    mean_log_ratio: Float[Array, ""]
+    std_log_ratio: Float[Array, ""]
+    kl: Float[Array, ""]
+    chi_squared: Float[Array, ""]
+    effective_sample_size: Float[Array, ""]
+    effective_fraction: Float[Array, ""]
 
 
+@checked
 def approximate_kl(
-    log_ratio: ArrayLike,
-    kind: str = "k3",
+    log_ratio: Float[ArrayLike, "..."],
+    kind: Literal["k1", "k2", "k3"] = "k3",
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, ""]:
     """Estimate the KL divergence of two policies from samples (k1, k2, k3).
 
     Takes samples of any shape, returns one number.
@@ -247,26 +241,21 @@ def approximate_kl(
         John Schulman, *Approximating KL Divergence*, 2020.
         http://joschu.net/blog/kl-approx.html
     """
-    log_ratio, mask, narrow = checks.widened(
-        log_ratio=(log_ratio, "float[...]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    x = streams.valid(log_ratio, mask)
-    estimates = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": jnp.expm1(x) - x}
-    if kind not in estimates:
-        checks.fail(f'`kind` is {kind!r}, must be "k1", "k2" or "k3"')
-    return narrow(arrays.masked_mean(estimates[kind], mask, axis_name=axis_name))
+    x = log_ratio
+    k = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": jnp.expm1(x) - x}
+    return arrays.masked_mean(x=k[kind], mask=sample_mask, axis_name=axis_name)
 
 
+@checked
 def clip_fraction(
-    log_ratio: ArrayLike,
-    epsilon: ArrayLike = 0.2,
-    epsilon_high: ArrayLike | None = None,
+    log_ratio: Float[ArrayLike, "..."],
+    epsilon: Float[ArrayLike, "in [0, 1]"] = 0.2,
+    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     *,
-    adv_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
+    adv_t: Float[ArrayLike, "..."] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the fraction of importance ratios that PPO clips.
 
     Takes samples of any shape, returns one number.
@@ -300,28 +289,23 @@ def clip_fraction(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, 2017.
         https://arxiv.org/abs/1707.06347
     """
-    log_ratio, low, high, adv_t, mask, narrow = checks.widened(
-        log_ratio=(log_ratio, "float[...]"),
-        epsilon=(epsilon, "float[] in [0, 1]"),
-        epsilon_high=(epsilon_high, "float[] in [0, inf) or None"),
-        adv_t=(adv_t, "float[...] or None"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    high = low if high is None else high
-    above, below = log_ratio > jnp.log1p(high), log_ratio < jnp.log1p(-low)
+    high = epsilon if epsilon_high is None else epsilon_high
+    ratio = jnp.exp(log_ratio)
+    above, below = ratio > 1 + high, ratio < 1 - epsilon
     if adv_t is not None:
         above, below = above & (adv_t > 0), below & (adv_t < 0)
     clipped = (above | below).astype(log_ratio.dtype)
     clipped = jnp.where(jnp.isnan(log_ratio), log_ratio, clipped)
-    return narrow(arrays.masked_mean(clipped, mask, axis_name=axis_name))
+    return arrays.masked_mean(x=clipped, mask=sample_mask, axis_name=axis_name)
 
 
+@checked
 def effective_sample_size(
-    log_weights: ArrayLike,
+    log_weights: Float[ArrayLike, "..."],
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the effective sample size (ESS) of importance weights.
 
     Takes samples of any shape, returns one number.
@@ -351,18 +335,14 @@ def effective_sample_size(
         Augustine Kong, *A Note on Importance Sampling using Standardized Weights*,
         1992. https://victorelvira.github.io/papers/kong92.pdf
     """
-    log_weights, mask, narrow = checks.widened(
-        log_weights=(log_weights, "float[...]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    log_weights = streams.valid(log_weights, mask)
-    return narrow(_sample_size(log_weights, mask, axis_name))
+    return _sample_size(log_weights, sample_mask, axis_name)
 
 
+@checked
 def importance_statistics(
-    log_ratio: ArrayLike,
+    log_ratio: Float[ArrayLike, "..."],
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
 ) -> ImportanceStatistics:
     """Compute statistics of the importance ratios of two policies.
@@ -396,12 +376,8 @@ def importance_statistics(
         Jiacai Liu and others, *When Speed Kills Stability: Demystifying RL Collapse
         from the Training-Inference Mismatch*, 2025. https://richardli.xyz/rl-collapse
     """
-    x, mask, narrow = checks.widened(
-        log_ratio=(log_ratio, "float[...]"),
-        sample_mask=(sample_mask, "bool[...] or None"),
-    )
-    x = jax.lax.stop_gradient(streams.valid(x, mask))
-    mask = jnp.ones_like(x, bool) if mask is None else mask
+    x = jax.lax.stop_gradient(log_ratio)
+    mask = jnp.ones_like(x, bool) if sample_mask is None else sample_mask
     count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
     size = _sample_size(x, mask, axis_name)
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
@@ -410,7 +386,7 @@ def importance_statistics(
         most = jnp.max(y, initial=-jnp.inf, where=mask)
         return jnp.where(count > 0, devices.maximum(most, axis_name), 0)
 
-    statistics = ImportanceStatistics(
+    return ImportanceStatistics(
         mean_ratio=mean(jnp.exp(x)),
         max_log_ratio=largest(x),
         min_log_ratio=-largest(-x),
@@ -421,7 +397,6 @@ def importance_statistics(
         effective_sample_size=size,
         effective_fraction=size / jnp.maximum(count, 1),
     )
-    return narrow(statistics)
 
 
 def _sample_size(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
@@ -435,13 +410,14 @@ def _sample_size(x: Array, mask: Array | None, axis_name: AxisName | None) -> Ar
 # --- Networks. ---
 
 
+@checked
 def dormant_fraction(
-    activations: ArrayLike,
-    threshold: ArrayLike = 0.025,
+    activations: Float[ArrayLike, "..., H"],
+    threshold: Float[ArrayLike, "in [0, inf)"] = 0.025,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the fraction of dormant neurons of a layer.
 
     Takes the activations of one layer for a batch of inputs, returns one number.
@@ -473,27 +449,24 @@ def dormant_fraction(
         Ghada Sokar and others, *The Dormant Neuron Phenomenon in Deep Reinforcement
         Learning*, section 3, 2023. https://arxiv.org/abs/2302.12902
     """
-    h, threshold, mask, narrow = checks.widened(
-        activations=(activations, "float[..., H]"),
-        threshold=(threshold, "float[] in [0, inf)"),
-        sample_mask=(sample_mask, "bool[...] or None"),
+    batch = tuple(range(activations.ndim - 1))
+    sizes = arrays.masked_mean(
+        x=jnp.abs(activations), mask=sample_mask, axis=batch, axis_name=axis_name
     )
-    mask = None if mask is None else mask[..., None]
-    batch = tuple(range(h.ndim - 1))
-    sizes = arrays.masked_mean(jnp.abs(h), mask, batch, axis_name)
     mean = jnp.mean(sizes)
     # As products, since the mean may be 0.
-    fraction = jnp.mean(sizes <= threshold * mean, dtype=h.dtype)
-    return narrow(jnp.where(jnp.isnan(mean), mean, fraction))
+    fraction = jnp.mean(sizes <= threshold * mean, dtype=mean.dtype)
+    return jnp.where(jnp.isnan(mean), mean, fraction)
 
 
+@checked(wide=True)
 def effective_rank(
-    features: ArrayLike,
-    delta: ArrayLike = 0.01,
+    features: Float[ArrayLike, "B, D"],
+    delta: Float[ArrayLike, "in [0, 1)"] = 0.01,
     *,
-    sample_mask: ArrayLike | None = None,
+    sample_mask: Bool[ArrayLike, "B"] | None = None,
     axis_name: AxisName | None = None,
-) -> Array:
+) -> Int[Array, ""]:
     """Compute the effective rank (srank) of features.
 
     Takes the features of a batch of inputs, returns one number.
@@ -527,13 +500,7 @@ def effective_rank(
         Data-Efficient Deep Reinforcement Learning*, section 3, 2020.
         https://arxiv.org/abs/2010.14498
     """
-    features, delta, mask, _ = checks.widened(
-        features=(features, "float[B, D]"),
-        delta=(delta, "float[] in [0, 1)"),
-        sample_mask=(sample_mask, "bool[B] or None"),
-    )
-    features = streams.valid(features, mask)  # Zeros change no singular value.
-    whole = devices.gather(features, axis_name)
+    whole = devices.gather(features, axis_name)  # Ignored inputs are 0.
     sigma = jnp.linalg.svd(whole, compute_uv=False)
     # Sum from the smallest: `1 - sum` would lose small values by rounding.
     left = jnp.cumsum(sigma[::-1])[::-1]
@@ -543,13 +510,14 @@ def effective_rank(
 # --- Data. ---
 
 
+@checked(compiled=False)
 def check_trajectory(
-    r_t: ArrayLike,
-    discount_t: ArrayLike,
+    r_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T"],
     *,
-    truncated_t: ArrayLike | None = None,
-    sample_mask: ArrayLike | None = None,
-) -> Array:
+    truncated_t: Bool[ArrayLike, "T"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Bool[Array, "T"]:
     """Check that a stream of experience is consistent.
 
     Takes one stream, returns True or False for each time step.
@@ -587,14 +555,10 @@ def check_trajectory(
         Fabio Pardo and others, *Time Limits in Reinforcement Learning*, 2017.
         https://arxiv.org/abs/1712.00378
     """
-    r_t, discount_t, truncated_t, sample_mask = checks.arrays(
-        r_t=(r_t, "float[T]"),
-        discount_t=(discount_t, "float[T]"),
-        truncated_t=(truncated_t, "bool[T] or None"),
-        sample_mask=(sample_mask, "bool[T] or None"),
-    )
-    mask = jnp.ones_like(r_t, bool) if sample_mask is None else sample_mask
-    cut = jnp.zeros_like(mask) if truncated_t is None else truncated_t
+    r_t, discount_t = jnp.asarray(r_t), jnp.asarray(discount_t)
+    mask = jnp.asarray(True if sample_mask is None else sample_mask)
+    cut = jnp.asarray(False if truncated_t is None else truncated_t)
+    mask, cut = (jnp.broadcast_to(each, r_t.shape) for each in (mask, cut))
     in_range, ended = (discount_t >= 0) & (discount_t <= 1), discount_t == 0
     at = "is {value} at step {step}"
     problems = [

@@ -11,9 +11,10 @@ from typing import Any, TypeVar, cast
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib._core import checks, gradients
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Tree
 
 __all__ = [
     "clip_gradient",
@@ -28,7 +29,10 @@ __all__ = [
 ArrayTree = TypeVar("ArrayTree")
 
 
-def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
+@checked
+def l2_loss(
+    predictions: Float[ArrayLike, "..."], targets: Float[ArrayLike, "..."] | None = None
+) -> Float[Array, "..."]:
     """Compute the L2 loss, half the squared error.
 
     Takes arrays of any shape, returns one loss for each element.
@@ -55,14 +59,14 @@ def l2_loss(predictions: ArrayLike, targets: ArrayLike | None = None) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section 1.1,
         2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    x, y, narrow = checks.widened(
-        predictions=(predictions, "float[...]"), targets=(targets, "float[...] or None")
-    )
-    error = x if y is None else x - y
-    return narrow(0.5 * jnp.square(error))
+    error = predictions if targets is None else predictions - targets
+    return 0.5 * jnp.square(error)
 
 
-def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
+@checked
+def huber_loss(
+    x: Float[ArrayLike, "..."], delta: Float[ArrayLike, "in (0, inf)"] = 1.0
+) -> Float[Array, "..."]:
     """Compute the Huber loss: quadratic near 0, linear for large errors.
 
     Takes errors of any shape, returns one loss for each.
@@ -92,17 +96,17 @@ def huber_loss(x: ArrayLike, delta: ArrayLike = 1.0) -> Array:
         Peter J. Huber, *Robust Estimation of a Location Parameter*, 1964.
         https://doi.org/10.1214/aoms/1177703732
     """
-    x, delta, narrow = checks.widened(
-        x=(x, "float[...]"), delta=(delta, "float[] in (0, inf)")
-    )
     small = jnp.abs(x) <= delta
     # The gradient of the square of an infinite error would be NaN, even if not used.
     quadratic = 0.5 * jnp.square(jnp.where(small, x, 0))
     linear = delta * (jnp.abs(x) - 0.5 * delta)
-    return narrow(jnp.where(small, quadratic, linear))
+    return jnp.where(small, quadratic, linear)
 
 
-def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
+@checked
+def likelihood(
+    predictions: Float[ArrayLike, "..."], targets: Float[ArrayLike, "..."]
+) -> Float[Array, "..."]:
     """Compute the Bernoulli likelihood of targets given probabilities.
 
     Takes arrays of any shape, returns one likelihood for each element.
@@ -127,16 +131,17 @@ def likelihood(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    p, t, narrow = checks.widened(
-        predictions=(predictions, "float[...]"), targets=(targets, "float[...]")
-    )
+    p, t = predictions, targets
     # The gradient of 0⁰ would be NaN.
     hit = jnp.where((p == 0) & (t == 0), 1, p) ** t
     miss = jnp.where((p == 1) & (t == 1), 1, 1 - p) ** (1 - t)
-    return narrow(hit * miss)
+    return hit * miss
 
 
-def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
+@checked
+def log_loss(
+    predictions: Float[ArrayLike, "..."], targets: Float[ArrayLike, "..."]
+) -> Float[Array, "..."]:
     """Compute the log loss (binary cross-entropy) of predicted probabilities.
 
     Takes arrays of any shape, returns one loss for each element.
@@ -165,18 +170,19 @@ def log_loss(predictions: ArrayLike, targets: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    p, t, narrow = checks.widened(
-        predictions=(predictions, "float[...]"), targets=(targets, "float[...]")
-    )
+    p, t = predictions, targets
     # `0 * log(0)` would be NaN. `log(1 - p)` would be 0 for a small probability.
     hit = t * jnp.log(jnp.where((p == 0) & (t == 0), 1, p))
     miss = (1 - t) * jnp.log1p(-jnp.where((p == 1) & (t == 1), 0, p))
-    return narrow(-hit - miss)
+    return -hit - miss
 
 
+@checked
 def expectile_loss(
-    predictions: ArrayLike, targets: ArrayLike, expectile: ArrayLike
-) -> Array:
+    predictions: Float[ArrayLike, "..."],
+    targets: Float[ArrayLike, "..."],
+    expectile: Float[ArrayLike, "in [0, 1]"],
+) -> Float[Array, "..."]:
     """Compute the expectile (asymmetric squared) loss.
 
     Takes arrays of any shape, returns one loss for each element.
@@ -206,17 +212,15 @@ def expectile_loss(
         Whitney K. Newey and James L. Powell, *Asymmetric Least Squares Estimation and
         Testing*, 1987. https://doi.org/10.2307/1911031
     """
-    x, y, tau, narrow = checks.widened(
-        predictions=(predictions, "float[...]"),
-        targets=(targets, "float[...]"),
-        expectile=(expectile, "float[] in [0, 1]"),
-    )
-    weight = jnp.where(y < x, 1 - tau, tau)
-    return narrow(weight * jnp.square(y - x))
+    weight = jnp.where(targets < predictions, 1 - expectile, expectile)
+    return weight * jnp.square(targets - predictions)
 
 
+@checked(wide=True)
 def clip_gradient(
-    x: ArrayTree, gradient_min: ArrayLike, gradient_max: ArrayLike
+    x: Tree[ArrayTree, ""],
+    gradient_min: Float[ArrayLike, "[] or [...]"],
+    gradient_max: Float[ArrayLike, "[] or [...] in [gradient_min, inf]"],
 ) -> ArrayTree:
     """Clip the gradient of an array or a pytree, and return it unchanged.
 
@@ -248,18 +252,21 @@ def clip_gradient(
     """
 
     def clip(path: Any, leaf: ArrayLike) -> Array:
-        array, low, high = checks.arrays(
-            **{f"x{jax.tree_util.keystr(path)}": (leaf, "float[...]")},
-            gradient_min=(gradient_min, "float[] or [...]"),
-            gradient_max=(gradient_max, "float[] or [...]"),
+        bound = Float[ArrayLike, "[] or [...]"]
+        checks.fit(
+            **{f"x{jax.tree_util.keystr(path)}": (leaf, Float[ArrayLike, "..."])},
+            gradient_min=(gradient_min, bound),
+            gradient_max=(gradient_max, bound),
         )
-        checks.ordered(gradient_min=gradient_min, gradient_max=gradient_max)
-        return gradients.clip_cotangent(array, low, high)
+        return gradients.clip_cotangent(leaf, gradient_min, gradient_max)
 
     return cast(ArrayTree, jax.tree_util.tree_map_with_path(clip, x))
 
 
-def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
+@checked(wide=True)
+def scale_gradient(
+    x: Tree[ArrayTree, ""], scale: Float[ArrayLike, "in (-inf, inf)"]
+) -> ArrayTree:
     """Scale the derivative of an array or a pytree, and return it unchanged.
 
     Takes an array or a pytree, returns it unchanged.
@@ -288,12 +295,11 @@ def scale_gradient(x: ArrayTree, scale: ArrayLike) -> ArrayTree:
         Planning with a Learned Model*, appendix G, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    (scale,) = checks.arrays(scale=(scale, "float[] in (-inf, inf)"))
 
     def scaled(path: Any, leaf: ArrayLike) -> Array:
         name = f"x{jax.tree_util.keystr(path)}"
-        (array,) = checks.arrays(**{name: (leaf, "float[...]")})
-        return _scale_gradient(array, scale)
+        checks.fit(**{name: (leaf, Float[ArrayLike, "..."])})
+        return _scale_gradient(leaf, scale)
 
     return cast(ArrayTree, jax.tree_util.tree_map_with_path(scaled, x))
 
@@ -307,8 +313,8 @@ def _scale_gradient(x: Array, scale: Array) -> Array:
 
 def _scale_gradient_jvp(tangent: Array, y: Array, x: Array, scale: Array) -> Array:
     del y, x
-    (tangent,), narrow = dtypes.widen(jnp.asarray(tangent))
-    return narrow(scale.astype(tangent.dtype) * tangent)
+    wide = jnp.promote_types(tangent.dtype, jnp.float32)
+    return (scale.astype(wide) * tangent.astype(wide)).astype(tangent.dtype)
 
 
 _scale_gradient.defjvps(_scale_gradient_jvp, None)

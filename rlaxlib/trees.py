@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib import arrays
 from rlaxlib._core import checks
-from rlaxlib._core.programs import compiled
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Int, Key, Shaped, Static, Tree
 
 __all__ = [
     "conditional_update",
@@ -34,10 +34,15 @@ __all__ = [
     "tree_split_leaves",
 ]
 
-Tree = TypeVar("Tree")
+ArrayTree = TypeVar("ArrayTree")
 
 
-def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
+@checked
+def tree_select(
+    pred: Shaped[ArrayLike, "... in {0, 1}"],
+    on_true: Tree[ArrayTree, ""],
+    on_false: Tree[ArrayTree, ""],
+) -> ArrayTree:
     """Select one of two pytrees by a condition.
 
     Takes a condition and two pytrees, returns one pytree.
@@ -70,10 +75,10 @@ def tree_select(pred: ArrayLike, on_true: Tree, on_false: Tree) -> Tree:
     References:
         The JAX authors, *Pytrees*. https://docs.jax.dev/en/latest/pytrees.html
     """
-    (pred,) = checks.arrays(pred=(pred, "any[...] in {0, 1}"))
     return _select(pred=pred, on_true=on_true, on_false=on_false)
 
 
+@checked(compiled=False)
 def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
     """Map a function over the leaves of a list of pytrees.
 
@@ -106,7 +111,10 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
     return jax.tree.map(fn, *nests)
 
 
-def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
+@checked
+def tree_split_key(
+    rng_key: Key[ArrayLike, ""], tree_like: ArrayTree
+) -> tuple[Key[Array, ""], ArrayTree]:
     """Split a random key into a key for each leaf of a pytree, and a new key.
 
     Takes one key and a pytree, returns a new key and a pytree of keys.
@@ -132,15 +140,15 @@ def tree_split_key(rng_key: ArrayLike, tree_like: Tree) -> tuple[Array, Tree]:
         The JAX authors, *Pseudorandom Numbers*.
         https://docs.jax.dev/en/latest/random-numbers.html
     """
-    (rng_key,) = checks.arrays(rng_key=(rng_key, "key[]"))
     count = len(jax.tree.leaves(tree_like))
     new_key, *keys = jax.random.split(rng_key, count + 1)
     return new_key, _like(tree_like, keys)
 
 
+@checked(compiled=False)
 def tree_split_leaves(
-    tree_like: Tree, axis: int = 0, keepdim: bool = False
-) -> tuple[Tree, ...]:
+    tree_like: ArrayTree, axis: Static[int, ""] = 0, keepdim: Static[bool, ""] = False
+) -> tuple[ArrayTree, ...]:
     """Split a pytree of arrays into one pytree for each index of an axis.
 
     Takes one pytree, returns a tuple of pytrees.
@@ -180,9 +188,12 @@ def tree_split_leaves(
     return tuple(_like(tree_like, [pick(x, k) for x in leaves]) for k in range(size))
 
 
+@checked
 def tree_replace_masked(
-    tree_data: Tree, tree_replacement: Tree | None, mask: ArrayLike
-) -> Tree:
+    tree_data: Tree[ArrayTree, ""],
+    tree_replacement: Tree[ArrayTree | None, ""],
+    mask: Shaped[ArrayLike, "... in {0, 1}"],
+) -> ArrayTree:
     """Replace the entries of the leaves of a pytree where a mask is true.
 
     Takes two pytrees and a mask, returns one pytree.
@@ -216,7 +227,6 @@ def tree_replace_masked(
         The NumPy developers, *numpy.where*.
         https://numpy.org/doc/stable/reference/generated/numpy.where.html
     """
-    (mask,) = checks.arrays(mask=(mask, "any[...] in {0, 1}"))
     if tree_replacement is None:
         tree_replacement = _map("tree_data", cast(Any, jnp.zeros_like), tree_data)
     return _select(mask=mask, tree_replacement=tree_replacement, tree_data=tree_data)
@@ -250,7 +260,8 @@ def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any
     return functools.partial(jax.tree.map, functools.partial(fn, **unmapped_kwargs))
 
 
-def transpose_last_axis_to_first(tree: Tree) -> Tree:
+@checked
+def transpose_last_axis_to_first(tree: Tree[ArrayTree, ""]) -> ArrayTree:
     """Move the last axis of each leaf of a pytree to the front.
 
     Takes one pytree, returns a pytree.
@@ -275,10 +286,11 @@ def transpose_last_axis_to_first(tree: Tree) -> Tree:
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-    return _map("tree", lambda x: jnp.moveaxis(x, -1, 0), tree, axes=1)
+    return _map("tree", lambda x: jnp.moveaxis(x, -1, 0), tree, "[..., N]")
 
 
-def transpose_first_axis_to_last(tree: Tree) -> Tree:
+@checked
+def transpose_first_axis_to_last(tree: Tree[ArrayTree, ""]) -> ArrayTree:
     """Move the first axis of each leaf of a pytree to the end.
 
     Takes one pytree, returns a pytree.
@@ -303,12 +315,15 @@ def transpose_first_axis_to_last(tree: Tree) -> Tree:
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-    return _map("tree", lambda x: jnp.moveaxis(x, 0, -1), tree, axes=1)
+    return _map("tree", lambda x: jnp.moveaxis(x, 0, -1), tree, "[..., N]")
 
 
+@checked
 def conditional_update(
-    new_tensors: Tree, old_tensors: Tree, is_time: ArrayLike
-) -> Tree:
+    new_tensors: Tree[ArrayTree, ""],
+    old_tensors: Tree[ArrayTree, ""],
+    is_time: Shaped[ArrayLike, "... in {0, 1}"],
+) -> ArrayTree:
     """Update a target network if a condition holds.
 
     Takes two pytrees and a condition, returns one pytree.
@@ -341,13 +356,16 @@ def conditional_update(
         Volodymyr Mnih and others, *Human-Level Control through Deep Reinforcement
         Learning*, 2015. https://doi.org/10.1038/nature14236
     """
-    (is_time,) = checks.arrays(is_time=(is_time, "any[...] in {0, 1}"))
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
+@checked
 def periodic_update(
-    new_tensors: Tree, old_tensors: Tree, steps: ArrayLike, update_period: ArrayLike
-) -> Tree:
+    new_tensors: Tree[ArrayTree, ""],
+    old_tensors: Tree[ArrayTree, ""],
+    steps: Int[ArrayLike, ""],
+    update_period: Int[ArrayLike, "in [1, inf)"],
+) -> ArrayTree:
     """Update a target network once every `update_period` steps.
 
     Takes two pytrees and a number of steps, returns one pytree.
@@ -380,9 +398,6 @@ def periodic_update(
         Volodymyr Mnih and others, *Human-Level Control through Deep Reinforcement
         Learning*, 2015. https://doi.org/10.1038/nature14236
     """
-    steps, update_period = checks.arrays(
-        steps=(steps, "int[]"), update_period=(update_period, "int[] in [1, inf)")
-    )
     is_time = steps % update_period == 0
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
@@ -398,24 +413,22 @@ def _like(tree: Any, leaves: Sequence[Any]) -> Any:
     return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
 
 
-def _map(name: str, fn: Callable[[Array], Array], tree: Any, axes: int = 0) -> Any:
+def _map(name: str, fn: Callable[[Array], Array], tree: Any, shape: str = "...") -> Any:
     """Map a function over the leaves of a pytree, after checking them.
 
     Args:
         name: Argument name of the pytree.
         fn: Function of a leaf.
         tree: Pytree of arrays.
-        axes: Smallest number of axes of a leaf.
+        shape: Shape of a leaf.
 
     Returns:
         The pytree of the results.
     """
-    mapped: list[Array] = []
-    for where, leaf in _leaves(name, tree):
-        (x,) = checks.arrays(**{where: (leaf, "any[...]")})
-        checks.static_int(axes, **{f"{where}.ndim": x.ndim})
-        mapped.append(fn(x))
-    return _like(tree, mapped)
+    leaves = _leaves(name, tree)
+    for where, leaf in leaves:
+        checks.fit(**{where: (leaf, Shaped[ArrayLike, shape])})
+    return _like(tree, [fn(leaf) for _, leaf in leaves])
 
 
 def _select(**arguments: Any) -> Any:
@@ -432,17 +445,13 @@ def _select(**arguments: Any) -> Any:
     checks.same_structure(**{true: on_true, false: on_false})
     selected: list[Array] = []
     pairs = zip(_leaves(true, on_true), _leaves(false, on_false), strict=True)
-    for (one, leaf), (other, instead) in pairs:
-        x, y = checks.arrays(**{one: (leaf, "any[...]"), other: (instead, "any[...]")})
+    for (one, x), (other, y) in pairs:
+        leaf = Shaped[ArrayLike, "..."]
+        checks.fit(**{one: (x, leaf), other: (y, leaf)})
         checks.leading_axes(**{name: condition, one: x})
-        selected.append(_where(condition, x, y))
+        mask = arrays.lhs_broadcast(source=condition.astype(bool), target=x)
+        selected.append(jnp.where(mask, x, y))
     return _like(on_true, selected)
-
-
-@compiled()
-def _where(condition: Array, x: Array, y: Array) -> Array:
-    """Select the entries of `x` or `y` by a condition on the first axes."""
-    return jnp.where(arrays.lhs_broadcast(condition.astype(bool), x), x, y)
 
 
 def _size(tree: Any, axis: int) -> int:
@@ -451,8 +460,10 @@ def _size(tree: Any, axis: int) -> int:
     if not leaves:
         checks.fail("`tree_like` has no leaves")
     for name, leaf in leaves:
-        checks.static_int(1, **{f"{name}.ndim": np.ndim(leaf)})
-        checks.static_int(-np.ndim(leaf), np.ndim(leaf) - 1, axis=axis)
+        ndim = np.ndim(leaf)
+        if not -ndim <= axis < ndim:
+            must = f"must be in [{-ndim}, {ndim}), the axes of `{name}`"
+            checks.fail(f"`axis` is {axis}, {must}")
     sizes = [(name, np.shape(leaf)[axis]) for name, leaf in leaves]
     first, size = sizes[0]
     for name, other in sizes:

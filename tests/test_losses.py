@@ -250,7 +250,7 @@ def test_predictions_and_targets_do_not_broadcast(loss):
         ),
         (
             lambda: rlaxlib.clip_gradient(1.0, 1.0, -1.0),
-            r"`gradient_max` is -1\.0, must be at least `gradient_min`",
+            r"`gradient_max` is -1\.0, must be in \[1\.0, inf\]",
         ),
         (
             lambda: rlaxlib.scale_gradient(1.0, inf),

@@ -222,11 +222,11 @@ LONGER = {"a": np.float32([1, 1, 1]), "b": (np.float32([[1], [1]]), None)}
         ),
         (
             lambda: rlaxlib.tree_split_leaves({"a": 1.0}),
-            r"^tree_split_leaves: `tree_like\['a'\]\.ndim` is 0, must be at least 1",
+            r"^tree_split_leaves: `axis` is 0, must be in .* of `tree_like\['a'\]`",
         ),
         (
             lambda: rlaxlib.tree_split_leaves(TREE, axis=1),
-            r"^tree_split_leaves: `axis` is 1, must be at most 0",
+            r"^tree_split_leaves: `axis` is 1, must be in \[-1, 1\), the axes of ",
         ),
         (
             lambda: rlaxlib.tree_replace_masked(TREE, LONGER, jnp.array([1, 0])),
@@ -238,7 +238,7 @@ LONGER = {"a": np.float32([1, 1, 1]), "b": (np.float32([[1], [1]]), None)}
         ),
         (
             lambda: rlaxlib.transpose_last_axis_to_first({"a": jnp.float32(1.0)}),
-            r"^transpose_last_axis_to_first: `tree\['a'\]\.ndim` is 0, must be",
+            r"^transpose_last_axis_to_first: `tree\['a'\]` has shape \(\), must be ",
         ),
         (
             lambda: rlaxlib.conditional_update(TREE, LONGER, True),

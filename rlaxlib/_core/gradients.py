@@ -10,8 +10,6 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core.programs import compiled
-
 
 def stop_if(condition: ArrayLike, x: Array) -> Array:
     """Return `x`, with its gradient stopped if `condition` is true.
@@ -73,7 +71,6 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
     return jnp.where(stop, stopped, difference)
 
 
-@compiled()
 def clip_cotangent(x: Array, low: Array, high: Array) -> Array:
     """Return `x`, with its gradient clipped in the backward pass.
 

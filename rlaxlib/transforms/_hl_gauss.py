@@ -15,21 +15,22 @@ import math
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy import special
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Shaped, Static
 from rlaxlib.transforms import _two_hot
 
 __all__ = ["transform_from_hl_gauss", "transform_to_hl_gauss"]
 
 
+@checked(compiled=False)
 def transform_to_hl_gauss(
-    scalar: ArrayLike,
-    min_value: ArrayLike,
-    max_value: ArrayLike,
-    num_bins: int,
-    sigma_ratio: ArrayLike = 0.75,
-) -> Array:
+    scalar: Float[ArrayLike, "..."],
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+    sigma_ratio: Float[ArrayLike, "in (0, inf)"] = 0.75,
+) -> Float[Array, "..., num_bins"]:
     """Encode values as truncated Gaussians over bins (HL-Gauss).
 
     Takes values of any shape, returns one distribution for each.
@@ -71,23 +72,34 @@ def transform_to_hl_gauss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    x, narrow = checks.widened(scalar=(scalar, "float[...]"))
-    low, high = _two_hot.check_range(min_value, max_value, num_bins)
-    (ratio,) = checks.arrays(sigma_ratio=(sigma_ratio, "float[] in (0, inf)"))
-    edges = _two_hot.equal_bins(low, high, num_bins + 1, x.dtype)
-    x = jnp.clip(x, edges[0], edges[-1])
-    sigma = ratio.astype(x.dtype) * (edges[-1] - edges[0]) / num_bins
-    edges = jnp.broadcast_to(edges, (*x.shape, num_bins + 1))
-    z = (edges - x[..., None]) / sigma
+    edges = _two_hot.equal_bins(min_value, max_value, num_bins + 1)
+    return _encode(scalar, edges, sigma_ratio)
+
+
+@checked
+def _encode(
+    x: Float[ArrayLike, "..."],
+    edges: Shaped[ArrayLike, "K+1"],
+    ratio: Shaped[ArrayLike, ""],
+) -> Float[Array, "..., K"]:
+    """Return truncated Gaussians over bins, in the dtype of the values."""
+    e, s = edges.astype(x.dtype), ratio.astype(x.dtype)
+    x = jnp.clip(x, e[0], e[-1])
+    sigma = s * (e[-1] - e[0]) / (e.size - 1)
+    z = (jnp.broadcast_to(e, (*x.shape, e.size)) - x[..., None]) / sigma
     cdf = special.erf(z / math.sqrt(2))  # 2 Φ(z) - 1
     # Rounding can make erf decrease in its tails, and probabilities negative.
     mass = jnp.maximum(jnp.diff(cdf), 0)
-    return narrow(mass / (cdf[..., -1:] - cdf[..., :1]))
+    return mass / (cdf[..., -1:] - cdf[..., :1])
 
 
+@checked(compiled=False)
 def transform_from_hl_gauss(
-    probs: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
-) -> Array:
+    probs: Float[ArrayLike, "..., num_bins"],
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+) -> Float[Array, "..."]:
     """Compute the mean of an HL-Gauss distribution over bins.
 
     Takes distributions, returns one value for each.
@@ -117,7 +129,5 @@ def transform_from_hl_gauss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    low, high = _two_hot.check_range(min_value, max_value, num_bins)
-    p, narrow = checks.widened(probs=(probs, f"float[..., {num_bins}]"))
-    edges = _two_hot.equal_bins(low, high, num_bins + 1, p.dtype)
-    return narrow(_two_hot.mean(p, (edges[:-1] + edges[1:]) / 2))
+    edges = _two_hot.equal_bins(min_value, max_value, num_bins + 1)
+    return _two_hot.decode(probs, (edges[:-1] + edges[1:]) / 2)

@@ -9,6 +9,7 @@ distributions over bins (`twohot_pair`, `hl_gauss_pair`, `muzero_pair`,
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
-from jax.typing import ArrayLike, DTypeLike
 
-from rlaxlib._core import checks
+from rlaxlib._core import checks, rules
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float, Static
 from rlaxlib.transforms import _hl_gauss, _squashing, _two_hot
 
 __all__ = [
@@ -83,7 +85,12 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
     return _pair(_ComposeTx(tx_list))
 
 
-def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
+@checked(compiled=False)
+def twohot_pair(
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+) -> TxPair:
     """Make a pair that encodes values as two-hot distributions over bins.
 
     Takes the range of the bins, returns a transform and its inverse.
@@ -117,12 +124,15 @@ def twohot_pair(min_value: float, max_value: float, num_bins: int) -> TxPair:
         Planning with a Learned Model*, appendix F, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    _two_hot.check_range(min_value, max_value, num_bins)
-    return _pair(_TwohotPair(min_value, max_value, num_bins))
+    return _pair(_TwohotPair(_number(min_value), _number(max_value), num_bins))
 
 
+@checked(compiled=False)
 def hl_gauss_pair(
-    min_value: float, max_value: float, num_bins: int, sigma_ratio: float = 0.75
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+    sigma_ratio: Float[ArrayLike, "in (0, inf)"] = 0.75,
 ) -> TxPair:
     """Make a pair that encodes values as Gaussians over bins (HL-Gauss).
 
@@ -162,13 +172,16 @@ def hl_gauss_pair(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    _two_hot.check_range(min_value, max_value, num_bins)
-    checks.arrays(sigma_ratio=(sigma_ratio, "float[] in (0, inf)"))
-    return _pair(_HlGaussPair(min_value, max_value, num_bins, sigma_ratio))
+    low, high, ratio = map(_number, (min_value, max_value, sigma_ratio))
+    return _pair(_HlGaussPair(low, high, num_bins, ratio))
 
 
+@checked(compiled=False)
 def muzero_pair(
-    min_value: float, max_value: float, num_bins: int, tx: TxPair
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+    tx: TxPair,
 ) -> TxPair:
     """Make the MuZero pair: a transform, then a two-hot encoding.
 
@@ -203,11 +216,16 @@ def muzero_pair(
         Planning with a Learned Model*, appendix F, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    return _pair(_MuzeroPair((tx, twohot_pair(min_value, max_value, num_bins))))
+    bins = twohot_pair(min_value=min_value, max_value=max_value, num_bins=num_bins)
+    return _pair(_MuzeroPair((tx, bins)))
 
 
+@checked(compiled=False)
 def unbiased_transform_pair(
-    min_value: float, max_value: float, num_bins: int, tx: TxPair
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+    tx: TxPair,
 ) -> TxPair:
     """Make a pair with two-hot bins spaced by an inverse transform (DreamerV3).
 
@@ -245,15 +263,17 @@ def unbiased_transform_pair(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    _two_hot.check_range(min_value, max_value, num_bins)
-    functions = _UnbiasedTransformPair(min_value, max_value, num_bins, tx)
-    bins: Any = functions.bins(jnp.result_type(float))
+    low, high = _number(min_value), _number(max_value)
+    functions = _UnbiasedTransformPair(low, high, num_bins, tx)
+    bins: Any = functions.bins()
     if not isinstance(bins, Tracer):
-        _two_hot.check_bins(np.asarray(bins))
+        increasing = Float[ArrayLike, "K in (-inf, inf) increasing"]
+        checks.fit(bins=(np.asarray(bins), increasing))
     return _pair(functions)
 
 
-def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
+@checked(compiled=False)
+def outside_support(x: Float[ArrayLike, "..."], tx_pair: TxPair) -> Bool[Array, "..."]:
     """Return which values are outside the bins of a pair.
 
     Takes values of any shape, returns True or False for each.
@@ -283,8 +303,7 @@ def outside_support(x: ArrayLike, tx_pair: TxPair) -> Array:
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
-    outside = _outside_bins(x, tx_pair)
+    outside = _outside_bins(jnp.asarray(x), tx_pair)
     if outside is None:
         checks.fail("`tx_pair` has no bins, must be a pair such as `twohot_pair` makes")
     return outside
@@ -305,17 +324,21 @@ class _Method:
     name: str
 
     @property
-    def __wrapped__(self) -> Callable[..., Array]:
-        """The bound method, from which `inspect.signature` reads the arguments."""
-        return getattr(self.owner, self.name)
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(getattr(self.owner, self.name))
 
     def __call__(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
-        return self.__wrapped__(*args, **kwargs)
+        return getattr(self.owner, self.name)(*args, **kwargs)
 
 
 def _pair(functions: Any) -> TxPair:
     """Return the pair of an object's methods `apply` and `apply_inv`."""
     return TxPair(_Method(functions, "apply"), _Method(functions, "apply_inv"))
+
+
+def _number(x: Any) -> Any:
+    """Return a concrete scalar as a Python number, which is equal to its like."""
+    return x if rules.concrete(x) is None else float(x)
 
 
 def _outside_bins(x: Array, tx_pair: TxPair) -> Array | None:
@@ -336,17 +359,17 @@ class _ComposeTx:
 
     tx_list: tuple[TxPair, ...]
 
-    def apply(self, x: ArrayLike) -> Array:
-        x, narrow = checks.widened(x=(x, "float[...]"))
+    @checked
+    def apply(self, x: Float[ArrayLike, "..."]) -> Array:
         for tx in self.tx_list:
             x = tx.apply(x)
-        return narrow(x)
+        return x
 
-    def apply_inv(self, x: ArrayLike) -> Array:
-        x, narrow = checks.widened(x=(x, "float[...]"))
+    @checked
+    def apply_inv(self, x: Float[ArrayLike, "..."]) -> Array:
         for tx in reversed(self.tx_list):
             x = tx.apply_inv(x)
-        return narrow(x)
+        return x
 
     def outside(self, x: Array) -> Array | None:
         for tx in self.tx_list:
@@ -365,20 +388,27 @@ class _MuzeroPair(_ComposeTx):
 class _TwohotPair:
     """The functions of a two-hot encoding over evenly spaced bins."""
 
-    min_value: float
-    max_value: float
+    min_value: ArrayLike
+    max_value: ArrayLike
     num_bins: int
 
-    def apply(self, scalar: ArrayLike) -> Array:
-        checks.arrays(scalar=(scalar, "float[...]"))
+    @checked(compiled=False)
+    def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
         return _two_hot.transform_to_2hot(
-            scalar, self.min_value, self.max_value, self.num_bins
+            scalar=scalar,
+            min_value=self.min_value,
+            max_value=self.max_value,
+            num_bins=self.num_bins,
         )
 
-    def apply_inv(self, probs: ArrayLike) -> Array:
-        checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
+    @checked(compiled=False)
+    def apply_inv(self, probs: Float[ArrayLike, "..., K"]) -> Array:
+        checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _two_hot.transform_from_2hot(
-            probs, self.min_value, self.max_value, self.num_bins
+            probs=probs,
+            min_value=self.min_value,
+            max_value=self.max_value,
+            num_bins=self.num_bins,
         )
 
     def outside(self, x: Array) -> Array:
@@ -389,21 +419,29 @@ class _TwohotPair:
 class _HlGaussPair:
     """The functions of a Gaussian encoding over bins."""
 
-    min_value: float
-    max_value: float
+    min_value: ArrayLike
+    max_value: ArrayLike
     num_bins: int
-    sigma_ratio: float
+    sigma_ratio: ArrayLike
 
-    def apply(self, scalar: ArrayLike) -> Array:
-        checks.arrays(scalar=(scalar, "float[...]"))
+    @checked(compiled=False)
+    def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
         return _hl_gauss.transform_to_hl_gauss(
-            scalar, self.min_value, self.max_value, self.num_bins, self.sigma_ratio
+            scalar=scalar,
+            min_value=self.min_value,
+            max_value=self.max_value,
+            num_bins=self.num_bins,
+            sigma_ratio=self.sigma_ratio,
         )
 
-    def apply_inv(self, probs: ArrayLike) -> Array:
-        checks.arrays(probs=(probs, f"float[..., {self.num_bins}]"))
+    @checked(compiled=False)
+    def apply_inv(self, probs: Float[ArrayLike, "..., K"]) -> Array:
+        checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _hl_gauss.transform_from_hl_gauss(
-            probs, self.min_value, self.max_value, self.num_bins
+            probs=probs,
+            min_value=self.min_value,
+            max_value=self.max_value,
+            num_bins=self.num_bins,
         )
 
     def outside(self, x: Array) -> Array:
@@ -414,42 +452,43 @@ class _HlGaussPair:
 class _UnbiasedTransformPair:
     """The functions of a two-hot encoding over inversely transformed bins."""
 
-    min_value: float
-    max_value: float
+    min_value: ArrayLike
+    max_value: ArrayLike
     num_bins: int
     tx: TxPair
 
-    def apply(self, x: ArrayLike) -> Array:
-        x, narrow = checks.widened(x=(x, "float[...]"))
-        return narrow(_two_hot.transform_to_2hot_nonlinear(x, self.bins(x.dtype)))
+    @checked(compiled=False)
+    def apply(self, x: Float[ArrayLike, "..."]) -> Array:
+        return _two_hot.encode(x, self.bins())
 
-    def apply_inv(self, x: ArrayLike) -> Array:
-        x, narrow = checks.widened(x=(x, f"float[..., {self.num_bins}]"))
-        return narrow(_two_hot.transform_from_2hot_nonlinear(x, self.bins(x.dtype)))
+    @checked(compiled=False)
+    def apply_inv(self, x: Float[ArrayLike, "..., K"]) -> Array:
+        checks.fit(x=(x, Float[ArrayLike, f"..., {self.num_bins}"]))
+        return _two_hot.decode(x, self.bins())
 
     def outside(self, x: Array) -> Array:
-        wide, _ = checks.widened(x=(x, "float[...]"))
-        bins = self.bins(wide.dtype)
+        bins = self.bins()
         return _outside(x, bins[0], bins[-1])
 
-    def bins(self, dtype: DTypeLike) -> Array:
+    def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
-        ends = self.min_value, self.max_value
-        with jax.ensure_compile_time_eval():
-            return self.tx.apply_inv(_two_hot.equal_bins(*ends, self.num_bins, dtype))
+        equal = _two_hot.equal_bins(self.min_value, self.max_value, self.num_bins)
+        # They are constants of the program, whatever guards its data.
+        with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
+            return self.tx.apply_inv(equal)
 
 
 @dataclasses.dataclass(frozen=True)
 class _DiscountTransformPair:
     """The functions of `DISCOUNT_TRANSFORM_PAIR`."""
 
-    def apply(self, x: ArrayLike) -> Array:
-        x, narrow = checks.widened(x=(x, "float[...]"))
-        return narrow(-jnp.log1p(-x))
+    @checked
+    def apply(self, x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+        return -jnp.log1p(-x)
 
-    def apply_inv(self, x: ArrayLike) -> Array:
-        x, narrow = checks.widened(x=(x, "float[...]"))
-        return narrow(-jnp.expm1(-x))
+    @checked
+    def apply_inv(self, x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+        return -jnp.expm1(-x)
 
 
 _HAVE_BINS = _ComposeTx, _TwohotPair, _HlGaussPair, _UnbiasedTransformPair

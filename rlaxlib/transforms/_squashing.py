@@ -11,10 +11,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks
-from rlaxlib._core.programs import compiled
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float
 
 __all__ = [
     "hyperbolic_arcsin",
@@ -32,7 +31,8 @@ __all__ = [
 ]
 
 
-def identity(x: ArrayLike) -> Array:
+@checked
+def identity(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Return the values unchanged (identity transform).
 
     Takes values of any shape, returns one value for each.
@@ -56,11 +56,11 @@ def identity(x: ArrayLike) -> Array:
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    (x,) = checks.arrays(x=(x, "float[...]"))
     return x
 
 
-def sigmoid(x: ArrayLike) -> Array:
+@checked
+def sigmoid(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the logistic sigmoid.
 
     Takes values of any shape, returns one value for each.
@@ -84,11 +84,11 @@ def sigmoid(x: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(jax.nn.sigmoid(x))
+    return jax.nn.sigmoid(x)
 
 
-def logit(x: ArrayLike) -> Array:
+@checked
+def logit(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the logit, inverse of `sigmoid`.
 
     Takes values of any shape, returns one value for each.
@@ -112,11 +112,11 @@ def logit(x: ArrayLike) -> Array:
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.3.2, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(jnp.log(x) - jnp.log1p(-x))
+    return jnp.log(x) - jnp.log1p(-x)
 
 
-def signed_logp1(x: ArrayLike) -> Array:
+@checked
+def signed_logp1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the signed logarithm (symlog).
 
     Takes values of any shape, returns one value for each.
@@ -142,11 +142,11 @@ def signed_logp1(x: ArrayLike) -> Array:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_with_sign(jnp.log1p(_magnitude(x)), x))
+    return _with_sign(jnp.log1p(_magnitude(x)), x)
 
 
-def signed_expm1(x: ArrayLike) -> Array:
+@checked
+def signed_expm1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the signed exponential (symexp), inverse of `signed_logp1`.
 
     Takes values of any shape, returns one value for each.
@@ -170,11 +170,11 @@ def signed_expm1(x: ArrayLike) -> Array:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_with_sign(jnp.expm1(_magnitude(x)), x))
+    return _with_sign(jnp.expm1(_magnitude(x)), x)
 
 
-def symlog(x: ArrayLike) -> Array:
+@checked
+def symlog(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the symlog transform of DreamerV3, equal to `signed_logp1`.
 
     Takes values of any shape, returns one value for each.
@@ -198,11 +198,11 @@ def symlog(x: ArrayLike) -> Array:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_with_sign(jnp.log1p(_magnitude(x)), x))
+    return signed_logp1(x=x)
 
 
-def symexp(x: ArrayLike) -> Array:
+@checked
+def symexp(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the symexp transform of DreamerV3, equal to `signed_expm1`.
 
     Takes values of any shape, returns one value for each.
@@ -226,11 +226,13 @@ def symexp(x: ArrayLike) -> Array:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(_with_sign(jnp.expm1(_magnitude(x)), x))
+    return signed_expm1(x=x)
 
 
-def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
+@checked
+def signed_hyperbolic(
+    x: Float[ArrayLike, "..."], eps: Float[ArrayLike, "in [0, inf)"] = 1e-3
+) -> Float[Array, "..."]:
     """Compute the signed hyperbolic (square-root) transform of R2D2 and MuZero.
 
     Takes values of any shape, returns one value for each.
@@ -257,15 +259,15 @@ def signed_hyperbolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
         Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
         Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
     """
-    x, eps, narrow = checks.widened(
-        x=(x, "float[...]"), eps=(eps, "float[] in [0, inf)")
-    )
     size = _magnitude(x)
     # √(|x| + 1) - 1 = |x| / (√(|x| + 1) + 1), which does not cancel near 0.
-    return narrow(_with_sign(size / (jnp.sqrt(size + 1) + 1) + eps * size, x))
+    return _with_sign(size / (jnp.sqrt(size + 1) + 1) + eps * size, x)
 
 
-def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
+@checked
+def signed_parabolic(
+    x: Float[ArrayLike, "..."], eps: Float[ArrayLike, "in [0, inf)"] = 1e-3
+) -> Float[Array, "..."]:
     """Compute the signed parabolic transform, inverse of `signed_hyperbolic`.
 
     Takes values of any shape, returns one value for each.
@@ -292,15 +294,13 @@ def signed_parabolic(x: ArrayLike, eps: ArrayLike = 1e-3) -> Array:
         Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
         Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
     """
-    x, eps, narrow = checks.widened(
-        x=(x, "float[...]"), eps=(eps, "float[] in [0, inf)")
-    )
     half, size = 0.5 + eps, _magnitude(x)
     w = size / (half + jnp.sqrt(jnp.square(half) + eps * size))
-    return narrow(_with_sign(w * (w + 2), x))
+    return _with_sign(w * (w + 2), x)
 
 
-def hyperbolic_sin(x: ArrayLike) -> Array:
+@checked
+def hyperbolic_sin(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the hyperbolic sine, inverse of `hyperbolic_arcsin`.
 
     Takes values of any shape, returns one value for each.
@@ -325,11 +325,11 @@ def hyperbolic_sin(x: ArrayLike) -> Array:
         to Handle Extreme Values of the Dependent Variable*, 1988.
         https://doi.org/10.1080/01621459.1988.10478575
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(jnp.sinh(x))
+    return jnp.sinh(x)
 
 
-def hyperbolic_arcsin(x: ArrayLike) -> Array:
+@checked
+def hyperbolic_arcsin(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Compute the inverse hyperbolic sine (arsinh).
 
     Takes values of any shape, returns one value for each.
@@ -356,11 +356,13 @@ def hyperbolic_arcsin(x: ArrayLike) -> Array:
         to Handle Extreme Values of the Dependent Variable*, 1988.
         https://doi.org/10.1080/01621459.1988.10478575
     """
-    x, narrow = checks.widened(x=(x, "float[...]"))
-    return narrow(jnp.arcsinh(x))
+    return jnp.arcsinh(x)
 
 
-def power(x: ArrayLike, p: ArrayLike) -> Array:
+@checked
+def power(
+    x: Float[ArrayLike, "..."], p: Float[ArrayLike, "in (0, inf)"]
+) -> Float[Array, "..."]:
     """Compute the signed power transform.
 
     Takes values of any shape, returns one value for each.
@@ -387,21 +389,18 @@ def power(x: ArrayLike, p: ArrayLike) -> Array:
         In-Kwon Yeo and Richard A. Johnson, *A New Family of Power Transformations to
         Improve Normality or Symmetry*, 2000. https://doi.org/10.1093/biomet/87.4.954
     """
-    x, p, narrow = checks.widened(x=(x, "float[...]"), p=(p, "float[] in (0, inf)"))
     q = jnp.sqrt(p)
     # (|x|/q + 1)^p - 1 would cancel near 0.
     size = jnp.expm1(p * jnp.log1p(_magnitude(x) / q)) / q
-    return narrow(_with_sign(size, x))
+    return _with_sign(size, x)
 
 
-@compiled()
 def _magnitude(x: Array) -> Array:
     """Return `|x|`, 0 where it is infinite: transforms may give NaN there."""
     # JAX differentiates `abs` to 0 at 0, where the derivative on the right is 1.
     return jnp.where(jnp.isinf(x), 0, jnp.where(x < 0, -x, x))
 
 
-@compiled()
 def _with_sign(size: Array, x: Array) -> Array:
     """Return `size` with the sign of `x`, `x` where that is infinite."""
     return jnp.where(jnp.isinf(x), x, jnp.where(x < 0, -size, size))

@@ -7,14 +7,17 @@ probability between the two nearest bins so that its mean is the value.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.core import Tracer
 
 from rlaxlib._core import checks
-from rlaxlib._core.programs import compiled
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Shaped, Static
 
 __all__ = [
     "transform_from_2hot",
@@ -24,9 +27,13 @@ __all__ = [
 ]
 
 
+@checked(compiled=False)
 def transform_to_2hot(
-    scalar: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
-) -> Array:
+    scalar: Float[ArrayLike, "..."],
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+) -> Float[Array, "..., num_bins"]:
     """Encode values as two-hot distributions over evenly spaced bins.
 
     Takes values of any shape, returns one distribution for each.
@@ -60,14 +67,16 @@ def transform_to_2hot(
         Planning with a Learned Model*, appendix F, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    x, narrow = checks.widened(scalar=(scalar, "float[...]"))
-    low, high = check_range(min_value, max_value, num_bins)
-    return narrow(_encode(x, equal_bins(low, high, num_bins, x.dtype)))
+    return encode(scalar, equal_bins(min_value, max_value, num_bins))
 
 
+@checked(compiled=False)
 def transform_from_2hot(
-    probs: ArrayLike, min_value: ArrayLike, max_value: ArrayLike, num_bins: int
-) -> Array:
+    probs: Float[ArrayLike, "..., num_bins"],
+    min_value: Float[ArrayLike, "in (-inf, inf)"],
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
+    num_bins: Static[int, "in [2, inf)"],
+) -> Float[Array, "..."]:
     """Compute the mean of a distribution over evenly spaced bins.
 
     Takes distributions, returns one value for each.
@@ -98,12 +107,14 @@ def transform_from_2hot(
         Planning with a Learned Model*, appendix F, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    low, high = check_range(min_value, max_value, num_bins)
-    p, narrow = checks.widened(probs=(probs, f"float[..., {num_bins}]"))
-    return narrow(mean(p, equal_bins(low, high, num_bins, p.dtype)))
+    return decode(probs, equal_bins(min_value, max_value, num_bins))
 
 
-def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
+@checked
+def transform_to_2hot_nonlinear(
+    scalar: Float[ArrayLike, "..."],
+    bins: Float[ArrayLike, "K increasing in (-inf, inf)"],
+) -> Float[Array, "..., K"]:
     """Encode values as two-hot distributions over bins of any spacing.
 
     Takes values of any shape, returns one distribution for each.
@@ -136,14 +147,15 @@ def transform_to_2hot_nonlinear(scalar: ArrayLike, bins: ArrayLike) -> Array:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    x, b, narrow = checks.widened(
-        scalar=(scalar, "float[...]"), bins=(bins, "float[K]")
-    )
-    check_bins(bins)
-    return narrow(_encode(x, b))
+    check_number(bins)
+    return _two_hot(scalar, bins)
 
 
-def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
+@checked
+def transform_from_2hot_nonlinear(
+    probs: Float[ArrayLike, "..., K"],
+    bins: Float[ArrayLike, "K increasing in (-inf, inf)"],
+) -> Float[Array, "..."]:
     """Compute the mean of a distribution over bins of any spacing.
 
     Takes distributions, returns one value for each.
@@ -171,51 +183,54 @@ def transform_from_2hot_nonlinear(probs: ArrayLike, bins: ArrayLike) -> Array:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    p, b, narrow = checks.widened(
-        probs=(probs, "float[..., K]"), bins=(bins, "float[K]")
-    )
-    check_bins(bins)
-    return narrow(mean(p, b))
+    check_number(bins)
+    return _mean(probs, bins)
 
 
-def check_range(
-    min_value: ArrayLike, max_value: ArrayLike, num_bins: int
-) -> tuple[Array, Array]:
-    """Check a range and a number of bins, and return the ends of the range."""
-    checks.static_int(2, num_bins=num_bins)
-    low, high = checks.arrays(
-        min_value=(min_value, "float[] in (-inf, inf)"),
-        max_value=(max_value, "float[] in (-inf, inf)"),
-    )
-    checks.increasing(min_value=min_value, max_value=max_value)
-    return low, high
+def check_number(bins: ArrayLike) -> None:
+    """Check that there are at least two bins."""
+    if np.size(bins) < 2:
+        checks.fail("`bins` has shape (1,), must have at least 2 entries")
 
 
-def equal_bins(
-    low: ArrayLike, high: ArrayLike, num_bins: int, dtype: DTypeLike
-) -> Array:
-    """Return evenly spaced bins, `[num_bins]`, concrete if the bounds are."""
-    # Computed within a program, bins may round differently at each use, which makes
-    # probabilities negative.
-    with jax.ensure_compile_time_eval():
-        return jnp.linspace(low, high, num_bins, dtype=dtype)
+def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:
+    """Return evenly spaced bins, `[num_bins]`, in NumPy if the bounds are concrete.
+
+    Within a program, bins may round differently at each use, which makes probabilities
+    negative. If the bounds are symmetric, so are the bins.
+    """
+    weight: Any = np.linspace(0, 1, num_bins)
+    if isinstance(low, Tracer) or isinstance(high, Tracer):
+        low, high = jnp.asarray(low), jnp.asarray(high)
+        weight = jnp.asarray(weight, jnp.result_type(low, high))
+    else:
+        low, high = np.float64(low), np.float64(high)
+    return low * weight[::-1] + high * weight
 
 
-def check_bins(bins: ArrayLike) -> None:
-    """Check that there are at least two bins, finite and increasing."""
-    checks.arrays(bins=(bins, "float[K] increasing"))
-    checks.static_int(2, **{"bins.size": np.size(bins)})
-    checks.within("(-inf, inf)", bins=bins)
+@checked
+def encode(
+    x: Float[ArrayLike, "..."], bins: Shaped[ArrayLike, "K"]
+) -> Float[Array, "..., K"]:
+    """Return the two-hot distributions of values over bins of any dtype."""
+    return _two_hot(x, bins.astype(x.dtype))
 
 
-def mean(probs: Array, bins: Array) -> Array:
+@checked
+def decode(
+    probs: Float[ArrayLike, "..., K"], bins: Shaped[ArrayLike, "K"]
+) -> Float[Array, "..."]:
+    """Return the means of distributions over bins of any dtype."""
+    return _mean(probs, bins.astype(probs.dtype))
+
+
+def _mean(probs: Array, bins: Array) -> Array:
     """Return the mean of bins of shape `[K]` under probabilities `[..., K]`."""
     # TPUs and GPUs multiply matrices in reduced precision by default.
     return jnp.matmul(probs, bins, precision=jax.lax.Precision.HIGHEST)
 
 
-@compiled()
-def _encode(x: Array, b: Array) -> Array:
+def _two_hot(x: Array, b: Array) -> Array:
     """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
     x = jnp.clip(x, b[0], b[-1])
     inner = jnp.broadcast_to(b[1:-1], (*x.shape, b.size - 2))

@@ -104,8 +104,8 @@ def twohot_pair(
     are clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b_0`.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`.
+        min_value: First bin :math:`b_0`, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
         num_bins: Number of bins :math:`K`, at least 2.
 
     Returns:
@@ -149,8 +149,8 @@ def hl_gauss_pair(
     are centred there.
 
     Args:
-        min_value: First edge :math:`e_0`.
-        max_value: Last edge :math:`e_K`, more than `min_value`.
+        min_value: First edge :math:`e_0`, shape `[]`.
+        max_value: Last edge :math:`e_K`, more than `min_value`, shape `[]`.
         num_bins: Number of bins :math:`K`, at least 2.
         sigma_ratio: Standard deviation :math:`s > 0`, in widths of a bin, shape `[]`.
 
@@ -194,8 +194,8 @@ def muzero_pair(
     transform is outside the bins are clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b_0`, on the transformed scale.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`.
+        min_value: First bin :math:`b_0`, on the transformed scale, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
         num_bins: Number of bins :math:`K`, at least 2.
         tx: The transform :math:`h` with its inverse.
 
@@ -242,8 +242,8 @@ def unbiased_transform_pair(
     clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b'_0`, on the transformed scale.
-        max_value: Last bin :math:`b'_{K-1}`, more than `min_value`.
+        min_value: First bin :math:`b'_0`, on the transformed scale, shape `[]`.
+        max_value: Last bin :math:`b'_{K-1}`, more than `min_value`, shape `[]`.
         num_bins: Number of bins :math:`K`, at least 2.
         tx: The transform :math:`h` with its inverse; only the inverse is used.
 

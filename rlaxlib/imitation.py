@@ -107,7 +107,8 @@ def dqfd_margin_loss(
     others = gap + margin
     if action_mask is not None:
         others = jnp.where(action_mask, others, -jnp.inf)
-    return jnp.max(others.at[a].set(gap[a]))
+    is_expert = jnp.arange(q.size) == a.astype(int)
+    return jnp.max(jnp.where(is_expert, gap, others))
 
 
 @checked

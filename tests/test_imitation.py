@@ -180,3 +180,17 @@ def test_sqil_reward_is_one_for_the_expert():
     np.testing.assert_array_equal(reward, [1, 0])
     assert reward.dtype == jnp.float32
     assert rlaxlib.sqil_reward(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(np.int8, 128), (np.uint8, 256), (np.uint8, 300)]
+)
+def test_dqfd_action_may_have_a_dtype_that_does_not_hold_the_size(dtype, size):
+    q, mask = np.linspace(-1, 1, size, dtype=np.float32), np.arange(size) < 50
+    loss = jax.jit(jax.value_and_grad(rlaxlib.dqfd_margin_loss))
+    found, expected = (
+        loss(q, each, action_mask=mask) for each in (np.array(100, dtype), 100)
+    )
+    assert np.isfinite(found[0])
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])

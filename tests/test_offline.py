@@ -463,3 +463,17 @@ def test_returns_to_go_are_discounted_returns_without_bootstrapping():
         return rlaxlib.returns_to_go(r_t, discount_t), returns
 
     close(*both(Q, np.linspace(0.5, 1, 6, dtype=np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(np.int8, 128), (np.uint8, 256), (np.uint8, 300)]
+)
+def test_discrete_cql_action_may_have_a_dtype_that_does_not_hold_the_size(dtype, size):
+    q, mask = np.linspace(-1, 1, size, dtype=np.float32), np.arange(size) < 50
+    loss = jax.jit(jax.value_and_grad(rlaxlib.discrete_cql_loss))
+    found, expected = (
+        loss(q, each, action_mask=mask) for each in (np.array(100, dtype), 100)
+    )
+    assert np.isfinite(found[0])
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])

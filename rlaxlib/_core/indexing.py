@@ -70,9 +70,13 @@ def nan_outside(x: Array, index: Array, size: int) -> Array:
 
 def is_inside(indices: Array, size: int) -> Array:
     """Return which indices, of any integer dtype, are in [0, size)."""
-    if indices.dtype.itemsize < 4:  # An int8 cannot hold a size of 128.
-        indices = indices.astype(jnp.int32)
+    indices = _wide(indices)
     return (indices >= 0) & (indices < size)
+
+
+def _wide(indices: Array) -> Array:
+    """Return indices in at least 32 bits: an int8 cannot hold a size of 128."""
+    return indices.astype(jnp.int32) if indices.dtype.itemsize < 4 else indices
 
 
 def _gather(
@@ -81,6 +85,7 @@ def _gather(
     numbers: GatherDimensionNumbers,
     sizes: tuple[int, ...],
 ) -> Array:
-    indices = jax.lax.expand_dims(indices, (indices.ndim,))
+    # The gradient would drop the indices of an array too large for a narrow dtype.
+    indices = jax.lax.expand_dims(_wide(indices), (indices.ndim,))
     mode = GatherScatterMode.FILL_OR_DROP
     return jax.lax.gather(values, indices, numbers, sizes, mode=mode)

@@ -23,6 +23,7 @@ from rlaxlib._core import devices, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib.llm._log_probs import log_ratio
 
 __all__ = [
     "group_advantages",
@@ -202,9 +203,11 @@ def pass_at_k(
         equation 1, 2021. https://arxiv.org/abs/2107.03374
     """
     c, n = num_correct.astype(float), num_samples.astype(float)
+    c, n = (jnp.broadcast_to(x[..., None], (*c.shape, k)) for x in (c, n))
+    i = jax.lax.broadcasted_iota(c.dtype, c.shape, c.ndim - 1)
     # `1 - ∏_i (1 - c / (n - i))` for i < k, without rounding the product near 1.
-    ratios = [jnp.minimum(c / jnp.maximum(n - i, 1), 1) for i in range(k)]
-    return jnp.abs(jnp.expm1(sum((jnp.log1p(-each) for each in ratios), 0 * c)))
+    ratios = jnp.minimum(c / jnp.maximum(n - i, 1), 1)
+    return jnp.abs(jnp.expm1(jnp.sum(jnp.log1p(-ratios), axis=-1)))
 
 
 @checked(wide=True)
@@ -307,5 +310,6 @@ def kl_shaped_rewards(
         Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
     """
     is_last = cast(Array, streams.ends(None, sample_mask))
-    penalty = coefficient * (log_prob - ref_log_prob)
+    penalty = coefficient * log_ratio(log_prob, ref_log_prob)
+    penalty = jnp.where(coefficient == 0, 0, penalty)  # `0 * inf` would be NaN.
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

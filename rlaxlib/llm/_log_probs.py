@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing
+from rlaxlib import distributions
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
@@ -66,12 +66,9 @@ def token_log_probs(
         Leandro von Werra and others, *TRL: Transformer Reinforcement Learning*, 2020.
         https://github.com/huggingface/trl
     """
-    log_probs = jax.nn.log_softmax(logits / temperature)
-    log_prob = indexing.pick(log_probs, tokens)
-    if not with_entropy:
-        return log_prob
-    finite = jnp.where(log_probs == -jnp.inf, 0, log_probs)  # `0 * -inf` is NaN.
-    return log_prob, -jnp.sum(jnp.exp(log_probs) * finite, axis=-1)
+    policy = distributions.softmax(temperature)
+    log_prob = policy.logprob(tokens, logits)
+    return (log_prob, policy.entropy(logits)) if with_entropy else log_prob
 
 
 @checked(compiled=False)  # Half precision stays: it is meant for matrix products.
@@ -147,6 +144,12 @@ def _program(
     return log_prob if entropy is None else (log_prob, entropy)
 
 
+def log_ratio(log_prob: Array, old_log_prob: Array) -> Array:
+    """Return log-ratios, 0 where both policies rule out the token."""
+    impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
+    return jnp.where(impossible, 0, log_prob - old_log_prob)
+
+
 # Without a custom derivative, the backward pass of the scan would add an array of the
 # size of `head` to the gradient for each chunk.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -163,9 +166,10 @@ def _linear_fwd(
 
     def step(carry: tuple[Array, ...], index: Array) -> tuple[tuple[Array, ...], None]:
         largest, total, weighted, picked = carry
-        logits, is_token, _ = _chunk(chunks, index, hidden, tokens, temperature)
+        logits, is_token, _ = _chunk(chunks, index, hidden, tokens, temperature.dtype)
         maximum = jnp.maximum(largest, jnp.max(logits, axis=2))
-        excess, shifted = largest - maximum, logits - maximum[..., None]
+        excess = _gap(largest, maximum, temperature)
+        shifted = _gap(logits, maximum[..., None], temperature)
         if with_entropy:
             weighted = jnp.exp(excess) * (weighted + excess * total)
             weighted = weighted + jnp.sum(jnp.exp(shifted) * shifted, axis=2)
@@ -180,10 +184,10 @@ def _linear_fwd(
     end, _ = jax.lax.scan(step, start, chunks.indices)
     largest, total, weighted, picked = end
     maximum = jnp.max(largest, axis=1)
-    excess = largest - maximum[:, None]
+    excess = _gap(largest, maximum[:, None], temperature)
     weighted = jnp.sum(jnp.exp(excess) * (weighted + excess * total), axis=1)
     total = jnp.sum(jnp.exp(excess) * total, axis=1)
-    log_prob = (jnp.sum(picked, axis=1) - maximum) - jnp.log(total)
+    log_prob = (jnp.sum(picked, axis=1) - maximum) / temperature - jnp.log(total)
     entropy = jnp.log(total) - weighted / total if with_entropy else None
     residuals = (hidden, head, tokens, temperature, maximum, total, entropy)
     return (log_prob, entropy), residuals
@@ -195,25 +199,31 @@ def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
     chunks = _split(hidden, head, static[0])
     wide = hidden.astype(temperature.dtype)
 
-    def step(carry: tuple[Array, Array], index: Array) -> Any:
-        d_hidden, d_head = carry
-        logits, is_token, part = _chunk(chunks, index, hidden, tokens, temperature)
-        log_probs = (logits - _column(maximum)) - _column(jnp.log(total))
+    def step(carry: tuple[Array, ...], index: Array) -> Any:
+        d_hidden, d_head, d_scale = carry
+        logits, is_token, part = _chunk(
+            chunks, index, hidden, tokens, temperature.dtype
+        )
+        gaps = _gap(logits, _column(maximum), temperature)
+        log_probs = gaps - _column(jnp.log(total))
         probs = jnp.exp(log_probs)
         d_logits = _column(by_log_prob) * (is_token.astype(probs.dtype) - probs)
         if by_entropy is not None:
             d_logits -= _column(by_entropy) * probs * (log_probs + _column(entropy))
+        d_scale += jnp.sum(d_logits * gaps, axis=(0, 2))
         d_logits = d_logits / temperature
         d_hidden += jnp.einsum("tnc,dnc->td", d_logits, part.astype(wide.dtype))
         d_part = jnp.einsum("td,tnc->dnc", wide, d_logits).astype(head.dtype)
         d_part = _bits(d_part + chunks.cut(d_head, index))
         first = chunks.first(index)
         d_head = jax.lax.dynamic_update_slice_in_dim(d_head, d_part, first, 2)
-        return (d_hidden, d_head), None
+        return (d_hidden, d_head, d_scale), None
 
-    start = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head))
-    (d_hidden, d_head), _ = jax.lax.scan(step, start, chunks.indices)
-    d_temperature = -jnp.sum(d_hidden * wide) / temperature
+    d_scale = jnp.zeros_like(wide, shape=chunks.head.shape[1:2])
+    start = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_scale)
+    (d_hidden, d_head, d_scale), _ = jax.lax.scan(step, start, chunks.indices)
+    # The gradient by logits sums to 0, so their maximum may be subtracted.
+    d_temperature = -jnp.sum(d_scale) / temperature
     d_head = _floats(d_head, head.dtype).reshape(head.shape)
     return d_hidden.astype(hidden.dtype), d_head, None, d_temperature
 
@@ -262,24 +272,27 @@ def _split(hidden: Array, head: Array, chunk_size: int) -> _Chunks:
     return _Chunks(bits, head.dtype, width, indices)
 
 
+def _gap(logits: Array, maximum: Array, temperature: Array) -> Array:
+    """Return the logits of a softmax relative to the largest, at least `_MASKED`."""
+    return jnp.maximum((logits - maximum) / temperature, _MASKED)
+
+
 def _chunk(
-    chunks: _Chunks, index: Array, hidden: Array, tokens: Array, temperature: Array
+    chunks: _Chunks, index: Array, hidden: Array, tokens: Array, dtype: Any
 ) -> tuple[Array, Array, Array]:
     """Return the logits of a chunk, which of them are of the tokens, and the weights.
 
     All have the axes `[N, C]` last. Logits that the chunk before has too are masked.
     """
     part = chunks.cut(chunks.head, index).astype(hidden.dtype)
-    logits = jnp.einsum(
-        "td,dnc->tnc", hidden, part, preferred_element_type=temperature.dtype
-    )
+    logits = jnp.einsum("td,dnc->tnc", hidden, part, preferred_element_type=dtype)
     _, blocks, size = chunks.head.shape
     place = jnp.arange(chunks.width, dtype=jnp.int32) + chunks.first(index)
     is_new = (place >= index * chunks.width).reshape(1, 1, -1)
     start = size * jnp.arange(blocks, dtype=jnp.int32)
     token = start.reshape(1, -1, 1) + place.reshape(1, 1, -1)
     is_token = is_new & (token == _column(tokens))
-    return jnp.where(is_new, logits / temperature, _MASKED), is_token, part
+    return jnp.where(is_new, logits, _MASKED), is_token, part
 
 
 def _bits(x: Array) -> Array:

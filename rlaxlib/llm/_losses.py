@@ -25,6 +25,7 @@ from rlaxlib._core import devices, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib.llm._log_probs import log_ratio
 
 __all__ = [
     "cispo_loss",
@@ -85,9 +86,11 @@ def cispo_loss(
         MiniMax, *MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
-    ratio = jnp.exp(log_prob - old_log_prob)
+    ratio = jnp.exp(log_ratio(log_prob, old_log_prob))
     weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
-    return streams.valid(-stop_gradient(weight * adv) * log_prob, sample_mask)
+    weight = stop_gradient(jnp.where(adv == 0, 0, weight * adv))
+    # `0 * inf` would be NaN, here and above.
+    return streams.valid(-weight * jnp.where(weight == 0, 0, log_prob), sample_mask)
 
 
 @checked(wide=True)
@@ -135,7 +138,7 @@ def sapo_loss(
     """
     adv = stop_gradient(adv)
     # An infinite ratio times a derivative of 0 would be NaN.
-    ratio = jnp.exp(jnp.minimum(log_prob - stop_gradient(old_log_prob), 20))
+    ratio = jnp.exp(jnp.minimum(log_ratio(log_prob, stop_gradient(old_log_prob)), 20))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
     return streams.valid(-gate * adv, sample_mask)
@@ -188,13 +191,13 @@ def gspo_ratio(
         Chujie Zheng and others, *Group Sequence Policy Optimization*, equations 7 and
         14, 2025. https://arxiv.org/abs/2507.18071
     """
-    log_ratio = log_prob - stop_gradient(old_log_prob)
-    mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
-    log_ratio = jnp.broadcast_to(mean, log_prob.shape)
+    ratios = log_ratio(log_prob, stop_gradient(old_log_prob))
+    mean = arrays.masked_mean(ratios, sample_mask, axis_name=axis_name)
+    mean = jnp.broadcast_to(mean, log_prob.shape)
     if level == "token":
-        log_ratio = stop_gradient(log_ratio) + log_prob - stop_gradient(log_prob)
+        mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 or infinity would have a gradient of NaN.
-    return jnp.exp(jnp.clip(streams.valid(log_ratio, sample_mask), -80, 80))
+    return jnp.exp(jnp.clip(streams.valid(mean, sample_mask), -80, 80))
 
 
 @checked(wide=True)
@@ -232,7 +235,8 @@ def gmpo_loss(
 
     Returns:
         Loss :math:`L` at each token, shape `[T]`, 0 for ignored tokens. Aggregate by
-        `"sequence_mean_token_mean"`. Only `log_prob` has a gradient.
+        `"sequence_mean_token_mean"`. Only `log_prob` has a gradient. The mean of the
+        ratios is bounded by e^80, beyond which there is none.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -247,12 +251,12 @@ def gmpo_loss(
         https://arxiv.org/abs/2507.20673
     """
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
-    log_ratio, adv = log_prob - stop_gradient(old_log_prob), stop_gradient(adv)
-    bound = jnp.where(adv >= 0, high, low)
-    is_clipped = jnp.where(adv >= 0, log_ratio > high, log_ratio < low)
-    clipped = jnp.where(is_clipped, bound, log_ratio)
+    adv, old_log_prob = stop_gradient((adv, old_log_prob))
+    ratios = log_ratio(log_prob, old_log_prob)
+    is_clipped = jnp.where(adv >= 0, ratios > high, ratios < low)
+    clipped = jnp.where(is_clipped, jnp.where(adv >= 0, high, low), ratios)
     mean = arrays.masked_mean(clipped, sample_mask, axis_name=axis_name)
-    loss = jnp.broadcast_to(-adv * jnp.exp(mean), log_prob.shape)
+    loss = jnp.broadcast_to(-adv * jnp.exp(jnp.minimum(mean, 80)), log_prob.shape)
     return streams.valid(loss, sample_mask)
 
 
@@ -289,7 +293,8 @@ def kl_loss(
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`, 0 for ignored tokens.
+        Losses, shape `[...]`, 0 for ignored tokens. Where one policy rules out the
+        token, they are infinite and have no gradient.
 
     Raises:
         ArgumentError: If a shape, dtype or `kind` is wrong.
@@ -306,15 +311,15 @@ def kl_loss(
         Yunhao Tang and Rémi Munos, *On a Few Pitfalls in KL Divergence Gradient
         Estimation for RL*, 2025. https://arxiv.org/abs/2506.09477
     """
-    x = stop_gradient(log_prob - ref_log_prob)
+    x = stop_gradient(log_ratio(log_prob, ref_log_prob))
     value = {
         "k1": x,
         "k2": 0.5 * jnp.square(x),
-        "k3": jnp.expm1(-x) + x,
+        "k3": jnp.expm1(-x)
+        + jnp.maximum(x, -1e30),  # Not the difference of infinities.
         "abs": jnp.abs(x),
     }[kind]
-    zero = log_prob - stop_gradient(log_prob)
-    return streams.valid(value + x * zero, sample_mask)
+    return value + jnp.where(jnp.isinf(x), 0, x) * _zero(log_prob)
 
 
 @checked(wide=True)
@@ -463,7 +468,16 @@ def overlong_penalty(
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
         Scale*, equation 13, 2025. https://arxiv.org/abs/2503.14476
     """
-    return jnp.clip((max_length - cache_length - lengths) / cache_length, -1, 0)
+    # A difference of small dtypes would overflow.
+    lengths, maximum, cache = (
+        x.astype(int) for x in (lengths, max_length, cache_length)
+    )
+    return jnp.clip((maximum - cache - lengths) / cache, -1, 0)
+
+
+def _zero(x: Array) -> Array:
+    """Return 0, with the gradient of `x` where `x` is finite."""
+    return jnp.where(jnp.isinf(x), 0, x - stop_gradient(x))
 
 
 def _ranked(x: Array, rank: Array, axis_name: AxisName | None) -> Array:

@@ -13,7 +13,7 @@ and `orpo_loss` their mean. The tokens of the prompt are not included.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -111,10 +111,13 @@ def dpo_loss(
         return -jax.nn.log_sigmoid(beta * delta)
 
     epsilon = label_smoothing
+    # Without smoothing, `0 * inf` would be NaN where one answer is impossible.
+    is_infinite = jnp.isinf(delta) & (epsilon == 0)
+    flipped = jnp.where(is_infinite, 0, -delta)
     if kind == "robust":
-        unbiased = (1 - epsilon) * loss(delta) - epsilon * loss(-delta)
+        unbiased = (1 - epsilon) * loss(delta) - epsilon * loss(flipped)
         return unbiased / (1 - 2 * epsilon)
-    return (1 - epsilon) * loss(delta) + epsilon * loss(-delta)
+    return (1 - epsilon) * loss(delta) + epsilon * loss(flipped)
 
 
 @checked(wide=True)
@@ -162,7 +165,7 @@ def simpo_loss(
 @checked(wide=True)
 def orpo_loss(
     mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
-    mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0)"],
+    mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
     coefficient: Float[ArrayLike, "in [0, inf)"] = 0.1,
 ) -> Float[Array, "..."]:
     """Compute the odds-ratio preference optimisation loss (ORPO).
@@ -179,11 +182,12 @@ def orpo_loss(
 
     Args:
         mean_log_prob_chosen: Mean log-probability :math:`l_w ≤ 0`, shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, below 0, shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
         coefficient: Coefficient :math:`λ ≥ 0`, shape `[]`.
 
     Returns:
-        Loss of each pair, shape `[...]`.
+        Loss of each pair, shape `[...]`. It is finite: the odds are those of the
+        largest probability below 1 if a log-probability rounds to 0.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
@@ -198,12 +202,12 @@ def orpo_loss(
         without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
     """
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
-    chosen, rejected = mean_log_prob_chosen, mean_log_prob_rejected
+    chosen, rejected = map(_unsure, (mean_log_prob_chosen, mean_log_prob_rejected))
     excess = rejected - chosen
     largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
     ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
     preference = largest + jnp.log1p(jnp.expm1(-largest) + ratio)
-    return -chosen + coefficient * preference
+    return -mean_log_prob_chosen + coefficient * preference
 
 
 @checked(wide=True)
@@ -372,6 +376,12 @@ def generalized_jsd(
     student_weight = jnp.where(beta == 1, 1, 1 - beta)
     kl = distributions.categorical_kl_divergence
     return teacher_weight * kl(p, m) + student_weight * kl(q, m)
+
+
+def _unsure(log_prob: Array) -> Array:
+    """Return a log-probability, at most that of the largest probability below 1."""
+    margin = float(cast(Any, jnp.finfo(log_prob.dtype)).epsneg)
+    return log_prob - stop_gradient(jax.nn.relu(log_prob + margin))
 
 
 def _bucketed(log_probs: Array, top: Array) -> Array:

@@ -116,7 +116,8 @@ def discrete_cql_loss(
     """
     gap = q - arrays.batched_index(q, a)
     if action_mask is not None:
-        gap = jnp.where(action_mask, gap, -jnp.inf).at[a].set(gap[a])
+        legal = action_mask | (jnp.arange(q.size) == a.astype(int))
+        gap = jnp.where(legal, gap, -jnp.inf)
     return jax.nn.logsumexp(gap)
 
 

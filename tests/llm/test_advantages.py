@@ -185,6 +185,15 @@ def test_pass_at_k_is_precise_for_many_samples():
     close(found, 2e-5, rtol=1e-5, atol=0)
 
 
+def test_program_of_pass_at_k_does_not_grow_with_k():
+    def size(k):
+        program = jax.make_jaxpr(lambda c: rlaxlib.pass_at_k(c, 5000, k))(3)
+        return len(str(program))
+
+    assert size(1000) < size(10) + 200
+    close(pass_at_k(3, 20_000, 5000), 1 - 0.75**3, rtol=1e-3)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", ["binary", "real"])
 def test_pass_at_k_rewards_give_an_unbiased_gradient(k, kind):
@@ -218,6 +227,15 @@ def test_pass_at_k_rewards_of_large_groups_are_finite():
 
 
 kl_shaped_rewards = jax.jit(rlaxlib.kl_shaped_rewards)
+
+
+def test_tokens_that_the_reference_rules_out_have_no_penalty_without_a_coefficient():
+    log_prob, mask = np.float32([-1, -np.inf, -2]), np.ones(3, bool)
+    reference = np.float32([-np.inf, -np.inf, -1])
+    rewards = kl_shaped_rewards(1.0, log_prob, reference, mask, 0.0)
+    np.testing.assert_array_equal(rewards, [0, 0, 1])
+    rewards = kl_shaped_rewards(1.0, log_prob, reference, mask, 0.5)
+    np.testing.assert_array_equal(rewards, [-np.inf, 0, 1.5])
 
 
 def test_kl_shaped_rewards_sum_to_the_reward_minus_the_penalty():

@@ -80,6 +80,12 @@ def test_temperature_divides_logits():
     close(warm, token_log_probs(logits / np.float32(2), TOKENS))
 
 
+def test_gradient_by_temperature_of_a_masked_vocabulary_equals_the_definition():
+    logits, tokens = np.float32([[1, 2, -np.inf]]), np.array([0])
+    found = jax.grad(lambda t: token_log_probs(logits, tokens, temperature=t)[0])(1.0)
+    close(found, (np.e + 2 * np.e**2) / (np.e + np.e**2) - 1)
+
+
 def of_valid_tokens(function):
     """Return the gradients of the sum over valid tokens, and all log-probabilities."""
 
@@ -105,6 +111,66 @@ def test_a_traced_token_out_of_range_gives_nan_and_no_gradient(token):
         np.testing.assert_array_equal(np.isnan(log_prob), is_bad)
         assert not np.any(np.asarray(by_hidden)[3])
         assert np.isfinite(by_head).all()
+
+
+# --- From logits and from hidden states. ---
+
+
+def on_rows(function):
+    """Return a function of the logits of one token."""
+
+    def on_row(logits, tokens, **settings):
+        is_linear = function is rlaxlib.linear_token_log_probs
+        state = [np.ones((1, 1), np.float32)] * is_linear
+        return function(*state, logits[None], tokens[None], **settings)
+
+    return on_row
+
+
+BOTH = [on_rows(rlaxlib.token_log_probs), on_rows(rlaxlib.linear_token_log_probs)]
+each_function = pytest.mark.parametrize("function", BOTH, ids=["logits", "hidden"])
+
+
+@each_function
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [(np.int8, 128), (np.uint8, 256), (np.uint8, 300), (np.uint16, 65536)],
+)
+def test_tokens_may_have_a_dtype_that_does_not_hold_the_size(function, dtype, size):
+    logits = np.linspace(-1, 1, size, dtype=np.float32)
+    tokens = np.array(100, dtype)
+    found, expected = (
+        jax.jit(function)(logits, each) for each in (tokens, np.int32(tokens))
+    )
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found, expected)
+
+
+@each_function
+def test_large_close_logits_are_precise_at_a_low_temperature(function):
+    logits, tau = np.float32([10000.0, 10000.0312, 9999.98, 10000.01]), 0.03
+    token = np.array(1)
+
+    def outputs(logits, temperature):
+        return function(logits, token, temperature=temperature, with_entropy=True)
+
+    def exact(logits, temperature):
+        z = (logits - logits.max()) / temperature
+        log_probs = z - np.log(np.sum(np.exp(z)))
+        return log_probs[1], -np.sum(np.exp(log_probs) * log_probs)
+
+    close(np.ravel(outputs(logits, tau)), exact(np.float64(logits), tau), rtol=1e-6)
+    step = 1e-6
+    for i in range(2):
+        by_logits, by_tau = jax.grad(lambda *x, i=i: outputs(*x)[i][0], (0, 1))(
+            logits, tau
+        )
+        ends = [exact(np.float64(logits), tau + sign * step)[i] for sign in (1, -1)]
+        close(by_tau, (ends[0] - ends[1]) / (2 * step), rtol=1e-5)
+        for j in range(4):
+            shift = step * (np.arange(4) == j)
+            ends = [exact(logits + sign * shift, tau)[i] for sign in (1, -1)]
+            close(by_logits[j], (ends[0] - ends[1]) / (2 * step), rtol=1e-4)
 
 
 # --- From hidden states, in chunks. ---

@@ -39,6 +39,7 @@ TOKENWISE = (
     "sapo_loss",
     "token_log_probs",
 )
+KL_LOSSES = [LOSSES[kind] for kind in ("k1", "k2", "k3", "abs")]
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 
 
@@ -88,6 +89,47 @@ def test_tokens_may_have_any_shape(row):
     batch = contract.stack([{n: x for n, x in y.items() if x.ndim} for y in each])
     function = functools.partial(row.call(), **numbers)
     close(jax.jit(function)(**batch), jax.vmap(lambda x: function(**x))(batch))
+
+
+@each_loss
+@pytest.mark.parametrize("adv", [-1.0, 0.0, 1.0])
+def test_tokens_that_a_policy_rules_out_give_no_nan(loss, adv):
+    possible, first, every = np.float32(
+        [[-1, -1, -2], [-np.inf, -1, -2], [-np.inf, -np.inf, -np.inf]]
+    )
+    for new, old in [
+        (first, possible),
+        (every, possible),
+        (possible, first),
+        (possible, every),
+        (first, first),
+        (every, every),
+    ]:
+        losses, gradient = value_and_gradient(loss, new, old, np.float32(adv))
+        if adv or loss not in KL_LOSSES:  # `adv` times an infinite loss.
+            assert not np.isnan(losses).any()
+        assert np.isfinite(gradient).all()
+
+
+def test_weights_without_an_upper_bound_give_no_nan():
+    arguments = NEW, np.full_like(NEW, -np.inf), np.float32(0)
+    losses, gradient = value_and_gradient(
+        rlaxlib.cispo_loss, *arguments, epsilon_high=np.inf
+    )
+    np.testing.assert_array_equal(losses, 0.0)
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_kl_of_a_token_that_one_policy_rules_out_is_infinite():
+    log_prob, reference = np.float32([[-1, -np.inf, -np.inf], [-np.inf, -1, -np.inf]])
+    for kind, expected in {
+        "k1": [np.inf, -np.inf, 0],
+        "k2": [np.inf, np.inf, 0],
+        "k3": [np.inf, np.inf, 0],
+        "abs": [np.inf, np.inf, 0],
+    }.items():
+        losses = rlaxlib.kl_loss(log_prob, reference, kind)
+        np.testing.assert_array_equal(losses, expected)
 
 
 @each_loss
@@ -362,3 +404,10 @@ def test_overlong_penalty_falls_from_zero_to_minus_one():
     np.testing.assert_array_equal(found[:21], 0.0)
     close(np.diff(found[20:31]), -0.1)
     np.testing.assert_array_equal(found[30:], -1.0)
+
+
+def test_overlong_penalty_of_lengths_of_a_small_dtype():
+    lengths = np.array([70, 90, 255], np.uint8)
+    for maximum, cache in ((100, 20), np.array([100, 20], np.uint8)):
+        found = jax.jit(rlaxlib.overlong_penalty)(lengths, maximum, cache)
+        close(found, [0, -0.5, -1])

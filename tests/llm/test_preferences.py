@@ -107,6 +107,29 @@ def test_orpo_is_finite_with_its_gradient_for_certain_answers():
     close(found, -1.0 - 3.0)
 
 
+def test_orpo_of_answers_whose_log_probability_rounds_to_zero():
+    loss = jax.jit(jax.value_and_grad(rlaxlib.orpo_loss, (0, 1)))
+    both, gradients = loss(0.0, 0.0)
+    close(both, 0.1 * np.log(2), rtol=1e-6)
+    assert np.isfinite(gradients).all()
+    rejected, gradients = loss(-0.1, 0.0)
+    odds = [np.exp(x) / -np.expm1(x) for x in (-0.1, -float(np.finfo("f4").epsneg))]
+    close(rejected, 0.1 - 0.1 * np.log(odds[0] / odds[1] / (1 + odds[0] / odds[1])))
+    assert np.isfinite(gradients).all()
+    chosen, gradients = loss(0.0, -1.0)
+    close(chosen, 0.0, atol=1e-6)
+    close(gradients[0], -1 - 0.1 * np.exp(-1) / -np.expm1(-1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "ipo", "hinge", "robust"])
+def test_dpo_of_an_impossible_answer_is_not_nan(kind):
+    loss = jax.value_and_grad(functools.partial(rlaxlib.dpo_loss, kind=kind), (0, 1))
+    for answers in ((-1.0, -np.inf), (-np.inf, -1.0)):
+        value, gradients = loss(*answers, -1.0, -1.0)
+        assert not np.isnan(value)
+        assert not np.isnan(gradients).any()
+
+
 def test_orpo_is_finite_with_its_gradient_for_impossible_answers():
     loss = jax.jit(jax.value_and_grad(rlaxlib.orpo_loss, (0, 1)))
     value, found = loss(-500.0, -1.0, coefficient=0.5)

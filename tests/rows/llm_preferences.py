@@ -191,7 +191,7 @@ ROWS = [
         invalid=(
             {"coefficient": -1.0},
             {"mean_log_prob_chosen": np.full(PAIRS, 0.1)},
-            {"mean_log_prob_rejected": np.zeros(PAIRS)},
+            {"mean_log_prob_rejected": np.ones(PAIRS)},
         ),
     ),
     *(

@@ -81,11 +81,11 @@ pdf: .venv/with-docs .venv/with-test,reference  ## Build the manual as a PDF, by
 	@command -v latexmk >/dev/null && command -v xelatex >/dev/null \
 		&& command -v rsvg-convert >/dev/null && kpsewhich unicode-math.sty >/dev/null \
 		|| { echo "make pdf needs these Debian packages: $(TEX)" >&2; exit 1; }
-	$(BIN)/python -m sphinx -EWq --keep-going -b latex docs docs/_build/latex
-	cd docs/_build/latex && latexmk -xelatex -interaction=nonstopmode -halt-on-error \
+	$(BIN)/python -m sphinx -EWq --keep-going -b latex docs build/manual
+	cd build/manual && latexmk -xelatex -interaction=nonstopmode -halt-on-error \
 		rlaxlib.tex >latexmk.log || { tail -n 40 latexmk.log; exit 1; }
 	$(BIN)/python -m pytest tests/docs/test_pdf.py
-	mv docs/_build/latex/rlaxlib.pdf $(PDF)
+	mkdir -p docs/_build && cp build/manual/rlaxlib.pdf $(PDF)
 tex:
 	@echo $(TEX)
 

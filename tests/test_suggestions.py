@@ -1,6 +1,8 @@
 """Test the suggestions for missing names, and the texts of `help()`."""
 
 import pydoc
+import re
+import types
 from pathlib import Path
 
 import pytest
@@ -46,9 +48,9 @@ def test_alias_is_split_into_keywords():
 
 
 def test_help_lists_the_topics_and_describes_fields_of_named_tuples():
-    for topic in rlaxlib.__all__:
-        if hasattr(getattr(rlaxlib, topic), "__path__"):
-            assert topic in rlaxlib.__doc__
+    for topic, thing in vars(rlaxlib).items():
+        if topic in rlaxlib.__all__ and isinstance(thing, types.ModuleType):
+            assert re.search(rf"^    .*\b{topic}\b", rlaxlib.__doc__, re.M), topic
     for name in rlaxlib.__all__:
         thing = getattr(rlaxlib, name)
         if isinstance(thing, type):

@@ -19,4 +19,9 @@ if (typeof Search !== "undefined") {
     }
     return [...pages.values()].reverse();
   };
+
+  // The text below a hit begins with the sentence after the signature.
+  const toText = Search.htmlToText;
+  Search.htmlToText = (html, anchor) =>
+    toText(html.replace(/<dt class="sig[^]*?<\/dt>/g, ""), anchor);
 }

@@ -19,7 +19,7 @@ __all__ = ["NStepTransitions", "n_step_transitions"]
 
 
 class NStepTransitions(NamedTuple):
-    """n-step transitions of a stream.
+    """Transitions over n steps of a stream.
 
     Attributes:
         r_t: Discounted sums of the rewards, shape `[T]`.
@@ -82,7 +82,7 @@ def n_step_transitions(
 
     References:
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
-        Learning*, 2018. https://arxiv.org/abs/1710.02298
+        Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
     steps = jnp.arange(r_t.size)
     n, places = min(n, r_t.size), steps

@@ -21,7 +21,7 @@ BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 PAGES = sorted(
     path.relative_to(BUILD).as_posix()
     for path in BUILD.rglob("*.html")
-    if path.relative_to(BUILD).parts[0] not in ("_modules", "latex")
+    if path.relative_to(BUILD).parts[0] != "_modules"
 )
 QUERIES = dict(
     line.split(": ")

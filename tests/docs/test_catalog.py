@@ -31,6 +31,13 @@ def test_each_public_name_is_in_one_chapter():
     assert others == {"ArgumentError", "batched"}
 
 
+def test_the_front_page_links_to_each_topic():
+    page = (catalog.DOCS / "index.md").read_text(encoding="utf-8")
+    for topic in catalog.TOPICS:
+        place = "guide/language_models" if topic == "llm" else f"api/{topic}"
+        assert re.search(rf"<{place}>|:link: {place}\n", page), topic
+
+
 def test_each_public_name_has_a_summary():
     for name in catalog.NAMES:
         assert re.fullmatch(r"[A-Z`].*[.]", catalog.summary(name)), name

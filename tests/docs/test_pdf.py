@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-LOG = Path(__file__).parents[2] / "docs/_build/latex/rlaxlib.log"
+LOG = Path(__file__).parents[2] / "build/manual/rlaxlib.log"
 
 
 @pytest.mark.skipif(not LOG.exists(), reason="There is no log: see make pdf.")

@@ -187,9 +187,14 @@ def is_nested(hint: Any) -> bool:
     return any(read(part) or is_nested(part) for part in _parts(hint))
 
 
+def _is_record(hint: Any) -> bool:
+    """Return whether an annotation is a named tuple."""
+    return isinstance(hint, type) and hasattr(cast(Any, hint), "_fields")
+
+
 def _parts(hint: Any) -> tuple[Any, ...]:
     """Return the annotations that an annotation contains."""
-    if hasattr(hint, "_fields"):
+    if _is_record(hint):
         return tuple(_hints(hint).values())
     origin = typing.get_origin(hint)
     if origin in (tuple, Sequence, Union, types.UnionType):
@@ -210,7 +215,7 @@ def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
         TypeError: If the argument does not have the fields or entries, with the path
             and the annotation.
     """
-    if hasattr(hint, "_fields"):
+    if _is_record(hint):
         if not all(hasattr(value, field) for field in hint._fields):
             raise TypeError(path, hint)
         return [(f"{path}.{x}", y, getattr(value, x)) for x, y in _hints(hint).items()]
@@ -253,7 +258,7 @@ def rebuild(
     if spec := read(hint):
         return change(path, spec, value)
     inner = [rebuild(*part, change) for part in parts(path, hint, value)]
-    if hasattr(hint, "_fields"):
+    if _is_record(hint):
         return hint(*inner)
     if not inner:
         return value

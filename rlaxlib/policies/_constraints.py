@@ -95,7 +95,7 @@ def kl_constraint_loss(
     penalty: LagrangePenalty,
     projection_operator: Projection,
     use_stop_gradient: bool = True,
-) -> tuple[Float[Array, "..."], Float[Array, "..."], Array]:
+) -> tuple[Float[Array, "*_"], Float[Array, "*_"], Array]:
     """Compute the losses of a KL constraint and of its dual variable (MPO).
 
     Takes divergences of any shape, returns two losses of each, and the dual variable.

@@ -8,6 +8,7 @@ falls while it is below. `pid_lagrangian` controls the multiplier of a cost inst
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -35,9 +36,8 @@ __all__ = [
 Projection = Callable[[Array], Array]
 
 
-def positive(x: Array) -> Array:
-    """Return `x`, at least 1e-10, which is 0 in float16."""
-    return jnp.maximum(x, 1e-10)
+# Applied in single precision at least: 1e-10 is 0 in float16.
+positive = functools.partial(jnp.clip, min=1e-10)
 
 
 def softplus(x: Array) -> Array:
@@ -95,7 +95,7 @@ def kl_constraint_loss(
     penalty: LagrangePenalty,
     projection_operator: Projection,
     use_stop_gradient: bool = True,
-) -> tuple[Float[Array, "..."], Float[Array, "..."], Array]:
+) -> tuple[Float[Array, "*_"], Float[Array, "*_"], Float[Array, "*_"]]:
     """Compute the losses of a KL constraint and of its dual variable (MPO).
 
     Takes divergences of any shape, returns two losses of each, and the dual variable.
@@ -137,7 +137,7 @@ def compute_parametric_kl_penalty_and_dual_loss(
     kl_constraints: KlConstraints,
     projection_operator: Projection,
     use_stop_gradient: bool = True,
-) -> tuple[Array, Array]:
+) -> tuple[Float[Array, "*_"], Float[Array, "*_"]]:
     """Compute the losses of several KL constraints and their dual variables (MPO).
 
     Takes divergences of any shape, returns two losses of each.

@@ -94,12 +94,11 @@ def assert_fits(result, hint, sizes):
 
 def test_flags_and_options_refuse_what_they_are_not():
     wrong = {"Flag": np.ones(3, bool), "Literal": "none of these", "Static": object()}
-    for name, signature in SIGNATURES.items():
+    for signature in SIGNATURES.values():
         for argument, spec in signature.others.items():
             bad = wrong.get(spec.kind, "none of these")
             with pytest.raises(rlaxlib.ArgumentError, match=f"`{argument}` is"):
                 signature.check({argument: bad})
-                pytest.fail(f"{name}: {argument}")
 
 
 def test_every_option_says_what_it_may_be():

@@ -183,7 +183,7 @@ def _tree(path: str, hint: Any, value: Any, mapped: Mapping[str, int | None]) ->
     found = [_tree(*each, mapped) for each in parts]
     if parts[0][0] == path:  # An argument that may be None.
         return found[0]
-    return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
+    return hint(*found) if specs.is_record(hint) else type(value)(found)
 
 
 def _out_axes(hint: Any) -> Any:

@@ -305,7 +305,8 @@ class Signature:
             else:
                 static.append((name, value))
                 is_same = isinstance(value, Hashable) if spec else _is_stable(value)
-                is_stable = is_stable and is_same
+                is_default = value is self.defaults.get(name)
+                is_stable = is_stable and (is_same or is_default)
         run = self.program if is_stable else self._body
         return run(tuple(static), casts, dynamic)
 

@@ -14,6 +14,7 @@ The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import types
@@ -183,18 +184,13 @@ def size_of(axis: str, sizes: Sizes) -> int | tuple[int, ...] | None:
 
 
 def is_nested(hint: Any) -> bool:
-    """Return whether an annotation contains specs: a named tuple, tuple or sequence."""
+    """Return whether an annotation contains specs: a record, tuple or sequence."""
     return any(read(part) or is_nested(part) for part in _parts(hint))
-
-
-def _is_record(hint: Any) -> bool:
-    """Return whether an annotation is a named tuple."""
-    return isinstance(hint, type) and hasattr(cast(Any, hint), "_fields")
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
     """Return the annotations that an annotation contains."""
-    if _is_record(hint):
+    if is_record(hint):
         return tuple(_hints(hint).values())
     origin = typing.get_origin(hint)
     if origin in (tuple, Sequence, Union, types.UnionType):
@@ -202,9 +198,14 @@ def _parts(hint: Any) -> tuple[Any, ...]:
     return ()
 
 
+def is_record(hint: Any) -> bool:
+    """Return whether an annotation is a named tuple or a dataclass."""
+    return hasattr(hint, "_fields") or dataclasses.is_dataclass(hint)
+
+
 @functools.cache
 def _hints(hint: Any) -> dict[str, Any]:
-    """Return the annotations of a named tuple's fields."""
+    """Return the annotations of the fields of a record."""
     return typing.get_type_hints(hint, include_extras=True)
 
 
@@ -215,8 +216,8 @@ def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
         TypeError: If the argument does not have the fields or entries, with the path
             and the annotation.
     """
-    if _is_record(hint):
-        if not all(hasattr(value, field) for field in hint._fields):
+    if is_record(hint):
+        if not all(hasattr(value, field) for field in _hints(hint)):
             raise TypeError(path, hint)
         return [(f"{path}.{x}", y, getattr(value, x)) for x, y in _hints(hint).items()]
     if typing.get_origin(hint) in (Union, types.UnionType):
@@ -258,7 +259,7 @@ def rebuild(
     if spec := read(hint):
         return change(path, spec, value)
     inner = [rebuild(*part, change) for part in parts(path, hint, value)]
-    if _is_record(hint):
+    if is_record(hint):
         return hint(*inner)
     if not inner:
         return value

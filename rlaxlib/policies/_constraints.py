@@ -8,6 +8,7 @@ falls while it is below. `pid_lagrangian` controls the multiplier of a cost inst
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from rlaxlib._core import checks, rules
+from rlaxlib._core import checks, devices, rules
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -35,9 +36,8 @@ __all__ = [
 Projection = Callable[[Array], Array]
 
 
-def positive(x: Array) -> Array:
-    """Return `x`, at least 1e-10, which is 0 in float16."""
-    return jnp.maximum(x, 1e-10)
+# Applied in single precision at least: 1e-10 is 0 in float16.
+positive = functools.partial(jnp.clip, min=1e-10)
 
 
 def softplus(x: Array) -> Array:
@@ -95,7 +95,7 @@ def kl_constraint_loss(
     penalty: LagrangePenalty,
     projection_operator: Projection,
     use_stop_gradient: bool = True,
-) -> tuple[Float[Array, "*_"], Float[Array, "*_"], Array]:
+) -> tuple[Float[Array, "*_"], Float[Array, "*_"], Float[Array, "*_"]]:
     """Compute the losses of a KL constraint and of its dual variable (MPO).
 
     Takes divergences of any shape, returns two losses of each, and the dual variable.
@@ -137,7 +137,7 @@ def compute_parametric_kl_penalty_and_dual_loss(
     kl_constraints: KlConstraints,
     projection_operator: Projection,
     use_stop_gradient: bool = True,
-) -> tuple[Array, Array]:
+) -> tuple[Float[Array, "*_"], Float[Array, "*_"]]:
     """Compute the losses of several KL constraints and their dual variables (MPO).
 
     Takes divergences of any shape, returns two losses of each.
@@ -251,11 +251,12 @@ def pid_lagrangian(
         Reinforcement Learning by PID Lagrangian Methods*, 2020.
         https://arxiv.org/abs/2007.03964
     """
-    controller = _PidLagrangian(limit, k_p, k_i, k_d, axis_name)
+    controller = _PidLagrangian(limit, k_p, k_i, k_d, devices.names(axis_name))
     return StateFunctions(controller.init, controller.update)
 
 
-@dataclasses.dataclass(frozen=True)
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
 class _PidLagrangian:
     """The functions of `pid_lagrangian`."""
 
@@ -263,7 +264,7 @@ class _PidLagrangian:
     k_p: Array
     k_i: Array
     k_d: Array
-    axis_name: AxisName | None
+    axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
 
     @checked(wide=True)
     def init(self, cost: Float[ArrayLike, ""] = 0.0) -> PidLagrangianState:
@@ -291,21 +292,16 @@ class _PidLagrangian:
         Returns:
             The multiplier, and the next state.
         """
+        # The state keeps its dtype, whatever that of the cost.
+        dtype = state.cost.dtype
         if self.axis_name is not None:
             cost = jax.lax.pmean(cost, self.axis_name)
-        cost = stop_gradient(cost)
+        cost = stop_gradient(cost).astype(dtype)
         delta = cost - self.limit
-        integral = jax.nn.relu(state.integral + delta)
+        integral = jax.nn.relu(state.integral + delta).astype(dtype)
         derivative = jax.nn.relu(cost - state.cost)
         multiplier = self.k_p * delta + self.k_i * integral + self.k_d * derivative
         return jax.nn.relu(multiplier), PidLagrangianState(integral, cost)
-
-
-jax.tree_util.register_dataclass(
-    _PidLagrangian,
-    data_fields=("limit", "k_p", "k_i", "k_d"),
-    meta_fields=("axis_name",),
-)
 
 
 # --- Losses, shared by MPO and V-MPO. ---

@@ -13,9 +13,12 @@ from typing import Any, Protocol, cast
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
-from rlaxlib._core import checks, dtypes, gradients
+from rlaxlib._core import dtypes
+from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
+from rlaxlib.policies._constraints import check_shape
 
 __all__ = [
     "PolicyTarget",
@@ -53,8 +56,8 @@ class PolicyTarget:
             shape of the log-probabilities, shape `[N, ...]`.
     """
 
-    actions: Array
-    weights: Array
+    actions: Shaped[Array, "*_"]
+    weights: Float[Array, "*_"]
 
     def replace(self, **changes: Any) -> PolicyTarget:
         """Return a copy with some arrays replaced.
@@ -68,11 +71,12 @@ class PolicyTarget:
         return dataclasses.replace(self, **changes)
 
 
+@checked(compiled=False)
 def constant_policy_targets(
     distribution: Distribution,
-    rng_key: ArrayLike,
-    num_samples: int,
-    weights_scale: ArrayLike = 1.0,
+    rng_key: Key[ArrayLike, ""],
+    num_samples: Static[int, "in [1, inf)"],
+    weights_scale: Float[ArrayLike, ""] = 1.0,
 ) -> PolicyTarget:
     """Sample policy targets of constant weight.
 
@@ -105,12 +109,13 @@ def constant_policy_targets(
     return _sample(distribution, rng_key, num_samples, weights_scale)
 
 
+@checked(compiled=False)
 def zero_policy_targets(
     distribution: Distribution,
-    rng_key: ArrayLike,
-    num_samples: int,
+    rng_key: Key[ArrayLike, ""],
+    num_samples: Static[int, "in [1, inf)"],
     *,
-    weights_scale: ArrayLike = 0.0,
+    weights_scale: Float[ArrayLike, ""] = 0.0,
 ) -> PolicyTarget:
     """Sample policy targets of weight 0.
 
@@ -145,11 +150,12 @@ def zero_policy_targets(
     return _sample(distribution, rng_key, num_samples, weights_scale)
 
 
+@checked(compiled=False)
 def sampled_policy_distillation_loss(
     distribution: Distribution,
     policy_targets: PolicyTarget,
     stop_target_gradients: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Compute the sampled policy-distillation (cross-entropy) loss.
 
     Takes the policy of a batch of states, returns the mean loss.
@@ -181,23 +187,19 @@ def sampled_policy_distillation_loss(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
-    weights_spec = {"policy_targets.weights": (policy_targets.weights, "float[...]")}
-    actions_spec = {"policy_targets.actions": (policy_targets.actions, "any[...]")}
-    (weights,) = checks.arrays(**weights_spec)
-    (actions,) = checks.arrays(**actions_spec)
-    actions = gradients.stop_if(stop_target_gradients, actions)
+    targets = jnp.asarray(policy_targets.actions), jnp.asarray(policy_targets.weights)
+    actions, weights = stop_each(stop_target_gradients, *targets)
     # Map over the samples, so that the distribution need not broadcast.
     log_prob = distribution.log_prob
     for _ in range(min(weights.ndim - len(distribution.batch_shape), actions.ndim)):
         log_prob = jax.vmap(log_prob)
-    log_probs, weights = checks.arrays(
-        **{"log_prob(policy_targets.actions)": (log_prob(actions), "float[...]")},
-        **weights_spec,
-    )
+    log_probs = log_prob(actions)
+    name, taken = "policy_targets.weights", "log_prob(policy_targets.actions)"
+    check_shape(name, weights, [log_probs.shape], taken, log_probs)
     lowest = cast(Any, jnp.finfo(log_probs.dtype)).min  # `0 * -inf` would be NaN.
     log_probs = jnp.maximum(log_probs, lowest)
+    # The dtype of a distribution is that of no argument.
     (log_probs, weights), narrow = dtypes.widen(log_probs, weights)
-    weights = gradients.stop_if(stop_target_gradients, weights)
     return narrow(-jnp.mean(weights * log_probs))
 
 
@@ -208,10 +210,6 @@ def _sample(
     weights_scale: ArrayLike,
 ) -> PolicyTarget:
     """Sample policy targets of one weight."""
-    rng_key, weights_scale = checks.arrays(
-        rng_key=(rng_key, "key[]"), weights_scale=(weights_scale, "float[]")
-    )
-    checks.static_int(1, num_samples=num_samples)
     actions = distribution.sample(seed=rng_key, sample_shape=(num_samples,))
     log_prob = distribution.log_prob(actions[0])
     dtype = jnp.result_type(weights_scale, log_prob.dtype)

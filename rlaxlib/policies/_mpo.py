@@ -23,7 +23,7 @@ from rlaxlib import diagnostics, distributions
 from rlaxlib._core import checks
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
 from rlaxlib.policies import _constraints
 from rlaxlib.policies._constraints import (
     KlConstraints,
@@ -56,12 +56,12 @@ class MpoOutputs(NamedTuple):
         num_samples: Number of samples of a state; in V-MPO, of all steps selected.
     """
 
-    temperature_loss: Array
-    policy_loss: Array
-    kl_loss: Array
-    alpha_loss: Array
-    normalized_weights: Array
-    num_samples: Array
+    temperature_loss: Float[Array, "*_"]
+    policy_loss: Float[Array, "*_"]
+    kl_loss: Float[Array, "*_"]
+    alpha_loss: Float[Array, "*_"]
+    normalized_weights: Float[Array, "*_"]
+    num_samples: Shaped[Array, ""]
 
 
 class MpoWeightOutputs(NamedTuple):
@@ -79,12 +79,12 @@ class MpoWeightOutputs(NamedTuple):
         effective_sample_size: Effective sample size :math:`1/∑_i w_i²`, shape `[]`.
     """
 
-    loss: Array
-    eta: Array
-    weights: Array
-    kl: Array
-    relative_kl: Array
-    effective_sample_size: Array
+    loss: Float[Array, ""]
+    eta: Float[Array, ""]
+    weights: Float[Array, "*_"]
+    kl: Float[Array, ""]
+    relative_kl: Float[Array, ""]
+    effective_sample_size: Float[Array, ""]
 
 
 class MpoConstraintOutputs(NamedTuple):
@@ -100,11 +100,11 @@ class MpoConstraintOutputs(NamedTuple):
         relative_kl: `kl` divided by its bound. `alpha` rises if its mean is above 1.
     """
 
-    kl_loss: Array
-    alpha_loss: Array
-    alpha: Array
-    kl: Array
-    relative_kl: Array
+    kl_loss: Float[Array, ""]
+    alpha_loss: Float[Array, ""]
+    alpha: Float[Array, "*_"]
+    kl: Float[Array, "*_"]
+    relative_kl: Float[Array, "*_"]
 
 
 class CategoricalMpoOutputs(NamedTuple):
@@ -122,13 +122,13 @@ class CategoricalMpoOutputs(NamedTuple):
         target_entropy: Entropy of the target policy in nats, shape `[]`.
     """
 
-    policy_loss: Array
+    policy_loss: Float[Array, ""]
     temperature: MpoWeightOutputs
     policy_constraint: MpoConstraintOutputs
-    min_q_value: Array
-    max_q_value: Array
-    entropy: Array
-    target_entropy: Array
+    min_q_value: Float[Array, ""]
+    max_q_value: Float[Array, ""]
+    entropy: Float[Array, ""]
+    target_entropy: Float[Array, ""]
 
 
 @checked(rule=check_duals)
@@ -144,7 +144,7 @@ def mpo_loss(
     alpha_loss_weight: Float[ArrayLike, ""] = 1.0,
     sample_axis: Static[int, ""] = 0,
     use_stop_gradient: bool = True,
-) -> tuple[Array, MpoOutputs]:
+) -> tuple[Float[Array, "*_"], MpoOutputs]:
     """Compute the MPO loss from sampled actions and their values.
 
     Takes sampled actions of any number of states, returns the loss of each state, and
@@ -238,7 +238,7 @@ def mpo_compute_weights_and_temperature_loss(
     temperature_constraint: LagrangePenalty,
     projection_operator: Projection,
     sample_axis: Static[int, ""] = 0,
-) -> tuple[Array, Float[Array, "..."], Int[Array, ""]]:
+) -> tuple[Float[Array, "*_"], Float[Array, "..."], Int[Array, ""]]:
     """Compute the weights and the temperature loss of MPO's E-step.
 
     Takes sampled actions of any number of states, returns the temperature loss of each

@@ -292,7 +292,7 @@ def _top_k(
         checks.fail(f"`int(top_k_fraction * {steps})` is 0, must be at least 1")
 
     valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
-    names = tuple(axis_name) if isinstance(axis_name, list) else axis_name
+    names = devices.names(axis_name)
     number = devices.total(jnp.sum(valid, dtype=jnp.int32), names)
     count = jnp.maximum(1, jnp.asarray(counts)[number])
     # Finite, so that all valid steps come before the others.

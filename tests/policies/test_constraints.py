@@ -159,6 +159,24 @@ def test_state_of_half_precision_costs_is_in_single_precision():
     assert state.integral == 300 * 0.015625
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_state_keeps_its_dtype_whatever_that_of_the_cost(dtype):
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        init, update = rlaxlib.pid_lagrangian(1.0, 0.1, 0.1, 0.1)
+        costs = np.full(3, 2.0, dtype)
+        state, multipliers = jax.lax.scan(
+            lambda state, cost: update(cost, state)[::-1], init(), costs
+        )
+        assert {x.dtype for x in (*init(), *state)} == {np.dtype(np.float64)}
+    # 0.1 + 0.1 + 0.1 * 2, since the cost rises from 0; then only the integral does.
+    close(multipliers, [0.4, 0.3, 0.4])
+
+
+def test_controller_can_be_pickled():
+    init, update = pickle.loads(pickle.dumps(rlaxlib.pid_lagrangian(2.0, 1.0, 0.5)))
+    assert update(4.0, init())[0] == 3.0
+
+
 # --- Errors. ---
 
 

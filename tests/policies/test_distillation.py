@@ -166,7 +166,7 @@ def test_policy_target_is_an_immutable_pytree():
     [
         (
             lambda: rlaxlib.constant_policy_targets(our_own(), KEY, 0),
-            r"^constant_policy_targets: `num_samples` is 0, must be at least 1",
+            r"^constant_policy_targets: `num_samples` is 0, must be in \[1, inf\)",
         ),
         (
             lambda: rlaxlib.sampled_policy_distillation_loss(

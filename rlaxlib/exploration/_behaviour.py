@@ -133,7 +133,8 @@ def ez_greedy(
     duration = _sample_zeta(of_duration, mu, max_duration).astype(remaining.dtype)
     starts = jax.random.uniform(of_start, dtype=epsilon.dtype) < epsilon
     duration = jnp.where(starts, duration, 0)
-    anew = (remaining == 0) | ~legal[held]
+    is_held = jnp.arange(legal.size) == held.astype(jnp.int32)
+    anew = (remaining == 0) | ~jnp.any(legal & is_held)
     held = jnp.where(anew, drawn.astype(held.dtype), held)
     remaining = jnp.where(anew, duration, remaining)
     action = jnp.where(remaining > 0, held, greedy.astype(held.dtype))
@@ -283,5 +284,6 @@ def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:
     """Sample from 1 to `largest` with probabilities in proportion to n^-μ."""
     cumulative = jnp.cumsum(jnp.arange(1, largest + 1, dtype=mu.dtype) ** -mu)
     point = jax.random.uniform(key, dtype=mu.dtype) * cumulative[-1]
-    index = jnp.searchsorted(cumulative, point, side="right")
+    # JAX cannot search for points of arrays that are shared over an explicit mesh.
+    index = jnp.sum(cumulative <= point)
     return jnp.minimum(index + 1, largest)

@@ -274,7 +274,8 @@ def art(
     x, step_size, scale_lb, scale_ub = (
         each.astype(shift.dtype) for each in (targets, step_size, scale_lb, scale_ub)
     )
-    count, difference, variance = _describe(shift, x, indices, sample_mask, axis_name)
+    k = indices.astype(jnp.int32)  # An int8 index cannot count all outputs.
+    count, difference, variance = _describe(shift, x, k, sample_mask, axis_name)
     is_seen = count > 0
     # 1 - (1 - β)^n, which would round a small β to single precision.
     log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
@@ -469,20 +470,21 @@ def _describe(
 ) -> tuple[Array, Array, Array]:
     """Return number, mean minus `shift`, and variance of the targets of each output."""
     mask = jnp.ones_like(x, bool) if mask is None else mask
-    x, included = jnp.where(mask, x, 0).ravel(), mask.ravel().astype(x.dtype)
-    indices = indices.ravel().astype(jnp.int32)
+    x = jnp.where(mask, x, 0)
+    axes = tuple(range(x.ndim))
+    # A sum over segments would need a scatter, which an explicit mesh cannot share.
+    is_of_output = jax.nn.one_hot(jnp.where(mask, indices, -1), shift.size, dtype=bool)
 
-    def total(*columns: Array) -> Array:
-        y = included[:, None] * jnp.stack(columns, axis=-1)
-        sums = jax.ops.segment_sum(y, indices, shift.size)  # Drops other indices.
-        return devices.total(sums, axis_name).T
+    def total(y: Array) -> Array:
+        own = jnp.where(is_of_output, y[..., None], 0)
+        return devices.total(jnp.sum(own, axes), axis_name)
 
-    error = x - jnp.take(shift, indices, mode="clip")
-    count, sums = total(jnp.ones_like(x), error)
-    difference = sums / jnp.maximum(count, 1)
-    deviation = error - jnp.take(difference, indices, mode="clip")
-    (squares,) = total(jnp.square(deviation))
-    return count, difference, squares / jnp.maximum(count, 1)
+    error = x - _pick(indices, shift)[0]
+    count = total(jnp.ones_like(x))
+    size = jnp.maximum(count, 1)
+    difference = total(error) / size
+    deviation = error - _pick(indices, difference)[0]
+    return count, difference, total(jnp.square(deviation)) / size
 
 
 def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:

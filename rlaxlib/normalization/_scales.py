@@ -494,7 +494,7 @@ def _rank(
         mask = jnp.broadcast_to(arrays.lhs_broadcast(mask, x), x.shape)
     count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
     x = jnp.where(mask, jax.lax.stop_gradient(x), jnp.inf).astype(dtype).ravel()
-    x = jnp.append(x, jnp.inf)  # So that there is an entry to read.
+    x = jnp.pad(x, (0, 1), constant_values=jnp.inf)  # So that there is an entry.
     ranked = jnp.sort(devices.gather(x, axis_name))
     return jnp.where(count > 0, ranked, 0), count
 

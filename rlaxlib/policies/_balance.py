@@ -95,7 +95,7 @@ def sub_trajectory_balance_loss(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete `lambda_` out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_flow, log_prob_t = jnp.array([1.0, 1.0, 0.0]), jnp.array([0.0, -1.0])

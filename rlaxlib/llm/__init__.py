@@ -1,11 +1,13 @@
 """Building blocks of reinforcement learning for language models.
 
 - Log-probabilities of tokens: `token_log_probs`, `linear_token_log_probs`.
-- Advantages of groups (GRPO, RLOO), pass@k and shaped rewards: `group_advantages`,
-  `length_weighted_baseline`, `pass_at_k`, `pass_at_k_rewards`, `kl_shaped_rewards`.
+- Advantages of groups (GRPO, RLOO, MaxRL), pass@k and shaped rewards:
+  `group_advantages`, `length_weighted_baseline`, `token_baseline`, `pass_at_k`,
+  `pass_at_k_rewards`, `kl_shaped_rewards`.
 - Losses of tokens (CISPO, SAPO, GSPO, GMPO, KL): `cispo_loss`, `sapo_loss`,
   `gspo_ratio`, `gmpo_loss`, `kl_loss`, `clip_cov_mask`, `high_entropy_mask`,
   `overlong_penalty`. GRPO and DAPO use `ppo_clip_loss`.
+- Trust regions (DPPO, VESPO): `dppo_mask`, `vespo_weight`.
 - Aggregation over a batch: `aggregate_losses`.
 - Sampler and learner that disagree (TIS, MIS, IcePop): `importance_weights`,
   `off_policy_sequence_mask`.
@@ -21,22 +23,28 @@ padding and the output of tools. Results are float32 for inputs of half precisio
 from rlaxlib.llm import (
     _advantages,
     _aggregation,
+    _divergence,
     _log_probs,
     _losses,
     _off_policy,
     _preferences,
+    _token_baseline,
 )
 from rlaxlib.llm._advantages import *
 from rlaxlib.llm._aggregation import *
+from rlaxlib.llm._divergence import *
 from rlaxlib.llm._log_probs import *
 from rlaxlib.llm._losses import *
 from rlaxlib.llm._off_policy import *
 from rlaxlib.llm._preferences import *
+from rlaxlib.llm._token_baseline import *
 
 __all__: list[str] = []
 __all__ += _advantages.__all__
 __all__ += _aggregation.__all__
+__all__ += _divergence.__all__
 __all__ += _log_probs.__all__
 __all__ += _losses.__all__
 __all__ += _off_policy.__all__
 __all__ += _preferences.__all__
+__all__ += _token_baseline.__all__

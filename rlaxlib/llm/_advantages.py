@@ -1,6 +1,6 @@
 """Advantages of language-model RL: groups of answers, pass@k, and rewards of tokens.
 
-- Advantages of a group of answers to one prompt (GRPO, Dr. GRPO, RLOO, ReMax):
+- Advantages of a group of answers to one prompt (GRPO, RLOO, ReMax, MaxRL):
   `group_advantages`, and the baseline of OPO, `length_weighted_baseline`.
 - Pass@k: `pass_at_k`, and the rewards that optimise it, `pass_at_k_rewards` (PKPO).
 - Rewards of tokens with a KL penalty: `kl_shaped_rewards`.
@@ -40,41 +40,44 @@ def group_advantages(
     *,
     baseline: Literal["mean", "leave_one_out", "none"]
     | Float[ArrayLike, "[] or [G]"] = "mean",
-    scale: Literal["std", "none"] = "std",
+    scale: Literal["std", "mean", "none"] = "std",
     ddof: Static[int, "in [0, inf)"] = 1,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
     mask: Bool[ArrayLike, "G"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "G"]:
-    """Compute the advantages of a group of answers (GRPO, Dr. GRPO, RLOO, ReMax).
+    """Compute the advantages of a group of answers (GRPO, RLOO, ReMax, MaxRL).
 
     Takes the rewards of one group of answers, returns one advantage for each.
 
     .. math:: Â_i = (r_i - b_i) / (σ + ε),   σ² = (1/(G - ddof)) ∑_i (r_i - r̄)²
 
     The baseline :math:`b_i` is the mean :math:`r̄`; the mean of the other answers
-    (`"leave_one_out"`), which is unbiased; 0 (`"none"`); or an array. Without a scale,
-    the divisor is 1.
+    (`"leave_one_out"`), which is unbiased; 0 (`"none"`); or an array. With the scale
+    `"mean"`, the divisor is :math:`r̄ + ε`; without a scale, it is 1.
 
     - GRPO: the defaults.
     - Dr. GRPO: `scale="none"`.
     - RLOO: `baseline="leave_one_out", scale="none"`.
     - ReMax: `baseline` is the reward of the greedy answer, with `scale="none"`.
     - OPO: `baseline` is the `length_weighted_baseline`, with `scale="none"`.
+    - MaxRL: `scale="mean"`, for rewards of 0 and 1: it maximises the likelihood of a
+      correct answer, and not its probability.
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
         baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
             `[G]`.
-        scale: `"std"` or `"none"`.
+        scale: `"std"`, `"mean"` or `"none"`.
         ddof: Python integer of at least 0, as in `jnp.std`; PyTorch's default is 1.
-        epsilon: Constant :math:`ε ≥ 0` added to the standard deviation, shape `[]`.
+        epsilon: Constant :math:`ε ≥ 0` added to the scale, shape `[]`.
         mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
         Advantages, shape `[G]`, 0 for ignored answers. If all rewards are equal, they
-        are 0 with a scale, and without one with `"mean"` and `"leave_one_out"`.
+        are 0 with the scale `"std"` or the baselines `"mean"` and `"leave_one_out"`; if
+        the mean is 0, with the scale `"mean"`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong.
@@ -99,6 +102,9 @@ def group_advantages(
         Ziniu Li and others, *ReMax: A Simple, Effective, and Efficient Reinforcement
         Learning Method for Aligning Large Language Models*, 2023.
         https://arxiv.org/abs/2310.10505
+
+        Fahim Tajwar and others, *Maximum Likelihood Reinforcement Learning*, 2026.
+        https://arxiv.org/abs/2602.02710
     """
     exists = jnp.ones_like(rewards, bool) if mask is None else mask
     size = devices.total(jnp.sum(exists, dtype=rewards.dtype), axis_name)
@@ -115,11 +121,16 @@ def group_advantages(
         advantages = centred if baseline == "mean" else centred * size / others
     if scale == "none":
         return advantages
-    squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
-    variance = squares / jnp.maximum(size - ddof, 1)
-    constant = variance == 0
-    std = jnp.sqrt(jnp.where(constant, 1, variance))
-    return jnp.where(constant, 0, advantages / (std + epsilon))
+    if scale == "mean":
+        divisor = arrays.masked_mean(rewards, exists, axis_name=axis_name)
+        no_scale = divisor == 0
+    else:
+        squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
+        variance = squares / jnp.maximum(size - ddof, 1)
+        no_scale = variance == 0
+        divisor = jnp.sqrt(jnp.where(no_scale, 1, variance))
+    divisor = jnp.where(no_scale, 1, divisor + epsilon)
+    return jnp.where(no_scale, 0, advantages / divisor)
 
 
 @checked(wide=True)

@@ -23,11 +23,13 @@
   `cmpo_sample_weights`, `completed_q_values`, `gumbel_policy_targets`.
 - Trust regions (TRPO, natural gradients, CPO, ACER): `fisher_vector_product`,
   `trust_region_step_size`, `backtracking_line_search`, `cpo_step`, `acer_trust_region`.
+- GFlowNets: `trajectory_balance_loss`, `sub_trajectory_balance_loss`.
 - Policy distillation: `sampled_policy_distillation_loss`, `constant_policy_targets`,
   `zero_policy_targets`.
 """
 
 from rlaxlib.policies import (
+    _balance,
     _constraints,
     _distillation,
     _gaussian_mpo,
@@ -40,6 +42,7 @@ from rlaxlib.policies import (
     _trust_region,
     _vmpo,
 )
+from rlaxlib.policies._balance import *
 from rlaxlib.policies._constraints import *
 from rlaxlib.policies._distillation import *
 from rlaxlib.policies._gaussian_mpo import *
@@ -53,6 +56,7 @@ from rlaxlib.policies._trust_region import *
 from rlaxlib.policies._vmpo import *
 
 __all__: list[str] = []
+__all__ += _balance.__all__
 __all__ += _constraints.__all__
 __all__ += _distillation.__all__
 __all__ += _gaussian_mpo.__all__

@@ -11,13 +11,14 @@
 - Expectiles: expectile regression, ER-DQN.
 - Duelling networks: action values from a state value and advantages.
 - Ensembles of critics: minimum, mean, BCQ, REDQ.
-- Auxiliary tasks: pixel control, feature control.
+- Auxiliary tasks: pixel control, feature control, self-prediction (SPR).
 """
 
 from rlaxlib.values import (
     _action_gap,
     _auxiliary,
     _categorical,
+    _consistency,
     _duelling,
     _ensembles,
     _expectile,
@@ -32,6 +33,7 @@ from rlaxlib.values import (
 from rlaxlib.values._action_gap import *
 from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
+from rlaxlib.values._consistency import *
 from rlaxlib.values._duelling import *
 from rlaxlib.values._ensembles import *
 from rlaxlib.values._expectile import *
@@ -47,6 +49,7 @@ __all__: list[str] = []
 __all__ += _action_gap.__all__
 __all__ += _auxiliary.__all__
 __all__ += _categorical.__all__
+__all__ += _consistency.__all__
 __all__ += _duelling.__all__
 __all__ += _ensembles.__all__
 __all__ += _expectile.__all__

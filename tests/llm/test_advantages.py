@@ -3,6 +3,7 @@
 Gradients are compared with those of expectations over all groups of answers.
 """
 
+import functools
 import itertools
 
 import jax
@@ -307,3 +308,14 @@ def test_token_advantages_skip_the_output_of_tools():
     gae = jax.jit(rlaxlib.generalized_advantage_estimation)
     adv_t = gae(values, v_t, r_t, discount_t, 0.5, sample_mask=mask)
     close(adv_t, [-0.25 + 0.5 * 0.625, 0.5 + 0.125, 0.0, 0.0, 0.25, 0.0])
+
+
+def test_the_scale_of_maxrl_is_the_mean_reward():
+    rewards = np.float32([1, 0, 0, 0])
+    scaled = functools.partial(rlaxlib.group_advantages, scale="mean", epsilon=0.0)
+    np.testing.assert_allclose(scaled(rewards), [3, -1, -1, -1], rtol=1e-6)
+    for equal in (np.zeros(4, np.float32), np.ones(4, np.float32)):
+        np.testing.assert_array_equal(scaled(equal), 0)
+    # The mean of `r ∇log π / r̄` over successes alone, without the baseline.
+    unbiased = scaled(rewards, baseline="none")
+    np.testing.assert_allclose(unbiased, [4, 0, 0, 0], rtol=1e-6)

@@ -14,7 +14,7 @@ NEW = "rlax has no functions for language models"
 def group_advantages(
     rewards, baseline="mean", scale="std", ddof=1, epsilon=1e-6, mask=None
 ):
-    """Shao et al. 2024, section 4.1; Ahmadian et al. 2024, equation 8."""
+    """Shao et al. 2024, section 4.1; Ahmadian et al. 2024; Tajwar et al. 2026."""
     mask = np.ones(len(rewards), bool) if mask is None else mask
     valid = rewards[mask]
     baselines = {
@@ -25,7 +25,8 @@ def group_advantages(
         "none": np.zeros(len(rewards)),
     }
     b = baselines[baseline] if isinstance(baseline, str) else baseline
-    divisor = np.std(valid, ddof=ddof) + epsilon if scale == "std" else 1.0
+    scales = {"std": np.std(valid, ddof=ddof), "mean": np.mean(valid)}
+    divisor = scales[scale] + epsilon if scale in scales else 1.0
     return np.where(mask, (rewards - b) / divisor, 0.0)
 
 
@@ -102,6 +103,7 @@ GROUPS = {
     "RLOO": (ALL, {"baseline": "leave_one_out", "scale": "none"}),
     "REINFORCE": (("rewards",), {"baseline": "none", "scale": "none"}),
     "scaled": (ALL, {"baseline": "none"}),
+    "MaxRL": (ALL, {"scale": "mean"}),
     "given": (("rewards", "baseline", "mask"), {}),
 }
 

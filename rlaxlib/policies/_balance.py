@@ -1,0 +1,118 @@
+"""Generative flow networks (GFlowNets): trajectory and sub-trajectory balance.
+
+A GFlowNet samples objects in proportion to a reward. Its policy builds an object step
+by step, and a backward policy takes it apart again. Both losses are 0 for all
+trajectories if, and only if, it does so.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+from rlaxlib._core import streams
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Bool, Float
+
+__all__ = ["sub_trajectory_balance_loss", "trajectory_balance_loss"]
+
+
+@checked
+def trajectory_balance_loss(
+    log_partition: Float[ArrayLike, ""],
+    log_prob_t: Float[ArrayLike, "T"],
+    backward_log_prob_t: Float[ArrayLike, "T"],
+    log_reward: Float[ArrayLike, ""],
+    *,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
+) -> Float[Array, ""]:
+    """Compute the trajectory balance loss of a GFlowNet (TB).
+
+    Takes one trajectory, returns one loss.
+
+    .. math:: L = (log Z + ∑_t log P_F(a_t) - log R - ∑_t log P_B(a_t))²
+
+    :math:`log Z` is a parameter with a learning rate of its own, 10 to 100 times
+    higher. Its best value for a group of trajectories is the mean of
+    :math:`log R + ∑_t log P_B - ∑_t log P_F`: with that, stopped, the loss is VarGrad.
+
+    Args:
+        log_partition: Logarithm :math:`log Z` of the sum of all rewards, shape `[]`.
+        log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
+            shape `[T]`.
+        backward_log_prob_t: Those of the reversed steps, :math:`log P_B`, shape `[T]`.
+        log_reward: Logarithm of the reward :math:`R` of the object, shape `[]`.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([[0.5, 0.5], [1.0, 0.5]]))
+        >>> print(rlaxlib.trajectory_balance_loss(jnp.log(2.0), *log_probs, 0.0))
+        0.0
+
+    References:
+        Nikolay Malkin and others, *Trajectory Balance: Improved Credit Assignment in
+        GFlowNets*, 2022. https://arxiv.org/abs/2201.13259
+    """
+    ratio = streams.valid(log_prob_t - backward_log_prob_t, sample_mask)
+    return jnp.square(log_partition + jnp.sum(ratio) - log_reward)
+
+
+@checked
+def sub_trajectory_balance_loss(
+    log_flow: Float[ArrayLike, "T+1"],
+    log_prob_t: Float[ArrayLike, "T"],
+    backward_log_prob_t: Float[ArrayLike, "T"],
+    lambda_: Float[ArrayLike, "in (0, inf)"] = 0.9,
+) -> Float[Array, ""]:
+    """Compute the sub-trajectory balance loss of a GFlowNet (SubTB).
+
+    Takes one trajectory, returns one loss.
+
+    .. math::
+
+        L = (∑_{i < j} λ^{j-i} δ_{i,j}²) / ∑_{i < j} λ^{j-i}
+        δ_{i,j} = log F_i + ∑_{i ≤ t < j} (log P_F(a_t) - log P_B(a_t)) - log F_j
+
+    Each pair of states must balance. With a small :math:`λ` only neighbours count
+    (detailed balance), with a large one the whole trajectory (trajectory balance).
+
+    Args:
+        log_flow: Logarithms :math:`log F_i` of the flows of the states. The first is
+            that of the partition function, the last the logarithm of the reward,
+            shape `[T+1]`.
+        log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
+            shape `[T]`.
+        backward_log_prob_t: Those of the reversed steps, :math:`log P_B`, shape `[T]`.
+        lambda_: Weight :math:`λ > 0` of each further step, shape `[]`.
+
+    Returns:
+        Loss, shape `[]`.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
+
+    Example:
+        >>> log_flow, log_prob_t = jnp.array([1.0, 1.0, 0.0]), jnp.array([0.0, -1.0])
+        >>> loss = rlaxlib.sub_trajectory_balance_loss
+        >>> print(loss(log_flow, log_prob_t, jnp.zeros(2), lambda_=1.0))
+        0.0
+
+    References:
+        Kanika Madan and others, *Learning GFlowNets from Partial Episodes for Improved
+        Convergence and Stability*, 2022. https://arxiv.org/abs/2209.12782
+    """
+    # The balance of a pair is the difference of sums up to each of its states.
+    sums = jnp.cumsum(log_prob_t - backward_log_prob_t)
+    balance = log_flow - jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
+    steps = jnp.arange(balance.size)
+    distance = steps[None] - steps[:, None]
+    further = jnp.maximum(distance - 1, 0).astype(lambda_.dtype)
+    weights = jnp.where(distance > 0, lambda_**further, 0)
+    squares = jnp.square(balance[:, None] - balance[None])
+    return jnp.sum(weights * squares) / jnp.sum(weights)

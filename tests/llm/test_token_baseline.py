@@ -1,0 +1,71 @@
+"""Test the baseline of tokens: that it minimises the variance, and limits."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from experience import close
+
+import rlaxlib
+
+RANDOM = np.random.default_rng(0)
+
+
+def make_group(logits, answers):
+    """Return log-probabilities and sums of squared probabilities of answers."""
+    log_pi = jax.nn.log_softmax(logits)
+    log_prob = log_pi[np.arange(answers.shape[1]), answers]
+    squares = jnp.sum(jnp.exp(2 * log_pi), axis=-1)
+    return log_prob, jnp.broadcast_to(squares, log_prob.shape)
+
+
+def test_the_baseline_minimises_the_variance_of_the_policy_gradient():
+    # All answers of two tokens, each in proportion to its probability, in expectation:
+    # weights of the answers replace copies.
+    logits = jnp.array([[1.0, 0.0, -0.5], [0.3, -1.0, 0.8]])
+    answers = np.array(list(itertools.product(range(3), repeat=2)))
+    rewards = RANDOM.normal(size=9).astype(np.float32)
+    log_prob, _ = make_group(logits, answers)
+    counts = np.round(np.exp(np.sum(log_prob, axis=1)) * 2000).astype(int)
+    answers, rewards = np.repeat(answers, counts, 0), np.repeat(rewards, counts)
+    log_prob, squares = make_group(logits, answers)
+    returns = np.stack([rewards] * 2, axis=1)
+    baseline = rlaxlib.token_baseline(returns, log_prob, squares)
+    one_hot = np.eye(3)[answers] - np.exp(jax.nn.log_softmax(logits))
+
+    def spread(baseline):
+        # The last position: the gradient of all tokens up to it, times the advantage.
+        gradient = one_hot * (rewards - baseline)[:, None, None]
+        return np.mean(np.sum(gradient**2, axis=(1, 2)))
+
+    least = spread(float(baseline[1]))
+    assert least < spread(float(baseline[1]) + 0.05)
+    assert least < spread(float(baseline[1]) - 0.05)
+
+
+def test_equal_weights_give_the_mean():
+    returns = RANDOM.normal(size=(4, 3)).astype(np.float32)
+    flat = np.full((4, 3), np.log(0.25), np.float32), np.full((4, 3), 0.25, np.float32)
+    close(rlaxlib.token_baseline(returns, *flat), np.mean(returns, axis=0))
+
+
+def test_positions_without_weight_have_a_baseline_of_zero():
+    returns, certain = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    ones = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(rlaxlib.token_baseline(returns, certain, ones), 0)
+    mask = np.zeros((2, 3), bool)
+    nan = np.full((2, 3), np.nan, np.float32)
+    found = rlaxlib.token_baseline(nan, nan, nan, sample_mask=mask)
+    np.testing.assert_array_equal(found, 0)
+
+
+def test_groups_over_devices_share_a_baseline():
+    returns = RANDOM.normal(size=(4, 3)).astype(np.float32)
+    log_prob = -RANDOM.uniform(0.1, 2.0, (4, 3)).astype(np.float32)
+    squares = RANDOM.uniform(0.3, 0.6, (4, 3)).astype(np.float32)
+    group = returns, log_prob, squares
+    mapped = jax.vmap(
+        lambda *x: rlaxlib.token_baseline(*x, axis_name="i"), axis_name="i"
+    )(*(x.reshape(2, 2, 3) for x in group))
+    close(mapped, np.stack([rlaxlib.token_baseline(*group)] * 2))

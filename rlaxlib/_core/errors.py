@@ -85,7 +85,7 @@ def describe(value: Any) -> str:
 def _problem(name: str, wanted: Wanted, given: Arguments) -> str:
     """Describe why one argument does not fit."""
     spec, value = wanted[name], given[name]
-    shape, dtype = _type(value)
+    shape, dtype = type_of(value)
     if not specs.has_kind(shape, dtype, spec.kind):
         return f"is {describe(value)}, must be {specs.KINDS[spec.kind][2]}"
     # Arguments of one shape say the sizes to those that may have several.
@@ -105,7 +105,7 @@ def _problem(name: str, wanted: Wanted, given: Arguments) -> str:
     )
 
 
-def _type(value: Any) -> tuple[tuple[int, ...], Any]:
+def type_of(value: Any) -> tuple[tuple[int, ...], Any]:
     """Return shape and dtype of an array, or `()` and the type of anything else."""
     is_array = hasattr(value, "dtype")
     return (value.shape, value.dtype) if is_array else ((), cast(Any, type(value)))
@@ -115,7 +115,7 @@ def _sizes(wanted: Wanted, given: Arguments) -> Sizes:
     """Return the sizes of axes that arguments have, as far as they fit."""
     sizes: Sizes = {name: x for name, x in given.items() if type(x) is int}
     for name, spec in wanted.items():
-        if found := specs.fit(*_type(given[name]), spec, sizes):
+        if found := specs.fit(*type_of(given[name]), spec, sizes):
             sizes = found[1]
     return sizes
 
@@ -142,7 +142,7 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
 def _hint(name: str, wanted: Wanted, given: Arguments) -> list[str]:
     """Return what may help, at most one line."""
     spec, value = wanted[name], given[name]
-    shape, dtype = _type(value)
+    shape, dtype = type_of(value)
     some = {n: x for n, x in wanted.items() if not isinstance(given.get(n), str | None)}
     if not specs.has_kind(shape, dtype, spec.kind):
         hint = _conversion(name, spec, value)
@@ -174,7 +174,7 @@ def _conversion(name: str, spec: Spec, value: Any) -> str:
 def _fits(name: str, wanted: Wanted, given: Arguments, shape: tuple[int, ...]) -> bool:
     """Return whether an argument would fit if it had another shape."""
     sizes = _sizes({n: x for n, x in wanted.items() if n != name}, given)
-    return specs.fit(shape, _type(given[name])[1], wanted[name], sizes) is not None
+    return specs.fit(shape, type_of(given[name])[1], wanted[name], sizes) is not None
 
 
 def _unsliced(name: str, wanted: Wanted, given: Arguments) -> tuple[str, str] | None:
@@ -208,7 +208,7 @@ def _batched(axis: int, wanted: Wanted, given: Arguments) -> list[str]:
     sizes: Sizes = {}
     lengths: dict[str, int] = {}
     for name, spec in sorted(wanted.items(), key=lambda each: len(each[1].shapes)):
-        shape, dtype = _type(given[name])
+        shape, dtype = type_of(given[name])
         found = specs.fit(shape, dtype, spec, sizes)
         if not found and not any(map(specs.is_many, itertools.chain(*spec.shapes))):
             at = min(axis, len(specs.own_shape(shape, dtype, spec.kind)) - 1)

@@ -31,6 +31,23 @@ def stop_each(condition: ArrayLike, *arrays: Array) -> tuple[Array, ...]:
     return tuple(stop_if(condition, x) for x in arrays)
 
 
+def clip(x: Array, low: Array, high: Array) -> Array:
+    """Clip an array, with the whole gradient at the bounds.
+
+    `jnp.clip` halves the gradient there, and values meet their bounds often: they were
+    clipped before, or both are coarse.
+
+    Args:
+        x: Any array.
+        low: Lower bound, of a shape that broadcasts to that of `x`.
+        high: Upper bound, likewise.
+
+    Returns:
+        The clipped array. The gradient of `x` is 0 beyond the bounds only.
+    """
+    return jnp.where(x > high, high, jnp.where(x < low, low, x))
+
+
 def error(
     target: Array, prediction: Array, stop: ArrayLike, reward: Array | None = None
 ) -> Array:

@@ -300,7 +300,7 @@ def categorical_importance_sampling_ratios(
 
     Returns:
         Ratios, shape `[...]`: 0 where the target policy rules out the action, and
-        infinite where only the behaviour policy does.
+        infinite, without a gradient, where only the behaviour policy does.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a NumPy action out of range.
@@ -319,7 +319,10 @@ def categorical_importance_sampling_ratios(
     log_pi = indexing.pick(log_probabilities(scaled(pi_logits_t, action_mask)), a_t)
     log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, action_mask)), a_t)
     log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
-    return jnp.exp(log_pi - log_mu)
+    log_ratio = log_pi - log_mu
+    # Infinite ratios have no gradient: whoever clips them multiplies it by 0.
+    overflows = jnp.isinf(jnp.exp(jax.lax.stop_gradient(log_ratio)))
+    return jnp.where(overflows, jnp.inf, jnp.exp(jnp.where(overflows, 0, log_ratio)))
 
 
 @jax.tree_util.register_dataclass

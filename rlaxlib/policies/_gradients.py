@@ -225,10 +225,12 @@ def acer_policy_loss(
         action_mask |= ~sample_mask[..., None]  # There `-inf + inf` would be NaN.
     policy = distributions.softmax()
     log_prob_t = policy.logprob(a_t, logits_t, action_mask=action_mask)
-    mu_log_prob_t = policy.logprob(a_t, mu_logits_t, action_mask=action_mask)
+    ratio_t = distributions.categorical_importance_sampling_ratios(
+        logits_t, mu_logits_t, a_t, action_mask=action_mask
+    )
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     mu_t = policy.probs(mu_logits_t, action_mask=action_mask)
-    rho_t = jnp.minimum(max_weight, jnp.exp(log_prob_t - mu_log_prob_t))
+    rho_t = jnp.minimum(max_weight, ratio_t)
     # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
     excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - max_weight * mu_t), pi_t)
     pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
@@ -524,4 +526,6 @@ def _clip_by_norm(x: Array, maximum: Array) -> Array:
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x)))
     scaled = x / jnp.where(largest > 0, largest, 1)
     norm = jnp.sqrt(jnp.where(largest > 0, jnp.sum(jnp.square(scaled)), 1))
-    return jnp.minimum(largest * norm, maximum) * (scaled / norm)
+    length = largest * norm
+    # `minimum` would halve the gradient of a vector that was clipped before.
+    return jnp.where(length > maximum, maximum, length) * (scaled / norm)

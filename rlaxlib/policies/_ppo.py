@@ -11,7 +11,8 @@ Advantages are used as they are; PPO standardises them over the batch with
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple, cast
 
 import jax.numpy as jnp
 from jax import Array
@@ -340,10 +341,11 @@ def ppo_value_loss(
             return losses.l2_loss(error)
         return losses.huber_loss(error, huber_delta)
 
-    near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
+    near_v = gradients.clip(v, old_v - epsilon, old_v + epsilon)
     loss, near_loss = penalty(v - target), penalty(near_v - target)
-    outputs = PpoValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
-    return jnp.maximum(loss, near_loss), outputs
+    clipped = near_loss > loss
+    outputs = PpoValueOutputs(clipped, jnp.abs(v - old_v) > epsilon)
+    return jnp.where(clipped, near_loss, loss), outputs
 
 
 def _clipped_objective(
@@ -361,7 +363,7 @@ def _clipped_objective(
     Returns:
         Objectives, `[...]`.
     """
-    # `minimum` and `clip` halve the gradient at the bounds, and `inf * 0` is NaN.
+    # `minimum` halves the gradient at the bounds, and `inf * 0` is NaN.
     upper = jnp.where(ratio > high, high, ratio)
     if dual_clip is not None:
         ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
@@ -374,9 +376,12 @@ def bounded_log_ratio(
 ) -> tuple[Array, Array]:
     """Return log-ratios clipped to `[-bound, bound]`, and whether the clip is active.
 
-    The log-ratio of an action that is impossible under both policies is 0.
+    The log-ratio of an action that is impossible under both policies is 0. The square
+    of a ratio stays far from infinite, whatever the bound: `inf * 0` is NaN.
     """
     impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
     log_prob, old_log_prob = streams.clean(~impossible, log_prob, old_log_prob)
     log_ratio = log_prob - old_log_prob
-    return jnp.clip(log_ratio, -bound, bound), jnp.abs(log_ratio) > bound
+    largest = cast(Any, jnp.finfo(log_ratio.dtype)).max
+    bound = jnp.minimum(bound, math.log(largest) / 3)
+    return gradients.clip(log_ratio, -bound, bound), jnp.abs(log_ratio) > bound

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
+from rlaxlib._core import gradients
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
@@ -163,8 +164,8 @@ def td3_target_action(
         https://arxiv.org/abs/1802.09477
     """
     epsilon = jax.random.normal(key, action.shape, jnp.result_type(action, stddev))
-    noise = jnp.clip(stddev * epsilon, -clip, clip)
-    return jnp.clip(action + noise, minimum, maximum)
+    noise = gradients.clip(stddev * epsilon, -clip, clip)
+    return gradients.clip(action + noise, minimum, maximum)
 
 
 @checked

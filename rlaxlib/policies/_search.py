@@ -15,9 +15,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
+from rlaxlib._core import gradients
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
 
 __all__ = [
     "cmpo_policy_targets",
@@ -74,7 +75,7 @@ def cmpo_policy_targets(
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
     legal = _legal(prior_logits, action_mask)
-    logits = prior_logits + jnp.clip(q - v, -clip, clip)
+    logits = prior_logits + gradients.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
 
@@ -122,7 +123,7 @@ def cmpo_sample_weights(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.2, 2021. https://arxiv.org/abs/2104.06159
     """
-    e = jnp.exp(jnp.clip(q - v, -clip, clip))
+    e = jnp.exp(gradients.clip(q - v, -clip, clip))
     z = (z_init + jnp.sum(e) - e) / e.size
     return stop_if(stop_target_gradients, e / z)
 
@@ -131,7 +132,7 @@ def cmpo_sample_weights(
 def completed_q_values(
     logits: Float[ArrayLike, "A"],
     q: Float[ArrayLike, "A"],
-    visits: Int[ArrayLike, "A in [0, inf)"],
+    visits: Real[ArrayLike, "A in [0, inf)"],
     v: Float[ArrayLike, ""],
     *,
     action_mask: Bool[ArrayLike, "A"] | None = None,
@@ -179,7 +180,7 @@ def completed_q_values(
 def gumbel_policy_targets(
     logits: Float[ArrayLike, "A"],
     q: Float[ArrayLike, "A"],
-    visits: Int[ArrayLike, "A in [0, inf)"],
+    visits: Real[ArrayLike, "A in [0, inf)"],
     v: Float[ArrayLike, ""],
     c_visit: Float[ArrayLike, "in [0, inf)"] = 50.0,
     c_scale: Float[ArrayLike, "in [0, inf)"] = 1.0,
@@ -230,7 +231,7 @@ def gumbel_policy_targets(
     completed = _complete(logits, q, visits, v, legal)
     if rescale_values:
         completed = _rescale(completed, legal)
-    most = jnp.max(jnp.where(legal, visits, 0)).astype(logits.dtype)
+    most = jnp.max(jnp.where(legal, visits, 0))
     logits = logits + (c_visit + most) * c_scale * completed
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
@@ -245,7 +246,7 @@ def _legal(logits: Array, action_mask: Array | None) -> Array:
 def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) -> Array:
     """Return the values of visited actions, and `v_mix` for all others."""
     visited = legal & (visits > 0)
-    n = jnp.sum(jnp.where(visited, visits, 0)).astype(logits.dtype)
+    n = jnp.sum(jnp.where(visited, visits, 0))
     # Normalised over the visited actions, whose total probability may underflow.
     pi = distributions.softmax().probs(logits, action_mask=visited)
     m = jnp.sum(pi * jnp.where(visited, q, 0))

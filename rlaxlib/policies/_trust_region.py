@@ -21,7 +21,7 @@ from jax import Array
 
 from rlaxlib._core import checks, dtypes
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Static, Tree
+from rlaxlib._core.types import ArrayLike, Bool, Float, Static, Tree
 
 __all__ = [
     "CpoStep",
@@ -45,9 +45,9 @@ class LineSearchOutputs(NamedTuple):
         kl: KL divergence of the parameters returned, shape `[]`.
     """
 
-    fraction: Array
-    loss: Array
-    kl: Array
+    fraction: Float[Array, ""]
+    loss: Float[Array, ""]
+    kl: Float[Array, ""]
 
 
 class CpoStep(NamedTuple):
@@ -59,9 +59,9 @@ class CpoStep(NamedTuple):
         feasible: Whether a step in the trust region obeys the constraint, shape `[]`.
     """
 
-    gradient_coefficient: Array
-    cost_coefficient: Array
-    feasible: Array
+    gradient_coefficient: Float[Array, ""]
+    cost_coefficient: Float[Array, ""]
+    feasible: Bool[Array, ""]
 
 
 @checked(wide=True)

@@ -159,6 +159,12 @@ def test_acer_ignores_the_legal_actions_of_invalid_steps(padding):
     close(found, loss(*arguments, sample_mask=valid))
 
 
+def test_acer_does_without_a_ratio_where_no_policy_takes_the_action():
+    logits = np.float32([[0.0, -np.inf]])
+    inputs = logits, logits, np.array([1]), np.ones((1, 2), "f"), np.ones(1, "f")
+    assert rlaxlib.acer_policy_loss(*inputs) == 0
+
+
 def test_acer_ignores_invalid_steps_and_illegal_actions():
     valid = np.array([True, False, True, True, True])
     legal = np.broadcast_to(np.arange(4) < 3, (5, 4))
@@ -275,6 +281,35 @@ def test_dqda_of_any_magnitude_is_clipped_by_its_norm():
         found = clip(np.float32(dqda_t), clipping)
         definition = dqda_t * np.minimum(1.0, clipping / norms)
         np.testing.assert_allclose(found, definition, rtol=1e-6)
+
+
+def test_gradient_by_dqda_is_whole_where_its_norm_meets_the_bound():
+    @jax.jit
+    @jax.grad
+    def gradient(dqda, clipping):
+        return jnp.sum(rlaxlib.dpg_loss(np.zeros(2), dqda, clipping, False))
+
+    dqda = np.float32([3.0, 4.0])
+    close(gradient(dqda, 5.0), dqda)  # That of ½ ‖g‖², as for any larger bound.
+    close(gradient(dqda, 6.0), dqda)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "actions"), [(np.int8, 128), (np.uint8, 256), (np.uint8, 300)]
+)
+def test_actions_may_have_a_narrow_integer_type(dtype, actions):
+    logits, q = np.random.default_rng(0).normal(size=(2, 2, actions)).astype("f")
+    a = np.array([0, 100])
+
+    def of(a):
+        inputs = logits, logits, a, q, np.ones(2, np.float32)
+        return (
+            rlaxlib.policy_gradient_loss(logits, a, np.ones(2), np.ones(2)),
+            rlaxlib.counterfactual_advantage(q, jax.nn.softmax(logits), a),
+            rlaxlib.acer_policy_loss(*inputs),
+        )
+
+    jax.tree.map(close, of(a.astype(dtype)), of(a))
 
 
 def test_half_precision_dqda_does_not_overflow_its_norm():

@@ -233,6 +233,43 @@ def test_infinite_ratio_of_zero_advantage_has_zero_loss_and_gradient():
     np.testing.assert_array_equal(found, 0.0)
 
 
+@each_loss
+def test_gradient_is_not_halved_at_the_bound_of_the_log_ratio(loss):
+    # The clip of PPO does not bind: the ratio has moved against the advantage.
+    log_ratio = np.float32([-1.0, -1.0 + 1e-6])
+    _, outputs, gradient = evaluate(
+        loss, log_ratio, np.zeros(2), np.ones(2), log_ratio_bound=1.0
+    )
+    assert not np.any(getattr(outputs, "proximal", outputs).bounded)
+    np.testing.assert_allclose(gradient[0], gradient[1], rtol=1e-5)
+
+
+@each_loss
+@pytest.mark.parametrize("adv", [-1.0, 0.0, 1.0])
+def test_infinite_ratios_have_a_finite_loss_and_gradient_without_a_bound(loss, adv):
+    log_prob = np.float32([0.0, 80.0, 300.0, np.inf])
+    inputs = log_prob, np.zeros(4), np.full(4, adv)
+    losses, _, gradient = evaluate(loss, *inputs, log_ratio_bound=jnp.inf)
+    assert np.all(np.isfinite(losses))
+    assert np.all(np.isfinite(gradient))
+    np.testing.assert_array_equal(gradient[2:], 0.0)
+
+
+def test_clipped_surrogate_of_infinite_ratios_has_no_gradient():
+    mu, a = np.float32([[0.0, -1e9], [0.0, 0.5]]), np.array([1, 1])
+
+    @jax.jit
+    @jax.grad
+    def gradient(pi):
+        ratios = rlaxlib.categorical_importance_sampling_ratios(pi, mu, a)
+        return rlaxlib.clipped_surrogate_pg_loss(ratios, np.ones(2), 0.2)
+
+    # ρ = π(a)/μ(a) = ½ (1 + e^-½), and the gradient of log π is ½ (-1, 1).
+    slope = 0.25 * 0.5 * (1 + np.exp(-0.5))
+    found = gradient(np.zeros((2, 2), np.float32))
+    close(found, [[0.0, 0.0], [slope, -slope]])
+
+
 def test_mean_loss_equals_the_clipped_surrogate():
     loss, (by_ratio, _) = surrogate(np.exp(LOG_PROB - OLD), ADVANTAGES, 0.2)
     losses, _, found = evaluate(rlaxlib.ppo_clip_loss, LOG_PROB, OLD, ADVANTAGES)
@@ -303,6 +340,22 @@ def test_value_loss_with_a_clip_of_zero_is_the_larger_of_two_losses():
     loss, *_ = evaluate(rlaxlib.ppo_value_loss, v, old_v, target, 0.0)
     expected = 0.5 * np.maximum((v - target) ** 2, (old_v - target) ** 2)
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("huber_delta", [None, 4.0])
+@pytest.mark.parametrize(("edge", "epsilon"), [(0.25, 0.25), (-0.25, 0.25), (0.0, 0.0)])
+def test_gradient_of_a_value_is_not_halved_at_the_edge_of_the_clip(
+    edge, epsilon, huber_delta
+):
+    # The target is on the other side: the loss is ½ (v - y)² on both sides.
+    v = np.float32(edge) + np.float32([-0.01, 0.0, 0.01])
+    target = np.full(3, -np.sign(edge) or 1.0, np.float32)
+    inputs = v, np.zeros(3), target, epsilon, huber_delta
+    _, _, gradient = evaluate(rlaxlib.ppo_value_loss, *inputs)
+    error = v - target
+    if epsilon == 0:  # Towards the target the loss is clipped.
+        error[2] = 0
+    close(gradient, error)
 
 
 def test_gradient_of_an_unmoved_value_is_its_error():

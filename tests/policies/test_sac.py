@@ -122,6 +122,17 @@ def test_smoothing_bounds_the_noise_and_the_action():
     assert np.min(moved[:, 1]) >= 0.65 - 1e-6
 
 
+def test_gradient_of_a_target_action_is_whole_at_its_bound():
+    @jax.jit
+    @jax.grad
+    def gradient(action):
+        key = jax.random.key(0)
+        return jnp.sum(rlaxlib.td3_target_action(key, action, 0.0, 0.5, -1.0, 1.0))
+
+    found = gradient(np.float32([-1.5, -1.0, 0.0, 1.0, 1.5]))
+    np.testing.assert_array_equal(found, [0.0, 1.0, 1.0, 1.0, 0.0])
+
+
 def test_smoothing_without_bounds_adds_gaussian_noise():
     action, stddev = np.zeros(2000), np.linspace(0.5, 2.0, 2000, dtype=np.float32)
 

@@ -45,6 +45,41 @@ def test_targets_are_the_prior_at_bound_zero_and_mpo_without_bound():
     close(cmpo(LOGITS, Q, V, inf), softmax(LOGITS + Q))
 
 
+def test_gradient_is_whole_where_an_advantage_meets_the_bound():
+    @jax.jit
+    def gradients(q):
+        def weights(q):
+            return rlaxlib.cmpo_sample_weights(q, 0.0, stop_target_gradients=False)
+
+        def targets(q):
+            return rlaxlib.cmpo_policy_targets(
+                jnp.zeros(2), q, 0.0, stop_target_gradients=False
+            )
+
+        return [jax.jacobian(function)(q) for function in (weights, targets)]
+
+    edge, inside = gradients(np.float32([1, 0])), gradients(np.float32([1 - 1e-6, 0]))
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, 1e-5, 1e-6), edge, inside
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.float32])
+def test_visits_may_be_integers_of_any_size_and_floats(dtype):
+    def of(visits):
+        inputs = LOGITS, Q, visits, 0.5
+        return (
+            rlaxlib.completed_q_values(*inputs),
+            rlaxlib.gumbel_policy_targets(*inputs, 2.0, 0.25),
+        )
+
+    visits = np.array([0, 100, 27, 120, 1])  # Their sum exceeds 127.
+    expected = of(visits.astype(np.float32))
+    found = of(visits.astype(dtype))
+    assert {x.dtype for x in found} == {np.dtype(np.float32)}
+    jax.tree.map(close, found, expected)
+
+
 def test_weight_of_a_single_sample_is_relative_to_the_initial_estimate():
     found = sample_weights(np.array([0.5]), 0.0, z_init=2.0)
     close(found, [np.exp(0.5) / 2])

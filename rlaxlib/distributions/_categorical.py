@@ -300,7 +300,7 @@ def categorical_importance_sampling_ratios(
 
     Returns:
         Ratios, shape `[...]`: 0 where the target policy rules out the action, and
-        infinite where only the behaviour policy does.
+        infinite, without a gradient, where only the behaviour policy does.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a NumPy action out of range.
@@ -319,7 +319,11 @@ def categorical_importance_sampling_ratios(
     log_pi = indexing.pick(log_probabilities(scaled(pi_logits_t, action_mask)), a_t)
     log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, action_mask)), a_t)
     log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
-    return jnp.exp(log_pi - log_mu)
+    log_ratio = log_pi - log_mu
+    # A loss that clips an infinite ratio would have a gradient of `0 * inf`, or NaN.
+    is_infinite = jnp.exp(log_ratio) == jnp.inf
+    ratio = jnp.exp(jnp.where(is_infinite, 0, log_ratio))
+    return jnp.where(is_infinite, jnp.inf, ratio)
 
 
 @jax.tree_util.register_dataclass
@@ -491,7 +495,8 @@ class _ClippedEntropySoftmax(_Softmax):
         x = scaled(logits, action_mask, self.temperature)
         entropy = _entropy(probabilities(x), log_probabilities(x))
         n_legal = jnp.sum(x != -jnp.inf, axis=-1, dtype=entropy.dtype)
-        largest = jnp.log(jnp.maximum(n_legal, 1))
+        # An entropy of 0 is not clipped: `inf * log(1)` would be NaN.
+        largest = jnp.log(jnp.maximum(n_legal, 2))
         return jnp.minimum(entropy, self.entropy_clip * largest)
 
 

@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.experimental import checkify
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import checks, devices, indexing, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -599,7 +599,7 @@ def _report(problems: list[tuple[Array, str, Array]]) -> None:
     found: list[str] = []
     for wrong, message, values in problems:
         step = jnp.argmax(wrong)
-        place: dict[str, Any] = {"step": step, "value": values[step]}
+        place: dict[str, Any] = {"step": step, "value": indexing.pick(values, step)}
         if isinstance(cast(Any, wrong), Tracer):
             checkify.check(~jnp.any(wrong), f"check_trajectory: {message}.", **place)
         elif jnp.any(wrong):

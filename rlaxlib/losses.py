@@ -314,7 +314,9 @@ def _scale_gradient(x: Array, scale: Array) -> Array:
 def _scale_gradient_jvp(tangent: Array, y: Array, x: Array, scale: Array) -> Array:
     del y, x
     wide = jnp.promote_types(tangent.dtype, jnp.float32)
-    return (scale.astype(wide) * tangent.astype(wide)).astype(tangent.dtype)
+    scaled = scale.astype(wide) * tangent.astype(wide)
+    # A scale of 0 stops infinite gradients, too: `0 * inf` would be NaN.
+    return jnp.where(scale == 0, 0, scaled).astype(tangent.dtype)
 
 
 _scale_gradient.defjvps(_scale_gradient_jvp, None)

@@ -320,9 +320,10 @@ def categorical_importance_sampling_ratios(
     log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, action_mask)), a_t)
     log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
     log_ratio = log_pi - log_mu
-    # Infinite ratios have no gradient: whoever clips them multiplies it by 0.
-    overflows = jnp.isinf(jnp.exp(jax.lax.stop_gradient(log_ratio)))
-    return jnp.where(overflows, jnp.inf, jnp.exp(jnp.where(overflows, 0, log_ratio)))
+    # A loss that clips an infinite ratio would have a gradient of `0 * inf`, or NaN.
+    is_infinite = jnp.exp(log_ratio) == jnp.inf
+    ratio = jnp.exp(jnp.where(is_infinite, 0, log_ratio))
+    return jnp.where(is_infinite, jnp.inf, ratio)
 
 
 @jax.tree_util.register_dataclass
@@ -494,7 +495,8 @@ class _ClippedEntropySoftmax(_Softmax):
         x = scaled(logits, action_mask, self.temperature)
         entropy = _entropy(probabilities(x), log_probabilities(x))
         n_legal = jnp.sum(x != -jnp.inf, axis=-1, dtype=entropy.dtype)
-        largest = jnp.log(jnp.maximum(n_legal, 1))
+        # An entropy of 0 is not clipped: `inf * log(1)` would be NaN.
+        largest = jnp.log(jnp.maximum(n_legal, 2))
         return jnp.minimum(entropy, self.entropy_clip * largest)
 
 

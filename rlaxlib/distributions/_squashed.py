@@ -35,8 +35,8 @@ __all__ = [
 
 @checked(compiled=False)
 def squashed_gaussian(
-    sigma_min: Float[ArrayLike, ""] = -4.0,
-    sigma_max: Float[ArrayLike, "in [sigma_min, inf]"] = 0.0,
+    sigma_min: Float[ArrayLike, "in (-inf, inf)"] = -4.0,
+    sigma_max: Float[ArrayLike, "in [sigma_min, inf)"] = 0.0,
 ) -> _SquashedGaussian:
     """Create a tanh-squashed Gaussian distribution over bounded actions.
 
@@ -61,8 +61,9 @@ def squashed_gaussian(
     KL divergences are the same before and after squashing.
 
     Args:
-        sigma_min: Smallest log standard deviation :math:`σ_min`, shape `[]`.
-        sigma_max: Largest log standard deviation :math:`σ_max ≥ σ_min`, shape `[]`.
+        sigma_min: Smallest log standard deviation :math:`σ_min`, finite, shape `[]`.
+        sigma_max: Largest log standard deviation :math:`σ_max ≥ σ_min`, finite,
+            shape `[]`.
 
     Returns:
         A `ContinuousDistribution`.

@@ -200,11 +200,10 @@ def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:
     negative. If the bounds are symmetric, so are the bins.
     """
     weight: Any = np.linspace(0, 1, num_bins)
-    if isinstance(low, Tracer) or isinstance(high, Tracer):
-        low, high = jnp.asarray(low), jnp.asarray(high)
-        weight = jnp.asarray(weight, jnp.result_type(low, high))
-    else:
-        low, high = np.float64(low), np.float64(high)
+    if not isinstance(low, Tracer) and not isinstance(high, Tracer):
+        return np.float64(low) * weight[::-1] + np.float64(high) * weight
+    low, high = jnp.asarray(low), jnp.asarray(high)
+    weight = jnp.asarray(weight, jnp.result_type(low, high))
     return low * weight[::-1] + high * weight
 
 
@@ -226,20 +225,23 @@ def decode(
 
 def _mean(probs: Array, bins: Array) -> Array:
     """Return the mean of bins of shape `[K]` under probabilities `[..., K]`."""
+    # Symmetric probabilities of symmetric bins then have a mean of 0: large bins would
+    # leave a rounding error.
+    is_pair = jnp.broadcast_to(bins == -bins[::-1], probs.shape)
+    weights = jnp.where(is_pair, 0.5 * (probs - probs[..., ::-1]), probs)
     # TPUs and GPUs multiply matrices in reduced precision by default.
-    return jnp.matmul(probs, bins, precision=jax.lax.Precision.HIGHEST)
+    return jnp.matmul(weights, bins, precision=jax.lax.Precision.HIGHEST)
 
 
 def _two_hot(x: Array, b: Array) -> Array:
     """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
-    x = jnp.clip(x, b[0], b[-1])
-    inner = jnp.broadcast_to(b[1:-1], (*x.shape, b.size - 2))
-    k = jnp.sum(x[..., None] >= inner, axis=-1)  # x is between bins k and k + 1.
-    lower = (b[k + 1] - x) / (b[k + 1] - b[k])
-    upper = (x - b[k]) / (b[k + 1] - b[k])
-    return _one_hot(k, lower, b.size) + _one_hot(k + 1, upper, b.size)
-
-
-def _one_hot(index: Array, x: Array, size: int) -> Array:
-    """Return arrays that are `x` at an index and 0 elsewhere, `[..., size]`."""
-    return jax.nn.one_hot(index, size, dtype=x.dtype) * x[..., None]
+    x = jnp.clip(x, b[0], b[-1])[..., None]
+    low, high = (
+        jnp.broadcast_to(each, (*x.shape[:-1], b.size - 1)) for each in (b[:-1], b[1:])
+    )
+    start, end = low.at[..., 0].set(-jnp.inf), high.at[..., -1].set(jnp.inf)
+    between = ~(x < start) & ~(x >= end)  # Always true of NaN.
+    lower = jnp.where(between, (high - x) / (high - low), 0)
+    upper = jnp.where(between, (x - low) / (high - low), 0)
+    none = jnp.zeros_like(x)
+    return jnp.append(lower, none, axis=-1) + jnp.append(none, upper, axis=-1)

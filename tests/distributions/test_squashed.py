@@ -303,7 +303,7 @@ def test_distributions_can_be_pickled():
     [
         (
             lambda: rlaxlib.squashed_gaussian(1.0, 0.0),
-            r"^squashed_gaussian: `sigma_max` is 0.0, must be in \[1.0, inf\]",
+            r"^squashed_gaussian: `sigma_max` is 0.0, must be in \[1.0, inf\)",
         ),
         (
             lambda: SQUASHED.sample(KEY, MU, SIGMA, Spec(0.0, np.inf)),

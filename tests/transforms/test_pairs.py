@@ -107,6 +107,26 @@ def test_outside_support_applies_the_transform_before_the_bins(make, dtype):
     np.testing.assert_array_equal(outside_support(x, pair), [1, 0, 0, 0, 1])
 
 
+@pytest.mark.parametrize("count", [254, 255])
+@pytest.mark.parametrize(
+    "make",
+    [
+        rlaxlib.twohot_pair,
+        rlaxlib.hl_gauss_pair,
+        functools.partial(rlaxlib.muzero_pair, tx=HYPERBOLIC),
+        functools.partial(rlaxlib.unbiased_transform_pair, tx=rlaxlib.SYMLOG_PAIR),
+    ],
+    ids=["two-hot", "HL-Gauss", "muzero", "unbiased"],
+)
+def test_symmetric_probabilities_have_a_mean_of_zero(make, count):
+    # A critic whose last layer is 0 then predicts 0, and not the rounding error of bins
+    # of 5e8.
+    half = np.random.default_rng(0).dirichlet(np.ones(count), 10).astype(np.float32)
+    probs = np.concatenate([half + half[:, ::-1], np.full((1, count), 1 / count)])
+    pair = make(-20.0, 20.0, count)
+    np.testing.assert_array_equal(jax.jit(pair.apply_inv)(np.float32(probs)), 0)
+
+
 def test_composition_applies_in_order_and_inverts_in_reverse():
     double = rlaxlib.TxPair(lambda x: 2 * x, lambda x: x / 2)
     one_more = rlaxlib.TxPair(lambda x: x + 1, lambda x: x - 1)
@@ -189,6 +209,18 @@ def test_functions_of_a_pair_can_be_compiled_and_mapped():
     expected = [[0, 0, 0.5, 0.5, 0], [0, 1, 0, 0, 0]]
     np.testing.assert_array_equal(jax.jit(jax.vmap(pair.apply))(x), expected)
     np.testing.assert_array_equal(pair.apply(scalar=x), expected)
+
+
+@each_pair
+def test_a_batch_may_be_spread_over_an_explicit_mesh(pair):
+    explicit = (jax.sharding.AxisType.Explicit,)
+    mesh = jax.make_mesh((2,), ("data",), axis_types=explicit)
+    there = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    x = np.linspace(-0.9, 0.9, 8, dtype=np.float32)
+    expected, gradient = round_trip(x, pair)
+    found = round_trip(jax.device_put(x, there), pair)
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    np.testing.assert_allclose(found[1], gradient, rtol=1e-5)
 
 
 def test_a_pair_can_be_made_within_a_program():

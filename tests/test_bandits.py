@@ -208,6 +208,29 @@ def test_a_traced_arm_out_of_range_gives_nan():
             np.testing.assert_array_equal(np.isnan(found), True)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint16])
+def test_an_arm_of_few_bits_is_the_same_arm(dtype):
+    arms = int(np.iinfo(dtype).max) + 1  # More than the type of the arm can hold.
+    zeros = jnp.zeros(arms)
+    window = rlaxlib.sliding_window_init(arms, 2)
+    updates = (
+        lambda arm: rlaxlib.bandit_update(rlaxlib.bandit_init(arms), arm, 1.0),
+        lambda arm: rlaxlib.sliding_window_update(window, arm, 1.0),
+        lambda arm: rlaxlib.exp3_update(zeros, arm, 1.0, 0.5, 0.1),
+        lambda arm: rlaxlib.tsallis_inf_update(zeros, arm, 1.0, 0.5),
+        lambda arm: rlaxlib.gradient_bandit_update(
+            rlaxlib.GradientBanditState(zeros, 0.0, 1), arm, 1.0, 0.1
+        ),
+    )
+    update_all = jax.jit(lambda arm: [update(arm) for update in updates])
+    found, expected = update_all(dtype(100)), update_all(np.int32(100))
+    for one, other in zip(
+        jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+        assert np.isfinite(other).all()
+
+
 def test_states_can_be_scanned_and_mapped():
     arms, rewards = history()
     rewards = np.float32(rewards)
@@ -231,6 +254,19 @@ SCORES = {
     "beta": lambda key, s: rlaxlib.thompson_beta(key, s.counts, s.means),
     "gaussian": lambda key, s: rlaxlib.thompson_gaussian(key, s.counts, s.means),
 }
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+def test_counts_may_be_integers(name, dtype):
+    state = rlaxlib.BanditState(*np.float32([[3, 1, 7], [0.5, 0.25, 0], [0.1, 0, 0.2]]))
+    whole = state._replace(counts=state.counts.astype(dtype))
+    key = jax.random.key(0)
+    for enabled in (False, True):
+        with x64(enabled):
+            found, expected = SCORES[name](key, whole), SCORES[name](key, state)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == jnp.float32
 
 
 @pytest.mark.parametrize("name", ["ucb", "tuned", "kl"])

@@ -111,3 +111,81 @@ def test_state_and_data_swapped_is_an_error_that_gives_the_order(name):
     message = rf"^{name}\.update: `state` is .* `\w+` is one, the order is \(.*state"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         update(*wrong)
+
+
+# --- States after very many entries. ---
+
+SEEN, NEW, ENTRY = 10**9, 50_000, np.float32(40)  # One entry moves a mean by 4e-8.
+
+
+def far_along(state):
+    """Return running moments after a billion entries of mean 1 and variance 2."""
+    like = jax.tree.map(jnp.ones_like, state.mean)
+    twice = jax.tree.map(lambda x: 2 * x, like)
+    count = jnp.float32(SEEN)
+    return state._replace(mean=like, variance=twice, num_entries=count)
+
+
+def running():
+    init, update = rlaxlib.running_moments()
+    return far_along(init(0.0)), lambda s: update(ENTRY, s)[1], lambda s: s
+
+
+def reward():
+    init, update = rlaxlib.reward_scale()
+    state, (r_t, zero) = init(0.0), np.float32([[40.0], [0.0]])
+    state = state._replace(moments=far_along(state.moments))
+    return state, lambda s: update(r_t, zero, s)[1], lambda s: s.moments
+
+
+def returns():
+    init, update = rlaxlib.return_based_scale()
+    steps, moments = map(far_along, init(0.0))
+    state = rlaxlib.ReturnScaleState(steps, moments)
+    return (
+        state,
+        lambda s: update(ENTRY, ENTRY, ENTRY, s)[1],
+        lambda s: s.steps._replace(mean=s.steps.mean[1], variance=s.steps.variance[0]),
+    )
+
+
+def errors():
+    state = rlaxlib.RndState(*map(jnp.float32, (SEEN, 1.0, 2.0)))
+    prediction, zero = np.sqrt(np.full((2, 1, 1), ENTRY)) * [[[1]], [[0]]]
+    prediction, zero = np.float32(prediction), np.float32(zero)
+    return (
+        state,
+        lambda s: rlaxlib.rnd_reward(prediction, zero, s, 0.0)[1],
+        lambda s: s,
+    )
+
+
+@pytest.mark.parametrize("make", [running, reward, returns, errors])
+def test_moments_are_exact_after_a_billion_entries_and_one_entry_a_step(make):
+    state, step, read = make()
+
+    @jax.jit
+    def run(state):
+        return jax.lax.scan(lambda s, _: (step(s), None), state, None, NEW)[0]
+
+    moments = read(run(state))
+    mean, square = ((SEEN * x + NEW * 40.0**k) for k, x in ((1, 1.0), (2, 3.0)))
+    mean, square = mean / (SEEN + NEW), square / (SEEN + NEW)
+    np.testing.assert_allclose(moments.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(moments.variance, square - mean**2, rtol=1e-5)
+
+
+# --- Templates. ---
+
+
+@pytest.mark.parametrize(
+    "name", sorted(FACTORIES.keys() - {"pid_lagrangian", "popart"})
+)
+def test_an_initial_state_may_be_made_from_shapes_and_dtypes(name):
+    (init, _), example, _ = FACTORIES[name]
+    spec = jax.ShapeDtypeStruct(ONES.shape, jnp.bfloat16)
+    for one, other in zip(
+        jax.tree.leaves(init(spec)), jax.tree.leaves(init(*example)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype

@@ -70,11 +70,11 @@ def nan_outside(x: Array, index: Array, size: int) -> Array:
 
 def is_inside(indices: Array, size: int) -> Array:
     """Return which indices, of any integer dtype, are in [0, size)."""
-    indices = _wide(indices)
+    indices = widened(indices)
     return (indices >= 0) & (indices < size)
 
 
-def _wide(indices: Array) -> Array:
+def widened(indices: Array) -> Array:
     """Return indices in at least 32 bits: an int8 cannot hold a size of 128."""
     return indices.astype(jnp.int32) if indices.dtype.itemsize < 4 else indices
 
@@ -86,6 +86,6 @@ def _gather(
     sizes: tuple[int, ...],
 ) -> Array:
     # The gradient would drop the indices of an array too large for a narrow dtype.
-    indices = jax.lax.expand_dims(_wide(indices), (indices.ndim,))
+    indices = jax.lax.expand_dims(widened(indices), (indices.ndim,))
     mode = GatherScatterMode.FILL_OR_DROP
     return jax.lax.gather(values, indices, numbers, sizes, mode=mode)

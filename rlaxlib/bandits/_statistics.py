@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
@@ -229,6 +230,7 @@ def sliding_window_update(
 
 def one_hot(arm: Array, like: Array) -> Array:
     """Return 1 for the arm and 0 for all others, or NaN if it is out of range."""
-    index = jnp.arange(like.size, dtype=arm.dtype)
-    in_range = (arm >= 0) & (arm < like.size)
-    return jnp.where(in_range, (index == arm).astype(like.dtype), jnp.nan)
+    arm = indexing.widened(arm)
+    pulled = jnp.arange(like.size, dtype=arm.dtype) == arm
+    pulled = pulled.astype(like.dtype)
+    return jnp.where(indexing.is_inside(arm, like.size), pulled, jnp.nan)

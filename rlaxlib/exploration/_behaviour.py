@@ -130,7 +130,8 @@ def ez_greedy(
     of_start, of_duration, of_action = jax.random.split(key, 3)
     greedy = jnp.argmax(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
-    duration = _sample_zeta(of_duration, mu, max_duration).astype(remaining.dtype)
+    longest = min(max_duration, jnp.iinfo(remaining.dtype).max)
+    duration = _sample_zeta(of_duration, mu, longest).astype(remaining.dtype)
     starts = jax.random.uniform(of_start, dtype=epsilon.dtype) < epsilon
     duration = jnp.where(starts, duration, 0)
     is_held = jnp.arange(legal.size) == held.astype(jnp.int32)

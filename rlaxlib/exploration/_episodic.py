@@ -165,4 +165,5 @@ def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Ar
     rows = jnp.where(jnp.isfinite(rows), rows, jnp.inf)  # An empty row is not finite.
     start = state.next_memory_index
     order = start + jnp.arange(new - kept, new, dtype=start.dtype)
-    return state.memory.at[order % size].set(rows), (start + new) % size
+    memory = state.memory.at[order % size].set(rows, unique_indices=True)
+    return memory, (start + new) % size

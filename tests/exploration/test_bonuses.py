@@ -188,3 +188,12 @@ def test_diayn_reward_is_that_of_recognising_the_skill():
 )
 def test_lifelong_novelty_can_only_increase_the_episodic_reward(modulation, factor):
     assert rlaxlib.ngu_reward(0.5, modulation) == 0.5 * factor
+
+
+def test_visit_counts_may_be_integers():
+    counts = np.array([[1, 4], [9, 100]])
+    expected = rlaxlib.count_bonus(np.float32(counts))
+    for dtype in (np.int8, np.int32):
+        np.testing.assert_array_equal(
+            rlaxlib.count_bonus(counts.astype(dtype)), expected
+        )

@@ -410,7 +410,7 @@ def hindsight_indices(
     if sample_mask is None:
         return number
     # Shared over devices like the number, if it is.
-    valid = streams.compact(steps + jnp.zeros_like(number), mask)
+    valid = streams.compact(steps + 0 * number, mask)
     return jnp.where(mask, valid[number], steps)
 
 

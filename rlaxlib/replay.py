@@ -13,7 +13,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import checks, devices, indexing, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
@@ -398,8 +398,7 @@ def hindsight_indices(
     end = end if truncated_t is None else end | truncated_t
     # Count the valid steps, so that the n-th of them can be sampled.
     counts = jnp.cumsum(mask)
-    last = jax.lax.cummin(jnp.where(end, steps, steps.size - 1), reverse=True)
-    after = counts[last]
+    after = jax.lax.cummin(jnp.where(end, counts, counts[-1]), reverse=True)
     first = counts - 1
     if strategy == "episode":
         ended = jnp.where(end, counts, 0)
@@ -408,8 +407,11 @@ def hindsight_indices(
         number = after - 1
     else:
         number = jax.random.randint(key, steps.shape, first, after, steps.dtype)
-    goals = streams.compact(steps, mask)[number]
-    return jnp.where(mask, goals, steps)
+    if sample_mask is None:
+        return number
+    # Shared over devices like the number, if it is.
+    valid = streams.compact(steps + 0 * number, mask)
+    return jnp.where(mask, valid[number], steps)
 
 
 def _normalize(shares: Array, mask: Array, axis_name: AxisName | None) -> Array:
@@ -441,5 +443,5 @@ def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
     total = bounds[-1]
     points = (jnp.arange(num_samples, dtype=weights.dtype) + offsets) / num_samples
     points = jnp.minimum(points * total, jnp.nextafter(total, jnp.zeros_like(total)))
-    indices = jnp.searchsorted(bounds, points, side="right")
+    indices = indexing.first_above(bounds, points)
     return jnp.where(jnp.isnan(cumulative[-1]), weights.size, indices)

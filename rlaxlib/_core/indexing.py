@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -49,6 +51,30 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
     )
     sizes = (*values.shape[:axis], 1, *values.shape[axis + 1 :])
     return _gather(values, index, numbers, sizes)
+
+
+def first_above(bounds: Array, points: Array) -> Array:
+    """Return the index of the first bound that is above each point, by bisection.
+
+    `jnp.searchsorted` does the same, but cannot be mapped over an explicit mesh.
+
+    Args:
+        bounds: Bounds, which do not decrease, `[N]`.
+        points: Points, `[K]`.
+
+    Returns:
+        Indices, `[K]`, N where no bound is above.
+    """
+
+    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) // 2
+        is_below = (low < high) & ~(bounds[middle] > points)
+        return jnp.where(is_below, middle + 1, low), jnp.where(is_below, high, middle)
+
+    low = jnp.zeros_like(points, int)
+    ends = (low, low + bounds.size)
+    return cast(Array, jax.lax.fori_loop(0, bounds.size.bit_length(), halve, ends)[0])
 
 
 def nan_outside(x: Array, index: Array, size: int) -> Array:

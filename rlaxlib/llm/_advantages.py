@@ -268,7 +268,7 @@ def pass_at_k_rewards(
         jax.lax.cumsum(shared, reverse=True), jnp.zeros_like(rewards[:1])
     )
     shaped = jnp.asarray(own, rewards.dtype) * ordered + later
-    return jnp.zeros_like(rewards).at[order].set(shaped)
+    return shaped[jnp.argsort(order)]  # A scatter cannot be mapped on an explicit mesh.
 
 
 @checked(wide=True)

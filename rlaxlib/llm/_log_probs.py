@@ -178,8 +178,10 @@ def _linear_fwd(
         return (maximum, total, weighted, picked), None
 
     # Statistics of each block, which devices exchange once, at the end.
+    # Zeros are made of `hidden`, to vary over the same devices.
     shape = (hidden.shape[0], chunks.head.shape[1])
-    zeros = jnp.zeros_like(hidden, temperature.dtype, shape=shape)
+    zeros = jnp.zeros_like(hidden[:, :1], temperature.dtype)
+    zeros = jnp.broadcast_to(zeros, shape)
     start = (zeros + _MASKED, zeros, zeros, zeros)
     end, _ = jax.lax.scan(step, start, chunks.indices)
     largest, total, weighted, picked = end
@@ -219,7 +221,7 @@ def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
         d_head = jax.lax.dynamic_update_slice_in_dim(d_head, d_part, first, 2)
         return (d_hidden, d_head, d_scale), None
 
-    d_scale = jnp.zeros_like(wide, shape=chunks.head.shape[1:2])
+    d_scale = jnp.broadcast_to(jnp.zeros_like(wide[0, :1]), chunks.head.shape[1:2])
     start = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_scale)
     (d_hidden, d_head, d_scale), _ = jax.lax.scan(step, start, chunks.indices)
     # The gradient by logits sums to 0, so their maximum may be subtracted.

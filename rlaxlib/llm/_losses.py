@@ -253,9 +253,11 @@ def gmpo_loss(
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
     adv, old_log_prob = stop_gradient((adv, old_log_prob))
     ratios = log_ratio(log_prob, old_log_prob)
-    is_clipped = jnp.where(adv >= 0, ratios > high, ratios < low)
-    clipped = jnp.where(is_clipped, jnp.where(adv >= 0, high, low), ratios)
-    mean = arrays.masked_mean(clipped, sample_mask, axis_name=axis_name)
+    # `minimum` and `maximum` would halve the gradient at the bounds.
+    upper = jnp.where(ratios > high, high, ratios)
+    lower = jnp.where(ratios < low, low, ratios)
+    bounded = jnp.where(adv >= 0, upper, lower)
+    mean = arrays.masked_mean(bounded, sample_mask, axis_name=axis_name)
     loss = jnp.broadcast_to(-adv * jnp.exp(jnp.minimum(mean, 80)), log_prob.shape)
     return streams.valid(loss, sample_mask)
 

@@ -20,6 +20,8 @@ import rlaxlib
 MODULES = (
     *("continuous", "exploration", "imitation", "language", "offline"),
     *("policy_gradient", "streaming", "value_based"),
+    *("constraints", "flows", "goals", "multiagent"),
+    *("evaluation", "language_updates", "phases", "planning", "preferences"),
 )
 CASES = {
     name: case
@@ -28,7 +30,10 @@ CASES = {
     for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }
 # The value of one is not minimised. Targets or weights of others move with the policy.
-MAY_RISE = "fqf_fractions", "impala", "cispo", "rebrac_actor"
+MAY_RISE = (
+    *("fqf_fractions", "impala", "cispo", "rebrac_actor"),
+    *("acer_region", "dft", "dppo", "topr", "vespo"),
+)
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
     *("masks", "valid", "n_step_batch", "sequences", "value_loss"),
@@ -37,6 +42,9 @@ HELPERS = {
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
     *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
+    *("surrogate", "kl_from_old", "trpo", "cpo", "adaptive_learning_rate"),
+    *("gpi_action", "mppi_plan", "normalise", "unroll", "value_interval"),
+    *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
 }
 
 

@@ -1,0 +1,160 @@
+"""Steps and losses under constraints: TRPO, CPO, FOCOPS, CUP, P3O, the region of ACER.
+
+`apply(params, s)` returns the logits of the policy. A batch of streams is that of
+`policy_gradient.py`, whose advantages and values these recipes share; those of costs
+are the same functions of costs. Needs `policy_gradient.py` in the same package.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.sparse.linalg import cg
+
+import rlaxlib
+
+from .policy_gradient import log_probs, valid  # noqa: TID252 - Any package.
+
+
+def surrogate(params, apply, batch, adv_t):
+    """Return the mean of minus the ratio times the advantage."""
+    log_prob = log_probs(apply(params, valid(batch, batch.s_tm1)), batch.a_tm1)
+    old_log_prob = log_probs(valid(batch, batch.logits_tm1), batch.a_tm1)
+    losses = -jnp.exp(log_prob - old_log_prob) * valid(batch, adv_t)
+    return rlaxlib.masked_mean(losses, batch.sample_mask)
+
+
+def kl_from_old(params, apply, batch):
+    """Return the mean divergence from the policy that acted."""
+    old, logits = batch.logits_tm1, apply(params, valid(batch, batch.s_tm1))
+    kl = rlaxlib.categorical_kl_divergence(valid(batch, old), logits)
+    return rlaxlib.masked_mean(kl, batch.sample_mask)
+
+
+def trpo(params, apply, batch, adv_t, max_kl=0.01, damping=0.1):
+    """TRPO: a natural gradient, as far as the trust region allows; new parameters.
+
+    Without the line search it is a natural policy gradient. Schulman et al., 2015,
+    https://arxiv.org/abs/1502.05477. Usual (github.com/openai/baselines): max KL 0.01,
+    damping 0.1, 10 iterations of conjugate gradients, values by Adam 1e-3.
+    """
+
+    def kl(params):
+        return kl_from_old(params, apply, batch)
+
+    def fisher(v):
+        return rlaxlib.fisher_vector_product(kl, params, v, damping)
+
+    gradient = jax.grad(surrogate)(params, apply, batch, adv_t)
+    x, _ = cg(fisher, gradient, maxiter=10)
+    size = rlaxlib.trust_region_step_size(x, fisher(x), max_kl)
+    step = jax.tree.map(lambda x: -size * x, x)
+    search = rlaxlib.backtracking_line_search
+    evaluate = lambda x: (surrogate(x, apply, batch, adv_t), kl(x))  # noqa: E731
+    return search(evaluate, params, step, max_kl)
+
+
+def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.1):
+    """CPO: the best step in the trust region that obeys the limit of the cost.
+
+    Returns the step; a line search checks the cost as well. `excess` is the cost minus
+    its limit. Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper,
+    appendix): max KL 0.01, damping 0.01 to 0.1, λ of GAE 0.95, of costs 0.5 to 1.
+    """
+
+    def fisher(v):
+        kl = lambda x: kl_from_old(x, apply, batch)  # noqa: E731
+        return rlaxlib.fisher_vector_product(kl, params, v, damping)
+
+    # The surrogate is minus the objective: it has the gradient of minus the cost.
+    g, b = (jax.grad(surrogate)(params, apply, batch, x) for x in (adv_t, -cost_adv_t))
+    x, y = (cg(fisher, each, maxiter=10)[0] for each in (g, b))
+    dot = lambda x, y: sum(map(jnp.vdot, *map(jax.tree.leaves, (x, y))))  # noqa: E731
+    step = rlaxlib.cpo_step(dot(g, x), dot(g, y), dot(b, y), excess, max_kl)
+    add = lambda x, y: step.gradient_coefficient * x + step.cost_coefficient * y  # noqa: E731
+    return jax.tree.map(add, x, y)
+
+
+def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5):
+    """FOCOPS: a KL penalty, and no gradient for states that have left the region.
+
+    `multiplier` is that of `lagrange_multiplier`. Zhang et al., 2020,
+    https://arxiv.org/abs/2002.06506. Usual (github.com/PKU-Alignment/omnisafe):
+    temperature 1.5, KL at most 0.02, Adam 3e-4.
+    """
+    s, old = valid(batch, (batch.s_tm1, batch.logits_tm1))
+    logits, mask = apply(params, s), batch.sample_mask
+    kl = rlaxlib.categorical_kl_divergence(logits, old)
+    inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
+    adv_t = valid(batch, adv_t - multiplier * cost_adv_t)
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, kl, temperature)
+    return rlaxlib.masked_mean(jnp.where(kl <= 0.02, loss, 0.0), mask) / temperature
+
+
+def cup(params, apply, batch, cost_adv_t, multiplier, discount=0.99, lambda_=0.95):
+    """CUP: after a step of PPO, a projection that lowers the cost.
+
+    `batch` has the logits after that step as `logits_tm1`. Yang et al., 2022,
+    https://arxiv.org/abs/2209.07089. Usual (github.com/PKU-Alignment/omnisafe): the
+    multiplier at most 2, λ 0.95, Adam 3e-4.
+    """
+    s, old = valid(batch, (batch.s_tm1, batch.logits_tm1))
+    logits = apply(params, s)
+    kl = rlaxlib.categorical_kl_divergence(logits, old)
+    inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
+    factor = multiplier * (1 - discount * lambda_) / (1 - discount)
+    adv_t = valid(batch, -factor * cost_adv_t)
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, kl, 1.0)
+    return rlaxlib.masked_mean(loss, batch.sample_mask)
+
+
+def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2):
+    """P3O: PPO, with a penalty of the clipped cost where it exceeds its limit.
+
+    Zhang et al., 2022, https://arxiv.org/abs/2205.11814. Usual
+    (github.com/PKU-Alignment/omnisafe): kappa 20, clip 0.2, Adam 3e-4.
+    """
+    s, old, adv_t, cost_adv_t = valid(
+        batch, (batch.s_tm1, batch.logits_tm1, adv_t, cost_adv_t)
+    )
+    inputs = (log_probs(x, batch.a_tm1) for x in (apply(params, s), old))
+    log_prob, old_log_prob = inputs
+    loss, cost = (
+        rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv, epsilon)[0]
+        for adv in (adv_t, -cost_adv_t)
+    )
+    loss, cost = (rlaxlib.masked_mean(x, batch.sample_mask) for x in (loss, cost))
+    return loss + kappa * jax.nn.relu(cost + excess)
+
+
+def acer_region(params, average_params, apply, batch, max_change=1.0):
+    """ACER, policy: gradients projected onto a trust region around an average policy.
+
+    The batch has the action values `q_tm1`, [B, T, A], and Retrace's `returns_t`,
+    [B, T], as `acer` computes them. Wang et al., 2016,
+    https://arxiv.org/abs/1611.01224. Usual (paper): max change 1, average policy by
+    steps of 0.01.
+    """
+    s, mu = valid(batch, (batch.s_tm1, batch.logits_tm1))
+    logits, average = apply(params, s), apply(average_params, s)
+
+    def objective(logits):
+        inputs = mu, batch.a_tm1, batch.q_tm1, batch.returns_t
+        return -jnp.sum(rlaxlib.acer_policy_loss(logits, *inputs))
+
+    def kl(logits):
+        return jnp.sum(rlaxlib.categorical_kl_divergence(average, logits))
+
+    gradients = (jax.grad(f)(jax.lax.stop_gradient(logits)) for f in (objective, kl))
+    z = jax.lax.stop_gradient(rlaxlib.acer_trust_region(*gradients, max_change))
+    return rlaxlib.masked_mean(-jnp.sum(z * logits, axis=-1), batch.sample_mask)
+
+
+def adaptive_learning_rate(learning_rate, kl, target=0.01):
+    """Adaptive learning rate: it falls where the policy moves too far.
+
+    Rudin et al., 2021, https://arxiv.org/abs/2109.11978. Usual
+    (github.com/leggedrobotics/rsl_rl): target 0.01, at first 1e-3.
+    """
+    inverse = rlaxlib.adaptive_kl_coefficient(
+        1 / learning_rate, kl, target, tolerance=2.0, factor=1.5
+    )
+    return jnp.clip(1 / inverse, 1e-5, 1e-2)

@@ -1,0 +1,73 @@
+"""Losses for the evaluation of policies: FQE, successor features; and intervals.
+
+A batch of B transitions has the fields
+
+    s_tm1, s_t        observations before and after the action, [B, ...],
+    a_tm1             actions, integers in [0, A), [B],
+    r_t, discount_t   rewards and discounts, [B].
+"""
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+
+
+def fqe(params, target_params, apply, policy, batch):
+    """FQE, fitted Q evaluation: expected Sarsa of a fixed policy on logged data.
+
+    `policy(s)` returns probabilities, [B, A]. The value of the policy is the mean of q
+    under it at first states. Le et al., 2019, https://arxiv.org/abs/1903.08738. Usual
+    (github.com/takuseno/d3rlpy): discount 0.99, Adam 1e-4, batch 100, target networks
+    updated every 100 steps.
+    """
+    td_error = jax.vmap(rlaxlib.expected_sarsa)(
+        apply(params, batch.s_tm1),
+        batch.a_tm1,
+        batch.r_t,
+        batch.discount_t,
+        apply(target_params, batch.s_t),
+        policy(batch.s_t),
+    )
+    return jnp.mean(rlaxlib.l2_loss(td_error))
+
+
+def successor_features(params, target_params, apply, batch, task):
+    """Successor features: TD learning of the sums of features that make up a reward.
+
+    `apply` returns them for each action, [B, A, K]. The batch has the features `phi_t`,
+    [B, K], and a reward is their product with `task`, [K]. Barreto et al., 2016,
+    https://arxiv.org/abs/1606.05312. Usual (none in the paper): those of DQN.
+    """
+    psi_tm1, psi_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
+    a_t = jnp.argmax(psi_t @ task, axis=-1)
+    # One TD error for each feature, whose value is that of the action.
+    x_tm1, x_t = (
+        jax.vmap(lambda psi, a: psi[a])(psi, a)
+        for psi, a in ((psi_tm1, batch.a_tm1), (psi_t, a_t))
+    )
+    error = jax.vmap(rlaxlib.td_learning, (0, 0, None, 0))
+    errors = jax.vmap(error)(x_tm1, batch.phi_t, batch.discount_t, x_t)
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(errors), axis=-1))
+
+
+def gpi_action(psi, task):
+    """Return the action of generalised policy improvement (GPI).
+
+    `psi`, [N, A, K], are the successor features of N policies in one state.
+    """
+    return jnp.argmax(jnp.max(psi @ task, axis=0))
+
+
+def value_interval(key, data, kind="wpdis", confidence=0.95):
+    """Return an estimate of the value of a policy, and both ends of its interval.
+
+    `data` are rewards, discounts and ratios of N trajectories, each [N, T], and values
+    for the doubly robust estimates: the arguments of `off_policy_evaluation`.
+    """
+
+    def estimate(data):
+        return rlaxlib.off_policy_evaluation(*data, kind=kind)
+
+    interval = rlaxlib.bootstrap_interval
+    return estimate(data), *interval(key, data, estimate, confidence)

@@ -1,0 +1,167 @@
+"""Further losses of RL for language models: DPPO, MaxRL, VESPO, TOPR, KL-Cov, GDPO.
+
+A batch of answers is that of `language.py`, which must be in the same package.
+"""
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+
+from .language import advantages, clipped, log_probs  # noqa: TID252 - Any package.
+
+
+def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
+    """DPPO: no gradient for tokens that leave the trust region; that of prime-rl.
+
+    Qi et al., 2026, https://arxiv.org/abs/2602.04879. Usual (github.com/verl-project/
+    verl): total variation of 0.2, ratios truncated at 20, Adam 1e-6.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    inputs = log_prob, batch.old_log_prob, advantages(batch)
+    keep = rlaxlib.dppo_mask(*inputs, bound, bound, sample_mask=mask)
+    loss = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=mask)
+    return rlaxlib.aggregate_losses(jnp.where(keep, loss, 0.0), mask, "token_mean")
+
+
+def max_rl(params, apply, batch):
+    """MaxRL: the likelihood of a correct answer; rewards are 0 or 1.
+
+    On policy: one update for each batch. Tajwar et al., 2026,
+    https://arxiv.org/abs/2602.02710. Usual (paper): groups of 8 to 128, no KL cost,
+    Adam 1e-6.
+    """
+    log_prob = log_probs(params, apply, batch)
+    loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="mean"))
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+
+
+def vespo(params, apply, batch):
+    """VESPO: a smooth weight of each answer, for stale experience.
+
+    Shen et al., 2026, https://arxiv.org/abs/2602.10693. Usual
+    (github.com/FloyedShen/VESPO): exponents 2 and 3, rates 3 and 2, Adam 1e-6.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    adv_t = advantages(batch)
+
+    def weight(log_prob, old_log_prob, adv, mask):
+        return rlaxlib.vespo_weight(log_prob, old_log_prob, adv, sample_mask=mask)
+
+    weights = jax.vmap(weight)(log_prob, batch.old_log_prob, adv_t[:, 0], mask)
+    loss = rlaxlib.reinforce_loss(log_prob, weights[:, None] * adv_t)
+    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean")
+
+
+def otb(params, apply, batch):
+    """OTB: REINFORCE, with the baseline of least variance at each token.
+
+    Li et al., 2026, https://arxiv.org/abs/2602.07078. Usual (github.com/verl-project/
+    verl): groups of 8, on policy, Adam 1e-6.
+    """
+    logits = jax.lax.stop_gradient(apply(params, batch.inputs))
+    squares = jnp.sum(jnp.square(jax.nn.softmax(logits)), axis=-1)
+    log_prob, shape = log_probs(params, apply, batch), batch.rewards.shape
+    returns = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
+
+    def baseline(returns, log_prob, squares, mask):
+        return rlaxlib.token_baseline(returns, log_prob, squares, sample_mask=mask)
+
+    inputs = returns, log_prob, squares, batch.sample_mask
+    baseline = jax.vmap(baseline)(*(x.reshape(*shape, -1) for x in inputs))
+    adv_t = returns - jnp.repeat(baseline, shape[1], axis=0)
+    loss = rlaxlib.reinforce_loss(log_prob, adv_t)
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+
+
+def dft(params, apply, batch):
+    """DFT: supervised learning, where each token is weighted by its probability.
+
+    Wu et al., 2025, https://arxiv.org/abs/2508.05629. Usual (paper): Adam 5e-5, batch
+    256, one epoch.
+    """
+    log_prob = log_probs(params, apply, batch)
+    loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+
+
+def topr(params, apply, batch):
+    """TOPR: truncated ratios for bad answers, and none for good ones.
+
+    Le Roux et al., 2025, https://arxiv.org/abs/2503.14286. Usual (paper): rewards of 1
+    and -1, ratios of answers in [0, 1], Adam 1e-6.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    rewards = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
+
+    def weight(log_ratio, mask):
+        return rlaxlib.importance_weights(log_ratio, mask, "sequence", high=1.0)
+
+    weights = jax.vmap(weight)(log_prob - batch.old_log_prob, mask)
+    weights = jnp.where(rewards > 0, 1.0, weights)
+    loss = rlaxlib.reinforce_loss(log_prob, weights * rewards)
+    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_sum")
+
+
+def dro(params, apply, batch, temperature=0.1):
+    """DRO and Kimi k1.5: a policy gradient, and a squared log-ratio to the old policy.
+
+    Kimi Team, 2025, https://arxiv.org/abs/2501.12599. Usual (none in the paper):
+    temperature 0.1, Adam 1e-6.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="none"))
+    kl = rlaxlib.kl_loss(log_prob, batch.old_log_prob, "k2", sample_mask=mask)
+    loss = loss + temperature * kl
+    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_sum")
+
+
+def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
+    """KL-Cov: a KL penalty for the tokens that reduce the entropy most.
+
+    Cui et al., 2025, https://arxiv.org/abs/2505.22617. Usual (paper): 0.2 % of the
+    tokens, KL cost 1, Adam 1e-6.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    adv_t = advantages(batch)
+    mean = lambda x: rlaxlib.masked_mean(x, mask)  # noqa: E731
+    covariance = (log_prob - mean(log_prob)) * (adv_t - mean(adv_t))
+    chosen = rlaxlib.high_entropy_mask(covariance, fraction, sample_mask=mask)
+    kl = rlaxlib.kl_loss(log_prob, batch.old_log_prob, "k2", sample_mask=mask)
+    loss, _ = rlaxlib.ppo_penalty_loss(log_prob, batch.old_log_prob, adv_t, None, 0.0)
+    loss = loss + kl_cost * jnp.where(chosen, kl, 0.0)
+    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+
+
+def gdpo(params, apply, batch, weights, epsilon=0.2):
+    """GDPO: several rewards, each standardised in its group before they are added.
+
+    The batch has `all_rewards`, [K, P, G]. Liu et al., 2026,
+    https://arxiv.org/abs/2601.05242. Usual (github.com/verl-project/verl): weights 1,
+    otherwise those of GRPO.
+    """
+    each = jax.vmap(jax.vmap(rlaxlib.group_advantages))(batch.all_rewards)
+    adv = rlaxlib.standardize(jnp.tensordot(weights, each, 1))
+    adv_t = jnp.broadcast_to(adv.reshape(-1, 1), batch.tokens.shape)
+    loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
+    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+
+
+def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0):
+    """Sequence-mask TIS: weights of tokens, in answers whose mean ratio is near 1.
+
+    The batch has `sampler_log_prob`, [B, T], of the inference engine. Liu et al., 2025,
+    https://richardli.xyz/rl-collapse. Usual (github.com/OpenRLHF/OpenRLHF): geometric
+    means within 1 %, weights truncated at 2 to 5.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    log_ratio = batch.old_log_prob - batch.sampler_log_prob
+
+    def weights(log_ratio, mask):
+        weigh = rlaxlib.importance_weights
+        near = weigh(log_ratio, mask, "geometric", "band", low, high) > 0
+        return jnp.where(near, weigh(log_ratio, mask, high=max_weight), 0.0)
+
+    loss = clipped(log_prob, batch, advantages(batch), 0.2)
+    loss = jax.vmap(weights)(log_ratio, mask) * loss
+    return rlaxlib.aggregate_losses(loss, mask, "token_mean")

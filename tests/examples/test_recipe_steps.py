@@ -1,0 +1,131 @@
+"""Test what the recipes return that is not a loss: steps, actions, plans, intervals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from experience import close
+from plain_losses.common import Q_PARAMS, STREAM, Batch, Q, normal
+from recipes import constraints, evaluation, flows, goals, phases, planning
+
+import rlaxlib
+
+OLD = STREAM._replace(logits_tm1=Q(Q_PARAMS[0], STREAM.s_tm1))
+ADV, COST_ADV = normal(*STREAM.r_t.shape), normal(*STREAM.r_t.shape)
+
+
+# --- Constraints. ---
+
+
+def test_trpo_lowers_the_surrogate_within_the_trust_region():
+    params, outputs = constraints.trpo(Q_PARAMS[0], Q, OLD, ADV)
+    assert 0 < outputs.kl <= 0.01
+    assert constraints.surrogate(params, Q, OLD, ADV) < -np.mean(ADV)
+    close(constraints.kl_from_old(params, Q, OLD), outputs.kl)
+
+
+def test_cpo_lowers_the_cost_where_it_exceeds_its_limit_and_the_loss_elsewhere():
+    def change(excess):
+        step = constraints.cpo(Q_PARAMS[0], Q, OLD, ADV, COST_ADV, excess, 1e-4)
+        moved = Q_PARAMS[0] + step
+        loss = constraints.surrogate(moved, Q, OLD, ADV) + np.mean(ADV)
+        cost = constraints.surrogate(moved, Q, OLD, -COST_ADV) - np.mean(COST_ADV)
+        return loss, cost
+
+    loss, _ = change(-10.0)
+    assert loss < 0
+    _, cost = change(10.0)
+    assert cost < 0
+    _, cost = change(1e-3)
+    np.testing.assert_allclose(cost, -1e-3, rtol=0.1)
+
+
+def test_the_learning_rate_follows_the_divergence_within_bounds():
+    rate = constraints.adaptive_learning_rate
+    close(rate(1e-3, 0.03), 1e-3 / 1.5)
+    close(rate(1e-3, 0.001), 1.5e-3)
+    close(rate(1e-3, 0.01), 1e-3)
+    close(rate(1e-5, 1.0), 1e-5)
+    close(rate(1e-2, 0.0), 1e-2)
+
+
+# --- Goals. ---
+
+
+def test_her_rewards_goals_that_were_achieved_later():
+    achieved = np.arange(6)
+    discount_t = np.float32([0.9, 0.9, 0.0, 0.9, 0.9, 0.0])
+    batch = Batch(discount_t=discount_t, goal=None, r_t=None)
+    reward = lambda achieved, goal: 1.0 * (achieved == goal) - 1  # noqa: E731
+    batch = goals.her(jax.random.key(0), batch, achieved, reward)
+    assert np.all(batch.goal >= achieved)
+    assert np.all(batch.goal <= np.repeat([2, 5], 3))
+    np.testing.assert_array_equal(batch.r_t == 0, batch.goal == achieved)
+
+
+# --- Flows. ---
+
+
+def test_flows_and_diffusions_of_exact_networks_generate_the_actions():
+    s, goal = np.zeros((50, 1), np.float32), jnp.array([0.5, -0.25])
+    noise = jax.random.normal(jax.random.key(0), (50, 2))
+
+    def velocity(params, s, x, t):
+        return (goal[None] - x) / (1 - t)[:, None]
+
+    target = jnp.broadcast_to(goal, noise.shape)
+    close(flows.flow_action(None, velocity, s, noise), target)
+    shares = rlaxlib.cosine_noise_schedule(20)
+
+    def predict(params, s, x, k):
+        share = shares[k][:, None]
+        return (x - jnp.sqrt(share) * goal[None]) / jnp.sqrt(1 - share)
+
+    a = flows.diffusion_action(None, predict, s, jax.random.key(1), 2, num_steps=20)
+    np.testing.assert_allclose(a, target, atol=1e-3)
+
+
+def test_the_best_samples_are_chosen():
+    q = np.float32([1.0, 3.0, 2.0])
+    close(flows.idql_action(q, np.float32([[0], [1], [2]])), [1.0])
+    psi = np.float32([[[1, 0], [0, 1]], [[0, 0], [0, 3]]])
+    assert evaluation.gpi_action(psi, np.float32([2.0, 1.0])) == 1
+    assert evaluation.gpi_action(psi, np.float32([4.0, 1.0])) == 0
+
+
+# --- Plans and intervals. ---
+
+
+def test_a_plan_finds_the_best_actions():
+    best = jnp.array([[0.5, -0.5], [0.2, 0.8], [-0.9, 0.0]])
+    plan = rlaxlib.PlanState(jnp.zeros((3, 2)), jnp.full((3, 2), 2.0))
+
+    def evaluate(actions):
+        return -10 * jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
+
+    plan = planning.mppi_plan(jax.random.key(0), evaluate, plan)
+    np.testing.assert_allclose(plan.mean, best, atol=0.15)
+    close(rlaxlib.shift_plan(plan, 2.0).mean[:2], plan.mean[1:])
+
+
+def test_an_interval_contains_its_estimate():
+    rng = np.random.default_rng(0)
+    data = (
+        rng.normal(size=(50, 3)).astype(np.float32),
+        np.full((50, 3), 0.9, np.float32),
+        rng.uniform(0.5, 1.5, (50, 3)).astype(np.float32),
+    )
+    value, low, high = evaluation.value_interval(jax.random.key(0), data)
+    assert low < value < high
+    close(value, rlaxlib.off_policy_evaluation(*data))
+
+
+def test_observations_and_rewards_have_a_scale_of_one():
+    rng = np.random.default_rng(0)
+    s = (3 + 2 * rng.normal(size=(500, 2))).astype(np.float32)
+    r_t, discount_t = (7 * rng.normal(size=500)).astype(np.float32), np.zeros(500)
+    moments = rlaxlib.running_moments().init(s[0])
+    scale = rlaxlib.reward_scale().init(r_t)
+    s, r_t, *_ = phases.normalise(s, r_t, discount_t.astype(np.float32), moments, scale)
+    np.testing.assert_allclose(np.mean(s, axis=0), 0, atol=0.01)
+    np.testing.assert_allclose(np.std(s, axis=0), 1, atol=0.01)
+    np.testing.assert_allclose(np.std(r_t), 1, atol=0.01)

@@ -1,0 +1,93 @@
+"""Losses of `recipes/constraints.py` in plain `jax.numpy`."""
+
+import jax
+import jax.numpy as jnp
+from recipes import constraints as recipes
+
+from plain_losses.common import (
+    Q_PARAMS,
+    STREAM,
+    A,
+    B,
+    Case,
+    Q,
+    T,
+    log_prob,
+    normal,
+    of,
+    pick,
+    stop,
+)
+
+ADV, COST_ADV = normal(B, T), normal(B, T)
+ACER = STREAM._replace(q_tm1=normal(B, T, A), returns_t=normal(B, T))
+OLD = log_prob(STREAM.logits_tm1, STREAM.a_tm1)
+
+
+def ratio(p):
+    return jnp.exp(log_prob(Q(p, STREAM.s_tm1), STREAM.a_tm1) - OLD)
+
+
+def divergence(logits, other):
+    log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
+    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+
+
+def kl(p):
+    return divergence(Q(p, STREAM.s_tm1), STREAM.logits_tm1)
+
+
+# Close to the first policy at some steps, and far from it at others.
+SHIFT = jnp.where(jnp.arange(T) < 3, 0.05, 2.0)[None, :, None] * normal(B, T, A)
+NEAR = STREAM._replace(logits_tm1=Q(Q_PARAMS[0], STREAM.s_tm1) + SHIFT)
+
+
+def plain_focops(p, t):
+    adv, logits = ADV - 0.5 * COST_ADV, Q(p, NEAR.s_tm1)
+    log_ratio = log_prob(logits, NEAR.a_tm1) - log_prob(NEAR.logits_tm1, NEAR.a_tm1)
+    moved = divergence(logits, NEAR.logits_tm1)
+    losses = moved - jnp.exp(log_ratio) * adv / 1.5
+    return jnp.mean(jnp.where(stop(moved) <= 0.02, losses, 0))
+
+
+def plain_cup(p, t):
+    factor = 0.5 * (1 - 0.99 * 0.95) / (1 - 0.99)
+    return jnp.mean(kl(p) + factor * ratio(p) * COST_ADV)
+
+
+def plain_p3o(p, t):
+    r = ratio(p)
+    clipped = jnp.clip(r, 0.8, 1.2)
+    loss = -jnp.mean(jnp.minimum(r * ADV, clipped * ADV))
+    cost = jnp.mean(jnp.maximum(r * COST_ADV, clipped * COST_ADV))
+    return loss + 20 * jnp.maximum(cost + 2, 0)
+
+
+def plain_acer_region(p, t):
+    logits = Q(p, STREAM.s_tm1)
+    pi, mu = jax.nn.softmax(stop(logits)), jax.nn.softmax(STREAM.logits_tm1)
+    q, a = ACER.q_tm1, ACER.a_tm1
+    v, rho = jnp.sum(pi * q, axis=-1), pi / mu
+    one = jax.nn.one_hot(a, A)
+    taken = jnp.minimum(10, pick(rho, a)) * (ACER.returns_t - v)
+    g = taken[..., None] * (one - pi)
+    weights = pi * jnp.maximum(0, 1 - 10 / rho) * (q - v[..., None])
+    g = g + weights - pi * jnp.sum(weights, axis=-1, keepdims=True)
+    k = pi - jax.nn.softmax(Q(t, STREAM.s_tm1))
+    excess = jnp.sum(k * g, axis=-1, keepdims=True) - 0.1
+    z = g - jnp.maximum(0, excess) / jnp.sum(k**2, axis=-1, keepdims=True) * k
+    return -jnp.mean(jnp.sum(z * logits, axis=-1))
+
+
+CASES = {
+    "focops": Case(
+        of(recipes.focops, Q, NEAR, ADV, COST_ADV, 0.5), plain_focops, Q_PARAMS
+    ),
+    "cup": Case(of(recipes.cup, Q, STREAM, COST_ADV, 0.5), plain_cup, Q_PARAMS),
+    "p3o": Case(of(recipes.p3o, Q, STREAM, ADV, COST_ADV, 2.0), plain_p3o, Q_PARAMS),
+    "acer_region": Case(
+        of(recipes.acer_region, Q, ACER, max_change=0.1),
+        plain_acer_region,
+        Q_PARAMS,
+    ),
+}

@@ -1,0 +1,125 @@
+"""Losses of `recipes/language_updates.py` in plain `jax.numpy`."""
+
+import jax
+import jax.numpy as jnp
+from recipes import language_updates as recipes
+
+from plain_losses.common import Case, T, normal, of, stop
+from plain_losses.language import (
+    ANSWERS,
+    GROUPS,
+    LAST,
+    MASK,
+    PROMPTS,
+    TABLE,
+    G,
+    bigrams,
+    clip,
+    log_pi,
+    mean_of_answers,
+    mean_of_tokens,
+    of_groups,
+    ratios,
+    total,
+)
+
+BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
+SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
+SEVERAL = ANSWERS._replace(all_rewards=normal(2, PROMPTS, G))
+WEIGHTS = jnp.array([1.0, 0.5])
+SHIFT = jnp.where(jnp.arange(PROMPTS * G) % 2, 0.001, 0.2)[:, None]
+SAMPLED = ANSWERS._replace(
+    sampler_log_prob=ANSWERS.old_log_prob + SHIFT * normal(PROMPTS * G, T)
+)
+
+
+def plain_dppo(p, t):
+    pi, mu = jnp.exp(log_pi(p)), jnp.exp(ANSWERS.old_log_prob)
+    leaves = jnp.where(GROUPS > 0, pi - mu > 0.1, mu - pi > 0.1)
+    weight = stop(jnp.where(leaves, 0, jnp.minimum(ratios(p), 3)))
+    return mean_of_tokens(-weight * GROUPS * log_pi(p))
+
+
+def plain_max_rl(p, t):
+    mean = jnp.mean(BINARY.rewards, axis=1, keepdims=True)
+    adv = (BINARY.rewards - mean) / mean
+    return mean_of_tokens(-adv.reshape(-1, 1) * log_pi(p))
+
+
+def plain_vespo(p, t):
+    w = stop(jnp.exp(total(jnp.log(ratios(p)))))[:, None]
+    k, rate = (jnp.where(GROUPS >= 0, *pair) for pair in ((2, 3), (3, 2)))
+    weight = w**k * jnp.exp(rate * (1 - w))
+    return mean_of_answers(-weight * GROUPS * log_pi(p))
+
+
+def plain_otb(p, t):
+    probs = stop(jax.nn.softmax(p[ANSWERS.inputs]))
+    taken = stop(jnp.exp(log_pi(p)))
+    energy = jnp.where(MASK, 1 - 2 * taken + jnp.sum(probs**2, axis=-1), 0)
+    weights = jnp.where(MASK, jnp.cumsum(energy, axis=1), 0).reshape(PROMPTS, G, T)
+    rewards = ANSWERS.rewards[:, :, None]
+    sums = jnp.sum(weights, axis=1)
+    baseline = jnp.sum(weights * rewards, axis=1) / jnp.where(sums > 0, sums, 1)
+    adv = (rewards - baseline[:, None]).reshape(-1, T)
+    return mean_of_tokens(-adv * log_pi(p))
+
+
+def plain_dft(p, t):
+    return mean_of_tokens(-stop(jnp.exp(log_pi(p))) * log_pi(p))
+
+
+def plain_topr(p, t):
+    rewards = SIGNED.rewards.reshape(-1, 1)
+    whole = jnp.exp(total(jnp.log(ratios(p))))[:, None]
+    weight = stop(jnp.where(rewards > 0, 1, jnp.minimum(whole, 1)))
+    return jnp.mean(total(-weight * rewards * log_pi(p)))
+
+
+def plain_dro(p, t):
+    adv = of_groups(ANSWERS.rewards)
+    loss = -adv * log_pi(p) + 0.1 * jnp.log(ratios(p)) ** 2 / 2
+    return jnp.mean(total(loss))
+
+
+def plain_kl_cov(p, t):
+    x, count = log_pi(p), 20
+    mean_x, mean_adv = (jnp.sum(total(each)) / count for each in (x, GROUPS))
+    covariance = jnp.where(MASK, (x - mean_x) * (GROUPS - mean_adv), -jnp.inf)
+    lowest = jnp.sort(covariance.ravel())[-4]
+    kl = jnp.where(covariance >= lowest, jnp.log(ratios(p)) ** 2 / 2, 0)
+    return mean_of_tokens(-ratios(p) * GROUPS + kl)
+
+
+def plain_gdpo(p, t):
+    each = [of_groups(x, std=True)[:, 0] for x in SEVERAL.all_rewards]
+    adv = WEIGHTS[0] * each[0] + WEIGHTS[1] * each[1]
+    adv = (adv - jnp.mean(adv)) / jnp.std(adv)
+    return mean_of_tokens(clip(ratios(p), adv[:, None], 0.2, 0.2))
+
+
+def plain_sequence_mask_tis(p, t):
+    log_ratio = SAMPLED.old_log_prob - SAMPLED.sampler_log_prob
+    mean = jnp.exp(total(log_ratio) / LAST)[:, None]
+    near = (mean >= 0.99) & (mean <= 1.01)
+    weight = jnp.where(near, jnp.minimum(jnp.exp(log_ratio), 2), 0)
+    return mean_of_tokens(weight * clip(ratios(p), GROUPS, 0.2, 0.2))
+
+
+def case(name, batch=ANSWERS, *args, **settings):
+    recipe, plain = getattr(recipes, name), globals()[f"plain_{name}"]
+    return Case(of(recipe, bigrams, batch, *args, **settings), plain, TABLE)
+
+
+CASES = {
+    "dppo": case("dppo", bound=0.1, max_ratio=3.0),
+    "max_rl": case("max_rl", BINARY),
+    "vespo": case("vespo"),
+    "otb": case("otb"),
+    "dft": case("dft"),
+    "topr": case("topr", SIGNED),
+    "dro": case("dro"),
+    "kl_cov": case("kl_cov", fraction=0.2),
+    "gdpo": case("gdpo", SEVERAL, WEIGHTS),
+    "sequence_mask_tis": case("sequence_mask_tis", SAMPLED),
+}

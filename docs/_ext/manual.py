@@ -24,7 +24,7 @@ from sphinx.util.inspect import stringify_signature
 import rlaxlib
 
 DOCS = Path(__file__).parents[1]
-RLAX = set((DOCS / "_ext" / "rlax_names.txt").read_text(encoding="utf-8").split())
+RLAX = dict.fromkeys((DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split(), "✓")
 
 
 # --- Pages of topics, functions and examples. ---
@@ -59,10 +59,12 @@ def topic_page(topic):
         if chapter is not catalog.TOPICS[topic]:
             parts.append(_heading(catalog.first_line(inspect.getdoc(chapter)), "-"))
         rows = [["Name", "Computes", "Returns", "rlax"]]
-        rows += [_row(name) for name in catalog.names_of(chapter)]
+        for each in catalog.names_of(chapter):
+            cells = catalog.summary(each), catalog.returns(each), RLAX.get(each, "")
+            rows.append([_link(each), *cells])
         parts.append(_table(rows, "functions", "31 39 22 8"))
-    pages = "\n".join(f"   {topic}/{name}" for name in catalog.names(topic))
-    parts.append(f".. toctree::\n   :hidden:\n\n{pages}")
+        pages = "\n".join(f"   {topic}/{each}" for each in catalog.names_of(chapter))
+        parts.append(f".. toctree::\n   :hidden:\n\n{pages}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -103,12 +105,6 @@ def example_page(path):
     source = f"```{{literalinclude}} ../../examples/{path.name}\n```"
     parts.append(f"````{{only}} html\n{source}\n````")
     return "\n\n".join(parts) + "\n"
-
-
-def _row(name):
-    """Return the row of a function in the table of its topic."""
-    in_rlax = "✓" if name in RLAX else ""
-    return [_link(name), catalog.summary(name), catalog.returns(name), in_rlax]
 
 
 def _item(name):
@@ -231,18 +227,14 @@ def write_signature(app, what, name, thing, options, arguments, result):
     shown = [each for each in signature.parameters.values() if each.name != "self"]
     text = stringify_signature(signature.replace(parameters=shown))
     text = re.sub(r"\[Array(?:Like)?, ", "[", text)
-    arguments, _, result = text.rpartition(" -> ")
-    return arguments, result
+    arguments, _, result = text.partition(") -> ")
+    return f"{arguments.removesuffix(')')})", result
 
 
 def keep_returns_whole(app, what, name, thing, options, lines):
     """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
-    if "Returns:" in lines:
-        start = lines.index("Returns:")
-        ends = (i for i in range(start + 1, len(lines)) if lines[i][:1].strip())
-        end = next(ends, len(lines))
-        first, *rest = lines[start + 1 : end]
-        lines[start:end] = [f":returns: {first.strip()}", *rest, ""]
+    text = re.sub(r"^Returns:\n +", ":returns: ", "\n".join(lines), flags=re.M)
+    lines[:] = text.split("\n")
 
 
 # --- Equations. ---

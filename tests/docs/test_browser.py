@@ -4,7 +4,6 @@ No page is wider than its window, equations need no network, and a search for a 
 an acronym leads to its function first.
 """
 
-import contextlib
 import functools
 import http.server
 import json
@@ -73,22 +72,21 @@ async function measure(page, width) {
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves the manual and the program, and receives its result."""
+    """Serves the manual and a program, and receives its result."""
 
-    def __init__(self):
+    def __init__(self, program):
         super().__init__(("127.0.0.1", 0), functools.partial(Handler, directory=BUILD))
-        self.result, self.done = {}, threading.Event()
+        self.program, self.result, self.done = program, None, threading.Event()
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
         if self.path != "/check":
             return super().do_GET()
-        program = PROGRAM.replace("PAGES", json.dumps(PAGES))
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
-        self.wfile.write(program.replace("QUERIES", json.dumps([*QUERIES])).encode())
+        self.wfile.write(self.server.program.encode())
         return None
 
     def do_POST(self):
@@ -102,35 +100,33 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
+def browse(folder, pages=(), queries=()):
+    """Return the problems of pages, and what the search finds for each query."""
     if BROWSER is None or "search.html" not in PAGES:
         pytest.skip("There is no browser, or no manual: see make docs.")
+    program = PROGRAM.replace("PAGES", json.dumps([*pages]))
     options = ["--headless=new", "--no-sandbox", "--disable-gpu"]
-    options += [f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]
     # No host but this one exists.
     options += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-    with Server() as server:
+    options += [f"--user-data-dir={folder}", "--window-size=1500,1000"]
+    with Server(program.replace("QUERIES", json.dumps([*queries]))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/check"
-        command = [BROWSER, *options, "--window-size=1500,1000", url]
+        command = [BROWSER, *options, f"http://127.0.0.1:{server.server_port}/check"]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as browser:
-            finished = server.done.wait(900)
+            server.done.wait(900)
             browser.terminate()
-        with contextlib.suppress(OSError):
-            server.shutdown()
-    assert finished
+        server.shutdown()
     return server.result
 
 
-def test_nothing_is_wider_than_its_page_and_no_script_comes_from_elsewhere(result):
-    assert result["problems"] == []
+def test_nothing_is_wider_than_its_page_and_no_script_comes_from_elsewhere(tmp_path):
+    assert browse(tmp_path, pages=PAGES)["problems"] == []
 
 
-def test_a_search_shows_the_right_page_first_and_each_page_once(result):
+def test_a_search_shows_the_right_page_first_and_each_page_once(tmp_path):
     assert len(QUERIES) >= 100
-    first = {query: pages[:1] for query, pages in result["found"].items()}
-    names = {query: "".join(pages).rpartition("/")[2] for query, pages in first.items()}
-    assert names == QUERIES
-    for pages in result["found"].values():
+    found = browse(tmp_path, queries=QUERIES)["found"]
+    first = {query: "".join(pages[:1]) for query, pages in found.items()}
+    assert {query: page.rpartition("/")[2] for query, page in first.items()} == QUERIES
+    for pages in found.values():
         assert len(pages) == len(set(pages))

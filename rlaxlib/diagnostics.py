@@ -525,8 +525,11 @@ def check_trajectory(
     .. math:: r_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
 
     An episode either terminates or is truncated, and the step that ends it is valid: if
-    a mask hides that step, the estimates of the episode run into the next one. Other
-    masked steps may hold anything.
+    a mask hides that step, the estimates of the episode run into the next one. The same
+    happens if the step before a masked one neither terminates nor is truncated: where
+    the last observation of an episode is lost, mask its step and mark it as truncated.
+    Other masked steps may hold anything. Discounts of 0 and 1 that are mostly 0 are
+    taken for flags of ends, `done`, in their place.
 
     Outside `jax.jit`, an inconsistent stream raises an error that lists all problems.
     Inside, `jax.experimental.checkify` reports the first one::
@@ -575,6 +578,19 @@ def check_trajectory(
             "lost, and its estimates run into the next one",
             discount_t,
         ),
+        (
+            _missing_ends(ended, cut, mask),
+            f"`sample_mask` {at}, but no step before it ends the episode: if the next "
+            "valid step begins another one, set `truncated_t`, or the estimates run "
+            "into it",
+            mask,
+        ),
+        (
+            _like_done(discount_t, mask),
+            f"`discount_t` {at} and 0 at most others, like `done`: it must be the "
+            "discount times `1 - terminated`",
+            discount_t,
+        ),
         (~jnp.any(mask) & ~mask, f"`sample_mask` {at}, and at all others", mask),
     ]
     _report(problems)
@@ -592,6 +608,26 @@ def _lost_ends(ended: Array, cut: Array, mask: Array) -> Array:
     last_end = jax.lax.cummax(jnp.where((mask & ended) | cut, steps, -1))
     is_followed = streams.next_valid(mask) < mask.size
     return ~mask & ended & (last_end < last_valid) & is_followed
+
+
+def _missing_ends(ended: Array, cut: Array, mask: Array) -> Array:
+    """Return the first masked step of each gap before which no episode ended."""
+    steps = jnp.arange(mask.size)
+    last_valid = jax.lax.cummax(jnp.where(mask, steps, -1))
+    last_end = jax.lax.cummax(jnp.where(ended | cut, steps, -1))
+    following = streams.next_valid(mask)
+    # A cut may be marked at any masked step of the gap.
+    end_of_gap = last_end[jnp.maximum(following - 1, 0)]
+    is_first = ~mask & jnp.append(jnp.zeros_like(mask[:1]), mask[:-1])
+    is_ended = (last_end >= last_valid) | (end_of_gap >= last_valid)
+    return is_first & (following < mask.size) & ~is_ended
+
+
+def _like_done(discount_t: Array, mask: Array) -> Array:
+    """Return the steps of discount 1, if all others are 0 and the majority."""
+    ones, zeros = mask & (discount_t == 1), mask & (discount_t == 0)
+    flags = jnp.all(ones | zeros | ~mask)
+    return ones & flags & (jnp.sum(zeros) > jnp.sum(ones))
 
 
 def _report(problems: list[tuple[Array, str, Array]]) -> None:

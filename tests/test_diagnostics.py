@@ -455,6 +455,22 @@ BAD = {
         "`discount_t` is 0.0 at step 2, but `sample_mask` is False: the end of the "
         "episode is lost, and its estimates run into the next one",
     ),
+    "missing end": (
+        change(discount_t={1: 0.5}),
+        [2],
+        "`sample_mask` is False at step 2, but no step before it ends the episode: if "
+        "the next valid step begins another one, set `truncated_t`, or the estimates "
+        "run into it",
+    ),
+    "flags of ends": (
+        {
+            "r_t": np.ones(4, np.float32),
+            "discount_t": np.array([0.0, 1.0, 0.0, 0.0], np.float32),
+        },
+        [1],
+        "`discount_t` is 1.0 at step 1 and 0 at most others, like `done`: it must be "
+        "the discount times `1 - terminated`",
+    ),
     "no valid step": (
         GOOD | {"sample_mask": np.zeros(4, bool)},
         [0, 1, 2, 3],
@@ -528,6 +544,41 @@ def test_end_is_lost_where_estimates_would_run_into_the_next_episode():
     _, consistent = jax.jit(check)(batch)
     lost = [np.flatnonzero(~each).tolist() for each in np.asarray(consistent)]
     assert lost == [expected for _, _, expected in ENDS]
+
+
+def test_a_gap_needs_an_end_before_it_or_in_it():
+    gaps = [
+        ("..x..", "11011", []),  # A cut at the ignored step.
+        (".x...", "11011", []),
+        (".....", "11011", [2]),
+        (".....", "11001", [2]),
+        ("...x.", "11001", []),
+        ("....x", "11001", [2]),  # The cut comes too late.
+        (".....", "00111", []),
+        (".....", "11100", []),
+        (".0...", "10110", [1]),  # Its end is lost.
+        (".0.x.", "01011", []),
+    ]
+    for stream, mask, expected in gaps:
+        ends, valid = np.array(list(stream)), np.array(list(mask))
+        _, consistent = CHECK(
+            {
+                "r_t": np.ones(5, np.float32),
+                "discount_t": np.where(ends == "0", np.float32(0), np.float32(0.5)),
+                "truncated_t": ends == "x",
+                "sample_mask": valid == "1",
+            }
+        )
+        assert np.flatnonzero(~np.asarray(consistent)).tolist() == expected, stream
+
+
+def test_undiscounted_episodes_are_not_taken_for_flags():
+    ones = np.ones(4, np.float32)
+    for each in ([1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]):
+        discount_t = np.array(each, np.float32)
+        assert rlaxlib.check_trajectory(ones, discount_t).all()
+    flags = np.array([0, 0.5, 0, 0], np.float32)
+    assert rlaxlib.check_trajectory(ones, flags).all()
 
 
 def test_batch_is_checked_stream_by_stream():

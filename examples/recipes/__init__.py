@@ -12,5 +12,6 @@
 The arguments of a loss are parameters, those of the target networks, an `apply`
 function and a batch. `apply(params, s)` accepts any number of leading axes. A batch is
 any NamedTuple with the fields that the loss reads. Discounts are 0 where the episode
-ended.
+ended. A stream may hold several episodes, cut or not: it has the fields of a transition
+and two masks, `truncated_t` and `sample_mask`, as all multistep functions of rlaxlib.
 """

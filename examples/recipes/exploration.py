@@ -39,7 +39,8 @@ def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
     paper and by default 0.99 in the code.
     """
     features = (apply(p, valid(batch, batch.s_t)) for p in (params, target_params))
-    axes = rlaxlib.RndState(None, None, None, 0)
+    shared = [None] * len(rlaxlib.RndState._fields)
+    axes = rlaxlib.RndState(*shared)._replace(carried=0)
 
     def rewards(x, y, state, mask):
         arguments = {"sample_mask": mask, "axis_name": "b"}

@@ -382,7 +382,7 @@ def decision_transformer(params, apply, batch):
 
     `apply` takes the returns-to-go, [B, T], observations and actions, and returns
     logits of each action given what precedes it, [B, T, A]. Chen et al., 2021,
-    https://arxiv.org/abs/2106.01345. Usual (github.com/kzl/decision-transformer):
+    https://arxiv.org/abs/2106.01345. Usual (`github.com/kzl/decision-transformer`):
     contexts of 20 steps, 30 or 50 for Atari, AdamW 1e-4, 6e-4 for Atari, weight decay
     1e-4, returns of locomotion divided by 1000.
     """

@@ -426,7 +426,8 @@ def gumbel_muzero(
     fields = batch.logits, batch.q, batch.visits, batch.v, batch.returns
     *search, returns = valid(batch, fields)
     targets = jax.vmap(jax.vmap(policy_target))(*search)
-    r_t = valid(batch._replace(sample_mask=batch.sample_mask[:, :-1]), batch.r_t)
+    steps = jax.tree.map(lambda mask: mask[:, :-1], batch.sample_mask)
+    r_t = valid(batch._replace(sample_mask=steps), batch.r_t)
     cross_entropy = rlaxlib.categorical_cross_entropy
     loss = rlaxlib.masked_mean(cross_entropy(targets, logits), batch.sample_mask)
     loss = loss + value_cost * jnp.mean(cross_entropy(pair.apply(returns), v_logits))

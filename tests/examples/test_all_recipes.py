@@ -408,6 +408,24 @@ def test_the_last_true_next_observation_is_bootstrapped_from():
         assert differ(*(run(name, batch=x) for x in (batch, changed))), name
 
 
+def test_states_after_an_end_of_a_search_may_hold_nan():
+    recipe, _ = LOSSES["gumbel_muzero"]
+    batch = recipe.arguments["batch"]
+    mask = batch.sample_mask
+
+    def poison(x, mask):
+        mask = mask.reshape(*mask.shape, *[1] * (x.ndim - 2))
+        return jnp.where(mask, x, jnp.nan)
+
+    spoiled = {
+        name: poison(getattr(batch, name), mask)
+        for name in ("logits", "q", "v", "returns")
+    }
+    spoiled["r_t"] = poison(batch.r_t, mask[:, :-1])
+    found = run("gumbel_muzero", batch=batch._replace(**spoiled))
+    assert same(found, run("gumbel_muzero"))
+
+
 # --- Files. ---
 
 

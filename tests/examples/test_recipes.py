@@ -13,7 +13,7 @@ import pytest
 from plain_losses import common as plain
 from plain_losses import exploration as explored
 from plain_losses import imitation as imitated
-from recipes import exploration, imitation, policy_gradient, streaming
+from recipes import exploration, imitation, language, policy_gradient, streaming
 
 import rlaxlib
 
@@ -205,6 +205,43 @@ def test_differential_td_tracks_the_average_reward():
     error = 4 - 0.5 + 3 * 1 - 3 * 2
     np.testing.assert_allclose(w, 3 + 0.01 * error * 2, rtol=1e-6)
     np.testing.assert_allclose(rate, 0.5 + 0.1 * 0.01 * error, rtol=1e-6)
+
+
+@pytest.mark.parametrize("differentiate_k3", [True, False])
+def test_expected_gradient_of_the_kl_term_of_grpo(differentiate_k3):
+    """All answers of one token, equally likely under the policy, with equal rewards."""
+    ref_logits = plain.normal(plain.M)
+    ref = jax.nn.log_softmax(ref_logits)
+    tokens = jnp.arange(plain.M)[:, None]
+    log_prob = jnp.full((plain.M, 1), -jnp.log(plain.M))
+    batch = plain.Batch(
+        inputs=jnp.zeros_like(tokens),
+        tokens=tokens,
+        sample_mask=jnp.ones((plain.M, 1), bool),
+        old_log_prob=log_prob,
+        ref_log_prob=ref[:, None],
+        rewards=jnp.ones((1, plain.M)),
+    )
+
+    def loss(logits):
+        def apply(params, inputs):
+            return jnp.broadcast_to(params, (*inputs.shape, plain.M))
+
+        settings = {"kl_cost": 1.0, "differentiate_k3": differentiate_k3}
+        return language.grpo(logits, apply, batch, **settings)
+
+    def kl(logits):
+        pi = jax.nn.log_softmax(logits)
+        p, q = (ref, pi) if differentiate_k3 else (pi, ref)
+        return jnp.sum(jnp.exp(p) * (p - q))
+
+    zeros = jnp.zeros(plain.M)
+    np.testing.assert_allclose(loss(zeros), kl_of_uniform(ref), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(loss)(zeros), jax.grad(kl)(zeros), 1e-4, 1e-6)
+
+
+def kl_of_uniform(ref):
+    return jnp.mean(-jnp.log(plain.M) - ref)
 
 
 def test_kl_coefficient_doubles_where_the_policy_moved_too_far():

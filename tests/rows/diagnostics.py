@@ -148,11 +148,14 @@ def without_mask(make):
 
 def make_trajectory(rng):
     discount_t = discounts(rng, SAMPLES)
+    truncated_t = (discount_t > 0) & (rng.uniform(size=SAMPLES) < 0.3)
+    after_an_end = np.append(False, ((discount_t == 0) | truncated_t)[:-1])
+    ignored = after_an_end & (discount_t > 0) & (rng.uniform(size=SAMPLES) < 0.7)
     return {
         "r_t": rng.normal(size=SAMPLES),
         "discount_t": discount_t,
-        "truncated_t": (discount_t > 0) & (rng.uniform(size=SAMPLES) < 0.3),
-        "sample_mask": (discount_t == 0) | (rng.uniform(size=SAMPLES) < 0.7),
+        "truncated_t": truncated_t,
+        "sample_mask": ~ignored,
     }
 
 

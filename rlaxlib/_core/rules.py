@@ -7,8 +7,8 @@ on concrete scalars. Traced values and arrays on a device pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jax import Array
@@ -17,6 +17,15 @@ from jax.core import Tracer
 from rlaxlib._core.errors import ArgumentError, describe
 from rlaxlib._core.specs import Sizes, Spec, size_of
 
+_STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    bool: ((bool, np.bool_), "a Python bool"),
+    float: ((int, float, np.number), "a Python number"),
+    int: ((int, np.integer), "a Python integer"),
+    int | Sequence[int] | None: (
+        (int, Sequence, type(None)),
+        "a Python integer, or a sequence of integers",
+    ),
+}
 _NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
 
 
@@ -92,37 +101,25 @@ def check_static(
         return
     found = describe(value)
     if spec.kind == "Flag":
-        if isinstance(value, bool | np.bool_):
-            return
-        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-        if shape == () and dtype == np.bool_:
-            return
-        must = "a bool"
-        masks = [n for n, x in all_specs.items() if x.kind == "Bool" and x.optional]
-        if shape and masks:
-            must += f": pass {' or '.join(f'`{n}`' for n in masks)} by keyword"
+        is_scalar = getattr(value, "shape", None) == () and value.dtype == np.bool_
+        is_right, must = isinstance(value, bool | np.bool_) or is_scalar, "a bool"
+        masks = [f"`{n}`" for n, x in all_specs.items() if x.kind == "Bool"]
+        if np.ndim(value) and masks:
+            must += f": pass {' or '.join(masks)} by keyword"
     elif isinstance(value, Tracer):
-        found, must = "traced", "a Python value: mark it with static_argnames"
+        is_right, found = False, "traced"
+        must = "a Python value: mark it with static_argnames"
     elif spec.options:
-        if isinstance(value, str) and value in spec.options:
-            return
+        is_right = isinstance(value, str) and value in spec.options
         *most, last = [f'"{each}"' for each in spec.options]
         must = " or ".join(filter(None, [", ".join(most), last]))
         must += f", or a {spec.kind.lower()} array" * spec.is_array
-    elif spec.type is int:
-        is_bool = isinstance(value, bool | np.bool_)
-        if isinstance(value, int | np.integer) and not is_bool:
-            return
-        must = "a Python integer"
-    elif spec.type is float:
-        if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-            return
-        must = "a Python number"
-    elif not isinstance(cast(Any, spec.type), type) or isinstance(value, spec.type):
-        return
     else:
-        must = f"a Python {spec.type.__name__}"
-    raise ArgumentError(f"`{name}` is {found}, must be {must}")
+        classes, must = _STATIC[spec.type]
+        is_bool = isinstance(value, bool)
+        is_right = isinstance(value, classes) and is_bool == (spec.type is bool)
+    if not is_right:
+        raise ArgumentError(f"`{name}` is {found}, must be {must}")
 
 
 def concrete(value: Any) -> Any:

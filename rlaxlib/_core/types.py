@@ -47,33 +47,11 @@ if TYPE_CHECKING:
 else:
 
     class _Kind:
-        def __init_subclass__(cls) -> None:
-            cls.__module__ = "rlaxlib"
-
         def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
             annotated, text = item
             return Annotated[annotated, Note(cls.__name__, text)]
 
-    class Bool(_Kind):
-        """A bool array."""
-
-    class Float(_Kind):
-        """A floating-point array."""
-
-    class Int(_Kind):
-        """An integer array."""
-
-    class Key(_Kind):
-        """A PRNG key."""
-
-    class Real(_Kind):
-        """A floating-point array, or integers to convert to one."""
-
-    class Shaped(_Kind):
-        """An array of any dtype."""
-
-    class Static(_Kind):
-        """A Python value, which is not traced."""
-
-    class Tree(_Kind):
-        """A pytree of arrays, which the body checks."""
+    Bool, Float, Int, Key, Real, Shaped, Static, Tree = (
+        type(name, (_Kind,), {})
+        for name in ("Bool", "Float", "Int", "Key", "Real", "Shaped", "Static", "Tree")
+    )

@@ -395,9 +395,9 @@ def _legal(
     """
     legal = target_logits != -jnp.inf
     legal = legal if action_mask is None else action_mask & legal
-    some = jnp.any(legal)
+    some = jnp.any(legal, axis=-1, keepdims=True)
     logits = jnp.where(legal, target_logits, jnp.where(some, -jnp.inf, 0))
-    best = jnp.max(q_values, initial=-jnp.inf, where=legal)
+    best = jnp.max(q_values, -1, keepdims=True, initial=-jnp.inf, where=legal)
     q_values = jnp.where(legal, q_values, jnp.where(some, best, 0))
     return legal, jax.nn.log_softmax(logits), q_values
 

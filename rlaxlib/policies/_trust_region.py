@@ -225,7 +225,7 @@ def backtracking_line_search(
         return i + 1, (loss < start[0]) & (kl <= max_kl), loss, kl
 
     is_good = start[0] < start[0]  # False, and varies over devices as the loss does.
-    first: tuple[Any, ...] = (0, is_good, *start)
+    first: tuple[Any, ...] = (jnp.zeros_like(is_good, int), is_good, *start)
     i, is_good, loss, kl = jax.lax.while_loop(is_searching, attempt, first)
     fraction = jnp.where(is_good, fractions[i - 1], 0)
 

@@ -11,6 +11,8 @@ devices, `axis_name` gives the results of the whole batch.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -286,21 +288,24 @@ def _top_k(
     steps = advantages.size * devices.number(axis_name)
     # How many to choose of 0, 1, ... valid steps, in double precision: in single,
     # 0.53 * 100 is less than 53.
-    counts = np.floor(float(fraction) * np.arange(steps + 1) + 1e-6).astype(np.int32)
-    most = int(counts[steps])
-    if not most:
+    counts = np.floor(float(fraction) * np.arange(steps + 1) + 1e-6)
+    if not counts[steps]:
         checks.fail(f"`int(top_k_fraction * {steps})` is 0, must be at least 1")
+    # How many valid steps there must be to choose 1, 2, ..., where 1 is always chosen.
+    least = np.searchsorted(counts, np.arange(1, steps + 1)).astype(np.int32)
+    least[0] = 0
 
     valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
     names = devices.names(axis_name)
     number = devices.total(jnp.sum(valid, dtype=jnp.int32), names)
-    count = jnp.maximum(1, jnp.asarray(counts)[number])
     # Finite, so that all valid steps come before the others.
     finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
     here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
-    _, order = jax.lax.top_k(devices.gather(here, names), most)
-    taken = jnp.arange(most, dtype=jnp.int32) < count
-    chosen = jnp.zeros(steps, bool).at[order].set(taken)
-    device = 0 if names is None else jax.lax.axis_index(names)
-    chosen = chosen.reshape(-1, here.size)[device].reshape(advantages.shape)
-    return valid & chosen
+    order = jnp.argsort(devices.gather(here, names), descending=True)
+    # Sorted back: a scatter does not know its sharding on an explicit mesh.
+    taken = jnp.asarray(least) <= number
+    chosen: Array = cast(Any, jax.lax.sort)((order, taken), num_keys=1)[1]
+    if names is not None:
+        start = jax.lax.axis_index(names) * here.size
+        chosen = jax.lax.dynamic_slice_in_dim(chosen, start, here.size)
+    return valid & chosen.reshape(advantages.shape)

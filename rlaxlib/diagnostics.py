@@ -526,7 +526,8 @@ def check_trajectory(
 
     An episode either terminates or is truncated, and the step that ends it is valid: if
     a mask hides that step, the estimates of the episode run into the next one. Other
-    masked steps may hold anything.
+    masked steps may hold anything. Discounts that are 0, but for single steps of 1, are
+    taken for the flags `done`.
 
     Outside `jax.jit`, an inconsistent stream raises an error that lists all problems.
     Inside, `jax.experimental.checkify` reports the first one::
@@ -575,6 +576,12 @@ def check_trajectory(
             "lost, and its estimates run into the next one",
             discount_t,
         ),
+        (
+            _looks_like_done(discount_t, mask),
+            f"`discount_t` {at} and 0 before and after: it must be the discount times "
+            "`1 - done`, not `done`",
+            discount_t,
+        ),
         (~jnp.any(mask) & ~mask, f"`sample_mask` {at}, and at all others", mask),
     ]
     _report(problems)
@@ -592,6 +599,17 @@ def _lost_ends(ended: Array, cut: Array, mask: Array) -> Array:
     last_end = jax.lax.cummax(jnp.where((mask & ended) | cut, steps, -1))
     is_followed = streams.next_valid(mask) < mask.size
     return ~mask & ended & (last_end < last_valid) & is_followed
+
+
+def _looks_like_done(discount_t: Array, mask: Array) -> Array:
+    """Return which steps end an episode, if the discounts are flags of ends.
+
+    Such a stream is 0, but for single steps of 1. A discount of 1 lasts, unless nearly
+    all episodes end at once.
+    """
+    is_end, is_inner = mask & (discount_t == 1), mask & (discount_t == 0)
+    are_flags = jnp.all(is_end | is_inner | ~mask) & ~jnp.any(is_end[1:] & is_end[:-1])
+    return is_end & are_flags & (jnp.sum(is_inner) >= 2 * jnp.sum(is_end))
 
 
 def _report(problems: list[tuple[Array, str, Array]]) -> None:

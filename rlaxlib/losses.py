@@ -313,7 +313,7 @@ def _scale_gradient(x: Array, scale: Array) -> Array:
 
 def _scale_gradient_jvp(tangent: Array, y: Array, x: Array, scale: Array) -> Array:
     del y, x
-    wide = jnp.promote_types(tangent.dtype, jnp.float32)
+    wide = jnp.float32 if tangent.dtype.itemsize < 4 else tangent.dtype
     scaled = scale.astype(wide) * tangent.astype(wide)
     # A scale of 0 stops infinite gradients, too: `0 * inf` would be NaN.
     return jnp.where(scale == 0, 0, scaled).astype(tangent.dtype)

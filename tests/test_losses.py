@@ -21,6 +21,13 @@ def derivatives(loss, *arguments):
 # --- Losses. ---
 
 
+def test_a_scale_of_zero_stops_infinite_gradients():
+    def log(x):
+        return jnp.log(rlaxlib.scale_gradient(x, 0.0))
+
+    assert jax.grad(log)(0.0) == 0.0
+
+
 def test_huber_has_the_gradient_of_the_clipped_squared_error():
     x = np.linspace(-3.0, 3.0, 25)
     clipped = derivatives(lambda x: rlaxlib.l2_loss(rlaxlib.clip_gradient(x, -1, 1)), x)

@@ -121,6 +121,14 @@ def test_keyword_arguments_of_a_tree_function_are_the_same_for_all_leaves():
     same(scaled(TREE, TREE), jax.tree.map(lambda x: np.float32(4) * x, TREE))
 
 
+def test_steps_may_be_narrow_integers():
+    new, old = jnp.ones(()), jnp.zeros(())
+    update = jax.jit(rlaxlib.periodic_update)
+    for dtype in (jnp.int8, jnp.uint8, jnp.int16):
+        assert update(new, old, dtype(16), 10_000) == 0
+        assert update(new, old, dtype(0), 10_000) == 1
+
+
 # --- Identities. ---
 
 

@@ -131,7 +131,7 @@ def off_policy_returns(trace: Callable, lambda_: float, stream: Stream) -> Array
         stream.r_t,
         stream.discount_t,
         lambda_ * trace(target[stream.a_t], rho_t),
-        jnp.broadcast_to(target, stream.q_t.shape),
+        target + 0 * stream.q_t,  # XLA errs on a CPU if large batches share it.
     )
 
 

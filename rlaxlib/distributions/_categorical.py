@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.core import Tracer
 
-from rlaxlib._core import indexing
+from rlaxlib._core import indexing, rules
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
@@ -142,7 +144,20 @@ def clipped_entropy_softmax(
     )
 
 
-@checked(wide=True)
+def _reject_logits(*, probs: Any, action_mask: Any, **_: Any) -> None:
+    """Reject negative probabilities of legal actions where they are concrete."""
+    given = [probs] if action_mask is None else [probs, action_mask]
+    for x in given:
+        if isinstance(x, Tracer) or not getattr(x, "is_fully_addressable", True):
+            return
+    with jax.transfer_guard("allow"):
+        x, *legal = (np.asarray(each) for each in given)
+    wrong = (x < 0) & legal[0] if legal else x < 0
+    way_out = "must be in [0, inf): give logits to `softmax().sample`"
+    rules.fail_if(wrong, x, "probs", way_out)
+
+
+@checked(wide=True, rule=_reject_logits)
 def categorical_sample(
     key: Key[ArrayLike, ""],
     probs: Float[ArrayLike, "..., A"],
@@ -161,11 +176,12 @@ def categorical_sample(
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Actions in [0, A), shape `[...]`; -1 where a probability is negative, infinite
-        or NaN, or where all are 0.
+        Actions in [0, A), shape `[...]`; -1 where a probability is infinite, NaN or, in
+        a traced program, negative, or where all are 0.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or if a probability is negative
+            outside of traced programs. For logits, use `softmax().sample`.
 
     Example:
         >>> print(rlaxlib.categorical_sample(jax.random.key(0), jnp.array([0.0, 1.0])))

@@ -65,6 +65,64 @@ def test_categorical_sample_is_minus_one_for_invalid_probabilities():
     assert sample(KEY, np.ones(2), action_mask=mask) == -1
 
 
+def test_categorical_sample_rejects_logits_outside_of_traced_programs():
+    way_out = (
+        r"^categorical_sample: `probs` is -0\.5, must be in .*`softmax\(\)\.sample`"
+    )
+    for convert in (np.asarray, jnp.asarray):
+        logits = convert([0.5, -0.5])
+        with pytest.raises(rlaxlib.ArgumentError, match=way_out):
+            rlaxlib.categorical_sample(KEY, logits)
+        legal = np.array([True, False])
+        assert rlaxlib.categorical_sample(KEY, logits, action_mask=legal) == 0
+
+
+def test_infinite_ratios_have_no_gradient():
+    mu = np.float32([[0.0, -1e9], [0.0, -inf], [0.0, 0.5], [-inf, 0.0]])
+    pi = np.float32([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, -inf]])
+    ratios = functools.partial(
+        rlaxlib.categorical_importance_sampling_ratios, a_t=np.array([1, 1, 1, 1])
+    )
+
+    def loss(pi, mu):
+        each = ratios(pi, mu)
+        return jnp.sum(jnp.minimum(each, 1.2)), each
+
+    gradients, each = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(pi, mu)
+    ratio = 0.5 * (1 + np.exp(-0.5))
+    close(each, [inf, inf, ratio, 0.0])
+    slope = ratio / 2 * np.array([-1, 1])
+    np.testing.assert_allclose(gradients[0][2], slope, rtol=1e-6)
+    for gradient in gradients:
+        assert np.isfinite(gradient).all()
+        np.testing.assert_array_equal(np.asarray(gradient)[[0, 1, 3]], 0)
+
+
+def test_entropy_of_one_legal_action_is_zero_for_any_clip():
+    legal = np.array([False, True])
+    for clip in (0.0, 1.0, inf):
+        entropy = rlaxlib.clipped_entropy_softmax(entropy_clip=clip).entropy
+        value = jax.value_and_grad(functools.partial(entropy, action_mask=legal))
+        np.testing.assert_array_equal(jax.tree.leaves(value(np.float32([1, 2])))[0], 0)
+        np.testing.assert_array_equal(jax.tree.leaves(value(np.float32([1, 2])))[1], 0)
+
+
+def test_equal_distributions_can_be_pickled_and_passed_to_a_program():
+    traces = []
+
+    @jax.jit
+    def probs(each, logits):
+        traces.append(each)
+        return each.probs(logits)
+
+    for name in ("softmax", "clipped_entropy_softmax"):
+        each = getattr(rlaxlib, name)(0.7).probs.__self__
+        copy = pickle.loads(pickle.dumps(each))
+        assert copy == each
+        close(probs(copy, LOGITS), probs(each, LOGITS))
+    assert len(traces) == 2
+
+
 @all_policies
 def test_each_row_may_have_many_samples(policy):
     actions = np.array([[2, 1], [0, 3], [1, 1]])

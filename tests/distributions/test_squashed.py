@@ -313,7 +313,7 @@ def test_distributions_can_be_pickled():
             lambda: SQUASHED.prob(
                 MU, MU, SIGMA, Spec(np.ones(2), np.array([2.0, 1.0]))
             ),
-            r"`action_spec.maximum` is 1.0, must be in \(`action_spec.minimum`, inf\)",
+            r"`action_spec.maximum` is 1.0, must be in \(action_spec.minimum, inf\)",
         ),
         (
             lambda: SQUASHED.logprob(MU, MU, SIGMA, object()),

@@ -133,7 +133,8 @@ def _axes(
     axes: dict[str, Any] = {n: mapped[n] for n in signature.arrays if n in mapped}
     axes |= {n: _tree(n, signature.nested[n], given[n], mapped) for n in states}
     if states:  # Data of any structure belong to the states.
-        free = given.keys() - signature.specs.keys() - signature.nested.keys()
+        known = signature.specs.keys() | signature.nested.keys() | {"self"}
+        free = given.keys() - known
         axes |= {name: 0 for name in free if signatures.is_data(given[name])}
     return axes
 

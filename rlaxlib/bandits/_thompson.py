@@ -36,7 +36,8 @@ def thompson_beta(
 
     Args:
         key: Random key, shape `[]`.
-        counts: Number :math:`N_a ≥ 0` of pulls of each arm, shape `[A]`.
+        counts: Number :math:`N_a ≥ 0` of pulls of each arm, floats or integers,
+            shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
         prior_alpha: Successes :math:`α > 0` in the prior, shape `[]` or `[A]`.
         prior_beta: Failures :math:`β > 0` in the prior, shape `[]` or `[A]`.
@@ -87,7 +88,8 @@ def thompson_gaussian(
 
     Args:
         key: Random key, shape `[]`.
-        counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
+        counts: Number :math:`N_a` of pulls of each arm, floats or integers,
+            shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
         stddev: Standard deviation :math:`σ > 0` of the rewards of an arm, shape `[]`.
         prior_mean: Mean :math:`μ_0` of the prior, shape `[]`.

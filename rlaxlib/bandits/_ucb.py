@@ -37,7 +37,8 @@ def ucb_scores(
     sliding-window UCB or discounted UCB.
 
     Args:
-        counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
+        counts: Number :math:`N_a` of pulls of each arm, floats or integers,
+            shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
         bonus_scale: Scale :math:`c ≥ 0` of the exploration bonus, shape `[]`.
 
@@ -81,7 +82,8 @@ def ucb_tuned_scores(
     `ucb_scores`. The regret is lower in practice, without a proof.
 
     Args:
-        counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
+        counts: Number :math:`N_a` of pulls of each arm, floats or integers,
+            shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
         variances: Variance :math:`σ̂²_a` of the rewards of each arm, shape `[A]`.
 
@@ -126,7 +128,8 @@ def kl_ucb_scores(
     optimal; for any rewards in [0, 1] it is no worse than that of `ucb_scores`.
 
     Args:
-        counts: Number :math:`N_a` of pulls of each arm, shape `[A]`.
+        counts: Number :math:`N_a` of pulls of each arm, floats or integers,
+            shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
         log_log_scale: Scale :math:`c ≥ 0`, 3 in the proof and 0 in practice,
             shape `[]`.

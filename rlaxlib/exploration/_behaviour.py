@@ -134,7 +134,8 @@ def ez_greedy(
     duration = _sample_zeta(of_duration, mu, longest).astype(remaining.dtype)
     starts = jax.random.uniform(of_start, dtype=epsilon.dtype) < epsilon
     duration = jnp.where(starts, duration, 0)
-    is_held = jnp.arange(legal.size) == held.astype(jnp.int32)
+    index = indexing.widened(held)
+    is_held = jnp.arange(legal.size, dtype=index.dtype) == index
     anew = (remaining == 0) | ~jnp.any(legal & is_held)
     held = jnp.where(anew, drawn.astype(held.dtype), held)
     remaining = jnp.where(anew, duration, remaining)

@@ -289,7 +289,8 @@ def count_bonus(
     .. math:: r = β / √(N + c)
 
     Args:
-        counts: Visit counts or pseudo-counts :math:`N ≥ 0`, of any shape `[...]`.
+        counts: Visit counts or pseudo-counts :math:`N ≥ 0`, integers or floats, of any
+            shape `[...]`.
         scale: Scale :math:`β` of the bonus, shape `[]`.
         offset: Constant :math:`c ≥ 0`, to bound the bonus of new states, shape `[]`.
 

@@ -467,7 +467,6 @@ def _past_sums(
 ) -> tuple[Array, Array]:
     """Return the discounted sums of past rewards, `[T]`, and the sum to carry on."""
     if sample_mask is not None:  # The sum passes through ignored steps.
-        r_t = jnp.where(sample_mask, r_t, 0)
         discount_t = jnp.where(sample_mask, discount_t, 1)
     if truncated_t is not None:
         discount_t = jnp.where(truncated_t, 0, discount_t)
@@ -481,10 +480,7 @@ def _past_sums(
 
 
 def _rank(
-    x: Array,
-    mask: Array | None,
-    dtype: Any,
-    axis_name: AxisName | None,
+    x: Array, mask: Array | None, dtype: Any, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
     """Return the sorted returns of all devices, and how many are not masked."""
     if mask is None:

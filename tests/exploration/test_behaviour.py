@@ -147,3 +147,16 @@ def test_bootstrapped_errors_are_those_of_each_head_that_learns():
     np.testing.assert_allclose(found, expected, 1e-6)
     expected = -1.0 * np.outer(mask, np.arange(4) == 2)
     np.testing.assert_array_equal(gradient, expected)
+
+
+def test_a_duration_fits_the_integer_type_of_the_state():
+    state = rlaxlib.EzGreedyState(np.int8(0), np.int8(0))
+    keys = jax.random.split(jax.random.key(0), 200)
+
+    def sample(key):
+        return rlaxlib.ez_greedy(key, np.zeros(3, np.float32), state, 1.0, mu=0.1)[1]
+
+    remaining = jax.jit(jax.vmap(sample))(keys).remaining
+    assert remaining.dtype == jnp.int8
+    assert np.all(remaining >= 0)
+    assert np.any(remaining > 50)

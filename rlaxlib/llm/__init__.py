@@ -20,6 +20,8 @@ a batch. `sample_mask` is true for the tokens that the policy chose: not for the
 padding and the output of tools. Results are float32 for inputs of half precision.
 """
 
+from typing import TYPE_CHECKING
+
 from rlaxlib.llm import (
     _advantages,
     _aggregation,
@@ -39,12 +41,14 @@ from rlaxlib.llm._off_policy import *
 from rlaxlib.llm._preferences import *
 from rlaxlib.llm._token_baseline import *
 
-__all__: list[str] = []
-__all__ += _advantages.__all__
-__all__ += _aggregation.__all__
-__all__ += _divergence.__all__
-__all__ += _log_probs.__all__
-__all__ += _losses.__all__
-__all__ += _off_policy.__all__
-__all__ += _preferences.__all__
-__all__ += _token_baseline.__all__
+if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
+    __all__ = [
+        *_advantages.__all__,
+        *_aggregation.__all__,
+        *_divergence.__all__,
+        *_log_probs.__all__,
+        *_losses.__all__,
+        *_off_policy.__all__,
+        *_preferences.__all__,
+        *_token_baseline.__all__,
+    ]

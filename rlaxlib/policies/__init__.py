@@ -28,6 +28,8 @@
   `zero_policy_targets`.
 """
 
+from typing import TYPE_CHECKING
+
 from rlaxlib.policies import (
     _balance,
     _constraints,
@@ -55,16 +57,18 @@ from rlaxlib.policies._search import *
 from rlaxlib.policies._trust_region import *
 from rlaxlib.policies._vmpo import *
 
-__all__: list[str] = []
-__all__ += _balance.__all__
-__all__ += _constraints.__all__
-__all__ += _distillation.__all__
-__all__ += _gaussian_mpo.__all__
-__all__ += _gradients.__all__
-__all__ += _mpo.__all__
-__all__ += _ppo.__all__
-__all__ += _ppo_penalty.__all__
-__all__ += _sac.__all__
-__all__ += _search.__all__
-__all__ += _trust_region.__all__
-__all__ += _vmpo.__all__
+if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
+    __all__ = [
+        *_balance.__all__,
+        *_constraints.__all__,
+        *_distillation.__all__,
+        *_gaussian_mpo.__all__,
+        *_gradients.__all__,
+        *_mpo.__all__,
+        *_ppo.__all__,
+        *_ppo_penalty.__all__,
+        *_sac.__all__,
+        *_search.__all__,
+        *_trust_region.__all__,
+        *_vmpo.__all__,
+    ]

@@ -14,6 +14,8 @@
 - Auxiliary tasks: pixel control, feature control, self-prediction (SPR).
 """
 
+from typing import TYPE_CHECKING
+
 from rlaxlib.values import (
     _action_gap,
     _auxiliary,
@@ -45,18 +47,20 @@ from rlaxlib.values._soft import *
 from rlaxlib.values._td import *
 from rlaxlib.values._transformed import *
 
-__all__: list[str] = []
-__all__ += _action_gap.__all__
-__all__ += _auxiliary.__all__
-__all__ += _categorical.__all__
-__all__ += _consistency.__all__
-__all__ += _duelling.__all__
-__all__ += _ensembles.__all__
-__all__ += _expectile.__all__
-__all__ += _multistep.__all__
-__all__ += _n_step.__all__
-__all__ += _quantile.__all__
-__all__ += _risk.__all__
-__all__ += _soft.__all__
-__all__ += _td.__all__
-__all__ += _transformed.__all__
+if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
+    __all__ = [
+        *_action_gap.__all__,
+        *_auxiliary.__all__,
+        *_categorical.__all__,
+        *_consistency.__all__,
+        *_duelling.__all__,
+        *_ensembles.__all__,
+        *_expectile.__all__,
+        *_multistep.__all__,
+        *_n_step.__all__,
+        *_quantile.__all__,
+        *_risk.__all__,
+        *_soft.__all__,
+        *_td.__all__,
+        *_transformed.__all__,
+    ]

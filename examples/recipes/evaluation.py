@@ -71,3 +71,23 @@ def value_interval(key, data, kind="wpdis", confidence=0.95):
 
     interval = rlaxlib.bootstrap_interval
     return estimate(data), *interval(key, data, estimate, confidence)
+
+
+def score_intervals(key, scores):
+    """Return IQM and optimality gap of scores, [R, M], each with an interval."""
+    found = {}
+    for statistic in (rlaxlib.interquartile_mean, rlaxlib.optimality_gap):
+        ends = rlaxlib.bootstrap_interval(key, scores, statistic, stratified=True)
+        found[statistic.__name__] = statistic(scores), *ends
+    return found
+
+
+def improvement_interval(key, scores, other_scores):
+    """Return the probability of improvement of one algorithm, and its interval."""
+
+    def probability(pair):
+        return rlaxlib.probability_of_improvement(*pair)
+
+    pair = scores, other_scores
+    interval = rlaxlib.bootstrap_interval
+    return probability(pair), *interval(key, pair, probability, stratified=True)

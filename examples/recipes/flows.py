@@ -68,16 +68,19 @@ def fpo(params, apply, batch, key, adv_t, old_loss, epsilon=0.05):
 # --- Diffusion. ---
 
 
-def diffusion_bc(params, apply, batch, key, num_steps=100):
+def diffusion_bc(params, apply, batch, key, num_steps=100, cosine=True):
     """Diffusion policy: behaviour cloning by the prediction of noise.
 
-    Chi et al., 2023, https://arxiv.org/abs/2303.04137. Usual (paper): 100 steps of the
-    cosine schedule, actions of 16 steps at once, Adam 1e-4, a moving average of the
-    parameters.
+    The linear schedule is that of DDPM, for 1,000 steps. Chi et al., 2023,
+    https://arxiv.org/abs/2303.04137. Usual (paper): 100 steps of the cosine schedule,
+    actions of 16 steps at once, Adam 1e-4, a moving average of the parameters.
     """
     step_key, key = jax.random.split(key)
     k = jax.random.randint(step_key, batch.a_tm1.shape[:1], 0, num_steps)
-    shares = rlaxlib.cosine_noise_schedule(num_steps)[k]
+    schedule = (
+        rlaxlib.cosine_noise_schedule if cosine else rlaxlib.linear_noise_schedule
+    )
+    shares = schedule(num_steps)[k]
     keys = jax.random.split(key, len(k))
     x, noise = jax.vmap(rlaxlib.diffusion_noise)(keys, batch.a_tm1, shares)
     error = apply(params, batch.s_tm1, x, k) - noise

@@ -77,3 +77,9 @@ def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
     )
     shortfall = jax.nn.softplus((offset - distance(x, goal)) / 10) * 10
     return jnp.mean(shortfall) + penalty, alpha_loss
+
+
+def geometric_goals(key, discount_t, achieved_t, gamma=0.99):
+    """Return goals at geometric distances, those of contrastive RL, of one stream."""
+    sample = rlaxlib.geometric_hindsight_indices
+    return achieved_t[sample(key, discount_t, gamma, "renormalize")]

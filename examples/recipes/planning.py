@@ -99,3 +99,16 @@ def mppi_plan(key, evaluate, plan, num_samples=512, iterations=6):
         return update(plan, actions, evaluate(actions), **bounds), None
 
     return jax.lax.scan(iterate, plan, jax.random.split(key, iterations))[0]
+
+
+def pets_action(key, evaluate, plan, num_samples=500, iterations=5):
+    """Return the action of PETS, by the cross-entropy method, and the next plan."""
+
+    def iterate(plan, key):
+        noise = jax.random.normal(key, (num_samples, *plan.mean.shape))
+        actions = jnp.clip(plan.mean[None] + plan.stddev[None] * noise, -1, 1)
+        elites = {"num_elites": num_samples // 10, "momentum": 0.1}
+        return rlaxlib.cem_update(plan, actions, evaluate(actions), **elites), None
+
+    plan, _ = jax.lax.scan(iterate, plan, jax.random.split(key, iterations))
+    return plan.mean[0], rlaxlib.shift_plan(plan, stddev=0.5)

@@ -46,6 +46,24 @@ COAX = """
     MonteCarlo NStep PrioritizedReplayBuffer SimpleReplayBuffer
 """
 
+OGBENCH = """
+    GCBCAgent GCIVLAgent GCIQLAgent CRLAgent.contrastive_loss QRLAgent SACAgent
+    HIQLAgent.value_loss HIQLAgent.low_actor_loss HIQLAgent.high_actor_loss GCIQEValue
+    GCMRNValue GCDataset.sample_goals expectile_loss
+"""
+TDMPC2 = """
+    TDMPC2._plan TDMPC2._estimate_value TDMPC2._td_target TDMPC2.update_pi RunningScale
+    soft_ce two_hot two_hot_inv symlog symexp SimNorm
+"""
+JAXMARL = """
+    ippo_ff_mpe ippo_rnn_smax mappo_rnn_smax iql_rnn vdn_rnn qmix_rnn pqn_vdn_rnn shaq
+    transf_qmix MixingNetwork
+"""
+SKYRL = """
+    gae grpo rloo reinforce++ maxrl regular dual_clip gspo cispo rollout_is clip_cov
+    kl_cov sapo cross_entropy importance_sampling dppo default_loss_fn max_rl
+"""
+
 
 def literals(page):
     """Return all texts between backticks."""
@@ -64,7 +82,11 @@ def test_names_prefixed_with_rlaxlib_exist():
 
 @pytest.mark.parametrize(
     ("page", "names"),
-    [("from/trfl.md", TRFL), ("from/coax.md", COAX), ("from/torchrl.md", TORCHRL)],
+    [
+        *(("from/trfl.md", TRFL), ("from/coax.md", COAX), ("from/torchrl.md", TORCHRL)),
+        *(("from/ogbench.md", OGBENCH), ("from/tdmpc2.md", TDMPC2)),
+        *(("from/jaxmarl.md", JAXMARL), ("from/prime_rl.md", SKYRL)),
+    ],
 )
 def test_page_contains_all_names_of_the_other_library(page, names):
     assert set(names.split()) <= {name.split("(")[0] for name in literals(page)}
@@ -79,3 +101,15 @@ def test_names_marked_as_in_rlax_are_public_names_of_rlax(rlax):
         if name[0] != "_" and not isinstance(thing, types.ModuleType)
     }
     assert private == set(test_parity.HIDDEN)
+
+
+# Other text of the second column: arguments, recipes and examples of values.
+PEERS = ("ogbench", "tdmpc2", "jaxmarl", "prime_rl")
+
+
+@pytest.mark.parametrize("page", PEERS)
+def test_the_second_column_begins_with_a_function_of_the_library(page):
+    rows = re.findall(r"^\| `.+?\| ?(.*?) ?\|", PAGES[f"from/{page}.md"], re.M)
+    assert len(rows) >= 8
+    for cell in filter(None, rows):
+        assert hasattr(rlaxlib, re.match(r"`(\w+)", cell)[1]), cell

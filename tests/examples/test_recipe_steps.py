@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from experience import close
 from plain_losses.common import Q_PARAMS, STREAM, Batch, Q, normal
-from recipes import constraints, evaluation, flows, goals, phases, planning
+from recipes import constraints, evaluation, flows, goals, phases, planning, plasticity
 
 import rlaxlib
 
@@ -62,6 +62,13 @@ def test_her_rewards_goals_that_were_achieved_later():
     np.testing.assert_array_equal(batch.r_t == 0, batch.goal == achieved)
 
 
+def test_geometric_goals_are_later_achievements_of_the_episode():
+    discount_t, achieved = np.float32([0.9, 0.0, 0.9, 0.9]), np.arange(4)
+    goal = goals.geometric_goals(jax.random.key(0), discount_t, achieved)
+    assert np.all(goal >= achieved)
+    assert np.all(goal[:2] <= 1)
+
+
 # --- Flows. ---
 
 
@@ -105,6 +112,39 @@ def test_a_plan_finds_the_best_actions():
     plan = planning.mppi_plan(jax.random.key(0), evaluate, plan)
     np.testing.assert_allclose(plan.mean, best, atol=0.15)
     close(rlaxlib.shift_plan(plan, 2.0).mean[:2], plan.mean[1:])
+
+
+def test_pets_acts_by_the_best_plan_and_keeps_the_rest_of_it():
+    best = jnp.array([[0.5], [0.2], [-0.9]])
+    plan = rlaxlib.PlanState(jnp.zeros((3, 1)), jnp.full((3, 1), 0.5))
+
+    def evaluate(actions):
+        return -jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
+
+    action, plan = planning.pets_action(jax.random.key(0), evaluate, plan)
+    np.testing.assert_allclose(action, best[0], atol=0.1)
+    np.testing.assert_allclose(plan.mean[:2], best[1:], atol=0.1)
+    np.testing.assert_array_equal(plan.stddev, 0.5)
+
+
+def test_scores_have_intervals_that_contain_them():
+    key, scores = jax.random.key(0), jax.random.uniform(jax.random.key(1), (10, 4))
+    found = evaluation.score_intervals(key, scores)
+    assert set(found) == {"interquartile_mean", "optimality_gap"}
+    better = evaluation.improvement_interval(key, scores + 0.3, scores)
+    for value, low, high in (*found.values(), better):
+        assert low < value < high
+    assert better[1] > 0.5
+
+
+def test_recycling_and_partial_resets_of_weights():
+    activations = np.float32([[0, 1], [0, 3]])
+    w_in, w_out, fresh = np.ones((3, 2)), np.ones((2, 4)), np.full((3, 2), 7.0)
+    weights = (x.astype(np.float32) for x in (w_in, w_out, fresh))
+    w_in, w_out = plasticity.redo(activations, *weights)
+    np.testing.assert_array_equal(w_in, [[7, 1]] * 3)
+    np.testing.assert_array_equal(w_out, [[0] * 4, [1] * 4])
+    close(plasticity.partial_reset(jnp.ones(2), jnp.full(2, 6.0)), 2.0)
 
 
 def test_an_interval_contains_its_estimate():

@@ -21,7 +21,8 @@ MODULES = (
     *("continuous", "exploration", "imitation", "language", "offline"),
     *("policy_gradient", "streaming", "value_based"),
     *("constraints", "flows", "goals", "multiagent"),
-    *("evaluation", "language_updates", "phases", "planning", "preferences"),
+    *("evaluation", "gflownets", "language_updates", "phases", "planning"),
+    *("plasticity", "preferences"),
 )
 CASES = {
     name: case
@@ -43,6 +44,8 @@ HELPERS = {
     *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
     *("surrogate", "kl_from_old", "trpo", "cpo", "adaptive_learning_rate"),
+    *("both_log_probs", "geometric_goals", "improvement_interval", "partial_reset"),
+    *("pets_action", "redo", "score_intervals"),
     *("gpi_action", "mppi_plan", "normalise", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
 }

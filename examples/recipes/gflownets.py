@@ -1,0 +1,49 @@
+"""Losses of GFlowNets: trajectory balance and sub-trajectory balance.
+
+A batch of B trajectories of T steps, each from the empty object to a complete one, has
+the fields
+
+    s_tm1, s_t    objects before and after each step, [B, T, ...],
+    a_tm1         steps of the policy, integers in [0, A), [B, T],
+    b_t           steps of the backward policy that undo them, [B, T],
+    log_reward    logarithms of the rewards of complete objects, [B].
+
+`apply.policy(params, s)` and `apply.backward(params, s)` return logits.
+"""
+
+import jax
+import jax.numpy as jnp
+
+import rlaxlib
+
+
+def both_log_probs(params, apply, batch):
+    """Return log-probabilities of the steps, and of the steps back, each [B, T]."""
+    pairs = (
+        (apply.policy(params, batch.s_tm1), batch.a_tm1),
+        (apply.backward(params, batch.s_t), batch.b_t),
+    )
+    return (rlaxlib.batched_index(jax.nn.log_softmax(x), a) for x, a in pairs)
+
+
+def trajectory_balance(params, log_partition, apply, batch):
+    """TB, trajectory balance: learns `log_partition` too, by its own gradient.
+
+    Malkin et al., 2022, https://arxiv.org/abs/2201.13259. Usual (github.com/GFNOrg/
+    torchgfn): Adam 1e-3, and 0.1 for `log_partition`, batch 16.
+    """
+    loss = jax.vmap(rlaxlib.trajectory_balance_loss, (None, 0, 0, 0))
+    log_prob, backward = both_log_probs(params, apply, batch)
+    return jnp.mean(loss(log_partition, log_prob, backward, batch.log_reward))
+
+
+def sub_trajectory_balance(params, apply, batch, lambda_=0.9):
+    """SubTB, sub-trajectory balance: `apply.flow` returns logarithms of flows, [B, T].
+
+    Madan et al., 2022, https://arxiv.org/abs/2209.12782. Usual (paper): λ 0.9, Adam
+    1e-3 to 5e-3.
+    """
+    flow = apply.flow(params, batch.s_tm1)
+    flow = jnp.concatenate([flow, batch.log_reward[:, None]], axis=1)
+    loss = jax.vmap(rlaxlib.sub_trajectory_balance_loss, (0, 0, 0, None))
+    return jnp.mean(loss(flow, *both_log_probs(params, apply, batch), lambda_))

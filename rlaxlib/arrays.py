@@ -58,7 +58,7 @@ class AllSum:
     def __call__(
         self,
         x: Shaped[ArrayLike, "..."],
-        axis: Static[int | Sequence[int] | None, ""] = None,
+        axis: Static[int | Sequence[int], ""] | None = None,
     ) -> Array:
         """Sum over `axis`, and then over devices.
 
@@ -237,7 +237,7 @@ def replace_masked(
 def masked_mean(
     x: Float[ArrayLike, "..."],
     mask: Bool[ArrayLike, "*M"] | None = None,
-    axis: Static[int | Sequence[int] | None, ""] = None,
+    axis: Static[int | Sequence[int], ""] | None = None,
     axis_name: AxisName | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
 ) -> Float[Array, "*R"]:

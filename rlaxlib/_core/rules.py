@@ -14,17 +14,14 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core.errors import ArgumentError, describe
+from rlaxlib._core.errors import ArgumentError, describe, type_of
 from rlaxlib._core.specs import Sizes, Spec, size_of
 
 _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool, np.bool_), "a Python bool"),
     float: ((int, float, np.number), "a Python number"),
     int: ((int, np.integer), "a Python integer"),
-    int | Sequence[int] | None: (
-        (int, Sequence, type(None)),
-        "a Python integer, or a sequence of integers",
-    ),
+    int | Sequence[int]: ((int, Sequence), "an integer, or several"),
 }
 _NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
 
@@ -101,10 +98,10 @@ def check_static(
         return
     found = describe(value)
     if spec.kind == "Flag":
-        is_scalar = getattr(value, "shape", None) == () and value.dtype == np.bool_
-        is_right, must = isinstance(value, bool | np.bool_) or is_scalar, "a bool"
+        shape, dtype = type_of(value)
+        is_right, must = shape == () and dtype in (bool, np.bool_), "a bool"
         masks = [f"`{n}`" for n, x in all_specs.items() if x.kind == "Bool"]
-        if np.ndim(value) and masks:
+        if shape and masks:
             must += f": pass {' or '.join(masks)} by keyword"
     elif isinstance(value, Tracer):
         is_right, found = False, "traced"

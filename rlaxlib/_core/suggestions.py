@@ -1,4 +1,4 @@
-"""Suggestions for names that rlaxlib does not have, and the words of `help()`."""
+"""Public names, suggestions for those that do not exist, and the words of `help()`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,23 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
         if found := known.get(_letters(form)):
             return list(dict.fromkeys(found))
     return difflib.get_close_matches(name, public)
+
+
+def publish(package: Mapping[str, Any]) -> list[str]:
+    """Return the topics of a package and all their names, and list those of each topic.
+
+    A topic with chapters gets the `__all__` of all of them. Type checkers follow the
+    star imports, but no sum of lists.
+    """
+    public = {name: x for name, x in package.items() if not name.startswith("_")}
+    topics = {name: x for name, x in sorted(public.items()) if inspect.ismodule(x)}
+    for topic in topics.values():
+        chapters = [x for x in vars(topic).values() if inspect.ismodule(x)]
+        if not hasattr(topic, "__all__"):
+            vars(topic)["__all__"] = [
+                name for each in chapters for name in each.__all__
+            ]
+    return [*topics, *(name for each in topics.values() for name in each.__all__)]
 
 
 def describe_fields(things: Iterable[Any]) -> None:

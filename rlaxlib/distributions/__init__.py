@@ -6,20 +6,8 @@
 - Discrete latent variables: straight-through samples, uniform mix, balanced KL.
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.distributions import _categorical, _gaussian, _greedy, _latents, _squashed
 from rlaxlib.distributions._categorical import *
 from rlaxlib.distributions._gaussian import *
 from rlaxlib.distributions._greedy import *
 from rlaxlib.distributions._latents import *
 from rlaxlib.distributions._squashed import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_categorical.__all__,
-        *_gaussian.__all__,
-        *_greedy.__all__,
-        *_latents.__all__,
-        *_squashed.__all__,
-    ]

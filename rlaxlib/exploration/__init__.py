@@ -9,20 +9,8 @@
 - Episodic novelty rewards of Never Give Up (NGU).
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.exploration import _behaviour, _bonuses, _episodic, _neighbors, _noise
 from rlaxlib.exploration._behaviour import *
 from rlaxlib.exploration._bonuses import *
 from rlaxlib.exploration._episodic import *
 from rlaxlib.exploration._neighbors import *
 from rlaxlib.exploration._noise import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_behaviour.__all__,
-        *_bonuses.__all__,
-        *_episodic.__all__,
-        *_neighbors.__all__,
-        *_noise.__all__,
-    ]

@@ -20,18 +20,6 @@ a batch. `sample_mask` is true for the tokens that the policy chose: not for the
 padding and the output of tools. Results are float32 for inputs of half precision.
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.llm import (
-    _advantages,
-    _aggregation,
-    _divergence,
-    _log_probs,
-    _losses,
-    _off_policy,
-    _preferences,
-    _token_baseline,
-)
 from rlaxlib.llm._advantages import *
 from rlaxlib.llm._aggregation import *
 from rlaxlib.llm._divergence import *
@@ -40,15 +28,3 @@ from rlaxlib.llm._losses import *
 from rlaxlib.llm._off_policy import *
 from rlaxlib.llm._preferences import *
 from rlaxlib.llm._token_baseline import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_advantages.__all__,
-        *_aggregation.__all__,
-        *_divergence.__all__,
-        *_log_probs.__all__,
-        *_losses.__all__,
-        *_off_policy.__all__,
-        *_preferences.__all__,
-        *_token_baseline.__all__,
-    ]

@@ -5,16 +5,6 @@
 - Scales: of rewards, of TD errors (return-based), and of returns (percentiles).
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.normalization import _moments, _popart, _scales
 from rlaxlib.normalization._moments import *
 from rlaxlib.normalization._popart import *
 from rlaxlib.normalization._scales import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_moments.__all__,
-        *_popart.__all__,
-        *_scales.__all__,
-    ]

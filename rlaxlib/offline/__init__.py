@@ -17,22 +17,9 @@ it. In-sample values evaluate actions of the data only. CQL and EDAC keep the va
 unseen actions low. The other methods keep the policy close to the data.
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.offline import _awr, _cql, _decision_transformer, _iql, _support, _td3_bc
 from rlaxlib.offline._awr import *
 from rlaxlib.offline._cql import *
 from rlaxlib.offline._decision_transformer import *
 from rlaxlib.offline._iql import *
 from rlaxlib.offline._support import *
 from rlaxlib.offline._td3_bc import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_awr.__all__,
-        *_cql.__all__,
-        *_decision_transformer.__all__,
-        *_iql.__all__,
-        *_support.__all__,
-        *_td3_bc.__all__,
-    ]

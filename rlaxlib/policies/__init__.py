@@ -28,22 +28,6 @@
   `zero_policy_targets`.
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.policies import (
-    _balance,
-    _constraints,
-    _distillation,
-    _gaussian_mpo,
-    _gradients,
-    _mpo,
-    _ppo,
-    _ppo_penalty,
-    _sac,
-    _search,
-    _trust_region,
-    _vmpo,
-)
 from rlaxlib.policies._balance import *
 from rlaxlib.policies._constraints import *
 from rlaxlib.policies._distillation import *
@@ -56,19 +40,3 @@ from rlaxlib.policies._sac import *
 from rlaxlib.policies._search import *
 from rlaxlib.policies._trust_region import *
 from rlaxlib.policies._vmpo import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_balance.__all__,
-        *_constraints.__all__,
-        *_distillation.__all__,
-        *_gaussian_mpo.__all__,
-        *_gradients.__all__,
-        *_mpo.__all__,
-        *_ppo.__all__,
-        *_ppo_penalty.__all__,
-        *_sac.__all__,
-        *_search.__all__,
-        *_trust_region.__all__,
-        *_vmpo.__all__,
-    ]

@@ -7,18 +7,7 @@
   with bins such as `twohot_pair`, and `compose_tx` to chain them.
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.transforms import _hl_gauss, _pairs, _squashing, _two_hot
 from rlaxlib.transforms._hl_gauss import *
 from rlaxlib.transforms._pairs import *
 from rlaxlib.transforms._squashing import *
 from rlaxlib.transforms._two_hot import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_hl_gauss.__all__,
-        *_pairs.__all__,
-        *_squashing.__all__,
-        *_two_hot.__all__,
-    ]

@@ -14,24 +14,6 @@
 - Auxiliary tasks: pixel control, feature control, self-prediction (SPR).
 """
 
-from typing import TYPE_CHECKING
-
-from rlaxlib.values import (
-    _action_gap,
-    _auxiliary,
-    _categorical,
-    _consistency,
-    _duelling,
-    _ensembles,
-    _expectile,
-    _multistep,
-    _n_step,
-    _quantile,
-    _risk,
-    _soft,
-    _td,
-    _transformed,
-)
 from rlaxlib.values._action_gap import *
 from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
@@ -46,21 +28,3 @@ from rlaxlib.values._risk import *
 from rlaxlib.values._soft import *
 from rlaxlib.values._td import *
 from rlaxlib.values._transformed import *
-
-if not TYPE_CHECKING:  # Type checkers follow star imports, not sums of lists.
-    __all__ = [
-        *_action_gap.__all__,
-        *_auxiliary.__all__,
-        *_categorical.__all__,
-        *_consistency.__all__,
-        *_duelling.__all__,
-        *_ensembles.__all__,
-        *_expectile.__all__,
-        *_multistep.__all__,
-        *_n_step.__all__,
-        *_quantile.__all__,
-        *_risk.__all__,
-        *_soft.__all__,
-        *_td.__all__,
-        *_transformed.__all__,
-    ]

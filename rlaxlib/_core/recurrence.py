@@ -20,7 +20,6 @@ from jax.extend import backend
 from jax.typing import ArrayLike
 
 from rlaxlib._core import streams
-from rlaxlib._core.programs import compiled
 
 Run = tuple[Array, Array, Array | None]
 
@@ -74,7 +73,6 @@ def backward_window(
     return _solve_window(b, a, final, end, length)
 
 
-@compiled("length")
 def _solve_window(
     b: Array, a: Array, final: Array, end: Array | None, length: int
 ) -> Array:
@@ -96,7 +94,6 @@ def _solve_window(
     return y
 
 
-@compiled()
 def _solve(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:
     """Solve the recurrence in the way that suits the platform."""
     if set(cast(Any, backend).backends()) == {"cpu"}:

@@ -30,17 +30,21 @@ An annotation is read at the first call of its function: importing runs none of 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
 import typing
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
+from jax.sharding import AxisType
 
 from rlaxlib._core import errors, rules, specs, streams
 from rlaxlib._core.errors import ArgumentError
@@ -308,7 +312,8 @@ class Signature:
                 is_default = value is self.defaults.get(name)
                 is_stable = is_stable and (is_same or is_default)
         run = self.program if is_stable else self._body
-        return run(tuple(static), casts, dynamic)
+        with _mesh_of(dynamic):
+            return run(tuple(static), casts, dynamic)
 
     def _body(
         self, static: tuple[tuple[str, Any], ...], casts: Casts, dynamic: Arguments
@@ -348,6 +353,20 @@ def _type(value: Any) -> tuple[tuple[int, ...], Any, bool]:
         if isinstance(value, scalar):
             return (), scalar, True
     return (), value.__class__, True
+
+
+def _mesh_of(dynamic: Arguments) -> AbstractContextManager[Any]:
+    """Set the mesh of explicit axes over which traced arguments are shared.
+
+    Without it, JAX cannot batch a loop or a nested program whose first values are
+    constants.
+    """
+    for x in jax.tree.leaves(dynamic):
+        if isinstance(x, Tracer):
+            mesh = cast(Any, x).aval.sharding.mesh
+            if AxisType.Explicit in mesh.axis_types:
+                return cast(Any, jax.sharding.use_abstract_mesh)(mesh)
+    return contextlib.nullcontext()
 
 
 @functools.partial(cast(Any, jax.jit), inline=True)

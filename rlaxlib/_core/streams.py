@@ -59,7 +59,8 @@ def next_valid(sample_mask: Array) -> Array:
     """Return the index of the next valid step after each step, or `T`."""
     steps = sample_mask.shape[0]
     here = jnp.where(sample_mask, jnp.arange(steps), steps)
-    return jnp.append(jax.lax.cummin(here, reverse=True)[1:], steps)
+    later = jax.lax.cummin(here, reverse=True)[1:]
+    return jnp.pad(later, (0, 1), constant_values=steps)
 
 
 def at_next_valid(
@@ -76,7 +77,7 @@ def at_next_valid(
         Values, `[T]`.
     """
     if sample_mask is None:
-        later = jnp.append(x[1:], jnp.zeros_like(x[:1]))
+        later = jnp.pad(x[1:], (0, 1))
     else:
         later = x.at[next_valid(sample_mask)].get(mode="fill", fill_value=0)
     return cut_traces(later, truncated_t, sample_mask)

@@ -60,9 +60,10 @@ def pixel_control_rewards(
         Tasks*, 2016. https://arxiv.org/abs/1611.05397
     """
     rows, columns = _cells(observations, cell_size)
-    change = jnp.abs(observations[1:] - observations[:-1])
-    cells = change.reshape(-1, rows, cell_size, columns, cell_size, change.shape[-1])
-    return jnp.mean(cells, axis=(2, 4, 5))
+    change = jnp.mean(jnp.abs(observations[1:] - observations[:-1]), axis=-1)
+    steps, _, width = change.shape
+    change = jnp.mean(change.reshape(steps, rows, cell_size, width), axis=2)
+    return jnp.mean(change.reshape(steps, rows, columns, cell_size), axis=3)
 
 
 @checked

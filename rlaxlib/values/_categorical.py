@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib import distributions, transforms
-from rlaxlib._core import checks, gradients, indexing
+from rlaxlib import transforms
+from rlaxlib._core import checks, gradients, indexing, pairs
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
 
@@ -51,7 +51,6 @@ def categorical_l2_project(
 
     The projection preserves the mean, and minimises the Cramér distance. Atoms outside
     the new range are clipped to it. If new atoms are equal, one gets their probability.
-    The time is :math:`O(M log K)`.
 
     Args:
         z_p: Atoms :math:`z` of the distribution, in any order, shape `[M]`.
@@ -296,19 +295,30 @@ def categorical_regression_loss(
 
 def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     """Share each probability between the two new atoms around its old atom."""
-    atoms = z_q.size
-    z_p = jnp.clip(z_p, z_q[0], z_q[-1])
-    below = jnp.searchsorted(z_q, z_p, side="right") - 1
-    below = jnp.clip(below, 0, max(atoms - 2, 0))
-    above = jnp.minimum(below + 1, atoms - 1)
-    gap = z_q[above] - z_q[below]
-    share = (z_p - z_q[below]) / jnp.where(gap == 0, 1, gap)  # Atoms may be equal.
-    return jax.ops.segment_sum(probs * (1 - share), below, atoms) + (
-        jax.ops.segment_sum(probs * share, above, atoms)
-    )
+
+    def share(z: Array, p: Array) -> Array:
+        return p * hats(z, z_q)
+
+    return pairs.sum_over(share, z_p, probs)
+
+
+def hats(z: Array, atoms: Array) -> Array:
+    """Return the weights of atoms with which a point is interpolated linearly.
+
+    Args:
+        z: A point, `[]`. If it is outside of the atoms, the nearest one has weight 1.
+        atoms: Atoms, in ascending order, `[K]`. Of equal ones, one has the weight.
+
+    Returns:
+        Weights, of sum 1, `[K]`.
+    """
+    low, high = atoms[:-1], atoms[1:]
+    slope = (z - low) / jnp.where(high == low, 1, high - low)
+    ramp = jnp.where(z >= high, 1, jnp.where(z < low, 0, slope))
+    # A hat is the difference of a ramp that ends at its atom and one that starts there.
+    return jnp.pad(ramp, (1, 0), constant_values=1) - jnp.pad(ramp, (0, 1))
 
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:
     """Return the cross-entropy, with the gradient of the target stopped or not."""
-    target = gradients.stop_if(stop, target)
-    return distributions.categorical_cross_entropy(target, logits)
+    return -jnp.sum(gradients.stop_if(stop, target) * jax.nn.log_softmax(logits))

@@ -104,5 +104,5 @@ def subset_minimum(
         Xinyue Chen and others, *Randomized Ensembled Double Q-Learning: Learning Fast
         Without a Model*, 2021. https://arxiv.org/abs/2101.05982
     """
-    ranks = jax.random.permutation(key, q.size)
+    ranks = jnp.argsort(jax.random.bits(key, q.shape))
     return jnp.min(q, where=ranks < size, initial=jnp.inf)

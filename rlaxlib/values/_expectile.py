@@ -15,17 +15,16 @@ Functions here take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from rlaxlib._core.gradients import stop_if
-from rlaxlib._core.indexing import pick_slice
+from rlaxlib._core.indexing import pick, pick_slice
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib.values._categorical import hats
 from rlaxlib.values._quantile import asymmetric_loss
 
 __all__ = [
@@ -257,8 +256,8 @@ def imputed_expectile_q_learning(
 def _means(dist: Array, tau: Array) -> Array:
     """Return the expectile at 1/2 of each column, interpolated if it is missing."""
     order = jnp.argsort(tau)
-    interpolate = jax.vmap(jnp.interp, in_axes=(None, None, 1))
-    return interpolate(jnp.full_like(tau, 0.5, shape=()), tau[order], dist[order])
+    weights = hats(jnp.full_like(tau, 0.5, shape=()), tau[order])
+    return jnp.sum(weights[:, None] * dist[order], axis=0)
 
 
 def _impute(e: Array, tau: Array, n: int) -> Array:
@@ -277,17 +276,21 @@ def _impute(e: Array, tau: Array, n: int) -> Array:
     # to the middle come first, because `argmin` returns the first of equal misfits.
     offsets = jnp.array(sorted(np.linspace(-0.5, 0.5, 33), key=abs), e.dtype)
 
-    def narrow_down(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds
+    def narrow_down(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        rounds, low, high = state
         means = (low + high) / 2 + offsets * (high - low)
-        best, step = means[jnp.argmin(jax.vmap(misfit)(means))], (high - low) / 20
-        return jnp.maximum(low, best - step), jnp.minimum(high, best + step)
+        best = pick(means, jnp.argmin(jax.vmap(misfit)(means)))
+        step = (high - low) / 20
+        return rounds - 1, jnp.maximum(low, best - step), jnp.minimum(high, best + step)
 
     far = 10 * (e[-1] - e[0])
     low = jnp.max(jnp.where(tau <= 0.5, e, e[0] - far))
     high = jnp.min(jnp.where(tau >= 0.5, e, e[-1] + far))
-    rounds = jnp.where(jnp.any(tau == 0.5), 0, 8)  # The mean is known, or searched for.
-    low, high = cast(Any, jax.lax.fori_loop)(0, rounds, narrow_down, (low, high))
+    rounds = 8 * jnp.all(tau != 0.5).astype(int)  # The mean is known, or searched for.
+    state = jax.lax.while_loop(
+        lambda state: state[0] > 0, narrow_down, (rounds, low, high)
+    )
+    _, low, high = state
     return _samples((low + high) / 2, e, tau, n) + centre
 
 

@@ -18,7 +18,6 @@ Functions here take one transition. Use `jax.vmap` for a batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +25,8 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, indexing
+from rlaxlib._core import checks, indexing, pairs
 from rlaxlib._core.gradients import stop_each, stop_if
-from rlaxlib._core.programs import compiled
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Key, Static
 
@@ -253,17 +251,13 @@ def _means(dist: Array, weights: Array | None) -> Array:
     return jnp.sum(weights[:, None] * dist, axis=0)
 
 
-@compiled("rho")
 def asymmetric_loss(
     rho: Callable[..., Array], x: Array, tau: Array, y: Array, *parameters: Array
 ) -> Array:
     """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
 
-    The loop over samples, whose terms are recomputed in the backward pass, needs memory
-    for N + K values, not for N K.
-
     Args:
-        rho: Penalty of an error, a function of a module: a new one compiles again.
+        rho: Penalty of an error.
         x: Predictions, shape `[N]`.
         tau: Their fractions, shape `[N]`.
         y: Samples, shape `[K]`.
@@ -277,15 +271,7 @@ def asymmetric_loss(
         u = y_j - x
         return jnp.where(u < 0, 1 - tau, tau) * rho(u, *parameters)
 
-    recomputed = cast(Any, jax.checkpoint)(penalties, prevent_cse=False)
-
-    def add(total: Array, y_j: Array) -> tuple[Array, None]:
-        return total + recomputed(y_j), None
-
-    # An accelerator launches kernels for each iteration, here for 8 samples at once.
-    zeros = jnp.zeros_like(penalties(y[0]))
-    total, _ = jax.lax.scan(add, zeros, y, unroll=8)
-    return jnp.sum(total) / y.size
+    return jnp.sum(pairs.sum_over(penalties, y)) / y.size
 
 
 def _huber(u: Array, kappa: Array) -> Array:

@@ -122,6 +122,20 @@ def test_nan_propagates():
 # --- Learning. ---
 
 
+def test_an_action_of_a_narrow_dtype_may_be_one_of_many():
+    logits = np.tile(LOGITS, (256, 1))
+    inputs = 0.3, 0.9, ATOMS, logits
+    for dtype in (np.uint8, np.int8):
+        action = jnp.asarray(5, dtype)  # 256 does not fit.
+        close(
+            q_learning(ATOMS, logits, action, *inputs),
+            td_learning(ATOMS, LOGITS, 0.3, 0.9, ATOMS, LOGITS),
+        )
+        selector = np.zeros(256, np.float32)
+        double = rlaxlib.categorical_double_q_learning
+        assert np.isfinite(double(ATOMS, logits, action, *inputs, selector))
+
+
 def test_q_learning_with_one_action_is_td_learning():
     q = q_learning(ATOMS, LOGITS[None], 0, 0.3, 0.9, ATOMS, -LOGITS[None])
     close(q, td_learning(ATOMS, LOGITS, 0.3, 0.9, ATOMS, -LOGITS))

@@ -29,6 +29,29 @@ def test_large_values_do_not_round_a_small_reward_away():
     assert munchausen(large, large, 0, 1e-3, 1.0, large, 0.5) == np.float32(1e-3)
 
 
+def test_large_values_do_not_round_away_differences_in_units_of_the_temperature():
+    q, tau = np.float32([10000.0, 10000.0312, 9999.98, 10000.01]), 0.03
+    z = (np.float64(q) - np.float64(q).max()) / tau
+    log_probs = z - np.log(np.sum(np.exp(z)))
+    probs = np.exp(log_probs)
+    _, (by_q, by_temperature) = soft_value(q, tau)
+    np.testing.assert_allclose(by_q, probs, rtol=1e-6)
+    np.testing.assert_allclose(by_temperature, -np.sum(probs * log_probs), rtol=1e-5)
+    slope = jax.grad(
+        lambda q_t: (
+            -rlaxlib.soft_q_learning(
+                q, 0, 0.0, 1.0, q_t, tau, stop_target_gradients=False
+            )
+        )
+    )(q)
+    np.testing.assert_allclose(-slope, probs, rtol=1e-6)
+    # The bonus alone: without a discount, and without the value of the action.
+    error = rlaxlib.munchausen_q_learning(
+        np.zeros_like(q), q, 2, 0.0, 0.0, q, tau, 1.0, -np.inf
+    )
+    np.testing.assert_allclose(error, tau * log_probs[2], rtol=1e-6)
+
+
 def test_soft_value_is_the_expected_value_plus_the_scaled_entropy():
     probs = np.exp(Q_T / 0.7) / np.sum(np.exp(Q_T / 0.7))
     entropy = -np.sum(probs * np.log(probs))

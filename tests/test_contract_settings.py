@@ -1,0 +1,162 @@
+"""Test every public function in the settings in which users run whole programs."""
+
+import contextlib
+import dataclasses
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from contract import SINGLE, STEPS, each_row
+from jax.sharding import NamedSharding, PartitionSpec
+
+import rlaxlib
+from rlaxlib._core import signatures
+
+# Functions that do not run on an explicit mesh.
+NOT_ON_A_MESH = [
+    "backtracking_line_search",
+    "categorical_regression_loss",
+    "constant_policy_targets",
+    "episodic_memory_intrinsic_rewards",
+    "geometric_hindsight_indices",
+    "get_top_k_weights",
+    "hindsight_indices",
+    "linear_token_log_probs",
+    "muzero_pair",
+    "n_step_transitions",
+    "pass_at_k_rewards",
+    "sampled_policy_distillation_loss",
+    "stratified_sample",
+    "systematic_resample",
+    "transform_to_2hot",
+    "twohot_pair",
+    "unbiased_transform_pair",
+    "vmpo_compute_weights_and_temperature_loss",
+    "vmpo_loss",
+    "zero_policy_targets",
+]
+
+# Arguments that are often the same for a whole batch.
+ATOMS = ("z_q", "v_atoms_tm1", "v_atoms_t", "q_atoms_tm1", "q_atoms_t")
+WHOLE = (*ATOMS, "tau", "tau_src", "tau_q_tm1", "lambda_", "temperature")
+
+
+# --- Explicit meshes, which `jax.make_mesh` makes. ---
+
+
+@each_row("given")
+def test_can_be_traced_on_an_explicit_mesh(row):
+    # Tracing finds what JAX cannot share over devices.
+    mesh, inputs, _ = on_mesh(row)
+    whole = tuple(name for name in WHOLE if name in inputs and len(inputs) > 1)
+    alone = inputs | {name: row.inputs()[name] for name in whole}
+    with unless_to_be_mended(row):
+        jax.eval_shape(mapped(row), inputs)
+        jax.eval_shape(mapped(row, whole), alone)
+        with jax.set_mesh(mesh):
+            jax.eval_shape(mapped(row, whole), alone)
+
+
+# Programs for several devices take long to compile.
+FEW = contract.share(
+    contract.of_topic([row for row in contract.collect() if row.given]),
+    "mesh",
+    parts=12,
+)
+
+
+@pytest.mark.parametrize("row", FEW, ids=[row.id for row in FEW])
+def test_value_and_gradient_on_an_explicit_mesh_equal_those_on_one_device(row):
+    _, inputs, alone = on_mesh(row)
+    function = jax.jit(mapped(row))
+    with unless_to_be_mended(row):
+        actual = function(inputs)
+    tolerance = SINGLE * row.scale(row.inputs())
+    contract.assert_close(actual, function(alone), SINGLE, tolerance)
+
+
+# --- Others. ---
+
+
+@each_row()
+def test_can_be_traced_where_transfers_are_not_allowed(row):
+    inputs = row.inputs()
+    with jax.transfer_guard("disallow"):
+        jax.eval_shape(lambda inputs: row.call()(**inputs), inputs)
+
+
+@each_row("picks", "differentiable", sample=True)
+def test_an_index_may_have_a_dtype_that_cannot_hold_the_number_of_entries(row):
+    if not hasattr(row.function(rlaxlib), "signature"):
+        pytest.skip("its signature does not say what it indexes")
+    specs = signatures.read(row.function(rlaxlib)).arrays
+    inputs = {name: widen(x, specs[name]) for name, x in row.inputs().items()}
+
+    @jax.jit
+    def program(inputs):
+        return [
+            row.call()(
+                **inputs | {name: inputs[name].astype(dtype) for name in row.picks}
+            )
+            for dtype in (jnp.int32, jnp.uint8, jnp.int8)
+        ]
+
+    expected, *narrow = program(inputs)
+    for actual in narrow:
+        contract.assert_close(actual, expected, SINGLE, SINGLE * row.scale(inputs))
+    assert all(np.isfinite(x).all() for x in contract.leaves(expected))
+
+
+# --- Helpers. ---
+
+
+@contextlib.contextmanager
+def unless_to_be_mended(row):
+    """Expect that a function of `NOT_ON_A_MESH` may fail."""
+    try:
+        yield
+    except Exception:
+        if row.name in NOT_ON_A_MESH:
+            pytest.xfail("to be mended")
+        raise
+
+
+def on_mesh(row):
+    """Return a mesh, a batch of arguments that its devices share, and it on one."""
+    inputs = row.inputs()
+    if row.multistep:
+        steps = jnp.arange(STEPS)
+        inputs |= {"truncated_t": steps == 2, "sample_mask": steps != 4}
+    devices = jax.device_count()
+    axes = (jax.sharding.AxisType.Explicit,)
+    mesh = jax.make_mesh((devices,), ("batch",), axes)
+    batch = contract.stack([inputs] * devices)
+    shared = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))
+    return mesh, shared, batch
+
+
+def mapped(row, whole=()):
+    """Return value and gradient over a batch, some arguments being whole."""
+    row = dataclasses.replace(row, constant=row.constant + whole)
+    function = row.call(**row.setting(row.flags[-1]))
+
+    def one(mapped, whole):
+        return contract.gradient(row, function, mapped | whole)
+
+    def program(inputs):
+        left = {name: inputs[name] for name in whole}
+        others = {name: x for name, x in inputs.items() if name not in whole}
+        return jax.vmap(one, (0, None))(others, left)
+
+    return program
+
+
+def widen(x, spec, size=256):
+    """Return an array with so many actions, or arms, that an int8 cannot count them."""
+    axes = next(axes for axes in spec.shapes if "..." in axes or len(axes) == x.ndim)
+    if "A" not in axes:
+        return x
+    axis = axes.index("A") - len(axes)
+    return jnp.repeat(x, -(-size // x.shape[axis]), axis=axis, total_repeat_length=size)

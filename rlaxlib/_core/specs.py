@@ -199,14 +199,17 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 def is_record(hint: Any) -> bool:
-    """Return whether an annotation is a named tuple or a dataclass."""
-    return hasattr(hint, "_fields") or dataclasses.is_dataclass(hint)
+    """Return whether an annotation is a named tuple or a dataclass of arrays."""
+    if dataclasses.is_dataclass(hint):
+        return any(map(read, _hints(hint).values()))
+    return hasattr(hint, "_fields")
 
 
 @functools.cache
 def _hints(hint: Any) -> dict[str, Any]:
     """Return the annotations of the fields of a record."""
-    return typing.get_type_hints(hint, include_extras=True)
+    kind = typing.get_origin(hint) or hint  # Of a generic named tuple.
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:

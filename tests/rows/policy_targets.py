@@ -26,9 +26,11 @@ class Categorical(NamedTuple):
         return jax.random.categorical(seed, self.log_probs, shape=shape)
 
     def log_prob(self, value):
+        # Not by indexing, which does not know its sharding on an explicit mesh.
         shape = (*value.shape, self.log_probs.shape[-1])
         table = jnp.broadcast_to(self.log_probs, shape)
-        return jnp.take_along_axis(table, value[..., None], axis=-1)[..., 0]
+        taken = jax.nn.one_hot(value, shape[-1], dtype=bool)
+        return jnp.sum(table, axis=-1, where=taken)
 
 
 def policy(x):

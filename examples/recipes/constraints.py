@@ -134,10 +134,11 @@ def acer_region(params, average_params, apply, batch, max_change=1.0):
     steps of 0.01.
     """
     s, mu = valid(batch, (batch.s_tm1, batch.logits_tm1))
+    q_tm1, returns_t = valid(batch, (batch.q_tm1, batch.returns_t))
     logits, average = apply(params, s), apply(average_params, s)
 
     def objective(logits):
-        inputs = mu, batch.a_tm1, batch.q_tm1, batch.returns_t
+        inputs = mu, batch.a_tm1, q_tm1, returns_t
         return -jnp.sum(rlaxlib.acer_policy_loss(logits, *inputs))
 
     def kl(logits):

@@ -51,7 +51,8 @@ def gaussian_ppo(params, apply, batch, adv_t, target, epsilon=0.2, value_cost=0.
     policy, mask = rlaxlib.gaussian_diagonal(), batch.sample_mask
     log_prob = policy.logprob(valid(batch, batch.a_tm1), mean, stddev)
     adv_t = rlaxlib.standardize(adv_t, mask)
-    loss, _ = rlaxlib.ppo_clip_loss(log_prob, batch.old_log_prob, adv_t, epsilon)
+    inputs = log_prob, batch.old_log_prob, adv_t, epsilon
+    loss, _ = rlaxlib.ppo_clip_loss(*inputs, sample_mask=mask)
     value_loss = rlaxlib.l2_loss(v, jax.lax.stop_gradient(valid(batch, target)))
     return rlaxlib.masked_mean(loss + value_cost * value_loss, mask)
 

@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 import rlaxlib
+from rlaxlib._core import signatures, specs
 
 Arguments = dict[str, Any]
 
@@ -87,9 +88,9 @@ class Row:
         any_length: Arguments that may have any length.
         any_dtype: Arguments that may have another dtype.
         spare: Arguments that may have one more entry.
-        optional: Arguments that may be None.
+        optional: Arguments that may be None, beside those of the signature.
         trees: Arguments that may be any pytree.
-        numbers: Arguments that may be a scalar for all steps.
+        numbers: Arguments that may be a scalar for all steps, likewise.
         multistep: Whether the function takes `truncated_t` and `sample_mask`.
         rows: Samples arguments that all have `T` time steps, by default `make`.
         assemble: Converts these into the function's arguments, in NumPy or JAX.
@@ -134,6 +135,28 @@ class Row:
     @property
     def id(self) -> str:
         return f"{self.name}:{self.case}" if self.case else self.name
+
+    @property
+    def specs(self) -> Mapping[str, specs.Spec]:
+        """The specs of the arrays that the signature of the public function states."""
+        factory, _, method = self.name.partition(".")
+        function = getattr(rlaxlib, factory)
+        function = getattr(function(), method) if method else function
+        has_specs = hasattr(function, "signature")
+        return signatures.read(function).arrays if has_specs else {}
+
+    @property
+    def may_be_none(self) -> set[str]:
+        """Names of the arguments that may be None."""
+        stated = {name for name, spec in self.specs.items() if spec.optional}
+        return stated | set(self.optional)
+
+    @property
+    def may_be_scalars(self) -> set[str]:
+        """Names of the arguments that may be a scalar for all steps."""
+        shapes = {(), ("T",)}
+        stated = {n for n, spec in self.specs.items() if set(spec.shapes) == shapes}
+        return (stated & set(self.floats)) | set(self.numbers)
 
     @property
     def defined(self) -> bool:

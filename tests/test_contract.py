@@ -118,10 +118,10 @@ def test_takes_keys_of_both_kinds(row):
     contract.assert_close(function(**inputs), function(**old), 0, 0)
 
 
-@each_row("numbers", sample=True)
+@each_row("may_be_scalars", sample=True)
 def test_a_scalar_equals_a_constant_array(row):
     inputs = row.inputs()
-    for name in row.numbers:
+    for name in row.may_be_scalars:
         full = row.call()(**inputs | {name: jnp.full_like(inputs[name], 0.75)})
         for number in (0.75, np.float32(0.75), jnp.float32(0.75)):
             one = row.call()(**inputs | {name: number})
@@ -238,7 +238,7 @@ def test_rejects_lists_strings_and_none(row):
     inputs = row.inputs()
     for name in set(inputs) - set(row.trees):
         for bad in ([1.0, 2.0], "text", None):
-            if bad is None and name in row.optional:
+            if bad is None and name in row.may_be_none:
                 continue
             with contract.refused(row, name) as error:
                 row.call()(**inputs | {name: bad})

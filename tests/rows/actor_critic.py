@@ -217,7 +217,6 @@ ROWS = [
         elementwise=True,
         case="masked",
         any_length=("q",),
-        optional=("action_mask",),
     ),
     row(
         "discrete_sac_policy_loss",
@@ -233,7 +232,6 @@ ROWS = [
         elementwise=True,
         case="masked, one critic",
         constant=STOPPED,
-        optional=("action_mask",),
     ),
     row(
         "discrete_sac_temperature_loss",
@@ -248,7 +246,6 @@ ROWS = [
         elementwise=True,
         case="masked",
         constant=("logits", "target_entropy"),
-        optional=("action_mask",),
         condition=4.0,
     ),
 ]

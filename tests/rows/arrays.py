@@ -129,7 +129,6 @@ ROWS = [
         make=make_replaced,
         elementwise=True,
         any_dtype=("data", "replacement", "mask"),
-        optional=("replacement",),
         invalid=({"mask": 0.5}, {"mask": np.array([0, 1, 2, 0])}),
     ),
     Row(
@@ -138,7 +137,6 @@ ROWS = [
         make=make_masked,
         peer=NOT_IN_RLAX,
         elementwise=True,
-        optional=("mask",),
         over_devices=lambda library, axis_name: (
             lambda **arguments: library.masked_mean(**arguments, axis_name=axis_name)
         ),
@@ -151,7 +149,6 @@ ROWS = [
         settings={"axis": 0},
         peer=NOT_IN_RLAX,
         elementwise=True,
-        optional=("mask",),
         invalid=({"axis": 2},),
     ),
     Row(
@@ -162,7 +159,6 @@ ROWS = [
         settings={"denominator": 16.0},
         peer=NOT_IN_RLAX,
         elementwise=True,
-        optional=("mask",),
         invalid=({"denominator": 0.0}, {"denominator": -1.0}),
     ),
     Row(
@@ -172,7 +168,6 @@ ROWS = [
         peer=NOT_IN_RLAX,
         condition=4.0,
         elementwise=True,
-        optional=("mask",),
         over_devices=lambda library, axis_name: (
             lambda **arguments: library.standardize(**arguments, axis_name=axis_name)
         ),

@@ -119,9 +119,7 @@ ROWS = [
         "potential",
         make_potential,
         peer_make=lambda rng: make_features(rng) | {"discount": np.asarray(0.9)},
-        optional=("discount",),
         invalid=({"discount": None},),
-        numbers=("discount",),
     ),
     Row(
         name="pixel_control_loss",
@@ -132,6 +130,5 @@ ROWS = [
         unflagged=with_stopped_targets,
         differences="the gradient of the targets is stopped",
         constant=("observations", "discount_factor"),
-        numbers=("discount_factor",),
     ),
 ]

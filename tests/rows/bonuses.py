@@ -362,7 +362,6 @@ ROWS = [
         },
         case="of a prior",
         differentiable=False,
-        optional=("log_prior",),
     ),
     row(
         "ngu_reward",

@@ -36,7 +36,6 @@ ROWS = [
         peer="rlax has none",
         targets=("targets",),
         elementwise=True,
-        optional=("sample_mask",),
     )
     for case, mask in (("", ("sample_mask",)), ("no mask", ()))
 ]

@@ -147,7 +147,6 @@ ROWS = [
         make=make_network("v", "advantages", "action_mask"),
         peer="rlax has no such function",
         differentiable=False,
-        optional=("action_mask",),
     ),
     *(
         Row(

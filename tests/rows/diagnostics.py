@@ -245,7 +245,6 @@ ROWS = [
         cases={},
         case="advantages",
         differentiable=False,
-        optional=("sample_mask", "adv_t"),
     ),
     Row(
         name="clip_fraction",
@@ -255,7 +254,6 @@ ROWS = [
         peer="rlax has no such function",
         elementwise=True,
         differentiable=False,
-        optional=("adv_t", "epsilon_high"),
         invalid=({"epsilon": -0.1}, {"epsilon": 1.1}, {"epsilon_high": -0.1}),
     ),
     *rows(
@@ -272,7 +270,6 @@ ROWS = [
         elementwise=True,
         differentiable=False,
         condition=8.0,
-        optional=("sample_mask",),
     ),
     Row(
         name="dormant_fraction",
@@ -281,7 +278,6 @@ ROWS = [
         peer="rlax has no such function",
         elementwise=True,
         differentiable=False,
-        optional=("sample_mask",),
     ),
     Row(
         name="dormant_fraction",
@@ -301,7 +297,6 @@ ROWS = [
         make=make_features,
         peer="rlax has no such function",
         differentiable=False,
-        optional=("sample_mask",),
     ),
     Row(
         name="effective_rank",
@@ -321,6 +316,5 @@ ROWS = [
         of=checked,
         peer="rlax has no such function",
         differentiable=False,
-        optional=("truncated_t", "sample_mask"),
     ),
 ]

@@ -410,7 +410,6 @@ ROWS = [
         peer="rlax weights all samples alike",
         targets=("r_t", "discount_t", "dist_q_t"),
         any_length=("dist_q_t",),
-        optional=("weights",),
     ),
     Row(
         name="quantile_q_learning",

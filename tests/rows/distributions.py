@@ -98,7 +98,6 @@ def discrete(name, argument, probs, of, invalid=(), **exceptions):
             case="mask",
             make=masked(draw, argument),
             peer=NO_MASKS,
-            optional=("action_mask",),
             **shared,
         )
 
@@ -137,7 +136,6 @@ def kl_rows(name, **extra):
         case="mask",
         make=masked(make_two, "p_logits"),
         peer=NO_MASKS,
-        optional=("action_mask",),
         **shared,
     )
 

@@ -141,7 +141,6 @@ ROWS = [
             # Discounts of 0 are an end, beside which the value jumps.
             constant=("discount_t",),
             condition=8.0,
-            optional=("sample_mask",),
             over_devices=over_devices,
             invalid=OUTSIDE if not mask else (),
         )

@@ -138,7 +138,6 @@ ROWS = [
         vectors("data", "noise"),
         "given noise",
         key="key",
-        optional=("noise",),
     ),
     row(
         flow_matching_loss,

@@ -206,7 +206,6 @@ ROWS = [
         definition=conditional_value_at_risk,
         make=make_tail("quantiles", "level", "probs"),
         peer="rlax has no measures of risk",
-        optional=("probs",),
         invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
     ),
     Row(
@@ -221,7 +220,6 @@ ROWS = [
         definition=quantile_mean,
         make=make_tail("quantiles", "weights"),
         peer="rlax has no such function",
-        optional=("weights",),
         invalid=tuple({"weights": x["fractions"]} for x in OUTSIDE),
     ),
     Row(

@@ -105,7 +105,6 @@ def hindsight(names, case="", **fields):
         key="key",
         peer=NEW,
         differentiable=False,
-        optional=("truncated_t", "sample_mask"),
         **fields,
     )
 
@@ -124,7 +123,6 @@ ROWS = [
         peer=NEW,
         targets=("target",),
         elementwise=True,
-        optional=("sample_mask",),
     ),
     Row(
         name="advantage_expectile_loss",

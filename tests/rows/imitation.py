@@ -115,7 +115,6 @@ ROWS = [
         definition=behaviour_cloning_loss,
         make=draw_masked,
         elementwise=True,
-        optional=("sample_mask",),
     ),
     row(
         name="dqfd_margin_loss",
@@ -128,7 +127,6 @@ ROWS = [
         case="masked",
         definition=dqfd_margin_loss,
         make=draw_action("q", "a", "margin", "action_mask"),
-        optional=("action_mask",),
     ),
     row(
         name="discriminator_loss",

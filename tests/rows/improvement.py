@@ -108,7 +108,6 @@ ROWS = [
         case="mask",
         settings={"clip": CLIP},
         targets=("prior_logits", "q", "v"),
-        optional=("action_mask",),
         invalid=({"clip": -1.0}, {"clip": np.nan}),
     ),
     row(
@@ -130,7 +129,6 @@ ROWS = [
         masked(make_search),
         case="mask",
         any_dtype=("visits",),
-        optional=("action_mask",),
         condition=4.0,
     ),
     row(
@@ -149,7 +147,6 @@ ROWS = [
         settings={**SIGMA, "rescale_values": True},
         any_dtype=("visits",),
         targets=SEARCH,
-        optional=("action_mask",),
         condition=16.0,
     ),
 ]

@@ -96,7 +96,6 @@ ROWS = [
         peer=NEW,
         unflagged=probabilities,
         differences="the gradient is that of the probabilities",
-        optional=("action_mask",),
         elementwise=True,
     ),
     Row(
@@ -108,7 +107,6 @@ ROWS = [
         peer=NEW,
         unflagged=held,
         differences="each term stops the gradient of one of its arguments",
-        optional=("action_mask",),
         invalid=(
             {"free_nats": -1.0},
             {"dynamics_weight": -1.0},

@@ -118,7 +118,6 @@ def row(definition, make, case="", **fields):
         make=make,
         peer=NEW,
         differentiable=False,
-        optional=("sample_mask",),
         **fields,
     )
 
@@ -135,7 +134,6 @@ ROWS = [
             " ".join([kind, *names]),
             settings={"kind": kind},
             elementwise=True,
-            numbers=("adv",),
             invalid=({"low": -1.0}, {"high": -1.0}, {"kind": "js"}),
         )
         for kind in ("tv", "kl")

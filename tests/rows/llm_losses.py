@@ -362,6 +362,5 @@ ROWS = [
         make_batch("loss", "sample_mask", "denominator"),
         "denominator",
         constant=("denominator",),
-        optional=("denominator",),
     ),
 ]

@@ -74,7 +74,6 @@ ROWS = [
         definition=l2_loss,
         make=make_pair,
         elementwise=True,
-        optional=("targets",),
     ),
     Row(
         name="l2_loss",

@@ -399,7 +399,6 @@ ROWS = [
         settings=SOFTPLUS,
         peer_make=without_restarts(make_vmpo_loss),
         constant=("restarting_weights",),
-        optional=("restarting_weights", "importance_weights"),
         unflagged=lambda x, constants: vmpo_loss(**x, held=constants),
         differences=STOPPED,
         invalid=FRACTIONS + WEIGHTS,
@@ -413,7 +412,6 @@ ROWS = [
         peer_make=without_restarts(make_vmpo_loss),
         peer_gradient={None: "rlax's penalty cancels its dual (audit, 1.8)"},
         constant=("restarting_weights",),
-        optional=("restarting_weights", "importance_weights"),
         unflagged=lambda x, constants: vmpo_loss(
             **x, use_stop_gradient=False, top_k_fraction=1.0, held=constants
         ),

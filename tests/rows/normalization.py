@@ -414,7 +414,6 @@ ROWS = [
         peer="rlax takes no mask",
         differentiable=False,
         any_dtype=("targets",),
-        optional=("sample_mask",),
     ),
     Row(
         name="pop",

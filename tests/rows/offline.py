@@ -362,7 +362,6 @@ ROWS = [
         make=make_cql("lower_bound"),
         constant=("log_prob_samples", "lower_bound"),
         condition=4.0,
-        optional=("lower_bound",),
     ),
     row(
         name="discrete_cql_loss",
@@ -374,7 +373,6 @@ ROWS = [
         case="masked",
         definition=discrete_cql_loss,
         make=make_discrete("q", "a", "action_mask"),
-        optional=("action_mask",),
     ),
     row(
         name="cql_temperature_loss",

@@ -69,7 +69,6 @@ def redo(*names, **fields):
         peer=NEW,
         differentiable=False,
         elementwise=True,
-        optional=("sample_mask",),
         **fields,
     )
 

@@ -292,7 +292,6 @@ ROWS = [
         make=make_reinforce("log_prob_t", "adv_t", "sample_mask"),
         peer=NEW,
         targets=("adv_t",),
-        optional=("sample_mask",),
     ),
     Row(
         name="counterfactual_advantage",
@@ -308,7 +307,6 @@ ROWS = [
         definition=counterfactual_advantage,
         make=masked(make_critic),
         peer=NEW,
-        optional=("action_mask",),
     ),
     *(
         Row(
@@ -325,7 +323,6 @@ ROWS = [
             differences="the gradients of the importance weights are stopped",
             constant=("mu_logits_t",),
             condition=8.0,
-            optional=("action_mask", "sample_mask"),
             invalid=({"max_weight": -1.0},) if "max_weight" not in settings else (),
         )
         for case, make, settings in [

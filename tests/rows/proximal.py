@@ -210,7 +210,6 @@ def rows_of(name, definition, make, names, cases, **attributes):
             settings=settings,
             peer=NEW,
             targets=targets,
-            optional=("sample_mask", "kl_t"),
             invalid=() if case else invalid,
             elementwise=True,
             **attributes,

@@ -159,7 +159,6 @@ def weighted(case, make, **fields):
         make=make,
         peer=NOT_IN_RLAX,
         differentiable=False,
-        optional=("sample_mask", "min_probability"),
         **fields,
     )
 
@@ -174,7 +173,6 @@ def hindsight(case, definition, make, **settings):
         key="key",
         peer=NOT_IN_RLAX,
         differentiable=False,
-        optional=("truncated_t", "sample_mask"),
         invalid=({"strategy": "next"},),
     )
 
@@ -187,7 +185,6 @@ ROWS = [
     prioritized(
         "",
         make=make_buffer("priorities", "exponent", "sample_mask"),
-        optional=("sample_mask",),
         invalid=({"exponent": -1.0},),
     ),
     prioritized(
@@ -203,7 +200,6 @@ ROWS = [
         make=make_buffer("priorities", "exponent", "sample_mask"),
         peer=NOT_IN_RLAX,
         differentiable=False,
-        optional=("sample_mask",),
     ),
     Row(
         name="rank_probabilities",
@@ -245,7 +241,6 @@ ROWS = [
         make=make_errors,
         peer=NOT_IN_RLAX,
         differentiable=False,
-        optional=("sample_mask",),
     ),
     Row(
         name="sequence_priority",

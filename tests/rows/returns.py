@@ -356,7 +356,6 @@ ROWS = [
         invalid=(*BAD_DISCOUNTS, {"lambda_": -0.1}),
         targets=LAMBDA,
         flagged=constant(lambda_returns),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -367,7 +366,6 @@ ROWS = [
         invalid=({"n": 0}, {"n": -1}, {"n": 2.0}),
         targets=("r_t", "discount_t", "v_t", "lambda_t"),
         flagged=constant(n_step_bootstrapped_returns, n=3),
-        numbers=("lambda_t",),
         multistep=True,
     ),
     Row(
@@ -398,7 +396,6 @@ ROWS = [
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=GAE,
         flagged=constant(truncated_generalized_advantage_estimation),
-        numbers=("lambda_",),
         multistep=True,
         rows=maker(*ROWWISE),
         assemble=values_of_rows,
@@ -411,7 +408,6 @@ ROWS = [
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
         flagged=constant(generalized_advantage_estimation),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -437,7 +433,6 @@ ROWS = [
         make=maker("a", "b"),
         settings={"final": 0.0},
         peer="rlax has no such function",
-        numbers=("a",),
         multistep=True,
     ),
     Row(
@@ -447,7 +442,6 @@ ROWS = [
         peer="rlax has no such errors",
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("q_t", "r_t", "discount_t", "pi_t", "lambda_"),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -458,7 +452,6 @@ ROWS = [
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "rho_tm1", "lambda_"),
         flagged=all_but_value(importance_corrected_td_errors),
-        numbers=("lambda_",),
         multistep=True,
         rows=maker(*ROWWISE, "rho_tm1"),
         assemble=values_of_rows,
@@ -491,7 +484,6 @@ ROWS = [
         invalid=({"clip_rho_threshold": -1.0}, {"clip_c_threshold": -1.0}),
         targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
         flagged=all_but_value(vtrace, clip_rho_threshold=1.5),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -506,7 +498,6 @@ ROWS = [
         ),
         targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha_", "lambda_"),
         flagged=all_but_value(leaky_vtrace, clip_rho_threshold=1.5),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -531,7 +522,6 @@ ROWS = [
             clip_rho_threshold=1.5,
             clip_pg_rho_threshold=0.5,
         ),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -556,7 +546,6 @@ ROWS = [
             clip_rho_threshold=1.5,
             clip_pg_rho_threshold=0.5,
         ),
-        numbers=("lambda_",),
         multistep=True,
     ),
 ]

@@ -106,7 +106,6 @@ ROWS = [
         definition=soft_value,
         make=maker("q", "temperature", "action_mask"),
         peer=NONE,
-        optional=("action_mask",),
     ),
     Row(
         name="mellowmax",
@@ -121,7 +120,6 @@ ROWS = [
         definition=mellowmax,
         make=maker("q", "omega", "action_mask"),
         peer=NONE,
-        optional=("action_mask",),
     ),
     Row(
         name="soft_q_learning",

@@ -265,7 +265,6 @@ ROWS = [
         make=many_steps(*TD, "lambda_"),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "v_t", "lambda_"),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -274,7 +273,6 @@ ROWS = [
         make=many_steps(*Q, "a_t", "lambda_"),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "q_t", "lambda_"),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(
@@ -283,7 +281,6 @@ ROWS = [
         make=many_steps(*Q, "lambda_"),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         targets=("r_t", "discount_t", "q_t", "lambda_"),
-        numbers=("lambda_",),
         multistep=True,
     ),
     Row(

@@ -517,12 +517,13 @@ def check_trajectory(
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    v_t: Float[ArrayLike, "T"] | None = None,
 ) -> Bool[Array, "T"]:
     """Check that a stream of experience is consistent.
 
     Takes one stream, returns True or False for each time step.
 
-    .. math:: r_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
+    .. math:: r_t, v_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
 
     An episode either terminates or is truncated, and the step that ends it is valid: if
     a mask hides that step, the estimates of the episode run into the next one. The same
@@ -542,6 +543,8 @@ def check_trajectory(
         discount_t: Discounts, shape `[T]`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        v_t: Values of the next observations, shape `[T]`; or None. Where an episode
+            terminates, a value may be any number, but finite: `0 * nan` is NaN.
 
     Returns:
         True for each consistent step, shape `[T]`.
@@ -559,6 +562,7 @@ def check_trajectory(
         https://arxiv.org/abs/1712.00378
     """
     r_t, discount_t = jnp.asarray(r_t), jnp.asarray(discount_t)
+    v_t = jnp.zeros_like(r_t) if v_t is None else jnp.asarray(v_t)
     mask = jnp.asarray(True if sample_mask is None else sample_mask)
     cut = jnp.asarray(False if truncated_t is None else truncated_t)
     mask, cut = (jnp.broadcast_to(each, r_t.shape) for each in (mask, cut))
@@ -566,6 +570,7 @@ def check_trajectory(
     at = "is {value} at step {step}"
     problems = [
         (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
+        (mask & ~jnp.isfinite(v_t), f"`v_t` {at}, must be finite", v_t),
         (mask & ~in_range, f"`discount_t` {at}, must be in [0, 1]", discount_t),
         (
             mask & cut & ended,

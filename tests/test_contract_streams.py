@@ -6,6 +6,7 @@ import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from contract import SINGLE, each_row
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -183,6 +184,20 @@ def test_nan_after_a_cut_does_not_reach_earlier_steps(row):
             gradient = {name: np.where(before, gradient[name].T, 0).T for name in names}
             actual = contract.project(gradient, along)
             np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
+
+
+@each_row("multistep")
+def test_the_value_after_a_termination_may_be_any_finite_number(row):
+    inputs = row.inputs()
+    if not {"discount_t", "v_t"} <= inputs.keys():
+        pytest.skip("It has no such value.")
+    ended = inputs["discount_t"] == 0
+    for value in (-1e6, 1e6):
+        moved = inputs | {"v_t": jnp.where(ended, value, inputs["v_t"])}
+        results = [contract.gradient(row, row.call(), x) for x in (moved, inputs)]
+        for gradient, _ in results:
+            del gradient["discount_t"]  # It depends on what is discounted.
+        contract.assert_close(*results, SINGLE, SINGLE * row.scale(inputs))
 
 
 @each_row("multistep", sample=True)

@@ -411,6 +411,7 @@ GOOD = {
     "discount_t": np.float32([0.5, 0, 1, 0.5]),
     "truncated_t": np.array([False, False, False, True]),
     "sample_mask": np.array([True, True, False, True]),
+    "v_t": np.float32([1, 1e30, 0, 2]),
 }
 
 
@@ -428,6 +429,11 @@ BAD = {
         change(r_t={0: np.nan}),
         [0],
         "`r_t` is nan at step 0, must be finite",
+    ),
+    "value of NaN after an episode": (
+        change(v_t={1: np.nan}),
+        [1],
+        "`v_t` is nan at step 1, must be finite",
     ),
     "infinite reward": (
         change(r_t={3: -np.inf}),

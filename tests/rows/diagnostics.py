@@ -88,7 +88,7 @@ def effective_rank(features, delta=0.01, sample_mask=None):
     return min(k for k in ranks if np.sum(sizes[:k]) / np.sum(sizes) >= 1 - delta)
 
 
-def check_trajectory(r_t, discount_t, truncated_t=None, sample_mask=None):
+def check_trajectory(r_t, discount_t, truncated_t=None, sample_mask=None, v_t=None):
     """Return True for all steps, as `make_trajectory` makes consistent streams."""
     return np.ones(r_t.shape, bool)
 
@@ -156,6 +156,7 @@ def make_trajectory(rng):
         "discount_t": discount_t,
         "truncated_t": truncated_t,
         "sample_mask": ~ignored,
+        "v_t": rng.normal(size=SAMPLES),
     }
 
 

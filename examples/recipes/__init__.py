@@ -1,4 +1,4 @@
-"""Losses of 90 algorithms, each a function to copy: `docs/recipes.md` shows them all.
+"""Losses of 140 algorithms, each a function to copy: `docs/recipes.md` shows them all.
 
     value_based.py      DQN and its successors, to PQN,
     policy_gradient.py  REINFORCE to PPO, MPO, V-MPO, Muesli, Gumbel MuZero, DreamerV3,
@@ -7,7 +7,16 @@
     imitation.py        behaviour cloning, DQfD, GAIL, AIRL, SQIL,
     exploration.py      RND, NGU, ICM, bootstrapped DQN,
     streaming.py        stream Q(λ), emphatic, gradient and differential TD,
-    language.py         GRPO and its kin, DPO and its kin, distillation.
+    language.py         GRPO and its kin, DPO and its kin, distillation,
+    language_updates.py, preferences.py    further losses of language models,
+    constraints.py      TRPO, CPO, FOCOPS, CUP, P3O,
+    phases.py           PPG, continuous PPO, RPO, QDagger,
+    multiagent.py       VDN, QMIX, MAPPO, HAPPO,
+    goals.py            HER, contrastive RL, GCIVL, HIQL, QRL,
+    planning.py         TD-MPC2, MPPI, CEM, SPR, Sampled MuZero,
+    flows.py            FQL, FPO, diffusion policies,
+    evaluation.py       FQE, off-policy evaluation, successor features, rliable,
+    plasticity.py, gflownets.py    ReDo and its kin; balance losses.
 
 The arguments of a loss are parameters, those of the target networks, an `apply`
 function and a batch. `apply(params, s)` accepts any number of leading axes. A batch is

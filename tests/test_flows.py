@@ -29,6 +29,15 @@ def test_points_lie_on_the_straight_path_from_noise_to_data():
     close(np.mean(t), 0.5, atol=0.02)
 
 
+def test_a_path_starts_from_the_noise_that_is_given():
+    data, noise = jnp.array([1.0, -2.0]), jnp.array([0.5, 0.25])
+    x, t, velocity = rlaxlib.flow_matching_sample(KEYS[0], data, noise)
+    close(velocity, data - noise)
+    close(x, noise + t * velocity)
+    # The time is that of a path whose noise is sampled.
+    assert t == rlaxlib.flow_matching_sample(KEYS[0], data).t
+
+
 def test_the_mean_velocity_minimises_the_loss_and_transports_noise_to_data():
     # Between Gaussians the mean velocity is known: from N(0, 1) to N(m, s²).
     m, s, steps = 3.0, 0.5, 200

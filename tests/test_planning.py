@@ -79,6 +79,15 @@ def test_momentum_of_one_keeps_the_plan():
         close(plan, PLAN)
 
 
+def test_the_next_plan_begins_with_the_rest_of_the_last_one():
+    plan = rlaxlib.PlanState(ACTIONS[0], np.abs(ACTIONS[1]))
+    shifted = rlaxlib.shift_plan(plan, 0.5)
+    np.testing.assert_array_equal(shifted.mean, [*ACTIONS[0][1:], [0, 0]])
+    np.testing.assert_array_equal(shifted.stddev, np.full((3, 2), 0.5))
+    last = rlaxlib.shift_plan(plan, 0.5, np.float32([7, 8])).mean[-1]
+    np.testing.assert_array_equal(last, [7, 8])
+
+
 def test_plans_have_no_gradient():
     def total(actions, returns):
         plans = [

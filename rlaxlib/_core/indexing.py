@@ -30,7 +30,10 @@ def pick(values: Array, indices: Array) -> Array:
         operand_batching_dims=batch,
         start_indices_batching_dims=batch,
     )
-    return _gather(values, indices, numbers, (1,) * values.ndim)
+    # The gradient would drop the indices of an array too large for a narrow dtype.
+    indices = jax.lax.expand_dims(widened(indices), (indices.ndim,))
+    mode = GatherScatterMode.FILL_OR_DROP
+    return jax.lax.gather(values, indices, numbers, (1,) * values.ndim, mode=mode)
 
 
 def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
@@ -44,13 +47,11 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
     Returns:
         The slice, without that axis, NaN if the index is negative or too large.
     """
-    numbers = GatherDimensionNumbers(
-        offset_dims=tuple(range(values.ndim - 1)),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-    )
-    sizes = (*values.shape[:axis], 1, *values.shape[axis + 1 :])
-    return _gather(values, index, numbers, sizes)
+    # A sum compiles faster than a gather, whose transpose is a scatter.
+    index = widened(index)
+    entries = jax.lax.broadcasted_iota(index.dtype, values.shape, axis)
+    picked = jnp.sum(jnp.where(entries == index, values, 0), axis)
+    return nan_outside(picked, index, values.shape[axis])
 
 
 def first_above(bounds: Array, points: Array) -> Array:
@@ -84,12 +85,12 @@ def nan_outside(x: Array, index: Array, size: int) -> Array:
     index does not suffice.
 
     Args:
-        x: Any floats, `[]`.
+        x: Any floats, of any shape.
         index: Index, of any integer dtype, `[]`.
         size: Number of entries, which a narrow dtype may not hold.
 
     Returns:
-        The floats or NaN, `[]`.
+        The floats or NaN, of the shape of `x`.
     """
     return jnp.where(is_inside(index, size), x, jnp.nan)
 
@@ -103,15 +104,3 @@ def is_inside(indices: Array, size: int) -> Array:
 def widened(indices: Array) -> Array:
     """Return indices in at least 32 bits: an int8 cannot hold a size of 128."""
     return indices.astype(jnp.int32) if indices.dtype.itemsize < 4 else indices
-
-
-def _gather(
-    values: Array,
-    indices: Array,
-    numbers: GatherDimensionNumbers,
-    sizes: tuple[int, ...],
-) -> Array:
-    # The gradient would drop the indices of an array too large for a narrow dtype.
-    indices = jax.lax.expand_dims(widened(indices), (indices.ndim,))
-    mode = GatherScatterMode.FILL_OR_DROP
-    return jax.lax.gather(values, indices, numbers, sizes, mode=mode)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib import distributions
+from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
@@ -66,9 +66,16 @@ def token_log_probs(
         Leandro von Werra and others, *TRL: Transformer Reinforcement Learning*, 2020.
         https://github.com/huggingface/trl
     """
-    policy = distributions.softmax(temperature)
-    log_prob = policy.logprob(tokens, logits)
-    return (log_prob, policy.entropy(logits)) if with_entropy else log_prob
+    # `-inf - largest` would have a gradient of NaN by the temperature.
+    legal = logits != -jnp.inf
+    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    z = jnp.where(legal, logits - largest, 0) / temperature
+    log_probs = jax.nn.log_softmax(jnp.where(legal, z, -jnp.inf))
+    log_prob = indexing.pick(log_probs, tokens)
+    if not with_entropy:
+        return log_prob
+    finite = jnp.where(legal, log_probs, 0)  # `0 * -inf` is NaN.
+    return log_prob, -jnp.sum(jnp.exp(log_probs) * finite, axis=-1)
 
 
 @checked(compiled=False)  # Half precision stays: it is meant for matrix products.

@@ -160,7 +160,7 @@ def one_hot(
 @checked
 def lhs_broadcast(
     source: Shaped[ArrayLike, "*S"], target: Shaped[ArrayLike, "*T"]
-) -> Array:
+) -> Shaped[Array, "*_"]:
     """Append axes of size 1 to an array, so that it broadcasts from the left.
 
     Takes two arrays, returns the first with as many axes as the second.

@@ -45,7 +45,7 @@ def extract_subsequences(
     start_indices: Int[ArrayLike, "[B, N] or [N]"],
     subsequence_len: Static[int, "in [1, T]"] = 1,
     max_valid_start_idx: Static[int, "in [0, inf)"] | None = None,
-) -> Array:
+) -> Shaped[Array, "subsequence_len, *_"]:
     """Cut subsequences out of trajectories, from given start indices.
 
     Takes trajectories and start indices, returns one subsequence for each index.

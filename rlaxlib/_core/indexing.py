@@ -50,8 +50,8 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
     # A sum compiles faster than a gather, whose transpose is a scatter.
     index = widened(index)
     entries = jax.lax.broadcasted_iota(index.dtype, values.shape, axis)
-    picked = jnp.sum(jnp.where(entries == index, values, 0), axis)
-    return nan_outside(picked, index, values.shape[axis])
+    others = jnp.where(is_inside(index, values.shape[axis]), 0.0, jnp.nan)
+    return jnp.sum(jnp.where(entries == index, values, others), axis)
 
 
 def first_above(bounds: Array, points: Array) -> Array:
@@ -85,12 +85,12 @@ def nan_outside(x: Array, index: Array, size: int) -> Array:
     index does not suffice.
 
     Args:
-        x: Any floats, of any shape.
+        x: Any floats, `[]`.
         index: Index, of any integer dtype, `[]`.
         size: Number of entries, which a narrow dtype may not hold.
 
     Returns:
-        The floats or NaN, of the shape of `x`.
+        The floats or NaN, `[]`.
     """
     return jnp.where(is_inside(index, size), x, jnp.nan)
 

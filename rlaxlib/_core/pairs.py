@@ -26,9 +26,9 @@ def sum_over(function: Callable[..., Array], *samples: Array) -> Array:
     Returns:
         The sum, shape `[N]`.
     """
-    all_terms = jax.vmap(function)
+    all_terms = jax.vmap(function, out_axes=-1)
     if cast(Any, jax.eval_shape)(all_terms, *samples).size <= AT_ONCE:
-        return jnp.sum(all_terms(*samples), axis=0)
+        return jnp.sum(all_terms(*samples), axis=-1)
     recomputed = cast(Any, jax.checkpoint)(function, prevent_cse=False)
 
     def add(total: Array, each: tuple[Array, ...]) -> tuple[Array, None]:

@@ -91,15 +91,17 @@ def geometric_hindsight_indices(
     ends = ends if truncated_t is None else ends | truncated_t
     last = jax.lax.cummin(jnp.where(ends, steps, steps.size - 1), reverse=True)
     number = jnp.cumsum(valid) - 1  # Of each valid step.
-    left = number[last] - number
+    left = (last if sample_mask is None else number[last]) - number
     u = jax.random.uniform(key, steps.shape, discount_t.dtype)
     if beyond == "renormalize":
         u = u * (1 - gamma ** (left + 1).astype(u.dtype))
     # The inverse of the distribution function, 1 - γ^(k+1).
     distance = jnp.floor(jnp.log1p(-u) / jnp.log(gamma))
     distance = jnp.minimum(distance, left.astype(u.dtype)).astype(steps.dtype)
-    goals = streams.compact(steps, valid)[number + distance]
-    return jnp.where(valid, goals, steps)
+    goals = number + distance
+    if sample_mask is not None:
+        goals = jnp.where(valid, streams.compact(steps, valid)[goals], steps)
+    return goals
 
 
 @checked

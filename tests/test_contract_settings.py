@@ -15,28 +15,7 @@ import rlaxlib
 from rlaxlib._core import signatures
 
 # Functions that do not run on an explicit mesh.
-NOT_ON_A_MESH = [
-    "backtracking_line_search",
-    "categorical_regression_loss",
-    "constant_policy_targets",
-    "episodic_memory_intrinsic_rewards",
-    "geometric_hindsight_indices",
-    "get_top_k_weights",
-    "hindsight_indices",
-    "linear_token_log_probs",
-    "muzero_pair",
-    "n_step_transitions",
-    "pass_at_k_rewards",
-    "sampled_policy_distillation_loss",
-    "stratified_sample",
-    "systematic_resample",
-    "transform_to_2hot",
-    "twohot_pair",
-    "unbiased_transform_pair",
-    "vmpo_compute_weights_and_temperature_loss",
-    "vmpo_loss",
-    "zero_policy_targets",
-]
+NOT_ON_A_MESH = ["episodic_memory_intrinsic_rewards"]
 
 # Arguments that are often the same for a whole batch.
 ATOMS = ("z_q", "v_atoms_tm1", "v_atoms_t", "q_atoms_tm1", "q_atoms_t")

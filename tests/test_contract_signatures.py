@@ -51,7 +51,9 @@ def test_every_function_states_its_arguments():
             assert not is_bare, (name, argument, hint)
 
 
-@each_row()
+@pytest.mark.parametrize(
+    "row", [row for row in contract.of_topic(ROWS) if row.name not in UNCHECKED]
+)
 def test_results_have_the_shapes_of_their_annotations(row, monkeypatch):
     calls = []
     original = signatures.Signature.call

@@ -82,62 +82,6 @@ def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
         pytest.xfail("JAX 0.12.0 itself cannot differentiate erf in shard_map")
 
 
-# JAX itself cannot sample gamma variables on an explicit mesh.
-GAMMA = {"add_dirichlet_noise", "thompson_beta"}
-# Nor share what these do: searches, merged axes, loops, and indices of a batch.
-UNSHARED = {
-    "backtracking_line_search",
-    "categorical_double_q_learning",
-    "categorical_l2_project",
-    "categorical_mpo_loss",
-    "categorical_q_learning",
-    "categorical_regression_loss",
-    "categorical_td_learning",
-    "check_trajectory",
-    "constant_policy_targets",
-    "geometric_hindsight_indices",
-    "get_top_k_weights",
-    "gmpo_loss",
-    "hindsight_indices",
-    "impute_expectile_samples",
-    "imputed_expectile_q_learning",
-    "linear_token_log_probs",
-    "muzero_pair",
-    "n_step_transitions",
-    "pixel_control_loss",
-    "pixel_control_rewards",
-    "sampled_policy_distillation_loss",
-    "stratified_sample",
-    "subset_minimum",
-    "systematic_resample",
-    "transform_to_2hot",
-    "twohot_pair",
-    "unbiased_transform_pair",
-    "vmpo_compute_weights_and_temperature_loss",
-    "vmpo_loss",
-    "wang_fractions",
-    "zero_policy_targets",
-}
-
-
-@each_row("given", sample=True)
-def test_a_batch_can_be_shared_over_an_explicit_mesh(row):
-    mesh = jax.make_mesh((jax.device_count(),), ("batch",))
-    if "Explicit" not in str(mesh.axis_types):
-        pytest.skip("the axes of a mesh are automatic in this version of JAX")
-    if row.name.partition(".")[0] in GAMMA | UNSHARED:
-        pytest.skip("not on an explicit mesh")
-    batch = contract.stack([row.inputs()] * jax.device_count())
-    batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))
-    function = row.call(**row.setting(row.flags[-1]))
-
-    def mapped(**batch):
-        return jax.vmap(lambda inputs: function(**inputs))(batch)
-
-    # Some errors come as late as lowering.
-    jax.jit(lambda batch: contract.gradient(row, mapped, batch)).lower(batch)
-
-
 @each_row("twice_differentiable", sample=True)
 def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
     with contract.x64(True):

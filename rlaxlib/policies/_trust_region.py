@@ -222,7 +222,7 @@ def backtracking_line_search(
     def attempt(state: tuple[Any, ...]) -> tuple[Any, ...]:
         i, *_ = state
         loss, kl = evaluate(_move(params, fractions[i], step))
-        return i + 1, (loss < start[0]) & (kl <= max_kl), loss, kl
+        return i + 1, (loss < start[0]) & (kl <= max_kl.astype(kl.dtype)), loss, kl
 
     is_good = start[0] < start[0]  # False, and varies over devices as the loss does.
     first: tuple[Any, ...] = (jnp.zeros_like(is_good, int), is_good, *start)

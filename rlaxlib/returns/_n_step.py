@@ -97,10 +97,10 @@ def n_step_transitions(
     discounts = window(jnp.where(end, discount_t, 0), discount_t, one, n, end=end)
     is_last = end | (discount_t == 0)
     last = jax.lax.cummin(jnp.where(is_last, steps, steps.size - 1), reverse=True)
-    index = places[jnp.minimum(last, steps + n - 1)]
+    index = jnp.minimum(last, steps + n - 1)
     rewards, discounts, index = (
         streams.restore(x, sample_mask) for x in (rewards, discounts, index)
     )
     if sample_mask is not None:
-        index = jnp.where(sample_mask, index, steps)
+        index = jnp.where(sample_mask, places[index], steps)
     return NStepTransitions(rewards, discounts, index)

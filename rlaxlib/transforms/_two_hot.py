@@ -227,8 +227,9 @@ def _mean(probs: Array, bins: Array) -> Array:
     """Return the mean of bins of shape `[K]` under probabilities `[..., K]`."""
     # Symmetric probabilities of symmetric bins then have a mean of 0: large bins would
     # leave a rounding error.
-    is_pair = jnp.broadcast_to(bins == -bins[::-1], probs.shape)
-    weights = jnp.where(is_pair, 0.5 * (probs - probs[..., ::-1]), probs)
+    is_pair = (bins == -bins[::-1]).astype(probs.dtype)
+    is_pair = jnp.broadcast_to(is_pair, probs.shape)
+    weights = is_pair * 0.5 * (probs - probs[..., ::-1]) + (1 - is_pair) * probs
     # TPUs and GPUs multiply matrices in reduced precision by default.
     return jnp.matmul(weights, bins, precision=jax.lax.Precision.HIGHEST)
 

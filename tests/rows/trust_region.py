@@ -175,6 +175,7 @@ ROWS = [
             settings={"num_tries": tries},
             differentiable=False,
             elementwise=True,
+            single_precision=(1,),
             follows=("params", "step"),
             trees=("params", "step"),
             any_dtype=("params", "step"),

@@ -198,7 +198,7 @@ def unnormalize_linear(
         Matteo Hessel and others, *Multi-Task Deep Reinforcement Learning with PopArt*,
         2018. https://arxiv.org/abs/1809.04474
     """
-    (y,) = _pick(indices, inputs)
+    y = indexing.pick(inputs, indices)
     shift, scale = _pick(indices, state.shift, state.scale)
     return PopArtOutput(y, scale * y + shift)
 
@@ -445,10 +445,17 @@ class _Popart:
         return _preserve(params, state, new), new
 
 
-def _pick(indices: Array, *values: Array) -> tuple[Array, ...]:
-    """Return the entry of the last axis at each index, NaN for one out of range."""
-    indices = indices.astype(jnp.int32)  # An int8 index cannot count all outputs.
-    return tuple(indexing.pick(x, indices) for x in values)
+def _pick(indices: Array, *vectors: Array) -> tuple[Array, ...]:
+    """Return the entries of vectors at each index, NaN for one out of range."""
+    # A gather of a shared state by mapped indices does not run on an explicit mesh.
+    (size,) = vectors[0].shape
+
+    def entries(x: Array) -> Array:
+        selected = jax.nn.one_hot(indexing.widened(indices), size, dtype=x.dtype)
+        x = jnp.sum(selected * jnp.broadcast_to(x, selected.shape), axis=-1)
+        return indexing.nan_outside(x, indices, size)
+
+    return tuple(map(entries, vectors))
 
 
 def _variance(state: PopArtState) -> Array:

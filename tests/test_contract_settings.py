@@ -19,7 +19,8 @@ NOT_ON_A_MESH = ["episodic_memory_intrinsic_rewards"]
 
 # Arguments that are often the same for a whole batch.
 ATOMS = ("z_q", "v_atoms_tm1", "v_atoms_t", "q_atoms_tm1", "q_atoms_t")
-WHOLE = (*ATOMS, "tau", "tau_src", "tau_q_tm1", "lambda_", "temperature")
+STATE = ("state.shift", "state.scale", "state.second_moment")
+WHOLE = (*ATOMS, *STATE, "tau", "tau_src", "tau_q_tm1", "lambda_", "temperature")
 
 
 # --- Explicit meshes, which `jax.make_mesh` makes. ---

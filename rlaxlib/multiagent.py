@@ -33,7 +33,7 @@ def monotonic_mix(
 
     The weights are outputs of hypernetworks of the state. Their absolute values make
     the mix increase with each :math:`q_i`, so that the action that maximises the value
-    of an agent maximises that of the team. Then `q_learning` of the mixed values, with
+    of an agent maximises the team's value. Then `q_learning` of the mixed values, with
     the greedy actions of each agent in the target, trains all agents. With one hidden
     unit, weights of 1 and positive values, this is the sum (VDN).
 

@@ -36,7 +36,7 @@ def merge(
 
     Args:
         one: Mean and variance of the first, and their rounding errors.
-        other: Those of the second.
+        other: The same of the second.
         weight: Share of the second in the number of entries.
 
     Returns:
@@ -57,12 +57,12 @@ def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
     """Return by how much a variance grows in a mixture of two distributions.
 
     Args:
-        growth: Variance of the second minus that of the first.
-        difference: Mean of the second minus that of the first.
+        growth: Variance of the second minus variance of the first.
+        difference: Mean of the second minus mean of the first.
         weight: Weight of the second in [0, 1].
 
     Returns:
-        The variance of the mixture minus that of the first.
+        The variance of the mixture minus the variance of the first.
     """
     # A small weight would be rounded away in `(1 - weight) * variance`.
     return weight * (growth + (1 - weight) * jnp.square(difference))

@@ -236,7 +236,7 @@ def gmpo_loss(
     Returns:
         Loss :math:`L` at each token, shape `[T]`, 0 for ignored tokens. Aggregate by
         `"sequence_mean_token_mean"`. Only `log_prob` has a gradient. The mean of the
-        ratios is bounded by e^80, beyond which there is none.
+        ratios is bounded by e^80, and has no gradient beyond.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

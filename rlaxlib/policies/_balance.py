@@ -40,7 +40,7 @@ def trajectory_balance_loss(
         log_partition: Logarithm :math:`log Z` of the sum of all rewards, shape `[]`.
         log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
             shape `[T]`.
-        backward_log_prob_t: Those of the reversed steps, :math:`log P_B`, shape `[T]`.
+        backward_log_prob_t: The same of reversed steps, :math:`log P_B`, shape `[T]`.
         log_reward: Logarithm of the reward :math:`R` of the object, shape `[]`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
@@ -88,7 +88,7 @@ def sub_trajectory_balance_loss(
             shape `[T+1]`.
         log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
             shape `[T]`.
-        backward_log_prob_t: Those of the reversed steps, :math:`log P_B`, shape `[T]`.
+        backward_log_prob_t: The same of reversed steps, :math:`log P_B`, shape `[T]`.
         lambda_: Weight :math:`λ > 0` of each further step, shape `[]`.
 
     Returns:

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-# A batch of 256 with as many float32 entries each needs 64 MiB.
-AT_ONCE = 2**16
+# A batch of 256 with as many float32 entries each needs 16 MiB.
+AT_ONCE = 2**14
 
 
 def sum_over(function: Callable[..., Array], *samples: Array) -> Array:

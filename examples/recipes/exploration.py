@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import rlaxlib
 
 from .policy_gradient import log_probs, retrace_errors  # noqa: TID252 - Any package.
-from .value_based import valid  # noqa: TID252
+from .value_based import valid  # noqa: TID252 - Any package.
 
 
 def rnd(params, target_params, apply, batch):

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import rlaxlib
 
 from .continuous import sac_critic, sample_tanh_normal  # noqa: TID252 - Any package.
-from .value_based import double_dqn, masks, valid  # noqa: TID252
+from .value_based import double_dqn, masks, valid  # noqa: TID252 - Any package.
 
 # --- What the recipes share. ---
 

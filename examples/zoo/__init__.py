@@ -1,0 +1,10 @@
+"""A zoo: each recipe of `recipes/` trained on a small task, at five seeds.
+
+    PYTHONPATH=examples python -m zoo                 # all, as `make zoo` does
+    PYTHONPATH=examples python -m zoo dqn ppo         # some
+    PYTHONPATH=examples python -m zoo --faults dqn    # with a part taken out, to fail
+
+An `Entry` trains one algorithm in one jitted function and states the return that its
+worst seed of five reaches. Files are families, as those of `recipes/`. `tasks.py` has
+the environments, `training.py` the loops, and `__main__.py` writes `docs/zoo.md`.
+"""

@@ -71,7 +71,7 @@ class PolicyTarget:
         return dataclasses.replace(self, **changes)
 
 
-@checked(compiled=False)
+@checked
 def constant_policy_targets(
     distribution: Distribution,
     rng_key: Key[ArrayLike, ""],
@@ -109,7 +109,7 @@ def constant_policy_targets(
     return _sample(distribution, rng_key, num_samples, weights_scale)
 
 
-@checked(compiled=False)
+@checked
 def zero_policy_targets(
     distribution: Distribution,
     rng_key: Key[ArrayLike, ""],
@@ -150,7 +150,7 @@ def zero_policy_targets(
     return _sample(distribution, rng_key, num_samples, weights_scale)
 
 
-@checked(compiled=False)
+@checked
 def sampled_policy_distillation_loss(
     distribution: Distribution,
     policy_targets: PolicyTarget,
@@ -187,8 +187,9 @@ def sampled_policy_distillation_loss(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
-    targets = jnp.asarray(policy_targets.actions), jnp.asarray(policy_targets.weights)
-    actions, weights = stop_each(stop_target_gradients, *targets)
+    actions, weights = stop_each(
+        stop_target_gradients, policy_targets.actions, policy_targets.weights
+    )
     # Map over the samples, so that the distribution need not broadcast.
     log_prob = distribution.log_prob
     for _ in range(min(weights.ndim - len(distribution.batch_shape), actions.ndim)):
@@ -197,10 +198,9 @@ def sampled_policy_distillation_loss(
     name, taken = "policy_targets.weights", "log_prob(policy_targets.actions)"
     check_shape(name, weights, [log_probs.shape], taken, log_probs)
     lowest = cast(Any, jnp.finfo(log_probs.dtype)).min  # `0 * -inf` would be NaN.
-    log_probs = jnp.maximum(log_probs, lowest)
-    # The dtype of a distribution is that of no argument.
-    (log_probs, weights), narrow = dtypes.widen(log_probs, weights)
-    return narrow(-jnp.mean(weights * log_probs))
+    # The distribution is no array, so nothing has raised its half precision.
+    (log_probs,), _ = dtypes.widen(jnp.maximum(log_probs, lowest))
+    return -jnp.mean(weights * log_probs)
 
 
 def _sample(

@@ -3,12 +3,13 @@
 It needs nothing but the library, so that the tests read it too.
 """
 
-import dataclasses
+import ast
 import functools
 import inspect
 import re
 import types
 from pathlib import Path
+from typing import NamedTuple
 
 import rlaxlib
 from rlaxlib._core import suggestions
@@ -20,35 +21,11 @@ TOPICS = {
     for name in rlaxlib.__all__
     if isinstance(topic := getattr(rlaxlib, name), types.ModuleType)
 }
-# Every public name that belongs to a topic, and its full address.
-NAMES = {
-    name: f"rlaxlib.{topic}.{name}"
-    for topic, module in TOPICS.items()
-    for name in module.__all__
-}
-M_S = re.MULTILINE | re.DOTALL
-# Names that are easily taken for each other.
-SIMILAR = [
-    "importance_weights importance_sampling_weights "
-    "categorical_importance_sampling_ratios importance_statistics",
-    "normalize running_moments standardize reward_scale",
-    "create_ema running_moments",
-    "policy_gradient_loss reinforce_loss qpg_loss",
-    "generalized_advantage_estimation truncated_generalized_advantage_estimation",
-    "td_lambda lambda_returns generalized_advantage_estimation",
-    "kl_loss approximate_kl categorical_kl_divergence kl_shaped_rewards",
-    "vtrace vtrace_td_error_and_advantage",
-    "periodic_update conditional_update",
-    "categorical_sample softmax",
-    "one_hot transform_to_2hot transform_to_hl_gauss",
-    "masked_mean aggregate_losses",
-    "q_learning expected_sarsa sarsa",
-    "percentile_scale return_based_scale reward_scale popart",
-]
+# Every public name that belongs to a topic, and the topic.
+NAMES = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class Paper:
+class Paper(NamedTuple):
     """A paper, or another source that a function is made from."""
 
     year: str  # Empty if it is kept up to date, as documentation is.
@@ -62,7 +39,7 @@ def docstring(name):
     thing = getattr(rlaxlib, name)
     if inspect.isfunction(thing) or inspect.isclass(thing):
         return inspect.getdoc(thing) or ""
-    for module in chapters(NAMES[name].split(".")[1]):
+    for module in chapters(NAMES[name]):
         source = _read(Path(module.__file__))
         form = rf'^{name} = (?:.*\n)(?:[ )].*\n)*r?"""((?:.|\n)*?)"""'
         if match := re.search(form, source, re.M):
@@ -70,22 +47,17 @@ def docstring(name):
     return ""
 
 
-def summary(name):
-    """Return the first paragraph of a public name's docstring."""
-    return " ".join(docstring(name).partition("\n\n")[0].split())
-
-
 def chapters(topic):
     """List the modules of a topic, the most used first; itself if it is one file."""
     module = TOPICS[topic]
-    within = f"{module.__name__}._"
-    private = [
-        each
-        for each in vars(module).values()
-        if isinstance(each, types.ModuleType) and each.__name__.startswith(within)
-    ]
-    private = [each for each in private if getattr(each, "__all__", [])]
+    modules = [x for x in vars(module).values() if isinstance(x, types.ModuleType)]
+    within = [x for x in modules if x.__name__.startswith(f"{module.__name__}._")]
+    private = [x for x in within if getattr(x, "__all__", [])]
     return sorted(private, key=lambda each: -sum(map(_count, each.__all__))) or [module]
+
+
+def _count(name):
+    return sum(map(len, uses().get(name, {}).values()))
 
 
 def names_of(module):
@@ -102,19 +74,27 @@ def names(topic):
     return [name for chapter in chapters(topic) for name in names_of(chapter)]
 
 
-def first_line(text):
-    """Return the first paragraph of a docstring on one line, without a full stop."""
-    return " ".join(text.partition("\n\n")[0].split()).rstrip(".")
+def summary(text):
+    """Return the first paragraph of a docstring, on one line."""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def returns(name):
     """Return what a function returns, as its second paragraph says, without shapes."""
     found = re.search(r"^Takes .*?returns (.+?)\.\n\n", docstring(name), re.M | re.S)
     text = " ".join(found[1].split()) if found else ""
-    text = re.sub("^(one|an?|the|its) (?!for )", "", text).replace(
-        " for each ", " per "
-    )
-    return text[:1].upper() + text[1:]
+    text = re.sub("^(one|an?|the|its) (?!for )", "", text)
+    return (text[:1].upper() + text[1:]).replace(" for each ", " per ")
+
+
+def examples():
+    """List the examples that have a learning curve."""
+    return sorted(path.stem for path in EXAMPLES.glob("curves/*.png"))
+
+
+def docstring_of_example(name):
+    """Return the docstring of an example."""
+    return ast.get_docstring(ast.parse(_read(EXAMPLES / f"{name}.py")))
 
 
 # --- Uses. ---
@@ -131,13 +111,13 @@ def uses():
 
     for title, recipe in recipes().items():
         add("Recipes", f":ref:`{title} <recipes:{title}>`", recipe)
-    for path in sorted(EXAMPLES.glob("*.py")):
-        add("Examples", f":doc:`{path.stem} </gallery/{path.stem}>`", _read(path))
+    for each in examples():
+        link = f":doc:`{each} </gallery/{each}>`"
+        add("Examples", link, _read(EXAMPLES / f"{each}.py"))
     for path in [DOCS / "start.md", *sorted((DOCS / "guide").glob("*.md"))]:
+        code = re.findall("^ *```.*?^ *```", _read(path), re.M | re.S)
         link = f":doc:`/{path.relative_to(DOCS).with_suffix('').as_posix()}`"
-        add(
-            "Guide", link, "".join(re.findall("^ *```.*?^ *```", path.read_text(), M_S))
-        )
+        add("Guide", link, "".join(code))
     return found
 
 
@@ -152,17 +132,11 @@ def recipes():
     return found
 
 
-def _count(name):
-    return sum(map(len, uses().get(name, {}).values()))
-
-
 def similar(name):
     """List the names that a name is easily taken for, and others of its chapter."""
-    others = [
-        each for group in SIMILAR if name in group.split() for each in group.split()
-    ]
-    topic = NAMES[name].split(".")[1]
-    (chapter,) = (each for each in chapters(topic) if name in each.__all__)
+    groups = map(str.split, _read(DOCS / "_ext" / "similar.txt").splitlines())
+    others = [each for group in groups if name in group for each in group]
+    (chapter,) = (each for each in chapters(NAMES[name]) if name in each.__all__)
     near = [each for each in names_of(chapter) if each not in others][:5]
     return [[each for each in part if each != name] for part in (others, near)]
 

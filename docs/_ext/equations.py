@@ -13,7 +13,7 @@ In docstrings they are plain text, since `help()` shows them as they are written
 - A fraction alone in parentheses is shown without them, as in `(1/n) ∑_i x_i`, if they
   do not hold the arguments of a function, as in `f(a/b)`.
 - `1[x > 0]` is an indicator, `E[x]` an expectation, and `π(a | s)` has a condition.
-- Words are names of functions if they stand among `FUNCTIONS`, or have indices or
+- Words are names of functions if `SIGNS` has them, or if they have indices or
   arguments. Others are text.
 - A brace and a space open cases, each with a line, its condition after three spaces,
   and what holds of all at the end:
@@ -26,34 +26,21 @@ import dataclasses
 import re
 import unicodedata
 
-FUNCTIONS = {
-    **{
-        name: rf"\{name}"
-        for name in ("cos", "exp", "log", "max", "min", "sinh", "tanh")
-    },
-    **{name: rf"\operatorname{{{name}}}" for name in ("KL", "arsinh", "logsumexp")},
-    "argmax": r"\operatorname*{argmax}",
+SIGNS = {  # The LaTeX of words and signs, by the kind of the part that they are.
+    "operator": {sign: sign for sign in (*"=<>+-,;.:", ":=")}
+    | {"≤": r"\le", "≥": r"\ge", "≠": r"\ne", "≈": r"\approx", "∝": r"\propto"}
+    | {"~": r"\sim", "∈": r"\in", "∋": r"\ni", "⊆": r"\subseteq", "mod": r"\bmod"}
+    | {"←": r"\leftarrow", "⇒": r"\Rightarrow", "|": r"\mid", "‖": r"\,\|\,"}
+    | {"·": r"\cdot"},
+    "factor": {"∂": r"\partial", "∇": r"\nabla", "¬": r"\neg", "½": r"\tfrac12"}
+    | {"…": r"\dots", "⋯": r"\cdots", "ℓ": r"\ell", "ℝ": r"\mathbb{R}", "*": "*"}
+    | {"∞": r"\infty", "Normal": r"\mathcal{N}"},
+    "large": {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "⋃": r"\bigcup"},
+    "function": {x: rf"\{x}" for x in ("cos", "exp", "log", "max", "min", "tanh")}
+    | {x: rf"\operatorname{{{x}}}" for x in ("KL", "arsinh", "logsumexp")}
+    | {"argmax": r"\operatorname*{argmax}", "sinh": r"\sinh"},
+    "slash": {"/": "/"},
 }
-OPERATORS = {
-    **{sign: sign for sign in ("=", "<", ">", "+", "-", ",", ";", ".", ":", ":=")},
-    **{"≤": r"\le", "≥": r"\ge", "≠": r"\ne", "≈": r"\approx", "∝": r"\propto"},
-    **{
-        "~": r"\sim",
-        "∈": r"\in",
-        "∋": r"\ni",
-        "⊆": r"\subseteq",
-        "·": r"\cdot",
-        "mod": r"\bmod",
-    },
-    **{"←": r"\leftarrow", "⇒": r"\Rightarrow", "|": r"\mid", "‖": r"\,\|\,"},
-}
-FACTORS = {
-    **{"∂": r"\partial", "∇": r"\nabla", "¬": r"\neg", "½": r"\tfrac12"},
-    **{"…": r"\dots", "⋯": r"\cdots", "ℓ": r"\ell", "ℝ": r"\mathbb{R}", "*": "*"},
-    "∞": r"\infty",
-    "Normal": r"\mathcal{N}",
-}
-LARGE = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "⋃": r"\bigcup"}
 PAIRS = {"(": ")", "[": "]", "{": "}", "|": "|", "‖": "‖", "⌊": "⌋"}
 IN_TEX = {"{": r"\{", "}": r"\}", "‖": r"\|", "⌊": r"\lfloor", "⌋": r"\rfloor"}
 RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ", [*"0123456789+-", r"\top"], strict=True))
@@ -82,7 +69,7 @@ def to_tex(text):
 
 def to_inline_tex(text):
     """Return LaTeX for what stands in a line of text."""
-    return _tex(" ".join(text.split()))
+    return _Reader(" ".join(text.split())).read()
 
 
 def _line(line):
@@ -93,18 +80,14 @@ def _line(line):
     cases = [re.split(" {3,}", case, maxsplit=2) for case in (value, *rest)]
     after = cases[-1][2:]
     # A row that begins with a bracket would be read as an option without the braces.
-    rows = r" \\ {} ".join(" & ".join(map(_tex, case[:2])) for case in cases)
+    rows = r" \\ {} ".join(" & ".join(map(to_inline_tex, case[:2])) for case in cases)
     rows = rows.replace(r"\frac", r"\dfrac")
-    tex = rf"{_tex(before)} \begin{{cases}} {{}} {rows} \end{{cases}}"
+    tex = rf"{to_inline_tex(before)} \begin{{cases}} {{}} {rows} \end{{cases}}"
     return r" \qquad ".join([tex, *map(_side_by_side, after)])
 
 
 def _side_by_side(text):
-    return r" \qquad ".join(map(_tex, re.split(" {3,}", text)))
-
-
-def _tex(text):
-    return _Reader(text).read()
+    return r" \qquad ".join(map(to_inline_tex, re.split(" {3,}", text)))
 
 
 @dataclasses.dataclass
@@ -177,18 +160,12 @@ class _Reader:
         apart = self.is_between_spaces()
         kind, text = self.take()
         follows = self.peek()[1]
-        if text in PAIRS and not (text in OPERATORS and apart):
+        if text in PAIRS and not (text in SIGNS["operator"] and apart):
             return self.group(text, before)
-        if text in OPERATORS:
-            return Part(OPERATORS[text], "operator")
-        if text in FACTORS:
-            return Part(FACTORS[text], "factor")
-        if text in LARGE:
-            return Part(LARGE[text], "large", tall=True)
-        if text in FUNCTIONS:
-            return Part(FUNCTIONS[text], "function")
-        if text == "/":
-            return Part("/", "slash")
+        for kind_of_sign, signs in SIGNS.items():
+            if text in signs:
+                tall = kind_of_sign == "large"
+                return Part(signs[text], kind_of_sign, tall=tall)
         if text == "√":
             root = self.part(None)
             return Part(rf"\sqrt{{{root.inner or root.tex}}}", "factor", tall=root.tall)
@@ -297,26 +274,14 @@ def _bare(parts):
 def _joined(parts):
     tex, last = "", None
     for part in parts:
-        if last is None or not part.spaced:
-            space = " " if last else ""
-        elif "operator" in (part.kind, last.kind):
-            space = r"\ " if last.tex == "," and part.kind == "text" else " "
-        elif "text" in (part.kind, last.kind):
-            space = r"\ "
-        elif _need_room(last, part):
-            space = r"\, "
+        kinds = {part.kind, last.kind} if last and part.spaced else {"operator"}
+        comma = last and part.spaced and (last.tex, part.kind) == (",", "text")
+        if comma or ("text" in kinds and "operator" not in kinds):
+            tex += r"\ "
+        elif kinds <= {"factor", "group"} and not part.tex.startswith(r"\left"):
+            tex += r"\, "  # TeX has no space between factors.
         else:
-            space = " "
-        tex += space + part.tex
+            tex += " " if last else ""
+        tex += part.tex
         last = part
     return tex
-
-
-def _need_room(last, part):
-    """Tell whether two factors need more space than TeX gives them: none."""
-    if not {last.kind, part.kind} <= {"factor", "group"}:
-        return False
-    if part.tex.startswith(r"\left"):
-        return False
-    ends = last.kind == "group" or last.tex.endswith("}")
-    return ends or part.tex.startswith(r"\frac")

@@ -1,15 +1,14 @@
 """Write the parts of the manual that come from the code.
 
 Before a build, `api/` is filled with a page for each topic, which is a table of its
-functions, and a page for each function; `gallery/` with a page for each example. Three
-directives write lists: `papers`, `names` and `gallery`. Names of the library between
-single backticks become links.
+functions, a page for each function, and lists that other pages include; `gallery/` with
+a page for each example. Names of the library between single backticks become links.
 """
 
-import ast
 import inspect
 import itertools
 import re
+import shutil
 import textwrap
 from pathlib import Path
 
@@ -18,7 +17,6 @@ import equations
 import latex2mathml.converter
 from docutils import nodes
 from sphinx import addnodes
-from sphinx.util.docutils import SphinxDirective
 from sphinx.util.inspect import stringify_signature
 
 import rlaxlib
@@ -32,35 +30,32 @@ RLAX = dict.fromkeys((DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split
 
 def write_pages(app):
     """Write pages of topics and functions into `api/`, of examples into `gallery/`."""
-    pages = {
-        f"gallery/{path.stem}.md": example_page(path)
-        for path in sorted(catalog.EXAMPLES.glob("*.py"))
-    }
+    pages = {f"gallery/{each}.md": example_page(each) for each in catalog.examples()}
+    lists = {"papers": papers, "names": names, "gallery": gallery}
+    pages |= {f"api/{name}.txt": write() for name, write in lists.items()}
     for topic in catalog.TOPICS:
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
     for name, kind in {"batched": "function", "ArgumentError": "exception"}.items():
         index = f".. index:: ! {name}\n\n{_heading(name, '=')}"
         pages[f"api/{name}.rst"] = f"{index}\n\n.. auto{kind}:: rlaxlib.{name}\n"
-    for path in [*DOCS.glob("api/**/*.rst"), *DOCS.glob("gallery/*.md")]:
-        if path.relative_to(DOCS).as_posix() not in pages:
-            path.unlink()
+    for folder in ("api", "gallery"):
+        shutil.rmtree(DOCS / folder, ignore_errors=True)
     for page, text in pages.items():
-        path = DOCS / page
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        (DOCS / page).parent.mkdir(parents=True, exist_ok=True)
+        (DOCS / page).write_text(text, encoding="utf-8")
 
 
 def topic_page(topic):
     """Return the page of a topic: its docstring, and a table for each chapter."""
-    parts = [_heading(topic, "="), f".. automodule:: rlaxlib.{topic}"]
+    parts = [_heading(topic, "="), f".. module:: rlaxlib.{topic}"]
+    parts += [".. currentmodule:: rlaxlib", inspect.getdoc(catalog.TOPICS[topic])]
     for chapter in catalog.chapters(topic):
         if chapter is not catalog.TOPICS[topic]:
-            parts.append(_heading(catalog.first_line(inspect.getdoc(chapter)), "-"))
+            parts.append(_heading(catalog.summary(chapter.__doc__).rstrip("."), "-"))
         rows = [["Name", "Computes", "Returns", "rlax"]]
         for each in catalog.names_of(chapter):
-            cells = catalog.summary(each), catalog.returns(each), RLAX.get(each, "")
+            cells = _summary(each), catalog.returns(each), RLAX.get(each, "")
             rows.append([_link(each), *cells])
         parts.append(_table(rows, "functions", "31 39 22 8"))
         pages = "\n".join(f"   {topic}/{each}" for each in catalog.names_of(chapter))
@@ -70,21 +65,22 @@ def topic_page(topic):
 
 def name_page(name):
     """Return the page of a function: docstring, uses, similar names, and keywords."""
-    thing, address = getattr(rlaxlib, name), catalog.NAMES[name]
-    module, topic = address.rpartition(".")[0], address.split(".")[1]
+    thing, topic = getattr(rlaxlib, name), catalog.NAMES[name]
     keywords = catalog.known_as().get(name, {})
     # Search shows what a main entry, with a "!", leads to before what the others do.
     entries = {name: True} | keywords
     index = "".join(f"   {'! ' * entries[each]}single: {each}\n" for each in entries)
     parts = [f".. index::\n{index}", _heading(name, "=")]
-    parts.append(f"Topic: :doc:`{topic} </api/{topic}>`")
+    parts.append(f"Topic: :doc:`{topic} </api/{topic}>`\n\n.. currentmodule:: rlaxlib")
     if inspect.isfunction(thing):
-        parts.append(f".. autofunction:: {address}\n   :no-index-entry:")
+        parts.append(f".. autofunction:: rlaxlib.{name}\n   :no-index-entry:")
     elif inspect.isclass(thing):
-        parts.append(f".. autoclass:: {address}\n   :members:\n   :no-index-entry:")
+        parts.append(
+            f".. autoclass:: rlaxlib.{name}\n   :members:\n   :no-index-entry:"
+        )
     else:
         text = textwrap.indent(catalog.docstring(name), "   ")
-        parts.append(f".. py:data:: {name}\n   :module: {module}\n\n{text}")
+        parts.append(f".. py:data:: {name}\n\n{text}")
     uses = catalog.uses().get(name, {}).items()
     confused, near = catalog.similar(name)
     sections = {
@@ -98,73 +94,66 @@ def name_page(name):
     return "\n\n".join(parts) + "\n"
 
 
-def example_page(path):
+def example_page(name):
     """Return the page of an example, in Markdown: docstring, curve and source."""
-    parts = [f"# {path.stem}", ast.get_docstring(ast.parse(path.read_text("utf-8")))]
-    parts += _curve(path, "![Learning curves]({})")
-    source = f"```{{literalinclude}} ../../examples/{path.name}\n```"
-    parts.append(f"````{{only}} html\n{source}\n````")
-    return "\n\n".join(parts) + "\n"
+    source = f"```{{literalinclude}} ../../examples/{name}.py\n```"
+    return f"""# {name}
+
+{catalog.docstring_of_example(name)}
+
+![Learning curves](/../examples/curves/{name}.png)
+
+````{{only}} html
+{source}
+````
+"""
 
 
 def _item(name):
-    return f"- {_link(name)}: {catalog.summary(name)}"
+    return f"- {_link(name)}: {_summary(name)}"
 
 
-# --- Directives. ---
+def _summary(name):
+    return catalog.summary(catalog.docstring(name))
 
 
-class Papers(SphinxDirective):
-    """All papers, year by year, with the functions that cite them."""
-
-    def run(self):
-        """Return a list for each year."""
-        papers, parts = catalog.papers(), []
-        dated = sorted(papers, key=lambda paper: (not paper.year, paper))
-        for year, of_year in itertools.groupby(dated, key=lambda paper: paper.year):
-            parts.append(_heading(year or "Documentation", "-"))
-            for paper in of_year:
-                links = ", ".join(map(_link, dict.fromkeys(papers[paper])))
-                title = paper.title.replace(r"\*", "*")
-                parts.append(f"- `{title} <{paper.url}>`__, {paper.authors}: {links}")
-        text = "\n\n".join(parts)
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+# --- Lists: papers, names and examples. ---
 
 
-class Names(SphinxDirective):
-    """The names of others, and the functions that they lead to."""
-
-    def run(self):
-        """Return a table, with a row for all names that lead to the same functions."""
-        groups = {}
-        for library, alias, names in catalog.aliases():
-            text = f"``{alias}`` ({library})" if library else alias
-            groups.setdefault(tuple(names), {})[text] = None
-        rows = [
-            [", ".join(texts), ", ".join(map(_link, names))]
-            for names, texts in sorted(groups.items(), key=_first_letters)
-        ]
-        table = _table([["Name", "rlaxlib"], *rows], "names", "50 50")
-        return self.parse_text_to_nodes(table)
+def papers():
+    """Return all papers by year, with the functions that cite them, in Markdown."""
+    found, parts = catalog.papers(), []
+    dated = sorted(found, key=lambda paper: (not paper.year, paper))
+    for year, of_year in itertools.groupby(dated, key=lambda paper: paper.year):
+        parts.append(f"## {year or 'Documentation'}\n")
+        for paper in of_year:
+            links = ", ".join(f"`{name}`" for name in dict.fromkeys(found[paper]))
+            parts.append(f"- [{paper.title}]({paper.url}), {paper.authors}: {links}")
+    return "\n".join(parts) + "\n"
 
 
-class Gallery(SphinxDirective):
-    """All examples: a card with the first line and the learning curve of each."""
+def names():
+    """Return a table of others' names, a row for those that lead to the same."""
+    groups = {}
+    for library, alias, ours in catalog.aliases():
+        text = f"``{alias}`` ({library})" if library else alias
+        groups.setdefault(tuple(ours), {})[text] = None
+    rows = [
+        [", ".join(texts), ", ".join(map(_link, ours))]
+        for ours, texts in sorted(groups.items(), key=_first_letters)
+    ]
+    return _table([["Name", "rlaxlib"], *rows], "names", "50 50")
 
-    def run(self):
-        """Return a grid of cards."""
-        lines = ["````{grid} 1 2 2 3", ":gutter: 3"]
-        for path in sorted(catalog.EXAMPLES.glob("*.py")):
-            docstring = ast.get_docstring(ast.parse(path.read_text("utf-8")))
-            lines += [f"```{{grid-item-card}} {path.stem}", ":link-type: doc"]
-            lines += [f":link: /gallery/{path.stem}", *_curve(path, ":img-bottom: {}")]
-            lines += ["", f"{catalog.first_line(docstring)}.", "```"]
-        return self.parse_text_to_nodes("\n".join([*lines, "````"]))
 
-
-def _curve(path, form):
-    curve = path.parent / "curves" / f"{path.stem}.png"
-    return [form.format(f"/../examples/curves/{curve.name}")] if curve.exists() else []
+def gallery():
+    """Return a grid of cards: the first line and the learning curve of each example."""
+    lines = ["````{grid} 1 2 2 3", ":gutter: 3"]
+    for name in catalog.examples():
+        lines += [f"```{{grid-item-card}} {name}", ":link-type: doc"]
+        lines += [f":link: /gallery/{name}"]
+        lines += [f":img-bottom: /../examples/curves/{name}.png"]
+        lines += ["", catalog.summary(catalog.docstring_of_example(name)), "```"]
+    return "\n".join([*lines, "````"])
 
 
 def _first_letters(group):
@@ -173,7 +162,7 @@ def _first_letters(group):
 
 def _link(name):
     known = name in catalog.NAMES
-    return f":py:obj:`{name} <{catalog.NAMES[name]}>`" if known else f"``{name}``"
+    return f":py:obj:`{name} <rlaxlib.{name}>`" if known else f"``{name}``"
 
 
 def _heading(text, line):
@@ -189,16 +178,6 @@ def _table(rows, name, widths):
 # --- Links. ---
 
 
-def add_short_addresses(app, doctree):
-    """Let `vtrace` and `rlaxlib.vtrace` lead to where `rlaxlib.returns.vtrace` does."""
-    objects = app.env.domains["py"].objects
-    for signature in doctree.findall(addnodes.desc_signature):
-        for full in filter(objects.__contains__, signature["ids"]):
-            short = re.sub(rf"^rlaxlib\.(({'|'.join(catalog.TOPICS)})\.)?", "", full)
-            for address in {short, f"rlaxlib.{short}"} - {full}:
-                objects[address] = objects[full]._replace(aliased=True)
-
-
 def link_names(app, doctree):
     """Make links of public names between backticks in Markdown pages."""
     if Path(app.env.doc2path(app.env.docname)).suffix != ".md":
@@ -212,7 +191,7 @@ def link_names(app, doctree):
             link = addnodes.pending_xref(
                 refdomain="py",
                 reftype="obj",
-                reftarget=catalog.NAMES[name],
+                reftarget=f"rlaxlib.{name}",
                 refdoc=app.env.docname,
             )
             literal.replace_self(link)
@@ -287,14 +266,10 @@ def setup(app):
     """Register all of it."""
     renderer = (write_mathml, None)
     app.add_html_math_renderer("mathml", renderer, renderer)
-    app.add_directive("papers", Papers)
-    app.add_directive("names", Names)
-    app.add_directive("gallery", Gallery)
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
     app.connect("autodoc-process-signature", write_signature)
     app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
-    app.connect("doctree-read", add_short_addresses)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", read_equations)
     app.connect("html-page-context", break_names, priority=900)

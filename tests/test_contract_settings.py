@@ -12,7 +12,7 @@ from contract import SINGLE, STEPS, each_row
 from jax.sharding import NamedSharding, PartitionSpec
 
 import rlaxlib
-from rlaxlib._core import signatures
+from rlaxlib._core import recurrence, signatures
 
 # Functions that do not run on an explicit mesh.
 NOT_ON_A_MESH = ["episodic_memory_intrinsic_rewards"]
@@ -58,6 +58,26 @@ def test_value_and_gradient_on_an_explicit_mesh_equal_those_on_one_device(row):
 
 
 # --- Others. ---
+
+# Their loop is not one over time or samples: bisections, blocks of tokens, n steps.
+LOOPS = {
+    *("kl_ucb_scores", "tsallis_inf_probabilities", "impute_expectile_samples"),
+    *("imputed_expectile_q_learning", "linear_token_log_probs"),
+    *("backtracking_line_search", "n_step_bootstrapped_returns", "n_step_transitions"),
+    *("n_step_q_learning", "n_step_double_q_learning"),
+    *("transformed_n_step_returns", "transformed_n_step_q_learning"),
+}
+
+
+@each_row("given", sample=True)
+def test_the_program_of_a_gpu_has_no_loop_over_time_or_samples(row, monkeypatch):
+    monkeypatch.setattr(recurrence.backend, "backends", lambda: {"cpu": 0, "cuda": 1})
+    traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(row.inputs())
+    program = traced.lower(lowering_platforms=("cuda",)).as_text()
+    if row.key is None:  # JAX's random numbers have loops.
+        assert ("while" in program) == (row.name in LOOPS)
+    for transfer in ("callback", "infeed", "outfeed", "stablehlo.send"):
+        assert transfer not in program
 
 
 @each_row()

@@ -232,7 +232,7 @@ def categorical_cross_entropy(
         Ian Goodfellow, Yoshua Bengio and Aaron Courville, *Deep Learning*, section
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
-    log_q = log_probabilities(scaled(logits, action_mask))
+    log_q = legal_softmax(logits, action_mask).log_probs
     log_q = jnp.where((labels == 0) & (log_q == -jnp.inf), 0, log_q)
     return -jnp.sum(labels * log_q, axis=-1)
 
@@ -278,20 +278,17 @@ def categorical_kl_divergence(
         Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
         https://doi.org/10.1214/aoms/1177729694
     """
-    x = scaled(p_logits, action_mask, temperature)
-    y = scaled(q_logits, action_mask, temperature)
-    p, q = probabilities(x), probabilities(y)
-    both = (p > 0) & (y != -jnp.inf)
-    log_p, log_q = (jnp.where(both, log_probabilities(z), 0) for z in (x, y))
-    d = log_q - log_p
+    one = legal_softmax(p_logits, action_mask, temperature)
+    other = legal_softmax(q_logits, action_mask, temperature)
+    p, q = one.probs, other.probs
+    d = (other.gaps - one.gaps) - jnp.log(other.total / one.total)
     # KL = ∑ p (exp(d) - 1 - d), since p and q sum to 1. No term is negative, so none
     # cancel where p is close to q.
-    is_small = (p > 0) & (d < 1)
-    small = jnp.where(is_small, d, 0)  # `expm1` of a large d would overflow.
-    terms = jnp.where(is_small, p * (jnp.expm1(small) - small), q - p - p * d)
-    terms = jnp.where((x != -jnp.inf) & (y == -jnp.inf), jnp.inf, terms)
-    any_legal = jnp.any(x != -jnp.inf, axis=-1)
-    return jnp.where(any_legal, jnp.sum(terms, axis=-1), 0)
+    small = jnp.minimum(d, 1)  # `expm1` of a large d would overflow.
+    terms = jnp.where(d < 1, p * (jnp.expm1(small) - small), q - p - p * d)
+    terms = jnp.where(other.legal, terms, jnp.inf)
+    terms = jnp.where(one.legal, terms, q)
+    return jnp.where(one.any_legal, jnp.sum(terms, axis=-1), 0)
 
 
 @checked
@@ -332,8 +329,8 @@ def categorical_importance_sampling_ratios(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
-    log_pi = indexing.pick(log_probabilities(scaled(pi_logits_t, action_mask)), a_t)
-    log_mu = indexing.pick(log_probabilities(scaled(mu_logits_t, action_mask)), a_t)
+    log_pi = legal_softmax(pi_logits_t, action_mask).log_prob(a_t)
+    log_mu = legal_softmax(mu_logits_t, action_mask).log_prob(a_t)
     log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
     log_ratio = log_pi - log_mu
     # A loss that clips an infinite ratio would have a gradient of `0 * inf`, or NaN.
@@ -373,8 +370,8 @@ class _Softmax(Functions):
             ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
-        x = scaled(logits, action_mask, self.temperature)
-        return jax.random.categorical(key, x)
+        pi = legal_softmax(logits, action_mask, self.temperature)
+        return jax.random.categorical(key, pi.logits)
 
     @checked
     def probs(
@@ -398,7 +395,7 @@ class _Softmax(Functions):
             ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
-        return probabilities(scaled(logits, action_mask, self.temperature))
+        return legal_softmax(logits, action_mask, self.temperature).probs
 
     @checked
     def logprob(
@@ -426,9 +423,8 @@ class _Softmax(Functions):
             ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
         del action_spec
-        log_probs = log_probabilities(scaled(logits, action_mask, self.temperature))
-        log_probs = jnp.broadcast_to(log_probs, (*sample.shape, logits.shape[-1]))
-        return indexing.pick(log_probs, sample)
+        pi = legal_softmax(logits, action_mask, self.temperature)
+        return pi.log_prob(sample)
 
     @checked
     def entropy(
@@ -449,8 +445,7 @@ class _Softmax(Functions):
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        x = scaled(logits, action_mask, self.temperature)
-        return _entropy(probabilities(x), log_probabilities(x))
+        return legal_softmax(logits, action_mask, self.temperature).entropy()
 
     @checked
     def kl(
@@ -508,9 +503,9 @@ class _ClippedEntropySoftmax(_Softmax):
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        x = scaled(logits, action_mask, self.temperature)
-        entropy = _entropy(probabilities(x), log_probabilities(x))
-        n_legal = jnp.sum(x != -jnp.inf, axis=-1, dtype=entropy.dtype)
+        pi = legal_softmax(logits, action_mask, self.temperature)
+        entropy = pi.entropy()
+        n_legal = jnp.sum(pi.legal, axis=-1, dtype=entropy.dtype)
         # An entropy of 0 is not clipped: `inf * log(1)` would be NaN.
         largest = jnp.log(jnp.maximum(n_legal, 2))
         return jnp.minimum(entropy, self.entropy_clip * largest)
@@ -524,45 +519,67 @@ def legal_actions(logits: Array, action_mask: Array | None) -> Array:
     return jnp.broadcast_to(True if action_mask is None else action_mask, logits.shape)
 
 
-def scaled(
-    logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
-) -> Array:
-    """Return logits minus the largest, divided by the temperature.
+class LegalSoftmax(NamedTuple):
+    """A softmax over legal actions: weights, and their sum.
 
-    Args:
-        logits: Logits, `[..., A]`.
-        action_mask: True for legal actions, `[A]` or `[..., A]`; or None.
-        temperature: Temperature, `[]`.
-
-    Returns:
-        Scaled logits, `[..., A]`: minus infinity for illegal actions, at most 0.
+    Attributes:
+        legal: True for legal actions, `[..., A]`.
+        gaps: Logits minus the largest, divided by the temperature, so at most 0; 0 for
+            illegal actions, `[..., A]`.
+        weights: Their exponentials, 0 for illegal actions, `[..., A]`.
+        total: The sum of the weights, 1 if no action is legal, `[..., 1]`.
     """
+
+    legal: Array
+    gaps: Array
+    weights: Array
+    total: Array
+
+    @property
+    def logits(self) -> Array:
+        """The gaps, minus infinity for illegal actions, `[..., A]`."""
+        return jnp.where(self.legal, self.gaps, -jnp.inf)
+
+    @property
+    def any_legal(self) -> Array:
+        """Whether an action is legal, `[...]`."""
+        return jnp.any(self.legal, axis=-1)
+
+    @property
+    def probs(self) -> Array:
+        """The probabilities, 0 if no action is legal, `[..., A]`."""
+        return self.weights / self.total
+
+    @property
+    def log_probs(self) -> Array:
+        """The log-probabilities, 0 if no action is legal, `[..., A]`."""
+        log_probs = self.logits - jnp.log(self.total)
+        return jnp.where(self.any_legal[..., None], log_probs, 0)
+
+    def log_prob(self, sample: Array) -> Array:
+        """Return log-probabilities of actions `[...]` or `[N, ...]`."""
+        each = [self.logits, jnp.log(self.total)]
+        logits, log_total = (
+            jnp.broadcast_to(x, (*sample.shape, x.shape[-1])) for x in each
+        )
+        log_prob = indexing.pick(logits, sample) - log_total[..., 0]
+        return jnp.where(jnp.broadcast_to(self.any_legal, sample.shape), log_prob, 0)
+
+    def entropy(self) -> Array:
+        """Return the entropy `[...]`: the logarithm of the sum minus the mean gap."""
+        mean = jnp.sum(self.weights * self.gaps, axis=-1) / self.total[..., 0]
+        return jnp.log(self.total[..., 0]) - mean
+
+
+def legal_softmax(
+    logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
+) -> LegalSoftmax:
+    """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
     legal = legal_actions(logits, action_mask) & (logits != -jnp.inf)
     # Minus infinity would give NaN, in values and in the gradient by the temperature.
-    logits = jnp.where(legal, logits, 0)
-    largest = jnp.max(logits, axis=-1, keepdims=True, where=legal, initial=-jnp.inf)
-    gaps = jnp.where(legal, logits - jax.lax.stop_gradient(largest), 0)
-    return jnp.where(legal, gaps / temperature, -jnp.inf)
-
-
-def probabilities(x: Array) -> Array:
-    """Return the softmax `[..., A]`, 0 if no action is legal."""
-    weights = jnp.exp(x)
-    return weights / _normalizer(x)
-
-
-def log_probabilities(x: Array) -> Array:
-    """Return the log-softmax `[..., A]`, 0 if no action is legal."""
-    any_legal = jnp.any(x != -jnp.inf, axis=-1, keepdims=True)
-    return jnp.where(any_legal, x - jnp.log(_normalizer(x)), 0)
-
-
-def _normalizer(x: Array) -> Array:
-    """Return the sum of the weights, 1 if no action is legal, `[..., 1]`."""
-    total = jnp.sum(jnp.exp(x), axis=-1, keepdims=True)
-    return jnp.where(total == 0, 1, total)
-
-
-def _entropy(probs: Array, log_probs: Array) -> Array:
-    """Return the entropy `[...]`, with 0 log 0 = 0."""
-    return -jnp.sum(probs * jnp.where(probs > 0, log_probs, 0), axis=-1)
+    logits = jnp.where(legal, logits, jnp.finfo(logits.dtype).min)
+    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    gaps = jnp.where(legal, logits - largest, 0) / temperature
+    weights = jnp.where(legal, jnp.exp(gaps), 0)
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    return LegalSoftmax(legal, gaps, weights, jnp.where(total == 0, 1, total))

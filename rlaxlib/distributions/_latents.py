@@ -17,9 +17,7 @@ from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import (
     categorical_kl_divergence,
     legal_actions,
-    log_probabilities,
-    probabilities,
-    scaled,
+    legal_softmax,
 )
 
 __all__ = [
@@ -82,14 +80,14 @@ def unimix_logits(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    x, possible = scaled(logits, action_mask), legal_actions(logits, action_mask)
+    p, possible = legal_softmax(logits, action_mask), legal_actions(logits, action_mask)
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
-    mixture = (1 - mix) * probabilities(x) + mix * uniform
+    mixture = (1 - mix) * p.probs + mix * uniform
     # Without a mix, a probability may underflow, but not its logarithm.
     is_positive = mixture > 0
     log_mixture = jnp.log(jnp.where(is_positive, mixture, 1))
-    log_p = jnp.where(x == -jnp.inf, -jnp.inf, log_probabilities(x))
+    log_p = jnp.where(p.legal, p.log_probs, -jnp.inf)
     return jnp.where(is_positive, log_mixture, log_p)
 
 
@@ -130,11 +128,10 @@ def straight_through_sample(
         Gradients Through Stochastic Neurons for Conditional Computation*, 2013.
         https://arxiv.org/abs/1308.3432
     """
-    x = scaled(logits, action_mask)
-    p, any_possible = probabilities(x), jnp.any(x != -jnp.inf, axis=-1)
-    i = jnp.where(any_possible, jax.random.categorical(key, x), -1)
+    p = legal_softmax(logits, action_mask)
+    i = jnp.where(p.any_legal, jax.random.categorical(key, p.logits), -1)
     z = jax.nn.one_hot(i, logits.shape[-1], dtype=logits.dtype)
-    return z + (p - jax.lax.stop_gradient(p))  # Exactly one-hot.
+    return z + (p.probs - jax.lax.stop_gradient(p.probs))  # Exactly one-hot.
 
 
 @checked

@@ -1,16 +1,17 @@
-"""Train the zoo, and write `docs/zoo.md` and its figures: see `zoo/__init__.py`."""
+"""Train the zoo, and write `docs/zoo.md` and its curves: see `zoo/__init__.py`."""
 
 import argparse
+import sys
 import time
+from contextlib import ExitStack
 from importlib import import_module
-from pathlib import Path
 from unittest import mock
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
+from zoo import page
 from zoo.training import FAULTS, Entry, Fault
 
 FAMILIES = (
@@ -20,63 +21,83 @@ FAMILIES = (
     *("evaluation", "plasticity", "gflownets"),
 )
 SEEDS = 5
-DOCS = Path(__file__).parents[2] / "docs"
 
 
-def entries() -> dict[str, Entry]:
-    """Return all entries by name, family after family."""
-    found = {}
-    for family in FAMILIES:
-        if not (Path(__file__).parent / f"{family}.py").exists():
-            continue
-        found |= import_module(f"zoo.{family}").ENTRIES
-    return found
+def families() -> dict[str, dict[str, Entry]]:
+    """Return all entries by name, of each family."""
+    return {family: import_module(f"zoo.{family}").ENTRIES for family in FAMILIES}
 
 
-def train(entry: Entry, fault: Fault = Fault(), seed: int = 0) -> np.ndarray:
-    """Return the curves of five seeds, [5, points + 1]."""
+def train(entry: Entry, fault: str = "", seed: int = 0) -> np.ndarray:
+    """Return the curves of five seeds, [5, points + 1], with a fault if named."""
+    made = FAULTS.get(fault, Fault())
     keys = jax.random.split(jax.random.key(seed), SEEDS)
-    if not fault.gradient:
-        return np.asarray(jax.jit(jax.vmap(entry.train, (0, None)))(keys, fault))
+
+    def curves() -> np.ndarray:
+        return np.asarray(jax.jit(jax.vmap(entry.train, (0, None)))(keys, made))
+
+    if not made.gradient:
+        return curves()
     jax.clear_caches()  # Of programs whose gradients stop.
-    with mock.patch("jax.lax.stop_gradient", lambda x: x):
-        curves = np.asarray(jax.jit(jax.vmap(entry.train, (0, None)))(keys, fault))
+    with ExitStack() as stack:
+        for name, module in list(sys.modules.items()):
+            if name.split(".")[0] in ("jax", "rlaxlib") and "stop_gradient" in vars(
+                module
+            ):
+                stack.enter_context(mock.patch.object(module, "stop_gradient", _let))
+        faulty = curves()
     jax.clear_caches()
-    return curves
+    return faulty
+
+
+def _let(x):
+    return x
 
 
 def main() -> None:
     """Train the entries that the command line names, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--faults", action="store_true", help="also train with faults")
+    parser.add_argument("--faults", action="store_true", help="try what must fail")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    zoo = entries()
-    names = options.names or list(zoo)
-    with tqdm(names, unit="recipe") as progress:
+    zoo = families()
+    entries = {name: entry for each in zoo.values() for name, entry in each.items()}
+    rows = {}
+    with tqdm(options.names or list(entries), unit="recipe") as progress:
         for name in progress:
-            entry = zoo[name]
             progress.set_postfix_str(name)
-            start = time.perf_counter()
-            curves = train(entry, seed=options.seed)
-            seconds = time.perf_counter() - start
-            line = f"{name:32} {_show(curves)} states {entry.states:g}, {seconds:.1f} s"
-            tqdm.write(
-                line + ("" if curves[:, -1].min() >= entry.states else "  FAILS")
-            )
             if options.faults:
-                for fault in FAULTS:
-                    curves = train(entry, FAULTS[fault], options.seed)
-                    falls = curves[:, -1].min() < entry.states
-                    said = fault in entry.fails
-                    mark = "" if falls == said else "  SAYS OTHERWISE"
-                    tqdm.write(f"{fault:>32} {_show(curves)}{mark}")
+                try_faults(name, entries[name], options.seed)
+            else:
+                rows[name] = measure(name, entries[name], options.seed)
+    if rows and options.seed == 0:
+        page.write(zoo, rows)
 
 
-def _show(curves):
+def measure(name: str, entry: Entry, seed: int) -> str:
+    """Train an entry, draw its curves, and return its row of the page."""
+    start = time.perf_counter()
+    curves = train(entry, seed=seed)
+    seconds = time.perf_counter() - start
+    _print(name, entry, curves, f"states {entry.states:g}, {seconds:.0f} s")
+    if seed == 0:
+        page.draw(name, entry, curves)
+    return page.row(name, entry, curves, seconds)
+
+
+def try_faults(name: str, entry: Entry, seed: int) -> None:
+    """Train an entry with each fault, and say whether it falls as it states."""
+    for fault in FAULTS:
+        said = "falls" if fault in entry.fails else "may stay"
+        _print(f"{name}, {fault}", entry, train(entry, fault, seed), said)
+
+
+def _print(name, entry, curves, text):
     reached = np.sort(curves[:, -1])
-    return "  ".join(f"{x:+.2f}" for x in reached)
+    numbers = "  ".join(f"{x:+.2f}" for x in reached)
+    below = "" if reached[0] >= entry.states else "  BELOW"
+    tqdm.write(f"{name:40} {numbers}  {text}{below}")
 
 
 if __name__ == "__main__":

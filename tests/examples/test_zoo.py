@@ -1,0 +1,62 @@
+"""Test the zoo: all recipes are in it, reach what they state, and fall with a fault."""
+
+import inspect
+import re
+from importlib import import_module
+
+import contract
+import jax
+import pytest
+from zoo import page
+from zoo.__main__ import families, train
+from zoo.training import FAULTS, POINTS, Fault
+
+FAMILIES = families()
+ENTRIES = {name: each for zoo in FAMILIES.values() for name, each in zoo.items()}
+SOME = contract.share(list(ENTRIES), "zoo", parts=4)
+
+
+def functions(recipe):
+    file, names = recipe.split(".")
+    return {(file, name) for name in names.split(", ")}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_recipe_of_a_file_is_trained(family):
+    trained = set().union(*(functions(each.recipe) for each in ENTRIES.values()))
+    module = import_module(f"recipes.{family}")
+    own = {
+        (family, name)
+        for name, each in inspect.getmembers(module, inspect.isfunction)
+        if each.__module__ == module.__name__ and "Usual" in (each.__doc__ or "")
+    }
+    assert own - trained == set()
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_training_can_be_traced(name):
+    curve = jax.eval_shape(ENTRIES[name].train, jax.random.key(0), Fault())
+    assert curve.shape == (POINTS + 1,)
+
+
+@pytest.mark.trust
+@pytest.mark.parametrize("name", ENTRIES)
+def test_five_seeds_reach_what_is_stated_and_with_a_fault_one_does_not(name):
+    entry = ENTRIES[name]
+    assert train(entry, seed=1)[:, -1].min() >= entry.states
+    assert entry.fails
+    for fault in entry.fails:
+        assert not train(entry, fault, seed=1)[:, -1].min() >= entry.states
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_page_has_its_curve_and_numbers(name):
+    entry = ENTRIES[name]
+    assert set(entry.fails) <= set(FAULTS)
+    (line,) = re.findall(rf"^\| .* `{name}`\. .*", page.PAGE.read_text("utf-8"), re.M)
+    _, _, about, _, random, states, worst, *_ = f"|{line}".split("|")
+    assert entry.about in about
+    assert float(states) == pytest.approx(entry.states, abs=0.005)
+    assert float(random) == pytest.approx(entry.random, abs=0.005)
+    assert float(worst) >= entry.states - 0.005
+    assert (page.CURVES / f"{name}.svg").exists()

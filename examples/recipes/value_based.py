@@ -348,14 +348,16 @@ def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
     The batch has `s`, [B, T+1, ...], in place of `s_tm1` and `s_t`: after the last
     observation of an episode comes a step to ignore, to the first one of the next.
     `apply(params, state, s, first)` unrolls a recurrent network from `batch.state`,
-    resets its state before first observations, and returns q, [B, T+1, A]. Returns the
-    loss and the new priorities: use `has_aux=True`. Kapturowski et al., 2019,
+    which was stored before `s[:, 0]`, resets its state before first observations of
+    later episodes, and returns q, [B, T+1, A]. Returns the loss and the new priorities:
+    use `has_aux=True`. Kapturowski et al., 2019,
     https://openreview.net/forum?id=r1lyTjAqYX. Usual (paper, table 2;
     github.com/google-deepmind/acme): n = 5, burn-in 40 of 120 steps, discount 0.997,
     batch 64, priority exponent 0.9, `exponent` 0.6, target network copied every 2,500
     updates, Adam 1e-4; Acme has 1e-3.
     """
     s, first, mask = sequences(batch)
+    first = first.at[:, 0].set(False)  # A sequence begins with the stored state.
     q, target_q = (apply(p, batch.state, s, first) for p in (params, target_params))
     mask = mask & rlaxlib.burn_in_mask(mask.shape[1], burn_in)[None]
     a_t, tx = jnp.argmax(q[:, 1:], axis=-1), rlaxlib.SIGNED_HYPERBOLIC_PAIR

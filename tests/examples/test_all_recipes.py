@@ -332,7 +332,7 @@ def fill(name, x):
 
 
 # An ignored step begins a new episode of the recurrent state.
-BEGINS_ANEW = ("dreamer_model",)
+BEGINS_ANEW = ("dreamer_model", "r2d2")
 
 
 # Their noise depends on the number of steps.

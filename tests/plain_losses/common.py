@@ -167,7 +167,8 @@ FQF_PARAMS = tuple({"fractions": normal(F, M), "quantiles": q} for q in Q_PARAMS
 
 
 def recurrent(w, state, s, first):
-    return Q(w, s + state[:, None])
+    kept = jnp.cumsum(first, axis=1) == 0
+    return Q(w, s + kept[..., None] * state[:, None])
 
 
 def mean_and_stddev(w, s):

@@ -141,7 +141,7 @@ def plain_munchausen(p, t):
 
 def plain_r2d2(p, t):
     b = SEQUENCE
-    q, target_q = (recurrent(w, b.state, b.s, None) for w in (p, t))
+    q, target_q = (Q(w, b.s + b.state[:, None]) for w in (p, t))
     v_t = undo(pick(target_q, jnp.argmax(q, -1))[:, 1:])
     target = rescale(n_step(b.r_t, b.discount_t, v_t, 2))
     errors = (stop(target) - pick(q[:, :-1], b.a_tm1))[:, 2:]

@@ -45,7 +45,7 @@ def corridor():
         step=step,
         limit=30,
         actions=2,
-        random=0.45,
+        random=0.47,
         best=1.0,
     )
 
@@ -107,6 +107,6 @@ def point():
         step=step,
         limit=20,
         actions=1,
-        random=-10.0,
-        best=-1.0,
+        random=-28.9,
+        best=-0.42,
     )

@@ -9,7 +9,16 @@ import jax.numpy as jnp
 from recipes import language as recipes
 
 from zoo import tokens
-from zoo.tokens import answers, entry, logits, preferences, regularised, tuned
+from zoo.tokens import (
+    answers,
+    entry,
+    logits,
+    preferences,
+    regularised,
+    reward,
+    sample,
+    tuned,
+)
 
 BETA = 0.15  # KL cost of the optima, for rewards in [0, 1].
 SCALE = 4.0  # Rewards of the labels of DPO, IPO and the reward model.
@@ -28,21 +37,19 @@ def learner(name, data=None, apply=logits, settings=None, **options):
 # --- What some batches have besides. ---
 
 
-def greedy(key, state, batch):
-    """Add the rewards of greedy answers, which the fault does not reach."""
-    best = tokens.sample(key, 1e4 * state.params, 1)
-    return batch._replace(greedy_rewards=tokens.reward(best))
+def greedy(key, state, fault):
+    """Return answers of the policy, with the rewards of greedy ones."""
+    batch, best = answers()(key, state, fault), sample(key, 1e4 * state.params, 1)
+    return batch._replace(greedy_rewards=fault.reward * reward(best))
 
 
-def strict(batch):
-    """Return rewards that are positive where all of an answer is right."""
-    return tokens.reward(batch) - 0.9
+def valued(key, state, fault):
+    """Return answers with the values of their tokens.
 
-
-def valued(key, state, batch):
-    """Add the values of the tokens."""
-    values = tokens.both(state.params, batch.inputs)[1]
-    return batch._replace(values=values)
+    Rewards are positive where all of an answer is right.
+    """
+    batch = answers(rewards=lambda x: reward(x) - 0.9)(key, state, fault)
+    return batch._replace(values=tokens.both(state.params, batch.inputs)[1])
 
 
 def taught(key, state, fault):
@@ -117,20 +124,14 @@ ENTRIES = {
     # A penalty of 1/3 for four tokens, which are still the best where they are right.
     "dapo": learner("dapo", repeats=4, settings={"max_length": 6, "cache_length": 3}),
     "rloo": learner("rloo", **SOFT),
-    "remax": learner("remax", answers(more=greedy), **SOFT),
+    "remax": learner("remax", greedy, **SOFT),
     "opo": learner("opo"),
     "reinforce_plus_plus": learner("reinforce_plus_plus", **SOFT),
     "gspo": learner("gspo", repeats=4),
     "cispo": learner("cispo", repeats=4),
     "sapo": learner("sapo", repeats=4),
     "gmpo": learner("gmpo", repeats=4),
-    "vapo": learner(
-        "vapo",
-        answers(rewards=strict, more=valued),
-        tokens.both,
-        repeats=4,
-        settings={"alpha": 1.0},
-    ),
+    "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 1.0}),
     # Preferences.
     "dpo": preferring(
         *("dpo", SCALE),

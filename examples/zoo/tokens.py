@@ -173,21 +173,19 @@ def regularised(beta, utility=lambda log_ref: REWARDS):
 # --- Training. ---
 
 
-def answers(size=32, rewards=reward, more=lambda key, state, batch: batch):
+def answers(size=32, rewards=reward):
     """Return a function that samples groups of answers from the policy.
 
     Args:
         size: Answers to each prompt.
         rewards: Function of answers to their rewards, [B].
-        more: Function of key, state and answers to answers with further fields.
     """
 
     def data(key, state, fault):
-        sample_key, more_key = jax.random.split(key)
-        batch = sample(sample_key, state.params, size)
+        batch = sample(key, state.params, size)
         batch = logged(batch, state.params, state.target)
-        batch = batch._replace(rewards=fault.reward * rewards(batch).reshape(P, size))
-        return more(more_key, state, batch)
+        found = fault.reward * rewards(batch).reshape(P, size)
+        return batch._replace(rewards=found)
 
     return data
 

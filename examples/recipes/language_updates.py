@@ -8,7 +8,12 @@ import jax.numpy as jnp
 
 import rlaxlib
 
-from .language import advantages, clipped, log_probs  # noqa: TID252 - Any package.
+from .language import (  # noqa: TID252 - Any package.
+    advantages,
+    answer_log_probs,
+    clipped,
+    log_probs,
+)
 
 
 def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
@@ -106,14 +111,14 @@ def topr(params, apply, batch):
 def dro(params, apply, batch, temperature=0.1):
     """DRO and Kimi k1.5: a policy gradient, and a squared log-ratio to the old policy.
 
-    Kimi Team, 2025, https://arxiv.org/abs/2501.12599. Usual (none in the paper):
-    temperature 0.1, Adam 1e-6.
+    The log-ratio is that of the whole answer. Kimi Team, 2025,
+    https://arxiv.org/abs/2501.12599. Usual (none in the paper): temperature 0.1, Adam
+    1e-6.
     """
-    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
-    loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="none"))
-    kl = rlaxlib.kl_loss(log_prob, batch.old_log_prob, "k2", sample_mask=mask)
-    loss = loss + temperature * kl
-    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_sum")
+    old_log_prob = jnp.sum(batch.old_log_prob, axis=1, where=batch.sample_mask)
+    log_prob = answer_log_probs(params, apply, batch)
+    loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="none")[:, 0])
+    return jnp.mean(loss + temperature * rlaxlib.kl_loss(log_prob, old_log_prob, "k2"))
 
 
 def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):

@@ -77,9 +77,9 @@ def plain_topr(p, t):
 
 
 def plain_dro(p, t):
-    adv = of_groups(ANSWERS.rewards)
-    loss = -adv * log_pi(p) + 0.1 * jnp.log(ratios(p)) ** 2 / 2
-    return jnp.mean(total(loss))
+    adv = of_groups(ANSWERS.rewards)[:, 0]
+    log_ratio = total(jnp.log(ratios(p)))
+    return jnp.mean(-adv * total(log_pi(p)) + 0.1 * log_ratio**2 / 2)
 
 
 def plain_kl_cov(p, t):

@@ -1,0 +1,157 @@
+"""The zoo's losses of language models, on the token task.
+
+The objectives with a KL divergence to the reference, and the preferences that fit a
+known distribution, are compared with their optimum: see `tokens.closeness`.
+"""
+
+import jax
+import jax.numpy as jnp
+from recipes import language as recipes
+
+from zoo import tokens
+from zoo.tokens import (
+    answers,
+    entry,
+    logits,
+    preferences,
+    regularised,
+    reward,
+    sample,
+    tuned,
+)
+
+BETA = 0.15  # KL cost of the optima, for rewards in [0, 1].
+SCALE = 4.0  # Rewards of the labels of DPO, IPO and the reward model.
+
+
+def learner(name, data=None, apply=logits, settings=None, **options):
+    """Return the entry of a recipe, on answers of the policy unless `data` is given."""
+    settings = settings or {}
+
+    def loss(params, batch):
+        return getattr(recipes, name)(params, apply, batch, **settings)
+
+    return entry(f"language.{name}", loss, data or answers(), **options)
+
+
+# --- What some batches have besides. ---
+
+
+def greedy(key, state, fault):
+    """Return answers of the policy, with the rewards of greedy ones."""
+    batch, best = answers()(key, state, fault), sample(key, 1e4 * state.params, 1)
+    return batch._replace(greedy_rewards=fault.reward * reward(best))
+
+
+def valued(key, state, fault):
+    """Return answers with the values of their tokens.
+
+    Rewards are positive where all of an answer is right.
+    """
+    batch = answers(rewards=lambda x: reward(x) - 0.9)(key, state, fault)
+    return batch._replace(values=tokens.both(state.params, batch.inputs)[1])
+
+
+def taught(key, state, fault):
+    """Return answers of the policy, with the logits of a teacher, or turned ones."""
+    batch = answers()(key, state, fault)
+    teacher = fault.reward * tokens.logits(TEACHER, batch.inputs)
+    return batch._replace(teacher_logits=teacher)
+
+
+TEACHER = 4 * tokens.first(jax.random.key(1))
+
+
+def halves(key, state, fault):
+    """Return both answers of pairs, desirable or not, and answers to other prompts."""
+    pairs = preferences()(key, state, fault)
+    batch = jax.tree.map(lambda *x: jnp.concatenate(x), *pairs)
+    desirable = jnp.arange(len(batch.tokens)) < len(pairs.chosen.tokens)
+    others = jax.tree.map(lambda x: jnp.roll(x, len(x) // tokens.P // 2, axis=0), batch)
+    inputs = others.inputs.at[:, 0].set(batch.inputs[:, 0])
+    others = tokens.logged(others._replace(inputs=inputs), state.target, state.target)
+    return batch._replace(desirable=desirable, mismatched=others)
+
+
+def preferring(name, scale=20.0, **options):
+    """Return the entry of a recipe that learns from pairs of a tuned reference."""
+    return learner(name, preferences(scale=scale), start=tuned, **options)
+
+
+# --- Optima and measures. ---
+
+
+def win_rate(log_ref, scale=SCALE):
+    """Return the probabilities of a win against an answer of the reference."""
+    r = scale * tokens.REWARDS
+    wins = jax.nn.sigmoid(r[:, :, None] - r[:, None])
+    return jnp.einsum("pij,pj->pi", wins, jnp.exp(log_ref))
+
+
+def to_teacher(log_ref):
+    """Return the log-probabilities of the teacher's answers."""
+    return tokens.distribution(TEACHER)
+
+
+def scores(table, inputs):
+    """Return the scores of all tokens, sums of those that the table gives each."""
+    each = logits(table, inputs[:, :-1])
+    each = jnp.take_along_axis(each, inputs[:, 1:, None], axis=2)[..., 0]
+    return jnp.pad(jnp.cumsum(each, axis=1), ((0, 0), (1, 0)))
+
+
+def explained(table, ref):
+    """Return the part of the variance of the rewards of answers that scores explain.
+
+    Rewards are those of the labels, minus their mean for each prompt: centring.
+    """
+    all_tokens = jnp.concatenate([tokens.ALL.inputs[:, :1], tokens.ALL.tokens], axis=1)
+    last = jnp.sum(tokens.ALL.sample_mask, axis=1, keepdims=True)
+    score = jnp.take_along_axis(scores(table, all_tokens), last, axis=1)
+    weight = jnp.exp(tokens.distribution(ref))
+    mean = jnp.sum(weight * tokens.REWARDS, axis=1, keepdims=True)
+    target = SCALE * (tokens.REWARDS - mean)
+    error = jnp.square(score.reshape(target.shape) - target)
+    return 1 - jnp.sum(weight * error) / jnp.sum(weight * target**2)
+
+
+SOFT = {"measure": regularised(BETA), "settings": {"kl_cost": BETA}}
+
+ENTRIES = {
+    # Groups of answers.
+    "grpo": learner("grpo", repeats=4),
+    "dr_grpo": learner("dr_grpo", repeats=4, settings={"max_length": tokens.T}),
+    # A penalty of 1/3 for four tokens, which are still the best where they are right.
+    "dapo": learner("dapo", repeats=4, settings={"max_length": 6, "cache_length": 3}),
+    "rloo": learner("rloo", **SOFT),
+    "remax": learner("remax", greedy, **SOFT),
+    "opo": learner("opo"),
+    "reinforce_plus_plus": learner("reinforce_plus_plus", **SOFT),
+    "gspo": learner("gspo", repeats=4),
+    "cispo": learner("cispo", repeats=4),
+    "sapo": learner("sapo", repeats=4),
+    "gmpo": learner("gmpo", repeats=4),
+    "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 1.0}),
+    # Preferences.
+    "dpo": preferring(
+        *("dpo", SCALE),
+        measure=regularised(0.5 / SCALE),
+        settings={"beta": 0.5},
+    ),
+    "ipo": preferring(
+        *("ipo", SCALE),
+        measure=regularised(0.1, win_rate),
+        settings={"beta": 0.1},
+    ),
+    "simpo": preferring("simpo"),
+    # The supervised term alone reaches 0.6, the mean reward of chosen answers.
+    "orpo": preferring("orpo", settings={"coefficient": 5.0}, states=0.65),
+    # For small β the loss is nearly linear in log π, and least for π proportional to
+    # π_ref max(0, 2 w - 1), with the win rates w: a mean reward of 0.77 to 0.82.
+    "kto": learner("kto", halves, start=tuned, states=0.75),
+    "reward_model": preferring("reward_model", SCALE, apply=scores, measure=explained),
+    # Distillation.
+    "on_policy_distillation": learner(
+        "on_policy_distillation", taught, measure=tokens.closeness(to_teacher)
+    ),
+}

@@ -1,0 +1,78 @@
+"""The zoo's further losses of language models, on the token task."""
+
+import jax
+import jax.numpy as jnp
+from recipes import language_updates as recipes
+
+from zoo import tokens
+from zoo.tokens import V, answers, entry, logits, tuned
+
+
+def learner(name, data=None, settings=None, **options):
+    """Return the entry of a recipe, on answers of the policy unless `data` is given."""
+    settings = settings or {}
+
+    def loss(params, batch):
+        return getattr(recipes, name)(params, logits, batch, **settings)
+
+    return entry(f"language_updates.{name}", loss, data or answers(), **options)
+
+
+def judged(low):
+    """Return a function to groups of answers with rewards of 1 and `low`.
+
+    An answer has 1 with the probability of its reward. The fault turns the verdicts.
+    """
+    sampled = answers()
+
+    def data(key, state, fault):
+        sample_key, key = jax.random.split(key)
+        batch = sampled(sample_key, state, fault)
+        right = jax.random.uniform(key, batch.rewards.shape) < jnp.abs(batch.rewards)
+        right = right == (fault.reward > 0)
+        return batch._replace(rewards=jnp.where(right, 1.0, low))
+
+    return data
+
+
+def demonstrations(key, state, fault, size=16, among=4):
+    """Return the best of several answers of the reference, or the worst."""
+    batch = tokens.sample(key, state.target, size * among)
+    rewards = fault.reward * tokens.reward(batch).reshape(-1, among)
+    best = jnp.argmax(rewards, axis=1) + among * jnp.arange(len(rewards))
+    return jax.tree.map(lambda x: x[best], batch)
+
+
+def several(key, state, fault):
+    """Return answers with two rewards: of tokens in their places, and of the length."""
+    batch = answers()(key, state, fault)
+    length = jnp.sum(batch.sample_mask, axis=1)
+    target = jnp.sum(tokens.TARGETS >= 0, axis=1)[batch.inputs[:, 0] - V]
+    right = fault.reward * (length == target).reshape(batch.rewards.shape)
+    return batch._replace(all_rewards=jnp.stack([batch.rewards, right]))
+
+
+def engine(key, state, fault):
+    """Return answers of an inference engine, whose logits have a systematic error."""
+    error = 0.2 * tokens.first(jax.random.key(1))
+    actor = state._replace(params=state.params + error)
+    batch = answers()(key, actor, fault)
+    sampler = batch.old_log_prob
+    batch = tokens.logged(batch, state.params, state.target)
+    return batch._replace(sampler_log_prob=sampler)
+
+
+ENTRIES = {
+    "dppo": learner("dppo", repeats=4),
+    "max_rl": learner("max_rl", judged(0.0)),
+    "vespo": learner("vespo", repeats=6),  # Stale experience.
+    "otb": learner("otb"),
+    "dft": learner("dft", demonstrations, start=tuned),
+    "topr": learner("topr", judged(-1.0), repeats=2),
+    "dro": learner("dro", repeats=4),
+    "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),
+    "gdpo": learner("gdpo", several, repeats=4, settings={"weights": jnp.ones(2)}),
+    "sequence_mask_tis": learner(
+        "sequence_mask_tis", engine, settings={"low": 0.8, "high": 1.25}
+    ),
+}

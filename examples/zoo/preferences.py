@@ -1,0 +1,85 @@
+"""The zoo's losses of preferences beyond DPO, on pairs of answers of the token task.
+
+Most have a known optimum of the form π_ref exp(u/β). In it, w are the win rates of
+answers against those of the reference, and r the rewards of the labels.
+"""
+
+import jax
+import jax.numpy as jnp
+from recipes import preferences as recipes
+
+from zoo.language import SCALE, win_rate
+from zoo.tokens import (
+    REWARDS,
+    UPDATES,
+    closeness,
+    entry,
+    logits,
+    preferences,
+    regularised,
+    tuned,
+)
+
+
+def learner(name, scale=SCALE, settings=None, **options):
+    """Return the entry of a recipe, on pairs of answers of the reference."""
+    settings = settings or {}
+
+    def loss(params, batch):
+        return getattr(recipes, name)(params, logits, batch, **settings)
+
+    loss = options.pop("loss", loss)
+    data = preferences(scale=scale)
+    return entry(f"preferences.{name}", loss, data, start=tuned, **options)
+
+
+def bco(params, batch, beta=0.5):
+    """Return the loss of BCO, where the shift is the mean reward of this batch."""
+    rewards = beta * jnp.stack([*recipes.log_ratios(params, logits, batch)])
+    shift = jax.lax.stop_gradient(jnp.mean(rewards))
+    return recipes.bco(params, logits, batch, shift, beta)
+
+
+def log_win_rate(log_ref):
+    return jnp.log(win_rate(log_ref))
+
+
+def logit_of_win_rate(log_ref):
+    w = win_rate(log_ref)
+    return jnp.log(w) - jnp.log1p(-w)
+
+
+def jensen_shannon(log_ref):
+    """Return the policy whose ratio u to the reference has 2 log(u/(1+u)) = r - λ.
+
+    λ, for which the probabilities sum to 1, is found by bisection.
+    """
+
+    def policy(lambda_):
+        return log_ref - jnp.log(jnp.expm1(lambda_ - SCALE * REWARDS / 2))
+
+    def halve(_, bounds):
+        low, high = bounds
+        middle = (low + high) / 2
+        total = jnp.sum(jnp.exp(policy(middle)), axis=1, keepdims=True)
+        return jnp.where(total > 1, middle, low), jnp.where(total > 1, high, middle)
+
+    low = jnp.full((len(log_ref), 1), SCALE / 2)
+    return policy(jax.lax.fori_loop(0, 40, halve, (low, low + 5.0))[1])
+
+
+ENTRIES = {
+    # In rounds, after which the policy becomes the reference.
+    "sppo": learner("sppo", scale=20.0, period=UPDATES // 20, settings={"beta": 0.2}),
+    "bco": learner("bco", loss=bco, measure=regularised(0.5, logit_of_win_rate)),
+    # As for KTO, the loss is nearly linear, and its minimum has 0.77 to 0.82.
+    "apo_zero": learner("apo_zero", scale=20.0, states=0.75),
+    # At β = 1 the optimum, 2 w π_ref, is a distribution without a further factor.
+    "nca": learner(
+        "nca", measure=regularised(1.0, log_win_rate), settings={"beta": 1.0}
+    ),
+    "exo": learner("exo", scale=20.0),
+    "f_dpo": learner(
+        "f_dpo", measure=closeness(jensen_shannon), settings={"beta": 1.0}
+    ),
+}

@@ -321,4 +321,6 @@ def hats(z: Array, atoms: Array) -> Array:
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:
     """Return the cross-entropy, with the gradient of the target stopped or not."""
-    return -jnp.sum(gradients.stop_if(stop, target) * jax.nn.log_softmax(logits))
+    log_q = jax.nn.log_softmax(logits)
+    log_q = jnp.where((target == 0) & (log_q == -jnp.inf), 0, log_q)  # 0 log 0 = 0.
+    return -jnp.sum(gradients.stop_if(stop, target) * log_q)

@@ -166,6 +166,15 @@ def test_gradients_are_finite_where_target_probabilities_are_zero():
     close(gradients[2], LOGITS[2] - LOGITS[3])  # Probability moves from 2 to 3.
 
 
+def test_an_atom_of_logit_minus_infinity_without_target_adds_nothing():
+    z, logits = jnp.linspace(-1.0, 1.0, 3), jnp.array([0.0, 0.0, -jnp.inf])
+    learn = functools.partial(rlaxlib.categorical_td_learning, z)
+    loss, gradient = jax.value_and_grad(learn)(logits, -1.0, 0.0, z, jnp.zeros(3))
+    np.testing.assert_allclose(loss, np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(gradient, [-0.5, 0.5, 0], atol=1e-6)
+    assert learn(logits, 1.0, 0.0, z, jnp.zeros(3)) == jnp.inf
+
+
 def test_a_traced_action_out_of_range_gives_nan():
     logits = np.stack([LOGITS, -LOGITS])
     for learn, last in (

@@ -94,7 +94,8 @@ def general_off_policy_returns_from_action_values(
     """
     return general_off_policy_returns_from_q_and_v(
         q_t=pick(q_t, a_t),
-        v_t=jnp.sum(pi_t * q_t, axis=-1),
+        # XLA miscompiles `jnp.sum(pi_t * q_t, axis=-1)` if a batch shares `pi_t`.
+        v_t=jnp.vecdot(pi_t, q_t, precision="highest"),
         r_t=r_t,
         discount_t=discount_t,
         c_t=c_t,

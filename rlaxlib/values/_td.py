@@ -201,7 +201,8 @@ def expected_sarsa(
         Harm van Seijen and others, *A Theoretical and Empirical Analysis of Expected
         Sarsa*, 2009. https://doi.org/10.1109/ADPRL.2009.4927542
     """
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.sum(probs_a_t * q_t)
+    # XLA miscompiles `jnp.sum(probs_a_t * q_t)` if a batch shares `probs_a_t`.
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.vecdot(probs_a_t, q_t, precision="highest")
     return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 

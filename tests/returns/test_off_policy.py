@@ -89,6 +89,20 @@ def test_tree_backup_weights_the_leaves_by_the_policy():
     close(errors[0], target - stream["q_tm1"][0, stream["a_tm1"][0]])
 
 
+def test_a_policy_may_be_shared_by_a_batch():
+    rng, (b, t, a) = np.random.default_rng(0), (5000, 20, 5)
+    q_t = rng.normal(size=(b, t, a)).astype(np.float32)
+    pi_t = rng.dirichlet(np.ones(a), size=t).astype(np.float32)
+    discount_t = rng.uniform(size=(b, t)).astype(np.float32)
+    a_t, expected = np.zeros((b, t), int), discount_t * np.sum(pi_t * q_t, axis=-1)
+
+    zero = np.zeros((b, t), np.float32)
+    shared = jax.jit(jax.vmap(from_action_values, (0,) * 5 + (None,)))
+    close(shared(q_t, a_t, zero, discount_t, zero, pi_t), expected)
+    each = jax.vmap(jax.vmap(rlaxlib.expected_sarsa), (0, 0, 0, 0, 0, None))
+    close(jax.jit(each)(0 * q_t, a_t, zero, discount_t, q_t, pi_t), expected)
+
+
 @pytest.mark.parametrize("steps", [1, 2])
 def test_last_action_value_and_trace_are_not_used(steps):
     stream = make_stream(steps)

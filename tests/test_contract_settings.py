@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from contract import SINGLE, STEPS, each_row
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rlaxlib
 from rlaxlib._core import recurrence, signatures
@@ -55,6 +55,42 @@ def test_value_and_gradient_on_an_explicit_mesh_equal_those_on_one_device(row):
         actual = function(inputs)
     tolerance = SINGLE * row.scale(row.inputs())
     contract.assert_close(actual, function(alone), SINGLE, tolerance)
+
+
+# Arguments whose last axis, as that of a vocabulary, devices may share as well.
+WIDE_ARGUMENTS = {
+    "token_log_probs": ["logits"],
+    "policy_gradient_loss": ["logits_t"],
+    "entropy_loss": ["logits_t"],
+    "categorical_cross_entropy": ["labels", "logits"],
+    "categorical_kl_divergence": ["p_logits", "q_logits"],
+    "categorical_importance_sampling_ratios": ["pi_logits_t", "mu_logits_t"],
+    "generalized_jsd": ["student_logits", "teacher_logits"],
+    "q_learning": ["q_tm1", "q_t"],
+    "group_advantages": ["rewards"],
+}
+
+
+@pytest.mark.parametrize("name", WIDE_ARGUMENTS)
+def test_devices_may_share_a_vocabulary_or_a_group(name):
+    row = next(row for row in contract.collect() if row.name == name)
+    mesh = jax.make_mesh((2, 2), ("batch", "model"), (AxisType.Explicit,) * 2)
+    inputs = {name: jnp.asarray(x) for name, x in row.inputs().items()}
+    for each in WIDE_ARGUMENTS[name]:
+        size = inputs[each].shape[-1]
+        inputs[each] = inputs[each][..., : size - size % 2]
+    batch = contract.stack([inputs] * 2)
+
+    def share(name, x):
+        wide = name in WIDE_ARGUMENTS[row.name]
+        middle = [None] * (x.ndim - 1 - wide)
+        spec = PartitionSpec("batch", *middle, *["model"] * wide)
+        return jax.device_put(x, NamedSharding(mesh, spec))
+
+    shared = {name: share(name, x) for name, x in batch.items()}
+    function = jax.jit(mapped(row))
+    tolerance = SINGLE * row.scale(row.inputs())
+    contract.assert_close(function(shared), function(batch), SINGLE, tolerance)
 
 
 # --- Others. ---
@@ -130,7 +166,7 @@ def on_mesh(row):
         steps = jnp.arange(STEPS)
         inputs |= {"truncated_t": steps == 2, "sample_mask": steps != 4}
     devices = jax.device_count()
-    axes = (jax.sharding.AxisType.Explicit,)
+    axes = (AxisType.Explicit,)
     mesh = jax.make_mesh((devices,), ("batch",), axes)
     batch = contract.stack([inputs] * devices)
     shared = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))

@@ -22,6 +22,9 @@ def pick(values: Array, indices: Array) -> Array:
         indexing would return another entry, which hides a mistake.
     """
     last = values.ndim - 1
+    if cast(Any, jax.typeof(values)).sharding.spec[last] is not None:
+        # Devices share the axis, as the vocabulary of a large model: each has its sum.
+        return _sum_at(values, jnp.expand_dims(indices, last), last)
     batch = tuple(range(last))
     numbers = GatherDimensionNumbers(
         offset_dims=(),
@@ -48,10 +51,15 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
         The slice, without that axis, NaN if the index is negative or too large.
     """
     # A sum compiles faster than a gather, whose transpose is a scatter.
-    index = widened(index)
-    entries = jax.lax.broadcasted_iota(index.dtype, values.shape, axis)
-    others = jnp.where(is_inside(index, values.shape[axis]), 0.0, jnp.nan)
-    return jnp.sum(jnp.where(entries == index, values, others), axis)
+    return _sum_at(values, index, axis)
+
+
+def _sum_at(values: Array, indices: Array, axis: int) -> Array:
+    """Sum the entries at an index of an axis; NaN if it is out of range."""
+    indices = widened(indices)
+    entries = jax.lax.broadcasted_iota(indices.dtype, values.shape, axis)
+    others = jnp.where(is_inside(indices, values.shape[axis]), 0.0, jnp.nan)
+    return jnp.sum(jnp.where(entries == indices, values, others), axis)
 
 
 def first_above(bounds: Array, points: Array) -> Array:

@@ -59,8 +59,8 @@ def p_dqn_critic(params, target_params, apply, batch):
     `apply.actor` returns the parameters of all discrete actions, [B, D], and
     `apply.critic` takes them and returns q, [B, A]. The batch has discrete actions
     `a_tm1`, [B], and their parameters `x_tm1`, [B, D]. Xiong et al., 2018,
-    https://arxiv.org/abs/1810.06394. Usual (paper): discount 0.99, Adam 1e-3, batch
-    128.
+    https://arxiv.org/abs/1810.06394. Usual (github.com/cycraig/MP-DQN, by others): Adam
+    1e-3; on Platform discount 0.9 and batch 128, on soccer 0.99 and 32.
     """
     x_t = apply.actor(target_params.actor, batch.s_t)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.x_tm1)
@@ -75,8 +75,9 @@ def p_dqn_actor(params, apply, batch, low=-1.0, high=1.0):
     """P-DQN and PA-DDPG, actor: gradients inverted at the bounds. Without a tanh.
 
     The value of this loss has no meaning. Hausknecht and Stone, 2016,
-    https://arxiv.org/abs/1511.04143. Usual (paper): Adam 1e-4 for the actor and 1e-3
-    for the critic.
+    https://arxiv.org/abs/1511.04143. Usual (github.com/mhauskn/dqn-hfo): Adam 1e-5 for
+    the actor and 1e-3 for the critic, gradients clipped at 10; on Platform
+    (github.com/cycraig/MP-DQN, by others) 1e-4 for the actor.
     """
     x_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)
@@ -91,7 +92,7 @@ def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
 
     Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual
     (github.com/sfujim/TD3): noise 0.2 clipped at 0.5, discount 0.99, Adam 3e-4, batch
-    256, where the paper has 100; target networks updated at a rate of 0.005.
+    256, where the paper has 1e-3 and 100; target networks updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -157,8 +158,9 @@ def sac_critic(params, target_params, apply, batch, key, temperature):
 
     `temperature` is the exponential of `log_temperature`, which is a parameter beside
     those of the networks: see `sac_temperature`. Haarnoja et al., 2018,
-    https://arxiv.org/abs/1812.05905. Usual (paper, table 1): discount 0.99, Adam 3e-4,
-    batch 256, target critics updated at a rate of 0.005.
+    https://arxiv.org/abs/1812.05905. Usual (paper, table 1;
+    github.com/rail-berkeley/softlearning): discount 0.99, Adam 3e-4, batch 256, target
+    critics updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -199,8 +201,9 @@ def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
     """REDQ: SAC with the minimum of a random subset of N critics. Its actor is SAC's.
 
     `apply.critic` returns q, [B, N]; the actor maximises their mean. Chen et al., 2021,
-    https://arxiv.org/abs/2101.05982. Usual (paper): N = 10, subsets of 2, 20 updates a
-    step, otherwise those of SAC.
+    https://arxiv.org/abs/2101.05982. Usual (github.com/watchernyu/REDQ): N = 10,
+    subsets of 2, 20 updates a step, otherwise those of SAC, but target entropies from
+    -1 to -4, those of MBPO.
     """
     subset_key, key = jax.random.split(key)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
@@ -217,8 +220,8 @@ def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
 def redq_actor(params, apply, batch, key, temperature):
     """REDQ, actor: the soft value under the mean of all critics.
 
-    Chen et al., 2021, https://arxiv.org/abs/2101.05982. Usual (paper): Adam 3e-4, one
-    update every 20 updates of the critics.
+    Chen et al., 2021, https://arxiv.org/abs/2101.05982. Usual
+    (github.com/watchernyu/REDQ): Adam 3e-4, one update every 20 updates of the critics.
     """
 
     def mean(params, s, a):
@@ -231,8 +234,9 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
     """TQC: SAC with quantile critics, dropping the largest in the target.
 
     `apply.critic` returns quantiles, [B, C, N]. Kuznetsov et al., 2020,
-    https://arxiv.org/abs/2005.04269. Usual (paper, appendix): C = 5, N = 25, 2 dropped
-    for each critic (0 for HalfCheetah, 5 for Hopper), Adam 3e-4, batch 256.
+    https://arxiv.org/abs/2005.04269. Usual (github.com/SamsungLabs/tqc_pytorch): C = 5,
+    N = 25, 2 dropped for each critic (0 for HalfCheetah, 5 for Hopper), otherwise those
+    of SAC.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -249,8 +253,8 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
 def tqc_actor(params, apply, batch, key, temperature):
     """TQC, actor: the soft value under the mean of all quantiles of all critics.
 
-    Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269. Usual (paper, appendix):
-    Adam 3e-4.
+    Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269. Usual
+    (github.com/SamsungLabs/tqc_pytorch): Adam 3e-4.
     """
 
     def mean(params, s, a):

@@ -93,7 +93,8 @@ def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     The target policy is greedy, so that the trace is λ after a greedy action and 0
     after others, whoever acted. Badia et al., 2020, https://arxiv.org/abs/2002.06038.
     Usual (paper, appendix): 32 values of `beta` from 0 to 0.3, λ 0.95, discounts 0.99
-    to 0.997, Adam 1e-4, otherwise those of R2D2.
+    to 0.997, Adam 1e-4, target network copied every 1,500 updates, otherwise those of
+    R2D2.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
@@ -112,7 +113,8 @@ def icm(params, apply, batch, scale=0.01):
     `apply.forward` and `apply.inverse` return features, the predicted next ones, and
     logits. Pathak et al., 2017, https://arxiv.org/abs/1705.05363. Usual
     (github.com/pathak22/noreward-rl): weight of the forward model 0.2, reward scale
-    0.01, Adam 1e-4 with this loss scaled by 10; the paper says 1e-3.
+    0.01, Adam 1e-4 with this loss scaled by 10; the paper says 1e-3. There the gradient
+    of the next features is not stopped.
     """
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
     predicted = apply.forward(params, x_tm1, batch.a_tm1)

@@ -54,7 +54,8 @@ def gail(params, apply, batch, expert, key, penalty=10.0):
     Actions are vectors, [B, D]. Ho and Ermon, 2016, https://arxiv.org/abs/1606.03476;
     Kostrikov et al., 2019, https://arxiv.org/abs/1809.02925. Usual (DAC:
     github.com/google-research/google-research/tree/master/dac): penalty 10, Adam 1e-3,
-    rewards from `gail_reward` for PPO or TD3.
+    batch 100, rewards for TD3: the logit by default, those of `gail_reward` as an
+    option.
     """
     logits = (apply(params, x.s_tm1, x.a_tm1) for x in (expert, batch))
     loss = jnp.mean(rlaxlib.discriminator_loss(*logits))
@@ -90,8 +91,10 @@ def airl(params, apply, batch, expert):
 
     `apply.reward` and `apply.potential` return one number for each state. In both
     batches `log_prob`, [B], is the log-probability of the action under the current
-    policy. Fu et al., 2018, https://arxiv.org/abs/1710.11248. Usual (paper, appendix):
-    Adam 1e-3, rewards from `airl_reward` for PPO; the paper has TRPO.
+    policy. Fu et al., 2018, https://arxiv.org/abs/1710.11248. Usual
+    (github.com/justinjfu/inverse_rl): Adam 1e-3, batch 32, discount 1 of the potential,
+    TRPO. The code's reward is that of `apply.reward`, with an entropy bonus of 0.1, in
+    place of `airl_reward`.
     """
     logits = (airl_logit(params, apply, x) for x in (expert, batch))
     return jnp.mean(rlaxlib.discriminator_loss(*logits))

@@ -84,7 +84,8 @@ def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
 
     The divisor is the maximal length, so that padding has no effect. Liu et al., 2025,
     https://arxiv.org/abs/2503.20783. Usual (github.com/sail-sg/understand-r1-zero):
-    groups of 8, 3,000 tokens, no KL cost, one update a batch, Adam 1e-6.
+    groups of 8, 3,000 tokens, no KL cost, 8 updates for each batch of 1,024 answers,
+    Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
@@ -96,9 +97,10 @@ def dapo(params, apply, batch, max_length=20480, cache_length=4096):
     """DAPO: a higher upper clip, a mean over all tokens, a penalty for long answers.
 
     The caller leaves groups with equal rewards out of the batch, and sets the lengths.
-    Yu et al., 2025, https://arxiv.org/abs/2503.14476. Usual (paper, section 4.1): clips
-    0.2 and 0.28, groups of 16, 20,480 tokens of which the last 4,096 are penalised, no
-    KL cost, Adam 1e-6.
+    Yu et al., 2025, https://arxiv.org/abs/2503.14476. Usual (paper, section 4.1;
+    github.com/verl-project/verl): clips 0.2 and 0.28, groups of 16, 20,480 tokens of
+    which the last 4,096 are penalised, no KL cost, 16 updates for each batch of 512
+    prompts, AdamW 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     penalty = rlaxlib.overlong_penalty(lengths, max_length, cache_length)
@@ -141,7 +143,8 @@ def opo(params, apply, batch):
     """OPO: REINFORCE on policy, with the baseline of least variance.
 
     One update for each batch. Hao et al., 2025, https://arxiv.org/abs/2505.23585. Usual
-    (paper): groups of 16, Adam 1e-6.
+    (paper; github.com/microsoft/LMOps/tree/main/opo): groups of 16, no KL cost and no
+    entropy bonus, Adam 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     baseline = jax.vmap(rlaxlib.length_weighted_baseline)(batch.rewards, lengths)
@@ -154,8 +157,9 @@ def opo(params, apply, batch):
 def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
     """REINFORCE++: returns of tokens, standardised over the batch, not in groups.
 
-    Hu et al., 2025, https://arxiv.org/abs/2501.03262. Usual (paper): one answer for
-    each prompt, discount 1, KL cost 0.01, Adam 5e-7.
+    Hu et al., 2025, https://arxiv.org/abs/2501.03262. Usual
+    (github.com/OpenRLHF/OpenRLHF): one answer for each prompt, discount 1, KL cost
+    0.01, 8 updates for each batch of 1,024 answers, Adam 5e-7.
     """
     mask = batch.sample_mask
     r_t = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, 0, None))(
@@ -170,8 +174,9 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
 def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
     """GSPO: the clip applies to the ratio of the whole answer.
 
-    Zheng et al., 2025, https://arxiv.org/abs/2507.18071. Usual (paper): clips 3e-4 and
-    4e-4, 4 minibatches for each batch.
+    Zheng et al., 2025, https://arxiv.org/abs/2507.18071. Usual (paper, section 5.1;
+    github.com/verl-project/verl): clips 3e-4 and 4e-4, 4 minibatches for each batch, no
+    KL cost, groups of 16, AdamW 1e-6.
     """
 
     def log_ratio(log_prob, old_log_prob, mask):
@@ -189,8 +194,9 @@ def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
 def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
     """CISPO: REINFORCE with clipped importance weights, which keeps all tokens.
 
-    MiniMax, 2025, https://arxiv.org/abs/2506.13585. Usual (paper): only the upper clip,
-    no KL cost, Adam with epsilon 1e-15.
+    MiniMax, 2025, https://arxiv.org/abs/2506.13585. Usual (paper;
+    github.com/huggingface/trl): only the upper clip, a ratio of 5 in the code, no KL
+    cost, Adam with epsilon 1e-15.
     """
     log_prob = log_probs(params, apply, batch)
     inputs = log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
@@ -202,8 +208,9 @@ def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
 def sapo(params, apply, batch):
     """SAPO: a sigmoid of the ratio in place of the clip.
 
-    Gao et al., 2025, https://arxiv.org/abs/2511.20347. Usual (paper): temperature 1 for
-    positive and 1.05 for negative advantages.
+    Gao et al., 2025, https://arxiv.org/abs/2511.20347. Usual (paper;
+    github.com/huggingface/trl): temperature 1 for positive and 1.05 for negative
+    advantages.
     """
     log_prob = log_probs(params, apply, batch)
     adv_t, mask = advantages(batch), batch.sample_mask
@@ -215,8 +222,9 @@ def sapo(params, apply, batch):
 def gmpo(params, apply, batch):
     """GMPO: the geometric mean of the clipped ratios of an answer.
 
-    Zhao et al., 2025, https://arxiv.org/abs/2507.20673. Usual (paper): clips of the
-    log-ratio at 0.4, no KL cost, Adam 1e-6.
+    Zhao et al., 2025, https://arxiv.org/abs/2507.20673. Usual
+    (github.com/callsys/GMPO): clips of the log-ratio at 0.4, groups of 8, no KL cost, 8
+    updates for each batch of 1,024 answers, Adam 1e-6.
     """
 
     def loss(log_prob, old_log_prob, adv, mask):
@@ -298,7 +306,7 @@ def ipo(params, apply, batch, beta=0.1):
     """IPO: DPO with a squared loss, which does not overfit to certain preferences.
 
     Azar et al., 2023, https://arxiv.org/abs/2310.12036. Usual (none in the paper): beta
-    0.1 to 1.
+    0.1 to 1; TRL divides the log-probabilities by the lengths of the answers.
     """
     return dpo(params, apply, batch, beta, kind="ipo")
 
@@ -320,8 +328,9 @@ def simpo(params, apply, batch, beta=2.0, margin=1.0):
 def orpo(params, apply, batch, coefficient=0.1):
     """ORPO: supervised learning of the chosen answer, and an odds ratio.
 
-    Hong et al., 2024, https://arxiv.org/abs/2403.07691. Usual (paper): coefficient 0.1,
-    Adam 8e-6 or 5e-6, no reference.
+    Hong et al., 2024, https://arxiv.org/abs/2403.07691. Usual (paper;
+    github.com/xfactlab/orpo): coefficient 0.1, AdamW 8e-6, in the code 5e-6, no
+    reference. The code's likelihood includes the prompt.
     """
     log_prob = (
         rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
@@ -335,8 +344,8 @@ def kto(params, apply, batch, beta=0.1):
 
     The batch has `desirable`, [B], and `mismatched`, a batch of the same prompts with
     answers to others. Ethayarajh et al., 2024, https://arxiv.org/abs/2402.01306. Usual
-    (github.com/ContextualAI/HALOs): beta 0.1, Adam 5e-7, weights that balance both
-    kinds.
+    (github.com/ContextualAI/HALOs): beta 0.1, AdamW 5e-6, in first versions RMSProp
+    5e-7, weights that balance both kinds.
     """
 
     def both(x):
@@ -371,8 +380,9 @@ def on_policy_distillation(params, apply, batch, beta=1.0):
     """On-policy distillation (GKD): the student's answers, the teacher's logits.
 
     The batch has `teacher_logits`, [B, T, V]. With `beta=1` it is the reverse KL
-    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Usual (paper):
-    beta 0.5 to 1, temperature 1 of the student.
+    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Usual (paper;
+    github.com/huggingface/trl): beta 0.5 to 1, temperature 1 of the student; in the
+    code 0.5 and 0.9, and half of the answers from the data.
     """
     mask = batch.sample_mask
     teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)

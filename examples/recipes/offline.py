@@ -81,7 +81,7 @@ def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight
     Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual
     (github.com/ikostrikov/implicit_q_learning): temperature 1/3 for locomotion and 1/10
     for mazes, whose inverses, 3 and 10, the code has; weights at most 100, Adam 3e-4
-    with cosine decay.
+    with cosine decay. The code's policy is a Gaussian, whose mean is a tanh.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     adv = q - apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
@@ -137,8 +137,9 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     """AWR: λ-returns minus state values weight the data's actions. On streams.
 
     Peng et al., 2019, https://arxiv.org/abs/1910.00177. Usual (github.com/xbpeng/awr):
-    temperature 1 for standardised advantages, weights at most 20, λ 0.95, SGD with
-    momentum 0.9, 2.5e-5 to 1e-4 for the actor and 0.01 for the values.
+    temperature 1 for standardised advantages, weights at most 20, discount 0.99, λ
+    0.95, SGD with momentum 0.9, 2.5e-5 to 1e-4 for the actor and 0.01 for the values.
+    There the network predicts values divided by 100, and the loss is that of these.
     """
     s_tm1, s_t, a_tm1 = valid(batch, (batch.s_tm1, batch.s_t, batch.a_tm1))
     v_tm1, v_t = (apply.value(params.value, s) for s in (s_tm1, s_t))
@@ -156,8 +157,9 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
 def awac_critic(params, target_params, apply, batch, key):
     """AWAC, critics: SAC without the entropy bonus. It serves CRR as well.
 
-    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual (paper, appendix):
-    discount 0.99, Adam 3e-4, batch 1024, target critics updated at a rate of 0.005.
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual
+    (github.com/rail-berkeley/rlkit/tree/master/examples/awac): discount 0.99, Adam
+    3e-4, batch 1024, target critics updated at a rate of 0.005.
     """
     return sac_critic(params, target_params, apply, batch, key, temperature=0.0)
 
@@ -165,9 +167,11 @@ def awac_critic(params, target_params, apply, batch, key):
 def awac_actor(params, apply, batch, key, temperature=1.0, max_weight=100.0):
     """AWAC, actor: the advantage is relative to an action of the policy.
 
-    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual (paper, appendix):
-    temperature 1 for locomotion and 0.3 for manipulation, on rewards of D4RL as they
-    are, Adam 3e-4.
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual (paper, appendix;
+    github.com/rail-berkeley/rlkit/tree/master/examples/awac): temperature 1 for
+    locomotion and 0.3 for manipulation, in the code 2 and 0.5, on rewards of D4RL as
+    they are, Adam 3e-4, weight decay 1e-4. The code divides the weights by their mean
+    over the batch in place of the bound.
     """
     a, _ = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q, v = (smallest_q(params, apply, batch.s_tm1, x) for x in (batch.a_tm1, a))
@@ -235,8 +239,8 @@ def cql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples
     The actor is that of SAC. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
     Usual (github.com/aviralkumar2907/CQL): weight 5 or 10 for locomotion, or that of
     `cql_temperature`, 10 samples each, Adam 3e-4 for the critics and 1e-4 for the
-    actor, rewards as they are. There the TD loss is a square without ½: the same weight
-    is half of it here, 2.5 or 5.
+    actor, which clones actions for 40,000 updates, rewards as they are. There the TD
+    loss is a square without ½: the same weight is half of it here, 2.5 or 5.
     """
     td_key, key = jax.random.split(key)
     gap = cql_gap(params, apply, batch, key, num_samples)
@@ -263,9 +267,10 @@ def cal_ql_critic(params, target_params, apply, batch, key, weight=2.5, num_samp
 
     The batch has the discounted return from each transition on, `returns`, [B].
     Nakamoto et al., 2023, https://arxiv.org/abs/2303.05479. Usual
-    (github.com/nakamotoo/Cal-QL): weight 5 in the units of its TD loss, a square
-    without ½, which is 2.5 here; 10 samples each, Adam 3e-4 for the critics and 1e-4
-    for the actor.
+    (github.com/nakamotoo/Cal-QL): weight 5, and 1 for Adroit, in the units of its TD
+    loss, a square without ½, which are 2.5 and 0.5 here; for mazes also the factor of
+    `cql_temperature`, with a target of 0.8; 10 samples each, Adam 3e-4 for the critics
+    and 1e-4 for the actor. Its TD target takes the best of 10 actions of the policy.
     """
     td_key, key = jax.random.split(key)
     gap = cql_gap(params, apply, batch, key, num_samples, batch.returns)
@@ -279,6 +284,8 @@ def discrete_cql(params, target_params, apply, batch, weight=1.0):
     `apply` returns q, [B, A]. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
     Usual (github.com/aviralkumar2907/CQL): QR-DQN with 200 quantiles in place of double
     DQN, weight 1 with 10% of the data and 4 with 1%, Adam 5e-5 with epsilon 0.01/32.
+    That loss is a sum over quantiles, with up to 100 times the gradient of this one:
+    the same weight is about 0.01 or 0.04 here.
     """
     q_tm1 = apply(params, batch.s_tm1)
     gap = jax.vmap(rlaxlib.discrete_cql_loss)(q_tm1, batch.a_tm1)
@@ -289,8 +296,10 @@ def edac_critic(params, target_params, apply, batch, key, temperature, weight=1.
     """EDAC, critics: SAC with N critics whose gradients differ. Its actor is SAC's.
 
     With `weight=0` it is SAC-N. An et al., 2021, https://arxiv.org/abs/2110.01548.
-    Usual (paper, appendix): N = 10 to 50, weight 0 to 5, Adam 3e-4, batch 256. There
-    the TD loss is a square without ½: the weight here is half of that.
+    Usual (paper, appendix; github.com/snu-mllab/EDAC): N = 10 to 50, weight 0 to 5 for
+    locomotion and up to 1000 for Adroit, Adam 3e-4, batch 256. There the TD loss is a
+    square without ½: the weight here is half of that. The code compares a random min(N,
+    D) of the critics.
     """
     td_loss = sac_critic(params, target_params, apply, batch, key, temperature)
     gradient = jax.jacrev(lambda a, s: apply.critic(params.critic, s, a))
@@ -324,7 +333,8 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     The batch has the next action of the data, `a_t`, [B, D], which truncated
     transitions lack: leave them out. Tarasov et al., 2023,
     https://arxiv.org/abs/2305.09836. Usual (github.com/tinkoff-ai/ReBRAC): penalty 0 to
-    0.5, LayerNorm in the critics, 3 hidden layers, Adam 1e-3, batch 1024.
+    0.5, LayerNorm in the critics, 3 hidden layers. Locomotion: Adam 1e-3, batch 1024.
+    Adroit: Adam 3e-4, batch 256. Mazes: Adam 5e-5, batch 256, discount 0.999.
     """
     a_t = apply.actor(target_params.actor, batch.s_t)
     noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
@@ -340,8 +350,8 @@ def rebrac_actor(params, apply, batch, penalty=0.01):
     """ReBRAC, actor: the smallest value, and distance from the data.
 
     Tarasov et al., 2023, https://arxiv.org/abs/2305.09836. Usual
-    (github.com/tinkoff-ai/ReBRAC): penalty 0.001 to 0.1, Adam 1e-3, an update every 2
-    updates of the critics.
+    (github.com/tinkoff-ai/ReBRAC): penalty 0.001 to 0.1, Adam 1e-3 for locomotion and
+    3e-4 for others, an update every 2 updates of the critics.
     """
     a = apply.actor(params.actor, batch.s_tm1)
     q = smallest_q(params, apply, batch.s_tm1, a)
@@ -382,9 +392,9 @@ def decision_transformer(params, apply, batch):
 
     `apply` takes the returns-to-go, [B, T], observations and actions, and returns
     logits of each action given what precedes it, [B, T, A]. Chen et al., 2021,
-    https://arxiv.org/abs/2106.01345. Usual (`github.com/kzl/decision-transformer`):
-    contexts of 20 steps, 30 or 50 for Atari, AdamW 1e-4, 6e-4 for Atari, weight decay
-    1e-4, returns of locomotion divided by 1000.
+    https://arxiv.org/abs/2106.01345. Usual (github.com/kzl/decision-transformer):
+    contexts of 20 steps, AdamW 1e-4, weight decay 1e-4, batch 64, returns of locomotion
+    divided by 1000. Atari: 30 or 50 steps, AdamW 6e-4, weight decay 0.1, batch 128.
     """
     undiscounted = 1.0 * (batch.discount_t > 0)
     returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted, **masks(batch))

@@ -116,9 +116,11 @@ def a2c(params, apply, batch, value_cost=1.0, entropy_cost=0.01):
 def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     """IMPALA: V-trace corrects for the lag of the policy that acted.
 
-    Espeholt et al., 2018, https://arxiv.org/abs/1802.01561. Usual (paper, appendix D):
-    streams of 20 steps on Atari and 100 on DMLab, discount 0.99, thresholds 1, RMSProp
-    6e-4; Acme has Adam 1e-3.
+    Espeholt et al., 2018, https://arxiv.org/abs/1802.01561. Usual
+    (github.com/google-deepmind/scalable_agent): streams of 100 steps on DMLab, discount
+    0.99, thresholds 1, RMSProp 4.8e-4 with epsilon 0.1, entropy cost 2.5e-4. On Atari
+    (paper, appendix D): 20 steps, RMSProp 6e-4; Acme has Adam 1e-3. The code sums
+    losses over the batch, which makes its epsilon relatively smaller.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)
@@ -162,8 +164,9 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
     others take; after the last step, they are sampled from their policies. `apply`
     returns the agent's logits, which must not depend on them, and q of its actions, [B,
     T, A]. Bootstraps from the mean of q over the agent's actions, the paper from the
-    action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Usual
-    (paper): discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied every 150 updates.
+    action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Usual (paper;
+    github.com/oxwhirl/pymarl): discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied
+    every 150 updates, in the code 200.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, q_tm1), (logits_t, _) = apply(params, s_tm1), apply(params, s_t)
@@ -245,9 +248,10 @@ def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=0
     """Decoupled PPO (PPO-EWMA): clips relative to an average of the parameters.
 
     Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Usual
-    (github.com/openai/ppo-ewma): discount 0.999, λ 0.95, Adam 5e-4, 1 epoch, 64
-    environments of 256 steps on Procgen; an exponential moving average of decay 0.889
-    as `target_params`.
+    (github.com/openai/ppo-ewma): discount 0.999, λ 0.95, Adam 5e-4, 1 epoch of 8
+    minibatches, 64 environments of 256 steps on Procgen, entropy cost 0.01; in the
+    paper, an exponential moving average of decay 0.889 as `target_params`. There 0.5
+    weighs squares without ½, which is 1 here.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     s_tm1, mask = valid(batch, batch.s_tm1), batch.sample_mask
@@ -266,7 +270,10 @@ def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=0
 def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """SPO: a quadratic penalty on the ratio in place of PPO's clip.
 
-    Xie et al., 2024, https://arxiv.org/abs/2401.16025. Usual (paper): those of PPO.
+    Xie et al., 2024, https://arxiv.org/abs/2401.16025. Usual
+    (github.com/MyRepositories-hub/Simple-Policy-Optimization): epsilon 0.2, 8
+    environments, Adam annealed to 0. MuJoCo: 256 steps, 10 epochs, Adam 3e-4, no
+    entropy. Atari: 128 steps, 4 epochs, Adam 2.5e-4.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -281,8 +288,10 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
 def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
     """DPO, discovered policy optimisation: a drift that was meta-learned, not a clip.
 
-    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Usual (paper): drift thresholds 2
-    and 0.6, otherwise those of PPO.
+    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Usual
+    (github.com/luchris429/purejaxrl): drift thresholds 2 and 0.6, discount 0.99, λ
+    0.95, 2,048 environments of 10 steps, 4 epochs of 32 minibatches, Adam 3e-4, no
+    entropy.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -298,8 +307,10 @@ def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5
 
     `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`
     and its values, `cost_v_tm1` and `cost_v_t`, [B, T]. Stooke et al., 2020,
-    https://arxiv.org/abs/2007.03964. Usual (paper): `multiplier` from
-    `lagrange_multiplier`, otherwise those of PPO.
+    https://arxiv.org/abs/2007.03964. Usual (github.com/PKU-Alignment/omnisafe):
+    `multiplier` from `lagrange_multiplier`, discount 0.99 and λ 0.95 for both, 20,000
+    steps, 40 epochs of minibatches of 64 or until a KL divergence of 0.02, Adam 3e-4,
+    no entropy.
     """
     costs = {"r_t": batch.c_t, "v_tm1": batch.cost_v_tm1, "v_t": batch.cost_v_t}
     (adv_t, target), (cost_adv_t, cost_target) = (
@@ -318,7 +329,8 @@ def lagrange_multiplier(cost, state, limit=25.0):
     """PPO-Lagrangian: the multiplier and the next state, from the cost of an episode.
 
     `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
-    https://arxiv.org/abs/2007.03964. Usual (paper): limit 25 in Safety Gym.
+    https://arxiv.org/abs/2007.03964. Usual (github.com/PKU-Alignment/omnisafe): gains
+    0.1, 0.01 and 0.01, as below, limit 25 in Safety Gym.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
     return controller.update(cost, state)
@@ -547,8 +559,10 @@ def discrete_sac_critic(params, target_params, apply, batch, temperature):
     `temperature` is the exponential of the `log_temperature` that is learned. A batch
     of transitions has `s_tm1`, `s_t`, `a_tm1`, `r_t` and `discount_t`. `apply.actor`
     returns logits, [B, A], `apply.critic` q, [B, 2, A]. Christodoulou, 2019,
-    https://arxiv.org/abs/1910.07207. Usual (paper, appendix): discount 0.99, Adam 3e-4,
-    batch 64, target critics updated at a rate of 0.005.
+    https://arxiv.org/abs/1910.07207. Usual (paper, appendix;
+    github.com/p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch): discount
+    0.99, Adam 3e-4, on Atari batch 64 and target critics copied every 8,000 steps; in
+    the code, on other tasks, batch 256 and target critics updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1)
     q_t = apply.critic(target_params.critic, batch.s_t)

@@ -120,8 +120,8 @@ def qr_dqn(params, target_params, apply, batch, huber_param=1.0):
     """QR-DQN: quantile Q-learning. `apply` returns N quantiles, [B, N, A].
 
     Dabney et al., 2018, https://arxiv.org/abs/1710.10044. Usual (paper;
-    github.com/google-deepmind/dqn_zoo): N = 200, Huber parameter 1, Adam 5e-5 with
-    epsilon 0.01/32.
+    github.com/google-deepmind/dqn_zoo): N = 200, in the code 201, Huber parameter 1,
+    Adam 5e-5 with epsilon 0.01/32.
     """
     q_tm1 = apply(params, batch.s_tm1)
     q_t = apply(target_params, batch.s_t)
@@ -162,7 +162,8 @@ def fqf(params, target_params, apply, batch):
     have equal weights, though the fractions are not equal: a bias that grows with their
     learning rate. Yang et al., 2019, https://arxiv.org/abs/1911.02140. Usual
     (github.com/microsoft/FQF): N = 32, Huber parameter 1, Adam 5e-5 with epsilon
-    0.01/32, target network copied every 10,000 actions.
+    0.01/32, target network copied every 10,000 actions, which are 2,500 updates. The
+    code has fractions of the target network for the next state.
     """
     tau = jax.lax.stop_gradient(apply.fractions(params, batch.s_tm1))
     tau_t = jax.lax.stop_gradient(apply.fractions(params, batch.s_t))
@@ -180,7 +181,8 @@ def fqf_fractions(params, apply, batch):
     """FQF: the loss of the fractions, with its own optimizer.
 
     `apply` is that of `fqf`. Yang et al., 2019, https://arxiv.org/abs/1911.02140. Usual
-    (paper): RMSProp 2.5e-9, for the layer of the fractions only.
+    (paper; github.com/microsoft/FQF): centred RMSProp 2.5e-9, in the code 5e-10, for
+    the layer of the fractions only. The code adds an entropy bonus.
     """
     tau = apply.fractions(params, batch.s_tm1)
     midpoints = (tau[:, 1:] + tau[:, :-1]) / 2
@@ -196,8 +198,10 @@ def fqf_fractions(params, apply, batch):
 def mmd_dqn(params, target_params, apply, batch):
     """MMD-DQN, with the energy distance. `apply` returns N samples, [B, N, A].
 
-    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Usual (paper): N = 200,
-    Adam 5e-5; the paper has a mixture of Gaussian kernels in place of this distance.
+    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Usual
+    (github.com/thanhnguyentang/mmdrl): N = 200, Adam 5e-5 with epsilon 0.01/32, target
+    network copied every 10,000 actions; in place of this distance a sum of Gaussian
+    kernels, exp(-d²/h) with h from 1 to 10.
     """
     z_tm1, z_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
     q_t = jax.vmap(jax.vmap(rlaxlib.quantile_mean, in_axes=1))(z_t)
@@ -215,7 +219,8 @@ def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=1
     the new priorities, before the exponent: use `has_aux=True`. Hessel et al., 2018,
     https://arxiv.org/abs/1710.02298. Usual (github.com/google-deepmind/dqn_zoo): n = 3,
     51 atoms, a noisy duelling network, Adam 6.25e-5 with epsilon 0.005/32, where the
-    paper has 1.5e-4; priority exponent 0.5, `exponent` from 0.4 to 1.
+    paper has 1.5e-4; priority exponent 0.5, `exponent` from 0.4 to 1, target network
+    copied every 2,000 updates.
     """
     batch = n_step_batch(batch)
     logits_tm1, logits_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
@@ -302,8 +307,10 @@ def pcl(params, apply, batch, temperature=0.1):
 
     The path of each step goes to the end of the stream, and no gradient is stopped. The
     temperature is in units of the reward. Nachum et al., 2017,
-    https://arxiv.org/abs/1702.08892. Usual (paper): paths of 10 to 20 steps, replay,
-    temperatures 0.005 to 0.15.
+    https://arxiv.org/abs/1702.08892. Usual
+    (github.com/tensorflow/models/tree/master/research/pcl_rl): paths of 10 steps,
+    replay, temperature 0.025 to 0.1, where the paper has 0.005 to 0.15; Adam 0.01 with
+    epsilon 2e-4, gradients clipped to a norm of 5 to 10.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
@@ -380,9 +387,10 @@ def ape_x(params, target_params, apply, batch, exponent=0.4):
 
     The batch holds the n steps that begin with each sampled one. Returns the loss and
     the new priorities, before the exponent: use `has_aux=True`. Horgan et al., 2018,
-    https://arxiv.org/abs/1803.00933. Usual (paper): n = 3, a duelling network, batch
-    512, priority exponent 0.6, `exponent` 0.4, RMSProp 6.25e-5, target network copied
-    every 2,500 updates.
+    https://arxiv.org/abs/1803.00933. Usual (paper; github.com/kakaoenterprise/JORLDY,
+    by others): n = 3, a duelling network, batch 512, priority exponent 0.6, `exponent`
+    0.4, centred RMSProp 6.25e-5 with epsilon 1.5e-7, gradients clipped to a norm of 40,
+    target network copied every 2,500 updates.
     """
     batch = n_step_batch(batch)
     q_tm1, q_t_selector = apply(params, batch.s_tm1), apply(params, batch.s_t)

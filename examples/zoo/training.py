@@ -143,7 +143,7 @@ def evaluate(task, act, key, episodes=EPISODES):
 
 
 def online(
-    task, agent, updates, num=16, steps=8, replay=0, window=1, repeats=1
+    task, agent, updates, num=16, steps=8, replay=0, window=1, repeats=1, score=evaluate
 ) -> Callable[[jax.Array, Fault], jax.Array]:
     """Return a function that trains an agent, from a key and a fault to its curve.
 
@@ -157,6 +157,7 @@ def online(
             windows of steps, or 0 to update on the N fresh streams of T steps.
         window: Steps of a window, [replay, window]; transitions, [replay], if 1.
         repeats: Updates a round.
+        score: Function of a task, a policy and a key to a point of the curve.
     """
 
     def train(key, fault):
@@ -202,9 +203,9 @@ def online(
 
         def point(state, indices):
             state, _ = jax.lax.scan(one, state, indices)
-            return state, _evaluated(task, agent, state[0], eval_key)
+            return state, _evaluated(task, agent, state[0], eval_key, score)
 
-        first = _evaluated(task, agent, learner, eval_key)
+        first = _evaluated(task, agent, learner, eval_key, score)
         indices = jnp.arange(updates).reshape(POINTS, -1)
         _, curve = jax.lax.scan(point, (learner, carry, memory), indices)
         return jnp.concatenate([first[None], curve])
@@ -256,8 +257,8 @@ def _act(agent, learner):
     return lambda key, s: agent.act(learner, key, s)
 
 
-def _evaluated(task, agent, learner, key):
-    return evaluate(task, lambda key, s: agent.best(learner, key, s), key)
+def _evaluated(task, agent, learner, key, score=evaluate):
+    return score(task, lambda key, s: agent.best(learner, key, s), key)
 
 
 def _draw(key, memory, size, window, end):

@@ -1,0 +1,342 @@
+"""The zoo's teams: two agents that share a network, and one reward."""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from recipes import multiagent as recipes
+from recipes import policy_gradient as gradients
+
+import rlaxlib
+from zoo import policy_gradient as zoo
+from zoo.networks import forward, mlp
+from zoo.tasks import Task
+from zoo.training import Agent, Entry, begin, descend, online
+
+OPTIMIZER, EPOCHS = zoo.OPTIMIZER, zoo.EPOCHS
+AGENTS, ACTIONS, MIX = 2, 2, 8
+
+
+# --- Games. ---
+
+
+def two_step():
+    """Return the two-step game of QMIX (Rashid et al., 2018, section 5).
+
+    The first agent's action leads to a game that pays 7, or to one that pays 8, but
+    only if both agents take its second action: 0, 1, 1 or 8. No sum of two values is
+    those of the second game, so that VDN prefers the first.
+    """
+    second = jnp.array([[0.0, 1.0], [1.0, 8.0]])
+
+    def step(_, x, a):
+        reward = jnp.where(x == 1, 7.0, jnp.where(x == 2, second[a[0], a[1]], 0.0))
+        return 1 + a[0], reward, x > 0
+
+    return Task(
+        about="Two-step game of QMIX: 7 for sure, or 8 if both agents agree",
+        reset=lambda _: jnp.array(0),
+        observe=lambda x: _with_names(jnp.tile(jax.nn.one_hot(x, 3), (AGENTS, 1))),
+        step=step,
+        limit=2,
+        actions=ACTIONS,
+        random=4.75,
+        best=8.0,
+        discount=0.99,
+    )
+
+
+def corridors(both=False):
+    """Return two corridors of 6 cells, one for each agent; the far end pays 1.
+
+    The near end pays 0.3. The episode ends when both agents are at an end. If `both`,
+    the far ends pay only where both agents reach them, and the near end pays 0.1.
+    """
+
+    def step(_, x, a):
+        inside = (x > 0) & (x < 5)
+        x = jnp.where(inside, x + 2 * a - 1, x)
+        far, near = x == 5, x == 0
+        over = jnp.all(far | near)
+        near = jnp.where(both, 0.1, 0.3) * jnp.sum(near & inside)
+        if both:
+            return x, near + 2.0 * jnp.all(far), over
+        return x, near + jnp.sum(far & inside), over
+
+    return Task(
+        about=(
+            "Two corridors of 6 cells: the far ends pay 2 together, a near one 0.1"
+            if both
+            else "Two corridors of 6 cells: a far end pays 1, a near one 0.3"
+        ),
+        reset=lambda _: jnp.full(AGENTS, 2),
+        observe=lambda x: _with_names(jnp.stack([_seen(x), _seen(x[::-1])])),
+        step=step,
+        limit=20,
+        actions=ACTIONS,
+        random=0.42 if both else 1.14,
+        best=2.0,
+    )
+
+
+def _seen(x):
+    return jax.nn.one_hot(x, 6).reshape(-1)
+
+
+def _with_names(s):
+    return jnp.concatenate([s, jnp.eye(AGENTS)], axis=-1)
+
+
+# --- Action values. ---
+
+
+class Mixer(NamedTuple):
+    """Parameters of the agents, and of the hypernetworks of their mix."""
+
+    agents: Any
+    weights: Any
+
+
+def qmix_network(params, s):
+    """Return action values, [B, N, A], and the weights of the mix."""
+    x = forward(params.weights, s.reshape(*s.shape[:-2], -1))
+    sizes = AGENTS * MIX, (AGENTS + 1) * MIX, (AGENTS + 2) * MIX
+    inputs, *others, bias = jnp.split(x, sizes, axis=-1)
+    inputs = inputs.reshape(*inputs.shape[:-1], AGENTS, MIX)
+    return forward(params.agents, s), inputs, *others, bias[..., 0]
+
+
+def vdn(params, target, batch):
+    return recipes.vdn(params.agents, target.agents, forward, batch)
+
+
+def qmix(params, target, batch):
+    return recipes.qmix(params, target, qmix_network, batch)
+
+
+def learner_of_values(task, loss, epsilon):
+    """Return a team whose agents are ε-greedy in their own values."""
+
+    def init(key):
+        agents_key, key = jax.random.split(key)
+        agents = mlp(agents_key, task.size, 32, ACTIONS)
+        weights = mlp(key, AGENTS * task.size, 32, (AGENTS + 2) * MIX + 1)
+        return begin(Mixer(agents, weights), OPTIMIZER)
+
+    def act(state, key, s):
+        keys, q = jax.random.split(key, AGENTS), forward(state.params.agents, s)
+        return jax.vmap(rlaxlib.epsilon_greedy(epsilon).sample)(keys, q)
+
+    def update(state, key, batch):
+        return descend(
+            state, lambda p: loss(p, state.target, batch), OPTIMIZER, period=20
+        )
+
+    def best(state, key, s):
+        return jnp.argmax(forward(state.params.agents, s), axis=-1)
+
+    return Agent(init=init, act=act, best=best, update=update)
+
+
+# --- Policies. ---
+
+
+class Team(NamedTuple):
+    """Parameters of the policies, and of the value of the team."""
+
+    policies: Any
+    value: Any
+
+
+def value_of(params, s):
+    """Return the value of the team's state, from all observations."""
+    return forward(params.value, s.reshape(*s.shape[:-2], -1))[..., 0]
+
+
+def shared(params, s):
+    """Return logits, [..., N, A], of policies that share a network."""
+    return forward(params.policies, s)
+
+
+def separate(params, s):
+    """Return logits, [..., N, A], of policies each with its network."""
+    return jax.vmap(forward, (0, -2), -2)(params.policies, s)
+
+
+def steps_of(params, logits_of, batch):
+    """Return all time steps of streams, [B], with advantages and targets."""
+    logits = logits_of(params, batch.s_tm1)
+    values = (value_of(params, s) for s in (batch.s_tm1, batch.s_t))
+    batch = zoo.Stream(*batch, logits, *values)
+    adv_t, target = gradients.advantages(batch, 0.95)
+    steps = SimpleNamespace(
+        s_tm1=batch.s_tm1,
+        a_tm1=batch.a_tm1,
+        old_log_prob=gradients.log_probs(logits, batch.a_tm1),
+    )
+    flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+    fields = {name: flat(x) for name, x in vars(steps).items()}
+    return SimpleNamespace(**fields), flat(adv_t), flat(target)
+
+
+def mappo(state, key, batch):
+    """Return the state after some epochs of MAPPO."""
+    inputs = steps_of(state.params, shared, batch)
+
+    def apply(params, s):
+        return shared(params, s), value_of(params, s)
+
+    return _epochs(state, lambda p: recipes.mappo(p, apply, *inputs))
+
+
+def happo(state, key, batch):
+    """Return the state after HAPPO of all agents, in a random order."""
+    batch, adv_t, target = steps_of(state.params, separate, batch)
+
+    def one(carry, agent):
+        state, ratio = carry
+
+        def apply(params, s):
+            own = jax.tree.map(lambda x: x[agent], params.policies)
+            return forward(own, s)
+
+        state = _epochs(
+            state, lambda p: recipes.happo(p, apply, batch, adv_t, ratio, agent)
+        )
+        logits = apply(state.params, batch.s_tm1[:, agent])
+        log_prob = gradients.log_probs(logits, batch.a_tm1[:, agent])
+        return (state, ratio * jnp.exp(log_prob - batch.old_log_prob[:, agent])), None
+
+    agents = jax.random.permutation(key, AGENTS)
+    (state, _), _ = jax.lax.scan(one, (state, jnp.ones_like(adv_t)), agents)
+
+    def value_loss(p):
+        return jnp.mean(rlaxlib.l2_loss(value_of(p, batch.s_tm1), target))
+
+    return _epochs(state, value_loss)
+
+
+def _epochs(state, loss):
+    one = lambda _, state: descend(state, loss, OPTIMIZER)  # noqa: E731
+    return jax.lax.fori_loop(0, EPOCHS, one, state)
+
+
+def learner_of_policies(task, logits_of, update):
+    """Return a team whose policies are those of `logits_of`."""
+
+    def init(key):
+        key, value_key = jax.random.split(key)
+        sizes = task.size, 32, ACTIONS
+        one = lambda key: mlp(key, *sizes, scale=0.1)  # noqa: E731
+        separated = logits_of is separate
+        policies = (
+            jax.vmap(one)(jax.random.split(key, AGENTS)) if separated else one(key)
+        )
+        value = mlp(value_key, AGENTS * task.size, 32, 1)
+        return begin(Team(policies, value), OPTIMIZER)
+
+    def act(state, key, s):
+        keys, logits = jax.random.split(key, AGENTS), logits_of(state.params, s)
+        return jax.vmap(rlaxlib.softmax().sample)(keys, logits)
+
+    return Agent(init=init, act=act, best=act, update=update)
+
+
+# --- COMA. ---
+
+
+def coma_network(params, s):
+    """Return logits from an agent's observation, and q with the other's action too."""
+    return forward(params.policies, s[..., :-ACTIONS]), forward(params.value, s)
+
+
+def coma(task):
+    """Return a team whose streams are those of its agents, [B N, T]."""
+
+    def others(a):
+        return jax.nn.one_hot(a[..., ::-1], ACTIONS)
+
+    def streams(params, key, batch):
+        logits_t = forward(params.policies, batch.s_t)
+        a_t = jax.random.categorical(key, logits_t)
+        s_tm1 = jnp.concatenate([batch.s_tm1, others(batch.a_tm1)], axis=-1)
+        s_t = jnp.concatenate([batch.s_t, others(a_t)], axis=-1)
+        team = (batch.r_t, batch.discount_t, batch.truncated_t)
+        r_t, discount_t, truncated_t = (
+            jnp.broadcast_to(x[..., None], batch.a_tm1.shape) for x in team
+        )
+        fields = s_tm1, batch.a_tm1, r_t, discount_t, s_t, truncated_t
+        fields = (jnp.swapaxes(x, 1, 2) for x in fields)
+        flat = (x.reshape(-1, *x.shape[2:]) for x in fields)
+        return type(batch)(*flat)
+
+    def update(state, key, batch):
+        batch = streams(state.params, key, batch)
+
+        def loss(params):
+            return gradients.coma(params, state.target, coma_network, batch)
+
+        return descend(state, loss, OPTIMIZER, period=20)
+
+    def init(key):
+        key, value_key = jax.random.split(key)
+        policies = mlp(key, task.size, 32, ACTIONS, scale=0.1)
+        value = mlp(value_key, task.size + ACTIONS, 32, ACTIONS)
+        return begin(Team(policies, value), OPTIMIZER)
+
+    return learner_of_policies(task, shared, update)._replace(init=init)
+
+
+# --- Entries. ---
+
+
+def entry(recipe, task, agent, states, fails=("reward", "bootstrap"), **options):
+    """Return an entry of a game."""
+    options = {"updates": 300, "steps": 10} | options
+    return Entry(
+        recipe=recipe,
+        train=online(task, agent, **options),
+        about=task.about,
+        random=task.random,
+        best=task.best,
+        states=states,
+        fails=fails,
+    )
+
+
+REPLAY = {"updates": 800, "steps": 2, "replay": 64}
+ENTRIES = {
+    "vdn": entry(
+        "multiagent.vdn",
+        corridors(),
+        learner_of_values(corridors(), vdn, 0.2),
+        states=1.9,
+        **REPLAY,
+    ),
+    "qmix": entry(
+        "multiagent.qmix",
+        two_step(),
+        learner_of_values(two_step(), qmix, 1.0),
+        states=7.9,
+        **REPLAY,
+    ),
+    "mappo": entry(
+        "multiagent.mappo",
+        corridors(both=True),
+        learner_of_policies(corridors(both=True), shared, mappo),
+        states=1.8,
+    ),
+    "happo": entry(
+        "multiagent.happo",
+        corridors(both=True),
+        learner_of_policies(corridors(both=True), separate, happo),
+        states=1.8,
+    ),
+    "coma": entry(
+        "policy_gradient.coma",
+        corridors(both=True),
+        coma(corridors(both=True)),
+        states=1.8,
+    ),
+}

@@ -128,7 +128,7 @@ ENTRIES = {
     "opo": learner("opo"),
     "reinforce_plus_plus": learner("reinforce_plus_plus", **SOFT),
     "gspo": learner("gspo", repeats=4),
-    "cispo": learner("cispo", repeats=4),
+    "cispo": learner("cispo", repeats=4, fails=("reward", "gradient")),
     "sapo": learner("sapo", repeats=4),
     "gmpo": learner("gmpo", repeats=4),
     "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 1.0}),

@@ -7,6 +7,8 @@ from recipes import language_updates as recipes
 from zoo import tokens
 from zoo.tokens import V, answers, entry, logits, tuned
 
+BOTH = "reward", "gradient"
+
 
 def learner(name, data=None, settings=None, **options):
     """Return the entry of a recipe, on answers of the policy unless `data` is given."""
@@ -63,12 +65,12 @@ def engine(key, state, fault):
 
 
 ENTRIES = {
-    "dppo": learner("dppo", repeats=4),
+    "dppo": learner("dppo", repeats=4, fails=BOTH),
     "max_rl": learner("max_rl", judged(0.0)),
-    "vespo": learner("vespo", repeats=6),  # Stale experience.
-    "otb": learner("otb"),
-    "dft": learner("dft", demonstrations, start=tuned),
-    "topr": learner("topr", judged(-1.0), repeats=2),
+    "vespo": learner("vespo", repeats=6, fails=BOTH),  # Stale experience.
+    "otb": learner("otb", fails=BOTH),
+    "dft": learner("dft", demonstrations, start=tuned, fails=BOTH),
+    "topr": learner("topr", judged(-1.0), repeats=2, fails=BOTH),
     "dro": learner("dro", repeats=4),
     "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),
     "gdpo": learner("gdpo", several, repeats=4, settings={"weights": jnp.ones(2)}),

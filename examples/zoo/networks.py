@@ -20,3 +20,13 @@ def forward(params, x):
     for w, b in hidden:
         x = jnp.tanh(x @ w + b)
     return x @ weight + bias
+
+
+def ensemble(key, num, *sizes):
+    """Return the parameters of `num` perceptrons, with a leading axis."""
+    return jax.vmap(lambda key: mlp(key, *sizes))(jax.random.split(key, num))
+
+
+def forward_ensemble(params, x):
+    """Return the outputs of all perceptrons, [..., N, outputs]."""
+    return jax.vmap(forward, (0, None), -2)(params, x)

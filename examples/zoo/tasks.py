@@ -110,3 +110,28 @@ def point():
         random=-28.9,
         best=-0.42,
     )
+
+
+def plane():
+    """Return a point in the plane that actions move to the origin, in 20 steps.
+
+    The reward is minus half the squared distance before the action, and a twentieth of
+    the squared action: a learner which does not look ahead does not move.
+    """
+
+    def step(_, x, a):
+        force = jnp.clip(a, -1, 1)
+        reward = -0.5 * jnp.sum(x**2) - 0.05 * jnp.sum(force**2)
+        return jnp.clip(x + 0.3 * force, -2, 2), reward, jnp.array(False)
+
+    return Task(
+        about="Point in the plane: actions move it to the origin, at a cost",
+        reset=lambda key: jax.random.uniform(key, (2,), minval=-1, maxval=1),
+        observe=lambda x: x,
+        step=step,
+        limit=20,
+        actions=2,
+        random=-12.7,
+        best=-0.6,
+        discount=0.9,
+    )

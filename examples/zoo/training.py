@@ -74,10 +74,10 @@ def begin(params, optimizer):
     return State(params, copy, optimizer.init(params), jnp.zeros((), jnp.int32))
 
 
-def descend(state, loss, optimizer, period=1):
+def descend(state, loss, optimizer, period=1, rate=1.0):
     """Return a learner's state after a step down the gradient of `loss(params)`.
 
-    The target parameters are those of every `period`-th step.
+    The target parameters move by `rate` to the parameters, every `period` steps.
     """
     gradients = jax.grad(loss)(state.params)
     updates, optimizer_state = optimizer.update(
@@ -85,7 +85,8 @@ def descend(state, loss, optimizer, period=1):
     )
     params = optax.apply_updates(state.params, updates)
     count = state.count + 1
-    target = optax.periodic_update(params, state.target, count, period)
+    near = optax.incremental_update(params, state.target, rate)
+    target = optax.periodic_update(near, state.target, count, period)
     return State(params, target, optimizer_state, count)
 
 

@@ -1,0 +1,288 @@
+"""The zoo's actor-critics of continuous actions, on a point in the plane, from replay.
+
+Losses of actor, critics and duals are added, as no loss has a gradient for the others'
+parameters.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from recipes import continuous as recipes
+from recipes.value_based import n_step_batch
+
+from zoo.networks import ensemble, forward, forward_ensemble, mlp
+from zoo.tasks import plane
+from zoo.training import Agent, Entry, begin, descend, online
+
+TASK = plane()
+SIZE, D = TASK.size, TASK.actions
+UPDATES = 1200
+RATE = 0.05  # Of the target networks.
+WARM_UP = 100  # Updates with random actions.
+NOISE = 0.3  # Of deterministic policies that explore.
+LOW, HIGH, ATOMS = -10.0, 0.0, 51  # Of D4PG.
+
+FAILS = ("reward", "bootstrap", "gradient")
+
+
+def optimizer(updates, actor):
+    """Return Adam at rates that fall to 0; the actor's begins at 0, too."""
+    rise = optax.warmup_cosine_decay_schedule(0, actor, 300, updates)
+    fall = optax.cosine_decay_schedule(5e-3, updates)
+    rates = {"actor": optax.adam(rise), "critic": optax.adam(fall)}
+    return optax.partition(rates, recipes.ActorCritic("actor", "critic", "critic"))
+
+
+def init(key, policy=D, critics=1, outputs=1, duals=None):
+    """Return the parameters of an actor and of some critics."""
+    actor_key, critic_key = jax.random.split(key)
+    return recipes.ActorCritic(
+        actor=mlp(actor_key, SIZE, 32, 32, policy, scale=0.1),
+        critic=ensemble(critic_key, critics, SIZE + D, 32, 32, outputs),
+        duals=duals,
+    )
+
+
+def action(params, s):
+    return jnp.tanh(forward(params, s))
+
+
+def normal(params, s):
+    """Return mean and standard deviation."""
+    mean, stddev = jnp.split(forward(params, s), 2, axis=-1)
+    return mean, jax.nn.softplus(stddev + 0.5)
+
+
+def critics(params, s, a):
+    """Return the outputs of all critics, [B, N, outputs]."""
+    return forward_ensemble(params, jnp.concatenate([s, a], axis=-1))
+
+
+def values(params, s, a):
+    """Return the values of N critics, [B, N]."""
+    return critics(params, s, a)[..., 0]
+
+
+def value(params, s, a):
+    """Return the value of the only critic, [B]."""
+    return values(params, s, a)[..., 0]
+
+
+OPTIMIZER = optimizer(UPDATES, 2e-3)
+
+
+def agent(loss, act, best, rate=RATE, period=1, optimizer=OPTIMIZER, **sizes):
+    """Return an agent.
+
+    Args:
+        loss: Function of parameters, target parameters, batch and key.
+        act: Policy that explores, of the actor's parameters, key and observation.
+        best: Policy to evaluate, of the actor's parameters and observation.
+        rate: Rate of the target networks.
+        period: Updates between those of the target networks.
+        optimizer: Optimizer.
+        sizes: Arguments of `init`.
+    """
+
+    def explore(state, key, s):
+        random = jax.random.uniform(key, (D,), minval=-1, maxval=1)
+        return jnp.where(state.count < WARM_UP, random, act(state.params.actor, key, s))
+
+    return Agent(
+        init=lambda key: begin(init(key, **sizes), optimizer),
+        act=explore,
+        best=lambda state, key, s: best(state.params.actor, s),
+        update=lambda state, key, batch: descend(
+            *(state, lambda p: loss(p, state.target, batch, key)),
+            *(optimizer, period, rate),
+        ),
+    )
+
+
+def entry(functions, agent, task=TASK, states=-1.0, fails=FAILS, **options):
+    """Return an entry on the plane."""
+    options = {"updates": UPDATES, "steps": 1, "replay": 64} | options
+    return Entry(
+        recipe=f"continuous.{functions}",
+        train=online(task, agent, **options),
+        about=task.about,
+        random=task.random,
+        best=task.best,
+        states=states,
+        fails=fails,
+    )
+
+
+# --- Deterministic policies: DDPG, TD3, D4PG. ---
+
+
+def noisy(actor, key, s):
+    return jnp.clip(action(actor, s) + NOISE * jax.random.normal(key, (D,)), -1, 1)
+
+
+def ddpg(params, target, batch, key):
+    apply = recipes.ActorCritic(action, value)
+    critic = recipes.ddpg_critic(params, target, apply, batch)
+    return critic + recipes.ddpg_actor(params, apply, batch)
+
+
+def td3(params, target, batch, key):
+    apply = recipes.ActorCritic(action, values)
+    critic = recipes.td3_critic(params, target, apply, batch, key)
+    return critic + recipes.td3_actor(params, apply, batch)
+
+
+def d4pg(params, target, batch, key):
+    apply = recipes.ActorCritic(action, lambda *args: critics(*args)[..., 0, :])
+    batch = n_step_batch(batch)
+    critic = recipes.d4pg_critic(params, target, apply, batch, LOW, HIGH)
+    return critic + recipes.d4pg_actor(params, apply, batch, LOW, HIGH)
+
+
+# --- Stochastic policies: SAC, REDQ, TQC, MPO. ---
+
+
+def tanh_normal(actor, key, s):
+    return recipes.sample_tanh_normal(key, *(x[None] for x in normal(actor, s)))[0][0]
+
+
+def mode(actor, s):
+    return jnp.tanh(normal(actor, s)[0])
+
+
+def soft(critic, actor, apply_critic):
+    """Return a loss of critics, actor and temperature, which is a dual variable."""
+    apply = recipes.ActorCritic(normal, apply_critic)
+
+    def loss(params, target, batch, key):
+        keys = jax.random.split(key, 3)
+        temperature = jax.lax.stop_gradient(jnp.exp(params.duals))
+        fixed = jax.lax.stop_gradient(params)
+        return (
+            critic(params, target, apply, batch, keys[0], temperature)
+            + actor(params, apply, batch, keys[1], temperature)
+            + recipes.sac_temperature(params.duals, fixed, apply, batch, keys[2], -D)
+        )
+
+    return loss
+
+
+def soft_agent(critic, actor, apply=values, **sizes):
+    loss = soft(critic, actor, apply)
+    duals = jnp.log(0.1)
+    return agent(loss, tanh_normal, mode, policy=2 * D, duals=duals, **sizes)
+
+
+def gaussian(actor, key, s):
+    """Sample from an unbounded Gaussian: the task clips actions."""
+    mean, stddev = normal(actor, s)
+    return mean + stddev * jax.random.normal(key, mean.shape)
+
+
+def mpo(params, target, batch, key):
+    actor_key, critic_key = jax.random.split(key)
+    clipped = lambda w, s, a: value(w, s, jnp.clip(a, -1, 1))  # noqa: E731
+    sampled = recipes.ActorCritic(lambda w, s: gaussian(w, critic_key, s), clipped)
+    apply = recipes.ActorCritic(normal, clipped)
+    critic = recipes.ddpg_critic(params, target, sampled, batch)
+    return critic + recipes.mpo(params, target, apply, batch, actor_key)
+
+
+def mpo_agent():
+    duals = tuple(jnp.array([1.0, 10.0, 100.0]))  # Before the softplus.
+    return agent(
+        *(mpo, gaussian, lambda actor, s: normal(actor, s)[0]),
+        **{"rate": 1.0, "period": 25, "policy": 2 * D, "duals": duals},
+    )
+
+
+# --- Discrete actions with parameters: P-DQN. ---
+
+
+def axes():
+    """Return the plane, where a step moves along the axis that the first entry is."""
+
+    def step(key, x, a):
+        return TASK.step(key, x, a[1:] * jax.nn.one_hot(a[0].astype(int), D))
+
+    return TASK._replace(
+        about="Point in the plane: a step moves it along one axis, chosen",
+        step=step,
+        random=-9.7,
+        best=-0.77,
+    )
+
+
+class Hybrid(NamedTuple):
+    """Transitions of discrete actions with parameters."""
+
+    s_tm1: jax.Array
+    a_tm1: jax.Array
+    x_tm1: jax.Array
+    r_t: jax.Array
+    discount_t: jax.Array
+    s_t: jax.Array
+
+
+def q_axes(params, s, x):
+    return forward(jax.tree.map(lambda w: w[0], params), jnp.concatenate([s, x], -1))
+
+
+def p_dqn(params, target, batch, key):
+    apply = recipes.ActorCritic(forward, q_axes)
+    a, x = batch.a_tm1[:, 0].astype(int), batch.a_tm1[:, 1:]
+    batch = Hybrid(batch.s_tm1, a, x, batch.r_t, batch.discount_t, batch.s_t)
+    critic = recipes.p_dqn_critic(params, target, apply, batch)
+    return critic + recipes.p_dqn_actor(params, apply, batch)
+
+
+def hybrid(params, s, epsilon, key):
+    """Return the best discrete action and the parameters, or random ones."""
+    explore_key, key = jax.random.split(key)
+    x = jnp.clip(forward(params.actor, s), -1, 1)
+    q = q_axes(params.critic, s, x)
+    random = jax.random.uniform(key, (D + 1,), minval=-1, maxval=1)
+    random = random.at[0].set(random[0] > 0)
+    best = jnp.concatenate([jnp.argmax(q)[None].astype(float), x])
+    return jnp.where(jax.random.uniform(explore_key) < epsilon, random, best)
+
+
+def p_dqn_agent():
+    both = agent(p_dqn, None, None, outputs=D)
+    return both._replace(
+        act=lambda state, key, s: hybrid(state.params, s, 0.3, key),
+        best=lambda state, key, s: hybrid(state.params, s, 0.0, key),
+    )
+
+
+ENTRIES = {
+    "ddpg": entry("ddpg_critic, ddpg_actor", agent(ddpg, noisy, action)),
+    "p_dqn": entry("p_dqn_critic, p_dqn_actor", p_dqn_agent(), axes(), states=-1.3),
+    "td3": entry("td3_critic, td3_actor", agent(td3, noisy, action, critics=2)),
+    "d4pg": entry(
+        "d4pg_critic, d4pg_actor",
+        agent(
+            *(d4pg, noisy, action),
+            **{"outputs": ATOMS, "optimizer": optimizer(2000, 1e-3)},
+        ),
+        **{"window": 3, "updates": 2000},
+    ),
+    "sac": entry(
+        "sac_critic, sac_actor, sac_temperature",
+        soft_agent(recipes.sac_critic, recipes.sac_actor, critics=2),
+    ),
+    "redq": entry(
+        "redq_critic, redq_actor",
+        soft_agent(recipes.redq_critic, recipes.redq_actor, critics=5),
+    ),
+    "tqc": entry(
+        "tqc_critic, tqc_actor",
+        soft_agent(
+            *(recipes.tqc_critic, recipes.tqc_actor, critics),
+            **{"critics": 2, "outputs": 10},
+        ),
+    ),
+    "mpo": entry("mpo", mpo_agent(), fails=("reward", "bootstrap")),
+}

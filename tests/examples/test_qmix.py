@@ -1,4 +1,4 @@
-"""Test the QMIX example: the game, the values of the team, its loss and its learning."""
+"""Test the QMIX example: the game, the loss of the team and its learning."""
 
 import csv
 import dataclasses

@@ -5,7 +5,7 @@ import importlib.util
 import jax
 import pytest
 
-NEEDED = ("bsuite", "flax", "gymnax", "matplotlib", "optax", "orbax", "tqdm")
+NEEDED = ["bsuite", "flax", "gymnax", "matplotlib", "mctx", "optax", "orbax", "tqdm"]
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 # Without the packages, nothing is collected, and the summary reports it.

@@ -93,7 +93,7 @@ def no_bonus(params, batch, moments):
     return batch, moments
 
 
-def agent(loss, networks, bonus=no_bonus, q=q, moments=()):
+def agent(loss, networks, bonus=no_bonus, q=q, best=None, moments=()):
     """Return an ε-greedy agent.
 
     Args:
@@ -102,6 +102,7 @@ def agent(loss, networks, bonus=no_bonus, q=q, moments=()):
         bonus: Function of parameters, batch and moments to a batch with intrinsic
             rewards and the next moments.
         q: Function of parameters and an observation to action values, [A].
+        best: The same, for the evaluation, if it differs.
         moments: First moments of the bonus.
     """
 
@@ -126,7 +127,7 @@ def agent(loss, networks, bonus=no_bonus, q=q, moments=()):
         act=lambda learner, key, s: rlaxlib.epsilon_greedy(EPSILON).sample(
             key, q(learner.params, s)
         ),
-        best=lambda learner, key, s: jnp.argmax(q(learner.params, s)),
+        best=lambda learner, key, s: jnp.argmax((best or q)(learner.params, s)),
         update=update,
     )
 
@@ -258,6 +259,11 @@ def bootstrapped_dqn(params, target, batch):
     return recipes.bootstrapped_dqn(params, target, BOOTSTRAPPED, batch)
 
 
+def mean_q(params, s):
+    """Return the mean of the heads."""
+    return jnp.mean(heads(params, BOOTSTRAPPED.torso(params, s)), axis=0)
+
+
 def episode_q(params, s):
     """Return the action values of the head that the episode follows."""
     head = (s[CELLS] * HEADS).astype(int)
@@ -297,6 +303,7 @@ ENTRIES = {
             bootstrapped_dqn,
             {"torso": (CELLS, 64), "q": (64, HEADS * A)},
             q=episode_q,
+            best=mean_q,
         ),
         **REPLAY,
     ),

@@ -19,7 +19,6 @@ from zoo.training import (
     Agent,
     Batch,
     Entry,
-    Fault,
     begin,
     descend,
     offline,
@@ -33,8 +32,14 @@ EPISODES, STEPS = 256, 5  # Of demonstrations.
 UPDATES = 1000
 ADVERSARIAL_UPDATES = 3000
 OPTIMIZER = optax.adam(optax.linear_schedule(5e-3, 0.0, UPDATES))
-ADVERSARIAL_OPTIMIZER = optax.adam(
-    optax.linear_schedule(5e-3, 0.0, ADVERSARIAL_UPDATES)
+ADVERSARIAL_OPTIMIZER = optax.multi_transform(
+    {
+        "policy": optax.adam(optax.linear_schedule(5e-3, 0.0, ADVERSARIAL_UPDATES)),
+        "discriminator": optax.adam(1e-3),
+    },
+    lambda params: {
+        name: "policy" if name == "q" else "discriminator" for name in params
+    },
 )
 PERIOD = 20
 
@@ -215,15 +220,20 @@ AIRL = SimpleNamespace(
 PolicyBatch = namedtuple("PolicyBatch", (*Batch._fields, "log_prob"))
 
 
+def airl_batch(params, batch):
+    """Return the batch of AIRL, whose reward of states has to see the last one.
+
+    The end of an episode is therefore a time limit: the discount is not 0.
+    """
+    logits = jax.lax.stop_gradient(q(params, batch.s_tm1)[..., :A])
+    log_prob = policy_gradient.log_probs(logits, batch.a_tm1)
+    discount_t = jnp.full(batch.r_t.shape, TASK.discount)
+    return PolicyBatch(*batch._replace(discount_t=discount_t), log_prob)
+
+
 def airl(params, batch, expert, key):
     """Return the discriminator's loss, and the rewards of streams."""
-    batch, expert = (
-        PolicyBatch(*x, policy_gradient.log_probs(q(params, x.s_tm1)[..., :A], x.a_tm1))
-        for x in map(flat, (batch, expert))
-    )
-    batch, expert = (
-        x._replace(log_prob=jax.lax.stop_gradient(x.log_prob)) for x in (batch, expert)
-    )
+    batch, expert = (airl_batch(params, flat(x)) for x in (batch, expert))
     rewards = recipes.airl_reward(params, AIRL, batch)
     return recipes.airl(params, AIRL, batch, expert), rewards
 

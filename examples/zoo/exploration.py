@@ -1,0 +1,310 @@
+"""The zoo's explorers, on a lock whose reward random actions do not find."""
+
+from collections import namedtuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from recipes import exploration as recipes
+from recipes import value_based
+
+import rlaxlib
+from zoo.networks import forward, mlp
+from zoo.tasks import Task
+from zoo.training import Agent, Batch, Entry, State, begin, descend, online
+
+CELLS = 14
+FEATURES = 16
+HEADS = 10
+UPDATES = 600
+NUM = 16  # Environments.
+REPEATS = 8  # Updates from the same streams.
+OPTIMIZER = optax.adam(optax.linear_schedule(2e-2, 0.0, REPEATS * UPDATES))
+PERIOD = 20
+EPSILON = 0.1
+
+
+class Lock(NamedTuple):
+    """The cell, and two numbers of the episode and the step that learners may use."""
+
+    cell: jax.Array
+    episode: jax.Array
+    step: jax.Array
+
+
+def lock():
+    """Return a lock of 12 cells: one action goes on, the other one to the start.
+
+    Which action goes on differs between cells. After the last cell comes the first.
+    """
+    right = jax.random.bernoulli(jax.random.key(7), shape=(CELLS,))
+
+    def step(_, state, a):
+        on = a == right[state.cell]
+        opened = on & (state.cell == CELLS - 1)
+        cell = jnp.where(on & ~opened, state.cell + 1, 0)
+        return Lock(cell, state.episode, state.step + 1), 1.0 * opened, jnp.array(False)
+
+    def observe(state):
+        numbers = jnp.stack([state.episode, state.step / CELLS])
+        return jnp.append(jax.nn.one_hot(state.cell, CELLS), numbers)
+
+    limit = 3 * CELLS // 2
+    return Task(
+        about=f"Lock: 1 for {CELLS} right actions in a row",
+        reset=lambda key: Lock(jnp.array(0), jax.random.uniform(key), jnp.array(0)),
+        observe=observe,
+        step=step,
+        limit=limit,
+        actions=2,
+        random=(1 + (limit - CELLS) / 2) / 2**CELLS,
+        best=1.0,
+        discount=0.99,
+    )
+
+
+TASK = lock()
+A = TASK.actions
+
+
+class Learner(NamedTuple):
+    """What is learned by gradients, and moments of the bonus."""
+
+    state: State
+    moments: Any = ()
+
+    @property
+    def params(self):
+        return self.state.params
+
+
+def cells(s):
+    """Return observations without the numbers of the episode and the step."""
+    return s[..., :CELLS]
+
+
+def q(params, s):
+    return forward(params["q"], cells(s))
+
+
+def no_bonus(params, batch, moments):
+    return batch, moments
+
+
+def agent(loss, networks, bonus=no_bonus, q=q, best=None, moments=()):
+    """Return an ε-greedy agent.
+
+    Args:
+        loss: Function of parameters, target parameters and batch.
+        networks: Sizes of the networks by name, "q" of action values among them.
+        bonus: Function of parameters, batch and moments to a batch with intrinsic
+            rewards and the next moments.
+        q: Function of parameters and an observation to action values, [A].
+        best: The same, for the evaluation, if it differs.
+        moments: First moments of the bonus.
+    """
+
+    def init(key):
+        keys = jax.random.split(key, len(networks))
+        params = {
+            name: mlp(key, *sizes)
+            for key, (name, sizes) in zip(keys, networks.items(), strict=True)
+        }
+        return Learner(begin(params, OPTIMIZER), moments)
+
+    def update(learner, key, batch):
+        state, moments = learner
+        batch, moments = bonus(state.params, batch, moments)
+        state = descend(
+            state, lambda p: loss(p, state.target, batch), OPTIMIZER, PERIOD
+        )
+        return Learner(state, moments)
+
+    return Agent(
+        init=init,
+        act=lambda learner, key, s: rlaxlib.epsilon_greedy(EPSILON).sample(
+            key, q(learner.params, s)
+        ),
+        best=lambda learner, key, s: jnp.argmax((best or q)(learner.params, s)),
+        update=update,
+    )
+
+
+def flat(batch):
+    """Return streams as one batch of transitions."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+
+def entry(names, agent, **options):
+    """Return an entry on the lock."""
+    return Entry(
+        recipe=", ".join(f"exploration.{name}" for name in names.split()),
+        train=online(TASK, agent, **({"updates": UPDATES, "num": NUM} | options)),
+        about=TASK.about,
+        random=TASK.random,
+        best=TASK.best,
+        states=0.9,
+        fails=("reward", "bootstrap"),
+    )
+
+
+NETWORKS = {"q": (CELLS, A)}
+EMBEDDING = {"features": (CELLS, FEATURES), "inverse": (2 * FEATURES, 64, A)}
+
+
+def inverse(params, x_tm1, x_t):
+    """Return the logits of the action between two observations."""
+    return forward(params["inverse"], jnp.concatenate([x_tm1, x_t], axis=-1))
+
+
+# --- RND: a random network, which is the first parameters of the predictor. ---
+
+RANDOM = mlp(jax.random.key(1), CELLS, 64, FEATURES)
+
+
+def rnd_features(params, s):
+    return forward(params, cells(s))
+
+
+def rnd_bonus(params, batch, moments, weight=4.0):
+    args = params["rnd"], RANDOM, rnd_features, batch, moments
+    rewards, moments = recipes.rnd_rewards(*args)
+    return batch._replace(r_t=batch.r_t + weight * rewards), moments
+
+
+def rnd(params, target, batch):
+    loss = recipes.rnd(params["rnd"], RANDOM, rnd_features, flat(batch))
+    return loss + value_based.pqn(params, q, batch)
+
+
+# --- ICM: what the action changes, predicted in the space of features. ---
+
+
+def icm_forward(params, x, a):
+    return forward(params["forward"], jnp.append(x, jax.nn.one_hot(a, A), axis=-1))
+
+
+ICM = SimpleNamespace(
+    features=lambda params, s: forward(params["features"], cells(s)),
+    forward=jax.vmap(icm_forward, (None, 0, 0)),
+    inverse=inverse,
+)
+
+
+def icm_bonus(params, batch, moments, scale=1.0):
+    _, rewards = recipes.icm(params, ICM, flat(batch), scale)
+    return batch._replace(r_t=batch.r_t + rewards.reshape(batch.r_t.shape)), moments
+
+
+def icm(params, target, batch):
+    loss, _ = recipes.icm(params, ICM, flat(batch))
+    return 10 * loss + value_based.pqn(params, q, batch)
+
+
+# --- NGU: episodic novelty, of whole episodes. ---
+
+NGU = SimpleNamespace(embedding=ICM.features, inverse=inverse)
+IntrinsicBatch = namedtuple("IntrinsicBatch", (*Batch._fields, "intrinsic_r_t"))
+
+
+def ngu_rewards(params, batch, moments):
+    """Return the rewards of one episode, whose first observation is remembered."""
+    s = jnp.concatenate([batch.s_tm1[:1], batch.s_t])
+    x = NGU.embedding(params, s)
+    errors = jax.vmap(rlaxlib.rnd_loss)(
+        rnd_features(params["rnd"], s), rnd_features(RANDOM, s)
+    )
+    memory = rlaxlib.IntrinsicRewardState(jnp.full((TASK.limit + 1, FEATURES), jnp.inf))
+    return recipes.ngu_rewards(x, errors, memory, moments)[0][1:], errors
+
+
+def ngu_bonus(params, batch, moments):
+    rewards, errors = jax.vmap(ngu_rewards, (None, 0, None))(params, batch, moments)
+    moments = jnp.stack([jnp.mean(errors), jnp.std(errors) + 1e-3])
+    return IntrinsicBatch(*batch, rewards), moments
+
+
+def ngu(params, target, batch, beta=0.03):
+    loss = recipes.ngu(params, target, q, batch, beta)
+    batch = flat(batch)
+    loss += recipes.rnd(params["rnd"], RANDOM, rnd_features, batch)
+    return loss + recipes.ngu_embedding(params, NGU, batch)
+
+
+# --- Bootstrapped DQN: an episode follows one head. ---
+
+
+def heads(params, features):
+    q = forward(params["q"], features)
+    return q.reshape(*q.shape[:-1], HEADS, A)
+
+
+HeadBatch = namedtuple("HeadBatch", (*Batch._fields, "head_mask"))
+BOOTSTRAPPED = SimpleNamespace(
+    torso=lambda params, s: jnp.tanh(forward(params["torso"], cells(s))), heads=heads
+)
+
+
+def head_mask(s):
+    """Return the mask of a transition, the same whenever it is drawn."""
+    episode, step = s[..., CELLS:]
+    bits = jax.lax.bitcast_convert_type(episode + step, jnp.uint32)
+    return rlaxlib.bootstrap_mask(jax.random.key(bits), HEADS, 0.5)
+
+
+def bootstrapped_dqn(params, target, batch):
+    batch = HeadBatch(*batch, jax.vmap(head_mask)(batch.s_tm1))
+    return recipes.bootstrapped_dqn(params, target, BOOTSTRAPPED, batch)
+
+
+def mean_q(params, s):
+    """Return the mean of the heads."""
+    return jnp.mean(heads(params, BOOTSTRAPPED.torso(params, s)), axis=0)
+
+
+def episode_q(params, s):
+    """Return the action values of the head that the episode follows."""
+    head = (s[CELLS] * HEADS).astype(int)
+    return heads(params, BOOTSTRAPPED.torso(params, s))[head]
+
+
+RND_STATE = jax.tree.map(jnp.zeros_like, rlaxlib.RndState())._replace(
+    carried=jnp.zeros(NUM)
+)
+RND_NETWORKS = NETWORKS | {"rnd": (CELLS, 64, FEATURES)}
+STREAMS = {"steps": TASK.limit, "repeats": REPEATS}
+REPLAY = {"steps": TASK.limit, "replay": 128, "repeats": REPEATS}
+
+ENTRIES = {
+    "rnd": entry(
+        "rnd rnd_rewards",
+        agent(rnd, RND_NETWORKS, rnd_bonus, moments=RND_STATE),
+        **STREAMS,
+    ),
+    "icm": entry(
+        "icm",
+        agent(
+            icm,
+            NETWORKS | EMBEDDING | {"forward": (FEATURES + A, 64, FEATURES)},
+            icm_bonus,
+        ),
+        **STREAMS,
+    ),
+    "ngu": entry(
+        "ngu_embedding ngu_rewards ngu",
+        agent(ngu, RND_NETWORKS | EMBEDDING, ngu_bonus, moments=jnp.array([0.0, 1.0])),
+        **STREAMS,
+    ),
+    "bootstrapped_dqn": entry(
+        "bootstrapped_dqn",
+        agent(
+            bootstrapped_dqn,
+            {"torso": (CELLS, 64), "q": (64, HEADS * A)},
+            q=episode_q,
+            best=mean_q,
+        ),
+        **REPLAY,
+    ),
+}

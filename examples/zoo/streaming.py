@@ -1,0 +1,239 @@
+"""The zoo's streaming learners: control on the corridor, and prediction.
+
+The score of a prediction is minus the root mean square of its errors.
+"""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from recipes import streaming as recipes
+
+import rlaxlib
+from zoo.networks import forward, mlp
+from zoo.tasks import corridor
+from zoo.training import POINTS, Agent, Entry, online
+
+# --- Control: stream Q(λ), one environment and one update a step. ---
+
+TASK = corridor()
+EPSILON = 0.5
+
+
+def init(key):
+    params = mlp(key, TASK.size, 32, TASK.actions)
+    trace = jax.tree.map(jnp.zeros_like, params)
+    return recipes.Learner(params, trace, jnp.zeros(()))
+
+
+def act(learner, key, s):
+    policy = rlaxlib.epsilon_greedy(EPSILON)
+    return policy.sample(key, forward(learner.params, s))
+
+
+def stream_q(learner, key, batch):
+    step = jax.tree.map(lambda x: x[0, 0], batch)
+    learner = recipes.stream_q(learner, forward, step)
+    return learner._replace(discount=learner.discount * ~step.truncated_t)
+
+
+STREAM_Q = Agent(
+    init=init,
+    act=act,
+    best=lambda learner, key, s: jnp.argmax(forward(learner.params, s)),
+    update=stream_q,
+)
+
+# --- Prediction off-policy: three states and two features, where TD diverges. ---
+
+FEATURES = jnp.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+WEIGHTS = jnp.array([1.0, -0.5])  # Those of the true values.
+VALUES = FEATURES @ WEIGHTS
+DISCOUNT = 0.8
+TARGET_RATE = 0.3  # How often the behaviour takes the target policy's action.
+REWARDS = VALUES - DISCOUNT * VALUES[2]  # Of the target policy's action.
+START = jnp.array([-1.0, 2.0])
+
+
+class Step(NamedTuple):
+    """A transition, or a batch of them."""
+
+    s_tm1: jax.Array
+    a_tm1: jax.Array
+    r_t: jax.Array
+    discount_t: jax.Array
+    s_t: jax.Array
+    rho: jax.Array
+
+
+def off_policy(key, x, fault):
+    """Return the next state and a step from state `x`.
+
+    Action 1, the target policy's, leads to the third state; the other, to one of the
+    other two.
+    """
+    keys = jax.random.split(key)
+    a = jax.random.bernoulli(keys[0], TARGET_RATE)
+    to = jnp.where(a, 2, jax.random.randint(keys[1], (), 0, 2))
+    step = Step(
+        *(FEATURES[x], a, fault.reward * REWARDS[x], fault.bootstrap * DISCOUNT),
+        *(FEATURES[to], a / TARGET_RATE),
+    )
+    return to, step
+
+
+def error(values, true):
+    return -jnp.sqrt(jnp.mean(jnp.square(values - true)))
+
+
+def predict(process, update, score, first, steps):
+    """Return a function that learns from a process, from a key and a fault to a curve.
+
+    Args:
+        process: Function of a key, a state and a fault to a state and a step.
+        update: Function of a learner and a step to the next learner.
+        score: Function of a learner.
+        first: First learner and state.
+        steps: Number of steps.
+    """
+
+    def train(key, fault):
+        def one(carry, key):
+            learner, x = carry
+            x, step = process(key, x, fault)
+            return (update(learner, step), x), None
+
+        def point(carry, keys):
+            carry, _ = jax.lax.scan(one, carry, keys)
+            return carry, score(carry[0])
+
+        keys = jax.random.split(key, steps).reshape(POINTS, -1)
+        _, curve = jax.lax.scan(point, first, keys)
+        return jnp.concatenate([score(first[0])[None], curve])
+
+    return train
+
+
+def linear(params, s):
+    return s @ params
+
+
+def emphatic(learner, step):
+    args = *learner, linear, step, step.rho
+    return recipes.emphatic_td(*args, step_size=EMPHATIC_STEP_SIZE)
+
+
+EMPHATIC_STEP_SIZE = 0.001
+CORRECTED = SimpleNamespace(
+    value=lambda params, s: s @ params["value"],
+    correction=lambda params, s: s @ params["correction"],
+)
+OPTIMIZER = optax.multi_transform(
+    {"value": optax.sgd(0.1), "correction": optax.sgd(0.3)},
+    {"value": "value", "correction": "correction"},
+)
+BATCH = 32
+
+
+def gradient_td(recipe):
+    """Return the function that trains by TDC or GTD2, on batches."""
+
+    def process(key, x, fault):
+        return jax.vmap(off_policy, (0, 0, None))(
+            jax.random.split(key, BATCH), x, fault
+        )
+
+    def update(learner, step):
+        params, state = learner
+        gradient = jax.grad(recipe)(params, CORRECTED, step)
+        updates, state = OPTIMIZER.update(gradient, state)
+        return optax.apply_updates(params, updates), state
+
+    params = {"value": START, "correction": jnp.zeros(2)}
+    first = (params, OPTIMIZER.init(params)), jnp.zeros(BATCH, int)
+    return predict(process, update, lambda x: score(x[0]["value"]), first, 4000)
+
+
+def score(weights):
+    return error(FEATURES @ weights, VALUES)
+
+
+# --- Prediction without discounts: a ring of five states. ---
+
+RING = 5
+FORWARD = 0.8  # Probability of a step forward; else the state stays.
+RATE = FORWARD / RING  # One reward a round.
+# Solves v(x) = r(x) - RATE + P v, with a mean of 0.
+RING_VALUES = (jnp.arange(RING) - (RING - 1) / 2) / RING
+
+
+def ring(key, x, fault):
+    """Return the next state and a step: 1 for the step from the last to the first."""
+    to = (x + jax.random.bernoulli(key, FORWARD)) % RING
+    reward = 1.0 * ((x == RING - 1) & (to == 0))
+    s_tm1, s_t = jax.nn.one_hot(jnp.stack([x, to]), RING)
+    return to, Step(s_tm1, 0, fault.reward * reward, 1.0, s_t, 1.0)
+
+
+def differential(learner, step):
+    return recipes.differential_td(*learner, linear, step, 0.02, 0.1)
+
+
+def differential_score(learner):
+    """Return minus the error of the values, up to a constant, and of the rate."""
+    values, rate = learner
+    found = jnp.append(values - jnp.mean(values), rate)
+    return error(found, jnp.append(RING_VALUES, RATE))
+
+
+def prediction(recipe, train, random, states, fails, about):
+    """Return an entry whose score is minus an error."""
+    return Entry(f"streaming.{recipe}", train, about, random, 0.0, states, fails)
+
+
+OFF_POLICY = (float(score(START)), -0.1, ("reward", "bootstrap"))
+ABOUT = "Off-policy prediction where TD diverges, minus the error of the values"
+ENTRIES = {
+    "stream_q": Entry(
+        recipe="streaming.stream_q",
+        train=online(TASK, STREAM_Q, updates=20_000, num=1, steps=1),
+        about=TASK.about,
+        random=TASK.random,
+        best=TASK.best,
+        states=0.95,
+        fails=("reward", "bootstrap"),
+    ),
+    "emphatic_td": prediction(
+        "emphatic_td",
+        predict(
+            off_policy,
+            emphatic,
+            lambda learner: score(learner[0]),
+            (
+                (START, rlaxlib.EmphaticTraceState(jnp.zeros(2), *jnp.zeros(3))),
+                jnp.array(0),
+            ),
+            20_000,
+        ),
+        *OFF_POLICY,
+        ABOUT,
+    ),
+    "tdc": prediction("tdc", gradient_td(recipes.tdc), *OFF_POLICY, ABOUT),
+    "gtd2": prediction("gtd2", gradient_td(recipes.gtd2), *OFF_POLICY, ABOUT),
+    "differential_td": prediction(
+        "differential_td",
+        predict(
+            ring,
+            differential,
+            differential_score,
+            ((jnp.zeros(RING), jnp.zeros(())), jnp.array(0)),
+            20_000,
+        ),
+        float(differential_score((jnp.zeros(RING), 0.0))),
+        -0.06,
+        ("reward",),
+        "Average-reward prediction on a ring, minus the error of values and rate",
+    ),
+}

@@ -165,13 +165,13 @@ def entry(recipe, task, agent, fails=("reward", "bootstrap"), **options):
 
 def of_point(recipe, loss, fails=("reward", "bootstrap")):
     """Return an entry on the point mass, on which no force returns -6.7."""
-    options = {"num": 1, "steps": 200, "updates": 60}
+    options = {"num": 1, "steps": 400, "updates": 60}
     agent = continuous(loss)
     return entry(recipe, POINT, agent, fails, **options)._replace(states=-1.0)
 
 
 ENTRIES: dict[str, Entry] = {
-    "ppg": entry("ppg_auxiliary", CATCH, ppg(CATCH)),
+    "ppg": entry("ppg_auxiliary", CATCH, ppg(CATCH), num=32),
     "gaussian_ppo": of_point("gaussian_ppo, normalise", gaussian_ppo),
     "rpo": of_point("rpo, normalise", rpo),
     "qdagger": entry(

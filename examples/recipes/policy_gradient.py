@@ -318,7 +318,8 @@ def lagrange_multiplier(cost, state, limit=25.0):
     """PPO-Lagrangian: the multiplier and the next state, from the cost of an episode.
 
     `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
-    https://arxiv.org/abs/2007.03964. Usual (paper): limit 25 in Safety Gym.
+    https://arxiv.org/abs/2007.03964. Usual (paper): limit 25 in Safety Gym. The gains
+    are for costs of that size: smaller costs need larger gains.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
     return controller.update(cost, state)

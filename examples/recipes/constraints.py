@@ -55,8 +55,9 @@ def trpo(params, apply, batch, adv_t, max_kl=0.01, damping=0.1):
 def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.1):
     """CPO: the best step in the trust region that obeys the limit of the cost.
 
-    Returns the step; a line search checks the cost as well. `excess` is the cost minus
-    its limit. Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper,
+    Returns the step; a line search checks the cost as well. `excess` is the cost of an
+    episode minus its limit, divided by the episode's length: advantages are averaged
+    over steps. Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper,
     appendix): max KL 0.01, damping 0.01 to 0.1, λ of GAE 0.95, of costs 0.5 to 1.
     """
 
@@ -109,8 +110,10 @@ def cup(params, apply, batch, cost_adv_t, multiplier, discount=0.99, lambda_=0.9
 def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2):
     """P3O: PPO, with a penalty of the clipped cost where it exceeds its limit.
 
-    Zhang et al., 2022, https://arxiv.org/abs/2205.11814. Usual
-    (github.com/PKU-Alignment/omnisafe): kappa 20, clip 0.2, Adam 3e-4.
+    `excess` is the cost of an episode minus its limit. Kappa must be more than the best
+    multiplier; one far above it outweighs the reward in Adam. Zhang et al., 2022,
+    https://arxiv.org/abs/2205.11814. Usual (github.com/PKU-Alignment/omnisafe): kappa
+    20, clip 0.2, Adam 3e-4.
     """
     s, old, adv_t, cost_adv_t = valid(
         batch, (batch.s_tm1, batch.logits_tm1, adv_t, cost_adv_t)

@@ -330,7 +330,8 @@ def lagrange_multiplier(cost, state, limit=25.0):
 
     `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
     https://arxiv.org/abs/2007.03964. Usual (github.com/PKU-Alignment/omnisafe): gains
-    0.1, 0.01 and 0.01, as below, limit 25 in Safety Gym.
+    0.1, 0.01 and 0.01, as below, limit 25 in Safety Gym. Smaller costs need larger
+    gains.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
     return controller.update(cost, state)

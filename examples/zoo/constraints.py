@@ -300,8 +300,10 @@ ENTRIES = {
     "focops": entry("constraints.focops", epochs(focops)),
     "cup": entry("constraints.cup", cup),
     "p3o": entry("constraints.p3o", epochs(p3o)),
-    "acer_region": free("acer_region", CORRIDOR, acer(CORRIDOR), repeats=EPOCHS),
+    "acer_region": free(
+        "acer_region", CORRIDOR, acer(CORRIDOR), zoo.ALL, repeats=EPOCHS
+    ),
     "adaptive_learning_rate": free(
-        "adaptive_learning_rate", CATCH, agent(CATCH, adaptive, SET_RATE)
+        "adaptive_learning_rate", CATCH, agent(CATCH, adaptive, SET_RATE), num=32
     ),
 }

@@ -116,7 +116,7 @@ def agent(network, loss, period=1, rate=None, extra=None, after=None):
 
 def entry(recipe, task, agent, fails=("reward", "bootstrap"), **options):
     """Return an entry, whose sampled actions go nine tenths of the way to the best."""
-    options = {"updates": 300, "steps": 10} | options
+    options = {"updates": 300, "num": 32, "steps": 10} | options
     return Entry(
         recipe=f"policy_gradient.{recipe}",
         train=online(task, agent, **options),

@@ -27,21 +27,23 @@ LOW, HIGH, ATOMS = -10.0, 0.0, 51  # Of D4PG.
 FAILS = ("reward", "bootstrap", "gradient")
 
 
-def optimizer(updates, actor):
+def optimizer(updates, actor, critic=5e-3):
     """Return Adam at rates that fall to 0; the actor's begins at 0, too."""
     rise = optax.warmup_cosine_decay_schedule(0, actor, 300, updates)
-    fall = optax.cosine_decay_schedule(5e-3, updates)
+    fall = optax.cosine_decay_schedule(critic, updates)
     rates = {"actor": optax.adam(rise), "critic": optax.adam(fall)}
-    return optax.partition(rates, recipes.ActorCritic("actor", "critic", "critic"))
+    labels = recipes.ActorCritic("actor", *["critic"] * 3)
+    return optax.partition(rates, labels)
 
 
-def init(key, policy=D, critics=1, outputs=1, duals=None):
-    """Return the parameters of an actor and of some critics."""
-    actor_key, critic_key = jax.random.split(key)
+def init(key, policy=D, critics=1, outputs=1, duals=None, value=False):
+    """Return the parameters of an actor, some critics, and state values if `value`."""
+    actor_key, critic_key, value_key = jax.random.split(key, 3)
     return recipes.ActorCritic(
         actor=mlp(actor_key, SIZE, 32, 32, policy, scale=0.1),
         critic=ensemble(critic_key, critics, SIZE + D, 32, 32, outputs),
         duals=duals,
+        value=mlp(value_key, SIZE, 32, 32, 1) if value else None,
     )
 
 

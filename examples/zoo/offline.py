@@ -1,0 +1,213 @@
+"""The zoo's offline learners, on logged data whose average is poor.
+
+In the plane half of the data's actions steer to the origin and half to (1, 1). They
+return -6.9, their mean, which a clone learns, -4.5, and the better half alone -0.6. In
+the corridor the data's policy goes to the near end, and never takes the action that
+ends the episode. Advantages in the plane are about 0.3, where those of D4RL are above
+1: temperatures and weights are scaled to that.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from recipes import offline as recipes
+from recipes.continuous import ActorCritic, sac_actor, sac_temperature, td3_critic
+
+import rlaxlib
+from zoo import continuous
+from zoo.continuous import TASK, D, action, mode, normal, values
+from zoo.networks import forward, mlp
+from zoo.tasks import corridor
+from zoo.training import Agent, Entry, begin, descend, offline, play
+
+UPDATES = 1000
+OPTIMIZER = continuous.optimizer(UPDATES, 1e-3, 2e-3)
+RATE = 0.05  # Of the target networks.
+EPISODES = 256
+ABOUT = (
+    "Plane, from data whose actions steer to the origin or to (1, 1): they return -6.9,"
+    " a clone -4.5"
+)
+
+
+class Data(NamedTuple):
+    """Transitions, or streams, with the next action and the discounted return."""
+
+    s_tm1: jax.Array
+    a_tm1: jax.Array
+    r_t: jax.Array
+    discount_t: jax.Array
+    s_t: jax.Array
+    a_t: jax.Array
+    returns: jax.Array
+    truncated_t: jax.Array
+    sample_mask: None = None
+
+
+def streams(key):
+    """Return the data as streams, [EPISODES, 20]: the first half of longer ones."""
+
+    def behaviour(key, s):
+        goal_key, key = jax.random.split(key)
+        goal = 1.0 * jax.random.bernoulli(goal_key, shape=(D,))
+        return jnp.tanh(2 * (goal - s) + 0.5 * jax.random.normal(key, (D,)))
+
+    steps = 2 * TASK.limit
+    batch = play(TASK._replace(limit=steps), behaviour, key, EPISODES, steps)
+    returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))(
+        batch.r_t, batch.discount_t, 0.0
+    )
+    a_t = jnp.roll(batch.a_tm1, -1, axis=1)
+    data = Data(*batch[:5], a_t, returns, batch.truncated_t)
+    return jax.tree.map(lambda x: x[:, : TASK.limit], data)
+
+
+def transitions(key):
+    """Return the data as transitions."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), streams(key))
+
+
+def state_value(params, s):
+    return forward(params, s)[..., 0]
+
+
+def entry(functions, loss, best=mode, states=-1.5, data=transitions, size=128, **sizes):
+    """Return an entry on the plane, of a tanh-Gaussian policy by default."""
+    deterministic = best is action
+    fails = sizes.pop("fails", ("reward", "bootstrap", "gradient"))
+    sizes = {"policy": D if deterministic else 2 * D, "critics": 2} | sizes
+    policy = action if deterministic else normal
+    apply = ActorCritic(policy, values, value=state_value)
+    agent = continuous.agent(
+        lambda params, target, batch, key: loss(params, target, apply, batch, key),
+        *(None, best, RATE),
+        **{"optimizer": OPTIMIZER, **sizes},
+    )
+    return Entry(
+        recipe=f"offline.{functions}",
+        train=offline(TASK, agent, data, UPDATES, size),
+        about=ABOUT,
+        random=TASK.random,
+        best=TASK.best,
+        states=states,
+        fails=fails,
+    )
+
+
+# --- Values of the data's actions only. ---
+
+
+def iql(params, target, apply, batch, key):
+    value = recipes.iql_value(params, target, apply, batch, expectile=0.9)
+    critic = recipes.iql_critic(params, apply, batch)
+    return value + critic + recipes.iql_actor(params, target, apply, batch, 0.03)
+
+
+def xql(params, target, apply, batch, key):
+    value = recipes.xql_value(params, target, apply, batch, temperature=0.1)
+    critic = recipes.iql_critic(params, apply, batch)
+    return value + critic + recipes.iql_actor(params, target, apply, batch, 0.03)
+
+
+def sql(params, target, apply, batch, key):
+    value = recipes.sql_value(params, target, apply, batch, temperature=0.05)
+    critic = recipes.iql_critic(params, apply, batch)
+    return value + critic + recipes.sql_actor(params, target, apply, batch, 0.05)
+
+
+# --- Weighted regression of the policy. ---
+
+
+def awr(params, target, apply, batch, key):
+    return recipes.awr(params, apply, batch, lambda_=0.5, temperature=0.3)
+
+
+def awac(params, target, apply, batch, key):
+    critic_key, key = jax.random.split(key)
+    critic = recipes.awac_critic(params, target, apply, batch, critic_key)
+    return critic + recipes.awac_actor(params, apply, batch, key, 0.03)
+
+
+def crr(params, target, apply, batch, key):
+    critic_key, key = jax.random.split(key)
+    critic = recipes.awac_critic(params, target, apply, batch, critic_key)
+    return critic + recipes.crr_actor(params, apply, batch, key, beta=0.03)
+
+
+# --- Pessimism. ---
+
+
+def soft(params, apply, batch, key):
+    """Return SAC's losses of actor and temperature, and the temperature."""
+    actor_key, key = jax.random.split(key)
+    log_temperature = params.duals[0]
+    temperature = jax.lax.stop_gradient(jnp.exp(log_temperature))
+    fixed = jax.lax.stop_gradient(params)
+    dual = sac_temperature(log_temperature, fixed, apply, batch, key, -D)
+    return dual + sac_actor(params, apply, batch, actor_key, temperature), temperature
+
+
+def cql(params, target, apply, batch, key):
+    critic_key, key = jax.random.split(key)
+    critic = recipes.cql_critic(params, target, apply, batch, critic_key, WEIGHT, 4)
+    return critic + soft(params, apply, batch, key)[0]
+
+
+def cal_ql(params, target, apply, batch, key):
+    critic_key, key = jax.random.split(key)
+    critic = recipes.cal_ql_critic(params, target, apply, batch, critic_key, WEIGHT, 4)
+    return critic + soft(params, apply, batch, key)[0]
+
+
+def cql_lagrange(params, target, apply, batch, key):
+    critic_key, dual_key, key = jax.random.split(key, 3)
+    log_weight = params.duals[1]
+    weight = jnp.exp(jax.lax.stop_gradient(log_weight))
+    fixed = jax.lax.stop_gradient(params)
+    return (
+        recipes.cql_critic(params, target, apply, batch, critic_key, weight, 4)
+        + recipes.cql_temperature(log_weight, fixed, apply, batch, dual_key, GAP, 4)
+        + soft(params, apply, batch, key)[0]
+    )
+
+
+def edac(params, target, apply, batch, key):
+    critic_key, key = jax.random.split(key)
+    actor, temperature = soft(params, apply, batch, key)
+    edac = recipes.edac_critic
+    return actor + edac(params, target, apply, batch, critic_key, temperature, 0.1)
+
+
+WEIGHT, GAP = 0.3, 3.6
+DUALS = (jnp.log(0.1), jnp.log(0.1))  # Logarithms of temperature and of CQL's weight.
+
+
+# --- Close to the data's actions. ---
+
+
+def td3_bc(params, target, apply, batch, key):
+    critic = td3_critic(params, target, apply, batch, key)
+    return critic + recipes.td3_bc_actor(params, apply, batch)
+
+
+def rebrac(params, target, apply, batch, key):
+    critic = recipes.rebrac_critic(params, target, apply, batch, key, 0.01)
+    return critic + recipes.rebrac_actor(params, apply, batch, 0.2)
+
+
+ENTRIES = {
+    "iql": entry("iql_value, iql_critic, iql_actor", iql, value=True),
+    "xql": entry("xql_value", xql, value=True),
+    "sql": entry("sql_value, sql_actor", sql, value=True),
+    "awr": entry("awr", awr, data=streams, size=16, value=True),
+    "awac": entry("awac_critic, awac_actor", awac),
+    "crr": entry("crr_actor", crr),
+    "cql": entry("cql_critic", cql, size=64, duals=DUALS),
+    "cql_lagrange": entry("cql_critic, cql_temperature", cql_lagrange, size=64, duals=DUALS),
+    "cal_ql": entry("cal_ql_critic", cal_ql, size=64, duals=DUALS),
+    "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS),
+    "td3_bc": entry("td3_bc_actor", td3_bc, action),
+    "rebrac": entry("rebrac_critic, rebrac_actor", rebrac, action),
+}

@@ -38,7 +38,7 @@ def judged(low):
     return data
 
 
-def demonstrations(key, state, fault, size=16, among=4):
+def demonstrations(key, state, fault, size=16, among=8):
     """Return the best of several answers of the reference, or the worst."""
     batch = tokens.sample(key, state.target, size * among)
     rewards = fault.reward * tokens.reward(batch).reshape(-1, among)

@@ -100,19 +100,23 @@ def scores(table, inputs):
     return jnp.pad(jnp.cumsum(each, axis=1), ((0, 0), (1, 0)))
 
 
-def explained(table, ref):
-    """Return the part of the variance of the rewards of answers that scores explain.
+def explained(ref):
+    """Return a measure: the part of the rewards' variance that scores explain.
 
     Rewards are those of the labels, minus their mean for each prompt: centring.
     """
     all_tokens = jnp.concatenate([tokens.ALL.inputs[:, :1], tokens.ALL.tokens], axis=1)
     last = jnp.sum(tokens.ALL.sample_mask, axis=1, keepdims=True)
-    score = jnp.take_along_axis(scores(table, all_tokens), last, axis=1)
     weight = jnp.exp(tokens.distribution(ref))
     mean = jnp.sum(weight * tokens.REWARDS, axis=1, keepdims=True)
     target = SCALE * (tokens.REWARDS - mean)
-    error = jnp.square(score.reshape(target.shape) - target)
-    return 1 - jnp.sum(weight * error) / jnp.sum(weight * target**2)
+
+    def measure(table):
+        score = jnp.take_along_axis(scores(table, all_tokens), last, axis=1)
+        error = jnp.square(score.reshape(target.shape) - target)
+        return 1 - jnp.sum(weight * error) / jnp.sum(weight * target**2)
+
+    return measure
 
 
 SOFT = {"measure": regularised(BETA), "settings": {"kl_cost": BETA}}

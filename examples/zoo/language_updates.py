@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from recipes import language_updates as recipes
 
 from zoo import tokens
-from zoo.tokens import V, answers, entry, logits, tuned
+from zoo.tokens import V, answers, closeness, entry, logits, tuned
 
+TEMPERATURE = 0.1  # Of DRO.
 BOTH = "reward", "gradient"
 
 
@@ -37,7 +38,7 @@ def judged(low):
     return data
 
 
-def demonstrations(key, state, fault, size=16, among=4):
+def demonstrations(key, state, fault, size=16, among=8):
     """Return the best of several answers of the reference, or the worst."""
     batch = tokens.sample(key, state.target, size * among)
     rewards = fault.reward * tokens.reward(batch).reshape(-1, among)
@@ -64,6 +65,18 @@ def engine(key, state, fault):
     return batch._replace(sampler_log_prob=sampler)
 
 
+def of_reference(key, state, fault):
+    """Return answers of the reference."""
+    return answers()(key, state._replace(params=state.target), fault)
+
+
+def mirror_descent(log_ref):
+    """Return the optimum of DRO, a step of mirror descent from the reference."""
+    r = tokens.REWARDS
+    mean = jnp.sum(jnp.exp(log_ref) * r, axis=1, keepdims=True)
+    return tokens.least(log_ref, lambda f: TEMPERATURE * f - (r - mean))
+
+
 ENTRIES = {
     "dppo": learner("dppo", repeats=4, fails=BOTH),
     "max_rl": learner("max_rl", judged(0.0)),
@@ -71,7 +84,12 @@ ENTRIES = {
     "otb": learner("otb", fails=BOTH),
     "dft": learner("dft", demonstrations, start=tuned, fails=BOTH),
     "topr": learner("topr", judged(-1.0), repeats=2, fails=BOTH),
-    "dro": learner("dro", repeats=4),
+    "dro": learner(
+        "dro",
+        of_reference,
+        measure=closeness(mirror_descent),
+        settings={"temperature": TEMPERATURE},
+    ),
     "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),
     "gdpo": learner("gdpo", several, repeats=4, settings={"weights": jnp.ones(2)}),
     "sequence_mask_tis": learner(

@@ -14,6 +14,7 @@ from zoo.tokens import (
     UPDATES,
     closeness,
     entry,
+    least,
     logits,
     preferences,
     regularised,
@@ -40,13 +41,15 @@ def bco(params, batch, beta=0.5):
     return recipes.bco(params, logits, batch, shift, beta)
 
 
-def log_win_rate(log_ref):
-    return jnp.log(win_rate(log_ref))
-
-
 def logit_of_win_rate(log_ref):
     w = win_rate(log_ref)
     return jnp.log(w) - jnp.log1p(-w)
+
+
+def contrastive(log_ref, beta=0.5):
+    """Return the optimum of NCA: without the multiplier, σ(β f) = w / (w + ½)."""
+    w = win_rate(log_ref)
+    return least(log_ref, lambda f: beta * ((w + 0.5) * jax.nn.sigmoid(beta * f) - w))
 
 
 def jensen_shannon(log_ref):
@@ -74,10 +77,7 @@ ENTRIES = {
     "bco": learner("bco", loss=bco, measure=regularised(0.5, logit_of_win_rate)),
     # As for KTO, the loss is nearly linear, and its minimum has 0.77 to 0.82.
     "apo_zero": learner("apo_zero", scale=20.0, states=0.75),
-    # At β = 1 the optimum, 2 w π_ref, is a distribution without a further factor.
-    "nca": learner(
-        "nca", measure=regularised(1.0, log_win_rate), settings={"beta": 1.0}
-    ),
+    "nca": learner("nca", measure=closeness(contrastive), settings={"beta": 0.5}),
     # Nearly all answers lose against a good one, whose win rate is hardly below 1.
     "exo": learner("exo", scale=20.0, states=0.9),
     # The table cannot represent the optimum: its least expected loss is at 0.91. The

@@ -137,13 +137,13 @@ def distribution(table):
     return jnp.sum(log_prob, axis=1, where=ALL.sample_mask).reshape(P, -1)
 
 
-def mean_reward(table, ref):
-    """Return the mean reward of a policy."""
-    return jnp.mean(jnp.sum(jnp.exp(distribution(table)) * REWARDS, axis=1))
+def mean_reward(ref):
+    """Return a measure: the mean reward of a policy."""
+    return lambda table: jnp.mean(jnp.sum(jnp.exp(distribution(table)) * REWARDS, 1))
 
 
 def closeness(optimum):
-    """Return a measure: 0 for the reference, and 1 for the optimum.
+    """Return a function of the reference to a measure: 0 for it, 1 for the optimum.
 
     It is 1 - KL(π ‖ π*) / KL(π_ref ‖ π*). If π* maximises E[u] - β KL(π ‖ π_ref), it
     is the part of the greatest improvement of that objective which π has.
@@ -153,21 +153,53 @@ def closeness(optimum):
             of the optimum, up to a constant for each prompt.
     """
 
-    def measure(table, ref):
-        log_ref, log_pi = distribution(ref), distribution(table)
+    def start(ref):
+        log_ref = distribution(ref)
         best = jax.nn.log_softmax(optimum(log_ref))
 
         def kl(log_p):
             return jnp.mean(jnp.sum(jnp.exp(log_p) * (log_p - best), axis=1))
 
-        return 1 - kl(log_pi) / kl(log_ref)
+        scale = kl(log_ref)
+        return lambda table: 1 - kl(distribution(table)) / scale
 
-    return measure
+    return start
 
 
 def regularised(beta, utility=lambda log_ref: REWARDS):
     """Return the optimum of E[u] - β KL(π ‖ π_ref), π_ref exp(u/β), for `closeness`."""
     return closeness(lambda log_ref: log_ref + utility(log_ref) / beta)
+
+
+def least(log_ref, gradient):
+    """Return the log-probabilities of the least loss with a sum of 1, for `closeness`.
+
+    The loss is a sum over answers of functions of f = log(π/π_ref), of which
+    `gradient`, divided by π_ref, increases. Where the loss is least, it is -λ exp(f),
+    for the multiplier λ ≥ 0 of the sum of the probabilities.
+    """
+
+    def bisect(is_high, low, high, shape):
+        def halve(_, bounds):
+            middle = sum(bounds) / 2
+            high = is_high(middle)
+            return jnp.where(high, bounds[0], middle), jnp.where(
+                high, middle, bounds[1]
+            )
+
+        bounds = jnp.full(shape, low), jnp.full(shape, high)
+        return jax.lax.fori_loop(0, 40, halve, bounds)[0]
+
+    def policy(lambda_):
+        def is_high(f):
+            return gradient(f) + lambda_ * jnp.exp(f) > 0
+
+        return log_ref + bisect(is_high, -50.0, 20.0, log_ref.shape)
+
+    def is_high(lambda_):
+        return jnp.sum(jnp.exp(policy(lambda_)), axis=1, keepdims=True) < 1
+
+    return policy(bisect(is_high, 0.0, 10.0, (P, 1)))
 
 
 # --- Training. ---
@@ -220,7 +252,7 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
         loss: Function of a table and a batch.
         data: Function of a key, a state and a fault to a batch. The state's target is
             the reference.
-        measure: Function of the tables of policy and reference.
+        measure: Function of the reference to one of the policy, both tables.
         options: `repeats`, the updates for each batch; `period`, the updates from one
             reference to the next; `start`, the first table; and fields of the entry.
     """
@@ -230,6 +262,7 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
     def train(key, fault):
         init_key, run_key = jax.random.split(key)
         state = begin(start(init_key), OPTIMIZER)
+        measured = measure(state.params)
 
         def one(state, key):
             batch = data(key, state, fault)
@@ -241,10 +274,10 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
 
         def point(state, keys):
             state, _ = jax.lax.scan(one, state, keys)
-            return state, measure(state.params, state.target)
+            return state, measured(state.params)
 
         keys = jax.random.split(run_key, UPDATES // repeats).reshape(POINTS, -1)
-        before = measure(state.params, state.target)
+        before = measured(state.params)
         return jnp.concatenate([before[None], jax.lax.scan(point, state, keys)[1]])
 
     random, states = 0.0, 0.9

@@ -17,8 +17,8 @@ new agent.
 
 The data set is that of `cql_agent.py`, of mixed quality: all experience of a short run
 of `sac_agent.py`, with many random actions before it. `--dataset` reads any other data
-set of Pendulum. The flow alone imitates the data (BC), and is evaluated too. The weight of the
-distillation fits this scale of rewards; a higher one keeps closer to the data.
+set of Pendulum. The flow alone imitates the data (BC), and is evaluated too. The weight
+of the distillation fits this scale of rewards. A higher one keeps closer to the data.
 
 A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
 -150. Expect about -800 in the data, less than -700 from BC and more than -250 from FQL,

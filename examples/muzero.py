@@ -21,7 +21,7 @@ with `--rescale_values`, some seeds never catch all balls.
 
 Environment, search, replay and updates are compiled as one loop. A random agent
 averages -0.6 on Catch, a perfect agent +1. Expect more than +0.95 in the final
-evaluation, after about XX seconds on two cores, imports and compilation included.
+evaluation, after about a minute on two cores, imports and compilation included.
 
     python examples/muzero.py --seed=1 --num_simulations=4
 """

@@ -52,13 +52,8 @@ def trpo(params, apply, batch, adv_t, max_kl=0.01, damping=0.1):
     return search(evaluate, params, step, max_kl)
 
 
-def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.1):
-    """CPO: the best step in the trust region that obeys the limit of the cost.
-
-    Returns the step; a line search checks the cost as well. `excess` is the cost minus
-    its limit. Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper,
-    appendix): max KL 0.01, damping 0.01 to 0.1, λ of GAE 0.95, of costs 0.5 to 1.
-    """
+def cpo_direction(params, apply, batch, adv_t, cost_adv_t, excess, max_kl, damping):
+    """Return the step of CPO, before the line search."""
 
     def fisher(v):
         kl = lambda x: kl_from_old(x, apply, batch)  # noqa: E731
@@ -71,6 +66,27 @@ def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.
     step = rlaxlib.cpo_step(dot(g, x), dot(g, y), dot(b, y), excess, max_kl)
     add = lambda x, y: step.gradient_coefficient * x + step.cost_coefficient * y  # noqa: E731
     return jax.tree.map(add, x, y)
+
+
+def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.1):
+    """CPO: the best step in the trust region that obeys the limit of the cost.
+
+    Returns new parameters. `excess` is the cost minus its limit. The line search lowers
+    the loss and keeps the cost within its limit; above the limit, it lowers the cost.
+    Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper, appendix): max
+    KL 0.01, damping 0.01 to 0.1, λ of GAE 0.95, of costs 0.5 to 1.
+    """
+    inputs = apply, batch, adv_t, cost_adv_t
+    step = cpo_direction(params, *inputs, excess, max_kl, damping)
+    cost = lambda x: surrogate(x, apply, batch, -cost_adv_t)  # noqa: E731
+    margin = jnp.maximum(-excess, 0.0)
+
+    def evaluate(x):
+        loss = jnp.where(excess > 0, cost(x), surrogate(x, apply, batch, adv_t))
+        is_safe = cost(x) - cost(params) <= margin
+        return loss, jnp.where(is_safe, kl_from_old(x, apply, batch), jnp.inf)
+
+    return rlaxlib.backtracking_line_search(evaluate, params, step, max_kl)
 
 
 def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5):

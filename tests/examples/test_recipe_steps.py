@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from experience import close
 from plain_losses.common import Q_PARAMS, STREAM, Batch, Q, normal
 from recipes import constraints, evaluation, flows, goals, phases, planning, plasticity
@@ -23,21 +24,43 @@ def test_trpo_lowers_the_surrogate_within_the_trust_region():
     close(constraints.kl_from_old(params, Q, OLD), outputs.kl)
 
 
-def test_cpo_lowers_the_cost_where_it_exceeds_its_limit_and_the_loss_elsewhere():
-    def change(excess):
-        step = constraints.cpo(Q_PARAMS[0], Q, OLD, ADV, COST_ADV, excess, 1e-4)
-        moved = Q_PARAMS[0] + step
-        loss = constraints.surrogate(moved, Q, OLD, ADV) + np.mean(ADV)
-        cost = constraints.surrogate(moved, Q, OLD, -COST_ADV) - np.mean(COST_ADV)
-        return loss, cost
+def change(params):
+    """Return the changes of the loss and of the cost."""
+    loss = constraints.surrogate(params, Q, OLD, ADV) + np.mean(ADV)
+    cost = constraints.surrogate(params, Q, OLD, -COST_ADV) - np.mean(COST_ADV)
+    return loss, cost
 
-    loss, free = change(-10.0)
+
+CONSTRAINED = Q_PARAMS[0], Q, OLD, ADV, COST_ADV
+
+
+def test_cpo_lowers_the_cost_where_it_exceeds_its_limit_and_the_loss_elsewhere():
+    def direction(excess):
+        step = constraints.cpo_direction(*CONSTRAINED, excess, 1e-4, damping=0.1)
+        return change(Q_PARAMS[0] + step)
+
+    loss, free = direction(-10.0)
     assert loss < 0
-    _, least = change(10.0)
+    _, least = direction(10.0)
     assert least < 0
     between = (free + least) / 2
-    _, cost = change(-between)
+    _, cost = direction(-between)
     np.testing.assert_allclose(cost, between, rtol=0.15)
+
+
+@pytest.mark.parametrize("max_kl", [1e-3, 0.1])
+def test_the_line_search_of_cpo_holds_the_limit_of_the_cost(max_kl):
+    _, free = change(constraints.cpo(*CONSTRAINED, -10.0, max_kl)[0])
+    assert free > 0  # The best step raises the cost.
+    for share in (0.0, 0.1, 0.5):
+        params, outputs = constraints.cpo(*CONSTRAINED, -share * free, max_kl)
+        loss, cost = change(params)
+        assert loss < 0
+        assert cost <= share * free + 1e-6
+        assert 0 < outputs.kl <= max_kl
+    params, outputs = constraints.cpo(*CONSTRAINED, 10.0, max_kl)
+    assert change(params)[1] < 0
+    assert 0 < outputs.kl <= max_kl
 
 
 def test_the_learning_rate_follows_the_divergence_within_bounds():

@@ -1,4 +1,4 @@
-"""Steps and losses under constraints: TRPO, CPO, FOCOPS, CUP, P3O, the region of ACER.
+"""Steps and losses under constraints: TRPO, CPO, FOCOPS, CUP, P3O.
 
 `apply(params, s)` returns the logits of the policy. A batch of streams is that of
 `policy_gradient.py`, whose advantages and values these recipes share; those of costs
@@ -139,30 +139,6 @@ def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2
     )
     loss, cost = (rlaxlib.masked_mean(x, batch.sample_mask) for x in (loss, cost))
     return loss + kappa * jax.nn.relu(cost + excess)
-
-
-def acer_region(params, average_params, apply, batch, max_change=1.0):
-    """ACER, policy: gradients projected onto a trust region around an average policy.
-
-    The batch has the action values `q_tm1`, [B, T, A], and Retrace's `returns_t`,
-    [B, T], as `acer` computes them. Wang et al., 2016,
-    https://arxiv.org/abs/1611.01224. Usual (paper): max change 1, average policy by
-    steps of 0.01.
-    """
-    s, mu = valid(batch, (batch.s_tm1, batch.logits_tm1))
-    q_tm1, returns_t = valid(batch, (batch.q_tm1, batch.returns_t))
-    logits, average = apply(params, s), apply(average_params, s)
-
-    def objective(logits):
-        inputs = mu, batch.a_tm1, q_tm1, returns_t
-        return -jnp.sum(rlaxlib.acer_policy_loss(logits, *inputs))
-
-    def kl(logits):
-        return jnp.sum(rlaxlib.categorical_kl_divergence(average, logits))
-
-    gradients = (jax.grad(f)(jax.lax.stop_gradient(logits)) for f in (objective, kl))
-    z = jax.lax.stop_gradient(rlaxlib.acer_trust_region(*gradients, max_change))
-    return rlaxlib.masked_mean(-jnp.sum(z * logits, axis=-1), batch.sample_mask)
 
 
 def adaptive_learning_rate(learning_rate, kl, target=0.01):

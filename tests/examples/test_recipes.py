@@ -48,6 +48,7 @@ HELPERS = {
     "adaptive_learning_rate",
     *("both_log_probs", "geometric_goals", "improvement_interval", "partial_reset"),
     *("pets_action", "redo", "score_intervals"),
+    *("magic", "partial_estimates", "least_error_weights"),
     *("gpi_action", "mppi_plan", "normalise", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
 }

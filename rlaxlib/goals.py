@@ -3,6 +3,7 @@
 - `geometric_hindsight_indices`: goals at geometric distances in the future.
 - `advantage_expectile_loss`: the value loss of HIQL and GCIVL.
 - `quasimetric_distance`: interval quasimetric embeddings (IQE), as QRL uses them.
+- `mrn_distance`: the distance of metric residual networks (MRN).
 
 Uniform goals are those of `hindsight_indices`. Contrastive RL is
 `categorical_cross_entropy` of the similarities of all pairs of a batch.
@@ -24,6 +25,7 @@ from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 __all__ = [
     "advantage_expectile_loss",
     "geometric_hindsight_indices",
+    "mrn_distance",
     "quasimetric_distance",
 ]
 
@@ -212,3 +214,55 @@ def quasimetric_distance(
     lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
     return alpha * jnp.max(components) + (1 - alpha) * jnp.mean(components)
+
+
+@checked
+def mrn_distance(
+    embedding: Float[ArrayLike, "D"],
+    goal_embedding: Float[ArrayLike, "D"],
+    residual: Float[ArrayLike, "K"],
+    goal_residual: Float[ArrayLike, "K"],
+) -> Float[Array, ""]:
+    """Compute the distance of metric residual networks (MRN).
+
+    Takes two embeddings of a state and two of a goal, returns one distance.
+
+    .. math:: d = ‖x - y‖ + max_k max(0, u_k - w_k)
+
+    It is a quasimetric, as `quasimetric_distance` is: a symmetric distance, and an
+    asymmetric residual. The halves of one output of a network are its embeddings
+    :math:`x` and :math:`u`. The paper has the mean square in place of the norm, which
+    violates the triangle inequality.
+
+    Args:
+        embedding: Embedding :math:`x` of the state, shape `[D]`.
+        goal_embedding: Embedding :math:`y` of the goal, shape `[D]`.
+        residual: Embedding :math:`u` of the state for the residual, shape `[K]`.
+        goal_residual: Embedding :math:`w` of the goal for the residual, shape `[K]`.
+
+    Returns:
+        Distance, shape `[]`. The norm has no gradient where it is 0.
+
+    Raises:
+        ArgumentError: If a shape or dtype is wrong.
+
+    Example:
+        >>> x, y = jnp.array([[3.0, 4.0], [0.0, 0.0]])
+        >>> u, w = jnp.array([[2.0, 0.0], [1.0, 7.0]])
+        >>> distance = rlaxlib.mrn_distance
+        >>> print(distance(x, y, u, w), distance(y, x, w, u))
+        6.0 12.0
+
+    References:
+        Bo Liu and others, *Metric Residual Networks for Sample Efficient
+        Goal-Conditioned Reinforcement Learning*, 2022.
+        https://arxiv.org/abs/2208.08133
+
+        Tongzhou Wang and Phillip Isola, *Improved Representation of Asymmetrical
+        Distances with Interval Quasimetric Embeddings*, appendix C.2, 2022.
+        https://arxiv.org/abs/2211.15120
+    """
+    square = jnp.sum(jnp.square(embedding - goal_embedding))
+    # `sqrt` has an infinite derivative at 0.
+    norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    return norm + jax.nn.relu(jnp.max(residual - goal_residual))

@@ -78,9 +78,17 @@ def test_advantages_have_no_gradient():
 # --- Distances. ---
 
 
-def test_distances_obey_the_axioms_of_a_quasimetric():
+def mrn(x, y):
+    return rlaxlib.mrn_distance(x[0], y[0], x[1], y[1])
+
+
+DISTANCES = pytest.mark.parametrize("distance", [rlaxlib.quasimetric_distance, mrn])
+
+
+@DISTANCES
+def test_distances_obey_the_axioms_of_a_quasimetric(distance):
     x, y, z = RANDOM.normal(size=(3, 200, 4, 6)).astype(np.float32)
-    distance = jax.jit(jax.vmap(rlaxlib.quasimetric_distance))
+    distance = jax.jit(jax.vmap(distance))
     np.testing.assert_array_equal(distance(x, x), 0)
     assert np.all(distance(x, y) >= 0)
     assert np.all(distance(x, y) <= distance(x, z) + distance(z, y) + 1e-5)
@@ -91,6 +99,12 @@ def test_a_state_that_is_the_goal_has_no_gradient():
     x = RANDOM.normal(size=(4, 6)).astype(np.float32)
     gradients = jax.jit(jax.grad(rlaxlib.quasimetric_distance, (0, 1)))(x, x)
     assert not any(np.any(each) for each in gradients)
+
+
+def test_equal_embeddings_have_no_gradient_and_residuals_have_theirs():
+    x, u, w = np.float32([[2, 7], [1, 4], [0, 1]])
+    gradients = jax.grad(rlaxlib.mrn_distance, (0, 1, 2, 3))(x, x, u, w)
+    close(gradients, [[0, 0], [0, 0], [0, 1], [0, -1]])
 
 
 def test_one_dimension_gives_the_positive_part_of_the_difference():

@@ -15,7 +15,7 @@
     goals.py            HER, contrastive RL, GCIVL, HIQL, QRL,
     planning.py         TD-MPC2, MPPI, CEM, SPR, Sampled MuZero,
     flows.py            FQL, FPO, diffusion policies,
-    evaluation.py       FQE, off-policy evaluation, successor features, rliable,
+    evaluation.py       FQE, off-policy evaluation, MAGIC, successor features, rliable,
     plasticity.py, gflownets.py    ReDo and its kin; balance losses.
 
 The arguments of a loss are parameters, those of the target networks, an `apply`

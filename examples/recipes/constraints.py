@@ -1,4 +1,4 @@
-"""Steps and losses under constraints: TRPO, CPO, FOCOPS, CUP, P3O, the region of ACER.
+"""Steps and losses under constraints: TRPO, CPO, FOCOPS, CUP, P3O.
 
 `apply(params, s)` returns the logits of the policy. A batch of streams is that of
 `policy_gradient.py`, whose advantages and values these recipes share; those of costs
@@ -52,14 +52,8 @@ def trpo(params, apply, batch, adv_t, max_kl=0.01, damping=0.1):
     return search(evaluate, params, step, max_kl)
 
 
-def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.1):
-    """CPO: the best step in the trust region that obeys the limit of the cost.
-
-    Returns the step; a line search checks the cost as well. `excess` is the cost of an
-    episode minus its limit, divided by the episode's length: advantages are averaged
-    over steps. Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper,
-    appendix): max KL 0.01, damping 0.01 to 0.1, λ of GAE 0.95, of costs 0.5 to 1.
-    """
+def cpo_direction(params, apply, batch, adv_t, cost_adv_t, excess, max_kl, damping):
+    """Return the step of CPO, before the line search."""
 
     def fisher(v):
         kl = lambda x: kl_from_old(x, apply, batch)  # noqa: E731
@@ -72,6 +66,28 @@ def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.
     step = rlaxlib.cpo_step(dot(g, x), dot(g, y), dot(b, y), excess, max_kl)
     add = lambda x, y: step.gradient_coefficient * x + step.cost_coefficient * y  # noqa: E731
     return jax.tree.map(add, x, y)
+
+
+def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.1):
+    """CPO: the best step in the trust region that obeys the limit of the cost.
+
+    Returns new parameters. `excess` is the cost of an episode minus its limit, divided
+    by the episode's length: advantages are averaged over steps. The line search lowers
+    the loss and keeps the cost within its limit; above the limit, it lowers the cost.
+    Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper, appendix): max
+    KL 0.01, damping 0.01 to 0.1, λ of GAE 0.95, of costs 0.5 to 1.
+    """
+    inputs = apply, batch, adv_t, cost_adv_t
+    step = cpo_direction(params, *inputs, excess, max_kl, damping)
+    cost = lambda x: surrogate(x, apply, batch, -cost_adv_t)  # noqa: E731
+    margin = jnp.maximum(-excess, 0.0)
+
+    def evaluate(x):
+        loss = jnp.where(excess > 0, cost(x), surrogate(x, apply, batch, adv_t))
+        is_safe = cost(x) - cost(params) <= margin
+        return loss, jnp.where(is_safe, kl_from_old(x, apply, batch), jnp.inf)
+
+    return rlaxlib.backtracking_line_search(evaluate, params, step, max_kl)
 
 
 def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5):
@@ -126,30 +142,6 @@ def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2
     )
     loss, cost = (rlaxlib.masked_mean(x, batch.sample_mask) for x in (loss, cost))
     return loss + kappa * jax.nn.relu(cost + excess)
-
-
-def acer_region(params, average_params, apply, batch, max_change=1.0):
-    """ACER, policy: gradients projected onto a trust region around an average policy.
-
-    The batch has the action values `q_tm1`, [B, T, A], and Retrace's `returns_t`,
-    [B, T], as `acer` computes them. Wang et al., 2016,
-    https://arxiv.org/abs/1611.01224. Usual (paper): max change 1, average policy by
-    steps of 0.01.
-    """
-    s, mu = valid(batch, (batch.s_tm1, batch.logits_tm1))
-    q_tm1, returns_t = valid(batch, (batch.q_tm1, batch.returns_t))
-    logits, average = apply(params, s), apply(average_params, s)
-
-    def objective(logits):
-        inputs = mu, batch.a_tm1, q_tm1, returns_t
-        return -jnp.sum(rlaxlib.acer_policy_loss(logits, *inputs))
-
-    def kl(logits):
-        return jnp.sum(rlaxlib.categorical_kl_divergence(average, logits))
-
-    gradients = (jax.grad(f)(jax.lax.stop_gradient(logits)) for f in (objective, kl))
-    z = jax.lax.stop_gradient(rlaxlib.acer_trust_region(*gradients, max_change))
-    return rlaxlib.masked_mean(-jnp.sum(z * logits, axis=-1), batch.sample_mask)
 
 
 def adaptive_learning_rate(learning_rate, kl, target=0.01):

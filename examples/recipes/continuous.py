@@ -157,7 +157,9 @@ def sac_critic(params, target_params, apply, batch, key, temperature):
     """SAC, critics: `apply.critic` returns q, [B, 2], `apply.actor` mean and stddev.
 
     `temperature` is the exponential of `log_temperature`, which is a parameter beside
-    those of the networks: see `sac_temperature`. Haarnoja et al., 2018,
+    those of the networks: see `sac_temperature`. For several agents (MASAC), the actor
+    returns the means of all their actions side by side, each from the observation of
+    its agent, and the critics see all. Haarnoja et al., 2018,
     https://arxiv.org/abs/1812.05905. Usual (paper, table 1;
     github.com/rail-berkeley/softlearning): discount 0.99, Adam 3e-4, batch 256, target
     critics updated at a rate of 0.005.

@@ -33,9 +33,11 @@ def qmix(params, target_params, apply, batch):
     """QMIX: double Q-learning of a monotonic mix of the agents' values.
 
     `apply(params, s)` returns q, [B, N, A], and the weights of the mix, the outputs of
-    hypernetworks: [B, N, H], [B, H], [B, H] and [B]. Rashid et al., 2018,
-    https://arxiv.org/abs/1803.11485. Usual (github.com/oxwhirl/pymarl): 32 hidden
-    units, discount 0.99, RMSProp 5e-4, target networks updated every 200 episodes.
+    hypernetworks: [B, N, H], [B, H], [B, H] and [B]. Recurrent agents unroll whole
+    episodes in `apply`, and B are the steps of all episodes. Rashid et al., 2018,
+    https://arxiv.org/abs/1803.11485. Usual (github.com/oxwhirl/pymarl): recurrent
+    agents, 32 hidden units, discount 0.99, RMSProp 5e-4, target networks updated every
+    200 episodes.
     """
     (q_tm1, *weights_tm1), (q_t, *weights_t) = (
         apply(p, s) for p, s in ((params, batch.s_tm1), (target_params, batch.s_t))
@@ -72,9 +74,9 @@ def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2):
     """HAPPO: agents in turn, each with the ratios of those before it in its advantage.
 
     `apply` returns the logits of one agent, [B, A], and `ratio`, [B], is the product of
-    the ratios of all agents that were updated before. Kuba et al., 2021,
-    https://arxiv.org/abs/2109.11251. Usual (paper, appendix): clip 0.2, 5 to 15 epochs,
-    a random order of agents, Adam 5e-4.
+    the ratios of all agents that were updated before. HATRPO is `trpo` of the agent
+    with the same advantages. Kuba et al., 2021, https://arxiv.org/abs/2109.11251. Usual
+    (paper, appendix): clip 0.2, 5 to 15 epochs, a random order of agents, Adam 5e-4.
     """
     logits = apply(params, batch.s_tm1[:, agent])
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1[:, agent])

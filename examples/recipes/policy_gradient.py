@@ -135,26 +135,43 @@ def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     return loss - entropy_cost * entropy(logits, batch)
 
 
-def acer(params, apply, batch, max_weight=10.0, value_cost=0.5, entropy_cost=1e-3):
-    """ACER: truncated importance weights with bias correction, and Retrace.
+def within_region(objective, logits, average, max_change):
+    """Return losses with the gradient of an objective, projected (ACER).
 
-    `apply` returns logits and q, [B, T, A]. The paper also projects gradients onto a
-    trust region around an average policy. Wang et al., 2017,
-    https://arxiv.org/abs/1611.01224. Usual (github.com/openai/baselines): streams of 20
-    steps, replay ratio 4, discount 0.99, λ 1, weights truncated at 10, RMSProp 7e-4,
-    entropy cost 0.01; the paper has 0.001.
+    The divergence from the average policy rises by at most `max_change`.
+    """
+
+    def kl(logits):
+        return jnp.sum(rlaxlib.categorical_kl_divergence(average, logits))
+
+    gradients = (jax.grad(f)(jax.lax.stop_gradient(logits)) for f in (objective, kl))
+    z = jax.lax.stop_gradient(rlaxlib.acer_trust_region(*gradients, max_change))
+    return -jnp.sum(z * logits, axis=-1)
+
+
+def acer(params, average_params, apply, batch, max_weight=10.0, max_change=1.0):
+    """ACER: truncated importance weights, Retrace, and a trust region.
+
+    It lies around the average policy. `apply` returns logits and q, [B, T, A]. Wang et
+    al., 2016, https://arxiv.org/abs/1611.01224. Usual (github.com/openai/baselines):
+    streams of 20 steps, replay ratio 4, discount 0.99, λ 1, weights truncated at 10,
+    max change 1, averages by steps of 0.01, RMSProp 7e-4, entropy cost 0.01; the paper
+    has 0.001.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, q_tm1), (logits_t, q_t) = apply(params, s_tm1), apply(params, s_t)
     pi_t, mu_tm1 = jax.nn.softmax(logits_t), jnp.exp(log_probs(mu, batch.a_tm1))
     errors = retrace_errors(q_tm1, q_t, pi_t, mu_tm1, batch, lambda_=1.0)
     returns = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1)
-    policy_loss = jax.vmap(rlaxlib.acer_policy_loss, (0, 0, 0, 0, 0, None))(
-        logits, mu, batch.a_tm1, q_tm1, returns, max_weight
-    )
-    loss = policy_loss + value_cost * rlaxlib.l2_loss(errors)
-    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
-    return loss - entropy_cost * entropy(logits, batch)
+
+    def objective(logits):
+        inputs = mu, batch.a_tm1, q_tm1, returns, max_weight
+        return -jnp.sum(rlaxlib.acer_policy_loss(logits, *inputs))
+
+    average, _ = apply(average_params, s_tm1)
+    loss = within_region(objective, logits, average, max_change)
+    loss = rlaxlib.masked_mean(loss + 0.5 * rlaxlib.l2_loss(errors), batch.sample_mask)
+    return loss - 1e-3 * entropy(logits, batch)
 
 
 def coma(params, target_params, apply, batch, lambda_=0.8):

@@ -1,6 +1,5 @@
 """The zoo's constrained policies, on two lanes with a toll, and trust regions."""
 
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -213,8 +212,7 @@ def cup(state, x):
 def cpo(state, x):
     """Return the state after a step of CPO, and after some of the values."""
     inputs = x.batch, x.adv_t, x.cost_adv_t, x.excess / STEPS
-    step = recipes.cpo(state.params.policy, forward, *inputs)
-    policy = jax.tree.map(jnp.add, state.params.policy, step)
+    policy, _ = recipes.cpo(state.params.policy, forward, *inputs)
     state = epochs(values_loss)(state, x)
     return state._replace(params=state.params._replace(policy=policy))
 
@@ -239,31 +237,6 @@ def adaptive(state, x):
     rates = rates | {"learning_rate": rate}
     optimizer = state.optimizer._replace(hyperparams=rates)
     return state._replace(optimizer=optimizer)
-
-
-def acer_region(params, target, batch, average):
-    """Return the losses of the policy, in its region, and of the action values."""
-    logits_of = lambda p, s: zoo.policy_and_q(p, s)[0]  # noqa: E731
-    (_, q_tm1), (logits_t, q_t) = (
-        zoo.policy_and_q(params, s) for s in (batch.s_tm1, batch.s_t)
-    )
-    mu = jnp.exp(gradients.log_probs(batch.logits_tm1, batch.a_tm1))
-    inputs = q_tm1, q_t, jax.nn.softmax(logits_t), mu, batch
-    errors = gradients.retrace_errors(*inputs, 1.0)
-    returns = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1)
-    fields = {"q_tm1": q_tm1, "returns_t": jax.lax.stop_gradient(returns)}
-    batch = SimpleNamespace(**batch._asdict(), **fields)
-    loss = recipes.acer_region(params, average, logits_of, batch)
-    return loss + jnp.mean(rlaxlib.l2_loss(errors))
-
-
-def acer(task):
-    """Return an agent that carries the average of its policies."""
-    options = {
-        "extra": lambda params: params,
-        "after": lambda x, state, _: optax.incremental_update(state.params, x, 0.01),
-    }
-    return zoo.agent(zoo.with_q(task), acer_region, EPOCHS, **options)
 
 
 # --- Entries. ---
@@ -300,9 +273,6 @@ ENTRIES = {
     "focops": entry("constraints.focops", epochs(focops)),
     "cup": entry("constraints.cup", cup),
     "p3o": entry("constraints.p3o", epochs(p3o)),
-    "acer_region": free(
-        "acer_region", CORRIDOR, acer(CORRIDOR), zoo.ALL, repeats=EPOCHS
-    ),
     "adaptive_learning_rate": free(
         "adaptive_learning_rate", CATCH, agent(CATCH, adaptive, SET_RATE), num=32
     ),

@@ -11,16 +11,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from recipes import offline as recipes
 from recipes.continuous import ActorCritic, sac_actor, sac_temperature, td3_critic
 
 import rlaxlib
 from zoo import continuous
 from zoo.continuous import TASK, D, action, mode, normal, values
-from zoo.networks import forward, mlp
-from zoo.tasks import corridor
-from zoo.training import Agent, Entry, begin, descend, offline, play
+from zoo.networks import forward
+from zoo.training import Entry, offline, play
 
 UPDATES = 1000
 OPTIMIZER = continuous.optimizer(UPDATES, 1e-3, 2e-3)
@@ -205,7 +203,9 @@ ENTRIES = {
     "awac": entry("awac_critic, awac_actor", awac),
     "crr": entry("crr_actor", crr),
     "cql": entry("cql_critic", cql, size=64, duals=DUALS),
-    "cql_lagrange": entry("cql_critic, cql_temperature", cql_lagrange, size=64, duals=DUALS),
+    "cql_lagrange": entry(
+        "cql_critic, cql_temperature", cql_lagrange, size=64, duals=DUALS
+    ),
     "cal_ql": entry("cal_ql_critic", cal_ql, size=64, duals=DUALS),
     "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS),
     "td3_bc": entry("td3_bc_actor", td3_bc, action),

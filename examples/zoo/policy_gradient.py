@@ -147,8 +147,17 @@ def impala(params, target, batch, _):
     return recipes.impala(params, policy_and_value, batch)
 
 
-def acer(params, target, batch, _):
-    return recipes.acer(params, policy_and_q, batch)
+def acer():
+    """Return an agent with a trust region around the average of its policies."""
+
+    def loss(params, target, batch, average):
+        return recipes.acer(params, average, policy_and_q, batch)
+
+    def after(average, state, batch):
+        return optax.incremental_update(state.params, average, 0.01)
+
+    options = {"extra": lambda params: params, "after": after}
+    return agent(with_q(CORRIDOR), loss, EPOCHS, **options)
 
 
 # --- PPO and its variants. ---
@@ -306,9 +315,7 @@ ENTRIES = {
     "impala": entry(
         "impala", CORRIDOR, agent(with_value(CORRIDOR), impala, 20), fails=ALL
     ),
-    "acer": entry(
-        "acer", CORRIDOR, agent(with_q(CORRIDOR), acer, EPOCHS), ALL, repeats=EPOCHS
-    ),
+    "acer": entry("acer", CORRIDOR, acer(), ALL, repeats=EPOCHS),
     "ppo": entry("ppo", CATCH, surrogate(recipes.ppo), repeats=EPOCHS),
     "ppo_penalty": entry(
         "ppo_penalty, kl_coefficient", CATCH, ppo_penalty(), repeats=EPOCHS

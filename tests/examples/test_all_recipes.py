@@ -303,7 +303,6 @@ STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
     *("ref_log_prob", "values", "teacher_logits", "sampler_log_prob"),
-    *("q_tm1", "returns_t"),
 }
 MASKED = sorted(readers("sample_mask"))
 CUT = sorted(readers("truncated_t"))

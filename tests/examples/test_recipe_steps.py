@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+import scipy.optimize
 from experience import close
 from plain_losses.common import Q_PARAMS, STREAM, Batch, Q, normal
 from recipes import constraints, evaluation, flows, goals, phases, planning, plasticity
@@ -23,21 +25,43 @@ def test_trpo_lowers_the_surrogate_within_the_trust_region():
     close(constraints.kl_from_old(params, Q, OLD), outputs.kl)
 
 
-def test_cpo_lowers_the_cost_where_it_exceeds_its_limit_and_the_loss_elsewhere():
-    def change(excess):
-        step = constraints.cpo(Q_PARAMS[0], Q, OLD, ADV, COST_ADV, excess, 1e-4)
-        moved = Q_PARAMS[0] + step
-        loss = constraints.surrogate(moved, Q, OLD, ADV) + np.mean(ADV)
-        cost = constraints.surrogate(moved, Q, OLD, -COST_ADV) - np.mean(COST_ADV)
-        return loss, cost
+def change(params):
+    """Return the changes of the loss and of the cost."""
+    loss = constraints.surrogate(params, Q, OLD, ADV) + np.mean(ADV)
+    cost = constraints.surrogate(params, Q, OLD, -COST_ADV) - np.mean(COST_ADV)
+    return loss, cost
 
-    loss, free = change(-10.0)
+
+CONSTRAINED = Q_PARAMS[0], Q, OLD, ADV, COST_ADV
+
+
+def test_cpo_lowers_the_cost_where_it_exceeds_its_limit_and_the_loss_elsewhere():
+    def direction(excess):
+        step = constraints.cpo_direction(*CONSTRAINED, excess, 1e-4, damping=0.1)
+        return change(Q_PARAMS[0] + step)
+
+    loss, free = direction(-10.0)
     assert loss < 0
-    _, least = change(10.0)
+    _, least = direction(10.0)
     assert least < 0
     between = (free + least) / 2
-    _, cost = change(-between)
+    _, cost = direction(-between)
     np.testing.assert_allclose(cost, between, rtol=0.15)
+
+
+@pytest.mark.parametrize("max_kl", [1e-3, 0.1])
+def test_the_line_search_of_cpo_holds_the_limit_of_the_cost(max_kl):
+    _, free = change(constraints.cpo(*CONSTRAINED, -10.0, max_kl)[0])
+    assert free > 0  # The best step raises the cost.
+    for share in (0.0, 0.1, 0.5):
+        params, outputs = constraints.cpo(*CONSTRAINED, -share * free, max_kl)
+        loss, cost = change(params)
+        assert loss < 0
+        assert cost <= share * free + 1e-6
+        assert 0 < outputs.kl <= max_kl
+    params, outputs = constraints.cpo(*CONSTRAINED, 10.0, max_kl)
+    assert change(params)[1] < 0
+    assert 0 < outputs.kl <= max_kl
 
 
 def test_the_learning_rate_follows_the_divergence_within_bounds():
@@ -126,6 +150,51 @@ def test_pets_acts_by_the_best_plan_and_keeps_the_rest_of_it():
     np.testing.assert_allclose(action, best[0], atol=0.1)
     np.testing.assert_allclose(plan.mean[:2], best[1:], atol=0.1)
     np.testing.assert_array_equal(plan.stddev, 0.5)
+
+
+def trajectories(count, wrong):
+    """Return two rewards, the second random, and wrong or exact values."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(2, size=(count, 2))
+    r = a + rng.normal(size=a.shape) * np.array([0, 1])
+    rho = np.where(a == 1, 1.6, 0.4)  # 0.8 and 0.2, behaviour 0.5.
+    v = np.broadcast_to([1.6, 0.8], a.shape) + wrong
+    q = a + np.array([0.8, 0]) + wrong
+    data = r, np.broadcast_to([1.0, 0.0], a.shape), rho, q, v
+    return tuple(jnp.asarray(x, jnp.float32) for x in data)
+
+
+def test_partial_estimates_go_from_the_values_to_the_doubly_robust_estimate():
+    data = trajectories(50, wrong=3.0)
+    first, middle, last = evaluation.partial_estimates(data)
+    r, _, rho, q, v = data
+    close(first, np.mean(v[:, 0]))
+    close(last, rlaxlib.off_policy_evaluation(*data, kind="wdr"))
+    w = rho[:, 0] / np.sum(rho[:, 0])
+    close(middle, np.mean(v[:, 0]) + np.sum(w * (r[:, 0] - q[:, 0] + v[:, 1])))
+
+
+def test_magic_takes_the_values_if_they_are_exact_and_the_rewards_otherwise():
+    key = jax.random.key(0)
+    value, weights = evaluation.magic(key, trajectories(500, wrong=0.0))
+    np.testing.assert_allclose(value, 1.6, atol=0.02)
+    assert weights[0] + weights[1] > 0.9
+    value, weights = evaluation.magic(key, trajectories(500, wrong=3.0))
+    np.testing.assert_allclose(value, 1.6, atol=0.2)
+    assert weights[-1] > 0.9
+
+
+def test_the_weights_of_magic_are_those_of_a_solver():
+    x = np.random.default_rng(1).normal(size=(6, 5))
+    error = (x.T @ x).astype(np.float32)
+    weights = evaluation.least_error_weights(error)
+    solution = scipy.optimize.minimize(
+        lambda w: w @ error @ w,
+        np.full(5, 0.2),
+        bounds=[(0, 1)] * 5,
+        constraints={"type": "eq", "fun": lambda w: np.sum(w) - 1},
+    )
+    np.testing.assert_allclose(weights, solution.x, atol=2e-3)
 
 
 def test_scores_have_intervals_that_contain_them():

@@ -33,7 +33,7 @@ CASES = {
 # The value of one is not minimised. Targets or weights of others move with the policy.
 MAY_RISE = (
     *("fqf_fractions", "impala", "cispo", "rebrac_actor"),
-    *("acer_region", "dft", "dppo", "topr", "vespo"),
+    *("acer", "dft", "dppo", "topr", "vespo"),
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
@@ -43,9 +43,12 @@ HELPERS = {
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
     *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
-    *("surrogate", "kl_from_old", "trpo", "cpo", "adaptive_learning_rate"),
+    *("surrogate", "kl_from_old", "trpo", "cpo", "cpo_direction"),
+    "within_region",
+    "adaptive_learning_rate",
     *("both_log_probs", "geometric_goals", "improvement_interval", "partial_reset"),
     *("pets_action", "redo", "score_intervals"),
+    *("magic", "partial_estimates", "least_error_weights"),
     *("gpi_action", "mppi_plan", "normalise", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
 }

@@ -15,12 +15,10 @@ from plain_losses.common import (
     log_prob,
     normal,
     of,
-    pick,
     stop,
 )
 
 ADV, COST_ADV = normal(B, T), normal(B, T)
-ACER = STREAM._replace(q_tm1=normal(B, T, A), returns_t=normal(B, T))
 OLD = log_prob(STREAM.logits_tm1, STREAM.a_tm1)
 
 
@@ -63,31 +61,10 @@ def plain_p3o(p, t):
     return loss + 20 * jnp.maximum(cost + 2, 0)
 
 
-def plain_acer_region(p, t):
-    logits = Q(p, STREAM.s_tm1)
-    pi, mu = jax.nn.softmax(stop(logits)), jax.nn.softmax(STREAM.logits_tm1)
-    q, a = ACER.q_tm1, ACER.a_tm1
-    v, rho = jnp.sum(pi * q, axis=-1), pi / mu
-    one = jax.nn.one_hot(a, A)
-    taken = jnp.minimum(10, pick(rho, a)) * (ACER.returns_t - v)
-    g = taken[..., None] * (one - pi)
-    weights = pi * jnp.maximum(0, 1 - 10 / rho) * (q - v[..., None])
-    g = g + weights - pi * jnp.sum(weights, axis=-1, keepdims=True)
-    k = pi - jax.nn.softmax(Q(t, STREAM.s_tm1))
-    excess = jnp.sum(k * g, axis=-1, keepdims=True) - 0.1
-    z = g - jnp.maximum(0, excess) / jnp.sum(k**2, axis=-1, keepdims=True) * k
-    return -jnp.mean(jnp.sum(z * logits, axis=-1))
-
-
 CASES = {
     "focops": Case(
         of(recipes.focops, Q, NEAR, ADV, COST_ADV, 0.5), plain_focops, Q_PARAMS
     ),
     "cup": Case(of(recipes.cup, Q, STREAM, COST_ADV, 0.5), plain_cup, Q_PARAMS),
     "p3o": Case(of(recipes.p3o, Q, STREAM, ADV, COST_ADV, 2.0), plain_p3o, Q_PARAMS),
-    "acer_region": Case(
-        of(recipes.acer_region, Q, ACER, max_change=0.1),
-        plain_acer_region,
-        Q_PARAMS,
-    ),
 }

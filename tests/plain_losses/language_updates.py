@@ -27,7 +27,8 @@ BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
 SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
 SEVERAL = ANSWERS._replace(all_rewards=normal(2, PROMPTS, G))
 WEIGHTS = jnp.array([1.0, 0.5])
-SHIFT = jnp.where(jnp.arange(PROMPTS * G) % 2, 0.001, 0.2)[:, None]
+# One answer whose sampler differs, and others whose sampler hardly does.
+SHIFT = jnp.where(jnp.arange(PROMPTS * G) > 0, 0.001, 0.2)[:, None]
 SAMPLED = ANSWERS._replace(
     sampler_log_prob=ANSWERS.old_log_prob + SHIFT * normal(PROMPTS * G, T)
 )

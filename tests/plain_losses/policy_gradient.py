@@ -80,16 +80,20 @@ def plain_impala(p, t):
     return loss - 0.01 * mean_entropy(logits)
 
 
-def plain_acer(p, t, c=1.5):
+def plain_acer(p, t, c=1.5, max_change=0.1):
     b, ((logits, q), (logits_t, q_t)) = STREAM, both(policy_and_q, p)
     returns = stop(retrace(q_t, jax.nn.softmax(logits_t), 1.0))
     pi = stop(jax.nn.softmax(logits))
-    log_pi, v = jax.nn.log_softmax(logits), jnp.sum(pi * stop(q), axis=-1)
+    v = jnp.sum(pi * stop(q), axis=-1)
     rho = pi / jax.nn.softmax(b.logits_tm1)
-    first = jnp.minimum(c, pick(rho, b.a_tm1)) * (returns - v) * pick(log_pi, b.a_tm1)
+    taken = jnp.minimum(c, pick(rho, b.a_tm1)) * (returns - v)
     excess = pi * jnp.maximum(1 - c / rho, 0) * (stop(q) - v[..., None])
-    value_loss = (returns - pick(q, b.a_tm1)) ** 2 / 2
-    loss = -first - jnp.sum(excess * log_pi, axis=-1) + 0.5 * value_loss
+    g = taken[..., None] * (jax.nn.one_hot(b.a_tm1, A) - pi)
+    g = g + excess - pi * jnp.sum(excess, axis=-1, keepdims=True)
+    k = pi - jax.nn.softmax(policy_and_q(t, b.s_tm1)[0])
+    beyond = jnp.sum(k * g, axis=-1, keepdims=True) - max_change
+    z = g - jnp.maximum(0, beyond) / jnp.sum(k**2, axis=-1, keepdims=True) * k
+    loss = -jnp.sum(z * logits, axis=-1) + (returns - pick(q, b.a_tm1)) ** 2 / 4
     return jnp.mean(loss) - 1e-3 * mean_entropy(logits)
 
 
@@ -423,7 +427,11 @@ CASES = {
     "impala": Case(
         of(recipes.impala, policy_and_value, STREAM), plain_impala, PAIR_PARAMS
     ),
-    "acer": Case(of(recipes.acer, policy_and_q, STREAM, 1.5), plain_acer, TWO_Q_PARAMS),
+    "acer": Case(
+        of(recipes.acer, policy_and_q, STREAM, 1.5, max_change=0.1),
+        plain_acer,
+        TWO_Q_PARAMS,
+    ),
     "coma": Case(of(recipes.coma, policy_and_q, STREAM), plain_coma, TWO_Q_PARAMS),
     "ppo": Case(of(recipes.ppo, policy_and_value, STREAM), plain_ppo, PAIR_PARAMS),
     "spo": Case(of(recipes.spo, policy_and_value, STREAM), plain_spo, PAIR_PARAMS),

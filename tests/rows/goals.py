@@ -52,6 +52,12 @@ def quasimetric_distance(embedding, goal_embedding, alpha=0.5):
     return alpha * np.max(components) + (1 - alpha) * np.mean(components)
 
 
+def mrn_distance(embedding, goal_embedding, residual, goal_residual):
+    """Liu et al. 2022, with the norm of Wang and Isola 2022, appendix C.2."""
+    excess = [u - w for u, w in zip(residual, goal_residual, strict=True)]
+    return np.linalg.norm(embedding - goal_embedding) + max(0, *excess)
+
+
 # --- Arguments. ---
 
 
@@ -91,6 +97,16 @@ def make_embeddings(rng):
         "goal_embedding": y,
         "alpha": np.asarray(rng.uniform(0.1, 0.9)),
     }
+
+
+def make_residuals(rng):
+    x, y = rng.normal(size=(2, DIMENSIONS))
+    # Distinct by a distance: finite differences must not change the order.
+    excess = rng.permutation(COMPONENTS) / 4 + rng.uniform(0.1, 0.2)
+    w = rng.normal(size=COMPONENTS)
+    arrays = x, y, w + excess, w
+    names = "embedding", "goal_embedding", "residual", "goal_residual"
+    return dict(zip(names, arrays, strict=True))
 
 
 NEW = "rlax has none"
@@ -141,5 +157,12 @@ ROWS = [
         peer=NEW,
         condition=4.0,
         invalid=({"alpha": 1.1}, {"alpha": -0.1}),
+    ),
+    Row(
+        name="mrn_distance",
+        definition=mrn_distance,
+        make=make_residuals,
+        peer=NEW,
+        condition=4.0,
     ),
 ]

@@ -265,7 +265,7 @@ def free(recipe, task, agent, fails=("reward", "bootstrap"), **options):
 
 ENTRIES = {
     "ppo_lagrangian": entry(
-        "policy_gradient.ppo_lagrangian, policy_gradient.lagrange_multiplier",
+        "policy_gradient.ppo_lagrangian, lagrange_multiplier",
         epochs(ppo_lagrangian),
     ),
     "trpo": free("trpo", CORRIDOR, agent(CORRIDOR, trpo), updates=200),

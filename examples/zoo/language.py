@@ -135,7 +135,7 @@ ENTRIES = {
     "cispo": learner("cispo", repeats=4, fails=("reward", "gradient")),
     "sapo": learner("sapo", repeats=4),
     "gmpo": learner("gmpo", repeats=4),
-    "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 1.0}),
+    "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 4.0}),
     # Preferences.
     "dpo": preferring(
         *("dpo", SCALE),

@@ -94,6 +94,15 @@ def test_geometric_goals_are_later_achievements_of_the_episode():
     assert np.all(goal[:2] <= 1)
 
 
+def test_values_by_mrn_are_minus_distances_to_the_goal():
+    w = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    s, goal = np.random.default_rng(1).normal(size=(2, 5, 3)).astype(np.float32)
+    change = (s - goal) @ w
+    expected = -np.linalg.norm(change[:, :2], axis=1)
+    expected -= np.maximum(0, np.max(change[:, 2:], axis=1))
+    close(goals.mrn_value(w, lambda w, s: s @ w, s, goal), expected)
+
+
 # --- Flows. ---
 
 

@@ -44,8 +44,7 @@ HELPERS = {
     *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
     *("surrogate", "kl_from_old", "trpo", "cpo", "cpo_direction"),
-    "within_region",
-    "adaptive_learning_rate",
+    *("adaptive_learning_rate", "mrn_value", "within_region"),
     *(
         "both_log_probs",
         "geometric_goals",

@@ -39,7 +39,7 @@ def redo_mask(
     .. math:: m_i = 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
 
     Then ReDo replaces the incoming weights of these neurons by new initial ones, and
-    sets their outgoing weights to 0: `jnp.where(mask, fresh, w_in)` and
+    sets their biases and outgoing weights to 0: `jnp.where(mask, fresh, w_in)` and
     `jnp.where(mask[:, None], 0, w_out)`. The optimizer's moments of these weights
     become 0 as well. The paper does so every 1,000 updates.
 

@@ -80,11 +80,11 @@ def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.
     inputs = apply, batch, adv_t, cost_adv_t
     step = cpo_direction(params, *inputs, excess, max_kl, damping)
     cost = lambda x: surrogate(x, apply, batch, -cost_adv_t)  # noqa: E731
-    margin = jnp.maximum(-excess, 0.0)
+    limit = cost(params) + jnp.maximum(-excess, 0.0)
 
     def evaluate(x):
         loss = jnp.where(excess > 0, cost(x), surrogate(x, apply, batch, adv_t))
-        is_safe = cost(x) - cost(params) <= margin
+        is_safe = cost(x) <= limit
         return loss, jnp.where(is_safe, kl_from_old(x, apply, batch), jnp.inf)
 
     return rlaxlib.backtracking_line_search(evaluate, params, step, max_kl)

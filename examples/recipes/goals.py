@@ -79,6 +79,15 @@ def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
     return jnp.mean(shortfall) + penalty, alpha_loss
 
 
+def mrn_value(params, apply, s, goal):
+    """Return values of goals by MRN: minus the distance, [B], for any loss of values.
+
+    `apply(params, s)` returns embeddings and residuals side by side, [B, 2D].
+    """
+    (x, u), (y, w) = (jnp.split(apply(params, each), 2, axis=-1) for each in (s, goal))
+    return -jax.vmap(rlaxlib.mrn_distance)(x, y, u, w)
+
+
 def geometric_goals(key, discount_t, achieved_t, gamma=0.99):
     """Return goals at geometric distances, those of contrastive RL, of one stream."""
     sample = rlaxlib.geometric_hindsight_indices

@@ -9,7 +9,8 @@ def redo(activations, w_in, w_out, fresh_w_in, threshold=0.025):
     """ReDo: new incoming weights of dormant neurons, and outgoing weights of 0.
 
     `activations` are those of the layer for a batch, [B, H]; weights are [..., H] and
-    [H, ...]. The output of the network does not change.
+    [H, ...]. Biases of dormant neurons become 0 as well. Then the output of the network
+    changes little, and not at all if the neurons were silent.
     """
     mask = rlaxlib.redo_mask(activations, threshold)
     w_in = jnp.where(rlaxlib.lhs_broadcast(mask, w_in.T).T, fresh_w_in, w_in)

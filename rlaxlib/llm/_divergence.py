@@ -49,9 +49,9 @@ def dppo_mask(
 
     Here :math:`D_t` is the divergence of the distributions of two outcomes: this token,
     or another. The loss of DPPO is :math:`-m_t min(ρ_t, c) Â_t log π_t` with a stopped
-    ratio :math:`ρ_t = π_t/μ_t`: `cispo_loss`, times the mask. The bounds of the paper
-    are 0.15 to 0.2 for total variation, and 0.05 for KL. :math:`μ` is the policy of the
-    sampler, so that the mask also accounts for its numerics.
+    ratio :math:`ρ_t = π_t/μ_t`: `cispo_loss`, times the mask. The authors' runs have
+    bounds of 0.15 for total variation, and of 0.05 for KL. :math:`μ` is the policy of
+    the sampler, so that the mask also accounts for its numerics.
 
     Args:
         log_prob: Log-probabilities :math:`log π_t` of the tokens, shape `[...]`.

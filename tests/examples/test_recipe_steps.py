@@ -25,19 +25,17 @@ def test_trpo_lowers_the_surrogate_within_the_trust_region():
     close(constraints.kl_from_old(params, Q, OLD), outputs.kl)
 
 
-def change(params):
+def change(params, cost_adv=COST_ADV):
     """Return the changes of the loss and of the cost."""
     loss = constraints.surrogate(params, Q, OLD, ADV) + np.mean(ADV)
-    cost = constraints.surrogate(params, Q, OLD, -COST_ADV) - np.mean(COST_ADV)
+    cost = constraints.surrogate(params, Q, OLD, -cost_adv) - np.mean(cost_adv)
     return loss, cost
-
-
-CONSTRAINED = Q_PARAMS[0], Q, OLD, ADV, COST_ADV
 
 
 def test_cpo_lowers_the_cost_where_it_exceeds_its_limit_and_the_loss_elsewhere():
     def direction(excess):
-        step = constraints.cpo_direction(*CONSTRAINED, excess, 1e-4, damping=0.1)
+        inputs = Q_PARAMS[0], Q, OLD, ADV, COST_ADV, excess
+        step = constraints.cpo_direction(*inputs, max_kl=1e-4, damping=0.1)
         return change(Q_PARAMS[0] + step)
 
     loss, free = direction(-10.0)
@@ -51,17 +49,21 @@ def test_cpo_lowers_the_cost_where_it_exceeds_its_limit_and_the_loss_elsewhere()
 
 @pytest.mark.parametrize("max_kl", [1e-3, 0.1])
 def test_the_line_search_of_cpo_holds_the_limit_of_the_cost(max_kl):
-    _, free = change(constraints.cpo(*CONSTRAINED, -10.0, max_kl)[0])
-    assert free > 0  # The best step raises the cost.
+    cost_adv = ADV + COST_ADV  # What raises the reward raises the cost.
+
+    def search(excess):
+        inputs = Q_PARAMS[0], Q, OLD, ADV, cost_adv, excess
+        params, outputs = constraints.cpo(*inputs, max_kl)
+        assert outputs.kl <= max_kl
+        return change(params, cost_adv)
+
+    _, free = search(-10.0)
+    assert free > 0
     for share in (0.0, 0.1, 0.5):
-        params, outputs = constraints.cpo(*CONSTRAINED, -share * free, max_kl)
-        loss, cost = change(params)
-        assert loss < 0
+        loss, cost = search(-share * free)
         assert cost <= share * free + 1e-6
-        assert 0 < outputs.kl <= max_kl
-    params, outputs = constraints.cpo(*CONSTRAINED, 10.0, max_kl)
-    assert change(params)[1] < 0
-    assert 0 < outputs.kl <= max_kl
+        assert loss < 0 or share == 0  # The cost is a limit only to first order.
+    assert search(10.0)[1] < 0
 
 
 def test_the_learning_rate_follows_the_divergence_within_bounds():
@@ -92,6 +94,15 @@ def test_geometric_goals_are_later_achievements_of_the_episode():
     goal = goals.geometric_goals(jax.random.key(0), discount_t, achieved)
     assert np.all(goal >= achieved)
     assert np.all(goal[:2] <= 1)
+
+
+def test_values_by_mrn_are_minus_distances_to_the_goal():
+    w = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    s, goal = np.random.default_rng(1).normal(size=(2, 5, 3)).astype(np.float32)
+    change = (s - goal) @ w
+    expected = -np.linalg.norm(change[:, :2], axis=1)
+    expected -= np.maximum(0, np.max(change[:, 2:], axis=1))
+    close(goals.mrn_value(w, lambda w, s: s @ w, s, goal), expected)
 
 
 # --- Flows. ---

@@ -58,7 +58,7 @@ examples: .venv/with-test  ## Train the agents of all examples, and test their r
 	$(BIN)/python -m pytest -m slow tests/examples
 
 zoo: .venv/with-examples  ## Train each recipe on a small task; about half an hour.
-	PYTHONPATH=examples $(BIN)/python -m zoo
+	$(FAST) PYTHONPATH=examples $(BIN)/python -m zoo
 
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
 	$(BIN)/python -m benchmarks --output benchmarks/results.md

@@ -30,7 +30,7 @@ TERMS = {
     r"whose values? (?:is|are) known": "concrete",
     r"(?:is|are) none of": "is not one of, is out of range",
     r"(?:is|are) no (?:number|action|decision|array)s?": "NaN, out of range, invalid",
-    r"(?<!-)(?<!Markov )decisions?(?! transformer)": "valid step, action",
+    r"(?<!-)(?<!Markov )decisions?(?![ -]transformer)": "valid step, action",
     r"what is asked": "the noun",
     r"written out": "custom derivative, explicit",
     r"surpris\w*": "negative log-probability, TD error",

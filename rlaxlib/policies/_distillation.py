@@ -198,7 +198,7 @@ def sampled_policy_distillation_loss(
     name, taken = "policy_targets.weights", "log_prob(policy_targets.actions)"
     check_shape(name, weights, [log_probs.shape], taken, log_probs)
     lowest = cast(Any, jnp.finfo(log_probs.dtype)).min  # `0 * -inf` would be NaN.
-    # The distribution is no array, so nothing has raised its half precision.
+    # Half precision of a distribution is not raised, as that of arguments is.
     (log_probs,), _ = dtypes.widen(jnp.maximum(log_probs, lowest))
     return -jnp.mean(weights * log_probs)
 

@@ -35,7 +35,7 @@ OPTIMIZER = optax.adam(optax.linear_schedule(5e-3, 0.0, UPDATES))
 ADVERSARIAL_OPTIMIZER = optax.multi_transform(
     {
         "policy": optax.adam(optax.linear_schedule(5e-3, 0.0, ADVERSARIAL_UPDATES)),
-        "discriminator": optax.adam(1e-3),
+        "discriminator": optax.adam(3e-3),
     },
     lambda params: {
         name: "policy" if name == "q" else "discriminator" for name in params

@@ -17,7 +17,7 @@ from zoo.training import FAULTS, Entry, Fault
 FAMILIES = (
     *("value_based", "policy_gradient", "continuous", "offline", "imitation"),
     *("exploration", "streaming", "language", "language_updates", "preferences"),
-    *("constraints", "phases", "multiagent", "gflownets"),
+    *("constraints", "phases", "multiagent", "evaluation", "plasticity", "gflownets"),
 )
 SEEDS = 5
 
@@ -62,16 +62,15 @@ def main() -> None:
     options = parser.parse_args()
     zoo = families()
     entries = {name: entry for each in zoo.values() for name, entry in each.items()}
-    rows = {}
     with tqdm(options.names or list(entries), unit="recipe") as progress:
         for name in progress:
             progress.set_postfix_str(name)
             if options.faults:
                 try_faults(name, entries[name], options.seed)
             else:
-                rows[name] = measure(name, entries[name], options.seed)
-    if rows and options.seed == 0:
-        page.write(zoo, rows)
+                row = measure(name, entries[name], options.seed)
+                if options.seed == 0:
+                    page.write(zoo, {name: row})
 
 
 def measure(name: str, entry: Entry, seed: int) -> str:

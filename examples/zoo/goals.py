@@ -100,7 +100,7 @@ def missed(achieved, goal):
     return jnp.any(achieved != goal, axis=-1).astype(float)
 
 
-def entry(functions, train, fails=("reward", "bootstrap")):
+def entry(functions, train, fails=("reward",)):
     return Entry(
         recipe=f"goals.{functions}",
         train=train,
@@ -194,9 +194,7 @@ def data(key):
     return play(ENDLESS._replace(limit=STEPS), behaviour, key, 256, STEPS)
 
 
-def learned(
-    functions, loss, init, q, fails=("reward", "bootstrap"), optimizer=OPTIMIZER
-):
+def learned(functions, loss, init, q, fails=("reward",), optimizer=OPTIMIZER):
     """Return an entry that learns from the data; `loss` as for `greedy`."""
 
     def relabelled(params, target, batch, key):

@@ -1,0 +1,351 @@
+"""The zoo's goal-conditioned learners, on a grid with a wall and a random goal.
+
+Data are episodes that go on at the goal, and rewards are computed from goals: a step
+has the reward of the task, which is -1, or 0 if it reaches the goal. HER learns online.
+The others learn from random actions, and act greedily in values or distances of the
+next cells, which the task's model returns.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from recipes import goals as recipes
+from recipes.value_based import dqn
+
+import rlaxlib
+from zoo.networks import forward, mlp
+from zoo.tasks import Task
+from zoo.training import Agent, Entry, begin, descend, evaluate, offline, online, play
+
+WIDTH = 5
+CELLS = WIDTH**2
+WALL = [7, 12, 17]  # The middle column without its ends.
+FREE = np.setdiff1d(np.arange(CELLS), WALL)
+SCALE = 5.0  # Of observations, whose mean square is then 1.
+A = 4
+UPDATES = 1000
+OPTIMIZER = optax.adam(optax.linear_schedule(1e-2, 0.0, UPDATES))
+RATE = 0.05  # Of the target networks.
+HIDDEN = 64
+STEPS = 40  # Of a stream of random actions.
+
+
+def neighbours():
+    """Return the next cell of each cell and action, [CELLS, A]."""
+    y, x = np.divmod(np.arange(CELLS)[:, None], WIDTH)
+    y = np.clip(np.add(y, [0, 0, 1, -1]), 0, WIDTH - 1)
+    x = np.clip(np.add(x, [1, -1, 0, 0]), 0, WIDTH - 1)
+    cell = WIDTH * y + x
+    return np.where(np.isin(cell, WALL), np.arange(CELLS)[:, None], cell)
+
+
+NEXT = jnp.asarray(neighbours())
+
+
+def grid(ends=True):
+    """Return the grid: -1 a step, until the goal is reached if `ends`."""
+
+    def reset(key):
+        start, other = jax.random.split(key)
+        start = jax.random.randint(start, (), 0, len(FREE))
+        goal = start + jax.random.randint(other, (), 1, len(FREE))
+        return jnp.asarray(FREE)[jnp.stack([start, goal % len(FREE)])]
+
+    def step(_, state, a):
+        cell, goal = state
+        cell = NEXT[cell, a]
+        return jnp.stack([cell, goal]), -1.0, ends & (cell == goal)
+
+    return Task(
+        about="Grid of 5x5 with a wall: -1 a step on the way to a random goal",
+        reset=reset,
+        observe=lambda state: SCALE * jax.nn.one_hot(state, CELLS).reshape(-1),
+        step=step,
+        limit=20,
+        actions=A,
+        random=-16.56,
+        best=-3.88,
+        discount=0.95,
+    )
+
+
+TASK, ENDLESS = grid(), grid(ends=False)
+
+
+class Batch(NamedTuple):
+    """Transitions, [B], or streams, [B, T]: as the recipes have them."""
+
+    s_tm1: jax.Array
+    a_tm1: jax.Array
+    r_t: jax.Array
+    discount_t: jax.Array
+    s_t: jax.Array
+    goal: jax.Array
+    sample_mask: Any = None
+
+
+def split(batch):
+    """Return the batch with the goals of its observations apart."""
+    s_tm1, goal = jnp.split(batch.s_tm1, 2, axis=-1)
+    s_t, _ = jnp.split(batch.s_t, 2, axis=-1)
+    return Batch(s_tm1, batch.a_tm1, batch.r_t, batch.discount_t, s_t, goal)
+
+
+def missed(achieved, goal):
+    """Return 0 where the goal is achieved, else 1."""
+    return jnp.any(achieved != goal, axis=-1).astype(float)
+
+
+def entry(functions, train, fails=("reward",)):
+    return Entry(
+        recipe=f"goals.{functions}",
+        train=train,
+        about=TASK.about,
+        random=TASK.random,
+        best=TASK.best,
+        states=-5.1,  # 0.9 of the way from random actions to the best.
+        fails=fails,
+    )
+
+
+def greedy(loss, init, q, epsilon=0.5, optimizer=OPTIMIZER):
+    """Return an ε-greedy agent.
+
+    Args:
+        loss: Function of parameters, target parameters, batch and key.
+        init: Function from a key to the first parameters.
+        q: Function of parameters, a cell and a goal to values of actions, [A].
+        epsilon: Exploration.
+        optimizer: Optimizer.
+    """
+
+    def values(state, s):
+        return q(state.params, *jnp.split(s, 2))
+
+    def update(state, key, batch):
+        return descend(
+            state, lambda p: loss(p, state.target, batch, key), optimizer, rate=RATE
+        )
+
+    return Agent(
+        init=lambda key: begin(init(key), optimizer),
+        act=lambda state, key, s: rlaxlib.epsilon_greedy(epsilon).sample(
+            key, values(state, s)
+        ),
+        best=lambda state, key, s: jnp.argmax(values(state, s)),
+        update=update,
+    )
+
+
+def costs(batch, cell):
+    """Return the batch with rewards and discounts of 0 where `cell` is the goal."""
+    far = missed(cell, batch.goal)
+    return batch._replace(r_t=far * batch.r_t, discount_t=far * batch.discount_t)
+
+
+# --- Online. ---
+
+
+def pair(x, y):
+    """Return the products of all elements of two observations, a table's input."""
+    products = x[..., :, None] * y[..., None, :] / SCALE
+    return products.reshape(*products.shape[:-2], -1)
+
+
+def her(params, target, batch, key):
+    """Return DQN's loss, where 4 of 5 transitions have a goal achieved later."""
+    her_key, key = jax.random.split(key)
+    streams = split(batch)
+
+    def relabel(key, stream, truncated_t):
+        ends = stream._replace(discount_t=stream.discount_t * ~truncated_t)
+        return recipes.her(
+            key, ends, stream.s_t, lambda x, goal: stream.r_t * missed(x, goal)
+        )
+
+    keys = jax.random.split(her_key, len(streams.r_t))
+    later = jax.vmap(relabel)(keys, streams, batch.truncated_t)
+    use = jax.random.bernoulli(key, 0.8, streams.r_t.shape)
+    goal = jnp.where(use[..., None], later.goal, streams.goal)
+    streams = costs(streams._replace(goal=goal), streams.s_t)
+    x = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), streams)
+    x = x._replace(s_tm1=pair(x.s_tm1, x.goal), s_t=pair(x.s_t, x.goal))
+    return dqn(params, target, forward, x)
+
+
+HER = greedy(
+    her,
+    init=lambda key: mlp(key, CELLS**2, HIDDEN, A),
+    q=lambda params, s, goal: forward(params, pair(s, goal)),
+)
+
+
+# --- From streams of random actions. ---
+
+
+def data(key):
+    def behaviour(key, s):
+        return jax.random.randint(key, (), 0, A)
+
+    return play(ENDLESS._replace(limit=STEPS), behaviour, key, 256, STEPS)
+
+
+def learned(functions, loss, init, q, fails=("reward",), optimizer=OPTIMIZER):
+    """Return an entry that learns from the data; `loss` as for `greedy`."""
+
+    def relabelled(params, target, batch, key):
+        return loss(params, target, sample(key, batch))
+
+    agent = greedy(relabelled, init, q, optimizer=optimizer)
+    return entry(functions, offline(TASK, agent, data, UPDATES, 128), fails)
+
+
+def sample(key, streams):
+    """Return a transition of each stream, with a goal at a geometric distance."""
+    goal_key, step_key = jax.random.split(key)
+    streams = split(streams)
+    num, steps = streams.r_t.shape
+    keys = jax.random.split(goal_key, num)
+    sampled = partial(recipes.geometric_goals, gamma=GAMMA)
+    # Without the bootstrap each step is an end, and its goal the next cell.
+    goal = jax.vmap(sampled)(keys, streams.discount_t, streams.s_t)
+    rows = jnp.arange(num), jax.random.randint(step_key, (num,), 0, steps)
+    return jax.tree.map(lambda x: x[rows], streams._replace(goal=goal))
+
+
+def ahead(value):
+    """Return the action values of a state value: those of the next cells."""
+
+    def q(params, s, goal):
+        cells = SCALE * jax.nn.one_hot(NEXT[jnp.argmax(s)], CELLS)
+        return value(params, cells, jnp.broadcast_to(goal, cells.shape))
+
+    return q
+
+
+def others(batch):
+    """Return the batch where half of the goals are those of other transitions."""
+    num = len(batch.goal) // 2
+    goal = batch.goal.at[:num].set(jnp.roll(batch.goal[:num], 1, axis=0))
+    # The value of a goal at itself is 0.
+    return costs(batch._replace(goal=goal), batch.s_tm1)
+
+
+# --- Contrastive RL. ---
+
+
+def embeddings(params, s, a, goal):
+    actions = SCALE * jax.nn.one_hot(a, A)
+    x = jnp.concatenate([s, actions], axis=-1)
+    return forward(params["x"], x), forward(params["y"], goal)
+
+
+def contrastive(params, target, batch):
+    # There is no reward: with its sign turned, the goals are those of others.
+    turned = batch.r_t[:, None] > 0
+    goal = jnp.where(turned, jnp.roll(batch.goal, 1, axis=0), batch.goal)
+    return recipes.contrastive_critic(params, embeddings, batch._replace(goal=goal))
+
+
+def contrastive_init(key):
+    x, y = jax.random.split(key)
+    return {
+        "x": mlp(x, CELLS + A, HIDDEN, HIDDEN, scale=0.3),
+        "y": mlp(y, CELLS, HIDDEN, HIDDEN, scale=0.3),
+    }
+
+
+def contrastive_q(params, s, goal):
+    s = jnp.broadcast_to(s, (A, CELLS))
+    x, y = embeddings(params, s, jnp.arange(A), goal)
+    return x @ y
+
+
+# --- Values and distances. ---
+
+
+def values(params, s, goal):
+    """Return two values, [..., 2]."""
+    return forward(params, pair(s, goal))
+
+
+def mrn(params, s, goal):
+    """Return two values that are distances of metric residual networks, [B, 2]."""
+    value = partial(recipes.mrn_value, apply=forward, s=s, goal=goal)
+    return jnp.stack([value(each) for each in params], axis=-1)
+
+
+def gcivl(apply):
+    def loss(params, target, batch):
+        return recipes.gcivl_value(params, target, apply, others(batch))
+
+    return loss
+
+
+def mean(apply):
+    return ahead(lambda *args: apply(*args).mean(axis=-1))
+
+
+def mrn_init(key):
+    return [mlp(k, CELLS, HIDDEN, 2 * HIDDEN) for k in jax.random.split(key)]
+
+
+def quasimetric(params, s):
+    x = forward(params, s)
+    return x.reshape(*x.shape[:-1], COMPONENTS, -1)
+
+
+def qrl(params, target, batch):
+    loss, alpha_loss = recipes.qrl_value(
+        params["net"], params["alpha"], quasimetric, others(batch)
+    )
+    return loss + alpha_loss
+
+
+def qrl_init(key):
+    return {"net": mlp(key, CELLS, HIDDEN, 8 * COMPONENTS), "alpha": jnp.zeros(())}
+
+
+def qrl_value(params, s, goal):
+    x, y = (quasimetric(params["net"], each) for each in (s, goal))
+    return -jax.vmap(rlaxlib.quasimetric_distance)(x, y)
+
+
+COMPONENTS = 8
+GAMMA = 0.95  # Of the goals' distances.
+
+ENTRIES = {
+    "her": entry(
+        "her",
+        online(
+            ENDLESS,
+            HER,
+            UPDATES,
+            steps=4,
+            replay=32,
+            window=ENDLESS.limit,
+            score=lambda _, act, key: evaluate(TASK, act, key),
+        ),
+    ),
+    # Values are those of random actions, of which the policy is one improvement: 0.8
+    # of the way.
+    "contrastive_rl": learned(
+        "contrastive_critic, geometric_goals",
+        contrastive,
+        contrastive_init,
+        contrastive_q,
+        optimizer=optax.adam(optax.linear_schedule(4e-3, 0.0, UPDATES)),
+    )._replace(states=-6.4),
+    "gcivl": learned(
+        "gcivl_value",
+        gcivl(values),
+        lambda key: mlp(key, CELLS**2, HIDDEN, 2),
+        mean(values),
+    ),
+    "qrl": learned("qrl_value", qrl, qrl_init, ahead(qrl_value), fails=("gradient",)),
+    "mrn": learned("mrn_value", gcivl(mrn), mrn_init, mean(mrn)),
+}

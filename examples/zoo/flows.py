@@ -362,7 +362,7 @@ def entry(recipe, loss, act, data, score=average, rate=3e-3, fails=("reward",), 
         _, curve = jax.lax.scan(point, learner, keys)
         return jnp.concatenate([start[None], curve])
 
-    fields = {"random": 0.25, "best": 1.0, "states": 0.92} | more
+    fields = {"random": 0.25, "best": 1.0, "states": 0.88} | more
     functions = ", ".join(f"flows.{name}" for name in recipe.split())
     about = ABOUT if score is average else CLONES
     return Entry(recipe=functions, train=train, about=about, fails=fails, **fields)
@@ -387,7 +387,7 @@ ENTRIES = {
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),
         **{"updates": 1600, "random": 0.39, "states": 0.75},
     ),
-    "idql": entry("idql_action", idql, idql_action, behaviour, states=0.88),
+    "idql": entry("idql_action", idql, idql_action, behaviour),
     # The exact score, in 20 steps, reaches 0.96.
     "qsm": entry("qsm", qsm, qsm_action, uniform, updates=1600, best=0.96, states=0.85),
     "diffusion_ppo": entry(

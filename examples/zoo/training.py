@@ -215,7 +215,7 @@ def online(
 
 
 def offline(
-    task, agent, data, updates, size=64
+    task, agent, data, updates, size=64, score=evaluate
 ) -> Callable[[jax.Array, Fault], jax.Array]:
     """Return a function that trains an agent on a data set, to its curve.
 
@@ -225,6 +225,7 @@ def offline(
         data: Function from a key to the data set: transitions, [N], or streams, [N, T].
         updates: Number of updates.
         size: Size of the batches.
+        score: Function of a task, a policy and a key to a point of the curve.
     """
 
     def train(key, fault):
@@ -244,9 +245,9 @@ def offline(
 
         def point(learner, keys):
             learner, _ = jax.lax.scan(one, learner, keys)
-            return learner, _evaluated(task, agent, learner, eval_key)
+            return learner, _evaluated(task, agent, learner, eval_key, score)
 
-        first = _evaluated(task, agent, learner, eval_key)
+        first = _evaluated(task, agent, learner, eval_key, score)
         keys = jax.random.split(run_key, updates).reshape(POINTS, -1)
         _, curve = jax.lax.scan(point, learner, keys)
         return jnp.concatenate([first[None], curve])

@@ -18,6 +18,7 @@ from zoo.training import Agent, Batch, Entry, State, begin, descend, online
 
 CELLS = 14
 FEATURES = 16
+HIDDEN = 32
 HEADS = 10
 UPDATES = 600
 NUM = 16  # Environments.
@@ -156,7 +157,7 @@ def entry(names, agent, fails=("reward", "bootstrap"), **options):
 
 
 NETWORKS = {"q": (CELLS, A)}
-EMBEDDING = {"features": (CELLS, FEATURES), "inverse": (2 * FEATURES, 64, A)}
+EMBEDDING = {"features": (CELLS, FEATURES), "inverse": (2 * FEATURES, HIDDEN, A)}
 
 
 def inverse(params, x_tm1, x_t):
@@ -166,7 +167,7 @@ def inverse(params, x_tm1, x_t):
 
 # --- RND: a random network, which is the first parameters of the predictor. ---
 
-RANDOM = mlp(jax.random.key(1), CELLS, 64, FEATURES)
+RANDOM = mlp(jax.random.key(1), CELLS, HIDDEN, FEATURES)
 
 
 def rnd_features(params, s):
@@ -278,7 +279,7 @@ def episode_q(params, s):
 RND_STATE = jax.tree.map(jnp.zeros_like, rlaxlib.RndState())._replace(
     carried=jnp.zeros(NUM)
 )
-RND_NETWORKS = NETWORKS | {"rnd": (CELLS, 64, FEATURES)}
+RND_NETWORKS = NETWORKS | {"rnd": (CELLS, HIDDEN, FEATURES)}
 STREAMS = {"steps": TASK.limit}
 REPLAY = {"steps": TASK.limit, "replay": 128, "repeats": REPEATS}
 
@@ -292,7 +293,7 @@ ENTRIES = {
         "icm",
         agent(
             icm,
-            NETWORKS | EMBEDDING | {"forward": (FEATURES + A, 64, FEATURES)},
+            NETWORKS | EMBEDDING | {"forward": (FEATURES + A, HIDDEN, FEATURES)},
             icm_bonus,
         ),
         **STREAMS,
@@ -307,7 +308,7 @@ ENTRIES = {
         "bootstrapped_dqn",
         agent(
             bootstrapped_dqn,
-            {"torso": (CELLS, 64), "q": (64, HEADS * A)},
+            {"torso": (CELLS, HIDDEN), "q": (HIDDEN, HEADS * A)},
             q=episode_q,
             best=mean_q,
             repeats=1,

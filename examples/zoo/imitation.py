@@ -30,7 +30,7 @@ TASK = catch()
 A = TASK.actions
 EPISODES, STEPS = 256, 5  # Of demonstrations.
 UPDATES = 1000
-ADVERSARIAL_UPDATES = 3000
+ADVERSARIAL_UPDATES = 2000
 OPTIMIZER = optax.adam(optax.linear_schedule(5e-3, 0.0, UPDATES))
 ADVERSARIAL_OPTIMIZER = optax.multi_transform(
     {
@@ -100,7 +100,7 @@ def agent(loss, networks, optimizer=OPTIMIZER, logits=q):
     )
 
 
-def entry(names, train):
+def entry(names, train, states=0.8, fails=("reward",)):
     """Return an entry on Catch."""
     return Entry(
         recipe=", ".join(f"imitation.{name}" for name in names.split()),
@@ -108,8 +108,8 @@ def entry(names, train):
         about=f"Catch, from {EPISODES} demonstrations",
         random=TASK.random,
         best=TASK.best,
-        states=0.8,
-        fails=("reward",),
+        states=states,
+        fails=fails,
     )
 
 
@@ -260,7 +260,10 @@ ENTRIES = {
     "bc": entry("bc", logged(agent(bc, VALUES), lambda *x: flat(demonstrations(*x)))),
     "dqfd": entry("dqfd", logged(agent(dqfd, VALUES), mixed)),
     "gail": entry(
-        "gail gail_reward", adversarial(gail, {"gail": (TASK.size + A, 32, 1)})
+        "gail gail_reward",
+        adversarial(gail, {"gail": (TASK.size + A, 32, 1)}),
+        states=0.9,
+        fails=("reward", "bootstrap"),
     ),
     "airl": entry(
         "airl airl_logit airl_reward",

@@ -11,14 +11,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from recipes import offline as recipes
 from recipes.continuous import ActorCritic, sac_actor, sac_temperature, td3_critic
 
 import rlaxlib
 from zoo import continuous
 from zoo.continuous import TASK, D, action, mode, normal, values
-from zoo.networks import forward
-from zoo.training import Entry, offline, play
+from zoo.networks import forward, mlp
+from zoo.tasks import corridor
+from zoo.training import Agent, Entry, begin, descend, offline, play
 
 UPDATES = 1000
 OPTIMIZER = continuous.optimizer(UPDATES, 1e-3, 2e-3)
@@ -196,6 +198,88 @@ def rebrac(params, target, apply, batch, key):
     return critic + recipes.rebrac_actor(params, apply, batch, 0.2)
 
 
+# --- Discrete actions, in the corridor. ---
+
+
+def trap():
+    """Return the corridor, with a third action that ends the episode."""
+    task = corridor()
+
+    def step(key, x, a):
+        x, reward, ended = task.step(key, x, a)
+        return x, jnp.where(a == 2, 0.0, reward), ended | (a == 2)
+
+    return task._replace(step=step, actions=3, random=0.05)
+
+
+TRAP = trap()
+DISCRETE = optax.adam(3e-3)
+PERIOD = 20  # Updates from one copy of the target network to the next.
+
+
+def walks(key):
+    """Return streams of a policy that goes to the near end in 3 of 5 steps."""
+
+    def behaviour(key, _):
+        return jax.random.bernoulli(key, 0.4).astype(int)
+
+    return play(TRAP, behaviour, key, EPISODES // 4, 2 * TRAP.limit)
+
+
+def steps(key):
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), walks(key))
+
+
+def discrete(recipe, loss, best, inputs=TRAP.size, outputs=3, data=steps, size=64):
+    """Return an entry in the corridor.
+
+    Args:
+        recipe: Name of the recipe.
+        loss: Function of parameters, target parameters and batch.
+        best: Function of parameters and an observation to logits of actions.
+        inputs: Size of the network's input.
+        outputs: Size of its output.
+        data: Function from a key to the data.
+        size: Size of the batches.
+    """
+    agent = Agent(
+        init=lambda key: begin(mlp(key, inputs, 32, outputs), DISCRETE),
+        act=None,
+        best=lambda state, key, s: jnp.argmax(best(state.params, s)),
+        update=lambda state, key, batch: descend(
+            state, lambda p: loss(p, state.target, batch), DISCRETE, PERIOD
+        ),
+    )
+    return Entry(
+        recipe=f"offline.{recipe}",
+        train=offline(TRAP, agent, data, UPDATES, size),
+        about="Corridor, from data that takes the near end, which pays 0.3",
+        random=TRAP.random,
+        best=TRAP.best,
+        states=0.95,
+        fails=("reward", "bootstrap"),
+    )
+
+
+def discrete_cql(params, target, batch):
+    return recipes.discrete_cql(params, target, forward, batch, weight=0.1)
+
+
+def q_and_logits(params, s):
+    x = forward(params, s)
+    return x[..., :3], x[..., 3:]
+
+
+def bcq_q(params, s):
+    q, logits = q_and_logits(params, s)
+    return jnp.where(rlaxlib.bcq_action_mask(logits, 0.3), q, -jnp.inf)
+
+
+def returns_and_state(params, returns, s, _=None):
+    """Return logits: the corridor needs no longer context than one step."""
+    return forward(params, jnp.concatenate([returns[..., None], s], axis=-1))
+
+
 ENTRIES = {
     "iql": entry("iql_value, iql_critic, iql_actor", iql, value=True),
     "xql": entry("xql_value", xql, value=True),
@@ -211,4 +295,18 @@ ENTRIES = {
     "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS),
     "td3_bc": entry("td3_bc_actor", td3_bc, action),
     "rebrac": entry("rebrac_critic, rebrac_actor", rebrac, action),
+    "discrete_cql": discrete("discrete_cql", discrete_cql, forward),
+    "discrete_bcq": discrete(
+        "discrete_bcq",
+        lambda *args: recipes.discrete_bcq(*args[:2], q_and_logits, args[2]),
+        *(bcq_q, TRAP.size, 6),
+    ),
+    "decision_transformer": discrete(
+        "decision_transformer",
+        lambda params, _, batch: recipes.decision_transformer(
+            params, returns_and_state, batch
+        ),
+        lambda params, s: returns_and_state(params, jnp.ones(()), s),
+        **{"inputs": TRAP.size + 1, "data": walks, "size": 16},
+    ),
 }

@@ -1,32 +1,35 @@
 """The zoo's offline learners, on logged data whose average is poor.
 
-In the plane half of the data's actions steer to the origin and half to (1, 1). They
-return -6.9, their mean, which a clone learns, -4.5, and the better half alone -0.6. In
-the corridor the data's policy goes to the near end, and never takes the action that
-ends the episode. Advantages in the plane are about 0.3, where those of D4RL are above
-1: temperatures and weights are scaled to that.
+In the plane half of the data's actions lead to the origin and half away from it. They
+return -13.6, and their mean, which a clone learns, does not move. In the corridor the
+data's policy goes to the near end, and never takes the action that ends the episode.
+Advantages in the plane are about 0.3, where those of D4RL are above 1: temperatures and
+weights are scaled to that.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from recipes import offline as recipes
 from recipes.continuous import ActorCritic, sac_actor, sac_temperature, td3_critic
 
 import rlaxlib
 from zoo import continuous
 from zoo.continuous import TASK, D, action, mode, normal, values
-from zoo.networks import forward
-from zoo.training import Entry, offline, play
+from zoo.networks import forward, mlp
+from zoo.tasks import corridor
+from zoo.training import Agent, Entry, begin, descend, offline, play
 
 UPDATES = 1000
 OPTIMIZER = continuous.optimizer(UPDATES, 1e-3, 2e-3)
 RATE = 0.05  # Of the target networks.
-EPISODES = 256
+EPISODES = 1024  # Of the data.
+NOISE = 0.5  # Of the data's actions, before the tanh.
 ABOUT = (
-    "Plane, from data whose actions steer to the origin or to (1, 1): they return -6.9,"
-    " a clone -4.5"
+    "Plane, from data whose actions lead to the origin or away from it: they return"
+    " -13.6, a clone -6.6"
 )
 
 
@@ -48,9 +51,9 @@ def streams(key):
     """Return the data as streams, [EPISODES, 20]: the first half of longer ones."""
 
     def behaviour(key, s):
-        goal_key, key = jax.random.split(key)
-        goal = 1.0 * jax.random.bernoulli(goal_key, shape=(D,))
-        return jnp.tanh(2 * (goal - s) + 0.5 * jax.random.normal(key, (D,)))
+        sign_key, key = jax.random.split(key)
+        sign = jax.random.rademacher(sign_key, (D,))
+        return jnp.tanh(2 * sign * s + NOISE * jax.random.normal(key, (D,)))
 
     steps = 2 * TASK.limit
     batch = play(TASK._replace(limit=steps), behaviour, key, EPISODES, steps)
@@ -104,9 +107,9 @@ def iql(params, target, apply, batch, key):
 
 
 def xql(params, target, apply, batch, key):
-    value = recipes.xql_value(params, target, apply, batch, temperature=0.1)
+    value = recipes.xql_value(params, target, apply, batch, temperature=1.0)
     critic = recipes.iql_critic(params, apply, batch)
-    return value + critic + recipes.iql_actor(params, target, apply, batch, 0.03)
+    return value + critic + recipes.iql_actor(params, target, apply, batch, 0.1)
 
 
 def sql(params, target, apply, batch, key):
@@ -178,8 +181,8 @@ def edac(params, target, apply, batch, key):
     return actor + edac(params, target, apply, batch, critic_key, temperature, 0.1)
 
 
-WEIGHT, GAP = 0.3, 3.6
-DUALS = (jnp.log(0.1), jnp.log(0.1))  # Logarithms of temperature and of CQL's weight.
+WEIGHT, GAP = 0.3, 3.7
+DUALS = (jnp.log(0.1), jnp.log(0.3))  # Logarithms of temperature and of CQL's weight.
 
 
 # --- Close to the data's actions. ---
@@ -193,6 +196,88 @@ def td3_bc(params, target, apply, batch, key):
 def rebrac(params, target, apply, batch, key):
     critic = recipes.rebrac_critic(params, target, apply, batch, key, 0.01)
     return critic + recipes.rebrac_actor(params, apply, batch, 0.2)
+
+
+# --- Discrete actions, in the corridor. ---
+
+
+def trap():
+    """Return the corridor, with a third action that ends the episode."""
+    task = corridor()
+
+    def step(key, x, a):
+        x, reward, ended = task.step(key, x, a)
+        return x, jnp.where(a == 2, 0.0, reward), ended | (a == 2)
+
+    return task._replace(step=step, actions=3, random=0.05)
+
+
+TRAP = trap()
+DISCRETE = optax.adam(3e-3)
+PERIOD = 20  # Updates from one copy of the target network to the next.
+
+
+def walks(key):
+    """Return streams of a policy that goes to the near end in 3 of 5 steps."""
+
+    def behaviour(key, _):
+        return jax.random.bernoulli(key, 0.4).astype(int)
+
+    return play(TRAP, behaviour, key, EPISODES // 4, 2 * TRAP.limit)
+
+
+def steps(key):
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), walks(key))
+
+
+def discrete(recipe, loss, best, inputs=TRAP.size, outputs=3, data=steps, size=64):
+    """Return an entry in the corridor.
+
+    Args:
+        recipe: Name of the recipe.
+        loss: Function of parameters, target parameters and batch.
+        best: Function of parameters and an observation to logits of actions.
+        inputs: Size of the network's input.
+        outputs: Size of its output.
+        data: Function from a key to the data.
+        size: Size of the batches.
+    """
+    agent = Agent(
+        init=lambda key: begin(mlp(key, inputs, 32, outputs), DISCRETE),
+        act=None,
+        best=lambda state, key, s: jnp.argmax(best(state.params, s)),
+        update=lambda state, key, batch: descend(
+            state, lambda p: loss(p, state.target, batch), DISCRETE, PERIOD
+        ),
+    )
+    return Entry(
+        recipe=f"offline.{recipe}",
+        train=offline(TRAP, agent, data, UPDATES, size),
+        about="Corridor, from data that takes the near end, which pays 0.3",
+        random=TRAP.random,
+        best=TRAP.best,
+        states=0.95,
+        fails=("reward", "bootstrap"),
+    )
+
+
+def discrete_cql(params, target, batch):
+    return recipes.discrete_cql(params, target, forward, batch, weight=0.1)
+
+
+def q_and_logits(params, s):
+    x = forward(params, s)
+    return x[..., :3], x[..., 3:]
+
+
+def bcq_q(params, s):
+    q, logits = q_and_logits(params, s)
+    return jnp.where(rlaxlib.bcq_action_mask(logits, 0.3), q, -jnp.inf)
+
+
+def returns_and_state(params, returns, s, _=None):
+    """Return logits: the corridor needs no longer context than one step."""
+    return forward(params, jnp.concatenate([returns[..., None], s], axis=-1))
 
 
 ENTRIES = {
@@ -210,4 +295,18 @@ ENTRIES = {
     "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS),
     "td3_bc": entry("td3_bc_actor", td3_bc, action),
     "rebrac": entry("rebrac_critic, rebrac_actor", rebrac, action),
+    "discrete_cql": discrete("discrete_cql", discrete_cql, forward),
+    "discrete_bcq": discrete(
+        "discrete_bcq",
+        lambda *args: recipes.discrete_bcq(*args[:2], q_and_logits, args[2]),
+        *(bcq_q, TRAP.size, 6),
+    ),
+    "decision_transformer": discrete(
+        "decision_transformer",
+        lambda params, _, batch: recipes.decision_transformer(
+            params, returns_and_state, batch
+        ),
+        lambda params, s: returns_and_state(params, jnp.ones(()), s),
+        **{"inputs": TRAP.size + 1, "data": walks, "size": 16},
+    ),
 }

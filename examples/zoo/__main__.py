@@ -17,7 +17,8 @@ from zoo.training import FAULTS, Entry, Fault
 FAMILIES = (
     *("value_based", "policy_gradient", "continuous", "offline", "imitation"),
     *("exploration", "streaming", "language", "language_updates", "preferences"),
-    *("constraints", "phases", "multiagent", "evaluation", "plasticity", "gflownets"),
+    *("constraints", "phases", "multiagent", "goals", "planning", "flows"),
+    *("evaluation", "plasticity", "gflownets"),
 )
 SEEDS = 5
 

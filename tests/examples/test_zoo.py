@@ -11,7 +11,9 @@ from zoo import page
 from zoo.__main__ import families, train
 from zoo.training import FAULTS, POINTS, Fault
 
-FAMILIES = families()
+# The default settings of JAX, as in the fixture of the tests of examples.
+with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+    FAMILIES = families()
 ENTRIES = {name: each for zoo in FAMILIES.values() for name, each in zoo.items()}
 SOME = contract.share(list(ENTRIES), "zoo", parts=4)
 

@@ -1,8 +1,8 @@
 """Agents of the training runs, with rlaxlib's losses: DQN, PQN, SAC and TD3.
 
-An agent is made from the settings of its run, which have rejax's names: see
-`benchmarks/training.py`. The losses of SAC and TD3 are the recipes in `examples/`, which
-has to be on the path.
+An agent is made from the settings of its run, which have rejax's names, see
+`benchmarks/training.py`, and its task, see `benchmarks/loops.py`. The losses of SAC and
+TD3 are the recipes in `examples/`, which has to be on the path.
 """
 
 from collections.abc import Callable
@@ -112,9 +112,9 @@ def _adam(settings):
 # --- Discrete actions. ---
 
 
-def dqn(settings, num_actions) -> Agent:
+def dqn(settings, task) -> Agent:
     """Create a DQN agent, with double Q-learning."""
-    network, adam = MLP(num_actions), _adam(settings)
+    network, adam = MLP(task.size), _adam(settings)
     gamma, tau = settings["gamma"], 1 - settings["polyak"]
 
     def update(learner, key, batch):
@@ -136,9 +136,9 @@ def dqn(settings, num_actions) -> Agent:
     return _epsilon_greedy(settings, network, adam, update)
 
 
-def pqn(settings, num_actions) -> Agent:
+def pqn(settings, task) -> Agent:
     """Create a PQN agent: Q(λ) on fresh streams, without replay or target network."""
-    network = MLP(num_actions, lambda x: nn.relu(nn.LayerNorm()(x)))
+    network = MLP(task.size, lambda x: nn.relu(nn.LayerNorm()(x)))
     adam, gamma, lambda_ = _adam(settings), settings["gamma"], settings["td_lambda"]
     epochs, minibatches = settings["num_epochs"], settings["num_minibatches"]
 
@@ -193,10 +193,10 @@ def _epsilon_greedy(settings, network, adam, update) -> Agent:
 # --- Continuous actions, in [-1, 1]. ---
 
 
-def sac(settings, action_size) -> Agent:
+def sac(settings, task) -> Agent:
     """Create a SAC agent. One optimizer minimises the sum of its three losses."""
     adam, gamma, tau = _adam(settings), settings["gamma"], 1 - settings["polyak"]
-    actor, critics = MLP(2 * action_size, nn.relu), _critics(nn.relu)
+    actor, critics = MLP(2 * task.size, nn.relu), _critics(nn.relu)
 
     def gaussian(params, s):
         mu, log_sigma = jnp.split(actor.apply(params, s), 2, axis=-1)
@@ -205,7 +205,7 @@ def sac(settings, action_size) -> Agent:
     apply = ActorCritic(gaussian, lambda *x: critics.apply(*x)[:, 0])
 
     def init(key, s):
-        params = _init(key, actor, critics, s, action_size)
+        params = _init(key, actor, critics, s, task.size)
         return begin(params._replace(duals=jnp.zeros(())), adam)
 
     def act(learner, key, s, noise):
@@ -221,25 +221,29 @@ def sac(settings, action_size) -> Agent:
             return (
                 sac_critic(params, learner.target, apply, batch, keys[1], temperature)
                 + sac_actor(*actor, temperature)
-                + sac_temperature(params.duals, *actor, -action_size)
+                + sac_temperature(params.duals, *actor, -task.size)
             )
 
         return descend(learner, adam, loss, tau)
 
-    return _continuous(init, act, update, action_size)
+    return _continuous(init, act, update, task.size)
 
 
-def td3(settings, action_size) -> Agent:
-    """Create a TD3 agent, whose state is a learner for the actor and for the critics."""
+def td3(settings, task) -> Agent:
+    """Create a TD3 agent, whose state is a learner each for actor and critics."""
     adam, gamma, tau = _adam(settings), settings["gamma"], 1 - settings["polyak"]
     period = settings["policy_delay"]
-    network, critics = MLP(action_size), _critics(nn.swish)
+    exploration, stddev, clip = (
+        settings[name] / task.scale
+        for name in ("exploration_noise", "target_noise", "target_noise_clip")
+    )
+    network, critics = MLP(task.size), _critics(nn.swish)
     apply = ActorCritic(
         lambda *x: jnp.tanh(network.apply(*x)), lambda *x: critics.apply(*x)[:, 0]
     )
 
     def init(key, s):
-        params = _init(key, network, critics, s, action_size)
+        params = _init(key, network, critics, s, task.size)
         return ActorCritic(begin(params.actor, adam), begin(params.critic, adam))
 
     def act(state, key, s, noise):
@@ -252,7 +256,7 @@ def td3(settings, action_size) -> Agent:
 
         def critic_loss(params):
             params = ActorCritic(state.actor.params, params)
-            return td3_critic(params, target, apply, batch, key)
+            return td3_critic(params, target, apply, batch, key, stddev, clip)
 
         critic = descend(state.critic, adam, critic_loss)
 
@@ -260,15 +264,13 @@ def td3(settings, action_size) -> Agent:
             def actor_loss(params):
                 return td3_actor(ActorCritic(params, critic.params), apply, batch)
 
-            return ActorCritic(
-                descend(state.actor, adam, actor_loss, tau), follow(critic, tau)
-            )
+            actor = descend(state.actor, adam, actor_loss, tau)
+            return ActorCritic(actor, follow(critic, tau))
 
-        return jax.lax.cond(
-            critic.count % period == 0, improve, lambda: ActorCritic(state.actor, critic)
-        )
+        due = critic.count % period == 0
+        return jax.lax.cond(due, improve, lambda: ActorCritic(state.actor, critic))
 
-    return _continuous(init, act, update, action_size, exploration=0.3)
+    return _continuous(init, act, update, task.size, exploration)
 
 
 def _critics(activation) -> nn.Module:

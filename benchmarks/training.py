@@ -289,7 +289,8 @@ def _request(process: subprocess.Popen[str], seed: int) -> Run:
     for line in process.stdout:
         if line.startswith("{"):  # Skips messages of imports.
             return Run(**json.loads(line))
-    raise RuntimeError("A process ended early; see its output above.")
+    code = process.wait()
+    raise RuntimeError(f"A process ended early with code {code}; see its output above.")
 
 
 def _line(name: str, library: str, seed: int, run: Run) -> str:

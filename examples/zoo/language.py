@@ -125,8 +125,8 @@ ENTRIES = {
     # Groups of answers.
     "grpo": learner("grpo", repeats=4),
     "dr_grpo": learner("dr_grpo", repeats=4, settings={"max_length": tokens.T}),
-    # A penalty of 1/3 for four tokens, which are still the best where they are right.
-    "dapo": learner("dapo", repeats=4, settings={"max_length": 6, "cache_length": 3}),
+    # A penalty of 1/6 for four tokens, which are still the best where they are right.
+    "dapo": learner("dapo", repeats=4, settings={"max_length": 9, "cache_length": 6}),
     "rloo": learner("rloo", **SOFT),
     "remax": learner("remax", greedy, **SOFT),
     "opo": learner("opo"),

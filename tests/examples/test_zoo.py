@@ -18,9 +18,22 @@ ENTRIES = {name: each for zoo in FAMILIES.values() for name, each in zoo.items()
 SOME = contract.share(list(ENTRIES), "zoo", parts=4)
 
 
+# Not shown to learn on a task of the zoo. `examples/muzero.py` shows Gumbel MuZero.
+MISSING = {
+    ("policy_gradient", "gumbel_muzero"),
+    *(("policy_gradient", f"dreamer_{part}") for part in ("model", "actor", "critic")),
+    ("evaluation", "magic"),
+}
+
+
 def functions(recipe):
-    file, names = recipe.split(".")
-    return {(file, name) for name in names.split(", ")}
+    """Return file and name of each function, of "file.name, name, file.name"."""
+    file, found = "", set()
+    for each in recipe.split(", "):
+        *before, name = each.split(".")
+        file = before[0] if before else file
+        found.add((file, name))
+    return found
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -32,7 +45,7 @@ def test_each_recipe_of_a_file_is_trained(family):
         for name, each in inspect.getmembers(module, inspect.isfunction)
         if each.__module__ == module.__name__ and "Usual" in (each.__doc__ or "")
     }
-    assert own - trained == set()
+    assert own - trained - MISSING == set()
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -5,7 +5,11 @@ A batch of B transitions has the fields
     s_tm1, s_t        observations before and after the action, [B, ...],
     a_tm1             actions in [-1, 1], [B, D],
     goal              goals: states that were reached later, or others, [B, ...],
-    r_t, discount_t   -1 and γ, but 0 and 0 where `s_t` is the goal, [B].
+    r_t, discount_t   -1 and γ, but 0 and 0 at the goal, [B].
+
+At the goal means that `s_t` is the goal in losses of action values, as those of HER,
+and that `s_tm1` is it in losses of values, as OGBench has it: else a goal's own value
+were that of a state one step away.
 """
 
 import jax

@@ -209,7 +209,7 @@ def trap():
         x, reward, ended = task.step(key, x, a)
         return x, jnp.where(a == 2, 0.0, reward), ended | (a == 2)
 
-    return task._replace(step=step, actions=3, random=0.05)
+    return task._replace(step=step, actions=3, random=0.06)
 
 
 TRAP = trap()

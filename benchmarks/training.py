@@ -211,7 +211,7 @@ def ours(name: str) -> Callable[[int], Any]:
     settings = SETTINGS[name]
     if name == "PPO":
         return _ppo(settings)
-    from benchmarks import agents, loops  # noqa: PLC0415
+    from benchmarks import agents, loops  # noqa: PLC0415 - Not with rejax's gymnax.
 
     task = loops.make(settings["env"])
     agent = getattr(agents, name.lower())(settings, task)
@@ -220,7 +220,7 @@ def ours(name: str) -> Callable[[int], Any]:
 
 def _ppo(settings: Mapping[str, Any]) -> Callable[[int], Any]:
     """Return a training run of the example of PPO."""
-    import ppo_pure_jax  # noqa: PLC0415
+    import ppo_pure_jax  # noqa: PLC0415 - Not with rejax's gymnax.
 
     rollout = settings["num_envs"] * settings["num_steps"]
     ppo = ppo_pure_jax.make(
@@ -241,7 +241,7 @@ def _ppo(settings: Mapping[str, Any]) -> Callable[[int], Any]:
 
 def _theirs(name: str) -> Callable[[int], Any]:
     """Return a training run of rejax, which evaluates 128 episodes."""
-    import rejax  # noqa: PLC0415
+    import rejax  # noqa: PLC0415 - In its own environment.
 
     algorithm = getattr(rejax, name).create(**SETTINGS[name])
     return lambda seed: algorithm.train(jax.random.PRNGKey(seed))[1][1]

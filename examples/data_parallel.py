@@ -203,7 +203,7 @@ def make_agent(config) -> Agent:
 @functools.cache
 def make_environment():
     """Import gymnax late, because it initialises JAX and so fixes the devices."""
-    from gymnax.environments.bsuite.catch import Catch  # noqa: PLC0415
+    from gymnax.environments.bsuite.catch import Catch  # noqa: PLC0415 - See above.
 
     return Catch()
 

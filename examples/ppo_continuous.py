@@ -186,7 +186,10 @@ class PPOAgent(struct.PyTreeNode):
 
         def update(network, rows):
             minibatch = jax.tree.map(lambda x: x[rows], steps)
-            loss = lambda params: self.loss(params, minibatch)  # noqa: E731
+
+            def loss(params):
+                return self.loss(params, minibatch)
+
             return network.apply_loss_fn(loss_fn=loss), None
 
         keys = jax.random.split(key, self.config.num_epochs)

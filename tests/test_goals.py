@@ -69,7 +69,10 @@ def test_an_advantage_equal_to_the_error_gives_the_loss_of_iql():
 
 def test_advantages_have_no_gradient():
     x = RANDOM.normal(size=(3, 20)).astype(np.float32)
-    total = lambda *x: jnp.sum(rlaxlib.advantage_expectile_loss(*x))  # noqa: E731
+
+    def total(*x):
+        return jnp.sum(rlaxlib.advantage_expectile_loss(*x))
+
     _, target, adv = jax.grad(total, (0, 1, 2))(*x)
     assert not np.any(target)
     assert not np.any(adv)

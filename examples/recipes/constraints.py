@@ -48,7 +48,10 @@ def trpo(params, apply, batch, adv_t, max_kl=0.01, damping=0.1):
     size = rlaxlib.trust_region_step_size(x, fisher(x), max_kl)
     step = jax.tree.map(lambda x: -size * x, x)
     search = rlaxlib.backtracking_line_search
-    evaluate = lambda x: (surrogate(x, apply, batch, adv_t), kl(x))  # noqa: E731
+
+    def evaluate(x):
+        return (surrogate(x, apply, batch, adv_t), kl(x))
+
     return search(evaluate, params, step, max_kl)
 
 
@@ -56,15 +59,23 @@ def cpo_direction(params, apply, batch, adv_t, cost_adv_t, excess, max_kl, dampi
     """Return the step of CPO, before the line search."""
 
     def fisher(v):
-        kl = lambda x: kl_from_old(x, apply, batch)  # noqa: E731
+        def kl(x):
+            return kl_from_old(x, apply, batch)
+
         return rlaxlib.fisher_vector_product(kl, params, v, damping)
 
     # The surrogate is minus the objective: it has the gradient of minus the cost.
     g, b = (jax.grad(surrogate)(params, apply, batch, x) for x in (adv_t, -cost_adv_t))
     x, y = (cg(fisher, each, maxiter=10)[0] for each in (g, b))
-    dot = lambda x, y: sum(map(jnp.vdot, *map(jax.tree.leaves, (x, y))))  # noqa: E731
+
+    def dot(x, y):
+        return sum(map(jnp.vdot, *map(jax.tree.leaves, (x, y))))
+
     step = rlaxlib.cpo_step(dot(g, x), dot(g, y), dot(b, y), excess, max_kl)
-    add = lambda x, y: step.gradient_coefficient * x + step.cost_coefficient * y  # noqa: E731
+
+    def add(x, y):
+        return step.gradient_coefficient * x + step.cost_coefficient * y
+
     return jax.tree.map(add, x, y)
 
 
@@ -79,7 +90,10 @@ def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.
     """
     inputs = apply, batch, adv_t, cost_adv_t
     step = cpo_direction(params, *inputs, excess, max_kl, damping)
-    cost = lambda x: surrogate(x, apply, batch, -cost_adv_t)  # noqa: E731
+
+    def cost(x):
+        return surrogate(x, apply, batch, -cost_adv_t)
+
     limit = cost(params) + jnp.maximum(-excess, 0.0)
 
     def evaluate(x):

@@ -129,7 +129,10 @@ def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     adv_t = advantages(batch)
-    mean = lambda x: rlaxlib.masked_mean(x, mask)  # noqa: E731
+
+    def mean(x):
+        return rlaxlib.masked_mean(x, mask)
+
     covariance = (log_prob - mean(log_prob)) * (adv_t - mean(adv_t))
     chosen = rlaxlib.high_entropy_mask(covariance, fraction, sample_mask=mask)
     kl = rlaxlib.kl_loss(log_prob, batch.old_log_prob, "k2", sample_mask=mask)

@@ -43,7 +43,10 @@ def tdmpc2_model(params, target_params, apply, batch, rho=0.5):
     def entropies(head, targets):
         logits = jax.vmap(head, (None, 0, 0))(params, z[:-1], a)
         pair = dreamer_pair(logits.shape[-1])
-        loss = lambda x, y: rlaxlib.categorical_regression_loss(x, y, pair)  # noqa: E731
+
+        def loss(x, y):
+            return rlaxlib.categorical_regression_loss(x, y, pair)
+
         return jax.vmap(jax.vmap(loss))(logits, targets.T)
 
     rewards = entropies(apply.reward, batch.r_t)

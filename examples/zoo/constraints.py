@@ -117,7 +117,9 @@ def epochs(loss, optimizer=OPTIMIZER):
     """Return a function that takes some steps down a loss of networks and inputs."""
 
     def update(state, x):
-        one = lambda _, state: descend(state, lambda p: loss(p, x), optimizer)  # noqa: E731
+        def one(_, state):
+            return descend(state, lambda p: loss(p, x), optimizer)
+
         return jax.lax.fori_loop(0, EPOCHS, one, state)
 
     return update

@@ -185,7 +185,10 @@ def gaussian(actor, key, s):
 
 def mpo(params, target, batch, key):
     actor_key, critic_key = jax.random.split(key)
-    clipped = lambda w, s, a: value(w, s, jnp.clip(a, -1, 1))  # noqa: E731
+
+    def clipped(w, s, a):
+        return value(w, s, jnp.clip(a, -1, 1))
+
     sampled = recipes.ActorCritic(lambda w, s: gaussian(w, critic_key, s), clipped)
     apply = recipes.ActorCritic(normal, clipped)
     critic = recipes.ddpg_critic(params, target, sampled, batch)

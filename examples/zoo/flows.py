@@ -313,7 +313,10 @@ def cloned(key):
     def one(learner, key):
         data_key, key = jax.random.split(key)
         batch = behaviour(data_key, learner.params, Fault())
-        loss = lambda p: flow_bc(p, batch, key)  # noqa: E731
+
+        def loss(p):
+            return flow_bc(p, batch, key)
+
         return descend(learner, loss, CLONING), None
 
     learner = begin(first(init_key), CLONING)

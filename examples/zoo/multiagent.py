@@ -175,7 +175,10 @@ def steps_of(params, logits_of, batch):
         a_tm1=batch.a_tm1,
         old_log_prob=gradients.log_probs(logits, batch.a_tm1),
     )
-    flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+
+    def flat(x):
+        return x.reshape(-1, *x.shape[2:])
+
     fields = {name: flat(x) for name, x in vars(steps).items()}
     return SimpleNamespace(**fields), flat(adv_t), flat(target)
 
@@ -218,7 +221,9 @@ def happo(state, key, batch):
 
 
 def _epochs(state, loss):
-    one = lambda _, state: descend(state, loss, OPTIMIZER)  # noqa: E731
+    def one(_, state):
+        return descend(state, loss, OPTIMIZER)
+
     return jax.lax.fori_loop(0, EPOCHS, one, state)
 
 
@@ -228,7 +233,10 @@ def learner_of_policies(task, logits_of, update):
     def init(key):
         key, value_key = jax.random.split(key)
         sizes = task.size, 32, ACTIONS
-        one = lambda key: mlp(key, *sizes, scale=0.1)  # noqa: E731
+
+        def one(key):
+            return mlp(key, *sizes, scale=0.1)
+
         separated = logits_of is separate
         policies = (
             jax.vmap(one)(jax.random.split(key, AGENTS)) if separated else one(key)

@@ -38,7 +38,9 @@ def windows(steps):
     """Return a function from a key to logged windows of some steps, [N, steps]."""
 
     def data(key):
-        random = lambda key, s: jax.random.uniform(key, (D,), minval=-1, maxval=1)  # noqa: E731
+        def random(key, s):
+            return jax.random.uniform(key, (D,), minval=-1, maxval=1)
+
         length = TASK.limit // steps * steps
         batch = play(TASK, random, key, EPISODES, length)
         return jax.tree.map(lambda x: x.reshape(-1, steps, *x.shape[2:]), batch)
@@ -148,7 +150,10 @@ def state_model(plan_with, members):
         return descend(state, lambda p: total(p, batch), OPTIMIZER)
 
     sizes = TASK.size + D, HIDDEN, HIDDEN, TASK.size + 2
-    init = lambda key: begin(ensemble(key, members, *sizes), OPTIMIZER)  # noqa: E731
+
+    def init(key):
+        return begin(ensemble(key, members, *sizes), OPTIMIZER)
+
     return Agent(init=init, act=None, best=best, update=update)
 
 
@@ -392,7 +397,9 @@ def sampled_muzero(params, target, batch, key):
 
 
 def sampled_muzero_agent():
-    best = lambda actor, s: gaussian(actor, s)[0]  # noqa: E731
+    def best(actor, s):
+        return gaussian(actor, s)[0]
+
     return continuous.agent(sampled_muzero, sample, best, policy=2 * PLANE.actions)
 
 

@@ -515,7 +515,7 @@ class _ClippedEntropySoftmax(_Softmax):
 
 
 def legal_actions(logits: Array, action_mask: Array | None) -> Array:
-    """Return `action_mask` with the shape of `logits`, all true if it is None."""
+    """Return `action_mask` with the shape of `logits`; without one, all are legal."""
     return jnp.broadcast_to(True if action_mask is None else action_mask, logits.shape)
 
 

@@ -34,7 +34,7 @@ def greedy() -> _Greedy:
     `action_mask`, true for legal actions, and returns 0 if no action is legal.
 
     Returns:
-        A `DiscreteDistribution` whose `kl` is None.
+        A `DiscreteDistribution` without `kl`, which is None.
 
     Raises:
         ArgumentError: If a shape, dtype or NumPy action is wrong when called.
@@ -68,7 +68,7 @@ def epsilon_greedy(
             shape `[]`; or None to give it when called.
 
     Returns:
-        A `DiscreteDistribution` whose `kl` is None.
+        A `DiscreteDistribution` without `kl`, which is None.
 
     Raises:
         ArgumentError: If `epsilon` is wrong, or an argument is wrong or missing when

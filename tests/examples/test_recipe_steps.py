@@ -82,7 +82,10 @@ def test_her_rewards_goals_that_were_achieved_later():
     achieved = np.arange(6)
     discount_t = np.float32([0.9, 0.9, 0.0, 0.9, 0.9, 0.0])
     batch = Batch(discount_t=discount_t, goal=None, r_t=None)
-    reward = lambda achieved, goal: 1.0 * (achieved == goal) - 1  # noqa: E731
+
+    def reward(achieved, goal):
+        return 1.0 * (achieved == goal) - 1
+
     batch = goals.her(jax.random.key(0), batch, achieved, reward)
     assert np.all(batch.goal >= achieved)
     assert np.all(batch.goal <= np.repeat([2, 5], 3))

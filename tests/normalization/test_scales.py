@@ -295,7 +295,9 @@ def test_percentile_scale_with_a_decay_close_to_one_weights_updates_equally(rate
 
     @jax.jit
     def run(state):
-        step = lambda state, update: update_scale(update, state)[::-1]  # noqa: E731
+        def step(state, update):
+            return update_scale(update, state)[::-1]
+
         return jax.lax.scan(step, state, updates)[1][-1]
 
     weights = (1 - rate) ** np.arange(3000.0)[::-1]

@@ -199,6 +199,8 @@ def test_dtype_follows_the_arguments(row, dtype, x64):
 
 @each_row("floats", "deterministic", sample=True)
 def test_half_precision_rounds_once(row):
+    if row.name == "backtracking_line_search":
+        pytest.skip("its losses are those of the rounded parameters")
     # A compiled CPU program may keep half precision in float32; eager calls do not.
     function = jax.jit(
         row.call(), compiler_options={"xla_allow_excess_precision": False}

@@ -212,6 +212,8 @@ def _sample(
     """Sample policy targets of one weight."""
     actions = distribution.sample(seed=rng_key, sample_shape=(num_samples,))
     log_prob = distribution.log_prob(actions[0])
-    dtype = jnp.result_type(weights_scale, log_prob.dtype)
+    # Half precision of the scale is raised, that of a distribution is not.
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(weights_scale, log_prob.dtype)
     shape = (num_samples, *log_prob.shape)
     return PolicyTarget(actions, jnp.full(shape, weights_scale, dtype))

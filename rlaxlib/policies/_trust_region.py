@@ -212,6 +212,10 @@ def backtracking_line_search(
     """
     checks.same_structure(params=params, step=step)
 
+    def promote(x: Array, y: Array) -> Array:
+        return x.astype(jnp.result_type(x, y))
+
+    params = jax.tree.map(promote, params, step)  # So that each try has one dtype.
     start = evaluate(params)
     fractions = shrink ** jnp.arange(num_tries, dtype=shrink.dtype)
 
@@ -357,7 +361,8 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
     """Add a multiple of one pytree to another."""
 
     def add(x: Array, y: Array) -> Array:
-        return x + fraction.astype(y.dtype) * y
+        (x, y), narrow = dtypes.widen(x, y)
+        return narrow(x + fraction.astype(y.dtype) * y)
 
     return jax.tree.map(add, params, step)
 

@@ -27,10 +27,10 @@ BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
 SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
 SEVERAL = ANSWERS._replace(all_rewards=normal(2, PROMPTS, G))
 WEIGHTS = jnp.array([1.0, 0.5])
-# One answer whose sampler differs, and others whose sampler hardly does.
-SHIFT = jnp.where(jnp.arange(PROMPTS * G) > 0, 0.001, 0.2)[:, None]
+# One answer with a ratio above the band, one below it, and others near 1.
+OFFSETS = jnp.array([0.05, -0.05, 0.0, 0.0, 0.0, 0.0])[:, None]
 SAMPLED = ANSWERS._replace(
-    sampler_log_prob=ANSWERS.old_log_prob + SHIFT * normal(PROMPTS * G, T)
+    sampler_log_prob=ANSWERS.old_log_prob + OFFSETS + 0.001 * normal(PROMPTS * G, T)
 )
 
 

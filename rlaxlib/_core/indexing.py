@@ -22,7 +22,7 @@ def pick(values: Array, indices: Array) -> Array:
         indexing would return another entry, which hides a mistake.
     """
     last = values.ndim - 1
-    if cast(Any, jax.typeof(values)).sharding.spec[last] is not None:
+    if jax.typeof(values).sharding.spec[last] is not None:
         # Devices share the axis, as the vocabulary of a large model: each has its sum.
         return _sum_at(values, jnp.expand_dims(indices, last), last)
     batch = tuple(range(last))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -577,7 +577,7 @@ def legal_softmax(
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
     legal = legal_actions(logits, action_mask) & (logits != -jnp.inf)
     # Minus infinity would give NaN, in values and in the gradient by the temperature.
-    logits = jnp.where(legal, logits, jnp.finfo(logits.dtype).min)
+    logits = jnp.where(legal, logits, cast(Any, jnp.finfo(logits.dtype)).min)
     largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     gaps = jnp.where(legal, logits - largest, 0) / temperature
     weights = jnp.where(legal, jnp.exp(gaps), 0)

@@ -14,7 +14,6 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import xlogy
 
 from rlaxlib._core import devices, streams
 from rlaxlib._core.devices import AxisName
@@ -84,10 +83,12 @@ def dppo_mask(
         divergence = jnp.abs(pi - mu)
     else:
         other_pi, other_mu = -jnp.expm1(log_prob), -jnp.expm1(old_log_prob)
-        own = mu * (old_log_prob - log_prob)
+        own = mu * jnp.where(mu > 0, old_log_prob - log_prob, 0)
         # `0 log 0` is 0, also where both policies are certain.
-        other = xlogy(other_mu, other_mu) - xlogy(other_mu, other_pi)
-        divergence = jnp.where(mu > 0, own, 0) + other
+        log_mu, log_pi = (
+            jnp.log(jnp.where(other_mu > 0, x, 1)) for x in (other_mu, other_pi)
+        )
+        divergence = own + other_mu * (log_mu - log_pi)
     too_likely = (adv > 0) & (pi > mu) & (divergence > high)
     too_unlikely = (adv < 0) & (pi < mu) & (divergence > low)
     keep = ~(too_likely | too_unlikely)

@@ -112,7 +112,7 @@ def sub_trajectory_balance_loss(
     balance = log_flow - jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
     steps = jnp.arange(balance.size)
     distance = steps[None] - steps[:, None]
-    further = jnp.maximum(distance - 1, 0).astype(lambda_.dtype)
+    further = jnp.maximum(distance - 1, 0).astype(balance.dtype)
     weights = jnp.where(distance > 0, lambda_**further, 0)
     squares = jnp.square(balance[:, None] - balance[None])
     return jnp.sum(weights * squares) / jnp.sum(weights)

@@ -7,9 +7,9 @@ A batch of B transitions has the fields
     goal              goals: states that were reached later, or others, [B, ...],
     r_t, discount_t   -1 and γ, but 0 and 0 at the goal, [B].
 
-At the goal means that `s_t` is the goal in losses of action values, as those of HER,
-and that `s_tm1` is it in losses of values, as OGBench has it: else a goal's own value
-were that of a state one step away.
+At the goal means where `s_t` is the goal for losses of action values, as those of HER,
+and where `s_tm1` is the goal for losses of state values, as in OGBench. With `s_t`, the
+state value of a goal would be lower than its neighbours'.
 """
 
 import jax

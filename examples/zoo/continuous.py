@@ -83,7 +83,7 @@ def agent(loss, act, best, rate=RATE, period=1, optimizer=OPTIMIZER, **sizes):
         act: Policy that explores, of the actor's parameters, key and observation.
         best: Policy to evaluate, of the actor's parameters and observation.
         rate: Rate of the target networks.
-        period: Updates between those of the target networks.
+        period: Updates for each update of the target networks.
         optimizer: Optimizer.
         sizes: Arguments of `init`.
     """

@@ -307,7 +307,7 @@ def diffusion_ppo(params, batch, key):
 
 
 def cloned(key):
-    """Return parameters whose flow is that of the data around ±0.6."""
+    """Return parameters of a flow that has learned the data around ±0.6."""
     init_key, key = jax.random.split(key)
 
     def one(learner, key):

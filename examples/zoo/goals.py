@@ -218,7 +218,7 @@ def sample(key, streams):
 
 
 def ahead(value):
-    """Return the action values of a state value: those of the next cells."""
+    """Return action values: the state values of the next cells."""
 
     def q(params, s, goal):
         cells = SCALE * jax.nn.one_hot(NEXT[jnp.argmax(s)], CELLS)

@@ -75,7 +75,7 @@ def agent(loss, networks, optimizer=OPTIMIZER, logits=q):
 
     Args:
         loss: Function of parameters, target parameters, batch and key.
-        networks: Sizes of the networks by name, that of the policy, or values, "q".
+        networks: Sizes of the networks by name: of the policy, or of values, "q".
         optimizer: Optimizer.
         logits: Function of parameters and an observation to logits of actions first.
     """

@@ -60,7 +60,7 @@ class Agent(NamedTuple):
 
 
 class State(NamedTuple):
-    """Parameters, those of the target networks, and the optimizer's state."""
+    """Parameters, target parameters, and the optimizer's state."""
 
     params: Any
     target: Any

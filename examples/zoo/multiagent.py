@@ -25,8 +25,8 @@ def two_step():
     """Return the two-step game of QMIX (Rashid et al., 2018, section 5).
 
     The first agent's action leads to a game that pays 7, or to one that pays 8, but
-    only if both agents take its second action: 0, 1, 1 or 8. No sum of two values is
-    those of the second game, so that VDN prefers the first.
+    only if both agents take its second action: 0, 1, 1 or 8. A sum of one value for
+    each agent cannot equal these payoffs, so VDN prefers the first game.
     """
     second = jnp.array([[0.0, 1.0], [1.0, 8.0]])
 

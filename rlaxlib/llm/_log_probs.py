@@ -186,10 +186,12 @@ def _linear_fwd(
         return (maximum, total, weighted, picked), None
 
     # Statistics of each block, which devices exchange once, at the end.
-    # Zeros are made of `hidden`, to vary over the same devices.
-    shape = (hidden.shape[0], chunks.head.shape[1])
-    zeros = jnp.zeros_like(hidden[:, :1], temperature.dtype)
-    zeros = jnp.broadcast_to(zeros, shape)
+    # Zeros are made of arrays, [T, 1] and [1, N], to vary over the same devices.
+    zeros = [
+        jnp.zeros_like(each, temperature.dtype)
+        for each in (hidden[:, :1], chunks.head[:1, :, 0])
+    ]
+    zeros = zeros[0] + zeros[1]
     start = (zeros + _MASKED, zeros, zeros, zeros)
     end, _ = jax.lax.scan(step, start, chunks.indices)
     largest, total, weighted, picked = end
@@ -222,14 +224,15 @@ def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
             d_logits -= _column(by_entropy) * probs * (log_probs + _column(entropy))
         d_scale += jnp.sum(d_logits * gaps, axis=(0, 2))
         d_logits = d_logits / temperature
-        d_hidden += jnp.einsum("tnc,dnc->td", d_logits, part.astype(wide.dtype))
-        d_part = jnp.einsum("td,tnc->dnc", wide, d_logits).astype(head.dtype)
-        d_part = _bits(d_part + chunks.cut(d_head, index))
+        part = part.astype(wide.dtype)
+        d_hidden += _sums("tnc,dnc->td", d_logits, part, like=hidden)
+        d_part = _sums("td,tnc->dnc", wide, d_logits, like=chunks.head)
+        d_part = _bits(d_part.astype(head.dtype) + chunks.cut(d_head, index))
         first = chunks.first(index)
         d_head = jax.lax.dynamic_update_slice_in_dim(d_head, d_part, first, 2)
         return (d_hidden, d_head, d_scale), None
 
-    d_scale = jnp.broadcast_to(jnp.zeros_like(wide[0, :1]), chunks.head.shape[1:2])
+    d_scale = jnp.zeros_like(chunks.head[0, :, 0], temperature.dtype)
     start = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_scale)
     (d_hidden, d_head, d_scale), _ = jax.lax.scan(step, start, chunks.indices)
     # The gradient by logits sums to 0, so their maximum may be subtracted.
@@ -319,6 +322,11 @@ def _floats(x: Array, dtype: Any) -> Array:
     return x if x.dtype == dtype else jax.lax.bitcast_convert_type(x, dtype)
 
 
+def _sums(subscripts: str, x: Array, y: Array, like: Array) -> Array:
+    """Return sums of products, spread over devices as an array of the same axes is."""
+    return jnp.einsum(subscripts, x, y, out_sharding=jax.typeof(like).sharding)
+
+
 def _column(x: Array) -> Array:
     """Return an array `[T]` as `[T, 1, 1]`."""
     return x.reshape(-1, 1, 1)
@@ -326,6 +334,6 @@ def _column(x: Array) -> Array:
 
 def _alike(*arrays: Array) -> tuple[Array, ...]:
     """Return arrays that vary over the same mesh axes, as the carry of a scan must."""
-    zeros = [jnp.sum(jnp.zeros_like(each.ravel()[:1])) for each in arrays]
+    zeros = [jnp.sum(jnp.zeros_like(each)) for each in arrays]
     zero = sum(each.astype(jnp.int32) for each in zeros)
     return tuple(each + jnp.asarray(zero, each.dtype) for each in arrays)

@@ -1,5 +1,7 @@
 """Test log-probabilities of tokens: precision, memory, sharding and extreme logits."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -296,16 +298,22 @@ def test_head_sharded_by_vocabulary_stays_sharded():
     assert "all-gather" not in compiled.as_text()
 
 
-def test_head_sharded_over_an_explicit_mesh_needs_auto_axes():
-    mesh = jax.make_mesh((4,), ("vocabulary",), axis_types=(AxisType.Explicit,))
-    with jax.set_mesh(mesh):
-        columns = NamedSharding(mesh, PartitionSpec(None, "vocabulary"))
-        head = jax.device_put(HEAD, columns)
-        function = jax.sharding.auto_axes(
-            rlaxlib.linear_token_log_probs, out_sharding=PartitionSpec()
-        )
-        log_prob = jax.jit(function)(STATES, head, TOKENS)
-    close(np.asarray(log_prob), plain(STATES, HEAD, TOKENS), atol=1e-5)
+@pytest.mark.parametrize("is_set", [True, False])
+@pytest.mark.parametrize("rows", [None, "batch"])
+def test_head_sharded_over_an_explicit_mesh(rows, is_set):
+    explicit = (AxisType.Explicit, AxisType.Explicit)
+    mesh = jax.make_mesh((2, 2), ("batch", "vocabulary"), axis_types=explicit)
+    expected = from_logits(STATES, HEAD, TOKENS)
+    with jax.set_mesh(mesh) if is_set else contextlib.nullcontext():
+        specs = ((rows, None), (None, "vocabulary"), (rows,))
+        shardings = tuple(NamedSharding(mesh, PartitionSpec(*each)) for each in specs)
+        inputs = jax.device_put((STATES, HEAD, TOKENS), shardings)
+        function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
+        value, gradients = jax.jit(jax.value_and_grad(function, (0, 1)))(*inputs)
+    for each, sharding in zip(gradients, shardings[:2], strict=True):
+        assert each.sharding.is_equivalent_to(sharding, 2)
+    found = jax.device_get((value, gradients))
+    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
 
 
 def test_gradients_of_a_replicated_head_add_up_over_devices():

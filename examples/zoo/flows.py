@@ -372,7 +372,7 @@ def entry(recipe, loss, act, data, score=average, rate=3e-3, fails=("reward",), 
 
 
 ABOUT = "Bandit whose reward has two modes, 1 at both and nearly 0 at their mean"
-CLONES = "The same bandit; the overlap of a clone with an expert of two modes"
+CLONES = "Bandit with two modes: the overlap of a clone with an expert of both"
 
 ENTRIES = {
     "flow_bc": entry(

@@ -12,8 +12,8 @@ from zoo.training import FAULTS, Entry
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, CURVES = DOCS / "zoo.md", DOCS / "zoo"
 HEADER = """
-| Recipe | Curve | Random | States | Worst | Median | Best | Falls without | Seconds |
-|---|---|---:|---:|---:|---:|---:|---|---:|
+| Recipe | Curve | States | Worst | Median | Falls without | Seconds |
+|---|---|---:|---:|---:|---|---:|
 """
 WORDS = {"reward": "reward", "bootstrap": "bootstrap", "gradient": "stop-gradient"}
 assert WORDS.keys() == FAULTS.keys()
@@ -40,15 +40,20 @@ def draw(name: str, entry: Entry, curves: np.ndarray) -> None:
 def row(name: str, entry: Entry, curves: np.ndarray, seconds: float) -> str:
     """Return the row of a recipe."""
     reached = curves[:, -1]
-    numbers = (entry.random, entry.states, reached.min(), np.median(reached))
     cells = [
-        f"{_link(entry.recipe)} `{name}`. {entry.about}",
+        f"{_link(entry.recipe)} `{name}`",
         f"![Learning curve of {name}](zoo/{name}.svg)",
-        *(f"{x:.2f}" for x in (*numbers, entry.best)),
+        *(f"{x:.2f}" for x in (entry.states, reached.min(), np.median(reached))),
         ", ".join(WORDS[each] for each in entry.fails),
         f"{seconds:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def task(entry: Entry) -> str:
+    """Return the line about the task of an entry."""
+    numbers = f"Random {entry.random:.2f}, best possible {entry.best:.2f}."
+    return f"{entry.about}. {numbers}"
 
 
 def write(families: dict[str, dict[str, Entry]], rows: dict[str, str]) -> None:
@@ -58,8 +63,13 @@ def write(families: dict[str, dict[str, Entry]], rows: dict[str, str]) -> None:
     known = {re.findall("`(.+?)`", line)[0]: line for line in found} | rows
     parts = [introduction]
     for family, entries in families.items():
-        parts.append(f"\n## {_section(family)}\n{HEADER}")
-        parts += [f"{known[name]}\n" for name in entries if name in known]
+        parts.append(f"\n## {_section(family)}\n")
+        tasks: dict[str, list[str]] = {}
+        for name, entry in entries.items():
+            if name in known:
+                tasks.setdefault(task(entry), []).append(known[name] + "\n")
+        for each, lines in tasks.items():
+            parts += [f"\n{each}\n{HEADER}", *lines]
     PAGE.write_text("".join(parts), encoding="utf-8")
 
 

@@ -68,10 +68,11 @@ def test_five_seeds_reach_what_is_stated_and_with_a_fault_one_does_not(name):
 def test_page_has_its_curve_and_numbers(name):
     entry = ENTRIES[name]
     assert set(entry.fails) <= set(FAULTS)
-    (line,) = re.findall(rf"^\| .* `{name}`\. .*", page.PAGE.read_text("utf-8"), re.M)
-    _, _, about, _, random, states, worst, *_ = f"|{line}".split("|")
-    assert entry.about in about
+    text = page.PAGE.read_text("utf-8")
+    (line,) = re.findall(rf"^\| .* `{name}` \|.*", text, re.M)
+    _, _, _, states, worst, *_ = line.split("|")
     assert float(states) == pytest.approx(entry.states, abs=0.0051)
-    assert float(random) == pytest.approx(entry.random, abs=0.0051)
     assert float(worst) >= entry.states - 0.005
+    before = text.partition(line)[0]
+    assert re.findall(r"^(.+)\n\n\| Recipe", before, re.M)[-1] == page.task(entry)
     assert (page.CURVES / f"{name}.svg").exists()

@@ -299,7 +299,7 @@ def chain_batch(key, params, fault):
 
 def diffusion_ppo(params, batch, key):
     return recipes.diffusion_ppo(
-        params["policy"], next_mean, batch, batch.adv_t, STDDEV, 0.05
+        params["policy"], next_mean, batch, batch.adv_t, STDDEV, 0.1
     )
 
 

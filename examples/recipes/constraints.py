@@ -85,8 +85,9 @@ def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.
     Returns new parameters. `excess` is the cost of an episode minus its limit, divided
     by the episode's length: advantages are averaged over steps. The line search lowers
     the loss and keeps the cost within its limit; above the limit, it lowers the cost.
-    Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual (paper, appendix): max
-    KL 0.01, damping 0.01 to 0.1, λ of GAE 0.95, of costs 0.5 to 1.
+    Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual
+    (github.com/jachiam/cpo): max KL 0.01, discount 0.995, λ of GAE 0.95, and of costs
+    1, batches of 50,000 steps.
     """
     inputs = apply, batch, adv_t, cost_adv_t
     step = cpo_direction(params, *inputs, excess, max_kl, damping)
@@ -120,16 +121,26 @@ def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5)
     return rlaxlib.masked_mean(jnp.where(kl <= 0.02, loss, 0.0), mask) / temperature
 
 
-def cup(params, apply, batch, cost_adv_t, multiplier, discount=0.99, lambda_=0.95):
-    """CUP: after a step of PPO, a projection that lowers the cost.
+def cup(
+    params,
+    apply,
+    batch,
+    ppo_logits,
+    cost_adv_t,
+    multiplier,
+    discount=0.99,
+    lambda_=0.95,
+):
+    """CUP: after the epochs of PPO, a projection that lowers the cost.
 
-    `batch` has the logits after that step as `logits_tm1`. Yang et al., 2022,
+    `ppo_logits`, [B, T, A], are those of the policy after PPO, to which the projection
+    stays close. The ratio is relative to the policy that acted. Yang et al., 2022,
     https://arxiv.org/abs/2209.07089. Usual (github.com/PKU-Alignment/omnisafe): the
     multiplier at most 2, λ 0.95, Adam 3e-4.
     """
-    s, old = valid(batch, (batch.s_tm1, batch.logits_tm1))
+    s, old, middle = valid(batch, (batch.s_tm1, batch.logits_tm1, ppo_logits))
     logits = apply(params, s)
-    kl = rlaxlib.categorical_kl_divergence(logits, old)
+    kl = rlaxlib.categorical_kl_divergence(logits, middle)
     inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
     factor = multiplier * (1 - discount * lambda_) / (1 - discount)
     adv_t = valid(batch, -factor * cost_adv_t)

@@ -30,9 +30,9 @@ class ActorCritic(NamedTuple):
 def ddpg_critic(params, target_params, apply, batch):
     """DDPG, critic: one-step TD learning. `apply.critic` returns q, [B].
 
-    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual (paper, section 7):
-    discount 0.99, Adam 1e-3 with weight decay 0.01, batch 64, target networks updated
-    at a rate of 0.001.
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual
+    (github.com/openai/baselines): discount 0.99, Adam 1e-3 with L2 regularisation 0.01,
+    batch 64, target networks updated at a rate of 0.001.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -44,8 +44,9 @@ def ddpg_critic(params, target_params, apply, batch):
 def ddpg_actor(params, apply, batch):
     """DDPG, actor: the deterministic policy gradient. Its value has no meaning.
 
-    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual (paper, section 7):
-    Adam 1e-4, Ornstein-Uhlenbeck noise of damping 0.15 and scale 0.2.
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual
+    (github.com/openai/baselines): Adam 1e-4, Ornstein-Uhlenbeck noise of damping 0.15
+    and scale 0.2, or noise of the parameters.
     """
     a_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)

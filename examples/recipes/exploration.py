@@ -69,8 +69,9 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
     step, without neighbours, has an episodic novelty of 1000. Each embedding is
     remembered before the next one is compared. `errors` are `rnd_loss`, [T], and
     `moments` their mean and standard deviation. Badia et al., 2020,
-    https://arxiv.org/abs/2002.06038. Usual (paper, appendix): 10 neighbours, a memory
-    of 30,000 embeddings.
+    https://arxiv.org/abs/2002.06038. Usual (paper, appendix;
+    github.com/opendilab/DI-engine, by others): 10 neighbours, a memory of 30,000
+    embeddings, in the code those of the episode.
     """
 
     def step(memory, inputs):
@@ -129,8 +130,10 @@ def bootstrapped_dqn(params, target_params, apply, batch):
 
     `apply.torso` returns features, `apply.heads` q of them, [B, K, A]. `head_mask`, [B,
     K], was sampled by `bootstrap_mask` as each transition was stored. Osband et al.,
-    2016, https://arxiv.org/abs/1602.04621. Usual (paper): K = 10, mask probability 0.5
-    to 1, otherwise those of DQN.
+    2016, https://arxiv.org/abs/1602.04621. Usual (github.com/google-deepmind/bsuite):
+    K = 20, with prior networks, mask probability 0.5, Adam 1e-3, batch 128, target
+    network copied every 4 updates; github.com/iassael/torch-bootstrapped-dqn has K =
+    10.
     """
     features = apply.torso(params, batch.s_tm1)
     heads = batch.head_mask.shape[-1]

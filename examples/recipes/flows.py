@@ -18,8 +18,8 @@ import rlaxlib
 def flow_bc(params, apply, batch, key):
     """Flow matching, behaviour cloning: velocities of paths from noise to actions.
 
-    Park et al., 2025, https://arxiv.org/abs/2502.02538. Usual (paper): 10 steps of
-    Euler's method, Adam 3e-4, batch 256.
+    Park et al., 2025, https://arxiv.org/abs/2502.02538. Usual
+    (github.com/seohongpark/fql): 10 steps of Euler's method, Adam 3e-4, batch 256.
     """
     keys = jax.random.split(key, len(batch.a_tm1))
     x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
@@ -40,28 +40,45 @@ def fql_actor(params, flow_params, apply, batch, key, actor, critic, weight=10.0
     """FQL, actor: a one-step policy learns the flow's actions, and to raise q.
 
     `actor(params, s, noise)` returns actions, `critic(s, a)` values, [B]. Park et al.,
-    2025, https://arxiv.org/abs/2502.02538. Usual (paper): weight 10 to 1,000 by task,
-    discount 0.99 to 0.995, Adam 3e-4, batch 256.
+    2025, https://arxiv.org/abs/2502.02538. Usual (github.com/seohongpark/fql): weight
+    10 to 1,000 by task, or 0.03 to 10 if q is divided by its mean size, discount 0.99
+    to 0.995, Adam 3e-4, batch 256.
     """
     noise = jax.random.normal(key, batch.a_tm1.shape)
-    target = flow_action(flow_params, apply, batch.s_tm1, noise)
+    target = jnp.clip(flow_action(flow_params, apply, batch.s_tm1, noise), -1, 1)
     a = actor(params, batch.s_tm1, noise)
     loss = rlaxlib.flow_matching_loss(a, target) / a.shape[-1]
     q = critic(batch.s_tm1, jnp.clip(a, -1, 1))
     return jnp.mean(weight * loss - q)
 
 
-def fpo(params, apply, batch, key, adv_t, old_loss, epsilon=0.05):
+def fpo_losses(params, apply, batch, key, num_samples=8):
+    """FPO: return the loss that stands for minus the log-probability of an action, [B].
+
+    It is the error of the noise, t times that of the velocity: a mean over the
+    dimensions of actions and over several samples.
+    """
+
+    def one(key):
+        keys = jax.random.split(key, len(batch.a_tm1))
+        x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
+        error = t[:, None] * (apply(params, batch.s_tm1, x, t) - velocity)
+        return jnp.mean(jnp.square(error), axis=-1)
+
+    return jnp.mean(jax.vmap(one)(jax.random.split(key, num_samples)), axis=0)
+
+
+def fpo(params, apply, batch, key, adv_t, old_losses, epsilon=0.05):
     """FPO: PPO, where the loss of flow matching stands for minus a log-probability.
 
-    `old_loss`, [B], is that of the old parameters with the same key, which is one of
-    several. McAllister et al., 2025, https://arxiv.org/abs/2507.21053. Usual (paper): 8
-    samples for each action, clip 0.05, 10 steps, Adam 3e-4.
+    `old_losses` are the `fpo_losses` of the old parameters, with the same key.
+    McAllister et al., 2025, https://arxiv.org/abs/2507.21053. Usual
+    (github.com/akanazawa/fpo): 8 samples for each action, whose losses are averaged
+    before the ratio, clip 0.05, flows of 10 steps, standardised advantages, discount
+    0.995, λ 0.95, 16 epochs of 32 minibatches, Adam 3e-4.
     """
-    keys = jax.random.split(key, len(batch.a_tm1))
-    x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
-    loss = rlaxlib.flow_matching_loss(apply(params, batch.s_tm1, x, t), velocity)
-    loss, _ = rlaxlib.ppo_clip_loss(-loss, -old_loss, adv_t, epsilon)
+    losses = fpo_losses(params, apply, batch, key)
+    loss, _ = rlaxlib.ppo_clip_loss(-losses, -old_losses, adv_t, epsilon)
     return jnp.mean(loss)
 
 
@@ -72,8 +89,9 @@ def diffusion_bc(params, apply, batch, key, num_steps=100, cosine=True):
     """Diffusion policy: behaviour cloning by the prediction of noise.
 
     The linear schedule is that of DDPM, for 1,000 steps. Chi et al., 2023,
-    https://arxiv.org/abs/2303.04137. Usual (paper): 100 steps of the cosine schedule,
-    actions of 16 steps at once, Adam 1e-4, a moving average of the parameters.
+    https://arxiv.org/abs/2303.04137. Usual (github.com/real-stanford/diffusion_policy):
+    100 steps of the cosine schedule, actions of 16 steps at once, of which 8 are taken,
+    AdamW 1e-4, batch 256, a moving average of the parameters.
     """
     step_key, key = jax.random.split(key)
     k = jax.random.randint(step_key, batch.a_tm1.shape[:1], 0, num_steps)
@@ -110,7 +128,8 @@ def idql_action(q_samples, a_samples):
     """IDQL: the best of N actions of a diffusion policy, that of the highest value.
 
     The policy is that of `diffusion_bc`, the critic that of IQL. Hansen-Estruch et al.,
-    2023, https://arxiv.org/abs/2304.10573. Usual (paper): 64 samples, 5 steps.
+    2023, https://arxiv.org/abs/2304.10573. Usual (github.com/philippe-eecs/IDQL): 64
+    samples, 5 steps, Adam 3e-4, batch 512.
     """
     return a_samples[jnp.argmax(q_samples)]
 
@@ -119,8 +138,8 @@ def qsm(params, apply, batch, key, critic, scale=50.0, num_steps=10):
     """QSM: the score of the policy is the gradient of q with respect to the action.
 
     `critic(s, a)` returns values, [B]. Psenka et al., 2023,
-    https://arxiv.org/abs/2312.11752. Usual (paper): scale 10 to 100 by task, 5 to 20
-    steps, Adam 3e-4.
+    https://arxiv.org/abs/2312.11752. Usual (github.com/Alescontrela/score_matching_rl):
+    scale 50, or 120 for difficult tasks, 5 steps, discount 0.99, Adam 3e-4.
     """
     step_key, key = jax.random.split(key)
     k = jax.random.randint(step_key, batch.a_tm1.shape[:1], 0, num_steps)
@@ -138,8 +157,9 @@ def diffusion_ppo(params, apply, batch, adv_t, stddev=0.1, epsilon=0.01):
 
     The batch has the samples of all steps, `x`, [K+1, B, D], and the log-densities
     `old_log_prob`, [K, B]. `apply(params, s, x, k)` returns the mean of the next
-    sample. Ren et al., 2024, https://arxiv.org/abs/2409.00588. Usual (paper): the last
-    10 steps, clip 0.01 or less, stddev at least 0.1, Adam 1e-4.
+    sample. Ren et al., 2024, https://arxiv.org/abs/2409.00588. Usual
+    (github.com/irom-princeton/dppo): the last 10 of 20 steps, clip 0.01, stddev at
+    least 0.1, 10 epochs, Adam 1e-4.
     """
     steps = jnp.arange(len(batch.x) - 1)
     mean = jax.vmap(apply, (None, None, 0, 0))(params, batch.s_tm1, batch.x[:-1], steps)

@@ -40,8 +40,8 @@ def trajectory_balance(params, log_partition, apply, batch):
 def sub_trajectory_balance(params, apply, batch, lambda_=0.9):
     """SubTB, sub-trajectory balance: `apply.flow` returns logarithms of flows, [B, T].
 
-    Madan et al., 2022, https://arxiv.org/abs/2209.12782. Usual (paper): λ 0.9, Adam
-    1e-3 to 5e-3.
+    Madan et al., 2022, https://arxiv.org/abs/2209.12782. Usual (github.com/GFNOrg/
+    torchgfn): λ 0.9, Adam 1e-3.
     """
     flow = apply.flow(params, batch.s_tm1)
     flow = jnp.concatenate([flow, batch.log_reward[:, None]], axis=1)

@@ -10,12 +10,17 @@ A batch of B transitions has the fields
 At the goal means where `s_t` is the goal for losses of action values, as those of HER,
 and where `s_tm1` is the goal for losses of state values, as in OGBench. With `s_t`, the
 state value of a goal would be lower than its neighbours'.
+
+Goals are sampled from one stream, [T, ...], with the masks of `value_based.py`, which
+must be in the same package. Its discounts are 0 where an episode ends.
 """
 
 import jax
 import jax.numpy as jnp
 
 import rlaxlib
+
+from .value_based import masks  # noqa: TID252 - Any package.
 
 
 def her(key, batch, achieved_t, reward):
@@ -24,9 +29,12 @@ def her(key, batch, achieved_t, reward):
     `achieved_t` are the goals achieved by each step, [T, ...], and `reward` is the
     function from achieved and desired goals to rewards. Any loss takes the batch, such
     as `dqn` on observations beside goals. Andrychowicz et al., 2017,
-    https://arxiv.org/abs/1707.01495. Usual (paper): 4 in 5 transitions, by "future".
+    https://arxiv.org/abs/1707.01495. Usual (github.com/openai/baselines): 4 in 5
+    transitions, by "future", discount 0.98, Adam 1e-3, batch 256, target networks
+    updated at a rate of 0.05 after every 40 updates.
     """
-    indices = rlaxlib.hindsight_indices(key, batch.discount_t, "future")
+    sample = rlaxlib.hindsight_indices
+    indices = sample(key, batch.discount_t, "future", **masks(batch))
     goal = achieved_t[indices]
     return batch._replace(goal=goal, r_t=reward(achieved_t, goal))
 
@@ -69,8 +77,10 @@ def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
 
     `apply(params, s)` returns embeddings, [B, K, D]. The second output is the loss of
     `alpha`, the multiplier before the softplus. Wang et al., 2023,
-    https://arxiv.org/abs/2304.01203. Usual (paper, appendix; the authors' code):
-    epsilon 0.25, offset 15 to 500, 64 components of 8, Adam 1e-4 and 0.01 for `alpha`.
+    https://arxiv.org/abs/2304.01203. Usual
+    (github.com/quasimetric-learning/quasimetric-rl): epsilon 0.25, offset 15, AdamW
+    1e-4 and 0.01 for `alpha`; offset 500, with 100 in place of 10, and 64 components of
+    8 in github.com/seohongpark/ogbench.
     """
     distance = jax.vmap(rlaxlib.quasimetric_distance)
     x, y, goal = (apply(params, s) for s in (batch.s_tm1, batch.s_t, batch.goal))
@@ -92,7 +102,8 @@ def mrn_value(params, apply, s, goal):
     return -jax.vmap(rlaxlib.mrn_distance)(x, y, u, w)
 
 
-def geometric_goals(key, discount_t, achieved_t, gamma=0.99):
+def geometric_goals(key, batch, achieved_t, gamma=0.99):
     """Return goals at geometric distances, those of contrastive RL, of one stream."""
     sample = rlaxlib.geometric_hindsight_indices
-    return achieved_t[sample(key, discount_t, gamma, "renormalize")]
+    inputs = key, batch.discount_t, gamma, "renormalize"
+    return achieved_t[sample(*inputs, **masks(batch))]

@@ -29,8 +29,9 @@ def dqfd(params, target_params, apply, batch, n=10, margin=0.8):
     """DQfD: 1-step and n-step double Q-learning, and a margin on demonstrations.
 
     On streams, `apply` returns q, [B, T, A]. Hester et al., 2018,
-    https://arxiv.org/abs/1704.03732. Usual (paper, appendix): n = 10, margin 0.8, all
-    weights 1, L2 regularisation 1e-5, prioritised replay that favours demonstrations.
+    https://arxiv.org/abs/1704.03732. Usual (github.com/opendilab/DI-engine, by others):
+    n = 10, margin 0.8, all weights 1, L2 regularisation 1e-5, prioritised replay, one
+    half of the batch demonstrations.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, a_tm1, ends = apply(params, s_tm1), batch.a_tm1, masks(batch)
@@ -94,7 +95,8 @@ def airl(params, apply, batch, expert):
     policy. Fu et al., 2018, https://arxiv.org/abs/1710.11248. Usual
     (github.com/justinjfu/inverse_rl): Adam 1e-3, batch 32, discount 1 of the potential,
     TRPO. The code's reward is that of `apply.reward`, with an entropy bonus of 0.1, in
-    place of `airl_reward`.
+    place of `airl_reward`. At an end the potential is 0 here, and in the code that of
+    an observation of zeros.
     """
     logits = (airl_logit(params, apply, x) for x in (expert, batch))
     return jnp.mean(rlaxlib.discriminator_loss(*logits))
@@ -111,7 +113,8 @@ def sqil(params, target_params, apply, batch, temperature=1.0):
     The policy is the softmax of q over `temperature`: values of demonstrations are
     about 1/(1 - discount), so that 1 leaves it near uniform where that is small.
     `apply` returns q, [B, A]. Reddy et al., 2020, https://arxiv.org/abs/1905.11108.
-    Usual (paper, appendix): one half of the batch demonstrations, discount 0.99.
+    Usual (github.com/HumanCompatibleAI/imitation, by others): one half of the batch
+    demonstrations, otherwise those of DQN, which takes the place of soft Q-learning.
     """
     r_t = rlaxlib.sqil_reward(batch.is_expert)
     q_tm1, q_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)

@@ -64,8 +64,9 @@ def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04, differentiate_k3=True)
 
     The paper differentiates the estimator k3, which has the gradient of KL(π_ref ‖ π).
     With `differentiate_k3=False` it is that of KL(π ‖ π_ref), as that of `kl_loss` is.
-    Shao et al., 2024, https://arxiv.org/abs/2402.03300. Usual (paper, section 4.2):
-    groups of 64, KL cost 0.04, one update a batch, Adam 1e-6.
+    Shao et al., 2024, https://arxiv.org/abs/2402.03300. Usual
+    (github.com/huggingface/trl): groups of 8, KL cost 0.04 in its first versions and 0
+    later, one update a batch, AdamW 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch), epsilon)
@@ -114,8 +115,8 @@ def rloo(params, apply, batch, kl_cost=0.03):
     """RLOO: REINFORCE, where the mean of the other answers is the baseline.
 
     Without an importance ratio: one update for each batch. Ahmadian et al., 2024,
-    https://arxiv.org/abs/2402.14740. Usual (paper): groups of 2 to 4, KL cost 0.03,
-    Adam 1e-6.
+    https://arxiv.org/abs/2402.14740. Usual (github.com/huggingface/trl, section C
+    of the paper): groups of 2 to 4, KL cost 0.03, AdamW 1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), "leave_one_out", "none")
     log_prob = log_probs(params, apply, batch)
@@ -360,8 +361,8 @@ def reward_model(params, apply, batch, centering=0.01):
     """Reward model: Bradley-Terry, by the score of the last token of each answer.
 
     `apply` takes all tokens, [B, T+1], and returns a score for each. Ouyang et al.,
-    2022, https://arxiv.org/abs/2203.02155. Usual (paper, appendix C; centring: TRL):
-    one epoch, Adam 9e-6, centring 0.01.
+    2022, https://arxiv.org/abs/2203.02155. Usual (github.com/huggingface/trl): one
+    epoch, AdamW 1e-5, centring 0.01.
     """
 
     def reward(x):

@@ -33,8 +33,8 @@ def max_rl(params, apply, batch):
     """MaxRL: the likelihood of a correct answer; rewards are 0 or 1.
 
     On policy: one update for each batch. Tajwar et al., 2026,
-    https://arxiv.org/abs/2602.02710. Usual (paper): groups of 8 to 128, no KL cost,
-    Adam 1e-6.
+    https://arxiv.org/abs/2602.02710. Usual (github.com/tajwarfahim/maxrl): groups of 16
+    with AdamW 1e-6, or of 128 with 1e-5, batches of 256 prompts, no KL cost.
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="mean"))
@@ -82,8 +82,8 @@ def otb(params, apply, batch):
 def dft(params, apply, batch):
     """DFT: supervised learning, where each token is weighted by its probability.
 
-    Wu et al., 2025, https://arxiv.org/abs/2508.05629. Usual (paper): Adam 5e-5, batch
-    256, one epoch.
+    Wu et al., 2025, https://arxiv.org/abs/2508.05629. Usual
+    (github.com/yongliang-wu/DFT): AdamW 5e-5, batch 256, one epoch.
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))
@@ -124,8 +124,8 @@ def dro(params, apply, batch, temperature=0.1):
 def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
     """KL-Cov: a KL penalty for the tokens that reduce the entropy most.
 
-    Cui et al., 2025, https://arxiv.org/abs/2505.22617. Usual (paper): 0.2 % of the
-    tokens, KL cost 1, Adam 1e-6.
+    Cui et al., 2025, https://arxiv.org/abs/2505.22617. Usual
+    (github.com/verl-project/verl): 0.02 to 0.2 % of the tokens, KL cost 1.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     adv_t = advantages(batch)

@@ -58,8 +58,9 @@ def mappo(params, apply, batch, adv_t, target, epsilon=0.2, entropy_cost=0.01):
 
     `apply` returns logits, [B, N, A], and v, [B], from the state of the team. The batch
     has `old_log_prob`, [B, N]; advantages and targets of the team, [B], come from GAE.
-    Yu et al., 2021, https://arxiv.org/abs/2103.01955. Usual (paper, appendix): clip
-    0.2 or less, 5 to 15 epochs, Huber loss of 10, Adam 5e-4.
+    Yu et al., 2021, https://arxiv.org/abs/2103.01955. Usual
+    (github.com/marlbenchmark/on-policy): clip 0.2, 15 epochs, discount 0.99, λ 0.95,
+    Huber loss of 10, normalised values, Adam 5e-4.
     """
     logits, v = apply(params, batch.s_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
@@ -76,7 +77,7 @@ def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2):
     `apply` returns the logits of one agent, [B, A], and `ratio`, [B], is the product of
     the ratios of all agents that were updated before. HATRPO is `trpo` of the agent
     with the same advantages. Kuba et al., 2021, https://arxiv.org/abs/2109.11251. Usual
-    (paper, appendix): clip 0.2, 5 to 15 epochs, a random order of agents, Adam 5e-4.
+    (github.com/PKU-MARL/HARL): clip 0.2, 5 epochs, a random order of agents, Adam 5e-4.
     """
     logits = apply(params, batch.s_tm1[:, agent])
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1[:, agent])

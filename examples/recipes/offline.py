@@ -278,14 +278,14 @@ def cal_ql_critic(params, target_params, apply, batch, key, weight=2.5, num_samp
     return td_loss + weight * jnp.mean(jnp.sum(gap, axis=-1))
 
 
-def discrete_cql(params, target_params, apply, batch, weight=1.0):
+def discrete_cql(params, target_params, apply, batch, weight=0.01):
     """CQL, discrete: double DQN and the cross-entropy of the data's actions.
 
     `apply` returns q, [B, A]. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
     Usual (github.com/aviralkumar2907/CQL): QR-DQN with 200 quantiles in place of double
     DQN, weight 1 with 10% of the data and 4 with 1%, Adam 5e-5 with epsilon 0.01/32.
     That loss is a sum over quantiles, with up to 100 times the gradient of this one:
-    the same weight is about 0.01 or 0.04 here.
+    the same weight is about 0.01 or 0.04 here. With this loss, d3rlpy has 1.
     """
     q_tm1 = apply(params, batch.s_tm1)
     gap = jax.vmap(rlaxlib.discrete_cql_loss)(q_tm1, batch.a_tm1)
@@ -333,7 +333,8 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     The batch has the next action of the data, `a_t`, [B, D], which truncated
     transitions lack: leave them out. Tarasov et al., 2023,
     https://arxiv.org/abs/2305.09836. Usual (github.com/tinkoff-ai/ReBRAC): penalty 0 to
-    0.5, LayerNorm in the critics, 3 hidden layers. Locomotion: Adam 1e-3, batch 1024.
+    0.5 in units of the reward, which is that of D4RL, but times 100 in mazes;
+    LayerNorm in the critics, 3 hidden layers. Locomotion: Adam 1e-3, batch 1024.
     Adroit: Adam 3e-4, batch 256. Mazes: Adam 5e-5, batch 256, discount 0.999.
     """
     a_t = apply.actor(target_params.actor, batch.s_t)

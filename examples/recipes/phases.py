@@ -16,7 +16,8 @@ def ppg_auxiliary(params, apply, batch, target, kl_cost=1.0):
 
     `apply` returns logits and the values of an auxiliary head. `logits_tm1` are those
     after the phase of PPO. Cobbe et al., 2020, https://arxiv.org/abs/2009.04416. Usual
-    (paper): 6 epochs after 32 iterations of PPO, KL cost 1, Adam 5e-4.
+    (github.com/openai/phasic-policy-gradient): 6 epochs after 32 iterations of PPO, KL
+    cost 1, Adam 5e-4; the values of PPO learn in both phases.
     """
     s, old, target = valid(batch, (batch.s_tm1, batch.logits_tm1, target))
     logits, v = apply(params, s)
@@ -29,8 +30,10 @@ def qdagger(params, teacher_params, apply, batch, td_loss, weight, temperature=1
     """QDagger: a teacher's policy is distilled, less as the student catches up.
 
     `apply` returns q, and `td_loss` is the loss of the student, such as `dqn`. Agarwal
-    et al., 2022, https://arxiv.org/abs/2206.01626. Usual (paper): `weight` is 1 minus
-    the ratio of the scores of student and teacher, temperature 1, Adam 1e-5 to 1e-4.
+    et al., 2022, https://arxiv.org/abs/2206.01626. Usual
+    (github.com/google-research/reincarnating_rl): `weight` is 3 times 1 minus the ratio
+    of the scores of student and teacher, temperature 0.1, 3-step targets, Adam 1e-4,
+    which falls to 1e-5 with the weight.
     """
     q, teacher_q = (apply(p, batch.s_tm1) for p in (params, teacher_params))
     teacher = jax.nn.softmax(jax.lax.stop_gradient(teacher_q) / temperature)

@@ -33,8 +33,9 @@ def tdmpc2_model(params, target_params, apply, batch, rho=0.5):
 
     `apply` has `encode`, `next`, and the logits `reward` and `value`, [B, M]; the batch
     has targets of q, `target`, [B, T]: TD targets of the smaller of two of 5 critics.
-    Hansen et al., 2023, https://arxiv.org/abs/2310.16828. Usual (paper, appendix): rho
-    0.5, weights 20, 0.1 and 0.1, 3 steps, 101 bins, Adam 3e-4.
+    Hansen et al., 2023, https://arxiv.org/abs/2310.16828. Usual
+    (github.com/nicklashansen/tdmpc2): rho 0.5, weights 20, 0.1 and 0.1, 3 steps, 101
+    bins, Adam 3e-4, batch 256, gradients clipped to a norm of 20.
     """
     z, a = unroll(params, apply, batch.s, batch.a_tm1), jnp.swapaxes(batch.a_tm1, 0, 1)
     target = jnp.swapaxes(apply.encode(target_params, batch.s[:, 1:]), 0, 1)
@@ -59,17 +60,18 @@ def tdmpc2_model(params, target_params, apply, batch, rho=0.5):
 def spr(params, target_params, apply, batch, weight=2.0):
     """SPR: latent states of an unrolled model predict those of a target encoder.
 
-    `apply` has `encode`, `next` and `project`, of which the target is an average. Added
-    to the loss of Rainbow. Schwarzer et al., 2020, https://arxiv.org/abs/2007.05929.
-    Usual (paper, appendix): 5 steps, weight 2, Adam 1e-4, batch 32.
+    `apply` has `encode`, `next`, `project` and `predict`: both sides are projected, and
+    only the predictions have a predictor. Added to the loss of Rainbow. Schwarzer et
+    al., 2020, https://arxiv.org/abs/2007.05929. Usual (github.com/mila-iqia/spr): 5
+    steps, weight 2, which is 5 there for a mean over steps of twice this loss, a linear
+    predictor, target networks updated at a rate of 0.01, Adam 1e-4, batch 32.
     """
     z = unroll(params, apply, batch.s, batch.a_tm1)[1:]
     target = apply.encode(target_params, batch.s[:, 1:])
     target = jnp.swapaxes(apply.project(target_params, target), 0, 1)
     alive = jnp.cumprod(batch.discount_t > 0, axis=1).T > 0
-    loss = rlaxlib.cosine_consistency_loss(
-        apply.project(params, z), target, sample_mask=alive
-    )
+    prediction = apply.predict(params, apply.project(params, z))
+    loss = rlaxlib.cosine_consistency_loss(prediction, target, sample_mask=alive)
     return weight * jnp.mean(jnp.sum(loss, axis=0))
 
 
@@ -78,7 +80,8 @@ def sampled_muzero_policy(params, apply, batch):
 
     The batch has the actions `a_samples`, [K, B, D], and `visits`, [K, B]. `apply`
     returns mean and standard deviation. Values are those of MuZero. Hubert et al.,
-    2021, https://arxiv.org/abs/2104.06303. Usual (paper): 20 samples, 50 simulations.
+    2021, https://arxiv.org/abs/2104.06303. Usual (github.com/opendilab/LightZero, by
+    others): 20 samples, 50 simulations, Adam 1e-4, batch 256.
     """
     mean, stddev = apply(params, batch.s[:, 0])
     policy = rlaxlib.gaussian_diagonal()

@@ -233,8 +233,9 @@ def value_loss(v, target, batch):
 def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     """PPO-penalty: a KL penalty in place of the clip.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual (paper, section 4):
-    `coefficient` from `kl_coefficient`, 10 epochs, Adam 3e-4.
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual
+    (github.com/joschu/modular_rl, by an author): `coefficient` from `kl_coefficient`,
+    10 epochs of minibatches of 128, Adam 1e-3.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -252,8 +253,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
 def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     """PPO-penalty: the coefficient for the next batch, after all epochs of this one.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual (paper, section 4):
-    target 0.003 to 0.03, at first 1.
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual
+    (github.com/joschu/modular_rl, by an author): target 0.01, at first 1; there it
+    changes by a factor of 1.5 where the KL is 30 % off, and KLs above twice the target
+    have a further penalty.
     """
     logits, _ = apply(params, valid(batch, batch.s_tm1))
     kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits)
@@ -261,7 +264,7 @@ def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     return rlaxlib.adaptive_kl_coefficient(coefficient, kl, target)
 
 
-def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=0.5):
+def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=1.0):
     """Decoupled PPO (PPO-EWMA): clips relative to an average of the parameters.
 
     Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Usual
@@ -383,9 +386,9 @@ def vmpo(params, target_params, apply, batch, value_cost=0.5, bounds=(0.01, 0.01
 
     `params.policy` are those of `apply`, `params.duals` the parameters of temperature
     and KL constraint. The target policy acts. Song et al., 2020,
-    https://arxiv.org/abs/1909.12238. Usual (paper): half of the batch, target policy
-    copied every 100 updates, Adam 1e-4. Bounds differ between codes and tasks; 0.01 is
-    a start.
+    https://arxiv.org/abs/1909.12238. Usual (github.com/kakaoenterprise/JORLDY, by
+    others): bounds 0.02 and 0.1, duals at first 1, streams of 128 steps, λ 0.95, one
+    epoch, Adam 2.5e-4 on Atari. Bounds differ between codes and tasks; 0.01 is a start.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = (apply(params.policy, s) for s in (s_tm1, s_t))
@@ -410,8 +413,9 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     `apply` returns logits and the model's one-step q, [B, T, A]; the further losses of
     the model are those of `gumbel_muzero`. Returns the loss and the mean of squared
     advantages: use `has_aux=True`. `scale` is the root of their moving average. Hessel
-    et al., 2021, https://arxiv.org/abs/2104.06159. Usual (paper, appendix): clip 1, λ
-    0.95, discount 0.995, Adam 3e-4, target network updated at a rate of 0.1.
+    et al., 2021, https://arxiv.org/abs/2104.06159. Usual (github.com/Metta-AI/metta, by
+    others): clip 1, λ 0.95, 75 % of the data replayed, target network updated at a rate
+    of 0.1, variance averaged with a decay of 0.99, 5 steps of the model.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     logits, q_tm1 = apply(params, s_tm1)

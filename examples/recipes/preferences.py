@@ -39,7 +39,7 @@ def bco(params, apply, batch, shift=0.0, beta=0.1):
 
     `shift` is a moving average of the rewards, beta times log-ratios, of both answers.
     Jung et al., 2024, https://arxiv.org/abs/2404.04656. Usual (github.com/huggingface/
-    trl): beta 0.1, Adam 5e-7.
+    trl): beta 0.1, or 0.01 as in the paper, Adam 5e-7, batch 128.
     """
     good, bad = log_ratios(params, apply, batch)
     zero = jnp.zeros_like(good)
@@ -51,8 +51,9 @@ def bco(params, apply, batch, shift=0.0, beta=0.1):
 def apo_zero(params, apply, batch, beta=0.1):
     """APO-zero: chosen answers become more likely, and rejected ones less.
 
-    D'Oosterlinck et al., 2024, https://arxiv.org/abs/2408.06266. Usual (paper): beta
-    0.1, RMSProp 2e-7.
+    D'Oosterlinck et al., 2024, https://arxiv.org/abs/2408.06266. Usual
+    (github.com/huggingface/trl, section 5.2 of the paper): beta 0.1, learning rate
+    2e-7, batch 64.
     """
     good, bad = log_ratios(params, apply, batch)
     zero, yes = jnp.zeros_like(good), jnp.ones_like(good, bool)
@@ -63,8 +64,8 @@ def apo_zero(params, apply, batch, beta=0.1):
 def nca(params, apply, batch, beta=0.01):
     """NCA: noise contrastive alignment, which keeps the likelihood of chosen answers.
 
-    Chen et al., 2024, https://arxiv.org/abs/2402.05369. Usual (paper): beta 0.01, Adam
-    5e-6.
+    Chen et al., 2024, https://arxiv.org/abs/2402.05369. Usual
+    (github.com/thu-ml/Noise-Contrastive-Alignment): beta 0.01, AdamW 5e-6, one epoch.
     """
     good, bad = log_ratios(params, apply, batch)
     zero = jnp.zeros_like(good)
@@ -91,7 +92,8 @@ def f_dpo(params, apply, batch, beta=0.1):
     """f-DPO, Jensen-Shannon: DPO of the derivative of an f-divergence at the ratio.
 
     With :math:`f'(u) = log u` it is DPO. Wang et al., 2023,
-    https://arxiv.org/abs/2309.16240. Usual (paper): beta 0.1, RMSProp 5e-7.
+    https://arxiv.org/abs/2309.16240. Usual (github.com/huggingface/trl): those of DPO
+    there, beta 0.1, AdamW 1e-6.
     """
     slopes = (x - jax.nn.softplus(x) for x in log_ratios(params, apply, batch))
     good, bad = slopes

@@ -199,10 +199,10 @@ def ppo(params, x):
 def cup(state, x):
     """Return the state after PPO, and then a projection that lowers the cost."""
     state = epochs(ppo)(state, x)
-    batch = x.batch._replace(logits_tm1=forward(state.params.policy, x.batch.s_tm1))
+    ppo_logits = forward(state.params.policy, x.batch.s_tm1)
 
     def loss(params, x):
-        inputs = batch, x.cost_adv_t, x.multiplier
+        inputs = x.batch, ppo_logits, x.cost_adv_t, x.multiplier
         return recipes.cup(params.policy, forward, *inputs)
 
     return epochs(loss)(state, x)

@@ -4,7 +4,7 @@ The state s is uniform in [-1, 1]. The reward of an action a is 1 at a = ±(0.6 
 and nearly 0 at 0, where the mean of a Gaussian clone would be. Clones learn from an
 expert, proportional to exp(r/0.3), and are measured by the overlap of their actions
 with its distribution: of a Gaussian clone it is 0.45. The others are measured by their
-mean reward. FQL, FPO and IDQL learn from data around ±0.6, whose reward is 0.54.
+mean reward. FQL and IDQL learn from data around ±0.6, whose reward is 0.54.
 """
 
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from recipes import flows as recipes
 
 import rlaxlib
 from zoo.networks import forward, mlp
-from zoo.training import POINTS, Entry, Fault, begin, descend
+from zoo.training import POINTS, Entry, begin, descend
 
 UPDATES = 1000
 SIZE = 128  # Actions of a batch.
@@ -25,7 +25,6 @@ STEPS = 20  # Of diffusions.
 CHAIN, STDDEV = 5, 0.1  # Steps of DPPO, and their noise.
 SAMPLES = 16  # From which IDQL takes the best.
 SCALE = 32.0  # Of QSM.
-FPO_KEYS = 8  # Samples of the loss for each action.
 PEAK, TEMPERATURE = 0.15, 0.3  # Width of the modes; the expert's temperature.
 BINS = jnp.linspace(-0.95, 0.95, 20)  # Centres of bins of width 0.1.
 STATES = jnp.linspace(-1, 1, 8)[:, None]  # On which the overlap is measured.
@@ -224,36 +223,21 @@ def advantages(r_t):
 
 
 def flow_batch(key, params, fault):
-    """Return actions of the flow, and the old losses at several keys, [keys, B].
-
-    The advantages are the rewards: if some are negative, FPO raises its loss there
-    without bound, and all rewards fell to 0 in some seeds.
-    """
+    """Return actions of the flow, and the old losses of a key."""
     state_key, act_key, key = jax.random.split(key, 3)
     s = states(state_key)
     batch = logged(s, flow(params, act_key, s), fault)
-    keys = jax.random.split(key, FPO_KEYS)
     return SimpleNamespace(
         **batch._asdict(),
-        adv_t=batch.r_t,
-        keys=keys,
-        old_loss=jax.vmap(lambda k: flow_losses(params, batch, k))(keys),
+        adv_t=advantages(batch.r_t),
+        key=key,
+        old_losses=recipes.fpo_losses(params["policy"], velocity, batch, key),
     )
 
 
-def flow_losses(params, batch, key):
-    keys = jax.random.split(key, SIZE)
-    x, t, target = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
-    prediction = velocity(params["policy"], batch.s_tm1, x, t)
-    return rlaxlib.flow_matching_loss(prediction, target)
-
-
 def fpo(params, batch, key):
-    def one(key, old_loss):
-        inputs = params["policy"], velocity, batch, key, batch.adv_t, old_loss
-        return recipes.fpo(*inputs)
-
-    return jnp.mean(jax.vmap(one)(batch.keys, batch.old_loss))
+    inputs = batch, batch.key, batch.adv_t, batch.old_losses
+    return recipes.fpo(params["policy"], velocity, *inputs)
 
 
 def next_mean(params, s, x, k):
@@ -306,26 +290,6 @@ def diffusion_ppo(params, batch, key):
 # --- Training. ---
 
 
-def cloned(key):
-    """Return parameters of a flow that has learned the data around ±0.6."""
-    init_key, key = jax.random.split(key)
-
-    def one(learner, key):
-        data_key, key = jax.random.split(key)
-        batch = behaviour(data_key, learner.params, Fault())
-
-        def loss(p):
-            return flow_bc(p, batch, key)
-
-        return descend(learner, loss, CLONING), None
-
-    learner = begin(first(init_key), CLONING)
-    return jax.lax.scan(one, learner, jax.random.split(key, 500))[0].params
-
-
-CLONING = optax.adam(3e-3)
-
-
 def entry(recipe, loss, act, data, score=average, rate=3e-3, fails=("reward",), **more):
     """Return an entry.
 
@@ -340,12 +304,11 @@ def entry(recipe, loss, act, data, score=average, rate=3e-3, fails=("reward",), 
         more: `updates`, `epochs` (updates a batch) and fields of the entry.
     """
     updates, epochs = more.pop("updates", UPDATES), more.pop("epochs", 1)
-    init = more.pop("init", first)
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, updates * epochs))
 
     def train(key, fault):
         init_key, run_key, eval_key = jax.random.split(key, 3)
-        learner = begin(init(init_key), optimizer)
+        learner = begin(first(init_key), optimizer)
 
         def one(learner, key):
             data_key, key = jax.random.split(key)
@@ -380,11 +343,11 @@ ENTRIES = {
         **{"updates": 2000, "random": 0.39, "states": 0.75},
     ),
     "fql": entry("fql_actor", fql, fql_action, behaviour, updates=1600),
-    # The worst seed reached 0.91: it falls again with more updates or a higher rate.
+    # At a rate of 3e-4, the rewards of some seeds fall again: bad actions raise the
+    # loss without bound.
     "fpo": entry(
-        *("fpo", fpo, flow, flow_batch),
-        **{"epochs": 2, "updates": 400, "rate": 1e-3, "init": cloned},
-        **{"random": 0.53, "states": 0.85},
+        *("fpo fpo_losses", fpo, flow, flow_batch),
+        **{"epochs": 2, "updates": 600, "rate": 2e-4, "states": 0.8},
     ),
     "diffusion_bc": entry(
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),

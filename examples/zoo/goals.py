@@ -85,6 +85,7 @@ class Batch(NamedTuple):
     discount_t: jax.Array
     s_t: jax.Array
     goal: jax.Array
+    truncated_t: Any = None
     sample_mask: Any = None
 
 
@@ -92,7 +93,8 @@ def split(batch):
     """Return the batch with the goals of its observations apart."""
     s_tm1, goal = jnp.split(batch.s_tm1, 2, axis=-1)
     s_t, _ = jnp.split(batch.s_t, 2, axis=-1)
-    return Batch(s_tm1, batch.a_tm1, batch.r_t, batch.discount_t, s_t, goal)
+    inputs = batch.a_tm1, batch.r_t, batch.discount_t
+    return Batch(s_tm1, *inputs, s_t, goal, batch.truncated_t)
 
 
 def missed(achieved, goal):
@@ -161,14 +163,13 @@ def her(params, target, batch, key):
     her_key, key = jax.random.split(key)
     streams = split(batch)
 
-    def relabel(key, stream, truncated_t):
-        ends = stream._replace(discount_t=stream.discount_t * ~truncated_t)
+    def relabel(key, stream):
         return recipes.her(
-            key, ends, stream.s_t, lambda x, goal: stream.r_t * missed(x, goal)
+            key, stream, stream.s_t, lambda x, goal: stream.r_t * missed(x, goal)
         )
 
     keys = jax.random.split(her_key, len(streams.r_t))
-    later = jax.vmap(relabel)(keys, streams, batch.truncated_t)
+    later = jax.vmap(relabel)(keys, streams)
     use = jax.random.bernoulli(key, 0.8, streams.r_t.shape)
     goal = jnp.where(use[..., None], later.goal, streams.goal)
     streams = costs(streams._replace(goal=goal), streams.s_t)
@@ -212,7 +213,7 @@ def sample(key, streams):
     keys = jax.random.split(goal_key, num)
     sampled = partial(recipes.geometric_goals, gamma=GAMMA)
     # Without the bootstrap each step is an end, and its goal the next cell.
-    goal = jax.vmap(sampled)(keys, streams.discount_t, streams.s_t)
+    goal = jax.vmap(sampled)(keys, streams, streams.s_t)
     rows = jnp.arange(num), jax.random.randint(step_key, (num,), 0, steps)
     return jax.tree.map(lambda x: x[rows], streams._replace(goal=goal))
 

@@ -286,7 +286,8 @@ SPR_APPLY = SimpleNamespace(
     next=lambda params, z, a: jnp.tanh(
         joint(params.next, z, jax.nn.one_hot(a, CATCH.actions))
     ),
-    project=lambda params, z: z @ params.project @ params.predict,
+    project=lambda params, z: z @ params.project,
+    predict=lambda params, x: x @ params.predict,
 )
 
 
@@ -311,13 +312,11 @@ def spr_agent(weight=2.0):
         return forward(params.q, SPR_APPLY.encode(params, s))
 
     def update(state, key, batch):
-        # The targets are projected, but only the predictions have a predictor.
-        target = state.target._replace(predict=jnp.eye(LATENT))
         steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
         def loss(p):
-            error = recipes.spr(p, target, SPR_APPLY, window(batch), weight)
-            return error + dqn(p, target, q, steps)
+            error = recipes.spr(p, state.target, SPR_APPLY, window(batch), weight)
+            return error + dqn(p, state.target, q, steps)
 
         return descend(state, loss, SPR_OPTIMIZER, rate=RATE)
 

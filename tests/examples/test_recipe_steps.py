@@ -78,25 +78,38 @@ def test_the_learning_rate_follows_the_divergence_within_bounds():
 # --- Goals. ---
 
 
-def test_her_rewards_goals_that_were_achieved_later():
+THIRD = np.arange(6) == 2
+TERMINATED = {"discount_t": 0.9 * ~THIRD, "truncated_t": None}
+CUT = {"discount_t": np.full(6, 0.9), "truncated_t": THIRD}
+two_episodes = pytest.mark.parametrize(
+    "episodes",
+    [
+        Batch(**ends, sample_mask=None, goal=None, r_t=None)
+        for ends in (TERMINATED, CUT)
+    ],
+    ids=["terminated", "cut"],
+)
+
+
+@two_episodes
+def test_her_rewards_goals_that_were_achieved_later(episodes):
     achieved = np.arange(6)
-    discount_t = np.float32([0.9, 0.9, 0.0, 0.9, 0.9, 0.0])
-    batch = Batch(discount_t=discount_t, goal=None, r_t=None)
 
     def reward(achieved, goal):
         return 1.0 * (achieved == goal) - 1
 
-    batch = goals.her(jax.random.key(0), batch, achieved, reward)
+    batch = goals.her(jax.random.key(0), episodes, achieved, reward)
     assert np.all(batch.goal >= achieved)
     assert np.all(batch.goal <= np.repeat([2, 5], 3))
     np.testing.assert_array_equal(batch.r_t == 0, batch.goal == achieved)
 
 
-def test_geometric_goals_are_later_achievements_of_the_episode():
-    discount_t, achieved = np.float32([0.9, 0.0, 0.9, 0.9]), np.arange(4)
-    goal = goals.geometric_goals(jax.random.key(0), discount_t, achieved)
+@two_episodes
+def test_geometric_goals_are_later_achievements_of_the_episode(episodes):
+    achieved = np.arange(6)
+    goal = goals.geometric_goals(jax.random.key(0), episodes, achieved)
     assert np.all(goal >= achieved)
-    assert np.all(goal[:2] <= 1)
+    assert np.all(goal <= np.repeat([2, 5], 3))
 
 
 def test_values_by_mrn_are_minus_distances_to_the_goal():

@@ -56,6 +56,7 @@ HELPERS = {
     *("magic", "partial_estimates", "least_error_weights"),
     *("gpi_action", "mppi_plan", "normalise", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
+    "fpo_losses",
 }
 
 

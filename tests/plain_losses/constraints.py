@@ -31,8 +31,7 @@ def divergence(logits, other):
     return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
 
 
-def kl(p):
-    return divergence(Q(p, STREAM.s_tm1), STREAM.logits_tm1)
+PPO_LOGITS = normal(B, T, A)
 
 
 # Close to the first policy at some steps, and far from it at others.
@@ -50,7 +49,8 @@ def plain_focops(p, t):
 
 def plain_cup(p, t):
     factor = 0.5 * (1 - 0.99 * 0.95) / (1 - 0.99)
-    return jnp.mean(kl(p) + factor * ratio(p) * COST_ADV)
+    kl = divergence(Q(p, STREAM.s_tm1), PPO_LOGITS)
+    return jnp.mean(kl + factor * ratio(p) * COST_ADV)
 
 
 def plain_p3o(p, t):
@@ -65,6 +65,8 @@ CASES = {
     "focops": Case(
         of(recipes.focops, Q, NEAR, ADV, COST_ADV, 0.5), plain_focops, Q_PARAMS
     ),
-    "cup": Case(of(recipes.cup, Q, STREAM, COST_ADV, 0.5), plain_cup, Q_PARAMS),
+    "cup": Case(
+        of(recipes.cup, Q, STREAM, PPO_LOGITS, COST_ADV, 0.5), plain_cup, Q_PARAMS
+    ),
     "p3o": Case(of(recipes.p3o, Q, STREAM, ADV, COST_ADV, 2.0), plain_p3o, Q_PARAMS),
 }

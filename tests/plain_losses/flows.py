@@ -28,11 +28,11 @@ def critic(s, a):
     return jnp.tanh(jnp.concatenate([s, a], axis=-1) @ W_CRITIC)
 
 
-def paths():
+def paths(key=KEY):
     """Sample a point, its time and the velocity, for each action."""
     drawn = []
-    for key, a in zip(jax.random.split(KEY, B), X_0, strict=True):
-        noise_key, time_key = jax.random.split(key)
+    for each, a in zip(jax.random.split(key, B), X_0, strict=True):
+        noise_key, time_key = jax.random.split(each)
         noise, t = jax.random.normal(noise_key, (D,)), jax.random.uniform(time_key)
         drawn.append(((1 - t) * noise + t * a, t, a - noise))
     return (jnp.stack(x) for x in zip(*drawn, strict=True))
@@ -53,15 +53,25 @@ def plain_fql_actor(p, t):
     for k in range(10):
         x = x + field(t, S, x, k / 10) / 10
     a = actor(p, S, noise)
-    distance = jnp.mean((a - stop(x)) ** 2, axis=-1)
+    distance = jnp.mean((a - stop(jnp.clip(x, -1, 1))) ** 2, axis=-1)
     return jnp.mean(10 * distance - critic(S, jnp.clip(a, -1, 1)))
 
 
-OLD_LOSS = flow_losses(PARAMS[0]) + 0.05 * normal(B)
+def fpo_losses(p):
+    losses = []
+    for key in jax.random.split(KEY, 8):
+        x, t, velocity = paths(key)
+        noise = x - t[:, None] * velocity
+        prediction = x - t[:, None] * field(p, S, x, t)
+        losses.append(jnp.mean((prediction - noise) ** 2, axis=-1))
+    return sum(losses) / 8
+
+
+OLD_LOSSES = fpo_losses(PARAMS[0]) + 0.05 * normal(B)
 
 
 def plain_fpo(p, t):
-    ratio = jnp.exp(OLD_LOSS - flow_losses(p))
+    ratio = jnp.exp(OLD_LOSSES - fpo_losses(p))
     clipped = jnp.clip(ratio, 0.95, 1.05)
     return -jnp.mean(jnp.minimum(ratio * ADV, clipped * ADV))
 
@@ -122,7 +132,7 @@ CASES = {
         PARAMS,
     ),
     "fpo": Case(
-        of(recipes.fpo, field, ACTION, KEY, ADV, OLD_LOSS),
+        of(recipes.fpo, field, ACTION, KEY, ADV, OLD_LOSSES),
         plain_fpo,
         PARAMS,
     ),

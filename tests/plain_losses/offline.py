@@ -153,7 +153,8 @@ def plain_discrete_cql(p, t):
     target = one_step(pick(Q(t, ONE.s_t), best))
     q = Q(p, ONE.s_tm1)
     loss = huber(stop(target) - pick(q, ONE.a_tm1))
-    return jnp.mean(loss + jax.nn.logsumexp(q, -1) - pick(q, ONE.a_tm1))
+    gap = jax.nn.logsumexp(q, -1) - pick(q, ONE.a_tm1)
+    return jnp.mean(loss + 0.01 * gap)
 
 
 def plain_edac_critic(p, t):

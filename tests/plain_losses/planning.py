@@ -28,6 +28,7 @@ MODEL = SimpleNamespace(
     reward=lambda w, z, a: jnp.concatenate([z, a], axis=-1) @ w["reward"],
     value=lambda w, z, a: jnp.concatenate([z, a], axis=-1) @ w["value"],
     project=lambda w, z: z @ w["project"],
+    predict=lambda w, x: x @ w["predict"],
 )
 PARAMS = tuple(
     {
@@ -36,6 +37,7 @@ PARAMS = tuple(
         "reward": normal(L + D, M),
         "value": normal(L + D, M),
         "project": normal(L, 4),
+        "predict": normal(4, 4),
     }
     for _ in range(2)
 )
@@ -87,7 +89,7 @@ def plain_spr(p, t):
     b, z, loss, alive = SEQUENCES, latents(p), 0.0, jnp.ones(B)
     for k in range(T):
         alive = alive * (b.discount_t[:, k] > 0)
-        x = MODEL.project(p, z[k + 1])
+        x = MODEL.predict(p, MODEL.project(p, z[k + 1]))
         y = stop(MODEL.project(t, MODEL.encode(t, b.s[:, k + 1])))
         norms = jnp.linalg.norm(x, axis=-1) * jnp.linalg.norm(y, axis=-1)
         loss -= alive * jnp.sum(x * y, axis=-1) / norms

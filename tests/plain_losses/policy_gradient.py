@@ -197,7 +197,7 @@ def plain_decoupled_ppo(p, t):
     proximal = stop(log_prob(policy_and_value(t, b.s_tm1)[0], b.a_tm1))
     weight = jnp.exp(proximal - log_prob(b.logits_tm1, b.a_tm1))
     policy_loss = weight * surrogate(jnp.exp(log_pi - proximal), adv)
-    return jnp.mean(policy_loss + 0.5 * (v - target) ** 2 / 2)
+    return jnp.mean(policy_loss + (v - target) ** 2 / 2)
 
 
 def plain_categorical_mpo(p, t):

@@ -22,7 +22,6 @@ SOME = contract.share(list(ENTRIES), "zoo", parts=12)
 MISSING = {
     ("policy_gradient", "gumbel_muzero"),
     *(("policy_gradient", f"dreamer_{part}") for part in ("model", "actor", "critic")),
-    ("evaluation", "magic"),
 }
 
 

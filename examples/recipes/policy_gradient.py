@@ -435,7 +435,14 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
 
 
 def gumbel_muzero(
-    params, apply, batch, value_cost=0.25, max_value=300.0, c_visit=50.0, c_scale=0.1
+    params,
+    apply,
+    batch,
+    value_cost=0.25,
+    max_value=300.0,
+    c_visit=50.0,
+    c_scale=0.1,
+    rescale_values=True,
 ):
     """Gumbel MuZero: policy, value and reward of a model, unrolled over K steps.
 
@@ -454,8 +461,9 @@ def gumbel_muzero(
     pair = rlaxlib.muzero_pair(-max_value, max_value, num_bins, tx)
 
     def policy_target(*search):
-        scales = {"c_visit": c_visit, "c_scale": c_scale}
-        return rlaxlib.gumbel_policy_targets(*search, **scales, rescale_values=True)
+        return rlaxlib.gumbel_policy_targets(
+            *search, c_visit, c_scale, rescale_values=rescale_values
+        )
 
     fields = batch.logits, batch.q, batch.visits, batch.v, batch.returns
     *search, returns = valid(batch, fields)
@@ -495,7 +503,7 @@ def dreamer_unroll(params, apply, s, first, a, key):
     return jax.lax.scan(step, apply.start(params), inputs)[1]
 
 
-def dreamer_model(params, apply, batch, key):
+def dreamer_model(params, apply, batch, key, free_nats=1.0):
     """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
 
     The batch has `s`, [B, T+1, ...], as that of `r2d2`. `apply.start`, `apply.dynamics`
@@ -513,7 +521,8 @@ def dreamer_model(params, apply, batch, key):
     unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0, 0))
     keys = jax.random.split(key, len(s))
     state, z, *logits = unroll(params, apply, s, first, a, keys)
-    kl_loss, _ = jax.vmap(jax.vmap(rlaxlib.balanced_kl))(*logits)
+    kl = jax.vmap(jax.vmap(rlaxlib.balanced_kl, (0, 0, None)), (0, 0, None))
+    kl_loss, _ = kl(*logits, free_nats)
     decoded, r_logits, logit = apply.decoder(params, state, z)
     s_loss = 2 * jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s)), axis=-1)
     r_t, discount_t = valid(batch, (batch.r_t, batch.discount_t))

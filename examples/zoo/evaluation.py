@@ -139,7 +139,7 @@ def successor_score(params, key):
     )
 
 
-# --- Intervals: how often they hold the true value. ---
+# --- Estimates of a value, and intervals: how often they hold the true value. ---
 
 REPLICATES = 2  # Data sets a point.
 
@@ -149,39 +149,56 @@ def covered(interval, true):
     return (low <= true) & (true <= high)
 
 
-def coverage(holds):
-    """Return a function to the coverage of all data sets so far.
+def averaged(score, first=0.0):
+    """Return a function to the mean score of all data sets so far.
 
     Args:
-        holds: Function of a key and a fault to whether the interval of a data set holds
-            the true value, or the mean of several.
+        score: Function of a key and a fault to the score of a data set, such as whether
+            an interval holds the true value.
+        first: Score without data.
     """
 
     def train(key, fault):
         keys = jax.random.split(key, (POINTS, REPLICATES))
-        one = jax.vmap(lambda key: holds(key, fault))
+        one = jax.vmap(lambda key: score(key, fault))
         found = jnp.mean(jax.lax.map(one, keys), axis=1)
         curve = jnp.cumsum(found) / (1 + jnp.arange(POINTS))
-        return jnp.concatenate([jnp.zeros(1), curve])
+        return jnp.append(first, curve)
 
     return train
 
 
-EVALUATED = 0.6  # Probability of going right of the policy that is evaluated.
+EVALUATED = jnp.array([0.4, 0.6])  # Probabilities of the policy that is evaluated.
 STEPS = 12
 START = 2
+VALUE = EVALUATED @ values(STEPS, EVALUATED[1])[START]
+MODEL = jnp.stack([values(STEPS - t, 0.5) for t in range(STEPS)])  # [T, 8, A]
+MODEL_ERROR = float(jnp.abs(EVALUATED @ MODEL[0, START] - VALUE))
+
+
+def streams(key, fault):
+    """Return 32 streams of 12 steps: observations, actions, and those of estimates."""
+    data = play(TASK, act, key, 32, STEPS)
+    ratios = EVALUATED[data.a_tm1] * A
+    rewards = fault.reward * data.r_t, fault.bootstrap * data.discount_t
+    return data.s_tm1, data.a_tm1, (*rewards, ratios)
 
 
 def value_holds(key, fault):
-    """Return whether the interval holds the value, from 32 streams of 12 steps."""
+    """Return whether the interval of some streams holds the value."""
     data_key, key = jax.random.split(key)
-    data = play(TASK, act, data_key, 32, STEPS)
-    ratios = jnp.array([1 - EVALUATED, EVALUATED])[data.a_tm1] * A
-    interval = recipes.value_interval(
-        key, (fault.reward * data.r_t, fault.bootstrap * data.discount_t, ratios)
-    )
-    q = values(STEPS, EVALUATED)[START]
-    return covered(interval, (1 - EVALUATED) * q[0] + EVALUATED * q[1])
+    *_, data = streams(data_key, fault)
+    return covered(recipes.value_interval(key, data), VALUE)
+
+
+def magic_score(key, fault):
+    """Return minus the error of MAGIC, whose model has the behaviour's values."""
+    data_key, key = jax.random.split(key)
+    s, a, data = streams(data_key, fault)
+    q = jnp.einsum("nts, tsa -> nta", s, MODEL)
+    model = rlaxlib.batched_index(q, a), q @ EVALUATED
+    estimate, _ = recipes.magic(key, (*data, *model))
+    return -jnp.abs(estimate - VALUE)
 
 
 RUNS, DEVIATION, GAIN = 10, 0.2, 0.1
@@ -233,15 +250,23 @@ ENTRIES = {
     ),
     "value_interval": entry(
         "value_interval",
-        coverage(value_holds),
+        averaged(value_holds),
         "How often the interval of 95% holds the value of a policy",
         (0.0, 0.95),
         0.8,
         BOTH,
     ),
+    "magic": entry(
+        "magic",
+        averaged(magic_score, -MODEL_ERROR),
+        "The value of a policy, minus the error, from streams and an inexact model",
+        (-MODEL_ERROR, 0.0),
+        -0.03,
+        BOTH,
+    ),
     "score_intervals": entry(
         "score_intervals improvement_interval",
-        coverage(scores_hold),
+        averaged(scores_hold),
         "How often intervals of 95% hold the true value, from ten runs",
         (0.0, 0.95),
         0.8,

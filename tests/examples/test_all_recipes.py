@@ -448,6 +448,16 @@ def test_states_after_an_end_of_a_search_may_hold_nan():
     assert same(found, run("gumbel_muzero"))
 
 
+def test_scale_of_a_search_is_relative_to_its_values_unless_these_are_rescaled():
+    batch = LOSSES["gumbel_muzero"][0].arguments["batch"]
+    doubled = {"batch": batch._replace(q=2 * batch.q, v=2 * batch.v)}
+    assert same(run("gumbel_muzero", **doubled), run("gumbel_muzero"))
+    raw = {"rescale_values": False}
+    halved = run("gumbel_muzero", **doubled, **raw, c_scale=0.05)
+    assert same(halved, run("gumbel_muzero", **raw))
+    assert differ(run("gumbel_muzero", **doubled, **raw), run("gumbel_muzero", **raw))
+
+
 # --- Files. ---
 
 

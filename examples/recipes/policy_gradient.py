@@ -461,9 +461,8 @@ def gumbel_muzero(
     pair = rlaxlib.muzero_pair(-max_value, max_value, num_bins, tx)
 
     def policy_target(*search):
-        return rlaxlib.gumbel_policy_targets(
-            *search, c_visit, c_scale, rescale_values=rescale_values
-        )
+        rescale = {"rescale_values": rescale_values}
+        return rlaxlib.gumbel_policy_targets(*search, c_visit, c_scale, **rescale)
 
     fields = batch.logits, batch.q, batch.visits, batch.v, batch.returns
     *search, returns = valid(batch, fields)

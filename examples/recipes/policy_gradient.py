@@ -520,15 +520,14 @@ def dreamer_model(params, apply, batch, key, free_nats=1.0):
     unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0, 0))
     keys = jax.random.split(key, len(s))
     state, z, *logits = unroll(params, apply, s, first, a, keys)
-    kl = jax.vmap(jax.vmap(rlaxlib.balanced_kl, (0, 0, None)), (0, 0, None))
-    kl_loss, _ = kl(*logits, free_nats)
+    kl, _ = rlaxlib.batched(rlaxlib.batched(rlaxlib.balanced_kl))(*logits, free_nats)
     decoded, r_logits, logit = apply.decoder(params, state, z)
     s_loss = 2 * jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s)), axis=-1)
     r_t, discount_t = valid(batch, (batch.r_t, batch.discount_t))
     target = dreamer_pair(r_logits.shape[-1]).apply(r_t)
     r_loss = rlaxlib.categorical_cross_entropy(target, r_logits[:, 1:])
     end_loss = jax.nn.softplus(logit[:, 1:]) - discount_t * logit[:, 1:]
-    loss = rlaxlib.masked_mean(kl_loss + s_loss, seen)
+    loss = rlaxlib.masked_mean(kl + s_loss, seen)
     return loss + rlaxlib.masked_mean(r_loss + end_loss, mask)
 
 

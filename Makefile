@@ -10,8 +10,8 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test cover trust compat compat-oldest compat-newest examples zoo minatar bench \
-	check wheel docs pdf tex figures release-check clean
+.PHONY: help demo test cover trust compat compat-oldest compat-newest examples zoo minatar \
+	bench check wheel docs pdf tex figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 

@@ -1,7 +1,8 @@
 """Train the agents on MinAtar, and write `docs/minatar.md`: see `__init__.py`.
 
 Each agent and game is one run of several seeds. It is skipped if `returns.json` has it
-with at least as many steps, and is stored as soon as it is done.
+with at least as many steps, and is stored as soon as it is done. After an interruption,
+the same command continues.
 """
 
 import argparse
@@ -37,7 +38,7 @@ def main() -> None:
             if stored[agent].get(game, {"steps": 0})["steps"] < options.steps:
                 stored[agent][game] = run(agent, game, options.steps, options.seeds)
                 RETURNS.write_text(json.dumps(stored, indent=1) + "\n")
-                page.write(stored)
+    page.write(json.loads(RETURNS.read_text()))
 
 
 def run(agent_name: str, game_name: str, steps: int, seeds: int) -> page.Run:
@@ -53,8 +54,8 @@ def train(agent_name: str, game_name: str, steps: int, seeds: int) -> np.ndarray
     game = games.make(game_name)
     agent = import_module(f"minatar.{agent_name}").make(game, steps)
     keys = jax.random.split(jax.random.key(0), seeds)
-    train = jax.jit(jax.vmap(lambda key: games.train(game, agent, key, steps)))
-    return np.asarray(train(keys), float)
+    train_all = jax.jit(jax.vmap(lambda key: games.train(game, agent, key, steps)))
+    return np.asarray(train_all(keys), float)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,7 @@ from flax import linen as nn
 import rlaxlib
 from minatar.games import Agent, Game, Transition, World, patches
 
-SOURCE = "[Revisiting Rainbow](https://arxiv.org/abs/2011.14826)"
-SOURCE_STEPS = 10_000_000
+SOURCE = "https://arxiv.org/abs/2011.14826"
 PUBLISHED: dict[str, float] = {}  # Figures only.
 
 NUM_ENVS = 4  # Steps between updates.

@@ -15,9 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "minatar.md"
 AGENTS = {"ppo": ppo, "dqn": dqn, "pqn": pqn}
 START, END = "<!-- measured: start -->\n", "<!-- measured: end -->\n"
 HEADER = (
-    "| agent | game | steps | random | half | return (IQM, 95%) | seeds | published "
-    "| its steps | source | seconds |\n"
-    "|---|---|--:|--:|--:|--:|--:|--:|--:|---|--:|\n"
+    "| agent | game | steps | before | half | return (IQM, 95%) | seeds | published "
+    "| seconds |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n"
 )
 
 
@@ -50,7 +49,6 @@ def row(agent: str, game: str, run: Run) -> str:
     first, half = returns[:, 0], returns[:, returns.shape[1] // 2]
     final = returns[:, -1]
     mean, low, high = interval(rlaxlib.interquartile_mean, final[:, None])
-    published = module.PUBLISHED.get(game)
     cells = (
         agent.upper(),
         game,
@@ -59,9 +57,7 @@ def row(agent: str, game: str, run: Run) -> str:
         f"{rlaxlib.interquartile_mean(half):.1f}",
         f"{mean:.1f} ({low:.1f} to {high:.1f})",
         f"{final.min():.1f} to {final.max():.1f}",
-        "figure" if published is None else f"{published:g}",
-        f"{module.SOURCE_STEPS:,}",
-        module.SOURCE,
+        f"[{module.PUBLISHED.get(game, 'figure')}]({module.SOURCE})",
         f"{run['seconds']:.0f}",
     )
     return f"| {' | '.join(cells)} |\n"

@@ -26,9 +26,8 @@ from flax import linen as nn
 import rlaxlib
 from minatar.games import Agent, Game, World
 
-SOURCE = "[gymnax](https://github.com/RobertTLange/gymnax)"
-SOURCE_STEPS = 10_000_000
-PUBLISHED = {"Breakout": 28.0, "Asterix": 15.0, "Freeway": 58.0, "SpaceInvaders": 131.0}
+SOURCE = "https://github.com/RobertTLange/gymnax"
+PUBLISHED = {"Breakout": 28, "Asterix": 15, "Freeway": 58, "SpaceInvaders": 131}
 
 NUM_ENVS, NUM_STEPS = 64, 128
 EPOCHS, MINIBATCHES = 4, 8

@@ -27,8 +27,7 @@ from flax import linen as nn
 import rlaxlib
 from minatar.games import Agent, Game, World, patches
 
-SOURCE = "[purejaxql](https://github.com/mttga/purejaxql)"
-SOURCE_STEPS = 10_000_000
+SOURCE = "https://arxiv.org/abs/2407.04811"
 PUBLISHED: dict[str, float] = {}  # Figures only.
 
 NUM_ENVS, NUM_STEPS = 128, 32

@@ -64,19 +64,18 @@ def row(agent: str, game: str, run: Run) -> str:
 
 
 def line(agent: str, runs: dict[str, Run]) -> str:
-    """Return the returns of an agent over its games, relative to the published ones."""
+    """Return the share of the published returns that an agent reached, if complete."""
     published = AGENTS[agent].PUBLISHED
-    scores = [
-        np.asarray(run["returns"])[:, -1] / published[game]
-        for game, run in runs.items()
-        if game in published
-    ]
-    if not scores:
+    if not published or not published.keys() <= runs.keys():
         return ""
+    scores = [
+        np.asarray(runs[game]["returns"])[:, -1] / value
+        for game, value in published.items()
+    ]
     mean, low, high = interval(rlaxlib.interquartile_mean, np.stack(scores, axis=1))
     return (
-        f"Relative to the published returns, {agent.upper()} reached {mean:.2f} over "
-        f"{len(scores)} games (IQM; {low:.2f} to {high:.2f}).\n"
+        f"{agent.upper()} reached {mean:.2f} ({low:.2f} to {high:.2f}) of the "
+        f"published returns (IQM over games and seeds).\n"
     )
 
 

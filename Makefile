@@ -10,8 +10,8 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test cover trust compat compat-oldest compat-newest examples zoo bench \
-	check wheel docs pdf tex figures release-check clean
+.PHONY: help demo test cover trust compat compat-oldest compat-newest examples zoo minatar \
+	bench check wheel docs pdf tex figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -59,6 +59,9 @@ examples: .venv/with-test  ## Train the agents of all examples, and test their r
 
 zoo: .venv/with-examples  ## Train each recipe on a small task; about half an hour.
 	$(FAST) PYTHONPATH=examples $(BIN)/python -m zoo
+
+minatar: .venv/with-examples  ## Train agents on MinAtar, where results are missing; about an hour.
+	PYTHONPATH=examples $(BIN)/python -m minatar
 
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
 	$(BIN)/python -m benchmarks --output benchmarks/results.md

@@ -353,7 +353,7 @@ ENTRIES = {
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),
         **{"updates": 1600, "random": 0.39, "states": 0.75},
     ),
-    "idql": entry("idql_action", idql, idql_action, behaviour),
+    "idql": entry("idql_action", idql, idql_action, behaviour, updates=2000),
     # The exact score, in 20 steps, reaches 0.96.
     "qsm": entry("qsm", qsm, qsm_action, uniform, updates=1600, best=0.96, states=0.85),
     "diffusion_ppo": entry(

@@ -280,11 +280,14 @@ def returns_and_state(params, returns, s, _=None):
     return forward(params, jnp.concatenate([returns[..., None], s], axis=-1))
 
 
+# Where the gradients that flow into targets do no harm here.
+FAILS = ("reward", "bootstrap")
+
 ENTRIES = {
     "iql": entry("iql_value, iql_critic, iql_actor", iql, value=True),
     "xql": entry("xql_value", xql, value=True),
-    "sql": entry("sql_value, sql_actor", sql, value=True),
-    "awr": entry("awr", awr, data=streams, size=16, value=True),
+    "sql": entry("sql_value, sql_actor", sql, value=True, fails=FAILS),
+    "awr": entry("awr", awr, data=streams, size=16, value=True, fails=FAILS),
     "awac": entry("awac_critic, awac_actor", awac),
     "crr": entry("crr_actor", crr),
     "cql": entry("cql_critic", cql, size=64, duals=DUALS),
@@ -292,7 +295,7 @@ ENTRIES = {
         "cql_critic, cql_temperature", cql_lagrange, size=64, duals=DUALS
     ),
     "cal_ql": entry("cal_ql_critic", cal_ql, size=64, duals=DUALS),
-    "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS),
+    "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS, fails=FAILS),
     "td3_bc": entry("td3_bc_actor", td3_bc, action),
     "rebrac": entry("rebrac_critic, rebrac_actor", rebrac, action),
     "discrete_cql": discrete("discrete_cql", discrete_cql, forward),

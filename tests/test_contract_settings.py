@@ -14,8 +14,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import rlaxlib
 from rlaxlib._core import recurrence, signatures
 
-# Functions that do not run on an explicit mesh: an episodic memory, and without
-# `jax.set_mesh` what samples JAX's gamma distribution.
+# Functions that do not run on an explicit mesh: the gradient of an episodic memory, and
+# without `jax.set_mesh` what samples JAX's gamma distribution.
 GAMMA = ["thompson_beta", "add_dirichlet_noise"]
 NOT_ON_A_MESH = ["episodic_memory_intrinsic_rewards", *GAMMA]
 

@@ -14,10 +14,9 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import rlaxlib
 from rlaxlib._core import recurrence, signatures
 
-# Functions that do not run on an explicit mesh: the gradient of an episodic memory, and
-# without `jax.set_mesh` what samples JAX's gamma distribution.
-GAMMA = ["thompson_beta", "add_dirichlet_noise"]
-NOT_ON_A_MESH = ["episodic_memory_intrinsic_rewards", *GAMMA]
+# Functions that do not run on an explicit mesh without `jax.set_mesh`, as JAX's gamma
+# distribution does not.
+NOT_ON_A_MESH = ["thompson_beta", "add_dirichlet_noise"]
 
 # Arguments that are often the same for a whole batch.
 ATOMS = ("z_q", "v_atoms_tm1", "v_atoms_t", "q_atoms_tm1", "q_atoms_t")

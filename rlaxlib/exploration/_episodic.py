@@ -164,6 +164,10 @@ def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Ar
     rows = embeddings[new - kept :].astype(state.memory.dtype)
     rows = jnp.where(jnp.isfinite(rows), rows, jnp.inf)  # An empty row is not finite.
     start = state.next_memory_index
-    order = start + jnp.arange(new - kept, new, dtype=start.dtype)
-    memory = state.memory.at[order % size].set(rows, unique_indices=True)
+    first = (start + (new - kept)) % size
+    # Rolled, not scattered: the gradient of a scatter does not run on an explicit mesh.
+    rows = jnp.roll(jnp.pad(rows, ((0, size - kept), (0, 0))), first, axis=0)
+    slots = jnp.arange(size, dtype=start.dtype)
+    is_new = (slots + (size - first)) % size < kept
+    memory = jnp.where(jnp.expand_dims(is_new, 1), rows, state.memory)
     return memory, (start + new) % size

@@ -266,8 +266,9 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     `apply` returns values, [B, T], too, and `values` are those when the tokens were
     sampled. Answers of positive reward are the correct ones. The λ of answers of up to
     1/`alpha` tokens is 0. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Usual
-    (paper): clips 0.2 and 0.28, `alpha` 0.05, groups of 16, Adam 1e-6 for the policy
-    and 2e-6 for the values.
+    (github.com/stateset/stateset-agents, by others): clips 0.2 and 0.28, `alpha` 0.05,
+    groups of 16, Adam 1e-6 for the policy and 2e-6 for the values, which learn alone
+    for 50 steps first.
     """
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask

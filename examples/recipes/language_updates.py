@@ -93,8 +93,9 @@ def dft(params, apply, batch):
 def topr(params, apply, batch):
     """TOPR: truncated ratios for bad answers, and none for good ones.
 
-    Le Roux et al., 2025, https://arxiv.org/abs/2503.14286. Usual (paper): rewards of 1
-    and -1, ratios of answers in [0, 1], Adam 1e-6.
+    Le Roux et al., 2025, https://arxiv.org/abs/2503.14286. Usual (paper;
+    github.com/alibaba/ROLL, by others): rewards of 1 and -1, ratios of answers in [0,
+    1], in the code those of tokens, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     rewards = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)

@@ -178,8 +178,8 @@ def sac_critic(params, target_params, apply, batch, key, temperature):
 def sac_actor(params, apply, batch, key, temperature):
     """SAC, actor: the soft value of a reparameterised action.
 
-    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1):
-    Adam 3e-4.
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1;
+    github.com/rail-berkeley/softlearning): Adam 3e-4.
     """
     a_tm1, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a_tm1)
@@ -190,8 +190,8 @@ def sac_actor(params, apply, batch, key, temperature):
 def sac_temperature(log_temperature, params, apply, batch, key, target_entropy):
     """SAC, temperature: raised while the entropy is below its target.
 
-    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1):
-    Adam 3e-4, target entropy -D.
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1;
+    github.com/rail-berkeley/softlearning): Adam 3e-4, target entropy -D.
     """
     _, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None))(

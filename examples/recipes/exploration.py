@@ -54,8 +54,8 @@ def ngu_embedding(params, apply, batch):
     """NGU, embedding: the action is predicted from both observations.
 
     `apply.embedding` returns vectors, `apply.inverse` takes two and returns logits.
-    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual (paper, appendix): 32
-    dimensions, Adam 5e-4.
+    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual (paper, appendix;
+    optimizer: github.com/michaelnny/deep_rl_zoo, by others): 32 dimensions, Adam 5e-4.
     """
     x_tm1, x_t = (apply.embedding(params, s) for s in (batch.s_tm1, batch.s_t))
     logits = apply.inverse(params, x_tm1, x_t)
@@ -70,8 +70,8 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
     remembered before the next one is compared. `errors` are `rnd_loss`, [T], and
     `moments` their mean and standard deviation. Badia et al., 2020,
     https://arxiv.org/abs/2002.06038. Usual (paper, appendix;
-    github.com/opendilab/DI-engine, by others): 10 neighbours, a memory of 30,000
-    embeddings, in the code those of the episode.
+    github.com/michaelnny/deep_rl_zoo, by others): 10 neighbours, a memory of 30,000
+    embeddings.
     """
 
     def step(memory, inputs):
@@ -93,9 +93,9 @@ def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     On streams, `apply` returns q, [B, T, A], and the batch has `intrinsic_r_t`, [B, T].
     The target policy is greedy, so that the trace is λ after a greedy action and 0
     after others, whoever acted. Badia et al., 2020, https://arxiv.org/abs/2002.06038.
-    Usual (paper, appendix): 32 values of `beta` from 0 to 0.3, λ 0.95, discounts 0.99
-    to 0.997, Adam 1e-4, target network copied every 1,500 updates, otherwise those of
-    R2D2.
+    Usual (paper, appendix; github.com/michaelnny/deep_rl_zoo, by others): 32 values of
+    `beta` from 0 to 0.3, λ 0.95, discounts 0.99 to 0.997, Adam 1e-4, target network
+    copied every 1,500 updates, 1,000 in the code, otherwise those of R2D2.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)

@@ -620,9 +620,10 @@ def discrete_sac_actor(params, apply, batch, temperature):
 def discrete_sac_temperature(log_temperature, params, apply, batch, target_entropy):
     """Discrete SAC, temperature: raised while the entropy is below its target.
 
-    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual (paper, appendix): Adam
-    3e-4, target entropy 0.98 log A. Where one action ends the episode, that is out of
-    reach, and the temperature grows without bound: begin at 0.2 log A.
+    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual (paper, appendix;
+    github.com/p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch): Adam 3e-4,
+    target entropy 0.98 log A. Where one action ends the episode, that is out of reach,
+    and the temperature grows without bound: begin at 0.2 log A.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
     loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None))

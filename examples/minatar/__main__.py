@@ -8,7 +8,6 @@ the same command continues.
 import argparse
 import json
 import time
-from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -18,14 +17,14 @@ from tqdm import tqdm
 from minatar import games, page
 
 RETURNS = Path(__file__).parent / "returns.json"
-AGENTS = ("ppo", "dqn", "pqn")
 STEPS, SEEDS = 200_000, 5
 
 
 def main() -> None:
     """Train what the command line names and is missing."""
+    names = list(page.AGENTS)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agents", nargs="*", choices=AGENTS, default=AGENTS)
+    parser.add_argument("--agents", nargs="*", choices=names, default=names)
     parser.add_argument("--games", nargs="*", choices=games.GAMES, default=games.GAMES)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
@@ -52,7 +51,7 @@ def run(agent_name: str, game_name: str, steps: int, seeds: int) -> page.Run:
 def train(agent_name: str, game_name: str, steps: int, seeds: int) -> np.ndarray:
     """Return the average returns of the evaluations, [seeds, EVALUATIONS + 1]."""
     game = games.make(game_name)
-    agent = import_module(f"minatar.{agent_name}").make(game, steps)
+    agent = page.AGENTS[agent_name].make(game, steps)
     keys = jax.random.split(jax.random.key(0), seeds)
     train_all = jax.jit(jax.vmap(lambda key: games.train(game, agent, key, steps)))
     return np.asarray(train_all(keys), float)

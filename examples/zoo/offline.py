@@ -74,10 +74,14 @@ def state_value(params, s):
     return forward(params, s)[..., 0]
 
 
+# Of what gradients that flow into targets do not harm here.
+FAILS = ("reward", "bootstrap")
+
+
 def entry(functions, loss, best=mode, states=-1.5, data=transitions, size=128, **sizes):
     """Return an entry on the plane, of a tanh-Gaussian policy by default."""
     deterministic = best is action
-    fails = sizes.pop("fails", ("reward", "bootstrap", "gradient"))
+    fails = sizes.pop("fails", (*FAILS, "gradient"))
     sizes = {"policy": D if deterministic else 2 * D, "critics": 2} | sizes
     policy = action if deterministic else normal
     apply = ActorCritic(policy, values, value=state_value)
@@ -257,7 +261,7 @@ def discrete(recipe, loss, best, inputs=TRAP.size, outputs=3, data=steps, size=1
         random=TRAP.random,
         best=TRAP.best,
         states=0.95,
-        fails=("reward", "bootstrap"),
+        fails=FAILS,
     )
 
 
@@ -279,9 +283,6 @@ def returns_and_state(params, returns, s, _=None):
     """Return logits: the corridor needs no longer context than one step."""
     return forward(params, jnp.concatenate([returns[..., None], s], axis=-1))
 
-
-# Where the gradients that flow into targets do no harm here.
-FAILS = ("reward", "bootstrap")
 
 ENTRIES = {
     "iql": entry("iql_value, iql_critic, iql_actor", iql, value=True),

@@ -2,14 +2,13 @@
 
 import json
 import random
-from importlib import import_module
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from minatar import games, page
-from minatar.__main__ import AGENTS, RETURNS
+from minatar.__main__ import RETURNS
 
 SMALL = {
     "ppo": {"NUM_ENVS": 2, "NUM_STEPS": 4, "EPOCHS": 1, "MINIBATCHES": 2},
@@ -18,9 +17,9 @@ SMALL = {
 }
 
 
-@pytest.fixture(params=AGENTS)
+@pytest.fixture(params=page.AGENTS)
 def module(request, monkeypatch):
-    module = import_module(f"minatar.{request.param}")
+    module = page.AGENTS[request.param]
     for name, value in SMALL[request.param].items():
         monkeypatch.setattr(module, name, value)
     return module
@@ -60,7 +59,7 @@ def test_a_dense_layer_on_patches_is_a_convolution():
 def test_the_page_shows_all_stored_runs():
     text = page.PAGE.read_text(encoding="utf-8")
     stored = json.loads(RETURNS.read_text(encoding="utf-8"))
-    assert set(stored) == set(AGENTS)
+    assert set(stored) == set(page.AGENTS)
     for agent, runs in stored.items():
         for game, run in runs.items():
             assert page.row(agent, game, run) in text

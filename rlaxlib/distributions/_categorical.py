@@ -528,22 +528,19 @@ class LegalSoftmax(NamedTuple):
             illegal actions, `[..., A]`.
         weights: Their exponentials, 0 for illegal actions, `[..., A]`.
         total: The sum of the weights, 1 if no action is legal, `[..., 1]`.
+        any_legal: Whether an action is legal, `[...]`.
     """
 
     legal: Array
     gaps: Array
     weights: Array
     total: Array
+    any_legal: Array
 
     @property
     def logits(self) -> Array:
         """The gaps, minus infinity for illegal actions, `[..., A]`."""
         return jnp.where(self.legal, self.gaps, -jnp.inf)
-
-    @property
-    def any_legal(self) -> Array:
-        """Whether an action is legal, `[...]`."""
-        return jnp.any(self.legal, axis=-1)
 
     @property
     def probs(self) -> Array:
@@ -575,11 +572,15 @@ def legal_softmax(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> LegalSoftmax:
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    legal = legal_actions(logits, action_mask) & (logits != -jnp.inf)
+    if action_mask is not None:
+        logits = jnp.where(legal_actions(logits, action_mask), logits, -jnp.inf)
+    legal = logits != -jnp.inf
+    least = cast(Any, jnp.finfo(logits.dtype)).min  # Where no action is legal.
+    largest = jnp.max(logits, axis=-1, keepdims=True, initial=least)
     # Minus infinity would give NaN, in values and in the gradient by the temperature.
-    logits = jnp.where(legal, logits, cast(Any, jnp.finfo(logits.dtype)).min)
-    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    gaps = jnp.where(legal, logits - largest, 0) / temperature
+    gaps = jnp.where(legal, logits - jax.lax.stop_gradient(largest), 0) / temperature
     weights = jnp.where(legal, jnp.exp(gaps), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    return LegalSoftmax(legal, gaps, weights, jnp.where(total == 0, 1, total))
+    any_legal = total != 0  # The largest weight is 1.
+    total = jnp.where(any_legal, total, 1)
+    return LegalSoftmax(legal, gaps, weights, total, any_legal[..., 0])

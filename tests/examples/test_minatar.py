@@ -1,4 +1,4 @@
-"""Test the agents on MinAtar: they can be trained, and the page has what is stored."""
+"""Test the agents on MinAtar: they learn, and the page has what is stored."""
 
 import json
 import random
@@ -11,10 +11,43 @@ from minatar import games, page
 from minatar.__main__ import RETURNS
 
 SMALL = {
-    "ppo": {"NUM_ENVS": 2, "NUM_STEPS": 4, "EPOCHS": 1, "MINIBATCHES": 2},
-    "dqn": {"TARGET_PERIOD": 8, "MIN_STEPS": 4, "CAPACITY": 12, "BATCH_SIZE": 2},
-    "pqn": {"NUM_ENVS": 2, "NUM_STEPS": 4, "EPOCHS": 1, "MINIBATCHES": 2},
+    "ppo": {"NUM_ENVS": 16, "NUM_STEPS": 8, "MINIBATCHES": 4, "LEARNING_RATE": 1e-3},
+    "dqn": {
+        **{"TARGET_PERIOD": 64, "MIN_STEPS": 64, "CAPACITY": 512, "EPSILON_STEPS": 512},
+        "LEARNING_RATE": 2e-3,
+    },
+    "pqn": {"NUM_ENVS": 16, "NUM_STEPS": 8, "MINIBATCHES": 4, "LEARNING_RATE": 1e-3},
 }
+STEPS = 2_048
+
+
+class Door:
+    """Two steps: the first image shows which door to open, the next what is behind it.
+
+    An agent without the value of the next image, or with a sign turned, returns 0.5 at
+    most: the reward comes after the second action, which matters to nothing.
+    """
+
+    num_actions = 2
+
+    def reset(self, key, params):
+        state = {"image": jax.random.randint(key, (), 0, 2), "time": jnp.int32(0)}
+        return self.observe(state), state
+
+    def observe(self, state):
+        return jnp.zeros((10, 10, 4)).at[..., state["image"]].set(1.0)
+
+    def step(self, key, state, action, params):
+        behind = jnp.where(action == state["image"], 2, 3)
+        terminated = state["time"] == 1
+        reward = jnp.where(terminated, 1.0 * (state["image"] == 2), 0.0)
+        later = {"image": behind, "time": state["time"] + 1}
+        final = self.observe(later)
+        first, begun = self.reset(key, params)
+        state = jax.tree.map(lambda x, y: jnp.where(terminated, x, y), begun, later)
+        observation = jnp.where(terminated, first, final)
+        info = {"final_observation": final}
+        return observation, state, reward, terminated, jnp.bool_(False), info
 
 
 @pytest.fixture(params=page.AGENTS)
@@ -25,16 +58,15 @@ def module(request, monkeypatch):
     return module
 
 
-def test_updates_change_all_layers_to_finite_values(module):
-    agent = module.make(games.make("Breakout"), 8 * 100)
-    first = state = jax.jit(agent.init)(jax.random.key(0))
-    update = jax.jit(agent.update)
-    for seed in range(2):
-        state = update(state, jax.random.key(seed))
-    pair = map(jax.tree.leaves, (first.params, state.params))
-    for old, new in zip(*pair, strict=True):
-        assert jnp.any(old != new)
-        assert jnp.all(jnp.isfinite(new))
+def test_all_seeds_learn_which_door_to_open(module):
+    game = games.Game(Door(), None)
+    agent = module.make(game, STEPS)
+    train = jax.jit(jax.vmap(lambda key: games.train(game, agent, key, STEPS)))
+    scores = train(jax.random.split(jax.random.key(0), 6))
+    assert scores.shape == (6, games.EVALUATIONS + 1)
+    assert scores[:, 0].mean() < 0.8
+    # PPO may forget again, once all advantages are noise.
+    assert jnp.median(scores[:, 1:], axis=1).min() > 0.97
 
 
 def test_training_can_be_traced(module):

@@ -4,7 +4,6 @@ import inspect
 import re
 from importlib import import_module
 
-import contract
 import jax
 import pytest
 from zoo import page
@@ -15,7 +14,6 @@ from zoo.training import FAULTS, POINTS, Fault
 with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
     FAMILIES = families()
 ENTRIES = {name: each for zoo in FAMILIES.values() for name, each in zoo.items()}
-SOME = contract.share(list(ENTRIES), "zoo", parts=12)
 
 
 def functions(recipe):
@@ -40,7 +38,7 @@ def test_each_recipe_of_a_file_is_trained(family):
     assert own - trained == set()
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", ENTRIES)
 def test_training_can_be_traced(name):
     curve = jax.eval_shape(ENTRIES[name].train, jax.random.key(0), Fault())
     assert curve.shape == (POINTS + 1,)

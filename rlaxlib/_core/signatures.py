@@ -359,13 +359,14 @@ def _mesh_of(dynamic: Arguments) -> AbstractContextManager[Any]:
     """Set the mesh of explicit axes over which traced arguments are shared.
 
     Without it, JAX cannot batch a loop or a nested program whose first values are
-    constants.
+    constants. Below jax 0.7.2, set it by `jax.set_mesh`.
     """
     for x in jax.tree.leaves(dynamic):
         if isinstance(x, Tracer):
             mesh = cast(Any, x).aval.sharding.mesh
             if AxisType.Explicit in mesh.axis_types:
-                return cast(Any, jax.sharding.use_abstract_mesh)(mesh)
+                use = getattr(jax.sharding, "use_abstract_mesh", None)
+                return use(mesh) if use else contextlib.nullcontext()
     return contextlib.nullcontext()
 
 

@@ -198,7 +198,7 @@ def run(name, **changed):
     settings = {
         name: x
         for name, x in arguments.items()
-        if x is None or isinstance(x, str | bool | int | float) or callable(x)
+        if x is None or isinstance(x, str | bool | int) or callable(x)
     }
     arrays = {name: x for name, x in arguments.items() if name not in settings}
     return program(name, tuple(settings.items()))(params, arrays)

@@ -359,7 +359,7 @@ def _mesh_of(dynamic: Arguments) -> AbstractContextManager[Any]:
     """Set the mesh of explicit axes over which traced arguments are shared.
 
     Without it, JAX cannot batch a loop or a nested program whose first values are
-    constants. Below jax 0.7.2, set it by `jax.set_mesh`.
+    constants. JAX has this from 0.7.2 on.
     """
     for x in jax.tree.leaves(dynamic):
         if isinstance(x, Tracer):

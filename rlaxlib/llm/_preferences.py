@@ -370,7 +370,8 @@ def generalized_jsd(
         _, top = jax.lax.top_k(p, top_k)
         p, q = _bucketed(p, top), _bucketed(q, top)
     p = stop_gradient(p)
-    m = jnp.logaddexp(jnp.log(beta) + p, jnp.log1p(-beta) + q)
+    both = jnp.stack([jnp.log(beta) + p, jnp.log1p(-beta) + q])
+    m = jax.nn.logsumexp(both, axis=0)
     # At the limits, m is q or p, and one of the divergences is 0.
     teacher_weight = jnp.where(beta == 0, 1, beta)
     student_weight = jnp.where(beta == 1, 1, 1 - beta)

@@ -26,7 +26,7 @@ WHOLE = (*ATOMS, *STATE, "tau", "tau_src", "tau_q_tm1", "lambda_", "temperature"
 
 # --- Explicit meshes, which `jax.make_mesh` makes. ---
 
-# Older versions share no select over devices if only its mask is mapped.
+# Older versions of JAX cannot map a select over a mesh if only its mask is mapped.
 on_explicit_meshes = pytest.mark.skipif(
     jax.__version_info__ < (0, 10, 2), reason="explicit meshes need jax 0.10.2"
 )

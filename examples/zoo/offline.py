@@ -74,7 +74,7 @@ def state_value(params, s):
     return forward(params, s)[..., 0]
 
 
-# Of what gradients that flow into targets do not harm here.
+# Faults of an entry that learns even if gradients flow into its targets.
 FAILS = ("reward", "bootstrap")
 
 

@@ -13,7 +13,10 @@ from minatar.__main__ import RETURNS
 SMALL = {
     "ppo": {"NUM_ENVS": 16, "NUM_STEPS": 8, "MINIBATCHES": 4, "LEARNING_RATE": 1e-3},
     "dqn": {
-        **{"TARGET_PERIOD": 64, "MIN_STEPS": 64, "CAPACITY": 512, "EPSILON_STEPS": 512},
+        "TARGET_PERIOD": 64,
+        "MIN_STEPS": 64,
+        "CAPACITY": 512,
+        "EPSILON_STEPS": 512,
         "LEARNING_RATE": 2e-3,
     },
     "pqn": {"NUM_ENVS": 16, "NUM_STEPS": 8, "MINIBATCHES": 4, "LEARNING_RATE": 1e-3},
@@ -24,8 +27,8 @@ STEPS = 2_048
 class Door:
     """Two steps: the first image shows which door to open, the next what is behind it.
 
-    An agent without the value of the next image, or with a sign turned, returns 0.5 at
-    most: the reward comes after the second action, which matters to nothing.
+    The reward of the first action comes with the second, so that an agent needs the
+    value of the second image. A random one returns 0.5.
     """
 
     num_actions = 2

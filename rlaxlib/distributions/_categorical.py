@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -575,10 +575,9 @@ def legal_softmax(
     if action_mask is not None:
         logits = jnp.where(legal_actions(logits, action_mask), logits, -jnp.inf)
     legal = logits != -jnp.inf
-    least = cast(Any, jnp.finfo(logits.dtype)).min  # Where no action is legal.
-    largest = jnp.max(logits, axis=-1, keepdims=True, initial=least)
+    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     # Minus infinity would give NaN, in values and in the gradient by the temperature.
-    gaps = jnp.where(legal, logits - jax.lax.stop_gradient(largest), 0) / temperature
+    gaps = jnp.where(legal, logits - largest, 0) / temperature
     weights = jnp.where(legal, jnp.exp(gaps), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
     any_legal = total != 0  # The largest weight is 1.

@@ -58,7 +58,8 @@ examples: .venv/with-test  ## Train the agents of all examples, and test their r
 	$(BIN)/python -m pytest -m slow tests/examples
 
 zoo: .venv/with-examples  ## Train each recipe on a small task; about half an hour.
-	$(FAST) PYTHONPATH=examples $(BIN)/python -m zoo
+	XLA_FLAGS="$$($(BIN)/python tests/compiler.py training)" PYTHONPATH=examples \
+		$(BIN)/python -m zoo
 
 minatar: .venv/with-examples  ## Train agents on MinAtar, where results are missing; about an hour.
 	PYTHONPATH=examples $(BIN)/python -m minatar

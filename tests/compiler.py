@@ -1,22 +1,30 @@
-"""Print flags with which XLA compiles fast and optimises little.
+"""Print flags with which XLA compiles fast and optimises less, for `XLA_FLAGS`.
 
-Most tests spend their time in compilation; these flags halve it. `make trust` runs
-all tests without them, as users compile.
+Tests spend their time in compilation, which these flags halve; `make trust` runs them
+without, as users compile. `python tests/compiler.py training` prints flags with which a
+training of seconds ends first.
 """
+
+import sys
 
 import jax
 
-FAST = {
-    "xla_backend_optimization_level": 0,
+TRAINING = {
+    "xla_backend_optimization_level": 1,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,
+}
+FLAGS = {
+    "training": TRAINING,
+    # Tests run in as many processes as there are cores.
+    "tests": TRAINING
+    | {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1},
 }
 
 
-def flags() -> list[str]:
+def flags(purpose: str = "tests") -> list[str]:
     """Return the flags that this XLA knows: an unknown flag ends the process."""
-    return [f"--{name}={value}" for name, value in FAST.items() if _has(name, value)]
+    return [f"--{name}={x}" for name, x in FLAGS[purpose].items() if _has(name, x)]
 
 
 def _has(name: str, value: bool | int) -> bool:
@@ -29,4 +37,4 @@ def _has(name: str, value: bool | int) -> bool:
 
 
 if __name__ == "__main__":
-    print(*flags())
+    print(*flags(*sys.argv[1:]))

@@ -34,7 +34,8 @@ def train(entry: Entry, fault: str = "", seed: int = 0) -> np.ndarray:
     keys = jax.random.split(jax.random.key(seed), SEEDS)
 
     def curves() -> np.ndarray:
-        return np.asarray(jax.jit(jax.vmap(entry.train, (0, None)))(keys, made))
+        curve = jax.vmap(lambda key: entry.run(key, made).curve())
+        return np.asarray(jax.jit(curve)(keys))
 
     if not made.gradient:
         return curves()

@@ -250,7 +250,7 @@ def entry(recipe, update, fails=("reward", "bootstrap")):
     options = {"updates": 300, "num": 32, "steps": 12, "score": score}
     return Entry(
         recipe=recipe,
-        train=online(task, agent(task, update), **options),
+        run=online(task, agent(task, update), **options),
         about=task.about,
         random=task.random,
         best=task.best,

@@ -108,7 +108,7 @@ def entry(functions, agent, task=TASK, states=-1.0, fails=FAILS, **options):
     options = {"updates": UPDATES, "steps": 1, "replay": 64} | options
     return Entry(
         recipe=f"continuous.{functions}",
-        train=online(task, agent, **options),
+        run=online(task, agent, **options),
         about=task.about,
         random=task.random,
         best=task.best,

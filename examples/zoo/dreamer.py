@@ -21,10 +21,10 @@ TASK = corridor()
 A = TASK.actions
 GROUPS, CLASSES = 4, 4  # Of the samples.
 LATENT = GROUPS * CLASSES
-HIDDEN, BINS = 32, 255
-STREAMS, STEPS = 256, 16  # Logged steps.
+HIDDEN, BINS = 32, 41
+STREAMS, STEPS = 320, 12  # Logged steps.
 HORIZON = 6  # Imagined steps.
-TRIALS = 16  # Episodes of an evaluation.
+TRIALS = 8  # Episodes of an evaluation.
 UPDATES = 600
 RATE = 0.02  # Of the slow critic.
 FREE_NATS = 0.1  # The usual 1 is half of what tells 8 cells apart.
@@ -279,7 +279,7 @@ def score(task, act, key):
 
 ENTRY = Entry(
     recipe="policy_gradient.dreamer_model, dreamer_actor, dreamer_critic",
-    train=offline(TASK, dreamer(), data, UPDATES, size=8, score=score),
+    run=offline(TASK, dreamer(), data, UPDATES, size=8, score=score),
     about=f"{TASK.about}, by imagined steps of a model of random ones",
     random=TASK.random,
     best=TASK.best,

@@ -14,7 +14,7 @@ from recipes import evaluation as recipes
 import rlaxlib
 from zoo.networks import forward, mlp
 from zoo.tasks import corridor
-from zoo.training import POINTS, Batch, Entry, begin, descend, evaluate, play
+from zoo.training import POINTS, Batch, Entry, Run, begin, descend, evaluate, play
 
 TASK = corridor()
 A = TASK.actions
@@ -40,7 +40,7 @@ def logged(key, fault):
 
 
 def fit(loss, outputs, score):
-    """Return a function that learns from logged data, to a curve of scores.
+    """Return a function to the run of a learner from logged data.
 
     Args:
         loss: Function of parameters, target parameters and batch.
@@ -48,29 +48,24 @@ def fit(loss, outputs, score):
         score: Function of parameters and a key.
     """
 
-    def train(key, fault):
+    def run(key, fault):
         init_key, data_key, run_key, score_key = jax.random.split(key, 4)
         data = logged(data_key, fault)
         learner = begin(mlp(init_key, TASK.size, 32, outputs), OPTIMIZER)
 
-        def one(learner, key):
+        def update(learner, key):
             rows = jax.random.randint(key, (64,), 0, len(data.r_t))
             batch = jax.tree.map(lambda x: x[rows], data)
-            learner = descend(
+            return descend(
                 learner, lambda p: loss(p, learner.target, batch), OPTIMIZER, PERIOD
             )
-            return learner, None
 
-        def point(learner, keys):
-            learner, _ = jax.lax.scan(one, learner, keys)
-            return learner, score(learner.params, score_key)
+        return Run(
+            *(learner, update, jax.random.split(run_key, UPDATES)),
+            lambda learner: score(learner.params, score_key),
+        )
 
-        first = score(learner.params, score_key)
-        keys = jax.random.split(run_key, UPDATES).reshape(POINTS, -1)
-        _, curve = jax.lax.scan(point, learner, keys)
-        return jnp.concatenate([first[None], curve])
-
-    return train
+    return run
 
 
 # --- FQE: the values of a policy that mostly goes right. ---
@@ -150,7 +145,7 @@ def covered(interval, true):
 
 
 def averaged(score, first=0.0):
-    """Return a function to the mean score of all data sets so far.
+    """Return a function to a run, whose score is the mean of all data sets so far.
 
     Args:
         score: Function of a key and a fault to the score of a data set, such as whether
@@ -158,14 +153,20 @@ def averaged(score, first=0.0):
         first: Score without data.
     """
 
-    def train(key, fault):
-        keys = jax.random.split(key, (POINTS, REPLICATES))
-        one = jax.vmap(lambda key: score(key, fault))
-        found = jnp.mean(jax.lax.map(one, keys), axis=1)
-        curve = jnp.cumsum(found) / (1 + jnp.arange(POINTS))
-        return jnp.append(first, curve)
+    def run(key, fault):
+        def update(state, keys):
+            total, count = state
+            found = jax.vmap(lambda key: score(key, fault))(keys)
+            return total + jnp.mean(found), count + 1
 
-    return train
+        return Run(
+            *((0.0, 0), update, jax.random.split(key, (POINTS, REPLICATES))),
+            lambda state: jnp.where(
+                state[1] == 0, first, state[0] / jnp.maximum(state[1], 1)
+            ),
+        )
+
+    return run
 
 
 EVALUATED = jnp.array([0.4, 0.6])  # Probabilities of the policy that is evaluated.
@@ -224,10 +225,10 @@ def scores_hold(key, fault):
     return jnp.mean(jnp.stack(held))
 
 
-def entry(recipe, train, about, scale, states, fails):
+def entry(recipe, run, about, scale, states, fails):
     """Return an entry; `scale` are the scores of no learning and of the best."""
     recipe = ", ".join(f"evaluation.{name}" for name in recipe.split())
-    return Entry(recipe, train, about, *scale, states, fails)
+    return Entry(recipe, run, about, *scale, states, fails)
 
 
 BOTH = ("reward", "bootstrap")

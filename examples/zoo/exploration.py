@@ -157,7 +157,7 @@ def entry(names, agent, fails=("reward", "bootstrap"), **options):
     """Return an entry on the lock."""
     return Entry(
         recipe=", ".join(f"exploration.{name}" for name in names.split()),
-        train=online(TASK, agent, **({"updates": UPDATES, "num": NUM} | options)),
+        run=online(TASK, agent, **({"updates": UPDATES, "num": NUM} | options)),
         about=TASK.about,
         random=TASK.random,
         best=TASK.best,

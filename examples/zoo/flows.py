@@ -17,7 +17,7 @@ from recipes import flows as recipes
 
 import rlaxlib
 from zoo.networks import forward, mlp
-from zoo.training import POINTS, Entry, begin, descend
+from zoo.training import Entry, Run, begin, descend
 
 UPDATES = 1000
 SIZE = 128  # Actions of a batch.
@@ -306,32 +306,28 @@ def entry(recipe, loss, act, data, score=average, rate=3e-3, fails=("reward",), 
     updates, epochs = more.pop("updates", UPDATES), more.pop("epochs", 1)
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, updates * epochs))
 
-    def train(key, fault):
+    def run(key, fault):
         init_key, run_key, eval_key = jax.random.split(key, 3)
-        learner = begin(first(init_key), optimizer)
 
-        def one(learner, key):
+        def update(learner, key):
             data_key, key = jax.random.split(key)
             batch = data(data_key, learner.params, fault)
 
             def epoch(learner, key):
                 return descend(learner, lambda p: loss(p, batch, key), optimizer), None
 
-            return jax.lax.scan(epoch, learner, jax.random.split(key, epochs))
+            return jax.lax.scan(epoch, learner, jax.random.split(key, epochs))[0]
 
-        def point(learner, keys):
-            learner, _ = jax.lax.scan(one, learner, keys)
-            return learner, score(act, learner.params, eval_key)
-
-        start = score(act, learner.params, eval_key)
-        keys = jax.random.split(run_key, updates).reshape(POINTS, -1)
-        _, curve = jax.lax.scan(point, learner, keys)
-        return jnp.concatenate([start[None], curve])
+        return Run(
+            begin(first(init_key), optimizer),
+            *(update, jax.random.split(run_key, updates)),
+            lambda learner: score(act, learner.params, eval_key),
+        )
 
     fields = {"random": 0.25, "best": 1.0, "states": 0.88} | more
     functions = ", ".join(f"flows.{name}" for name in recipe.split())
     about = ABOUT if score is average else CLONES
-    return Entry(recipe=functions, train=train, about=about, fails=fails, **fields)
+    return Entry(recipe=functions, run=run, about=about, fails=fails, **fields)
 
 
 ABOUT = "Bandit whose reward has two modes, 1 at both and nearly 0 at their mean"

@@ -16,7 +16,7 @@ import optax
 from recipes import gflownets as recipes
 
 from zoo.networks import forward, mlp
-from zoo.training import POINTS, Entry
+from zoo.training import Entry, Run
 
 T, K = 4, 3  # Slots, which are steps, too, and values.
 UPDATES, SIZE, EPSILON = 1000, 32, 0.1
@@ -116,7 +116,7 @@ def overlap(params):
 def entry(recipe, loss):
     """Return the entry of a loss of parameters and a batch."""
 
-    def train(key, fault):
+    def run(key, fault):
         *keys, run_key = jax.random.split(key, 4)
         sizes = {"policy": T * K, "backward": T, "flow": 1}
         inputs = T * (K + 1)
@@ -126,25 +126,23 @@ def entry(recipe, loss):
         }
         params = params | {"log_partition": jnp.zeros(())}
 
-        def one(state, key):
+        def update(state, key):
             params, optimizer = state
             batch = jax.vmap(sample, (0, None))(jax.random.split(key, SIZE), params)
             batch = batch._replace(log_reward=fault.reward * batch.log_reward)
             gradients = jax.grad(loss)(params, batch)
             updates, optimizer = OPTIMIZER.update(gradients, optimizer)
-            return (optax.apply_updates(params, updates), optimizer), None
+            return optax.apply_updates(params, updates), optimizer
 
-        def point(state, keys):
-            state, _ = jax.lax.scan(one, state, keys)
-            return state, overlap(state[0])
-
-        keys = jax.random.split(run_key, UPDATES).reshape(POINTS, -1)
-        _, curve = jax.lax.scan(point, (params, OPTIMIZER.init(params)), keys)
-        return jnp.concatenate([overlap(params)[None], curve])
+        return Run(
+            (params, OPTIMIZER.init(params)),
+            *(update, jax.random.split(run_key, UPDATES)),
+            lambda state: overlap(state[0]),
+        )
 
     return Entry(
         recipe=f"gflownets.{recipe}",
-        train=train,
+        run=run,
         about="Objects of 4 slots with 3 values: the overlap with their rewards / Z",
         random=0.49,
         best=1.0,

@@ -32,6 +32,7 @@ OPTIMIZER = optax.adam(optax.linear_schedule(1e-2, 0.0, UPDATES))
 RATE = 0.05  # Of the target networks.
 HIDDEN = 64
 STEPS = 40  # Of a stream of random actions.
+EACH = 4  # Transitions of a stream in a batch.
 
 
 def neighbours():
@@ -102,10 +103,10 @@ def missed(achieved, goal):
     return jnp.any(achieved != goal, axis=-1).astype(float)
 
 
-def entry(functions, train, fails=("reward",)):
+def entry(functions, run, fails=("reward",)):
     return Entry(
         recipe=f"goals.{functions}",
-        train=train,
+        run=run,
         about=TASK.about,
         random=TASK.random,
         best=TASK.best,
@@ -203,11 +204,11 @@ def learned(functions, loss, init, q, fails=("reward",), rate=1e-2, updates=UPDA
         return loss(params, target, sample(key, batch))
 
     agent = greedy(relabelled, init, q, optimizer=optimizer)
-    return entry(functions, offline(TASK, agent, data, updates, 128), fails)
+    return entry(functions, offline(TASK, agent, data, updates, 128 // EACH), fails)
 
 
 def sample(key, streams):
-    """Return a transition of each stream, with a goal at a geometric distance."""
+    """Return transitions of all streams, with goals at geometric distances."""
     goal_key, step_key = jax.random.split(key)
     streams = split(streams)
     num, steps = streams.r_t.shape
@@ -215,7 +216,8 @@ def sample(key, streams):
     sampled = partial(recipes.geometric_goals, gamma=GAMMA)
     # Without the bootstrap each step is an end, and its goal the next cell.
     goal = jax.vmap(sampled)(keys, streams, streams.s_t)
-    rows = jnp.arange(num), jax.random.randint(step_key, (num,), 0, steps)
+    rows = jnp.tile(jnp.arange(num), EACH)
+    rows = rows, jax.random.randint(step_key, rows.shape, 0, steps)
     return jax.tree.map(lambda x: x[rows], streams._replace(goal=goal))
 
 
@@ -317,7 +319,7 @@ def qrl_value(params, s, goal):
     return -jax.vmap(rlaxlib.quasimetric_distance)(x, y)
 
 
-COMPONENTS = 8
+COMPONENTS = 4
 GAMMA = 0.95  # Of the goals' distances.
 
 ENTRIES = {
@@ -328,7 +330,7 @@ ENTRIES = {
             HER,
             UPDATES,
             steps=4,
-            replay=32,
+            replay=16,
             window=ENDLESS.limit,
             score=lambda _, act, key: evaluate(TASK, act, key),
         ),

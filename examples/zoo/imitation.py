@@ -100,11 +100,11 @@ def agent(loss, networks, optimizer=OPTIMIZER, logits=q):
     )
 
 
-def entry(names, train, states=0.8, fails=("reward",)):
+def entry(names, run, states=0.8, fails=("reward",)):
     """Return an entry on Catch."""
     return Entry(
         recipe=", ".join(f"imitation.{name}" for name in names.split()),
-        train=train,
+        run=run,
         about=f"Catch, from {EPISODES} demonstrations",
         random=TASK.random,
         best=TASK.best,
@@ -114,12 +114,12 @@ def entry(names, train, states=0.8, fails=("reward",)):
 
 
 def logged(agent, data):
-    """Return a function that trains offline, on data that depend on the fault."""
+    """Return a function to an offline run, on data that depend on the fault."""
 
-    def train(key, fault):
+    def run(key, fault):
         return offline(TASK, agent, lambda key: data(key, fault), UPDATES)(key, fault)
 
-    return train
+    return run
 
 
 # --- From data: the expert's alone, or with as many of random actions. ---
@@ -153,7 +153,7 @@ def dqfd(params, target, batch, key):
 
 
 def beside(loss, agent, **options):
-    """Return a function that trains online.
+    """Return a function to an online run.
 
     Args:
         loss: Function of parameters, target parameters, batch, demonstrations of the
@@ -162,7 +162,7 @@ def beside(loss, agent, **options):
         options: Those of `online`.
     """
 
-    def train(key, fault):
+    def run(key, fault):
         data_key, key = jax.random.split(key)
         data = demonstrations(data_key, fault)
         data = data if options["replay"] == 0 else flat(data)
@@ -175,7 +175,7 @@ def beside(loss, agent, **options):
 
         return online(TASK, agent(whole), **options)(key, fault)
 
-    return train
+    return run
 
 
 def sqil(params, target, batch, expert, key):

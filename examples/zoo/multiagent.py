@@ -304,7 +304,7 @@ def entry(recipe, task, agent, states, fails=("reward", "bootstrap"), **options)
     options = {"updates": 300, "steps": 10} | options
     return Entry(
         recipe=recipe,
-        train=online(task, agent, **options),
+        run=online(task, agent, **options),
         about=task.about,
         random=task.random,
         best=task.best,

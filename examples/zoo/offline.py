@@ -92,7 +92,7 @@ def entry(functions, loss, best=mode, states=-1.5, data=transitions, size=128, *
     )
     return Entry(
         recipe=f"offline.{functions}",
-        train=offline(TASK, agent, data, UPDATES, size),
+        run=offline(TASK, agent, data, UPDATES, size),
         about=ABOUT,
         random=TASK.random,
         best=TASK.best,
@@ -256,7 +256,7 @@ def discrete(recipe, loss, best, inputs=TRAP.size, outputs=3, data=steps, size=1
     )
     return Entry(
         recipe=f"offline.{recipe}",
-        train=offline(TRAP, agent, data, 2 * UPDATES, size),
+        run=offline(TRAP, agent, data, 2 * UPDATES, size),
         about="Corridor, from data that takes the near end, which pays 0.3",
         random=TRAP.random,
         best=TRAP.best,

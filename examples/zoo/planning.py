@@ -92,7 +92,7 @@ def entry(functions, agent, horizon, steps=1, size=128, states=-1.0):
     """
     return Entry(
         recipe=f"planning.{functions}",
-        train=offline(
+        run=offline(
             *(TASK, agent, windows(steps), UPDATES),
             **{"size": size, "score": planned(horizon)},
         ),
@@ -332,7 +332,7 @@ def spr_agent(weight=2.0):
 def spr_entry(agent):
     return Entry(
         recipe="planning.spr",
-        train=online(CATCH, agent, UPDATES, steps=1, replay=32, window=5),
+        run=online(CATCH, agent, UPDATES, steps=1, replay=32, window=5),
         about=CATCH.about,
         random=CATCH.random,
         best=CATCH.best,

@@ -117,7 +117,7 @@ def entry(name, agent):
     """Return an entry on the corridor."""
     return Entry(
         recipe=f"plasticity.{name}",
-        train=online(TASK, agent, updates=UPDATES, steps=1, replay=64),
+        run=online(TASK, agent, updates=UPDATES, steps=1, replay=64),
         about=f"{TASK.about}; all hidden units are dead at first",
         random=TASK.random,
         best=TASK.best,

@@ -120,7 +120,7 @@ def entry(recipe, task, agent, fails=("reward", "bootstrap"), **options):
     options = {"updates": 300, "num": 32, "steps": 10} | options
     return Entry(
         recipe=f"policy_gradient.{recipe}",
-        train=online(task, agent, **options),
+        run=online(task, agent, **options),
         about=task.about,
         random=task.random,
         best=task.best,

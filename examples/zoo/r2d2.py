@@ -9,7 +9,7 @@ from recipes import value_based as recipes
 
 import rlaxlib
 from zoo.networks import forward, mlp
-from zoo.training import POINTS, Entry, begin, descend
+from zoo.training import Entry, Run, begin, descend
 
 LENGTH = 3  # Cells.
 HIDDEN = 16
@@ -142,8 +142,8 @@ def draw(key, memory, end):
     return cut._replace(s=drawn.s, state=drawn.state[:, 0], probability=probability)
 
 
-def train(key, fault):
-    """Return the curve of a run: a round is a step in all environments, an update."""
+def run(key, fault):
+    """Return a run: an update is a step in all environments, an update."""
     init_key, run_key, eval_key = jax.random.split(key, 3)
     learner = begin(init(init_key), OPTIMIZER)
     carry, memory = play(learner.params, key, begin_episodes(key, NUM), 1.0, WINDOW + 1)
@@ -151,7 +151,7 @@ def train(key, fault):
         lambda x: jnp.pad(x, [(0, 0), (0, UPDATES)] + [(0, 0)] * (x.ndim - 2)), memory
     )
 
-    def one(state, index):
+    def update(state, index):
         learner, carry, memory = state
         act_key, draw_key = jax.random.split(jax.random.fold_in(run_key, index))
         carry, rows = play(learner.params, act_key, carry, EPSILON, 1)
@@ -170,21 +170,17 @@ def train(key, fault):
         def loss(params):
             return recipes.r2d2(params, learner.target, apply, batch, 3, BURN_IN)[0]
 
-        return (descend(learner, loss, OPTIMIZER, PERIOD), carry, memory), None
+        return descend(learner, loss, OPTIMIZER, PERIOD), carry, memory
 
-    def point(state, indices):
-        state, _ = jax.lax.scan(one, state, indices)
-        return state, evaluate(state[0].params, eval_key)
-
-    first = evaluate(learner.params, eval_key)
-    indices = jnp.arange(UPDATES).reshape(POINTS, -1)
-    _, curve = jax.lax.scan(point, (learner, carry, memory), indices)
-    return jnp.concatenate([first[None], curve])
+    return Run(
+        *((learner, carry, memory), update, jnp.arange(UPDATES)),
+        lambda state: evaluate(state[0].params, eval_key),
+    )
 
 
 ENTRY = Entry(
     recipe="value_based.r2d2",
-    train=train,
+    run=run,
     about="Memory: a cue in the first of 3 cells names what pays 1 in the last one",
     random=(0.5 + 0.25) * 0.6 + 0.25 * 0.5,
     best=1.0,

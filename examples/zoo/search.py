@@ -181,7 +181,7 @@ def gumbel_muzero():
 
 ENTRY = Entry(
     recipe="policy_gradient.gumbel_muzero",
-    train=online(TASK, gumbel_muzero(), UPDATES, steps=1, replay=32, window=STEPS),
+    run=online(TASK, gumbel_muzero(), UPDATES, steps=1, replay=16, window=STEPS),
     about=TASK.about,
     random=TASK.random,
     best=TASK.best,

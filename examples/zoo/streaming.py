@@ -14,7 +14,7 @@ from recipes import streaming as recipes
 import rlaxlib
 from zoo.networks import forward, mlp
 from zoo.tasks import corridor
-from zoo.training import POINTS, Agent, Entry, online
+from zoo.training import Agent, Entry, Run, online
 
 # --- Control: stream Q(λ), one environment and one update a step. ---
 
@@ -89,7 +89,7 @@ def error(values, true):
 
 
 def predict(process, update, score, first, steps):
-    """Return a function that learns from a process, from a key and a fault to a curve.
+    """Return a function to the run of a learner from a process.
 
     Args:
         process: Function of a key, a state and a fault to a state and a step.
@@ -99,21 +99,16 @@ def predict(process, update, score, first, steps):
         steps: Number of steps.
     """
 
-    def train(key, fault):
+    def run(key, fault):
         def one(carry, key):
             learner, x = carry
             x, step = process(key, x, fault)
-            return (update(learner, step), x), None
+            return update(learner, step), x
 
-        def point(carry, keys):
-            carry, _ = jax.lax.scan(one, carry, keys)
-            return carry, score(carry[0])
+        keys = jax.random.split(key, steps)
+        return Run(first, one, keys, lambda carry: score(carry[0]))
 
-        keys = jax.random.split(key, steps).reshape(POINTS, -1)
-        _, curve = jax.lax.scan(point, first, keys)
-        return jnp.concatenate([score(first[0])[None], curve])
-
-    return train
+    return run
 
 
 def linear(params, s):
@@ -188,9 +183,9 @@ def differential_score(learner):
     return error(found, jnp.append(RING_VALUES, RATE))
 
 
-def prediction(recipe, train, random, states, fails, about):
+def prediction(recipe, run, random, states, fails, about):
     """Return an entry whose score is minus an error."""
-    return Entry(f"streaming.{recipe}", train, about, random, 0.0, states, fails)
+    return Entry(f"streaming.{recipe}", run, about, random, 0.0, states, fails)
 
 
 OFF_POLICY = (float(score(START)), -0.1, ("reward", "bootstrap"))
@@ -198,7 +193,7 @@ ABOUT = "Off-policy prediction where TD diverges, minus the error of the values"
 ENTRIES = {
     "stream_q": Entry(
         recipe="streaming.stream_q",
-        train=online(TASK, STREAM_Q, updates=20_000, num=1, steps=1),
+        run=online(TASK, STREAM_Q, updates=20_000, num=1, steps=1),
         about=TASK.about,
         random=TASK.random,
         best=TASK.best,

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from recipes.language import log_probs
 
-from zoo.training import POINTS, Entry, begin, descend
+from zoo.training import Entry, Run, begin, descend
 
 P, T, V = 3, 4, 6  # Prompts, tokens of an answer, and tokens in all.
 TARGETS = jnp.array([[3, 0, -1, -1], [1, 4, 0, -1], [5, 2, 2, 0]])
@@ -259,29 +259,24 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
     repeats, period = options.pop("repeats", 1), options.pop("period", NEVER)
     start = options.pop("start", first)
 
-    def train(key, fault):
+    def run(key, fault):
         init_key, run_key = jax.random.split(key)
         state = begin(start(init_key), OPTIMIZER)
         measured = measure(state.params)
 
-        def one(state, key):
+        def update(state, key):
             batch = data(key, state, fault)
 
             def again(state, _):
                 return descend(state, lambda p: loss(p, batch), OPTIMIZER, period), None
 
-            return jax.lax.scan(again, state, length=repeats)
+            return jax.lax.scan(again, state, length=repeats)[0]
 
-        def point(state, keys):
-            state, _ = jax.lax.scan(one, state, keys)
-            return state, measured(state.params)
-
-        keys = jax.random.split(run_key, UPDATES // repeats).reshape(POINTS, -1)
-        before = measured(state.params)
-        return jnp.concatenate([before[None], jax.lax.scan(point, state, keys)[1]])
+        keys = jax.random.split(run_key, UPDATES // repeats)
+        return Run(state, update, keys, lambda state: measured(state.params))
 
     random, states = 0.0, 0.9
     if measure is mean_reward:
         random, states = {first: RANDOM, tuned: TUNED}[start], 0.95
     options = {"states": states, "fails": ("reward",)} | options
-    return Entry(recipe, train, ABOUT, random=random, best=1.0, **options)
+    return Entry(recipe, run, ABOUT, random=random, best=1.0, **options)

@@ -26,11 +26,34 @@ FAULTS = {
 }
 
 
+class Run(NamedTuple):
+    """A training that begins: its first state, and how it goes on."""
+
+    state: Any
+    update: Callable[[Any, Any], Any]  # state, input: the next state.
+    inputs: jax.Array  # Of all updates, such as their keys, [updates, ...].
+    score: Callable[[Any], jax.Array]  # Of a state, such as the return of its policy.
+
+    def curve(self) -> jax.Array:
+        """Return the scores before the updates and after each part, [POINTS + 1]."""
+
+        def one(state, x):
+            return self.update(state, x), None
+
+        def point(state, inputs):
+            state, _ = jax.lax.scan(one, state, inputs)
+            return state, self.score(state)
+
+        inputs = self.inputs.reshape(POINTS, -1, *self.inputs.shape[1:])
+        _, scores = jax.lax.scan(point, self.state, inputs)
+        return jnp.append(self.score(self.state), scores)
+
+
 class Entry(NamedTuple):
     """An algorithm of the zoo: its recipe, its task and what it reaches there."""
 
     recipe: str  # File and functions, such as "value_based.dqn".
-    train: Callable[[jax.Array, Fault], jax.Array]  # To returns of evaluations.
+    run: Callable[[jax.Array, Fault], Run]  # From a key.
     about: str  # The task, one line.
     random: float  # What random actions, or the first parameters, return.
     best: float  # What the best policy returns.
@@ -145,8 +168,8 @@ def evaluate(task, act, key, episodes=EPISODES):
 
 def online(
     task, agent, updates, num=16, steps=8, replay=0, window=1, repeats=1, score=evaluate
-) -> Callable[[jax.Array, Fault], jax.Array]:
-    """Return a function that trains an agent, from a key and a fault to its curve.
+) -> Callable[[jax.Array, Fault], Run]:
+    """Return a function to the run of an agent.
 
     Args:
         task: Environment.
@@ -161,7 +184,7 @@ def online(
         score: Function of a task, a policy and a key to a point of the curve.
     """
 
-    def train(key, fault):
+    def run(key, fault):
         init_key, reset_key, run_key, eval_key = jax.random.split(key, 4)
         carry = jax.vmap(task.reset)(jax.random.split(reset_key, num))
         carry = carry, jnp.zeros(num, int)
@@ -176,7 +199,7 @@ def online(
                 shapes,
             )
 
-        def one(state, index):
+        def update(state, index):
             learner, carry, memory = state
             act_key, draw_key = jax.random.split(jax.random.fold_in(run_key, index))
             act = _act(agent, learner)
@@ -200,24 +223,20 @@ def online(
 
             keys = jax.random.split(draw_key, repeats)
             learner, _ = jax.lax.scan(learn, learner, keys)
-            return (learner, carry, memory), None
+            return learner, carry, memory
 
-        def point(state, indices):
-            state, _ = jax.lax.scan(one, state, indices)
-            return state, _evaluated(task, agent, state[0], eval_key, score)
+        return Run(
+            *((learner, carry, memory), update, jnp.arange(updates)),
+            lambda state: score(task, _best(agent, state[0]), eval_key),
+        )
 
-        first = _evaluated(task, agent, learner, eval_key, score)
-        indices = jnp.arange(updates).reshape(POINTS, -1)
-        _, curve = jax.lax.scan(point, (learner, carry, memory), indices)
-        return jnp.concatenate([first[None], curve])
-
-    return train
+    return run
 
 
 def offline(
     task, agent, data, updates, size=64, score=evaluate
-) -> Callable[[jax.Array, Fault], jax.Array]:
-    """Return a function that trains an agent on a data set, to its curve.
+) -> Callable[[jax.Array, Fault], Run]:
+    """Return a function to the run of an agent on a data set.
 
     Args:
         task: Environment, in which the agent is evaluated.
@@ -228,39 +247,34 @@ def offline(
         score: Function of a task, a policy and a key to a point of the curve.
     """
 
-    def train(key, fault):
+    def run(key, fault):
         init_key, data_key, run_key, eval_key = jax.random.split(key, 4)
         batches = data(data_key)
         batches = batches._replace(
             r_t=fault.reward * batches.r_t,
             discount_t=fault.bootstrap * batches.discount_t,
         )
-        learner = agent.init(init_key)
 
-        def one(learner, key):
+        def update(learner, key):
             draw_key, key = jax.random.split(key)
             rows = jax.random.randint(draw_key, (size,), 0, len(batches.r_t))
             drawn = jax.tree.map(lambda x: x[rows], batches)
-            return agent.update(learner, key, drawn), None
+            return agent.update(learner, key, drawn)
 
-        def point(learner, keys):
-            learner, _ = jax.lax.scan(one, learner, keys)
-            return learner, _evaluated(task, agent, learner, eval_key, score)
+        return Run(
+            *(agent.init(init_key), update, jax.random.split(run_key, updates)),
+            lambda learner: score(task, _best(agent, learner), eval_key),
+        )
 
-        first = _evaluated(task, agent, learner, eval_key, score)
-        keys = jax.random.split(run_key, updates).reshape(POINTS, -1)
-        _, curve = jax.lax.scan(point, learner, keys)
-        return jnp.concatenate([first[None], curve])
-
-    return train
+    return run
 
 
 def _act(agent, learner):
     return lambda key, s: agent.act(learner, key, s)
 
 
-def _evaluated(task, agent, learner, key, score=evaluate):
-    return score(task, lambda key, s: agent.best(learner, key, s), key)
+def _best(agent, learner):
+    return lambda key, s: agent.best(learner, key, s)
 
 
 def _draw(key, memory, size, window, end):

@@ -63,7 +63,7 @@ def entry(recipe, agent, fails=("reward", "bootstrap"), **options):
     options = {"updates": UPDATES, "steps": 1, "replay": 64} | options
     return Entry(
         recipe=", ".join(f"value_based.{name}" for name in recipe.split()),
-        train=online(TASK, agent, **options),
+        run=online(TASK, agent, **options),
         about=TASK.about,
         random=TASK.random,
         best=TASK.best,

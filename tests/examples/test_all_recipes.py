@@ -166,8 +166,10 @@ class Reads(Batch):
         return Reads(**{**own, **fields}, _names=vars(self)["_names"])
 
 
-def fields(recipe, params, name="batch"):
-    """Return the fields of a batch that a recipe reads."""
+@functools.cache
+def fields(called, name="batch"):
+    """Return the fields of a batch that the recipe of a call reads."""
+    recipe, params = ALL[called]
     names = set()
     batch = Reads(**vars(recipe.arguments[name]), _names=names)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -240,11 +242,11 @@ def variants(value, mask_shape=()):
         yield jnp.roll(value, 1, axis=0) if value.ndim else (value + 1) % plain.A
 
 
-def changes(recipe, params):
+def changes(called):
     """Yield the name of each argument, and its changes as keyword arguments."""
-    for name, value in recipe.arguments.items():
+    for name, value in ALL[called][0].arguments.items():
         if isinstance(value, Batch):
-            for field in fields(recipe, params, name):
+            for field in fields(called, name):
                 inner = getattr(value, field)
                 if isinstance(inner, Batch):
                     continue
@@ -271,9 +273,8 @@ WITHOUT_EFFECT = {
 
 
 # Each option of a recipe is another program to compile.
-@pytest.mark.parametrize("name", contract.share(list(ALL), "effect", parts=2))
+@pytest.mark.parametrize("name", contract.share(list(ALL), "effect", parts=4))
 def test_every_argument_changes_the_result(name):
-    recipe, params = ALL[name]
     before = run(name)
 
     def has_effect(change):
@@ -282,7 +283,7 @@ def test_every_argument_changes_the_result(name):
         except rlaxlib.ArgumentError:  # Out of range.
             return False
 
-    for argument, others in changes(recipe, params):
+    for argument, others in changes(name):
         if argument not in WITHOUT_EFFECT.get(name, ()):
             assert any(map(has_effect, others)), argument
 
@@ -292,12 +293,12 @@ def test_every_argument_changes_the_result(name):
 
 def readers(field):
     """Return the recipes that read a field of their batch, by name."""
-    for name, (recipe, params) in ALL.items():
+    for name, (recipe, _) in ALL.items():
         batch = recipe.arguments.get("batch")
         if batch is not None and hasattr(batch, "chosen"):
             batch = batch.chosen
         if hasattr(batch, field) and name not in STATE_OF_A_SEARCH:
-            read = fields(recipe, params)
+            read = fields(name)
             if field in read or "chosen" in read:
                 yield name
 
@@ -403,11 +404,10 @@ LEFT_OUT = {"focops", "otb"}
 
 @pytest.mark.parametrize("name", sorted({*MASKED, *CUT} - OF_ONE_STEP - LEFT_OUT))
 def test_each_step_of_a_stream_is_learned_from(name):
-    recipe, params = ALL[name]
     arguments = {"burn_in": 0} if name == "r2d2" else {}
-    batch = edit(recipe.arguments["batch"], without_ends)
+    batch = edit(ALL[name][0].arguments["batch"], without_ends)
     before = run(name, batch=batch, **arguments)
-    read = {"r_t", "a_tm1", "s_tm1", "s", "tokens"} & set(fields(recipe, params))
+    read = {"r_t", "a_tm1", "s_tm1", "s", "tokens"} & set(fields(name))
     for field in read if name != "dreamer_model" else {"s", "r_t"}:
         x = getattr(batch, field)
         for k in range(x.shape[1]):
@@ -463,7 +463,6 @@ def test_scale_of_a_search_is_relative_to_its_values_unless_these_are_rescaled()
 # --- Files. ---
 
 
-@pytest.mark.parametrize("module", [*MODULES, "streaming"])
-def test_recipes_run_in_any_package(module):
-    code = f"from examples.recipes import {module}"
+def test_recipes_run_in_any_package():
+    code = f"from examples.recipes import {', '.join([*MODULES, 'streaming'])}"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=EXAMPLES.parent)

@@ -57,7 +57,7 @@ compat-oldest compat-newest:
 examples: .venv/with-test  ## Train the agents of all examples, and test their returns.
 	$(BIN)/python -m pytest -m slow tests/examples
 
-zoo: .venv/with-examples  ## Train each recipe on a small task; about half an hour.
+zoo: .venv/with-examples  ## Train each recipe on a small task; about 12 minutes.
 	XLA_FLAGS="$$($(BIN)/python tests/compiler.py training)" PYTHONPATH=examples \
 		$(BIN)/python -m zoo
 

@@ -18,7 +18,7 @@ from zoo.training import Agent, Entry, begin, descend, online
 
 TASK = plane()
 SIZE, D = TASK.size, TASK.actions
-UPDATES = 1200
+UPDATES = 1600
 RATE = 0.05  # Of the target networks.
 WARM_UP = 100  # Updates with random actions.
 NOISE = 0.3  # Of deterministic policies that explore.
@@ -72,7 +72,7 @@ def value(params, s, a):
     return values(params, s, a)[..., 0]
 
 
-OPTIMIZER = optimizer(UPDATES, 2e-3)
+OPTIMIZER = optimizer(UPDATES, 1e-3)
 
 
 def agent(loss, act, best, rate=RATE, period=1, optimizer=OPTIMIZER, **sizes):

@@ -24,7 +24,7 @@ UPDATES = 600
 NUM = 16  # Environments.
 REPEATS = 8  # Updates from the same streams.
 PERIOD = 20
-EPSILON = 0.1
+EPSILON = 0.2
 
 
 class Lock(NamedTuple):

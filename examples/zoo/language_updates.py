@@ -80,7 +80,7 @@ def mirror_descent(log_ref):
 ENTRIES = {
     "dppo": learner("dppo", repeats=4, fails=BOTH),
     "max_rl": learner("max_rl", judged(0.0)),
-    "vespo": learner("vespo", repeats=6, fails=BOTH),  # Stale experience.
+    "vespo": learner("vespo", repeats=3, fails=BOTH),  # Stale experience.
     "otb": learner("otb", fails=BOTH),
     "dft": learner("dft", demonstrations, start=tuned, fails=BOTH),
     "topr": learner("topr", judged(-1.0), repeats=2, fails=BOTH),
@@ -91,7 +91,7 @@ ENTRIES = {
         settings={"temperature": TEMPERATURE},
     ),
     "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),
-    "gdpo": learner("gdpo", several, repeats=4, settings={"weights": jnp.ones(2)}),
+    "gdpo": learner("gdpo", several, repeats=2, settings={"weights": jnp.ones(2)}),
     "sequence_mask_tis": learner(
         "sequence_mask_tis", engine, settings={"low": 0.8, "high": 1.25}
     ),

@@ -318,7 +318,7 @@ ENTRIES = {
     "vdn": entry(
         "multiagent.vdn",
         corridors(),
-        learner_of_values(corridors(), vdn, 0.2),
+        learner_of_values(corridors(), vdn, 0.5),
         states=1.9,
         **REPLAY,
     ),
@@ -347,5 +347,6 @@ ENTRIES = {
         coma(corridors(both=True)),
         states=1.8,
         fails=zoo.ALL,
+        num=48,
     ),
 }

@@ -75,8 +75,8 @@ ENTRIES = {
     # In rounds, after which the policy becomes the reference.
     "sppo": learner("sppo", scale=20.0, period=UPDATES // 20, settings={"beta": 0.2}),
     "bco": learner("bco", loss=bco, measure=regularised(0.5, logit_of_win_rate)),
-    # As for KTO, the loss is nearly linear, and its minimum has 0.77 to 0.82.
-    "apo_zero": learner("apo_zero", scale=20.0, states=0.75),
+    # As for KTO, the loss is nearly linear, and its minimum has 0.68 or more.
+    "apo_zero": learner("apo_zero", scale=20.0, states=0.68),
     "nca": learner("nca", measure=closeness(contrastive), settings={"beta": 0.5}),
     # Nearly all answers lose against a good one, whose win rate is hardly below 1.
     "exo": learner("exo", scale=20.0, states=0.9),

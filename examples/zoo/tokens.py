@@ -205,7 +205,7 @@ def least(log_ref, gradient):
 # --- Training. ---
 
 
-def answers(size=32, rewards=reward):
+def answers(size=64, rewards=reward):
     """Return a function that samples groups of answers from the policy.
 
     Args:
@@ -222,7 +222,7 @@ def answers(size=32, rewards=reward):
     return data
 
 
-def preferences(size=32, scale=20.0):
+def preferences(size=64, scale=20.0):
     """Return a function that samples pairs of answers of the reference, with labels.
 
     The labels are of a Bradley-Terry model, whose rewards are `scale` times those of

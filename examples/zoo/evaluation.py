@@ -155,16 +155,12 @@ def averaged(score, first=0.0):
 
     def run(key, fault):
         def update(state, keys):
-            total, count = state
-            found = jax.vmap(lambda key: score(key, fault))(keys)
-            return total + jnp.mean(found), count + 1
+            mean, count = state
+            found = jnp.mean(jax.vmap(lambda key: score(key, fault))(keys))
+            return mean + (found - mean) / (count + 1), count + 1
 
-        return Run(
-            *((0.0, 0), update, jax.random.split(key, (POINTS, REPLICATES))),
-            lambda state: jnp.where(
-                state[1] == 0, first, state[0] / jnp.maximum(state[1], 1)
-            ),
-        )
+        keys = jax.random.split(key, (POINTS, REPLICATES))
+        return Run((first, 0), update, keys, lambda state: state[0])
 
     return run
 

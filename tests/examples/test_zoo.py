@@ -12,12 +12,15 @@ import pytest
 from jax.extend.random import define_prng_impl
 from zoo import page
 from zoo.__main__ import families, train
-from zoo.training import FAULTS, POINTS, Fault
+from zoo.evaluation import averaged
+from zoo.training import FAULTS, POINTS, Fault, Run
 
 # The default settings of JAX, as in the fixture of the tests of examples.
 with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
     FAMILIES = families()
 ENTRIES = {name: each for zoo in FAMILIES.values() for name, each in zoo.items()}
+
+KEY = jax.random.key(0)
 
 
 def functions(recipe):
@@ -40,6 +43,22 @@ def test_each_recipe_of_a_file_is_trained(family):
         if each.__module__ == module.__name__ and "Usual" in (each.__doc__ or "")
     }
     assert own - trained == set()
+
+
+def test_curve_has_the_scores_before_all_updates_and_after_each_part():
+    inputs = jnp.arange(2 * POINTS)
+    run = Run(jnp.array(0), lambda state, x: state + x, inputs, lambda state: 3 * state)
+    np.testing.assert_array_equal(run.curve()[0], 0)
+    np.testing.assert_array_equal(run.curve()[1:], 3 * jnp.cumsum(inputs)[1::2])
+
+
+def test_score_of_data_sets_is_their_mean():
+    run = averaged(lambda key, fault: jax.random.uniform(key), 0.5)(KEY, Fault())
+    curve = run.curve()
+    scores = jax.vmap(jax.random.uniform)(run.inputs.reshape(-1))
+    assert curve[0] == 0.5
+    np.testing.assert_allclose(curve[1], scores[: len(scores) // POINTS].mean(), 1e-5)
+    np.testing.assert_allclose(curve[-1], scores.mean(), 1e-5)
 
 
 def scrambled(x):

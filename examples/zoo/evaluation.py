@@ -40,7 +40,7 @@ def logged(key, fault):
 
 
 def fit(loss, outputs, score):
-    """Return a function to the run of a learner from logged data.
+    """Return a function of a key and a fault to a run on logged data.
 
     Args:
         loss: Function of parameters, target parameters and batch.
@@ -145,7 +145,7 @@ def covered(interval, true):
 
 
 def averaged(score, first=0.0):
-    """Return a function to a run, whose score is the mean of all data sets so far.
+    """Return a function to a run whose score is the mean over its data sets so far.
 
     Args:
         score: Function of a key and a fault to the score of a data set, such as whether

@@ -114,7 +114,7 @@ def entry(names, run, states=0.8, fails=("reward",)):
 
 
 def logged(agent, data):
-    """Return a function to an offline run, on data that depend on the fault."""
+    """Return a function to an offline run on data that depend on the fault."""
 
     def run(key, fault):
         return offline(TASK, agent, lambda key: data(key, fault), UPDATES)(key, fault)

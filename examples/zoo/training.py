@@ -27,7 +27,7 @@ FAULTS = {
 
 
 class Run(NamedTuple):
-    """A training that begins: its first state, and how it goes on."""
+    """A training before its first update, which `curve` carries out."""
 
     state: Any
     update: Callable[[Any, Any], Any]  # state, input: the next state.
@@ -169,7 +169,7 @@ def evaluate(task, act, key, episodes=EPISODES):
 def online(
     task, agent, updates, num=16, steps=8, replay=0, window=1, repeats=1, score=evaluate
 ) -> Callable[[jax.Array, Fault], Run]:
-    """Return a function to the run of an agent.
+    """Return a function of a key and a fault to the run of an agent.
 
     Args:
         task: Environment.
@@ -236,7 +236,7 @@ def online(
 def offline(
     task, agent, data, updates, size=64, score=evaluate
 ) -> Callable[[jax.Array, Fault], Run]:
-    """Return a function to the run of an agent on a data set.
+    """Return a function of a key and a fault to the run of an agent on logged data.
 
     Args:
         task: Environment, in which the agent is evaluated.

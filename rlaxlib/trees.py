@@ -111,7 +111,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
     return jax.tree.map(fn, *nests)
 
 
-@checked
+@checked(compiled=False)
 def tree_split_key(
     rng_key: Key[ArrayLike, ""], tree_like: ArrayTree
 ) -> tuple[Key[Array, ""], ArrayTree]:

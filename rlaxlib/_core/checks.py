@@ -8,7 +8,6 @@ import jax
 from jax import Array
 
 from rlaxlib._core import errors, rules, specs
-from rlaxlib._core.errors import ArgumentError
 
 
 def fit(**arguments: tuple[Any, Any]) -> None:
@@ -82,4 +81,4 @@ def fail(problem: str) -> NoReturn:
     Raises:
         ArgumentError: Always.
     """
-    raise ArgumentError(problem)
+    raise errors.problem(problem)

@@ -1,7 +1,7 @@
 """Rules for the values of arguments.
 
-They are checked where reading the value costs nothing: on Python and NumPy values and
-on concrete scalars. Traced values and arrays on a device pass.
+They are checked of values on the host, which are Python's and NumPy's. Arrays on a
+device are never read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core.errors import ArgumentError, describe, type_of
+from rlaxlib._core.errors import describe, problem, type_of
 from rlaxlib._core.specs import Sizes, Spec, size_of
 
 _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
@@ -116,22 +116,24 @@ def check_static(
         is_bool = isinstance(value, bool)
         is_right = isinstance(value, classes) and is_bool == (spec.type is bool)
     if not is_right:
-        raise ArgumentError(f"`{name}` is {found}, must be {must}")
+        raise problem(f"`{name}` is {found}, must be {must}")
 
 
 def concrete(value: Any) -> Any:
-    """Return a concrete scalar or NumPy array, or None for a traced or large one."""
+    """Return a value that is on the host, or None for a JAX array, traced or not."""
     if isinstance(value, int | float | str | None):
         return value
-    if isinstance(value, Tracer):
-        return None
-    if isinstance(value, Array) and (value.ndim or not value.is_fully_addressable):
-        return None  # Reading it would copy it from the device.
-    return np.asarray(value)
+    return None if isinstance(value, Array) else np.asarray(value)
+
+
+def at_valid_steps(value: Any, sample_mask: Any) -> Any:
+    """Return an argument at valid steps, or None if it or the mask is on a device."""
+    x, mask = concrete(value), concrete(sample_mask)
+    return None if x is None or mask is None else x[mask]
 
 
 def fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
     """Raise an error that shows the first wrong value, if there is one."""
     if np.any(wrong) if getattr(wrong, "ndim", 0) else wrong:
         first = np.broadcast_to(values, np.shape(wrong))[wrong].flat[0]
-        raise ArgumentError(f"`{name}` is {first}, {rule}")
+        raise problem(f"`{name}` is {first}, {rule}")

@@ -24,7 +24,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
+from rlaxlib._core.devices import AxisName
 from rlaxlib._core.types import Note
 
 Axes = tuple[str, ...]
@@ -72,6 +74,11 @@ class Spec(NamedTuple):
     def is_array(self) -> bool:
         """Whether the argument is an array."""
         return self.kind in KINDS
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether the argument is a bool, which may be traced."""
+        return self.kind == "Flag"
 
     @property
     def text(self) -> str:
@@ -180,7 +187,35 @@ def size_of(axis: str, sizes: Sizes) -> int | tuple[int, ...] | None:
     return cast(Any, size) + extra if isinstance(size, int) else size
 
 
-# --- Arguments that contain others. ---
+# --- Arguments that have no spec. ---
+
+_SETTINGS = {types.NoneType, *typing.get_args(AxisName), *typing.get_args(DTypeLike)}
+
+
+def is_setting(hint: Any) -> bool:
+    """Return whether an annotation is that of axis names or of a dtype."""
+    return bool(_alternatives(hint) <= _SETTINGS)
+
+
+def is_callable(hint: Any) -> bool:
+    """Return whether an annotation is that of a function of the user."""
+    return any(typing.get_origin(x) is Callable for x in _alternatives(hint))
+
+
+def is_function(hint: Any) -> bool:
+    """Return whether an argument is a function of the user, or an object with some.
+
+    All other arguments without a spec are axis names, dtypes, or pytrees of arrays: a
+    state, or what a type variable stands for.
+    """
+    is_tree = isinstance(hint, typing.TypeVar) or is_nested(hint)
+    return not (is_setting(hint) or is_tree)
+
+
+def _alternatives(hint: Any) -> set[Any]:
+    """Return the members of a union, or one annotation."""
+    is_union = typing.get_origin(hint) in (Union, types.UnionType)
+    return set(typing.get_args(hint)) if is_union else {hint}
 
 
 def is_nested(hint: Any) -> bool:

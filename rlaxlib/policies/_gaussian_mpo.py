@@ -19,7 +19,6 @@ from rlaxlib._core.types import ArrayLike, Float
 from rlaxlib.policies._constraints import (
     LagrangePenalty,
     Projection,
-    check_duals,
     softplus,
 )
 from rlaxlib.policies._mpo import (
@@ -64,7 +63,7 @@ class GaussianMpoOutputs(NamedTuple):
     max_stddev: Float[Array, ""]
 
 
-@checked(rule=check_duals)
+@checked
 def gaussian_mpo_loss(
     mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
@@ -136,8 +135,8 @@ def gaussian_mpo_loss(
         A tuple of two: the loss, shape `[]`, and a `GaussianMpoOutputs`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete value or projected value is wrong, or
-            a constraint of a temperature is per dimension.
+        ArgumentError: If a shape, dtype or concrete value is wrong, or a constraint of
+            a temperature is per dimension.
 
     Example:
         >>> policies = [jnp.array([x]) for x in (0.5, 1.0, 0.0, 1.0)]

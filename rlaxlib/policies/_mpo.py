@@ -29,7 +29,6 @@ from rlaxlib.policies._constraints import (
     KlConstraints,
     LagrangePenalty,
     Projection,
-    check_duals,
 )
 
 __all__ = [
@@ -131,7 +130,7 @@ class CategoricalMpoOutputs(NamedTuple):
     target_entropy: Float[Array, ""]
 
 
-@checked(rule=check_duals)
+@checked
 def mpo_loss(
     sample_log_probs: Float[ArrayLike, "..."],
     sample_q_values: Float[ArrayLike, "..."],
@@ -192,8 +191,8 @@ def mpo_loss(
         A tuple of two: the losses of the states, and an `MpoOutputs`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong,
-            there are no samples, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype or concrete bound is wrong, there are no
+            samples, or `temperature_constraint` is per dimension.
 
     Example:
         >>> log_probs, q_values = jnp.log(jnp.array([0.5, 0.5])), jnp.array([1.0, 1.0])
@@ -232,7 +231,7 @@ def mpo_loss(
     return loss, MpoOutputs(*terms, w, jnp.asarray(w.shape[axis]))
 
 
-@checked(rule=check_duals)
+@checked
 def mpo_compute_weights_and_temperature_loss(
     sample_q_values: Float[ArrayLike, "..."],
     temperature_constraint: LagrangePenalty,
@@ -262,8 +261,8 @@ def mpo_compute_weights_and_temperature_loss(
             stopped, shape `[...]`; and the number of samples of each state, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong,
-            there are no samples, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype or concrete bound is wrong, there are no
+            samples, or `temperature_constraint` is per dimension.
 
     Example:
         >>> q_values = jnp.array([3.0, 3.0, -jnp.inf, -jnp.inf])
@@ -284,7 +283,7 @@ def mpo_compute_weights_and_temperature_loss(
     return loss, weights, jnp.asarray(weights.shape[axis])
 
 
-@checked(rule=check_duals)
+@checked
 def categorical_mpo_loss(
     logits: Float[ArrayLike, "A"],
     target_logits: Float[ArrayLike, "A"],
@@ -327,8 +326,8 @@ def categorical_mpo_loss(
             action is legal, all losses are 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong, or
-            a constraint is per dimension.
+        ArgumentError: If a shape, dtype or concrete bound is wrong, or a constraint is
+            per dimension.
 
     Example:
         >>> logits, target_logits = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))

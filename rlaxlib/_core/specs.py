@@ -51,6 +51,29 @@ _TEXT = re.compile(
 )
 
 
+_NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
+
+
+class Interval(NamedTuple):
+    """A rule such as `in [0, A)`.
+
+    Attributes:
+        low: Lower bound: a number, or the name of an axis or of an argument.
+        high: Upper bound, likewise.
+        has_low: Whether the lower bound is in the interval.
+        has_high: Whether the upper bound is.
+    """
+
+    low: float | str
+    high: float | str
+    has_low: bool
+    has_high: bool
+
+    def __str__(self) -> str:
+        low, high = (f"{x:g}" if isinstance(x, float) else x for x in self[:2])
+        return f"in {'(['[self.has_low]}{low}, {high}{')]'[self.has_high]}"
+
+
 class Spec(NamedTuple):
     """A spec: `Float[ArrayLike, "[] or [T]"]` has the shapes `((), ("T",))`.
 
@@ -65,7 +88,7 @@ class Spec(NamedTuple):
 
     kind: str
     shapes: tuple[Axes, ...] = ()
-    rules: tuple[str, ...] = ()
+    rules: tuple[Interval | str, ...] = ()
     optional: bool = False
     type: type = object
     options: tuple[str, ...] = ()
@@ -108,10 +131,19 @@ def read(annotation: Any) -> Spec | None:
         shapes: list[str] = re.findall(r"\[(.*?)\]", match["shapes"])
         shapes = shapes or [match["shapes"]]
         axes = tuple(tuple(filter(None, each.split(", "))) for each in shapes)
-        rules: tuple[str, ...] = tuple(re.findall(r"in \S+ \S+|\w+", match["rules"]))
+        rules = tuple(map(_rule, re.findall(r"in \S+ \S+|\w+", match["rules"])))
         kept = parts[0] if note.kind == "Static" else object
         return Spec(note.kind, axes, rules, type=kept)
     return None
+
+
+def _rule(text: str) -> Interval | str:
+    """Read a rule; those that are no interval are told by their text."""
+    if text[:4] not in ("in [", "in ("):
+        return text
+    ends = text[4:-1].split(", ")
+    low, high = (float(x) if _NUMBER.fullmatch(x) else x for x in ends)
+    return Interval(low, high, text[3] == "[", text[-1] == "]")
 
 
 def has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:

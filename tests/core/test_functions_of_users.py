@@ -151,9 +151,12 @@ CALLS = {
         lambda p: f(jnp.sum(p**2)), TWO, TWO
     ),
     "gaussian_mpo_loss": lambda f: rlaxlib.gaussian_mpo_loss(
-        *2 * GAUSSIAN, jnp.ones((4, 1)), jnp.ones(4), *3 * [PENALTY],
+        *2 * GAUSSIAN,
+        jnp.ones((4, 1)),
+        jnp.ones(4),
+        *3 * [PENALTY],
         projection_operator=f,
-    ),  # fmt: skip
+    ),
     "kl_constraint_loss": lambda f: rlaxlib.kl_constraint_loss(STREAM, PENALTY, f),
     "knn_query": lambda f: rlaxlib.knn_query(
         Q, Q, 1, metric=lambda x, y: f(jnp.sum(x + y))
@@ -198,9 +201,17 @@ CALLS = {
         Q, jnp.zeros(3, int), STREAM, STREAM / 4, Q, 0.5, tx_pair=tx(f)
     ),
     "transformed_retrace": lambda f: rlaxlib.transformed_retrace(
-        Q, Q, jnp.zeros(3, int), jnp.zeros(3, int), STREAM, STREAM / 4, Q / 2,
-        STREAM / 4, 0.5, tx_pair=tx(f),
-    ),  # fmt: skip
+        Q,
+        Q,
+        jnp.zeros(3, int),
+        jnp.zeros(3, int),
+        STREAM,
+        STREAM / 4,
+        Q / 2,
+        STREAM / 4,
+        0.5,
+        tx_pair=tx(f),
+    ),
     "tree_map_zipped": lambda f: rlaxlib.tree_map_zipped(
         lambda x, y: f(x + y), [TWO, TWO]
     ),
@@ -219,6 +230,7 @@ CALLS = {
     # Functions that are not checked, and objects that have a function.
     "compose_tx": lambda f: rlaxlib.compose_tx(tx(f), rlaxlib.SYMLOG_PAIR).apply(TWO),
 }
+
 
 def test_each_function_that_takes_a_function_is_called():
     takes = set()
@@ -267,5 +279,3 @@ def test_a_tracer_in_an_object_of_the_user_does_not_leak():
         np.testing.assert_allclose(product(factor), 2 * factor**2 * TWO)
     product.clear_cache()
     np.testing.assert_allclose(product(3.0), 18 * TWO)
-
-

@@ -7,6 +7,9 @@ The value of step :math:`t` follows from that of step :math:`t + 1`,
 λ-returns, generalised advantages, importance-corrected TD errors, Retrace and V-trace
 differ only in :math:`b` and :math:`a`. They all call this module, so there is one loop
 over time in the library. `streams` describes `truncated_t` and `sample_mask`.
+
+Where :math:`a_t` is 0, as at the end of an episode, :math:`y_t = b_t`, even if
+:math:`y_{t+1}` is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from jax.extend import backend
 from jax.typing import ArrayLike
 
 from rlaxlib._core import streams
+from rlaxlib._core.safe import product
 
 Run = tuple[Array, Array, Array | None]
 
@@ -88,7 +92,7 @@ def _solve_window(
             return jax.lax.dynamic_slice(x, (k,), (steps,))
 
         y = y if end_padded is None else jnp.where(later(end_padded), 0, y)
-        return later(b_padded) + later(a_padded) * y, None
+        return later(b_padded) + product(later(a_padded), y), None
 
     y, _ = jax.lax.scan(step, _like(b, final), jnp.arange(length), reverse=True)
     return y
@@ -108,7 +112,7 @@ def _loop(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:
     def step(y: Array, terms: Run) -> tuple[Array, Array]:
         b, a, end = terms
         y = y if end is None else jnp.where(end, 0, y)
-        y = b + a * y
+        y = b + product(a, y)
         return y, y
 
     _, solution = jax.lax.scan(step, _like(b[-1], final), (b, a, end), reverse=True)
@@ -125,14 +129,14 @@ def _associative_scan(b: Array, a: Array, final: ArrayLike, end: Array | None) -
     def join(far: Run, near: Run) -> Run:
         (b_far, a_far, end_far), (b, a, end) = far, near
         if end is None or end_far is None:
-            return b + a * b_far, a * a_far, None
+            return b + product(a, b_far), product(a, a_far), None
         b_far, a_far = jnp.where(end, 0, b_far), jnp.where(end, 0, a_far)
-        return b + a * b_far, a * a_far, end | end_far
+        return b + product(a, b_far), product(a, a_far), end | end_far
 
     runs: Run = jax.lax.associative_scan(join, (b, a, end), reverse=True)
     b, a, end = runs
     y = _like(b, final)
-    return b + a * (y if end is None else jnp.where(end, 0, y))
+    return b + product(a, y if end is None else jnp.where(end, 0, y))
 
 
 def _like(x: Array, value: ArrayLike) -> Array:

@@ -17,7 +17,7 @@ def product(weight: Array, x: Array) -> Array:
     Returns:
         The product.
     """
-    return weight * _without(weight, x)
+    return weight * used(weight, x)
 
 
 def expectation(probs: Array, x: Array) -> Array:
@@ -33,12 +33,17 @@ def expectation(probs: Array, x: Array) -> Array:
     Returns:
         The sums, `[...]`.
     """
-    return jnp.vecdot(probs, _without(probs, x), precision="highest")
+    return jnp.vecdot(probs, used(probs, x), precision="highest")
 
 
-def _without(weight: Array, x: Array) -> Array:
+def used(weight: Array, x: Array) -> Array:
     """Return `x`, and 0 where it is not finite and its weight is 0.
 
-    Finite values stay, since they are the gradient of the weight.
+    Args:
+        weight: Weights, of a shape that broadcasts with that of the values.
+        x: Values. Finite ones stay, since they are the gradient of the weight.
+
+    Returns:
+        The values.
     """
     return jnp.where((weight == 0) & ~jnp.isfinite(x), 0, x)

@@ -17,7 +17,7 @@ def product(weight: Array, x: Array) -> Array:
     Returns:
         The product.
     """
-    return weight * used(weight, x)
+    return weight * without(weight, x)
 
 
 def expectation(probs: Array, x: Array) -> Array:
@@ -33,10 +33,10 @@ def expectation(probs: Array, x: Array) -> Array:
     Returns:
         The sums, `[...]`.
     """
-    return jnp.vecdot(probs, used(probs, x), precision="highest")
+    return jnp.vecdot(probs, without(probs, x), precision="highest")
 
 
-def used(weight: Array, x: Array) -> Array:
+def without(weight: Array, x: Array) -> Array:
     """Return `x`, and 0 where it is not finite and its weight is 0.
 
     Args:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.recurrence import backward
@@ -94,8 +94,7 @@ def general_off_policy_returns_from_action_values(
     """
     return general_off_policy_returns_from_q_and_v(
         q_t=pick(q_t, a_t),
-        # XLA miscompiles `jnp.sum(pi_t * q_t, axis=-1)` if a batch shares `pi_t`.
-        v_t=jnp.vecdot(pi_t, q_t, precision="highest"),
+        v_t=safe.expectation(pi_t, q_t),
         r_t=r_t,
         discount_t=discount_t,
         c_t=c_t,

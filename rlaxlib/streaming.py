@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
@@ -353,10 +353,10 @@ def true_online_td_lambda(
         https://arxiv.org/abs/1512.04087
     """
     w, z, v_old, discount = state
-    v_tm1, v_t = jnp.sum(w * x_tm1), jnp.sum(w * x_t)
+    v_tm1, v_t = safe.dot(w, x_tm1), safe.dot(w, x_t)
     delta = r_t + discount_t * v_t - v_tm1
     decay, alpha = discount * lambda_, step_size
-    z = decay * z + (1 - alpha * decay * jnp.sum(z * x_tm1)) * x_tm1
+    z = decay * z + (1 - alpha * decay * safe.dot(z, x_tm1)) * x_tm1
     w = w + alpha * (delta + v_tm1 - v_old) * z - alpha * (v_tm1 - v_old) * x_tm1
     return TrueOnlineTdState(w, z, v_t, _unless(truncated_t, discount_t))
 

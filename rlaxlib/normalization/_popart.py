@@ -451,8 +451,9 @@ def _pick(indices: Array, *vectors: Array) -> tuple[Array, ...]:
     (size,) = vectors[0].shape
 
     def entries(x: Array) -> Array:
-        selected = jax.nn.one_hot(indexing.widened(indices), size, dtype=x.dtype)
-        x = jnp.sum(selected * jnp.broadcast_to(x, selected.shape), axis=-1)
+        selected = jax.nn.one_hot(indexing.widened(indices), size, dtype=bool)
+        x = jnp.broadcast_to(x, selected.shape)
+        x = jnp.sum(x, axis=-1, where=selected)
         return indexing.nan_outside(x, indices, size)
 
     return tuple(map(entries, vectors))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
@@ -391,4 +391,4 @@ def _soft_value(
     policy = distributions.softmax()
     pi = policy.probs(logits, action_mask=action_mask)
     entropy = policy.entropy(logits, action_mask=action_mask)
-    return jnp.sum(pi * q, axis=-1) + temperature * entropy
+    return safe.expectation(pi, q) + temperature * entropy

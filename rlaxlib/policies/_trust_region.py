@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static, Tree
 
@@ -351,7 +351,7 @@ def acer_trust_region(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         section 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    excess = jnp.sum(kl_gradient * gradient, axis=-1, keepdims=True) - max_change
+    excess = safe.dot(kl_gradient, gradient)[..., None] - max_change
     square = jnp.sum(jnp.square(kl_gradient), axis=-1, keepdims=True)
     factor = jax.nn.relu(excess) / jnp.where(square > 0, square, 1)
     return gradient - factor * kl_gradient

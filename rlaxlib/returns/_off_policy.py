@@ -17,11 +17,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.recurrence import backward
-from rlaxlib._core.safe import product
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
@@ -95,8 +94,7 @@ def general_off_policy_returns_from_action_values(
     """
     return general_off_policy_returns_from_q_and_v(
         q_t=pick(q_t, a_t),
-        # XLA miscompiles `jnp.sum(pi_t * q_t, axis=-1)` if a batch shares `pi_t`.
-        v_t=jnp.vecdot(pi_t, q_t, precision="highest"),
+        v_t=safe.expectation(pi_t, q_t),
         r_t=r_t,
         discount_t=discount_t,
         c_t=c_t,
@@ -161,8 +159,8 @@ def general_off_policy_returns_from_q_and_v(
         return streams.cut_traces(x, truncated_t, sample_mask)
 
     q_t, c_t = cut(q_t), cut(c_t)
-    b = r_t + product(discount_t, v_t - product(c_t, q_t))
-    a = product(discount_t, c_t)
+    b = r_t + safe.product(discount_t, v_t - safe.product(c_t, q_t))
+    a = safe.product(discount_t, c_t)
     returns = backward(b, a, 0.0, truncated_t, sample_mask)
     return stop_if(stop_target_gradients, returns)
 
@@ -222,7 +220,7 @@ def importance_corrected_td_errors(
     v_t = streams.valid(values[1:] if v_t is None else v_t, sample_mask)
     v_tm1 = streams.valid(values[:-1], sample_mask)
     delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
-    b, a = product(rho_tm1, delta), product(discount_t * lambda_, rho_tm1)
+    b, a = safe.product(rho_tm1, delta), safe.product(discount_t * lambda_, rho_tm1)
     errors = backward(b, a, 0.0, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
@@ -292,7 +290,7 @@ def tree_backup(
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,
-        c_t=product(lambda_, pick(pi_t, a_t)),
+        c_t=safe.product(lambda_, pick(pi_t, a_t)),
         pi_t=pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick, pick_slice
 from rlaxlib._core.signatures import checked
@@ -257,7 +258,7 @@ def _means(dist: Array, tau: Array) -> Array:
     """Return the expectile at 1/2 of each column, interpolated if it is missing."""
     order = jnp.argsort(tau)
     weights = hats(jnp.full_like(tau, 0.5, shape=()), tau[order])
-    return jnp.sum(weights[:, None] * dist[order], axis=0)
+    return safe.expectation(weights[:, None], dist[order], axis=0)
 
 
 def _impute(e: Array, tau: Array, n: int) -> Array:

@@ -25,7 +25,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, indexing, pairs
+from rlaxlib._core import checks, indexing, pairs, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Key, Static
@@ -234,6 +234,7 @@ def quantile_expected_sarsa(
         Will Dabney and others, *Distributional Reinforcement Learning with Quantile
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
+    dist_q_t = safe.without(probs_a_t[None], dist_q_t)
     y, pi = stop_each(stop_target_gradients, r_t + discount_t * dist_q_t, probs_a_t)
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
@@ -241,14 +242,14 @@ def quantile_expected_sarsa(
     def loss(y: Array) -> Array:
         return asymmetric_loss(rho, x, tau_q_tm1, y, huber_param)
 
-    return jnp.sum(pi * jax.vmap(loss, in_axes=1)(y))
+    return safe.dot(pi, jax.vmap(loss, in_axes=1)(y))
 
 
 def _means(dist: Array, weights: Array | None) -> Array:
     """Return the mean of each action's samples, `[A]`, with these weights or equal."""
     if weights is None:
         return jnp.mean(dist, axis=0)
-    return jnp.sum(weights[:, None] * dist, axis=0)
+    return safe.expectation(weights[:, None], dist, axis=0)
 
 
 def asymmetric_loss(
@@ -435,7 +436,7 @@ def quantile_fraction_loss(
     """
     midpoints = quantiles_at_midpoints
     gradient = 2 * quantiles_at_fractions - midpoints[1:] - midpoints[:-1]
-    return jnp.sum(fractions[1:-1] * jax.lax.stop_gradient(gradient))
+    return safe.dot(fractions[1:-1], jax.lax.stop_gradient(gradient))
 
 
 # --- Samples. ---

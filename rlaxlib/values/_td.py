@@ -17,6 +17,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
@@ -201,8 +202,7 @@ def expected_sarsa(
         Harm van Seijen and others, *A Theoretical and Empirical Analysis of Expected
         Sarsa*, 2009. https://doi.org/10.1109/ADPRL.2009.4927542
     """
-    # XLA miscompiles `jnp.sum(probs_a_t * q_t)` if a batch shares `probs_a_t`.
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.vecdot(probs_a_t, q_t, precision="highest")
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), safe.expectation(probs_a_t, q_t)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 

@@ -22,6 +22,7 @@ from jax.typing import DTypeLike
 
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -304,6 +305,7 @@ def diffusion_noise(
     return DiffusionSample(signal * data + sigma * noise, targets[kind])
 
 
+@keeps_dtype("x")
 @checked
 def diffusion_reverse_step(
     key: Key[ArrayLike, ""],

@@ -17,6 +17,7 @@ from rlaxlib import arrays
 from rlaxlib._core import checks, dtypes, errors
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["l2_init_loss", "redo_mask", "shrink_and_perturb"]
@@ -72,6 +73,7 @@ def redo_mask(
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 
 
+@keeps_dtype("params")
 @checked(wide=True)
 def shrink_and_perturb(
     params: Tree,

@@ -19,6 +19,7 @@ from jax import Array
 
 from rlaxlib._core import checks, dtypes, safe
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = [
@@ -109,6 +110,7 @@ def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:
 # --- Eligibility traces. ---
 
 
+@keeps_dtype("trace")
 @checked(wide=True, rule=_check_leaves)
 def accumulating_trace(
     trace: Tree[ArrayTree, ""],
@@ -148,6 +150,7 @@ def accumulating_trace(
     return _update(lambda z, g: decay * z + g, trace, gradient)
 
 
+@keeps_dtype("trace")
 @checked(wide=True, rule=_check_leaves)
 def replacing_trace(
     trace: Tree[ArrayTree, ""],
@@ -190,6 +193,7 @@ def replacing_trace(
     return _update(lambda z, g: jnp.where(g != 0, g, decay * z), trace, gradient)
 
 
+@keeps_dtype("trace")
 @checked(wide=True, rule=_check_leaves)
 def dutch_trace(
     trace: Tree[ArrayTree, ""],
@@ -231,6 +235,7 @@ def dutch_trace(
     return _update(lambda z, x: decay * z + scale * x, trace, gradient)
 
 
+@keeps_dtype("state")
 @checked(wide=True, rule=_check_leaves)
 def emphatic_trace(
     state: EmphaticTraceState,
@@ -299,6 +304,7 @@ def emphatic_trace(
 # --- TD learning. ---
 
 
+@keeps_dtype("state")
 @checked
 def true_online_td_lambda(
     state: TrueOnlineTdState,

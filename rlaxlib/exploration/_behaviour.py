@@ -141,7 +141,9 @@ def ez_greedy(
     held = jnp.where(anew, drawn.astype(held.dtype), held)
     remaining = jnp.where(anew, duration, remaining)
     action = jnp.where(remaining > 0, held, greedy.astype(held.dtype))
-    return action, EzGreedyState(held, jnp.maximum(remaining - 1, 0))
+    # An unsigned 0 minus 1 is the largest integer.
+    remaining = jnp.where(remaining > 0, remaining - 1, 0)
+    return action, EzGreedyState(held, remaining)
 
 
 @checked

@@ -11,6 +11,7 @@ from jax import Array
 
 from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 
 __all__ = [
@@ -109,6 +110,7 @@ def add_ornstein_uhlenbeck_noise(
     return action + noise_t
 
 
+@keeps_dtype("noise_tm1")
 @checked
 def ornstein_uhlenbeck_noise(
     key: Key[ArrayLike, ""],

@@ -17,6 +17,7 @@ from jax import Array
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 from rlaxlib.policies._ppo import bounded_log_ratio
 
@@ -100,6 +101,7 @@ def ppo_penalty_loss(
     return coefficient * kl_t - outputs.ratio * adv_t, outputs
 
 
+@keeps_dtype("coefficient")
 @checked
 def adaptive_kl_coefficient(
     coefficient: Float[ArrayLike, "in [0, inf)"],

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, dtypes, errors
+from rlaxlib._core import checks, dtypes, errors, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
@@ -120,7 +120,7 @@ def shrink_and_perturb(
 
     def mix(x: Array, y: Array) -> Array:
         (x, y), narrow = dtypes.widen(x, y)
-        return narrow(shrink * x + perturb * y)
+        return narrow(safe.product(shrink, x) + safe.product(perturb, y))
 
     return jax.tree.map(mix, params, fresh_params)
 

@@ -76,7 +76,7 @@ def policy_gradient_loss(
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
-    return -safe.expectation(w_t * adv_t, log_prob_t) / w_t.size
+    return -safe.expectation(safe.product(w_t, adv_t), log_prob_t) / w_t.size
 
 
 @checked
@@ -119,7 +119,7 @@ def reinforce_loss(
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
     adv_t = stop_if(stop_target_gradients, adv_t)
-    return -_product(adv_t, log_prob_t)
+    return -safe.product(adv_t, log_prob_t)
 
 
 @checked
@@ -236,12 +236,12 @@ def acer_policy_loss(
     pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
     v_t = safe.expectation(pi_t, q_t)
     every_t = safe.product(excess_t, q_t - v_t[..., None])
-    adv_t = rho_t * (returns_t - v_t), every_t
+    adv_t = safe.product(rho_t, returns_t - v_t), every_t
     taken_t, every_t = stop_each(stop_target_gradients, *adv_t)
     correction_t = distributions.categorical_cross_entropy(
         every_t, logits_t, action_mask=action_mask
     )
-    return correction_t - _product(taken_t, log_prob_t)
+    return correction_t - safe.product(taken_t, log_prob_t)
 
 
 @checked
@@ -505,12 +505,6 @@ def invert_gradients(
     """
     room = jnp.where(dqda_t > 0, maximum - a_t, a_t - minimum)
     return dqda_t * room / (maximum - minimum)
-
-
-def _product(weight: Array, log_prob: Array) -> Array:
-    """Return `weight * log_prob`, and 0 for an impossible action of weight 0."""
-    impossible = (weight == 0) & jnp.isinf(log_prob)  # `0 * -inf` would be NaN.
-    return weight * jnp.where(impossible, 0, log_prob)
 
 
 def _policy_and_values(

@@ -119,8 +119,8 @@ def categorical_td_learning(
         Gabriel Barth-Maron and others, *Distributed Distributional Deterministic Policy
         Gradients*, 2018. https://arxiv.org/abs/1804.08617
     """
-    probs_t = jax.nn.softmax(v_logits_t)
-    z = r_t + discount_t * safe.without(probs_t, v_atoms_t)
+    probs_t = jax.nn.softmax(safe.without(discount_t, v_logits_t))
+    z = r_t + safe.product(discount_t, safe.without(probs_t, v_atoms_t))
     target = _project(z, probs_t, v_atoms_tm1)
     return _cross_entropy(target, v_logits_tm1, stop_target_gradients)
 
@@ -174,10 +174,10 @@ def categorical_q_learning(
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    probs_t = jax.nn.softmax(q_logits_t)
+    probs_t = jax.nn.softmax(safe.without(discount_t, q_logits_t))
     a_t = jnp.argmax(safe.expectation(probs_t, q_atoms_t[None]))
     probs_a_t = indexing.pick_slice(probs_t, a_t)
-    z = r_t + discount_t * safe.without(probs_a_t, q_atoms_t)
+    z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)
@@ -235,8 +235,9 @@ def categorical_double_q_learning(
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
     a_t = jnp.argmax(q_t_selector)
-    probs_a_t = jax.nn.softmax(indexing.pick_slice(q_logits_t, a_t))
-    z = r_t + discount_t * safe.without(probs_a_t, q_atoms_t)
+    logits_a_t = safe.without(discount_t, indexing.pick_slice(q_logits_t, a_t))
+    probs_a_t = jax.nn.softmax(logits_a_t)
+    z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)

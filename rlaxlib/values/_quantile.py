@@ -172,7 +172,7 @@ def quantile_q_learning(
         checks.fail(
             "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
         )
-    y = r_t + discount_t * indexing.pick_slice(dist_q_t, a_t, axis=1)
+    y = r_t + safe.product(discount_t, indexing.pick_slice(dist_q_t, a_t, axis=1))
     y = stop_if(stop_target_gradients, y)
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
@@ -235,7 +235,8 @@ def quantile_expected_sarsa(
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
     dist_q_t = safe.without(probs_a_t[None], dist_q_t)
-    y, pi = stop_each(stop_target_gradients, r_t + discount_t * dist_q_t, probs_a_t)
+    y = r_t + safe.product(discount_t, dist_q_t)
+    y, pi = stop_each(stop_target_gradients, y, probs_a_t)
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
 
@@ -270,7 +271,8 @@ def asymmetric_loss(
 
     def penalties(y_j: Array) -> Array:
         u = y_j - x
-        return jnp.where(u < 0, 1 - tau, tau) * rho(u, *parameters)
+        weight = jnp.where(u < 0, 1 - tau, tau)
+        return weight * rho(safe.without(weight, u), *parameters)
 
     return jnp.sum(pairs.sum_over(penalties, y)) / y.size
 
@@ -436,7 +438,7 @@ def quantile_fraction_loss(
     """
     midpoints = quantiles_at_midpoints
     gradient = 2 * quantiles_at_fractions - midpoints[1:] - midpoints[:-1]
-    return safe.dot(fractions[1:-1], jax.lax.stop_gradient(gradient))
+    return safe.expectation(fractions[1:-1], jax.lax.stop_gradient(gradient))
 
 
 # --- Samples. ---

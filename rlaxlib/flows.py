@@ -20,8 +20,10 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -298,12 +300,13 @@ def diffusion_noise(
     signal, sigma = jnp.sqrt(alpha_bar), jnp.sqrt(1 - alpha_bar)
     targets = {
         "noise": noise,
-        "velocity": signal * noise - sigma * data,
+        "velocity": signal * noise - safe.product(sigma, data),
         "data": data,
     }
-    return DiffusionSample(signal * data + sigma * noise, targets[kind])
+    return DiffusionSample(safe.product(signal, data) + sigma * noise, targets[kind])
 
 
+@keeps_dtype("x")
 @checked
 def diffusion_reverse_step(
     key: Key[ArrayLike, ""],
@@ -362,14 +365,15 @@ def diffusion_reverse_step(
     """
     signal, sigma = jnp.sqrt(alpha_bar), jnp.sqrt(1 - alpha_bar)
     estimates = {
-        "noise": (x - sigma * prediction) / signal,
-        "velocity": signal * x - sigma * prediction,
+        "noise": (x - safe.product(sigma, prediction)) / signal,
+        "velocity": safe.product(signal, x) - safe.product(sigma, prediction),
         "data": prediction,
     }
     data = jnp.clip(estimates[kind], -clip, clip)
     alpha = alpha_bar / next_alpha_bar
     share = (1 - alpha) / (1 - alpha_bar)
     rest = (1 - next_alpha_bar) / (1 - alpha_bar)
-    mean = jnp.sqrt(next_alpha_bar) * share * data + jnp.sqrt(alpha) * rest * x
+    weight, next_weight = jnp.sqrt(alpha) * rest, jnp.sqrt(next_alpha_bar) * share
+    mean = safe.product(next_weight, data) + safe.product(weight, x)
     variance = (1 - alpha) * rest
     return mean + jnp.sqrt(variance) * jax.random.normal(key, x.shape, x.dtype)

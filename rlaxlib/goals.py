@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
@@ -155,7 +155,8 @@ def advantage_expectile_loss(
         2024. https://arxiv.org/abs/2410.20092
     """
     weight = jnp.where(adv < 0, 1 - expectile, expectile)
-    loss = weight * jnp.square(stop_if(stop_target_gradients, target) - v)
+    error = stop_if(stop_target_gradients, target) - v
+    loss = weight * jnp.square(safe.without(weight, error))
     return streams.valid(loss, sample_mask)
 
 
@@ -213,7 +214,8 @@ def quasimetric_distance(
     before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
     lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
-    return alpha * jnp.max(components) + (1 - alpha) * jnp.mean(components)
+    mean = jnp.mean(components)
+    return safe.product(alpha, jnp.max(components)) + safe.product(1 - alpha, mean)
 
 
 @checked

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Static
 
 __all__ = ["PlanState", "cem_update", "mppi_update", "shift_plan"]
@@ -36,6 +37,7 @@ class PlanState(NamedTuple):
     stddev: Float[Array, "T, D in [0, inf)"]
 
 
+@keeps_dtype("state")
 @checked
 def cem_update(
     state: PlanState,
@@ -94,6 +96,7 @@ def cem_update(
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
+@keeps_dtype("state")
 @checked
 def mppi_update(
     state: PlanState,
@@ -159,6 +162,7 @@ def mppi_update(
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
+@keeps_dtype("state")
 @checked
 def shift_plan(
     state: PlanState,

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, dtypes, errors
+from rlaxlib._core import checks, dtypes, errors, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["l2_init_loss", "redo_mask", "shrink_and_perturb"]
@@ -72,6 +73,7 @@ def redo_mask(
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 
 
+@keeps_dtype("params")
 @checked(wide=True)
 def shrink_and_perturb(
     params: Tree,
@@ -118,7 +120,7 @@ def shrink_and_perturb(
 
     def mix(x: Array, y: Array) -> Array:
         (x, y), narrow = dtypes.widen(x, y)
-        return narrow(shrink * x + perturb * y)
+        return narrow(safe.product(shrink, x) + safe.product(perturb, y))
 
     return jax.tree.map(mix, params, fresh_params)
 

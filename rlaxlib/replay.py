@@ -13,7 +13,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, streams
+from rlaxlib._core import checks, devices, indexing, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
@@ -220,7 +220,7 @@ def sequence_priority(
     """
     errors, eta = stop_gradient((jnp.abs(td_errors), eta))
     mean = arrays.masked_mean(errors, sample_mask)
-    return eta * jnp.max(errors) + (1 - eta) * mean
+    return safe.product(eta, jnp.max(errors)) + safe.product(1 - eta, mean)
 
 
 @checked

@@ -19,6 +19,7 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Int, Key, Shaped, Static, Tree
 
 __all__ = [
@@ -318,6 +319,7 @@ def transpose_first_axis_to_last(tree: Tree[ArrayTree, ""]) -> ArrayTree:
     return _map("tree", lambda x: jnp.moveaxis(x, 0, -1), tree, "[..., N]")
 
 
+@keeps_dtype("old_tensors")
 @checked
 def conditional_update(
     new_tensors: Tree[ArrayTree, ""],
@@ -342,7 +344,7 @@ def conditional_update(
             shape `[...]`.
 
     Returns:
-        The selected pytree. Each leaf has the dtype that the two leaves promote to.
+        The selected pytree, its floats in the dtypes of `old_tensors`.
 
     Raises:
         ArgumentError: If a structure, shape, leaf or NumPy condition is wrong.
@@ -359,6 +361,7 @@ def conditional_update(
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
+@keeps_dtype("old_tensors")
 @checked
 def periodic_update(
     new_tensors: Tree[ArrayTree, ""],
@@ -384,7 +387,7 @@ def periodic_update(
         update_period: Steps :math:`n` between updates, at least 1, shape `[]`.
 
     Returns:
-        The selected pytree. Each leaf has the dtype that the two leaves promote to.
+        The selected pytree, its floats in the dtypes of `old_tensors`.
 
     Raises:
         ArgumentError: If a structure, shape, dtype or concrete period is wrong.

@@ -84,6 +84,8 @@ class Row:
         condition: Magnitude of intermediate values divided by that of the arguments.
         follows: Float arguments that determine the dtype, by default all.
         single_precision: Positions of outputs that are at least float32.
+        carried: Arguments that a loop carries on, each with the position of the output
+            that is its next value, in its dtype.
         elementwise: Whether arguments may have any number of leading axes.
         any_length: Arguments that may have any length.
         any_dtype: Arguments that may have another dtype.
@@ -119,6 +121,7 @@ class Row:
     condition: float = 1.0
     follows: tuple[str, ...] = ()
     single_precision: tuple[int, ...] = ()
+    carried: Mapping[str, int] = dataclasses.field(default_factory=dict)
     elementwise: bool = False
     any_length: tuple[str, ...] = ()
     any_dtype: tuple[str, ...] = ()
@@ -382,6 +385,11 @@ def _makes_functions(thing: Callable[..., Any]) -> bool:
 def _parts(factory: Callable[..., Any]) -> list[str]:
     made = factory()
     return [name for name in made._fields if getattr(made, name) is not None]
+
+
+def fields(state: Any, start: int = 0, name: str = "state") -> dict[str, int]:
+    """Return the positions of the fields of a state that a function carries on."""
+    return {f"{name}.{field}": start + i for i, field in enumerate(state._fields)}
 
 
 # --- Arrays, in NumPy and in JAX. ---

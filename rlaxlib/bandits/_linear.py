@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -118,6 +119,7 @@ def linucb_scores(
     return _matmul(contexts, state.weights) + bonus_scale * width
 
 
+@keeps_dtype("state")
 @checked
 def linucb_update(
     state: LinearBanditState,

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int
 from rlaxlib.bandits._statistics import one_hot
 
@@ -114,6 +115,7 @@ def exp3_probabilities(
     return (1 - exploration) * weights + exploration * uniform
 
 
+@keeps_dtype("log_weights")
 @checked
 def exp3_update(
     log_weights: Float[ArrayLike, "A"],
@@ -207,6 +209,7 @@ def tsallis_inf_probabilities(
     return p / jnp.sum(p)
 
 
+@keeps_dtype("losses")
 @checked
 def tsallis_inf_update(
     losses: Float[ArrayLike, "A"],
@@ -250,6 +253,7 @@ def tsallis_inf_update(
     return losses + excess + baseline
 
 
+@keeps_dtype("state")
 @checked
 def gradient_bandit_update(
     state: GradientBanditState,

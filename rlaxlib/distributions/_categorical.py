@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing
+from rlaxlib._core import indexing, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
@@ -219,8 +219,7 @@ def categorical_cross_entropy(
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
     log_q = legal_softmax(logits, action_mask).log_probs
-    log_q = jnp.where((labels == 0) & (log_q == -jnp.inf), 0, log_q)
-    return -jnp.sum(labels * log_q, axis=-1)
+    return -safe.expectation(labels, log_q)
 
 
 @checked

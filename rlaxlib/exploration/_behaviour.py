@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, indexing
+from rlaxlib._core import indexing
+from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
 
@@ -140,7 +141,9 @@ def ez_greedy(
     held = jnp.where(anew, drawn.astype(held.dtype), held)
     remaining = jnp.where(anew, duration, remaining)
     action = jnp.where(remaining > 0, held, greedy.astype(held.dtype))
-    return action, EzGreedyState(held, jnp.maximum(remaining - 1, 0))
+    # An unsigned 0 minus 1 is the largest integer.
+    remaining = jnp.where(remaining > 0, remaining - 1, 0)
+    return action, EzGreedyState(held, remaining)
 
 
 @checked
@@ -276,9 +279,8 @@ def bootstrapped_q_learning(
         https://arxiv.org/abs/1602.04621
     """
     prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
-    bootstrap = discount_t * jnp.max(q_t, axis=-1)
-    reward = jnp.broadcast_to(r_t, head_mask.shape)
-    errors = gradients.error(bootstrap, prediction, stop_target_gradients, reward)
+    r_t, v_t = jnp.broadcast_to(r_t, head_mask.shape), jnp.max(q_t, axis=-1)
+    errors = td_error(prediction, r_t, discount_t, v_t, stop_target_gradients)
     return jnp.where(head_mask, errors, 0)
 
 

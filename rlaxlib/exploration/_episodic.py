@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, states
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _neighbors
@@ -141,7 +141,8 @@ def _rewards(
     negated, _ = _neighbors.nearest(memory, points, k)
     found = jnp.isfinite(negated)
     squares = jnp.where(found, -negated, 0)
-    total = state.distance_sum.astype(squares.dtype) + jnp.sum(squares)
+    (carried,), _ = dtypes.widen(state.distance_sum)
+    total = carried.astype(squares.dtype) + jnp.sum(squares)
     count = state.distance_count + jnp.sum(found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
     scale = jnp.where(scale > 0, scale, 1)  # Avoids 0 / 0 if the constant is 0.
@@ -154,6 +155,7 @@ def _rewards(
     finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     rewards = narrow(jnp.where(finite, rewards, jnp.nan))
     memory, index = _remember(state, embeddings)
+    total = states.like(total, carried)
     return rewards, IntrinsicRewardState(memory, index, total, count)
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, streams, sums
+from rlaxlib._core import checks, devices, dtypes, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
@@ -497,7 +497,7 @@ def _mix(
     """
 
     def mix_means(mean: Array, new: Array) -> Array:
-        return mean + weight.astype(mean.dtype) * (new - mean)
+        return mean + safe.product(weight.astype(mean.dtype), new - mean)
 
     def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
         a = weight.astype(variance.dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -115,4 +115,4 @@ def sub_trajectory_balance_loss(
     further = jnp.maximum(distance - 1, 0).astype(balance.dtype)
     weights = jnp.where(distance > 0, lambda_**further, 0)
     squares = jnp.square(balance[:, None] - balance[None])
-    return jnp.sum(weights * squares) / jnp.sum(weights)
+    return jnp.sum(safe.expectation(weights, squares)) / jnp.sum(weights)

@@ -14,6 +14,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 from rlaxlib.policies._constraints import (
@@ -179,8 +180,8 @@ def gaussian_mpo_loss(
     mean_kl = _kl(target, (mean, target_stddev), mean_constraint.per_dimension)
     stddev_kl = _kl(target, (target_mean, stddev), stddev_constraint.per_dimension)
     outputs = GaussianMpoOutputs(
-        mean_policy_loss=-jnp.sum(w * log_prob(actions, mean, target_stddev)),
-        stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mean, stddev)),
+        mean_policy_loss=-safe.expectation(w, log_prob(actions, mean, target_stddev)),
+        stddev_policy_loss=-safe.expectation(w, log_prob(actions, target_mean, stddev)),
         temperature=temperature,
         bounds_temperature=bounds_temperature,
         mean_constraint=constrain(

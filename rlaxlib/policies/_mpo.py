@@ -20,7 +20,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import diagnostics, distributions
-from rlaxlib._core import checks
+from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
@@ -214,8 +214,7 @@ def mpo_loss(
         sample_q_values, temperature_constraint, projection_operator, axis
     )
     w = stop_if(use_stop_gradient, w)
-    log_probs = jnp.where(w == 0, 0, sample_log_probs)  # `0 * -inf` would be NaN.
-    policy_loss = -jnp.sum(w * log_probs, axis=axis)
+    policy_loss = -safe.expectation(w, sample_log_probs, axis)
     kl_loss, alpha_loss = _constraints.total_losses(
         kl_constraints,
         projection_operator,

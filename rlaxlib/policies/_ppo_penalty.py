@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 from rlaxlib.policies._ppo import bounded_log_ratio
 
@@ -97,9 +99,10 @@ def ppo_penalty_loss(
     outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
     if kl_t is None:
         kl_t = outputs.approximate_kl
-    return coefficient * kl_t - outputs.ratio * adv_t, outputs
+    return safe.product(coefficient, kl_t) - outputs.ratio * adv_t, outputs
 
 
+@keeps_dtype("coefficient")
 @checked
 def adaptive_kl_coefficient(
     coefficient: Float[ArrayLike, "in [0, inf)"],

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
@@ -249,7 +249,7 @@ def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) ->
     n = jnp.sum(jnp.where(visited, visits, 0))
     # Normalised over the visited actions, whose total probability may underflow.
     pi = distributions.softmax().probs(logits, action_mask=visited)
-    m = jnp.sum(pi * jnp.where(visited, q, 0))
+    m = safe.expectation(pi, jnp.where(visited, q, 0))
     v_mix = (v + n * m) / (1 + n)
     return jnp.where(visited, q, v_mix)
 

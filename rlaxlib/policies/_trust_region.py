@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, safe, states
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static, Tree
 
@@ -193,7 +193,8 @@ def backtracking_line_search(
         num_tries: Number of tries, a Python integer of at least 1.
 
     Returns:
-        A tuple of two: parameters :math:`θ'`, and a `LineSearchOutputs`.
+        A tuple of two: parameters :math:`θ'`, in the dtypes of `params`, and a
+        `LineSearchOutputs`.
 
     Raises:
         ArgumentError: If the structures differ, or a concrete value is out of range.
@@ -215,7 +216,10 @@ def backtracking_line_search(
     def promote(x: Array, y: Array) -> Array:
         return x.astype(jnp.result_type(x, y))
 
-    params = jax.tree.map(promote, params, step)  # So that each try has one dtype.
+    given, params = (
+        params,
+        jax.tree.map(promote, params, step),
+    )  # Each try has one dtype.
     start = evaluate(params)
     fractions = shrink ** jnp.arange(num_tries, dtype=shrink.dtype)
 
@@ -239,7 +243,7 @@ def backtracking_line_search(
     # Not by a product with 0: a step may be NaN.
     found = _move(params, fraction, step), loss, kl
     chosen: Any = jax.tree.map(select, found, (params, *start))
-    return chosen[0], LineSearchOutputs(fraction, *chosen[1:])
+    return states.like(chosen[0], given), LineSearchOutputs(fraction, *chosen[1:])
 
 
 @checked
@@ -351,7 +355,7 @@ def acer_trust_region(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         section 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    excess = jnp.sum(kl_gradient * gradient, axis=-1, keepdims=True) - max_change
+    excess = safe.dot(kl_gradient, gradient)[..., None] - max_change
     square = jnp.sum(jnp.square(kl_gradient), axis=-1, keepdims=True)
     factor = jax.nn.relu(excess) / jnp.where(square > 0, square, 1)
     return gradient - factor * kl_gradient

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
@@ -67,7 +68,7 @@ def ensemble_value(
         return jnp.min(q)
     if kind == "mean":
         return jnp.mean(q)
-    return weight * jnp.min(q) + (1 - weight) * jnp.max(q)
+    return safe.product(weight, jnp.min(q)) + safe.product(1 - weight, jnp.max(q))
 
 
 @checked

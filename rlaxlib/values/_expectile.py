@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick, pick_slice
 from rlaxlib._core.signatures import checked
@@ -129,7 +130,7 @@ def expectile_q_learning(
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
     a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=0))
-    y = r_t + discount_t * pick_slice(dist_q_t, a_t, axis=1)
+    y = r_t + safe.product(discount_t, pick_slice(dist_q_t, a_t, axis=1))
     x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
     return asymmetric_loss(jnp.square, x, tau_q_tm1, y)
 
@@ -248,7 +249,8 @@ def imputed_expectile_q_learning(
     """
     tau, n = tau_q_tm1, num_samples or tau_q_tm1.size
     a_t = jnp.argmax(_means(dist_q_t_selector, tau))
-    y = r_t + discount_t * _impute(pick_slice(dist_q_t, a_t, axis=1), tau, n)
+    samples_t = _impute(pick_slice(dist_q_t, a_t, axis=1), tau, n)
+    y = r_t + safe.product(discount_t, samples_t)
     x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
     return asymmetric_loss(jnp.square, x, tau, y)
 
@@ -257,7 +259,7 @@ def _means(dist: Array, tau: Array) -> Array:
     """Return the expectile at 1/2 of each column, interpolated if it is missing."""
     order = jnp.argsort(tau)
     weights = hats(jnp.full_like(tau, 0.5, shape=()), tau[order])
-    return jnp.sum(weights[:, None] * dist[order], axis=0)
+    return safe.expectation(weights[:, None], dist[order], axis=0)
 
 
 def _impute(e: Array, tau: Array, n: int) -> Array:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -403,7 +403,7 @@ def retrace_continuous(
         r_t=r_t,
         discount_t=discount_t,
         # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-        c_t=lambda_ * jnp.exp(jnp.minimum(0.0, log_rhos)),
+        c_t=safe.product(lambda_, jnp.exp(jnp.minimum(0.0, log_rhos))),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
@@ -417,4 +417,4 @@ def retrace_coefficients(
     pi, mu = pick(pi_t, a_t), mu_t + eps
     # `0 / 0` is NaN.
     mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
-    return lambda_ * jnp.minimum(1.0, pi / mu)
+    return safe.product(lambda_, jnp.minimum(1.0, pi / mu))

@@ -5,8 +5,10 @@ import inspect
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contract import ACTIONS, Row
+from contract import ACTIONS, Row, fields
 from scipy import optimize
+
+import rlaxlib
 
 ARMS, DIMENSIONS, WINDOW = ACTIONS, 3, 5
 STATES = {
@@ -242,6 +244,8 @@ def regression(rng):
 def row(definition, make, **more):
     name = definition.__name__
     takes_state = "state" in inspect.signature(definition).parameters
+    if takes_state and name.endswith("_update"):
+        more["carried"] = fields(getattr(rlaxlib, STATES[name]))
     return Row(
         name=name,
         definition=of_fields(definition) if takes_state else definition,
@@ -377,6 +381,7 @@ ROWS = [
             lambda rng: {"learning_rate": np.asarray(rng.uniform(0.1, 0.5))},
         ),
         condition=4.0,
+        carried={"log_weights": 0},
         invalid=(*ARM, *PROBABILITY, {"learning_rate": -1.0}),
     ),
     row(
@@ -397,6 +402,7 @@ ROWS = [
             lambda rng: {"baseline": np.asarray(rng.uniform(0.0, 0.5))},
         ),
         condition=4.0,
+        carried={"losses": 0},
         invalid=(*ARM, *PROBABILITY),
     ),
     row(

@@ -187,6 +187,7 @@ ROWS = [
         make=make_noise("noise_tm1", "damping", "stddev"),
         key="key",
         peer="rlax does not return the noise",
+        carried={"noise_tm1": 0},
         elementwise=True,
         any_length=("noise_tm1",),
         invalid=INVALID_PROCESSES,
@@ -235,6 +236,7 @@ ROWS = [
         condition=8.0,
         follows=("embeddings",),  # The rewards. The memory keeps its dtype.
         single_precision=(3,),
+        carried={name: 1 + i for i, name in enumerate(STATE)},
         any_dtype=(STATE[2], STATE[3]),
         invalid=(
             {"constant": -1e-3},

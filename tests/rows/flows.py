@@ -178,6 +178,7 @@ ROWS = [
             kind,
             key="key",
             settings={"kind": kind},
+            carried={"x": 0},
             condition=8.0,
             invalid=({"kind": "epsilon"}, *RANGES),
         )
@@ -189,6 +190,7 @@ ROWS = [
             make_clipped,
             f"{kind}, clipped",
             key="key",
+            carried={"x": 0},
             settings={"kind": kind},
             condition=8.0,
         )

@@ -305,6 +305,7 @@ ROWS = [
             name="adaptive_kl_coefficient",
             definition=adaptive_kl_coefficient,
             make=make_coefficient(kl),
+            carried={"coefficient": 0},
             case=case,
             peer=NEW,
             invalid=(

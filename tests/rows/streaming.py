@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from contract import Row
+from contract import Row, fields
 
 import rlaxlib
 
@@ -133,6 +133,7 @@ ROWS = [
         accumulating_trace,
         DECAYED,
         condition=4.0,
+        carried={"trace": 0},
         trees=("trace", "gradient"),
         invalid=({"decay": -0.1},),
     ),
@@ -145,6 +146,7 @@ ROWS = [
         ),
         differences="the trace jumps where the gradient is 0",
         differentiable=False,
+        carried={"trace": 0},
         trees=("trace", "gradient"),
         invalid=({"decay": -0.1},),
     ),
@@ -152,6 +154,7 @@ ROWS = [
         dutch_trace,
         joined(DECAYED, scalars("step_size")),
         condition=8.0,
+        carried={"trace": 0},
         trees=("trace", "gradient"),
         invalid=({"decay": -0.1}, {"step_size": -0.1}),
     ),
@@ -167,7 +170,7 @@ ROWS = [
         of=with_state("emphatic_trace", TRACE, rlaxlib.EmphaticTraceState._fields),
         peer="rlax has none",
         condition=4.0,
-        single_precision=(1, 2, 3),
+        carried=fields(rlaxlib.EmphaticTraceState),
         trees=("state.trace", "gradient"),
         invalid=(
             {"rho_tm1": -1.0},
@@ -192,6 +195,7 @@ ROWS = [
         ),
         peer="rlax has none",
         condition=64.0,
+        carried=fields(rlaxlib.TrueOnlineTdState),
         invalid=({"lambda_": -0.1}, {"lambda_": 1.1}, {"step_size": -1.0}),
     ),
     row(

@@ -176,6 +176,7 @@ ROWS = [
             differentiable=False,
             elementwise=True,
             single_precision=(1,),
+            carried={"params": 0},
             follows=("params", "step"),
             trees=("params", "step"),
             any_dtype=("params", "step"),

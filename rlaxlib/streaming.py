@@ -233,7 +233,7 @@ def dutch_trace(
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    overlap = _total(jnp.multiply, trace, gradient)
+    overlap = _total(_dot, trace, gradient)
     scale = 1 - safe.product(step_size * decay, overlap)
     return _update(lambda z, x: safe.product(decay, z) + scale * x, trace, gradient)
 
@@ -553,6 +553,11 @@ def _update(
         return narrow(update(z, g))
 
     return jax.tree.map(update_leaf, trace, gradient)
+
+
+def _dot(x: Array, y: Array) -> Array:
+    """Return sums of the products of all entries."""
+    return safe.dot(jnp.atleast_1d(x), jnp.atleast_1d(y))
 
 
 def _total(function: Callable[..., Array], *trees: ArrayTree) -> Array:

@@ -1,8 +1,8 @@
 """Test sums of products in every public function: shared factors, weights of 0.
 
 XLA of one version computes `-jnp.sum(p * q, -1)` wrongly on a CPU if a large batch
-shares one factor: see `shared_product.py`. Each argument is shared over the outer of two
-batch axes, then mapped over it alone.
+shares one factor: see `shared_product.py`. Each argument is shared over the outer of
+two batch axes, then mapped over it alone.
 
 `0 * inf` is NaN, but an action of probability 0 adds nothing to an expectation.
 """
@@ -60,8 +60,11 @@ def compare_shared_with_mapped(row, function):
     many = take(each, rng.integers(EACH, size=(OUTER, INNER)))
     one = take(each, rng.integers(EACH, size=INNER))
 
-    def inner(inputs):
-        return jax.vmap(lambda x: jax.tree.leaves(function(**x)))(inputs)
+    def negated(inputs):  # The fault needs an operation after the sum.
+        outputs = jax.tree.leaves(function(**inputs))
+        return [-x if contract.is_float(x) else x for x in outputs]
+
+    inner = jax.vmap(negated)
 
     loop = jax.jit(functools.partial(jax.lax.map, inner))
     for shared in sharings(row, each):

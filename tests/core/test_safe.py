@@ -89,7 +89,5 @@ def test_one_jaxlib_alone_sums_a_product_wrongly():
         assert is_wrong
         assert shared_product.error(**shared_product.CURE) < 1e-4
     else:
-        message = (
-            "this jaxlib has the fault too: name it in `safe.dot` and in the guide"
-        )
+        message = "this jaxlib has the fault too: name it in `safe.dot` and the guide"
         assert not is_wrong, message

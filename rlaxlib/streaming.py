@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, states
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
@@ -288,14 +288,16 @@ def emphatic_trace(
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    followon = state.rho * state.discount * state.followon + interest
+    trace, *scalars = state
+    followon, rho, discount = states.begin(scalars, rho_tm1)
+    followon = rho * discount * followon + interest
     emphasis = lambda_ * interest + (1 - lambda_) * followon
-    decay = state.discount * lambda_
+    decay = discount * lambda_
 
     def update(z: Array, g: Array) -> Array:
         return rho_tm1 * (decay * z + emphasis * g)
 
-    trace = _update(update, state.trace, gradient)
+    trace = _update(update, trace, gradient)
     return EmphaticTraceState(
         trace, followon, rho_tm1, _unless(truncated_t, discount_t)
     )

@@ -1,4 +1,4 @@
-"""Products that are 0 where a weight is 0, and sums of them."""
+"""Products that are 0 where a weight is 0, sums of them, and square roots."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def expectation(probs: Array, x: Array) -> Array:
         The sums, `[...]`.
     """
     return jnp.vecdot(probs, _without(probs, x), precision="highest")
+
+
+def sqrt(x: Array) -> Array:
+    """Return the square root, with a derivative of 0 at 0, where it is infinite."""
+    is_zero = x == 0
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
 
 
 def _without(weight: Array, x: Array) -> Array:

@@ -95,10 +95,12 @@ def geometric_hindsight_indices(
     number = jnp.cumsum(valid) - 1  # Of each valid step.
     left = (last if sample_mask is None else number[last]) - number
     u = jax.random.uniform(key, steps.shape, discount_t.dtype)
+    # A traced factor may be 1: divided by log 1, its distances would be NaN.
+    log_gamma = jnp.log(jnp.minimum(gamma, 1 - float(jnp.finfo(gamma.dtype).epsneg)))
     if beyond == "renormalize":
-        u = u * (1 - gamma ** (left + 1).astype(u.dtype))
+        u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
     # The inverse of the distribution function, 1 - γ^(k+1).
-    distance = jnp.floor(jnp.log1p(-u) / jnp.log(gamma))
+    distance = jnp.floor(jnp.log1p(-u) / log_gamma)
     distance = jnp.minimum(distance, left.astype(u.dtype)).astype(steps.dtype)
     goals = number + distance
     if sample_mask is not None:

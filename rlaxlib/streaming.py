@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, safe
+from rlaxlib._core import checks, dtypes, safe, states
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
@@ -291,15 +291,16 @@ def emphatic_trace(
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    discounted = safe.product(safe.product(state.discount, state.rho), state.followon)
-    followon = discounted + interest
+    trace, *scalars = state
+    followon, rho, discount = states.begin(scalars, rho_tm1)
+    followon = safe.product(safe.product(discount, rho), followon) + interest
     emphasis = lambda_ * interest + safe.product(1 - lambda_, followon)
-    decay = state.discount * lambda_
+    decay = discount * lambda_
 
     def update(z: Array, g: Array) -> Array:
         return safe.product(rho_tm1, safe.product(decay, z) + emphasis * g)
 
-    trace = _update(update, state.trace, gradient)
+    trace = _update(update, trace, gradient)
     return EmphaticTraceState(
         trace, followon, rho_tm1, _unless(truncated_t, discount_t)
     )

@@ -1,4 +1,4 @@
-"""Products that are 0 where a weight is 0, and sums of them."""
+"""Products that are 0 where a weight is 0, sums of them, and square roots."""
 
 from __future__ import annotations
 
@@ -53,6 +53,12 @@ def dot(x: Array, y: Array, axis: int = -1) -> Array:
         The sums, without that axis.
     """
     return jnp.vecdot(x, y, axis=axis, precision="highest")
+
+
+def sqrt(x: Array) -> Array:
+    """Return the square root, with a derivative of 0 at 0, where it is infinite."""
+    is_zero = x == 0
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
 
 
 def without(weight: ArrayLike, x: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from rlaxlib._core import signatures
 
@@ -56,6 +57,18 @@ def like(new: Any, old: Any) -> Any:
     pairs = zip(_leaves(new), _leaves(old), strict=True)
     leaves = [_cast(x, y) for x, y in pairs]
     return jax.tree.unflatten(cast(Any, jax.tree.structure(new)), leaves)
+
+
+def begin(state: Any, x: Array) -> Any:
+    """Return a state whose Python numbers, such as defaults, have the dtype of `x`.
+
+    As weakly typed floats of double precision they would not fit to what follows.
+    """
+
+    def convert(y: Array) -> Array:
+        return y.astype(x.dtype) if y.weak_type else y
+
+    return jax.tree.map(convert, state)
 
 
 def _leaves(tree: Any) -> list[Any]:

@@ -156,6 +156,7 @@ def rnd_reward(
     """
     prediction, target = jax.lax.stop_gradient((prediction, target))
     errors = jnp.sum(jnp.square(prediction - target), axis=-1)
+    state = states.begin(state, errors)
     valid = jnp.ones(errors.shape, bool) if sample_mask is None else sample_mask
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)

@@ -111,6 +111,8 @@ def adaptive_kl_coefficient(
     *,
     tolerance: Float[ArrayLike, "in [1, inf)"] = 1.5,
     factor: Float[ArrayLike, "in [1, inf)"] = 2.0,
+    minimum: Float[ArrayLike, "in [0, inf)"] = 1e-6,
+    maximum: Float[ArrayLike, "in [minimum, inf]"] = 1e4,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
@@ -124,7 +126,9 @@ def adaptive_kl_coefficient(
              { ½ β   if KL < d/1.5
              { β     otherwise
 
-    Call it after the last epoch of an update. A coefficient of 0 stays 0.
+    The result is clipped to bounds: without them, some 130 changes in one direction end
+    at 0 or infinity, from where no factor leads back. Call it after the last epoch of
+    an update. A coefficient of 0 stays 0.
 
     Args:
         coefficient: Coefficient :math:`β`, at least 0, shape `[]`.
@@ -132,6 +136,8 @@ def adaptive_kl_coefficient(
         target: Target divergence :math:`d`, more than 0, shape `[]`.
         tolerance: Tolerated ratio of KL and target, 1.5 in the equation, shape `[]`.
         factor: Factor of a change, 2 in the equation, shape `[]`.
+        minimum: Lower bound of a coefficient that is not 0, at least 0, shape `[]`.
+        maximum: Upper bound of the coefficient, at least `minimum`, shape `[]`.
         axis_name: Mapped axis name, or names, to average the divergence over; or None.
 
     Returns:
@@ -151,7 +157,8 @@ def adaptive_kl_coefficient(
     """
     kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
-    return jnp.where(kl > target * tolerance, coefficient * factor, lowered)
+    changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
+    return jnp.where(coefficient > 0, jnp.clip(changed, minimum, maximum), 0)
 
 
 @checked

@@ -215,8 +215,10 @@ def cpw_fractions(
         Representation of Uncertainty*, 1992. https://doi.org/10.1007/BF00122574
     """
     inside, tau = _inside(fractions)
-    weight, complement = tau**level, (1 - tau) ** level
-    beta = weight / (weight + complement) ** (1 / level)
+    # Relative to the larger of both, their powers do not both underflow.
+    largest = jnp.maximum(tau, 1 - tau)
+    powers = (tau / largest) ** level + ((1 - tau) / largest) ** level
+    beta = tau**level / (largest * powers ** (1 / level))
     return jnp.where(inside, beta, fractions)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from rlaxlib._core import safe
+
 
 def stop_if(condition: ArrayLike, x: Array) -> Array:
     """Return `x`, with its gradient stopped if `condition` is true.
@@ -45,7 +47,8 @@ def clip(x: Array, low: Array, high: Array) -> Array:
     Returns:
         The clipped array. The gradient of `x` is 0 beyond the bounds only.
     """
-    return jnp.where(x > high, high, jnp.where(x < low, low, x))
+    clipped = jnp.where(x > high, high, jnp.where(x < low, low, x))
+    return safe.with_nan(clipped, low, high)
 
 
 def error(

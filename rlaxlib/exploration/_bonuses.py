@@ -161,7 +161,7 @@ def rnd_reward(
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
     state = _update_moments(state, g_t, valid, axis_name)._replace(carried=g_t[-1])
-    rewards = errors / jnp.sqrt(jnp.where(state.variance > 0, state.variance, 1))
+    rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     return rewards, state
 
 

@@ -14,6 +14,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 from rlaxlib.policies._constraints import (
@@ -190,10 +191,10 @@ def gaussian_mpo_loss(
         stddev_constraint=constrain(
             "stddev_constraint", stddev_kl, stddev_constraint, projection_operator
         ),
-        min_q_value=jnp.min(q_values),
-        max_q_value=jnp.max(q_values),
-        min_stddev=jnp.min(stop_gradient(stddev)),
-        max_stddev=jnp.max(stop_gradient(stddev)),
+        min_q_value=safe.smallest(q_values),
+        max_q_value=safe.largest(q_values),
+        min_stddev=safe.smallest(stop_gradient(stddev)),
+        max_stddev=safe.largest(stop_gradient(stddev)),
     )
     return _total(outputs), outputs
 

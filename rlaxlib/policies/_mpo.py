@@ -20,7 +20,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import diagnostics, distributions
-from rlaxlib._core import checks
+from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
@@ -365,8 +365,8 @@ def categorical_mpo_loss(
         policy_loss=policy_loss,
         temperature=temperature._replace(weights=w),
         policy_constraint=policy,
-        min_q_value=jnp.min(q_values),
-        max_q_value=jnp.max(q_values),
+        min_q_value=safe.smallest(q_values),
+        max_q_value=safe.largest(q_values),
         entropy=entropy(stop_gradient(logits), action_mask=action_mask),
         target_entropy=entropy(target_logits, action_mask=action_mask),
     )

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.signatures import checked
@@ -148,7 +149,8 @@ def adaptive_kl_coefficient(
     """
     kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
-    return jnp.where(kl > target * tolerance, coefficient * factor, lowered)
+    coefficient = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
+    return safe.with_nan(coefficient, kl, target)
 
 
 @checked

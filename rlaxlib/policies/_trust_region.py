@@ -13,13 +13,13 @@ from products :math:`F v`, as far as the KL divergence allows:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, dtypes, errors
+from rlaxlib._core import checks, devices, dtypes, errors, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static, Tree
@@ -324,16 +324,17 @@ def cpo_step(
     gradient_only, cost_only = -_root_of_ratio(square, q), -_root_of_ratio(square, s)
     is_inactive = cost + gradient_only * r <= 0
     feasible = is_inactive | (jnp.square(cost) <= square * s)
-    s = jnp.where(s > 0, s, 1)
+    s = jnp.where(s == 0, 1, s)
     across = q - jnp.square(r) / s
     # Gradients that are parallel but for rounding leave no step along the boundary.
     across = jnp.where(across > 1e-6 * q, across, 0)
     t = _root_of_ratio(jnp.maximum(square - jnp.square(cost) / s, 0), across)
     along_gradient = jnp.where(feasible, -t, 0)
     along_cost = jnp.where(feasible, (t * r - cost) / s, cost_only)
+    given = q, r, s, cost, square
     return CpoStep(
-        jnp.where(is_inactive, gradient_only, along_gradient),
-        jnp.where(is_inactive, 0, along_cost),
+        safe.with_nan(jnp.where(is_inactive, gradient_only, along_gradient), *given),
+        safe.with_nan(jnp.where(is_inactive, 0, along_cost), *given),
         feasible,
     )
 

@@ -174,7 +174,7 @@ def categorical_q_learning(
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
     probs_t = jax.nn.softmax(q_logits_t)
-    a_t = jnp.argmax(jnp.sum(probs_t * q_atoms_t[None, :], axis=-1))
+    a_t = indexing.best(jnp.sum(probs_t * q_atoms_t[None, :], axis=-1))
     z, probs_a_t = r_t + discount_t * q_atoms_t, indexing.pick_slice(probs_t, a_t)
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
@@ -232,7 +232,7 @@ def categorical_double_q_learning(
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
-    a_t = jnp.argmax(q_t_selector)
+    a_t = indexing.best(q_t_selector)
     probs_a_t = jax.nn.softmax(indexing.pick_slice(q_logits_t, a_t))
     target = _project(r_t + discount_t * q_atoms_t, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)

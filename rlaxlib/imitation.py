@@ -109,7 +109,7 @@ def dqfd_margin_loss(
     if action_mask is not None:
         others = jnp.where(action_mask, others, -jnp.inf)
     is_expert = jnp.arange(q.size) == a.astype(int)
-    return jnp.max(jnp.where(is_expert, gap, others))
+    return safe.largest(jnp.where(is_expert, gap, others))
 
 
 @checked
@@ -193,9 +193,7 @@ def gradient_penalty(
         https://arxiv.org/abs/1704.00028
     """
     squared = jnp.sum(jnp.square(gradient))
-    # `sqrt` has an infinite derivative at 0.
-    norm = jnp.where(squared == 0, 0, jnp.sqrt(jnp.where(squared == 0, 1, squared)))
-    return jnp.square(norm - target_norm)
+    return jnp.square(safe.sqrt(squared) - target_norm)
 
 
 @checked

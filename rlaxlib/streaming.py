@@ -97,15 +97,7 @@ def _check_leaves(**given: Any) -> None:
     trees = {name: given["state"].trace if is_state else given["trace"]}
     if "gradient" in given:
         trees["gradient"] = given["gradient"]
-        checks.same_structure(**trees)
-    for pair in zip(*(_named(name, tree) for name, tree in trees.items()), strict=True):
-        checks.fit(**{name: (x, Float[ArrayLike, "..."]) for name, x in pair})
-
-
-def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with its name for error messages."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
-    return [(f"{name}{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
+    checks.like(**trees)
 
 
 # --- Eligibility traces. ---

@@ -47,7 +47,8 @@ def clip(x: Array, low: Array, high: Array) -> Array:
     Returns:
         The clipped array. The gradient of `x` is 0 beyond the bounds only.
     """
-    return jnp.where(x > high, high, jnp.where(x < low, low, x))
+    clipped = jnp.where(x > high, high, jnp.where(x < low, low, x))
+    return safe.with_nan(clipped, low, high)
 
 
 def error(target: Array, prediction: Array, stop: ArrayLike) -> Array:

@@ -43,7 +43,11 @@ KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
         (int, float),
         "a floating-point or integer array",
     ),
-    "Shaped": ((jnp.generic,), (bool, int, float), "an array"),
+    "Shaped": (
+        (jnp.number, jnp.bool_, jax.dtypes.extended),
+        (bool, int, float),
+        "an array of numbers",
+    ),
 }
 _TEXT = re.compile(
     r"(?P<shapes>\[.*?\](?: or \[.*?\])*|[^\[{]*?)"
@@ -153,6 +157,8 @@ def has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:
         return dtype in scalars
     if kind == "Key" and dtype == jnp.uint32:
         return len(shape) > 0
+    if not getattr(dtype, "isnative", True):
+        return False  # A compiled program would read big-endian bytes as they are.
     return any(jnp.issubdtype(dtype, each) for each in arrays)
 
 

@@ -349,14 +349,16 @@ class _Softmax(Functions):
             action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions in [0, A), shape `[...]`; 0 where no action is legal.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal, and -1 where
+            the logit of a legal action is NaN.
 
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
         pi = legal_softmax(logits, action_mask, self.temperature)
-        return jax.random.categorical(key, pi.logits)
+        action = jax.random.categorical(key, pi.logits)
+        return jnp.where(jnp.any(jnp.isnan(pi.logits), axis=-1), -1, action)
 
     @checked
     def probs(

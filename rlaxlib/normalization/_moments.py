@@ -462,7 +462,7 @@ def zeros(template_tree: Any) -> Any:
 
 def scale(variance: Array, min_scale: Array) -> Array:
     """Return the standard deviation, at least `min_scale`, or 1 if it is 0."""
-    varied = variance > 0
+    varied = ~(variance <= 0)  # Or NaN.
     deviation = jnp.sqrt(jnp.where(varied, variance, 1))
     bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
     return jnp.where(varied, bounded, 1)

@@ -465,8 +465,8 @@ def _variance(state: PopArtState) -> Array:
     variance, square = second_moment - jnp.square(shift), jnp.square(scale)
     # Far from zero ν - μ² cancels. The scale does not, but it may be clipped.
     rounding = 4 * float(cast(Any, jnp.finfo(variance.dtype).eps)) * second_moment
-    is_clipped = jnp.abs(variance - square) > rounding
-    return jnp.where(is_clipped, jnp.maximum(variance, 0), square)
+    is_equal = jnp.abs(variance - square) <= rounding
+    return jnp.where(is_equal, square, jnp.maximum(variance, 0))
 
 
 def _describe(

@@ -229,7 +229,7 @@ class _RewardScale:
         )
         variance = moments.variance
         epsilon = jnp.asarray(self.epsilon, variance.dtype)
-        square = jnp.where(variance > 0, variance + epsilon, 1)
+        square = jnp.where(variance <= 0, 1, variance + epsilon)
         return jnp.sqrt(square), RewardScaleState(moments_state, carried)
 
 

@@ -149,7 +149,7 @@ def crr_weights(
         Ziyu Wang and others, *Critic Regularized Regression*, 2020.
         https://arxiv.org/abs/2006.15134
     """
-    adv = q - (jnp.mean(q_samples) if baseline == "mean" else jnp.max(q_samples))
+    adv = q - (jnp.mean(q_samples) if baseline == "mean" else safe.largest(q_samples))
     if kind == "binary":
-        return (adv > 0).astype(adv.dtype)
+        return safe.with_nan((adv > 0).astype(adv.dtype), adv)
     return advantage_weights(adv, temperature=beta, max_weight=max_weight)

@@ -152,6 +152,6 @@ def rebrac_critic_target(
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     distance = jnp.sum(jnp.square(action_t - data_action_t))
-    v_t = jnp.min(q_t) - safe.product(penalty_weight, distance)
+    v_t = safe.smallest(q_t) - safe.product(penalty_weight, distance)
     target = r_t + safe.product(discount_t, v_t)
     return gradients.stop_if(stop_target_gradients, target)

@@ -190,10 +190,10 @@ def gaussian_mpo_loss(
         stddev_constraint=constrain(
             "stddev_constraint", stddev_kl, stddev_constraint, projection_operator
         ),
-        min_q_value=jnp.min(q_values),
-        max_q_value=jnp.max(q_values),
-        min_stddev=jnp.min(stop_gradient(stddev)),
-        max_stddev=jnp.max(stop_gradient(stddev)),
+        min_q_value=safe.smallest(q_values),
+        max_q_value=safe.largest(q_values),
+        min_stddev=safe.smallest(stop_gradient(stddev)),
+        max_stddev=safe.largest(stop_gradient(stddev)),
     )
     return _total(outputs), outputs
 

@@ -363,8 +363,8 @@ def categorical_mpo_loss(
         policy_loss=policy_loss,
         temperature=temperature._replace(weights=w),
         policy_constraint=policy,
-        min_q_value=jnp.min(q_values),
-        max_q_value=jnp.max(q_values),
+        min_q_value=safe.smallest(q_values),
+        max_q_value=safe.largest(q_values),
         entropy=entropy(stop_gradient(logits), action_mask=action_mask),
         target_entropy=entropy(target_logits, action_mask=action_mask),
     )

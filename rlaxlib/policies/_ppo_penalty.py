@@ -158,7 +158,8 @@ def adaptive_kl_coefficient(
     kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
     changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
-    return jnp.where(coefficient > 0, jnp.clip(changed, minimum, maximum), 0)
+    bounded = jnp.where(coefficient > 0, jnp.clip(changed, minimum, maximum), 0)
+    return safe.with_nan(bounded, kl, target)
 
 
 @checked

@@ -378,7 +378,7 @@ def discrete_sac_temperature_loss(
 
 def _minimum(q: Array, like: Array) -> Array:
     """Return the least value by N critics, of the shape of another array."""
-    return q if q.ndim == like.ndim else jnp.min(q, axis=0)
+    return q if q.ndim == like.ndim else safe.smallest(q, axis=0)
 
 
 def _soft_value(
@@ -389,7 +389,7 @@ def _soft_value(
     legal = legal if action_mask is None else action_mask & legal
     # Mask before the minimum, whose gradient would otherwise be NaN.
     each_q = q if q.ndim > logits.ndim else q[None]
-    q = jnp.min(jnp.where(legal[None], each_q, 0), axis=0)
+    q = safe.smallest(jnp.where(legal[None], each_q, 0), axis=0)
     policy = distributions.softmax()
     pi = policy.probs(logits, action_mask=action_mask)
     entropy = policy.entropy(logits, action_mask=action_mask)

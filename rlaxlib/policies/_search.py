@@ -256,7 +256,7 @@ def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) ->
 
 def _rescale(q: Array, legal: Array) -> Array:
     """Rescale the values of legal actions to [0, 1]."""
-    low = jnp.min(q, initial=jnp.inf, where=legal)
-    high = jnp.max(q, initial=-jnp.inf, where=legal)
+    low = safe.smallest(jnp.where(legal, q, jnp.inf))
+    high = safe.largest(jnp.where(legal, q, -jnp.inf))
     low = jnp.where(jnp.any(legal), low, 0)
     return (q - low) / jnp.maximum(high - low, 1e-8)

@@ -247,7 +247,10 @@ def get_top_k_weights(
     """
     del use_stop_gradient
     chosen = _top_k(top_k_fraction, scaled_advantages, restarting_weights, axis_name)
-    return chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
+    weights = chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
+    # NaN would be the highest advantage.
+    unknown = jnp.sum(jnp.isnan(scaled_advantages) & (restarting_weights != 0))
+    return jnp.where(devices.total(unknown, axis_name) > 0, jnp.nan, weights)
 
 
 def _e_step(

@@ -70,7 +70,7 @@ def persistent_q_learning(
     """
     q_a_tm1 = pick(q_tm1, a_tm1)
     alpha, q_a_t = action_gap_scale, pick(q_t, a_tm1)
-    v_t = safe.product(1 - alpha, jnp.max(q_t)) + safe.product(alpha, q_a_t)
+    v_t = safe.product(1 - alpha, safe.largest(q_t)) + safe.product(alpha, q_a_t)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
@@ -128,7 +128,7 @@ def advantage_learning(
     """
     q_a_tm1 = pick(q_tm1, a_tm1)
     r_t = r_t - safe.product(action_gap_scale, _gap(target_q_tm1, a_tm1))
-    v_t = jnp.max(target_q_t)
+    v_t = safe.largest(target_q_t)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
@@ -187,10 +187,10 @@ def persistent_advantage_learning(
     gap_tm1, gap_t = _gap(target_q_tm1, a_tm1), _gap(target_q_t, a_tm1)
     gap_t = jnp.where(discount_t == 0, 0.0, gap_t)
     r_t = r_t - safe.product(action_gap_scale, jnp.minimum(gap_tm1, gap_t))
-    v_t = jnp.max(target_q_t)
+    v_t = safe.largest(target_q_t)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 def _gap(q: Array, a: Array) -> Array:
     """Return the action gap, the best action value minus the one taken."""
-    return jnp.max(q) - pick(q, a)
+    return safe.largest(q) - pick(q, a)

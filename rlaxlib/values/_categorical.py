@@ -175,7 +175,7 @@ def categorical_q_learning(
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
     probs_t = jax.nn.softmax(safe.without(discount_t, q_logits_t))
-    a_t = jnp.argmax(safe.expectation(probs_t, q_atoms_t[None]))
+    a_t = indexing.best(safe.expectation(probs_t, q_atoms_t[None]))
     probs_a_t = indexing.pick_slice(probs_t, a_t)
     z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
     target = _project(z, probs_a_t, q_atoms_tm1)
@@ -234,7 +234,7 @@ def categorical_double_q_learning(
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
-    a_t = jnp.argmax(q_t_selector)
+    a_t = indexing.best(q_t_selector)
     logits_a_t = safe.without(discount_t, indexing.pick_slice(q_logits_t, a_t))
     probs_a_t = jax.nn.softmax(logits_a_t)
     z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))

@@ -65,10 +65,11 @@ def ensemble_value(
         Learning Without Exploration*, 2019. https://arxiv.org/abs/1812.02900
     """
     if kind == "min":
-        return jnp.min(q)
+        return safe.smallest(q)
     if kind == "mean":
         return jnp.mean(q)
-    return safe.product(weight, jnp.min(q)) + safe.product(1 - weight, jnp.max(q))
+    low, high = safe.smallest(q), safe.largest(q)
+    return safe.product(weight, low) + safe.product(1 - weight, high)
 
 
 @checked
@@ -106,4 +107,4 @@ def subset_minimum(
         Without a Model*, 2021. https://arxiv.org/abs/2101.05982
     """
     ranks = jnp.argsort(jax.random.bits(key, q.shape))
-    return jnp.min(q, where=ranks < size, initial=jnp.inf)
+    return safe.smallest(jnp.where(ranks < size, q, jnp.inf))

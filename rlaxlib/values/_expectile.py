@@ -22,7 +22,7 @@ from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
-from rlaxlib._core.indexing import pick, pick_slice
+from rlaxlib._core.indexing import best, pick, pick_slice
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 from rlaxlib.values._categorical import hats
@@ -129,7 +129,7 @@ def expectile_q_learning(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=0))
+    a_t = best(jnp.mean(dist_q_t_selector, axis=0))
     y = r_t + safe.product(discount_t, pick_slice(dist_q_t, a_t, axis=1))
     x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
     return asymmetric_loss(jnp.square, x, tau_q_tm1, y)
@@ -248,7 +248,7 @@ def imputed_expectile_q_learning(
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
     tau, n = tau_q_tm1, num_samples or tau_q_tm1.size
-    a_t = jnp.argmax(_means(dist_q_t_selector, tau))
+    a_t = best(_means(dist_q_t_selector, tau))
     samples_t = _impute(pick_slice(dist_q_t, a_t, axis=1), tau, n)
     y = r_t + safe.product(discount_t, samples_t)
     x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)

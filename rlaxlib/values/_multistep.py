@@ -216,7 +216,7 @@ def q_lambda(
         v_tm1=pick(q_tm1, a_tm1),
         r_t=r_t,
         discount_t=discount_t,
-        v_t=jnp.max(q_t, axis=-1),
+        v_t=safe.largest(q_t, axis=-1),
         lambda_=lambda_,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
@@ -258,9 +258,8 @@ def watkins_trace(
         Christopher J. C. H. Watkins, *Learning from Delayed Rewards*, 1989.
         https://www.cs.rhul.ac.uk/~chrisw/thesis.html
     """
-    q_a_t = pick(q_t, a_t)
-    is_greedy = (q_a_t == jnp.max(q_t, axis=-1)).astype(q_t.dtype)
-    return jnp.where(jnp.isnan(q_a_t), jnp.nan, is_greedy)
+    q_a_t, v_t = pick(q_t, a_t), safe.largest(q_t, axis=-1)
+    return safe.with_nan((q_a_t == v_t).astype(q_t.dtype), q_a_t, v_t)
 
 
 @checked

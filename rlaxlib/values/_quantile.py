@@ -165,9 +165,9 @@ def quantile_q_learning(
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     if dist_q_t_selector is None and q_t_selector is not None:
-        a_t = jnp.argmax(q_t_selector)
+        a_t = indexing.best(q_t_selector)
     elif dist_q_t_selector is not None and q_t_selector is None:
-        a_t = jnp.argmax(_means(dist_q_t_selector, weights))
+        a_t = indexing.best(_means(dist_q_t_selector, weights))
     else:
         checks.fail(
             "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
@@ -479,7 +479,8 @@ def truncated_quantile_targets(
     """
     critics, quantiles = dist_q_t.shape
     kept = critics * (quantiles - num_dropped)
-    return jnp.sort(jnp.ravel(dist_q_t))[:kept]
+    # Sorted, NaN would be dropped as one of the highest values.
+    return safe.with_nan(jnp.sort(jnp.ravel(dist_q_t))[:kept], safe.largest(dist_q_t))
 
 
 @checked

@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, STEPS, Row
+from contract import ACTIONS, BAD_DISCOUNT, STEPS, Row
 
 FEATURES, HEADS, BATCH = 3, 3, 6
 
@@ -255,6 +255,7 @@ ROWS = [
             "head_mask": np.array([True, False, True]),
         },
         targets=("r_t", "discount_t", "q_t"),
+        invalid=BAD_DISCOUNT,
     ),
     row(
         "rnd_loss",

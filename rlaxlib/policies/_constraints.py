@@ -52,7 +52,7 @@ class LagrangePenalty(NamedTuple):
 
     Attributes:
         alpha: Parameter of the dual variable :math:`α`, before the projection.
-        epsilon: Bound :math:`ε` on the divergence, in [0, inf).
+        epsilon: Bound :math:`ε` on the divergence, in [0, inf), shape `[]`.
         per_dimension: Whether each action dimension has its own constraint with this
             bound. Divergences then have one more axis, the last.
     """

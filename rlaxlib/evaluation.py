@@ -70,7 +70,7 @@ def off_policy_evaluation(
         discount_t: Discounts :math:`γ` in [0, 1], 0 where the episode ended; later
             steps are ignored, shape `[N, T]`.
         rho_tm1: Ratios :math:`ρ = π(a)/μ(a)` of the actions' probabilities,
-            shape `[N, T]`.
+            in [0, inf), shape `[N, T]`.
         q_tm1: Values of the actions for :math:`π`, shape `[N, T]`; or None.
         v_tm1: Values of the states for :math:`π`, shape `[N, T]`; or None.
         kind: `"is"`, `"wis"`, `"pdis"`, `"wpdis"`, `"dr"` or `"wdr"`.
@@ -280,7 +280,8 @@ def bootstrap_interval(
             or of shapes `[R, M]` with `stratified`.
         statistic: Function from resampled `data` to one number, shape `[]`.
         confidence: Probability :math:`c` in (0, 1), a Python number.
-        num_samples: Number of times to resample, a Python integer; 50,000 in rliable.
+        num_samples: Number of times to resample, a Python integer in [1, inf); 50,000
+            in rliable.
         stratified: Whether to resample each column by itself.
 
     Returns:

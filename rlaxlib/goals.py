@@ -33,7 +33,7 @@ __all__ = [
 @checked
 def geometric_hindsight_indices(
     key: Key[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     gamma: Float[ArrayLike, "in [0, 1)"],
     beyond: Literal["final", "renormalize"] = "final",
     *,
@@ -59,7 +59,7 @@ def geometric_hindsight_indices(
 
     Args:
         key: Random key, shape `[]`.
-        discount_t: Discounts, 0 where the episode ends, shape `[T]`.
+        discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
         gamma: Factor :math:`γ` in [0, 1), such as the discount of the agent,
             shape `[]`.
         beyond: What becomes of distances beyond the episode: `"final"` or

@@ -30,7 +30,8 @@ class PlanState(NamedTuple):
 
     Attributes:
         mean: Mean of each action :math:`μ`, shape `[T, D]`.
-        stddev: Standard deviation of each action :math:`σ ≥ 0`, shape `[T, D]`.
+        stddev: Standard deviation of each action :math:`σ`, in [0, inf),
+            shape `[T, D]`.
     """
 
     mean: Float[Array, "T, D"]
@@ -67,8 +68,9 @@ def cem_update(
         returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest.
         num_elites: Number :math:`K` of elites, a Python integer in [1, N].
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
-        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
-        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, in [`min_stddev`, inf],
+            shape `[]`.
 
     Returns:
         The next plan, a `PlanState`.
@@ -127,12 +129,14 @@ def mppi_update(
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
         returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN has weight 0.
-        temperature: Temperature :math:`τ > 0`, in units of the returns, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of the returns,
+            shape `[]`.
         num_elites: Number of samples of the highest returns to sum over, a Python
             integer in [1, N]; or None for all.
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
-        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
-        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, in [`min_stddev`, inf],
+            shape `[]`.
 
     Returns:
         The next plan, a `PlanState`.
@@ -179,7 +183,8 @@ def shift_plan(
 
     Args:
         state: Plan after its last iteration, a `PlanState`.
-        stddev: Initial standard deviation :math:`σ_0 ≥ 0` of each step, shape `[]`.
+        stddev: Initial standard deviation :math:`σ_0` of each step, in [0, inf),
+            shape `[]`.
         action: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
 
     Returns:

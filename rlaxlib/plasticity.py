@@ -47,8 +47,8 @@ def redo_mask(
     Args:
         activations: Activations :math:`h_i(x)` of :math:`H` neurons, after the
             nonlinearity, shape `[..., H]`.
-        threshold: Largest score :math:`τ ≥ 0` of a dormant neuron, 0.025 to 0.1,
-            shape `[]`.
+        threshold: Largest score :math:`τ` of a dormant neuron, in [0, inf), usually
+            0.025 to 0.1, shape `[]`.
         sample_mask: False for inputs to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
 
@@ -97,7 +97,7 @@ def shrink_and_perturb(
         fresh_params: Parameters :math:`φ` of a new initialisation, of the same
             structure and shapes.
         shrink: Factor :math:`λ` in [0, 1], 0.5 to 1, shape `[]`.
-        perturb: Factor :math:`σ ≥ 0`, shape `[]`.
+        perturb: Factor :math:`σ`, in [0, inf), shape `[]`.
 
     Returns:
         Parameters :math:`θ'`, of the structure of `params`.

@@ -57,8 +57,8 @@ def tree_select(
     and have a gradient of 0.
 
     Args:
-        pred: Condition :math:`p`, true or 1 to select `on_true`; its axes are the first
-            of every leaf, shape `[...]`.
+        pred: Condition :math:`p`, in {0, 1}, true or 1 to select `on_true`; its axes
+            are the first of every leaf, shape `[...]`.
         on_true: Pytree :math:`a` of arrays.
         on_false: Pytree :math:`b` of arrays, of the same structure and shapes.
 
@@ -210,7 +210,7 @@ def tree_replace_masked(
     Args:
         tree_data: Pytree :math:`x` of arrays.
         tree_replacement: Pytree :math:`z` of the same structure; or None for zeros.
-        mask: True, or 1, to replace; its axes are the first of all leaves,
+        mask: True, or 1, to replace, in {0, 1}; its axes are the first of all leaves,
             shape `[...]`.
 
     Returns:
@@ -341,7 +341,7 @@ def conditional_update(
     Args:
         new_tensors: Pytree :math:`θ` of arrays, the online parameters.
         old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
-        is_time: True, or 1, to update; its axes are the first of each leaf,
+        is_time: True, or 1, to update, in {0, 1}; its axes are the first of each leaf,
             shape `[...]`.
 
     Returns:
@@ -385,7 +385,7 @@ def periodic_update(
         new_tensors: Pytree :math:`θ` of arrays, the online parameters.
         old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
         steps: Number :math:`t` of steps taken, shape `[]`.
-        update_period: Steps :math:`n` between updates, at least 1, shape `[]`.
+        update_period: Steps :math:`n` between updates, in [1, inf), shape `[]`.
 
     Returns:
         The selected pytree, its floats in the dtypes of `old_tensors`.

@@ -49,8 +49,9 @@ def linear_bandit_init(
     .. math:: θ = 0,   A = λ I,   S = I/√λ
 
     Args:
-        num_features: Number :math:`D` of features of a context, a Python integer.
-        regularization: Ridge regularisation :math:`λ > 0`, shape `[]`.
+        num_features: Number :math:`D` of features of a context, a Python integer
+            in [1, inf).
+        regularization: Ridge regularisation :math:`λ`, in (0, inf), shape `[]`.
 
     Returns:
         A `LinearBanditState`.
@@ -90,8 +91,8 @@ def linucb_scores(
     Args:
         state: Regression of the rewards, a `LinearBanditState`.
         contexts: Context :math:`x_a` of each arm, shape `[A, D]`.
-        bonus_scale: Scale :math:`c ≥ 0` of the bonus, shape `[]`. For noise of standard
-            deviation :math:`σ` the proof needs
+        bonus_scale: Scale :math:`c` of the bonus, in [0, inf), shape `[]`. For noise of
+            standard deviation :math:`σ` the proof needs
             :math:`σ √(D log(1 + t/(λ D)) + 2 log(1/δ)) + √λ ‖θ*‖` if the norm of
             contexts is at most 1; smaller scales are often better.
 
@@ -189,7 +190,7 @@ def linear_thompson_sample(
     Args:
         key: Random key, shape `[]`.
         state: Regression of the rewards, a `LinearBanditState`.
-        scale: Scale :math:`v ≥ 0` of the posterior, shape `[]`.
+        scale: Scale :math:`v` of the posterior, in [0, inf), shape `[]`.
 
     Returns:
         Sample :math:`θ̃` of the weights, shape `[D]`.

@@ -60,7 +60,7 @@ def boltzmann_probabilities(
 
     Args:
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        temperature: Temperature :math:`τ > 0`, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`π_a`, shape `[A]`.
@@ -138,10 +138,10 @@ def exp3_update(
     Args:
         log_weights: Log-weights :math:`log w_a`, 0 at first, shape `[A]`. Only
             differences matter: over many millions of pulls, subtract the largest.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
-        learning_rate: Learning rate :math:`η ≥ 0`, shape `[]`.
+        learning_rate: Learning rate :math:`η`, in [0, inf), shape `[]`.
 
     Returns:
         Next log-weights, shape `[A]`; NaN if a traced `arm` is out of range.
@@ -179,7 +179,7 @@ def tsallis_inf_probabilities(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        learning_rate: Learning rate :math:`η > 0`, shape `[]`.
+        learning_rate: Learning rate :math:`η`, in (0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`p_a`, shape `[A]`.
@@ -231,8 +231,8 @@ def tsallis_inf_update(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
-        loss: Its loss :math:`ℓ`, such as 1 minus a reward in [0, 1], shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
+        loss: Its loss :math:`ℓ`, shape `[]`; such as 1 minus a reward in [0, 1].
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
         baseline: Baseline :math:`B`, shape `[]`; or one for each arm, shape `[A]`.
 
@@ -274,9 +274,9 @@ def gradient_bandit_update(
 
     Args:
         state: Preferences and baseline, a `GradientBanditState`.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
-        step_size: Step size :math:`α ≥ 0`, shape `[]`.
+        step_size: Step size :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
         Next `GradientBanditState`; its preferences are NaN if a traced `arm` is wrong.

@@ -78,7 +78,7 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> _Softmax:
     shape `[..., A]`. Each takes a keyword `action_mask`, true for legal actions.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
 
     Returns:
         A `DiscreteDistribution`.
@@ -117,9 +117,9 @@ def clipped_entropy_softmax(
     functions are those of `softmax`.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
         entropy_clip: Fraction :math:`κ` of the entropy :math:`log A` of A legal
-            actions, at least 0, shape `[]`. 1 clips nothing.
+            actions, in [0, inf], shape `[]`. 1 clips nothing.
 
     Returns:
         A `DiscreteDistribution`.
@@ -244,7 +244,7 @@ def categorical_kl_divergence(
     Args:
         p_logits: Logits :math:`x` of the first distribution, shape `[..., A]`.
         q_logits: Logits :math:`y` of the second distribution, shape `[..., A]`.
-        temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ` of both, in (0, inf), shape `[]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:

@@ -162,9 +162,10 @@ def balanced_kl(
     Args:
         posterior_logits: Logits of the posterior :math:`q_g`, shape `[G, A]`.
         prior_logits: Logits of the prior :math:`p_g`, shape `[G, A]`.
-        free_nats: Free nats :math:`f ≥ 0`, shape `[]`.
-        dynamics_weight: Weight :math:`β_dyn ≥ 0` of the dynamics loss, shape `[]`.
-        representation_weight: Weight :math:`β_rep ≥ 0`, shape `[]`.
+        free_nats: Free nats :math:`f`, in [0, inf), shape `[]`.
+        dynamics_weight: Weight :math:`β_dyn` of the dynamics loss, in [0, inf),
+            shape `[]`.
+        representation_weight: Weight :math:`β_rep`, in [0, inf), shape `[]`.
         action_mask: True for possible classes, shape `[A]` or `[G, A]`; or None.
 
     Returns:

@@ -52,7 +52,7 @@ def knn_query(
     Args:
         data: Points :math:`x` to search, floats or integers, shape `[N, D]`.
         query_points: Query points :math:`y`, shape `[Q, D]`.
-        num_neighbors: Number of neighbours :math:`K`, a Python integer of at least 1.
+        num_neighbors: Number of neighbours :math:`K`, a Python integer in [1, inf).
         metric: Function that returns the distance of two points, shape `[D]`; or None
             for the squared Euclidean distance. It receives integers as they are.
 

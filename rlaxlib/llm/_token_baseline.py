@@ -41,8 +41,8 @@ def token_baseline(
         returns: Returns :math:`G_{i,t}`, such as the reward of the answer at all of its
             tokens, shape `[G, T]`.
         log_prob: Log-probabilities :math:`log π_{i,t}` of the tokens, shape `[G, T]`.
-        sum_squared_probs: Sum of the squared probabilities of all tokens,
-            :math:`∑_a π_{i,t}(a)²`, shape `[G, T]`.
+        sum_squared_probs: Sum :math:`∑_a π_{i,t}(a)²` of the squared probabilities of
+            all tokens, in [0, 1], shape `[G, T]`.
         sample_mask: False for tokens to ignore, shape `[G, T]`; or None. Such tokens
             have no share in the baseline, and add nothing to later weights.
         axis_name: Mapped axis name, or names, of the group; or None.

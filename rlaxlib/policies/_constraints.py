@@ -51,7 +51,7 @@ class LagrangePenalty(NamedTuple):
 
     Attributes:
         alpha: Parameter of the dual variable :math:`α`, before the projection.
-        epsilon: Bound :math:`ε` on the divergence, at least 0.
+        epsilon: Bound :math:`ε` on the divergence, in [0, inf), shape `[]`.
         per_dimension: Whether each action dimension has its own constraint with this
             bound. Divergences then have one more axis, the last.
     """
@@ -156,11 +156,11 @@ class PidLagrangianState(NamedTuple):
     """State of `pid_lagrangian`, in single precision at least.
 
     Attributes:
-        integral: Sum :math:`I_k ≥ 0` of the excess costs, shape `[]`.
+        integral: Sum :math:`I_k` of the excess costs, in [0, inf), shape `[]`.
         cost: Cost :math:`C_k` of the last update, shape `[]`.
     """
 
-    integral: Float[Array, ""]
+    integral: Float[Array, "in [0, inf)"]
     cost: Float[Array, ""]
 
 
@@ -206,9 +206,9 @@ def pid_lagrangian(
 
     Args:
         limit: Limit :math:`d` of the cost, shape `[]`.
-        k_p: Proportional gain :math:`K_P`, at least 0, shape `[]`.
-        k_i: Integral gain :math:`K_I`, at least 0, shape `[]`.
-        k_d: Derivative gain :math:`K_D`, at least 0, shape `[]`.
+        k_p: Proportional gain :math:`K_P`, in [0, inf), shape `[]`.
+        k_i: Integral gain :math:`K_I`, in [0, inf), shape `[]`.
+        k_d: Derivative gain :math:`K_D`, in [0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, to average the cost over; or None.
 
     Returns:

@@ -91,8 +91,8 @@ def fisher_vector_product(
             over its own states.
         params: Parameters :math:`θ` of the old policy, a pytree.
         vector: Vector :math:`v`, a pytree of the same structure and shapes.
-        damping: Damping :math:`c ≥ 0`, which keeps the matrix regular, such as 0.1,
-            shape `[]`.
+        damping: Damping :math:`c`, in [0, inf), such as 0.1, which keeps the matrix
+            regular, shape `[]`.
         axis_name: Mapped axis name, or names, of the states; or None.
 
     Returns:
@@ -151,7 +151,8 @@ def trust_region_step_size(
     Args:
         direction: Direction :math:`x`, such as the natural gradient, a pytree.
         product: Product :math:`F x`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, 0.001 to 0.05, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), 0.001 to 0.05,
+            shape `[]`.
 
     Returns:
         Step size :math:`α`, shape `[]`, of the dtype of the pytrees; 0 if
@@ -202,9 +203,9 @@ def backtracking_line_search(
             from the old policy, both of shape `[]`. NaN is no success.
         params: Parameters :math:`θ`, a pytree.
         step: Largest step :math:`s`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf], shape `[]`.
         shrink: Factor :math:`β` in (0, 1) from one try to the next, shape `[]`.
-        num_tries: Number of tries, a Python integer of at least 1.
+        num_tries: Number of tries, a Python integer in [1, inf).
 
     Returns:
         A tuple of two: parameters :math:`θ'`, in the dtypes of `params`, and a
@@ -300,12 +301,12 @@ def cpo_step(
     :math:`H⁻¹ b`. Follow the step by a line search.
 
     Args:
-        q: Product :math:`gᵀ H⁻¹ g ≥ 0`, shape `[]`.
+        q: Product :math:`gᵀ H⁻¹ g`, in [0, inf), shape `[]`.
         r: Product :math:`gᵀ H⁻¹ b`, shape `[]`.
-        s: Product :math:`bᵀ H⁻¹ b ≥ 0`, shape `[]`.
+        s: Product :math:`bᵀ H⁻¹ b`, in [0, inf), shape `[]`.
         cost: Excess :math:`c` of the cost over its limit, negative if it is below,
             shape `[]`.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
 
     Returns:
         Coefficients, without a gradient, and feasibility, a `CpoStep`.
@@ -362,7 +363,7 @@ def acer_trust_region(
     Args:
         gradient: Gradients :math:`g` of the objective, shape `[..., A]`.
         kl_gradient: Gradients :math:`k` of the divergence, shape `[..., A]`.
-        max_change: Bound :math:`δ ≥ 0` on the change, shape `[]`.
+        max_change: Bound :math:`δ` on the change, in [0, inf), shape `[]`.
 
     Returns:
         Projected gradients :math:`z`, shape `[..., A]`.

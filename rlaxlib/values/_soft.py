@@ -50,7 +50,7 @@ def soft_value(
 
     Args:
         q: Action values, minus infinity for illegal actions, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         action_mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
@@ -144,7 +144,7 @@ def soft_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Next action values, minus infinity for illegal actions, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -202,7 +202,7 @@ def munchausen_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
         clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.

@@ -48,6 +48,7 @@ from jax.sharding import AxisType
 
 from rlaxlib._core import errors, rules, specs, streams
 from rlaxlib._core.errors import ArgumentError
+from rlaxlib._core.hints import Function
 from rlaxlib._core.specs import Sizes, Spec
 
 FLOATS = ("Float", "Real")
@@ -179,7 +180,9 @@ class Signature:
             if self._is_complete(given, args, kwargs):
                 return self._run(given, casts)
         except ArgumentError as error:
-            raise errors.named(error, self.name(given)).with_traceback(None) from None
+            if kwargs.keys() <= self.names:  # An unknown keyword explains more.
+                named = errors.named(error, self.name(given))
+                raise named.with_traceback(None) from None
         raise errors.unbound(self.function, self.name(given), args, kwargs)
 
     def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
@@ -216,11 +219,13 @@ class Signature:
         for name, spec in self.others.items():
             if name in given:
                 rules.check_static(name, given[name], spec, self.specs)
-        types = tuple([(n, _type(values[n])) for n in wanted if n in values])
+        types = tuple([(n, specs.type_of(values[n])) for n in wanted if n in values])
+        for name in self.trees & given.keys():
+            errors.check_leaves(name, given[name])
         known = tuple([(n, given[n]) for n in self.sizes if n in given])
         fitted = self.fit(types, known, tuple(wanted.items()) if self.nested else None)
         if isinstance(fitted, str):
-            raise errors.misfit(fitted, wanted, values)
+            raise errors.misfit(fitted, wanted, values, self._described(given))
         sizes, casts = fitted
         ignored = casts.masked if given.get("sample_mask") is not None else ()
         for name, spec in (wanted | self.others).items():
@@ -229,6 +234,10 @@ class Signature:
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
         return casts
+
+    def _described(self, given: Arguments) -> Function:
+        """Return what errors say about the function."""
+        return Function(self.name(given), self.positional, self.defaults, self.result)
 
     def unpack(self, given: Arguments) -> tuple[Arguments, Wanted]:
         """Return values and specs of arrays, with those inside of states by paths."""
@@ -343,16 +352,6 @@ class Signature:
 
         body.__name__ = self.function.__name__  # Profilers show it.
         return cast(Any, jax.jit)(body, static_argnums=(0, 1), inline=True)
-
-
-def _type(value: Any) -> tuple[tuple[int, ...], Any, bool]:
-    """Return shape, dtype and weakness of an array; `()` and the type of all else."""
-    if hasattr(value, "dtype"):
-        return value.shape, value.dtype, getattr(value, "weak_type", False)
-    for scalar in (bool, int, float):
-        if isinstance(value, scalar):
-            return (), scalar, True
-    return (), value.__class__, True
 
 
 def _mesh_of(dynamic: Arguments) -> AbstractContextManager[Any]:

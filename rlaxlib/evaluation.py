@@ -20,7 +20,7 @@ from jax import Array
 from rlaxlib._core import checks, devices
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Static, Tree
 
 __all__ = [
     "bootstrap_interval",
@@ -226,7 +226,7 @@ def probability_of_improvement(
 @checked
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
-    data: Any,
+    data: Tree[Any, ""],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
     *,

@@ -11,7 +11,7 @@ import pytest
 from contract import each_row
 
 import rlaxlib
-from rlaxlib._core import errors, signatures, specs
+from rlaxlib._core import signatures, specs
 
 ROWS = contract.collect()
 
@@ -71,9 +71,11 @@ def test_results_have_the_shapes_of_their_annotations(row, monkeypatch):
 
 def sizes_of(signature, given):
     values, wanted = signature.unpack(given)
-    some = {name: spec for name, spec in wanted.items() if values[name] is not None}
-    in_order = sorted(some.items(), key=lambda each: len(each[1].shapes))
-    return errors._sizes(dict(in_order), values)
+    arrays = [n for n in wanted if not isinstance(values[n], str | None)]
+    types = {n: specs.type_of(values[n])[:2] for n in arrays}
+    shapes = {n: specs.own_shape(*types[n], wanted[n].kind) for n in arrays}
+    static = {n: value for n, value in given.items() if type(value) is int}
+    return specs.fit_shapes(shapes, wanted, static)
 
 
 def assert_fits(result, hint, sizes):

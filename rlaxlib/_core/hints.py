@@ -98,7 +98,8 @@ def hint(name: str, wanted: Wanted, given: Arguments, function: Function) -> lis
     call = Call(function, given, arrays, sizes)
     if name not in arrays:
         return []
-    if way := conversion(name, given[name], given):
+    way = conversion(name, given[name], given)
+    if way and wanted[name].kind != "Key":
         return [way]
     if swapped := _swapped(call):
         return [swapped]
@@ -148,7 +149,7 @@ def is_foreign(value: Any) -> bool:
     if not isinstance(dtype, type):
         return not specs.is_in_jax(dtype)
     looks = ("dtype", "__array__", "__jax_array__", "__dlpack__")
-    return any(hasattr(value, each) for each in looks)
+    return not isinstance(value, type) and any(hasattr(value, x) for x in looks)
 
 
 def _swapped(call: Call) -> str:
@@ -167,7 +168,7 @@ def _swapped(call: Call) -> str:
         for one, other in itertools.combinations(call.wanted, 2)
         if fits({**call.given, one: call.given[other], other: call.given[one]})
     ]
-    if len(pairs) != 1:
+    if len(pairs) != 1 or fits(call.given):
         return ""
     order = ", ".join(n for n in call.function.positional if n != "self")
     one, other = pairs[0]
@@ -182,7 +183,7 @@ def _kind(name: str, call: Call) -> str:
         return _key(name, call.function)
     if isinstance(value, list | tuple):
         return _listed(name, spec, cast(Any, value))
-    if not hasattr(value, "dtype") or value.dtype.kind not in "biufV":
+    if isinstance(call.type_of(name)[1], type) or value.dtype.kind not in "biufV":
         return ""
     if "discount" in name and value.dtype == np.bool_:
         return f"`{name}` is the discount γ times `1 - terminated`."
@@ -237,13 +238,14 @@ def _is_whole(value: Any, kind: str) -> bool:
 
 
 def _shape(name: str, call: Call) -> list[str]:
-    """Return the one change after which all shapes fit, or that and a batch."""
+    """Return the one change after which all shapes fit, a batch, or both."""
     shapes = call.shapes()
     changes = [
         x for x in (f(call, shapes) for f in (_squeezed, _sliced, _per_step)) if x
     ]
     found = [[line] for line, new, _ in changes if call.fits(new)]
-    found += filter(None, [_batch(call, shapes)])
+    if not found:
+        found = list(filter(None, [_batch(call, shapes)]))
     if not found:
         both = [(line, _batch(call, *new)) for line, *new in changes]
         found = [[line, *batch] for line, batch in both if batch]
@@ -449,7 +451,8 @@ def _vmap(call: Call, shapes: Shapes, axes: MappedAxes, level: int) -> str:
     split = [n for n, x in axes.items() if x is None and call.wanted[n].kind == "Key"]
     axes = axes | dict.fromkeys(split, 0)
     mapped = [n for n in passed if axes.get(n) is not None]
-    scalars = {n: repr(x) for n, x in given.items() if isinstance(x, str | int | float)}
+    plain = str | int | float | None
+    scalars = {n: repr(x) for n, x in given.items() if isinstance(x, plain)}
     shared = {n: scalars.get(n, n) for n in passed} | {n: n for n in mapped}
     text = shared | {n: f"jax.random.split({n}, {size})" for n in split}
     name = f"rlaxlib.{function.name}"

@@ -65,7 +65,8 @@ def meant(word: str, arguments: Sequence[str]) -> list[str]:
         if stem in map(_stem, _MEANT.get(name, "").split())
         or stem in map(_stem, _MEANT.get(_stem(name), "").split())
     ]
-    return alike or meant or difflib.get_close_matches(word, arguments, 1, 0.8)
+    near = [name for name in arguments if name[:1] == word[:1]]
+    return alike or meant or difflib.get_close_matches(word, near, 1, 0.8)
 
 
 def _stem(name: str) -> str:

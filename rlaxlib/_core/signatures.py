@@ -155,6 +155,7 @@ class Signature:
         }
         others = {name for name, spec in found.items() if not spec}
         self.nested = {n: hints[n] for n in others if specs.is_nested(hints[n])}
+        self.loose = self.trees | {n for n in self.nested if specs.is_loose(hints[n])}
         axes = {
             x for spec in self.arrays.values() for each in spec.shapes for x in each
         }
@@ -220,12 +221,12 @@ class Signature:
             if name in given:
                 rules.check_static(name, given[name], spec, self.specs)
         types = tuple([(n, specs.type_of(values[n])) for n in wanted if n in values])
-        for name in self.trees & given.keys():
-            errors.check_leaves(name, given[name])
         known = tuple([(n, given[n]) for n in self.sizes if n in given])
         fitted = self.fit(types, known, tuple(wanted.items()) if self.nested else None)
         if isinstance(fitted, str):
             raise errors.misfit(fitted, wanted, values, self._described(given))
+        for name in self.loose & given.keys():
+            errors.check_leaves(name, given[name])
         sizes, casts = fitted
         ignored = casts.masked if given.get("sample_mask") is not None else ()
         for name, spec in (wanted | self.others).items():

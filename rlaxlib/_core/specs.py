@@ -125,8 +125,8 @@ def _is_array(kind: type) -> bool:
 def type_of(value: Any) -> tuple[Shape, Any, bool]:
     """Return shape, dtype and weakness of an array; `()` and the type of all else.
 
-    Arrays of other libraries and masked arrays are no arrays here: a compiled program
-    would read their memory as if it were that of a NumPy array.
+    Arrays of other libraries and masked arrays do not count as arrays: JAX refuses
+    them, and a compiled program would read their memory without their meaning.
     """
     if _is_array(type(value)):
         return value.shape, value.dtype, getattr(value, "weak_type", False)
@@ -248,6 +248,11 @@ def size_of(axis: str, sizes: Sizes) -> int | tuple[int, ...] | None:
 def is_nested(hint: Any) -> bool:
     """Return whether an annotation contains specs: a record, tuple or sequence."""
     return any(read(part) or is_nested(part) for part in contents(hint))
+
+
+def is_loose(hint: Any) -> bool:
+    """Return whether an annotation contains values of which it says nothing."""
+    return not read(hint) and (not contents(hint) or any(map(is_loose, contents(hint))))
 
 
 def contents(hint: Any) -> tuple[Any, ...]:

@@ -90,7 +90,7 @@ def misfit(
 
 def describe(value: Any) -> str:
     """Write an array as `float32[4, 5]`, and anything else as Python does."""
-    kind = type(value)
+    kind = cast(Any, type(value))
     if hasattr(value, "_fields"):
         return f"a `{kind.__name__}`"
     shape, dtype, _ = specs.type_of(value)
@@ -136,7 +136,7 @@ def check_leaves(name: str, tree: Any) -> None:
         ArgumentError: If a leaf is an array of another library, for example.
     """
     if any(map(hints.is_foreign, jax.tree.leaves(tree))):
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        for path, leaf in cast(Any, jax.tree_util).tree_leaves_with_path(tree):
             if hints.is_foreign(leaf):
                 where = f"{name}{jax.tree_util.keystr(path)}"
                 way = hints.conversion(where, leaf, {})

@@ -127,8 +127,8 @@ def conversion(name: str, value: Any, others: Arguments) -> str:
         valid = f"{mask}=~np.ma.getmaskarray({name})"
         use = f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
         return use if mask else f"Fill its gaps: `{name}.filled(...)`."
-    dtype: Any = getattr(value, "dtype", None)
-    if isinstance(value, np.ndarray | np.generic) and not specs.is_in_jax(dtype):
+    dtype = specs.type_of(value)[1]
+    if not isinstance(dtype, type) and not specs.is_in_jax(dtype):
         long = {"g": "np.float64", "G": "np.complex128"}.get(dtype.char, "")
         new = long if dtype.isnative else f'{name}.dtype.newbyteorder("=")'
         return f"Convert it: `{name}.astype({new})`." * bool(new)
@@ -144,12 +144,12 @@ def conversion(name: str, value: Any, others: Arguments) -> str:
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether a value looks like an array, but JAX does not read it as one."""
+    """Return whether a value holds an array that JAX does not read."""
     dtype = specs.type_of(value)[1]
     if not isinstance(dtype, type):
         return not specs.is_in_jax(dtype)
-    looks = ("dtype", "__array__", "__jax_array__", "__dlpack__")
-    return not isinstance(value, type) and any(hasattr(value, x) for x in looks)
+    reads = ("__array__", "__jax_array__", "__dlpack__")
+    return not isinstance(value, type) and any(hasattr(value, x) for x in reads)
 
 
 def _swapped(call: Call) -> str:
@@ -183,10 +183,11 @@ def _kind(name: str, call: Call) -> str:
         return _key(name, call.function)
     if isinstance(value, list | tuple):
         return _listed(name, spec, cast(Any, value))
-    if isinstance(call.type_of(name)[1], type) or value.dtype.kind not in "biufV":
-        return ""
-    if "discount" in name and value.dtype == np.bool_:
+    dtype = call.type_of(name)[1]
+    if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
+    if isinstance(dtype, type) or dtype.kind not in "biufV":
+        return ""
     if spec.kind == "Int" and _is_one_hot(name, call):
         return f"`{name}` takes indices: of one-hot vectors, `jnp.argmax({name}, -1)`."
     if spec.kind in ("Int", "Bool") and not _is_whole(value, spec.kind):
@@ -247,8 +248,8 @@ def _shape(name: str, call: Call) -> list[str]:
     if not found:
         found = list(filter(None, [_batch(call, shapes)]))
     if not found:
-        both = [(line, _batch(call, *new)) for line, *new in changes]
-        found = [[line, *batch] for line, batch in both if batch]
+        both = [[line, *_batch(call, *after)] for line, *after in cast(Any, changes)]
+        found = [lines for lines in both if len(lines) > 1]
     if found:
         return found[0] if len(found) == 1 else []
     spec, shape = call.wanted[name], shapes[name]
@@ -266,25 +267,31 @@ def _squeezed(call: Call, shapes: Shapes) -> Change | None:
 
     If all have it, it may be an axis of the example: a batch of vectors of size 1.
     """
-    free = [n for n, spec in call.wanted.items() if _is_elementwise(spec)]
-    least = min((len(shapes[n]) for n in free), default=0)
+    fixed = {
+        n: sum(not specs.is_many(axis) for axis in spec.shapes[0])
+        for n, spec in call.wanted.items()
+    }
+    free = [
+        n
+        for n, spec in call.wanted.items()
+        if all(any(map(specs.is_many, axes)) for axes in spec.shapes)
+    ]
+    least = min((len(shapes[n]) - fixed[n] for n in free), default=0)
 
     def further(name: str) -> int:
         """Return how many axes an argument has more than it may have."""
-        spec = call.wanted[name]
-        if _is_many(spec) and name not in free:
-            return 0
-        ranks = [least] if name in free else map(len, spec.shapes)
+        if name in free:  # A last axis of the example may have size 1.
+            return 0 if fixed[name] else len(shapes[name]) - least
+        ranks = map(len, call.wanted[name].shapes)
         return min((len(shapes[name]) - rank for rank in ranks), key=abs)
 
     extra = {name: further(name) for name in shapes}
     most = max(extra.values(), default=0)
-    long = [n for n, x in extra.items() if x == most > 0]
+    long = [n for n, x in extra.items() if x == most > 0 and shapes[n][-1] == 1]
     roles = {call.wanted[n].shapes for n in long}
     less = [n for n, x in extra.items() if x < most and call.is_set(n)]
     less = [n for n in less if len(call.wanted[n].shapes) == 1]
-    is_unlike = any(shapes[n] or call.wanted[n].shapes in roles for n in less)
-    if not is_unlike or any(shapes[n][-1] != 1 for n in long):
+    if not long or not any(shapes[n] or call.wanted[n].shapes in roles for n in less):
         return None
     ways = ", ".join(f"`{n}[..., 0]`" for n in long)
     text = f"Squeeze {'it' if len(long) == 1 else 'them'}: {ways}."
@@ -348,11 +355,6 @@ def _resized(shape: Shape, axis: int, size: int) -> Shape:
 def _is_many(spec: Spec) -> bool:
     """Return whether an argument may have any number of axes."""
     return any(map(specs.is_many, itertools.chain(*spec.shapes)))
-
-
-def _is_elementwise(spec: Spec) -> bool:
-    """Return whether an argument may have any axes, and has no others."""
-    return all(len(axes) == 1 and specs.is_many(axes[0]) for axes in spec.shapes)
 
 
 # --- Batches. ---
@@ -427,7 +429,7 @@ def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     spec = call.wanted[name]
     if name in call.function.defaults or len(spec.shapes) > 1 or spec.kind == "Key":
         return True
-    if spec.shapes == ((),):
+    if not any(spec.shapes):
         return spec.kind != "Int" and not name.endswith(("_t", "_tm1"))
     return not _is_time(spec.shapes[0]) and spec.shapes not in roles
 
@@ -459,7 +461,7 @@ def _vmap(call: Call, shapes: Shapes, axes: MappedAxes, level: int) -> str:
     if passed != [*function.positional[: len(passed)]] or not {*passed} <= axes.keys():
         inner = ", ".join(f"{n}={shared[n]}" for n in passed)
         name, passed = f"lambda {', '.join(mapped)}: {name}({inner})", mapped
-    places = tuple(axes[n] for n in passed)
+    places = tuple([axes[n] for n in passed])
     out = ", out_axes=1" * (1 in places and _is_of_streams(function.result))
     for _ in range(level):
         name = f"jax.vmap({name}, in_axes={places}{out})"

@@ -117,8 +117,9 @@ def read(annotation: Any) -> Spec | None:
 
 @functools.lru_cache(maxsize=1024)
 def _is_array(kind: type) -> bool:
-    """Return whether JAX reads the values of a type as an array."""
-    is_array = issubclass(kind, Array | Tracer | np.ndarray | np.generic)
+    """Return whether JAX reads a type as an array, or as the shape of one."""
+    arrays = (Array, Tracer, np.ndarray, np.generic, jax.ShapeDtypeStruct)
+    is_array = issubclass(kind, arrays)
     return is_array and not issubclass(kind, np.ma.MaskedArray)
 
 
@@ -128,7 +129,7 @@ def type_of(value: Any) -> tuple[Shape, Any, bool]:
     Arrays of other libraries and masked arrays do not count as arrays: JAX refuses
     them, and a compiled program would read their memory without their meaning.
     """
-    if _is_array(type(value)):
+    if _is_array(cast(Any, type(value))):
         return value.shape, value.dtype, getattr(value, "weak_type", False)
     for scalar in (bool, int, float):
         if isinstance(value, scalar):

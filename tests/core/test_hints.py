@@ -204,6 +204,21 @@ MISTAKES = {
         ["Squeeze it: `temperature[..., 0]`"],
         ["vmap"],
     ),
+    "actions of [B, 1] and logits": (
+        lambda: softmax.logprob(ints(B, 1), x(B, A)),
+        ["Squeeze it: `sample[..., 0]`"],
+        ["vmap"],
+    ),
+    "a temperature of [1] and two critics": (
+        lambda: r.sac_policy_loss(x(B), x(2, B), x(1)),
+        ["Squeeze it: `temperature[..., 0]`"],
+        ["vmap"],
+    ),
+    "the logarithm of a temperature of [1]": (
+        lambda: r.sac_temperature_loss(x(1), x(B), -2.0),
+        ["Squeeze it: `log_temperature[..., 0]`"],
+        ["vmap"],
+    ),
     "samples without their axis": (
         lambda: gaussian.logprob(x(B), x(B, 1), 1.0),
         ["must be"],
@@ -284,6 +299,11 @@ MISTAKES = {
     # --- Kinds. ---
     "done as the discount": (
         lambda: r.lambda_returns(x(T), mask(T), x(T)),
+        ["`discount_t` is the discount γ times `1 - terminated`"],
+        ["Convert"],
+    ),
+    "done as the discount of a step": (
+        lambda: r.q_learning(x(A), 0, 1.0, True, x(A)),
         ["`discount_t` is the discount γ times `1 - terminated`"],
         ["Convert"],
     ),
@@ -470,11 +490,6 @@ MISTAKES = {
         lambda: r.lambda_returns(x(T).astype(np.longdouble), x(T), x(T)),
         ["Convert it: `r_t.astype(np.float64)`"],
         ["vmap"],
-    ),
-    "a shape in place of an array": (
-        lambda: r.l2_loss(jax.ShapeDtypeStruct((T,), np.float32)),
-        ["`predictions` is a `jax.ShapeDtypeStruct`"],
-        ANY_HINT,
     ),
     "an array of strings": (
         lambda: r.one_hot(np.array(["a"]), 2),

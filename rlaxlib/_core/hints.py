@@ -427,11 +427,12 @@ def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     The data of a step may not, such as an action: nobody has the same for all.
     """
     spec = call.wanted[name]
+    axes = spec.shapes[0]
     if name in call.function.defaults or len(spec.shapes) > 1 or spec.kind == "Key":
         return True
-    if not any(spec.shapes):
+    if not axes:
         return spec.kind != "Int" and not name.endswith(("_t", "_tm1"))
-    return not _is_time(spec.shapes[0]) and spec.shapes not in roles
+    return not _is_time(axes) and spec.shapes not in roles
 
 
 def _is_time(axes: Axes) -> bool:

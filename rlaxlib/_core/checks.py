@@ -8,8 +8,8 @@ import jax
 from jax import Array
 
 from rlaxlib._core import errors, rules, specs
+from rlaxlib._core.batches import Function
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.hints import Function
 
 
 def fit(**arguments: tuple[Any, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import jax
 
 from rlaxlib._core import hints, keywords, specs
-from rlaxlib._core.hints import Function
+from rlaxlib._core.batches import Function
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 Arguments = Mapping[str, Any]

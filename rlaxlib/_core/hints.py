@@ -8,76 +8,22 @@ batch, both are given.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from jax.core import Tracer
 
-from rlaxlib._core import specs
-from rlaxlib._core.specs import Axes, Shape, Sizes, Spec
+from rlaxlib._core import batches, specs
+from rlaxlib._core.batches import LAYOUTS, Arguments, Call, Function, Shapes
+from rlaxlib._core.specs import Shape, Sizes, Spec
 
-Arguments = Mapping[str, Any]
 Wanted = Mapping[str, Spec]
-Shapes = dict[str, Shape]
-MappedAxes = dict[str, int | None]
 # A sentence, the shapes after it, and the layouts that a batch may have.
 Change = tuple[str, Shapes, Mapping[str, int]]
 
-# Axes of a batch, and the position of the batch axis in a stream.
-_LAYOUTS = {"[B, T]": 0, "[T, B]": 1}
 # First parts of the names of quantities of a state: T+1 states have T+1 of them.
 _OF_STATES = ("v", "q", "target_q", "values")
-
-
-class Function(NamedTuple):
-    """What a hint says about a function.
-
-    Attributes:
-        name: Its public name.
-        positional: Names of its positional arguments, in their order.
-        defaults: The default of each argument that has one.
-        result: The annotation of its result.
-    """
-
-    name: str
-    positional: Sequence[str]
-    defaults: Arguments
-    result: Any
-
-
-class Call(NamedTuple):
-    """A call whose arguments do not fit.
-
-    Attributes:
-        function: The function.
-        given: All arguments, also those inside of states.
-        wanted: The specs of those that are arrays.
-        sizes: Sizes that are arguments.
-    """
-
-    function: Function
-    given: Arguments
-    wanted: Wanted
-    sizes: Sizes
-
-    def fits(self, shapes: Shapes) -> bool:
-        """Return whether shapes fit."""
-        return specs.fit_shapes(shapes, self.wanted, self.sizes) is not None
-
-    def is_set(self, name: str) -> bool:
-        """Return whether an argument is not its default, as far as can be seen."""
-        defaults = self.function.defaults
-        return name not in defaults or self.given[name] is not defaults[name]
-
-    def type_of(self, name: str) -> tuple[Shape, Any]:
-        """Return shape and dtype of an argument."""
-        return specs.type_of(self.given[name])[:2]
-
-    def shapes(self) -> Shapes:
-        """Return the shapes of all arrays."""
-        kinds = {name: spec.kind for name, spec in self.wanted.items()}
-        return {n: specs.own_shape(*self.type_of(n), kinds[n]) for n in kinds}
 
 
 def hint(name: str, wanted: Wanted, given: Arguments, function: Function) -> list[str]:
@@ -161,7 +107,7 @@ def _swapped(call: Call) -> str:
             specs.has_kind(*new.type_of(n), x.kind) for n, x in new.wanted.items()
         )
         shapes = new.shapes()
-        return all(is_right) and (new.fits(shapes) or bool(_batch(new, shapes)))
+        return all(is_right) and (new.fits(shapes) or bool(batches.lines(new, shapes)))
 
     pairs = [
         (one, other)
@@ -245,15 +191,16 @@ def _shape(name: str, call: Call) -> list[str]:
         x for x in (f(call, shapes) for f in (_squeezed, _sliced, _per_step)) if x
     ]
     found = [[line] for line, new, _ in changes if call.fits(new)]
+    if not found and (batch := batches.lines(call, shapes)):
+        found = [batch]
     if not found:
-        found = list(filter(None, [_batch(call, shapes)]))
-    if not found:
-        both = [[line, *_batch(call, *after)] for line, *after in cast(Any, changes)]
+        every = cast(Any, changes)
+        both = [[line, *batches.lines(call, *after)] for line, *after in every]
         found = [lines for lines in both if len(lines) > 1]
     if found:
         return found[0] if len(found) == 1 else []
     spec, shape = call.wanted[name], shapes[name]
-    if spec.kind == "Key" and any(map(_is_many, call.wanted.values())):
+    if spec.kind == "Key" and any(map(batches.is_many, call.wanted.values())):
         return [
             "One key is enough for arrays of any shape. For a key each, map over the "
             "keys with jax.vmap."
@@ -295,7 +242,7 @@ def _squeezed(call: Call, shapes: Shapes) -> Change | None:
         return None
     ways = ", ".join(f"`{n}[..., 0]`" for n in long)
     text = f"Squeeze {'it' if len(long) == 1 else 'them'}: {ways}."
-    return text, shapes | {n: shapes[n][:-1] for n in long}, _LAYOUTS
+    return text, shapes | {n: shapes[n][:-1] for n in long}, LAYOUTS
 
 
 def _sliced(call: Call, shapes: Shapes) -> Change | None:
@@ -303,7 +250,7 @@ def _sliced(call: Call, shapes: Shapes) -> Change | None:
     firsts = {n: _first_axes(spec) for n, spec in call.wanted.items()}
     streams = [n for n in shapes if firsts[n] == ["T"]]
     whole = [n for n in shapes if firsts[n] == ["T+1"]]
-    for layout, batch_axis in _LAYOUTS.items():
+    for layout, batch_axis in LAYOUTS.items():
         is_batch = all(len(shapes[n]) > len(call.wanted[n].shapes[0]) for n in streams)
         axis = 1 - batch_axis if is_batch else 0
         if not streams or any(len(shapes[n]) <= axis for n in streams + whole):
@@ -339,7 +286,7 @@ def _per_step(call: Call, shapes: Shapes) -> Change | None:
             ]
             shape = max((shapes[n] for n in like), key=len)
             text = f"`{name}` is γ times `1 - terminated`, for each step."
-            return text, shapes | {name: shape}, _LAYOUTS
+            return text, shapes | {name: shape}, LAYOUTS
     return None
 
 
@@ -350,128 +297,3 @@ def _first_axes(spec: Spec) -> list[str]:
 
 def _resized(shape: Shape, axis: int, size: int) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def _is_many(spec: Spec) -> bool:
-    """Return whether an argument may have any number of axes."""
-    return any(map(specs.is_many, itertools.chain(*spec.shapes)))
-
-
-# --- Batches. ---
-
-
-def _batch(
-    call: Call, shapes: Shapes, layouts: Mapping[str, int] = _LAYOUTS
-) -> list[str]:
-    """Return the calls of `jax.vmap` that take these arguments, one for each layout."""
-    is_plain = call.function.name.isidentifier() and all(map(str.isidentifier, shapes))
-    if not is_plain or any(map(_is_many, call.wanted.values())):
-        return []
-    is_timed = any(_is_time(axes) for x in call.wanted.values() for axes in x.shapes)
-    for level in (1,) if is_timed else (1, 2):
-        found = _readings(call, shapes, level, layouts)
-        if any(len(each) > 1 for each in found.values()):
-            return []
-        if lines := [
-            f"  {_vmap(call, shapes, each[0], level)}{f'  # {layout}' * is_timed}"
-            for layout, each in found.items()
-            if each
-        ]:
-            axes = ", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
-            return [
-                "This looks like a batch, but the function takes one example. Map it "
-                f"over the batch with jax.vmap{axes * (len(lines) > 1)}:",
-                *lines,
-            ]
-    return []
-
-
-def _readings(
-    call: Call, shapes: Shapes, level: int, layouts: Mapping[str, int]
-) -> dict[str, list[MappedAxes]]:
-    """Return the ways to map arguments over a batch, for each layout."""
-    found: dict[str, list[MappedAxes]] = {}
-    for layout, axis in layouts.items():
-        ways = [
-            dict.fromkeys(_ways(shapes[n], call.wanted[n], axis, level)) for n in shapes
-        ]
-        each = (dict(zip(shapes, way, strict=True)) for way in itertools.product(*ways))
-        new = [x for x in each if _is_batch(call, shapes, x, level)]
-        found[layout] = [] if new in found.values() else new  # No stream is mapped.
-    return found
-
-
-def _ways(shape: Shape, spec: Spec, axis: int, level: int) -> Iterator[int | None]:
-    """Return the batch axes that an argument may have, None if it may be shared."""
-    for axes in spec.shapes:
-        if len(shape) == len(axes):
-            yield None
-        elif len(shape) == len(axes) + level:
-            yield axis if _is_time(axes) else 0
-
-
-def _is_batch(call: Call, shapes: Shapes, axes: MappedAxes, level: int) -> bool:
-    """Return whether all arguments fit if these are mapped."""
-    mapped = {n: x for n, x in axes.items() if x is not None}
-    lengths = {shapes[n][x : x + level] for n, x in mapped.items()}
-    one = {n: shapes[n][:x] + shapes[n][x + level :] for n, x in mapped.items()}
-    roles = {call.wanted[n].shapes for n in mapped}
-    is_shared = all(_is_shared(call, n, roles) for n in axes if n not in mapped)
-    return len(lengths) == 1 and is_shared and call.fits(shapes | one)
-
-
-def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
-    """Return whether all examples of a batch may have an argument in common.
-
-    Settings and tables may be, such as a temperature or the atoms of a distribution.
-    The data of a step may not, such as an action: nobody has the same for all.
-    """
-    spec = call.wanted[name]
-    axes = spec.shapes[0]
-    if name in call.function.defaults or len(spec.shapes) > 1 or spec.kind == "Key":
-        return True
-    if not axes:
-        return spec.kind != "Int" and not name.endswith(("_t", "_tm1"))
-    return not _is_time(axes) and spec.shapes not in roles
-
-
-def _is_time(axes: Axes) -> bool:
-    """Return whether the first axis is time."""
-    return bool(axes) and specs.split(axes[0])[0] == "T"
-
-
-def _vmap(call: Call, shapes: Shapes, axes: MappedAxes, level: int) -> str:
-    """Write a call of `jax.vmap`, to paste.
-
-    It has a lambda if there are arguments by keyword, which `jax.vmap` would map over
-    their first axis.
-    """
-    function, given = call.function, call.given
-    passed = [
-        n for n in {**dict.fromkeys(function.positional), **given} if call.is_set(n)
-    ]
-    size = next(shapes[n][x] for n, x in axes.items() if x is not None)
-    split = [n for n, x in axes.items() if x is None and call.wanted[n].kind == "Key"]
-    axes = axes | dict.fromkeys(split, 0)
-    mapped = [n for n in passed if axes.get(n) is not None]
-    plain = str | int | float | None
-    scalars = {n: repr(x) for n, x in given.items() if isinstance(x, plain)}
-    shared = {n: scalars.get(n, n) for n in passed} | {n: n for n in mapped}
-    text = shared | {n: f"jax.random.split({n}, {size})" for n in split}
-    name = f"rlaxlib.{function.name}"
-    if passed != [*function.positional[: len(passed)]] or not {*passed} <= axes.keys():
-        inner = ", ".join(f"{n}={shared[n]}" for n in passed)
-        name, passed = f"lambda {', '.join(mapped)}: {name}({inner})", mapped
-    places = tuple([axes[n] for n in passed])
-    out = ", out_axes=1" * (1 in places and _is_of_streams(function.result))
-    for _ in range(level):
-        name = f"jax.vmap({name}, in_axes={places}{out})"
-    return f"{name}({', '.join(text[n] for n in passed)})"
-
-
-def _is_of_streams(hint: Any) -> bool:
-    """Return whether time is the first axis of all that a function returns."""
-    if spec := specs.read(hint):
-        return spec.is_array and all(map(_is_time, spec.shapes))
-    parts = specs.contents(hint)
-    return bool(parts) and all(map(_is_of_streams, parts))

@@ -47,8 +47,8 @@ from jax.core import Tracer
 from jax.sharding import AxisType
 
 from rlaxlib._core import errors, rules, specs, streams
+from rlaxlib._core.batches import Function
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.hints import Function
 from rlaxlib._core.specs import Sizes, Spec
 
 FLOATS = ("Float", "Real")

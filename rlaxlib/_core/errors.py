@@ -49,7 +49,7 @@ def unbound(
     """Return the error of a call with missing, unknown or repeated arguments."""
     signature = inspect.signature(function)
     arguments = [each for each in signature.parameters if each != "self"]
-    for word in kwargs.keys() - arguments:
+    for word in [each for each in kwargs if each not in arguments]:
         names = " and ".join(f"`{each}`" for each in keywords.meant(word, arguments))
         is_rate = names == "`discount_t`"
         names += ", γ times `1 - terminated`, for each step" * is_rate

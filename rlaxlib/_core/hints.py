@@ -47,11 +47,12 @@ def hint(name: str, wanted: Wanted, given: Arguments, function: Function) -> lis
     way = conversion(name, given[name], given)
     if way and wanted[name].kind != "Key":
         return [way]
-    if swapped := _swapped(call):
+    wrong = [n for n in arrays if not specs.has_kind(*call.type_of(n), arrays[n].kind)]
+    way = _kind(name, call) if wrong else ""
+    swapped = _swapped(call)
+    if swapped and (not way or len(wrong) > 1):  # Not where a conversion is enough.
         return [swapped]
-    if not specs.has_kind(*call.type_of(name), wanted[name].kind):
-        return list(filter(None, [_kind(name, call)]))
-    return _shape(name, call)
+    return [way] * bool(way) if wrong else _shape(name, call)
 
 
 # --- Types and dtypes. ---

@@ -312,6 +312,11 @@ MISTAKES = {
         ["Convert it: `r_t.astype(float)`"],
         ["vmap"],
     ),
+    "a reward that is an integer, and an action": (
+        lambda: r.q_learning(x(A), 1, np.int64(1), 0.9, x(A)),
+        ["Convert it: `r_t.astype(float)`"],
+        ["exchanged"],
+    ),
     "a list": (
         lambda: r.lambda_returns([0.5, 0.5], x(2), x(2)),
         ["`jnp.asarray(r_t)`"],

@@ -20,7 +20,7 @@ from jax import Array
 from rlaxlib._core import checks, devices, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static, Tree
 
 __all__ = [
     "bootstrap_interval",
@@ -251,7 +251,7 @@ def _check_data(*, data: Any, stratified: bool, **_: Any) -> None:
 @checked(rule=_check_data)
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
-    data: Any,
+    data: Tree[Any, ""],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
     *,

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from rlaxlib._core import errors, rules, specs
+from rlaxlib._core.batches import Function
 from rlaxlib._core.types import ArrayLike, Float
 
 
@@ -27,10 +28,10 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     given = {name: value for name, (value, _) in arguments.items()}
     wanted = {name: cast(Any, specs.read(x)) for name, (_, x) in arguments.items()}
     sizes: specs.Sizes = {}
-    for name in sorted(wanted, key=lambda each: len(wanted[each].shapes)):
-        found = specs.fit(*errors.type_of(given[name]), wanted[name], sizes)
+    for name in specs.in_order(wanted, wanted):
+        found = specs.fit(*specs.type_of(given[name])[:2], wanted[name], sizes)
         if found is None:
-            raise errors.misfit(name, wanted, given)
+            raise errors.misfit(name, wanted, given, Function("", (), {}, None))
         sizes = found[1]
     for name, spec in wanted.items():
         for rule in spec.rules:

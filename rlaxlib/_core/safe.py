@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -26,8 +29,7 @@ def expectation(probs: Array, x: Array, axis: int = -1) -> Array:
 
     Args:
         probs: Probabilities or weights.
-        x: Values. Infinite or NaN ones count as 0 at a probability of 0. Only other
-            axes broadcast.
+        x: Values. Infinite or NaN ones count as 0 at a probability of 0.
         axis: Axis to sum over.
 
     Returns:
@@ -40,19 +42,23 @@ def dot(x: Array, y: Array, axis: int = -1) -> Array:
     """Return `∑_i x_i y_i` over an axis.
 
     On a CPU, XLA of jaxlib 0.10.2 computes `-jnp.sum(x * y, -1)` wrongly if a large
-    batch shares one of the two: `tests/shared_product.py` is the smallest program.
-    Right are jaxlib 0.7.0, 0.9.2, 0.10.0, 0.10.1, 0.11.0 and 0.12.0.1, and this product
-    of vectors.
+    batch shares one factor; 0.7.0, 0.9.2, 0.10.0, 0.10.1, 0.11.0 and 0.12.0.1 are
+    right. `tests/shared_product.py` is the smallest program. A `jnp.vecdot` is right
+    too, but does not run over all shardings of a mesh of explicit axes.
 
     Args:
         x: An array.
-        y: An array. Only other axes broadcast.
+        y: An array whose shape broadcasts with that of `x`.
         axis: Axis to sum over.
 
     Returns:
         The sums, without that axis.
     """
-    return jnp.vecdot(x, y, axis=axis, precision="highest")
+    terms = x * y
+    info = cast(Any, jnp.finfo(terms.dtype))
+    # It changes no value, but keeps XLA from fusing the product with the sum.
+    terms = jax.lax.reduce_precision(terms, info.nexp, info.nmant)
+    return jnp.sum(terms, axis)
 
 
 def sqrt(x: Array) -> Array:

@@ -1,8 +1,8 @@
 """Test sums of products in every public function: shared factors, weights of 0.
 
 XLA of one version computes `-jnp.sum(p * q, -1)` wrongly on a CPU if a large batch
-shares one factor: see `shared_product.py`. Each argument is shared over the outer of two
-batch axes, then mapped over it alone.
+shares one factor: see `shared_product.py`. Each argument is shared over the outer of
+two batch axes, then mapped over it alone.
 
 `0 * inf` is NaN, but an action of probability 0 adds nothing to an expectation.
 """

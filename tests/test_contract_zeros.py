@@ -23,15 +23,16 @@ ALIKE = {
 }
 # Weights whose signature states no bound of 0.
 WEIGHTS = frozenset(
-    """
-    a c_t coefficient discount discount_t interest pi_t probs probs_a_t rho_t rho_tm1
-    state.discount state.rho w_t weight weights
-    """.split()
+    (
+        *("a", "c_t", "coefficient", "discount", "discount_t", "interest", "pi_t"),
+        *("probs", "probs_a_t", "rho_t", "rho_tm1", "state.discount", "state.rho"),
+        *("w_t", "weight", "weights"),
+    )
 )
 RATIOS = frozenset(["rho_t", "rho_tm1", "state.rho"])  # They may be infinite.
 # Neither weights nor data.
 NEITHER = frozenset(["mu_t", "state.scale", "state.steps", "tau_src", "tau_q_tm1"])
-ENTRIES = 4  # Entries of each argument that are tried.
+ENTRIES = 16  # Entries of each argument that are tried.
 
 # Calls in which infinity or NaN has an effect, each with the reason.
 EXCEPTIONS = {

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
@@ -116,7 +117,7 @@ def linucb_scores(
     square = jnp.sum(jnp.square(_matmul(contexts, state.root)), axis=-1)
     # `sqrt` has an infinite derivative at 0.
     width = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return _matmul(contexts, state.weights) + bonus_scale * width
+    return _matmul(contexts, state.weights) + safe.product(bonus_scale, width)
 
 
 @keeps_dtype("state")
@@ -209,7 +210,7 @@ def linear_thompson_sample(
     """
     theta, s = state
     noise = jax.random.normal(key, theta.shape, theta.dtype)
-    return theta + scale * _matmul(s, noise)
+    return theta + safe.product(scale, _matmul(s, noise))
 
 
 def _matmul(x: Array, y: Array) -> Array:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int
@@ -158,7 +159,7 @@ def exp3_update(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     estimates = one_hot(arm, log_weights) * reward / probability
-    return log_weights + learning_rate * estimates
+    return log_weights + safe.product(learning_rate, estimates)
 
 
 @checked
@@ -297,7 +298,8 @@ def gradient_bandit_update(
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
     direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
-    preferences = preferences + step_size * (reward - baseline) * direction
+    step = (reward - baseline) * direction
+    preferences = preferences + safe.product(step_size, step)
     pulls = pulls + 1
     baseline = baseline + (reward - baseline) / pulls.astype(baseline.dtype)
     return GradientBanditState(preferences, baseline, pulls)

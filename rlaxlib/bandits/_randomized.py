@@ -113,7 +113,7 @@ def exp3_probabilities(
     """
     uniform = 1 / log_weights.size
     weights = jax.nn.softmax(log_weights)
-    return (1 - exploration) * weights + exploration * uniform
+    return safe.product(1 - exploration, weights) + exploration * uniform
 
 
 @keeps_dtype("log_weights")
@@ -196,7 +196,7 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    gap = learning_rate * (losses - jnp.min(losses))
+    gap = safe.product(learning_rate, losses - jnp.min(losses))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Static
@@ -237,6 +238,8 @@ def _mix(
     old: PlanState, new: PlanState, momentum: Array, low: Array, high: Array
 ) -> PlanState:
     """Average the old and the new plan, and clip the standard deviation."""
-    mean = momentum * old.mean + (1 - momentum) * new.mean
-    stddev = momentum * old.stddev + (1 - momentum) * new.stddev
+    mean, stddev = (
+        safe.product(momentum, x) + safe.product(1 - momentum, y)
+        for x, y in ((old.mean, new.mean), (old.stddev, new.stddev))
+    )
     return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))

@@ -21,7 +21,7 @@ def product(weight: ArrayLike, x: Array) -> Array:
     Returns:
         The product.
     """
-    return weight * without(weight, x)
+    return without(weight, x) * weight
 
 
 def expectation(probs: Array, x: Array, axis: int = -1) -> Array:

@@ -54,7 +54,7 @@ class AllSum:
     def __init__(self, axis_name: AxisName | None = None) -> None:
         self._axis_name = axis_name
 
-    @checked
+    @checked(compiled=False)
     def __call__(
         self,
         x: Shaped[ArrayLike, "..."],
@@ -72,6 +72,7 @@ class AllSum:
         Raises:
             ArgumentError: If `x` is not an array, or has no such axis.
         """
+        x = jnp.asarray(x)
         is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
         total = jnp.sum(x, axis=_axes(axis, x), dtype=jnp.float32 if is_half else None)
         total = devices.total(total, self._axis_name)

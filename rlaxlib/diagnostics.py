@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.experimental import checkify
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, streams
+from rlaxlib._core import checks, devices, indexing, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -295,7 +295,8 @@ def clip_fraction(
     if adv_t is not None:
         above, below = above & (adv_t > 0), below & (adv_t < 0)
     clipped = (above | below).astype(log_ratio.dtype)
-    clipped = jnp.where(jnp.isnan(log_ratio), log_ratio, clipped)
+    causes = [x for x in (log_ratio, epsilon, high, adv_t) if x is not None]
+    clipped = safe.with_nan(clipped, *causes)
     return arrays.masked_mean(x=clipped, mask=sample_mask, axis_name=axis_name)
 
 
@@ -383,7 +384,7 @@ def importance_statistics(
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
 
     def largest(y: Array) -> Array:
-        most = jnp.max(y, initial=-jnp.inf, where=mask)
+        most = safe.largest(jnp.where(mask, y, -jnp.inf))
         return jnp.where(count > 0, devices.maximum(most, axis_name), 0)
 
     return ImportanceStatistics(

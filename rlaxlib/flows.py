@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks
+from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.safe import sqrt
 from rlaxlib._core.signatures import checked
@@ -326,10 +326,10 @@ def diffusion_noise(
     signal, sigma = sqrt(alpha_bar), sqrt(1 - alpha_bar)
     targets = {
         "noise": noise,
-        "velocity": signal * noise - sigma * data,
+        "velocity": signal * noise - safe.product(sigma, data),
         "data": data,
     }
-    return DiffusionSample(signal * data + sigma * noise, targets[kind])
+    return DiffusionSample(safe.product(signal, data) + sigma * noise, targets[kind])
 
 
 def _check_signal(*, alpha_bar: Any, kind: str, **_: Any) -> None:
@@ -402,15 +402,16 @@ def diffusion_reverse_step(
     signal, sigma = sqrt(alpha_bar), sqrt(1 - alpha_bar)
     data = prediction
     if kind == "noise":
-        data = (x - sigma * prediction) / signal
+        data = (x - safe.product(sigma, prediction)) / signal
     elif kind == "velocity":
-        data = signal * x - sigma * prediction
+        data = safe.product(signal, x) - safe.product(sigma, prediction)
     data = jnp.clip(data, -clip, clip)
     alpha = alpha_bar / next_alpha_bar
     noisy = alpha_bar < 1  # Without noise, the shares would be 0/0.
     noise = jnp.where(noisy, 1 - alpha_bar, 1)
     share = jnp.where(noisy, (1 - alpha) / noise, 1)
     rest = (1 - next_alpha_bar) / noise
-    mean = sqrt(next_alpha_bar) * share * data + sqrt(alpha) * rest * x
+    weight, next_weight = sqrt(alpha) * rest, sqrt(next_alpha_bar) * share
+    mean = safe.product(next_weight, data) + safe.product(weight, x)
     variance = (1 - alpha) * rest
     return mean + sqrt(variance) * jax.random.normal(key, x.shape, x.dtype)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
@@ -157,7 +157,9 @@ def advantage_expectile_loss(
         2024. https://arxiv.org/abs/2410.20092
     """
     weight = jnp.where(adv < 0, 1 - expectile, expectile)
-    loss = weight * jnp.square(stop_if(stop_target_gradients, target) - v)
+    weight = safe.with_nan(weight, adv)
+    error = stop_if(stop_target_gradients, target) - v
+    loss = weight * jnp.square(safe.without(weight, error))
     return streams.valid(loss, sample_mask)
 
 
@@ -215,7 +217,8 @@ def quasimetric_distance(
     before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
     lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
-    return alpha * jnp.max(components) + (1 - alpha) * jnp.mean(components)
+    mean, largest = jnp.mean(components), safe.largest(components)
+    return safe.product(alpha, largest) + safe.product(1 - alpha, mean)
 
 
 @checked
@@ -265,6 +268,5 @@ def mrn_distance(
         https://arxiv.org/abs/2211.15120
     """
     square = jnp.sum(jnp.square(embedding - goal_embedding))
-    # `sqrt` has an infinite derivative at 0.
-    norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return norm + jax.nn.relu(jnp.max(residual - goal_residual))
+    far = safe.largest(residual - goal_residual)
+    return safe.sqrt(square) + jax.nn.relu(far)

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
+from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
@@ -108,7 +109,7 @@ def dqfd_margin_loss(
     if action_mask is not None:
         others = jnp.where(action_mask, others, -jnp.inf)
     is_expert = jnp.arange(q.size) == a.astype(int)
-    return jnp.max(jnp.where(is_expert, gap, others))
+    return safe.largest(jnp.where(is_expert, gap, others))
 
 
 @checked
@@ -153,7 +154,9 @@ def discriminator_loss(
         2016. https://arxiv.org/abs/1606.03498
     """
     hit, miss = jax.nn.softplus(-expert_logit), jax.nn.softplus(expert_logit)
-    expert_loss = (1 - label_smoothing) * hit + label_smoothing * miss
+    expert_loss = safe.product(1 - label_smoothing, hit) + safe.product(
+        label_smoothing, miss
+    )
     return expert_loss + jax.nn.softplus(policy_logit)
 
 
@@ -190,9 +193,7 @@ def gradient_penalty(
         https://arxiv.org/abs/1704.00028
     """
     squared = jnp.sum(jnp.square(gradient))
-    # `sqrt` has an infinite derivative at 0.
-    norm = jnp.where(squared == 0, 0, jnp.sqrt(jnp.where(squared == 0, 1, squared)))
-    return jnp.square(norm - target_norm)
+    return jnp.square(safe.sqrt(squared) - target_norm)
 
 
 @checked
@@ -296,7 +297,7 @@ def airl_logit(
         Adversarial Inverse Reinforcement Learning*, 2017.
         https://arxiv.org/abs/1710.11248
     """
-    f = r_t + discount_t * potential_t - potential_tm1
+    f = td_error(potential_tm1, r_t, discount_t, potential_t)
     return f - jax.lax.stop_gradient(log_prob_tm1)
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Tree
 
@@ -213,7 +213,7 @@ def expectile_loss(
         Testing*, 1987. https://doi.org/10.2307/1911031
     """
     weight = jnp.where(targets < predictions, 1 - expectile, expectile)
-    return weight * jnp.square(targets - predictions)
+    return weight * jnp.square(safe.without(weight, targets - predictions))
 
 
 @checked(wide=True)

@@ -13,7 +13,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, streams
+from rlaxlib._core import checks, devices, indexing, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
@@ -175,7 +175,7 @@ def importance_sampling_weights(
     p, beta, smallest = stop_gradient((probabilities, exponent, min_probability))
     sampled = p != 0  # Masked entries are 0.
     if smallest is None:
-        least = jnp.min(p, initial=jnp.inf, where=sampled)
+        least = safe.smallest(jnp.where(sampled, p, jnp.inf))
         smallest = -devices.maximum(-least, axis_name)
     ratios = smallest / jnp.where(sampled, p, 1)
     return jnp.where(sampled, ratios**beta, 0)
@@ -220,7 +220,7 @@ def sequence_priority(
     """
     errors, eta = stop_gradient((jnp.abs(td_errors), eta))
     mean = arrays.masked_mean(errors, sample_mask)
-    return eta * jnp.max(errors) + (1 - eta) * mean
+    return safe.product(eta, safe.largest(errors)) + safe.product(1 - eta, mean)
 
 
 @checked

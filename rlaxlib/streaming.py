@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, states
+from rlaxlib._core import checks, dtypes, safe, states
+from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
@@ -96,15 +97,7 @@ def _check_leaves(**given: Any) -> None:
     trees = {name: given["state"].trace if is_state else given["trace"]}
     if "gradient" in given:
         trees["gradient"] = given["gradient"]
-        checks.same_structure(**trees)
-    for pair in zip(*(_named(name, tree) for name, tree in trees.items()), strict=True):
-        checks.fit(**{name: (x, Float[ArrayLike, "..."]) for name, x in pair})
-
-
-def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with its name for error messages."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
-    return [(f"{name}{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
+    checks.like(**trees)
 
 
 # --- Eligibility traces. ---
@@ -147,7 +140,7 @@ def accumulating_trace(
         Introduction*, second edition, section 12.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return _update(lambda z, g: decay * z + g, trace, gradient)
+    return _update(lambda z, g: safe.product(decay, z) + g, trace, gradient)
 
 
 @keeps_dtype("trace")
@@ -190,7 +183,9 @@ def replacing_trace(
         Satinder P. Singh and Richard S. Sutton, *Reinforcement Learning with Replacing
         Eligibility Traces*, 1996. https://doi.org/10.1007/BF00114726
     """
-    return _update(lambda z, g: jnp.where(g != 0, g, decay * z), trace, gradient)
+    return _update(
+        lambda z, g: jnp.where(g != 0, g, safe.product(decay, z)), trace, gradient
+    )
 
 
 @keeps_dtype("trace")
@@ -230,9 +225,9 @@ def dutch_trace(
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    overlap = _total(jnp.multiply, trace, gradient)
-    scale = 1 - step_size * decay * overlap
-    return _update(lambda z, x: decay * z + scale * x, trace, gradient)
+    overlap = _total(_dot, trace, gradient)
+    scale = 1 - safe.product(step_size * decay, overlap)
+    return _update(lambda z, x: safe.product(decay, z) + scale * x, trace, gradient)
 
 
 @keeps_dtype("state")
@@ -290,12 +285,12 @@ def emphatic_trace(
     """
     trace, *scalars = state
     followon, rho, discount = states.begin(scalars, rho_tm1)
-    followon = rho * discount * followon + interest
-    emphasis = lambda_ * interest + (1 - lambda_) * followon
+    followon = safe.product(safe.product(discount, rho), followon) + interest
+    emphasis = lambda_ * interest + safe.product(1 - lambda_, followon)
     decay = discount * lambda_
 
     def update(z: Array, g: Array) -> Array:
-        return rho_tm1 * (decay * z + emphasis * g)
+        return safe.product(rho_tm1, safe.product(decay, z) + emphasis * g)
 
     trace = _update(update, trace, gradient)
     return EmphaticTraceState(
@@ -361,11 +356,13 @@ def true_online_td_lambda(
         https://arxiv.org/abs/1512.04087
     """
     w, z, v_old, discount = state
-    v_tm1, v_t = jnp.sum(w * x_tm1), jnp.sum(w * x_t)
-    delta = r_t + discount_t * v_t - v_tm1
+    v_tm1, v_t = safe.dot(w, x_tm1), safe.dot(w, x_t)
+    delta = td_error(v_tm1, r_t, discount_t, v_t)
     decay, alpha = discount * lambda_, step_size
-    z = decay * z + (1 - alpha * decay * jnp.sum(z * x_tm1)) * x_tm1
-    w = w + alpha * (delta + v_tm1 - v_old) * z - alpha * (v_tm1 - v_old) * x_tm1
+    overlap = safe.product(alpha * decay, safe.dot(z, x_tm1))
+    z = safe.product(decay, z) + (1 - overlap) * x_tm1
+    # After the end of an episode the trace is the features, and `v_old` has no effect.
+    w = w + safe.product(alpha, delta * z + safe.product(z - x_tm1, v_tm1 - v_old))
     return TrueOnlineTdState(w, z, v_t, _unless(truncated_t, discount_t))
 
 
@@ -418,9 +415,11 @@ def tdc_losses(
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
-    delta = r_t + discount_t * v_t - v_tm1
+    delta = td_error(v_tm1, r_t, discount_t, v_t)
     stop = jax.lax.stop_gradient
-    value = stop(rho_tm1 * discount_t * h_tm1) * v_t - stop(rho_tm1 * delta) * v_tm1
+    h, error = (stop(safe.without(rho_tm1, x)) for x in (h_tm1, delta))
+    bootstrap = safe.product(stop(rho_tm1 * discount_t), h * v_t)
+    value = bootstrap - safe.product(stop(rho_tm1), error * v_tm1)
     return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
 
 
@@ -472,9 +471,11 @@ def gtd2_losses(
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
-    delta = r_t + discount_t * v_t - v_tm1
+    delta = td_error(v_tm1, r_t, discount_t, v_t)
     stop = jax.lax.stop_gradient
-    value = stop(rho_tm1 * h_tm1) * (stop(discount_t) * v_t - v_tm1)
+    h = stop(safe.without(rho_tm1, h_tm1))
+    gap = safe.product(stop(discount_t), v_t) - v_tm1
+    value = safe.product(stop(rho_tm1), h * gap)
     return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
 
 
@@ -516,14 +517,15 @@ def obgd_step_size(
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
     norm = _total(jnp.abs, trace)
-    bound = step_size * kappa * jnp.maximum(jnp.abs(td_error), 1) * norm
+    size = jnp.maximum(jnp.abs(td_error), 1) * norm
+    bound = safe.product(step_size * kappa, size)
     return step_size / jnp.maximum(1, bound)
 
 
 def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:
     """Return the loss of the correction."""
     delta, rho_tm1 = jax.lax.stop_gradient((delta, rho_tm1))
-    return 0.5 * rho_tm1 * jnp.square(delta - h_tm1)
+    return 0.5 * rho_tm1 * jnp.square(safe.without(rho_tm1, delta - h_tm1))
 
 
 def _unless(cut: Array | None, discount: Array) -> Array:
@@ -544,6 +546,11 @@ def _update(
         return narrow(update(z, g))
 
     return jax.tree.map(update_leaf, trace, gradient)
+
+
+def _dot(x: Array, y: Array) -> Array:
+    """Return sums of the products of all entries."""
+    return safe.dot(jnp.atleast_1d(x), jnp.atleast_1d(y))
 
 
 def _total(function: Callable[..., Array], *trees: ArrayTree) -> Array:

@@ -10,6 +10,7 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import checks, rules
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.specs import Interval
 from rlaxlib._core.types import ArrayLike, Float, Int, Key, Shaped, Static
 
 __all__ = [
@@ -34,9 +35,11 @@ def _check_bounds(
     if len(shape) == 1 and np.ndim(start_indices) == 2:
         checks.fail(f"`trajectories` has shape {shape}, must be [T, B, ...]")
     last = shape[0] - subsequence_len
-    rules.check("max_valid_start_idx", max_valid_start_idx, f"in [0, {last}]", {}, {})
-    last = last if max_valid_start_idx is None else max_valid_start_idx
-    rules.check("start_indices", start_indices, f"in [0, {last}]", {}, {})
+    valid = Interval(0.0, float(last), has_low=True, has_high=True)
+    rules.check("max_valid_start_idx", max_valid_start_idx, valid, {}, {})
+    if max_valid_start_idx is not None:
+        valid = valid._replace(high=float(max_valid_start_idx))
+    rules.check("start_indices", start_indices, valid, {}, {})
 
 
 @checked(rule=_check_bounds)

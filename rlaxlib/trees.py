@@ -112,7 +112,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
     return jax.tree.map(fn, *nests)
 
 
-@checked
+@checked(compiled=False)
 def tree_split_key(
     rng_key: Key[ArrayLike, ""], tree_like: ArrayTree
 ) -> tuple[Key[Array, ""], ArrayTree]:
@@ -167,7 +167,8 @@ def tree_split_leaves(
         One pytree for each index; none for an empty tuple, list or dictionary.
 
     Raises:
-        ArgumentError: If leaves lack the axis or differ in its size, or there are none.
+        ArgumentError: If leaves lack the axis or differ in its size, or there are none,
+            or one has a dtype or byte order that JAX lacks.
 
     Example:
         >>> first, second = rlaxlib.tree_split_leaves({"reward": jnp.array([1.0, 2.0])})
@@ -409,12 +410,6 @@ def periodic_update(
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
-def _leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with a name such as `tree['a'][0]`."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
-    return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
-
-
 def _like(tree: Any, leaves: Sequence[Any]) -> Any:
     """Return a pytree of the structure of `tree`, with other leaves."""
     return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
@@ -432,7 +427,7 @@ def _map(name: str, fn: Callable[[Array], Array], tree: Any, shape: str = "...")
     Returns:
         The pytree of the results.
     """
-    leaves = _leaves(name, tree)
+    leaves = checks.named_leaves(name, tree)
     for where, leaf in leaves:
         checks.fit(**{where: (leaf, Shaped[ArrayLike, shape])})
     return _like(tree, [fn(leaf) for _, leaf in leaves])
@@ -451,8 +446,8 @@ def _select(**arguments: Any) -> Any:
     (name, condition), (true, on_true), (false, on_false) = arguments.items()
     checks.same_structure(**{true: on_true, false: on_false})
     selected: list[Array] = []
-    pairs = zip(_leaves(true, on_true), _leaves(false, on_false), strict=True)
-    for (one, x), (other, y) in pairs:
+    trees = checks.named_leaves(true, on_true), checks.named_leaves(false, on_false)
+    for (one, x), (other, y) in zip(*trees, strict=True):
         leaf = Shaped[ArrayLike, "..."]
         checks.fit(**{one: (x, leaf), other: (y, leaf)})
         checks.leading_axes(**{name: condition, one: x})
@@ -463,10 +458,11 @@ def _select(**arguments: Any) -> Any:
 
 def _size(tree: Any, axis: int) -> int:
     """Return the size along an axis, which all leaves must share."""
-    leaves = _leaves("tree_like", tree)
+    leaves = checks.named_leaves("tree_like", tree)
     if not leaves:
         checks.fail("`tree_like` has no leaves")
     for name, leaf in leaves:
+        checks.fit(**{name: (leaf, Shaped[ArrayLike, "*_"])})
         ndim = np.ndim(leaf)
         if not -ndim <= axis < ndim:
             must = f"must be in [{-ndim}, {ndim}), the axes of `{name}`"

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
@@ -114,8 +115,7 @@ def linucb_scores(
         Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
     square = jnp.sum(jnp.square(_matmul(contexts, state.root)), axis=-1)
-    # `sqrt` has an infinite derivative at 0.
-    width = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    width = safe.sqrt(square)
     return _matmul(contexts, state.weights) + bonus_scale * width
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int
@@ -77,7 +78,7 @@ def boltzmann_probabilities(
         https://arxiv.org/abs/1705.10257
     """
     # Differences first: a quotient by a small temperature overflows.
-    return jax.nn.softmax((means - jnp.max(means)) / temperature)
+    return jax.nn.softmax((means - safe.largest(means)) / temperature)
 
 
 @checked
@@ -195,7 +196,7 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    gap = learning_rate * (losses - jnp.min(losses))
+    gap = learning_rate * (losses - safe.smallest(losses))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.

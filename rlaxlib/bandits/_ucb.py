@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import xlog1py
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Real
 
@@ -60,7 +61,7 @@ def ucb_scores(
     """
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
     scores = means + bonus_scale * jnp.sqrt(log_t / size)
-    return jnp.where(counts > 0, scores, jnp.inf)
+    return jnp.where(counts == 0, jnp.inf, scores)
 
 
 @checked
@@ -106,7 +107,7 @@ def ucb_tuned_scores(
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
     bound = variances + jnp.sqrt(2 * log_t / size)
     scores = means + jnp.sqrt(log_t / size * jnp.minimum(0.25, bound))
-    return jnp.where(counts > 0, scores, jnp.inf)
+    return jnp.where(counts == 0, jnp.inf, scores)
 
 
 @checked
@@ -167,7 +168,8 @@ def kl_ucb_scores(
     bits: int = cast(Any, jnp.finfo(p.dtype)).nmant + 1
     bracket: tuple[Array, Array] = jnp.zeros_like(p), 1 - p
     bracket = cast(Any, jax.lax.fori_loop(0, bits, halve, bracket))
-    return jnp.where(counts > 0, p + bracket[0], jnp.inf)
+    scores = safe.with_nan(p + bracket[0], budget)
+    return jnp.where(counts == 0, jnp.inf, scores)
 
 
 def _log_total(counts: Array) -> Array:
@@ -177,4 +179,4 @@ def _log_total(counts: Array) -> Array:
 
 def _at_least_one_pull(counts: Array) -> Array:
     """Return the counts, and 1 for arms that have not been pulled."""
-    return jnp.where(counts > 0, counts, 1)
+    return jnp.where(counts == 0, 1, counts)

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, indexing
+from rlaxlib._core import indexing, safe
+from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
 
@@ -110,7 +111,8 @@ def ez_greedy(
             repeated.
 
     Returns:
-        A tuple of two: the action, shape `[]`, and the next `EzGreedyState`.
+        A tuple of two: the action, shape `[]`, which is -1 if it is greedy and the
+        value of a legal action is NaN; and the next `EzGreedyState`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -128,7 +130,7 @@ def ez_greedy(
     held, remaining = state
     legal = jnp.ones(preferences.shape, bool) if action_mask is None else action_mask
     of_start, of_duration, of_action = jax.random.split(key, 3)
-    greedy = jnp.argmax(jnp.where(legal, preferences, -jnp.inf))
+    greedy = indexing.best(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
     longest = min(max_duration, jnp.iinfo(remaining.dtype).max)
     duration = _sample_zeta(of_duration, mu, longest).astype(remaining.dtype)
@@ -278,9 +280,9 @@ def bootstrapped_q_learning(
         https://arxiv.org/abs/1602.04621
     """
     prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
-    bootstrap = discount_t * jnp.max(q_t, axis=-1)
-    reward = jnp.broadcast_to(r_t, head_mask.shape)
-    errors = gradients.error(bootstrap, prediction, stop_target_gradients, reward)
+    r_t = jnp.broadcast_to(r_t, head_mask.shape)
+    v_t = safe.largest(q_t, axis=-1)
+    errors = td_error(prediction, r_t, discount_t, v_t, stop_target_gradients)
     return jnp.where(head_mask, errors, 0)
 
 

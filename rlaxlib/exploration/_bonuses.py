@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, indexing, recurrence, states, sums
+from rlaxlib._core import checks, devices, indexing, recurrence, safe, states, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -162,8 +162,8 @@ def rnd_reward(
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
     moments = _update_moments(state, g_t, valid, axis_name)
+    rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     state = states.like(moments._replace(carried=g_t[-1]), state)
-    rewards = errors / jnp.sqrt(jnp.where(state.variance > 0, state.variance, 1))
     return rewards, state
 
 
@@ -218,8 +218,8 @@ def icm_losses(
     forward_loss = 0.5 * jnp.sum(jnp.square(error))
     inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a_tm1)
     beta = forward_weight
-    loss = (1 - beta) * inverse_loss + beta * forward_loss
-    reward = jax.lax.stop_gradient(reward_scale * forward_loss)
+    loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
+    reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
     return IcmLosses(loss, forward_loss, inverse_loss, reward)
 
 

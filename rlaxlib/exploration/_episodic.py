@@ -145,7 +145,7 @@ def _rewards(
     total = carried.astype(squares.dtype) + jnp.sum(squares)
     count = state.distance_count + jnp.sum(found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
-    scale = jnp.where(scale > 0, scale, 1)  # Avoids 0 / 0 if the constant is 0.
+    scale = jnp.where(scale == 0, 1, scale)  # Avoids 0 / 0 if the constant is 0.
     rates = jnp.maximum(squares / scale - xi, 0)
     kernel = jnp.where(found, eps / (rates + eps), 0)
     # The gradient of the square root is infinite at 0.

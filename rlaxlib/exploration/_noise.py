@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks
+from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
@@ -153,7 +153,7 @@ def ornstein_uhlenbeck_noise(
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
         Learning*, section 3, 2015. https://arxiv.org/abs/1509.02971
     """
-    return (1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev)
+    return safe.product(1 - damping, noise_tm1) + _gaussian(key, noise_tm1, stddev)
 
 
 @checked
@@ -210,7 +210,7 @@ def add_dirichlet_noise(
     shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)
     noise = jax.nn.softmax(jnp.where(shared, log_gamma, -jnp.inf), axis=-1)
     f = dirichlet_fraction
-    return jnp.where(legal, (1 - f) * prior + f * noise, 0)
+    return jnp.where(legal, safe.product(1 - f, prior) + f * noise, 0)
 
 
 def _gaussian(key: Array, like: Array, stddev: Array) -> Array:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import devices, streams
+from rlaxlib._core import devices, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -173,7 +173,7 @@ def length_weighted_baseline(
         https://arxiv.org/abs/2505.23585
     """
     weights = streams.valid(lengths, mask).astype(rewards.dtype)
-    weighted = jnp.sum(weights * streams.valid(rewards, mask))
+    weighted = safe.expectation(weights, streams.valid(rewards, mask))
     weighted = devices.total(weighted, axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
     return weighted / jnp.where(total == 0, 1, total)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, streams
+from rlaxlib._core import devices, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -153,4 +153,5 @@ def vespo_weight(
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)
     # In logarithms: `w^k` overflows where the weight is 0.
-    return jnp.exp(k * log_w - rate * jnp.expm1(log_w))
+    weight = jnp.exp(k * log_w - rate * jnp.expm1(log_w))
+    return safe.with_nan(weight, adv)

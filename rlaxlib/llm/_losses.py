@@ -409,7 +409,8 @@ def high_entropy_mask(
         axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
-        True for the selected tokens, shape `[...]`, False for ignored tokens.
+        True for the selected tokens, shape `[...]`; False for ignored tokens and an
+        entropy of NaN.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -427,6 +428,7 @@ def high_entropy_mask(
     mask = jnp.ones_like(entropy, bool) if sample_mask is None else sample_mask
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     rank = jnp.floor(fraction * (count - 1))
+    mask &= ~jnp.isnan(entropy)  # NaN would be the highest entropy.
     smallest = _ranked(jnp.where(mask, entropy, -jnp.inf), rank, axis_name)
     return mask & (entropy >= smallest)
 

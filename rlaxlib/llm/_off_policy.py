@@ -99,8 +99,8 @@ def importance_weights(
     if mode == "truncate":
         weights = jnp.minimum(ratio, high)
     else:
-        is_kept = (ratio <= high) & ((ratio >= low) | (mode == "mask"))
-        weights = jnp.where(is_kept, ratio, 0)
+        is_dropped = (ratio > high) | ((ratio < low) & (mode == "band"))
+        weights = jnp.where(is_dropped, 0, ratio)
     return streams.valid(weights, sample_mask)
 
 

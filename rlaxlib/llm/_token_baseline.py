@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -68,6 +68,6 @@ def token_baseline(
     energy = 1 - 2 * jnp.exp(log_prob) + sum_squared_probs
     weights = jnp.cumsum(jnp.where(exists, energy, 0), axis=1)
     weights = jnp.where(exists, weights, 0)
-    weighted = devices.total(jnp.sum(weights * returns, axis=0), axis_name)
+    weighted = devices.total(safe.expectation(weights, returns, axis=0), axis_name)
     total = devices.total(jnp.sum(weights, axis=0), axis_name)
     return jax.lax.stop_gradient(weighted / jnp.where(total > 0, total, 1))

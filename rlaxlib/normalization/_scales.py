@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, recurrence
+from rlaxlib._core import checks, devices, recurrence, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real
@@ -229,7 +229,7 @@ class _RewardScale:
         )
         variance = moments.variance
         epsilon = jnp.asarray(self.epsilon, variance.dtype)
-        square = jnp.where(variance > 0, variance + epsilon, 1)
+        square = jnp.where(variance <= 0, 1, variance + epsilon)
         return jnp.sqrt(square), RewardScaleState(moments_state, carried)
 
 
@@ -476,7 +476,7 @@ def _past_sums(
     before = jnp.append(jnp.ones_like(discount_t[:1]), discount_t[:-1])
     # The recurrence runs backwards in time, so time is reversed.
     sums = recurrence.backward(r_t[::-1], before[::-1], carried)[::-1]
-    return sums, discount_t[-1] * sums[-1]
+    return sums, safe.product(discount_t[-1], sums[-1])
 
 
 def _rank(

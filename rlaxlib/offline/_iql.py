@@ -13,7 +13,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -60,7 +60,8 @@ def iql_value_loss(
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
     """
     error = gradients.stop_if(stop_target_gradients, q) - v
-    return jnp.where(error < 0, 1 - expectile, expectile) * jnp.square(error)
+    weight = jnp.where(error < 0, 1 - expectile, expectile)
+    return weight * jnp.square(safe.without(weight, error))
 
 
 @checked

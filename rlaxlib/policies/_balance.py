@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -127,4 +127,5 @@ def sub_trajectory_balance_loss(
     power = jnp.where(is_pair, power, 0).astype(balance.dtype)
     weights = jnp.where(is_pair, lambda_**power, 0)
     total = jnp.sum(weights)
-    return jnp.sum(weights * squares) / jnp.where(total > 0, total, 1)
+    mean = jnp.sum(safe.expectation(weights, squares))
+    return mean / jnp.where(total > 0, total, 1)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -76,7 +76,7 @@ def policy_gradient_loss(
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
-    return -jnp.mean(_product(w_t * adv_t, log_prob_t))
+    return -safe.expectation(safe.product(w_t, adv_t), log_prob_t) / w_t.size
 
 
 @checked
@@ -119,7 +119,7 @@ def reinforce_loss(
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
     adv_t = stop_if(stop_target_gradients, adv_t)
-    return -_product(adv_t, log_prob_t)
+    return -safe.product(adv_t, log_prob_t)
 
 
 @checked
@@ -162,7 +162,7 @@ def counterfactual_advantage(
     """
     if action_mask is not None:
         q_t = jnp.where(action_mask, q_t, 0)
-    return arrays.batched_index(q_t, a_t) - jnp.sum(pi_t * q_t, axis=-1)
+    return arrays.batched_index(q_t, a_t) - safe.expectation(pi_t, q_t)
 
 
 @checked
@@ -234,13 +234,14 @@ def acer_policy_loss(
     # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
     excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - max_weight * mu_t), pi_t)
     pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
-    v_t = jnp.sum(pi_t * q_t, axis=-1)
-    adv_t = rho_t * (returns_t - v_t), excess_t * (q_t - v_t[..., None])
+    v_t = safe.expectation(pi_t, q_t)
+    every_t = safe.product(excess_t, q_t - v_t[..., None])
+    adv_t = safe.product(rho_t, returns_t - v_t), every_t
     taken_t, every_t = stop_each(stop_target_gradients, *adv_t)
     correction_t = distributions.categorical_cross_entropy(
         every_t, logits_t, action_mask=action_mask
     )
-    return correction_t - _product(taken_t, log_prob_t)
+    return correction_t - safe.product(taken_t, log_prob_t)
 
 
 @checked
@@ -280,7 +281,7 @@ def entropy_loss(
         https://doi.org/10.1080/09540099108946587
     """
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
-    return -jnp.mean(w_t * entropy_t)
+    return -safe.expectation(w_t, entropy_t) / w_t.size
 
 
 @checked
@@ -325,8 +326,8 @@ def qpg_loss(
     """
     q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    baseline_t = jax.lax.stop_gradient(jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
-    return -jnp.mean(jnp.sum(pi_t * (q_t - baseline_t), axis=-1))
+    baseline_t = jax.lax.stop_gradient(safe.expectation(pi_t, q_t))
+    return -jnp.mean(safe.expectation(pi_t, q_t - baseline_t[:, None]))
 
 
 @checked
@@ -370,9 +371,9 @@ def rm_loss(
         Observable Multiagent Environments*, 2018. https://arxiv.org/abs/1810.09026
     """
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    baseline_t = jnp.sum(pi_t * q_t, axis=-1, keepdims=True)
+    baseline_t = safe.expectation(pi_t, q_t)[:, None]
     regret_t = stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
-    return -jnp.mean(jnp.sum(pi_t * regret_t, axis=-1))
+    return -jnp.mean(safe.expectation(pi_t, regret_t))
 
 
 @checked
@@ -414,7 +415,7 @@ def rpg_loss(
     """
     q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    regret_t = jax.nn.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
+    regret_t = jax.nn.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
     if action_mask is not None:
         regret_t = jnp.where(action_mask, regret_t, 0)
     return jnp.mean(jnp.sum(regret_t, axis=-1))
@@ -504,12 +505,6 @@ def invert_gradients(
     """
     room = jnp.where(dqda_t > 0, maximum - a_t, a_t - minimum)
     return dqda_t * room / (maximum - minimum)
-
-
-def _product(weight: Array, log_prob: Array) -> Array:
-    """Return `weight * log_prob`, and 0 for an impossible action of weight 0."""
-    impossible = (weight == 0) & jnp.isinf(log_prob)  # `0 * -inf` would be NaN.
-    return weight * jnp.where(impossible, 0, log_prob)
 
 
 def _policy_and_values(

@@ -345,7 +345,7 @@ def ppo_value_loss(
     loss, near_loss = penalty(v - target), penalty(near_v - target)
     clipped = near_loss > loss
     outputs = PpoValueOutputs(clipped, jnp.abs(v - old_v) > epsilon)
-    return jnp.where(clipped, near_loss, loss), outputs
+    return jnp.where(near_loss <= loss, loss, near_loss), outputs
 
 
 def _clipped_objective(

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.signatures import checked
@@ -98,7 +99,7 @@ def ppo_penalty_loss(
     outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
     if kl_t is None:
         kl_t = outputs.approximate_kl
-    return coefficient * kl_t - outputs.ratio * adv_t, outputs
+    return safe.product(coefficient, kl_t) - outputs.ratio * adv_t, outputs
 
 
 @keeps_dtype("coefficient")
@@ -157,7 +158,8 @@ def adaptive_kl_coefficient(
     kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
     changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
-    return jnp.where(coefficient > 0, jnp.clip(changed, minimum, maximum), 0)
+    bounded = jnp.where(coefficient > 0, jnp.clip(changed, minimum, maximum), 0)
+    return safe.with_nan(bounded, kl, target)
 
 
 @checked

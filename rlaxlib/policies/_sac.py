@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
@@ -76,7 +76,8 @@ def sac_critic_target(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    target = r_t + discount_t * (_minimum(q_t, r_t) - temperature * log_prob_t)
+    v_t = _minimum(q_t, r_t) - safe.product(temperature, log_prob_t)
+    target = r_t + safe.product(discount_t, v_t)
     return stop_if(stop_target_gradients, target)
 
 
@@ -117,7 +118,7 @@ def td3_critic_target(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    target = r_t + discount_t * _minimum(q_t, r_t)
+    target = r_t + safe.product(discount_t, _minimum(q_t, r_t))
     return stop_if(stop_target_gradients, target)
 
 
@@ -203,7 +204,8 @@ def sac_policy_loss(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    return jax.lax.stop_gradient(temperature) * log_prob - _minimum(q, log_prob)
+    entropy_cost = safe.product(jax.lax.stop_gradient(temperature), log_prob)
+    return entropy_cost - _minimum(q, log_prob)
 
 
 @checked
@@ -376,7 +378,7 @@ def discrete_sac_temperature_loss(
 
 def _minimum(q: Array, like: Array) -> Array:
     """Return the least value by N critics, of the shape of another array."""
-    return q if q.ndim == like.ndim else jnp.min(q, axis=0)
+    return q if q.ndim == like.ndim else safe.smallest(q, axis=0)
 
 
 def _soft_value(
@@ -387,8 +389,8 @@ def _soft_value(
     legal = legal if action_mask is None else action_mask & legal
     # Mask before the minimum, whose gradient would otherwise be NaN.
     each_q = q if q.ndim > logits.ndim else q[None]
-    q = jnp.min(jnp.where(legal[None], each_q, 0), axis=0)
+    q = safe.smallest(jnp.where(legal[None], each_q, 0), axis=0)
     policy = distributions.softmax()
     pi = policy.probs(logits, action_mask=action_mask)
     entropy = policy.entropy(logits, action_mask=action_mask)
-    return jnp.sum(pi * q, axis=-1) + temperature * entropy
+    return safe.expectation(pi, q) + temperature * entropy

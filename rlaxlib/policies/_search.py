@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
@@ -249,14 +249,14 @@ def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) ->
     n = jnp.sum(jnp.where(visited, visits, 0))
     # Normalised over the visited actions, whose total probability may underflow.
     pi = distributions.softmax().probs(logits, action_mask=visited)
-    m = jnp.sum(pi * jnp.where(visited, q, 0))
+    m = safe.expectation(pi, jnp.where(visited, q, 0))
     v_mix = (v + n * m) / (1 + n)
     return jnp.where(visited, q, v_mix)
 
 
 def _rescale(q: Array, legal: Array) -> Array:
     """Rescale the values of legal actions to [0, 1]."""
-    low = jnp.min(q, initial=jnp.inf, where=legal)
-    high = jnp.max(q, initial=-jnp.inf, where=legal)
+    low = safe.smallest(jnp.where(legal, q, jnp.inf))
+    high = safe.largest(jnp.where(legal, q, -jnp.inf))
     low = jnp.where(jnp.any(legal), low, 0)
     return (q - low) / jnp.maximum(high - low, 1e-8)

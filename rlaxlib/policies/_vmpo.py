@@ -28,7 +28,6 @@ from rlaxlib.policies._constraints import (
     KlConstraints,
     LagrangePenalty,
     Projection,
-    check_duals,
 )
 from rlaxlib.policies._mpo import MpoOutputs, exponents
 
@@ -39,7 +38,7 @@ __all__ = [
 ]
 
 
-@checked(rule=check_duals)
+@checked
 def vmpo_loss(
     sample_log_probs: Float[ArrayLike, "..."],
     advantages: Float[ArrayLike, "..."],
@@ -95,8 +94,8 @@ def vmpo_loss(
         A tuple of two: the losses of the steps, shape `[...]`, and an `MpoOutputs`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete or projected value or
-            `top_k_fraction` is wrong, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong,
+            or `temperature_constraint` is per dimension.
 
     Example:
         >>> log_probs, advantages = jnp.zeros(4), jnp.array([-1.0, 3.0, -2.0, 3.0])
@@ -138,7 +137,7 @@ def vmpo_loss(
     return loss, MpoOutputs(*terms, weights, count)
 
 
-@checked(rule=check_duals)
+@checked
 def vmpo_compute_weights_and_temperature_loss(
     advantages: Float[ArrayLike, "..."],
     restarting_weights: Float[ArrayLike, "... in {0, 1}"],
@@ -178,8 +177,8 @@ def vmpo_compute_weights_and_temperature_loss(
             no step is valid, shape `[...]`; and :math:`K`, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete or projected value or
-            `top_k_fraction` is wrong, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong,
+            or `temperature_constraint` is per dimension.
 
     Example:
         >>> constraint = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -248,7 +247,10 @@ def get_top_k_weights(
     """
     del use_stop_gradient
     chosen = _top_k(top_k_fraction, scaled_advantages, restarting_weights, axis_name)
-    return chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
+    weights = chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
+    # NaN would be the highest advantage.
+    unknown = jnp.sum(jnp.isnan(scaled_advantages) & (restarting_weights != 0))
+    return jnp.where(devices.total(unknown, axis_name) > 0, jnp.nan, weights)
 
 
 def _e_step(

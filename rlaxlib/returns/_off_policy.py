@@ -17,7 +17,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.recurrence import backward
@@ -94,8 +94,7 @@ def general_off_policy_returns_from_action_values(
     """
     return general_off_policy_returns_from_q_and_v(
         q_t=pick(q_t, a_t),
-        # XLA miscompiles `jnp.sum(pi_t * q_t, axis=-1)` if a batch shares `pi_t`.
-        v_t=jnp.vecdot(pi_t, q_t, precision="highest"),
+        v_t=safe.expectation(pi_t, q_t),
         r_t=r_t,
         discount_t=discount_t,
         c_t=c_t,
@@ -160,7 +159,8 @@ def general_off_policy_returns_from_q_and_v(
         return streams.cut_traces(x, truncated_t, sample_mask)
 
     q_t, c_t = cut(q_t), cut(c_t)
-    b, a = r_t + discount_t * (v_t - c_t * q_t), discount_t * c_t
+    b = r_t + safe.product(discount_t, v_t - safe.product(c_t, q_t))
+    a = safe.product(discount_t, c_t)
     returns = backward(b, a, 0.0, truncated_t, sample_mask)
     return stop_if(stop_target_gradients, returns)
 
@@ -219,9 +219,8 @@ def importance_corrected_td_errors(
     """
     v_t = streams.valid(values[1:] if v_t is None else v_t, sample_mask)
     v_tm1 = streams.valid(values[:-1], sample_mask)
-    # The reward is added last: beside a large value it would lose precision.
-    delta = r_t + (discount_t * v_t - v_tm1)
-    b, a = rho_tm1 * delta, rho_tm1 * discount_t * lambda_
+    delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
+    b, a = safe.product(rho_tm1, delta), safe.product(discount_t * lambda_, rho_tm1)
     errors = backward(b, a, 0.0, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
@@ -291,7 +290,7 @@ def tree_backup(
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,
-        c_t=lambda_ * pick(pi_t, a_t),
+        c_t=safe.product(lambda_, pick(pi_t, a_t)),
         pi_t=pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core import checks
+from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Shaped, Static
 
@@ -230,8 +229,8 @@ def _mean(probs: Array, bins: Array) -> Array:
     is_pair = (bins == -bins[::-1]).astype(probs.dtype)
     is_pair = jnp.broadcast_to(is_pair, probs.shape)
     weights = is_pair * 0.5 * (probs - probs[..., ::-1]) + (1 - is_pair) * probs
-    # TPUs and GPUs multiply matrices in reduced precision by default.
-    return jnp.matmul(weights, bins, precision=jax.lax.Precision.HIGHEST)
+    bins = jnp.broadcast_to(bins, probs.shape)
+    return safe.dot(weights, safe.without(probs, bins))
 
 
 def _two_hot(x: Array, b: Array) -> Array:

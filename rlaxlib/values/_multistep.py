@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -216,7 +216,7 @@ def q_lambda(
         v_tm1=pick(q_tm1, a_tm1),
         r_t=r_t,
         discount_t=discount_t,
-        v_t=jnp.max(q_t, axis=-1),
+        v_t=safe.largest(q_t, axis=-1),
         lambda_=lambda_,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
@@ -258,9 +258,8 @@ def watkins_trace(
         Christopher J. C. H. Watkins, *Learning from Delayed Rewards*, 1989.
         https://www.cs.rhul.ac.uk/~chrisw/thesis.html
     """
-    q_a_t = pick(q_t, a_t)
-    is_greedy = (q_a_t == jnp.max(q_t, axis=-1)).astype(q_t.dtype)
-    return jnp.where(jnp.isnan(q_a_t), jnp.nan, is_greedy)
+    q_a_t, v_t = pick(q_t, a_t), safe.largest(q_t, axis=-1)
+    return safe.with_nan((q_a_t == v_t).astype(q_t.dtype), q_a_t, v_t)
 
 
 @checked
@@ -403,7 +402,7 @@ def retrace_continuous(
         r_t=r_t,
         discount_t=discount_t,
         # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-        c_t=lambda_ * jnp.exp(jnp.minimum(0.0, log_rhos)),
+        c_t=safe.product(lambda_, jnp.exp(jnp.minimum(0.0, log_rhos))),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
@@ -417,4 +416,4 @@ def retrace_coefficients(
     pi, mu = pick(pi_t, a_t), mu_t + eps
     # `0 / 0` is NaN.
     mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
-    return lambda_ * jnp.minimum(1.0, pi / mu)
+    return safe.product(lambda_, jnp.minimum(1.0, pi / mu))

@@ -10,12 +10,11 @@ for a batch.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients
-from rlaxlib._core.indexing import pick
+from rlaxlib._core import gradients, safe
+from rlaxlib._core.indexing import best, pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 
@@ -76,7 +75,7 @@ def n_step_q_learning(
     targets = returns.n_step_bootstrapped_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=jnp.max(q_t, axis=-1),
+        v_t=safe.largest(q_t, axis=-1),
         n=n,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
@@ -141,7 +140,7 @@ def n_step_double_q_learning(
     targets = returns.n_step_bootstrapped_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=pick(q_t_value, jnp.argmax(q_t_selector, axis=-1)),
+        v_t=pick(q_t_value, best(q_t_selector)),
         n=n,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

@@ -25,7 +25,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, indexing, pairs
+from rlaxlib._core import checks, indexing, pairs, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Key, Static
@@ -165,14 +165,14 @@ def quantile_q_learning(
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     if dist_q_t_selector is None and q_t_selector is not None:
-        a_t = jnp.argmax(q_t_selector)
+        a_t = indexing.best(q_t_selector)
     elif dist_q_t_selector is not None and q_t_selector is None:
-        a_t = jnp.argmax(_means(dist_q_t_selector, weights))
+        a_t = indexing.best(_means(dist_q_t_selector, weights))
     else:
         checks.fail(
             "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
         )
-    y = r_t + discount_t * indexing.pick_slice(dist_q_t, a_t, axis=1)
+    y = r_t + safe.product(discount_t, indexing.pick_slice(dist_q_t, a_t, axis=1))
     y = stop_if(stop_target_gradients, y)
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
@@ -234,21 +234,23 @@ def quantile_expected_sarsa(
         Will Dabney and others, *Distributional Reinforcement Learning with Quantile
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
-    y, pi = stop_each(stop_target_gradients, r_t + discount_t * dist_q_t, probs_a_t)
+    dist_q_t = safe.without(probs_a_t[None], dist_q_t)
+    y = r_t + safe.product(discount_t, dist_q_t)
+    y, pi = stop_each(stop_target_gradients, y, probs_a_t)
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
 
     def loss(y: Array) -> Array:
         return asymmetric_loss(rho, x, tau_q_tm1, y, huber_param)
 
-    return jnp.sum(pi * jax.vmap(loss, in_axes=1)(y))
+    return safe.dot(pi, jax.vmap(loss, in_axes=1)(y))
 
 
 def _means(dist: Array, weights: Array | None) -> Array:
     """Return the mean of each action's samples, `[A]`, with these weights or equal."""
     if weights is None:
         return jnp.mean(dist, axis=0)
-    return jnp.sum(weights[:, None] * dist, axis=0)
+    return safe.expectation(weights[:, None], dist, axis=0)
 
 
 def asymmetric_loss(
@@ -269,7 +271,8 @@ def asymmetric_loss(
 
     def penalties(y_j: Array) -> Array:
         u = y_j - x
-        return jnp.where(u < 0, 1 - tau, tau) * rho(u, *parameters)
+        weight = jnp.where(u < 0, 1 - tau, tau)
+        return weight * rho(safe.without(weight, u), *parameters)
 
     return jnp.sum(pairs.sum_over(penalties, y)) / y.size
 
@@ -435,7 +438,7 @@ def quantile_fraction_loss(
     """
     midpoints = quantiles_at_midpoints
     gradient = 2 * quantiles_at_fractions - midpoints[1:] - midpoints[:-1]
-    return jnp.sum(fractions[1:-1] * jax.lax.stop_gradient(gradient))
+    return safe.expectation(fractions[1:-1], jax.lax.stop_gradient(gradient))
 
 
 # --- Samples. ---
@@ -476,7 +479,8 @@ def truncated_quantile_targets(
     """
     critics, quantiles = dist_q_t.shape
     kept = critics * (quantiles - num_dropped)
-    return jnp.sort(jnp.ravel(dist_q_t))[:kept]
+    # Sorted, NaN would be dropped as one of the highest values.
+    return safe.with_nan(jnp.sort(jnp.ravel(dist_q_t))[:kept], safe.largest(dist_q_t))
 
 
 @checked

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy import special
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -64,7 +65,9 @@ def quantile_mean(
         Derek Yang and others, *Fully Parameterized Quantile Function for Distributional
         Reinforcement Learning*, equation 1, 2019. https://arxiv.org/abs/1911.02140
     """
-    return jnp.mean(quantiles) if weights is None else jnp.sum(weights * quantiles)
+    if weights is None:
+        return jnp.mean(quantiles)
+    return safe.expectation(weights, quantiles)
 
 
 @checked
@@ -107,7 +110,8 @@ def conditional_value_at_risk(
     p = jnp.full_like(quantiles, 1 / quantiles.size) if probs is None else probs
     x, p = jax.lax.sort_key_val(quantiles, p)
     weights = jnp.clip(level - (jnp.cumsum(p) - p), 0, p)
-    return jnp.sum(weights * x) / level
+    weights = jnp.where(jnp.isnan(x), p, weights)  # Sorted last, beyond the tail.
+    return safe.expectation(weights, x) / level
 
 
 @checked

@@ -18,11 +18,10 @@ times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -293,7 +292,7 @@ def transformed_q_lambda(
         tx_pair=tx_pair,
         r_t=r_t,
         discount_t=discount_t,
-        v_t=jnp.max(q_t, axis=-1),
+        v_t=safe.largest(q_t, axis=-1),
         lambda_=lambda_,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

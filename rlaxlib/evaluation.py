@@ -117,15 +117,15 @@ def off_policy_evaluation(
     first = jnp.ones_like(r_t[:, :1])
     gamma = jnp.concatenate([first, discount_t[:, :-1]], axis=1)
     valid &= jnp.cumprod(gamma != 0, axis=1) == 1
-    discount = jnp.cumprod(jnp.where(valid, gamma, 0), axis=1)
-    weights, count = _weights(jnp.where(valid, rho_tm1, 1), is_given, kind, axis_name)
-    before = jnp.concatenate([first / count, weights[:, :-1]], axis=1)
+    rho, gamma = (jnp.where(valid, x, 1) for x in (rho_tm1, gamma))
+    weights, count = _weights(rho, gamma, is_given, kind, axis_name)
+    before = gamma * jnp.concatenate([first / count, weights[:, :-1]], axis=1)
     # A step after an end may be NaN, and so would be gradients of the products.
     terms = weights * streams.valid(r_t, valid)
     if q_tm1 is not None and v_tm1 is not None:
         q_tm1, v_tm1 = streams.clean(valid, q_tm1, v_tm1)
         terms += before * v_tm1 - weights * q_tm1
-    return devices.total(jnp.sum(jnp.where(valid, discount * terms, 0)), axis_name)
+    return devices.total(jnp.sum(jnp.where(valid, terms, 0)), axis_name)
 
 
 @checked
@@ -329,12 +329,13 @@ def bootstrap_interval(
 
 
 def _weights(
-    rho: Array, is_given: Array, kind: str, axis_name: AxisName | None
+    rho: Array, gamma: Array, is_given: Array, kind: str, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
-    """Return the importance weight of each step, `[N, T]`, and the number N.
+    """Return the discounted weight of each step, `[N, T]`, and the number N.
 
     Args:
         rho: Ratios, 1 at ignored steps, `[N, T]`.
+        gamma: Discounts before the steps, 1 at ignored steps, `[N, T]`.
         is_given: False for trajectories to ignore, `[N]`.
         kind: As for `off_policy_evaluation`.
         axis_name: As for `off_policy_evaluation`.
@@ -346,11 +347,14 @@ def _weights(
     log_ratio = jnp.cumsum(log_ratio, axis=1)
     if kind in ("is", "wis"):
         log_ratio = jnp.broadcast_to(log_ratio[:, -1:], log_ratio.shape)
+    # The product of ratios alone may overflow where that with the discounts does not.
+    log_discount = jnp.cumsum(jnp.log(gamma), axis=1)
     if not kind.startswith("w"):
-        return jnp.exp(log_ratio) / number, number
+        return jnp.exp(log_ratio + log_discount) / number, number
     # Relative to the largest, products of a thousand ratios do not overflow.
     counts = is_given[:, None] & ~jnp.isneginf(log_ratio)
     largest = devices.largest(log_ratio, counts, axis_name, axis=0)
     ratio = jnp.where(counts, jnp.exp(log_ratio - largest[None]), 0)
     total = devices.total(jnp.sum(ratio, axis=0), axis_name)
-    return ratio / jnp.where(total == 0, 1, total)[None], number
+    share = ratio / jnp.where(total == 0, 1, total)[None]
+    return jnp.exp(log_discount) * share, number

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import checks, devices, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static
@@ -193,7 +193,7 @@ def optimality_gap(
         Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
-    return jnp.mean(jax.nn.relu(target - scores))
+    return jnp.mean(safe.relu(target - scores))
 
 
 @checked

@@ -42,6 +42,14 @@ def sqrt(x: Array) -> Array:
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
 
 
+def relu(x: Array) -> Array:
+    """Return the positive part, NaN where `x` is, with a gradient of 0 at 0.
+
+    Fused with a sum, `jax.nn.relu` hides NaN as `jnp.max` does: see `largest`.
+    """
+    return jnp.where(x <= 0, 0, x)
+
+
 def largest(x: Array, axis: int | None = None) -> Array:
     """Return the maximum, NaN if an entry is NaN.
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -371,7 +371,7 @@ def rm_loss(
     """
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = jnp.sum(pi_t * q_t, axis=-1, keepdims=True)
-    regret_t = stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
+    regret_t = stop_if(use_stop_gradient, safe.relu(q_t - baseline_t))
     return -jnp.mean(jnp.sum(pi_t * regret_t, axis=-1))
 
 
@@ -414,7 +414,7 @@ def rpg_loss(
     """
     q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    regret_t = jax.nn.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
+    regret_t = safe.relu(q_t - jnp.sum(pi_t * q_t, axis=-1, keepdims=True))
     if action_mask is not None:
         regret_t = jnp.where(action_mask, regret_t, 0)
     return jnp.mean(jnp.sum(regret_t, axis=-1))

@@ -95,9 +95,9 @@ def test_results_and_gradients_over_devices_equal_those_of_one_device(row):
 # --- Functions whose rows have other batches. ---
 
 
-def by_update(pair, *arguments):
+def by_update(pair, x):
     init, update = pair
-    return jax.tree.leaves(update(*arguments, init(arguments[0]))[0])
+    return jax.tree.leaves(update(x, init(x[0]))[0])
 
 
 PENALTY = rlaxlib.LagrangePenalty(1.0, 0.1)
@@ -109,6 +109,9 @@ CALLS = {
     ),
     "gmpo_loss": lambda x, axis_name=None: rlaxlib.gmpo_loss(
         0.1 * x[:, 0], 0.1 * x[:, 1], 1.0, axis_name=axis_name
+    ),
+    "importance_statistics": lambda x, axis_name=None: rlaxlib.importance_statistics(
+        0.1 * x[:, 0], axis_name=axis_name
     ),
     "percentile_scale": lambda x, axis_name=None: by_update(
         rlaxlib.percentile_scale(axis_name=axis_name), x[:, 0]

@@ -85,7 +85,7 @@ def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
 @each_row("key", sample=True)
 def test_no_key_is_used_twice(row):
     function = row.call()
-    for call in (function, jax.jit(lambda **inputs: function(**inputs))):
+    for call in (function, jax.jit(function)):
         inputs = row.inputs()  # A new key: each may be used once.
         with jax.debug_key_reuse(True):
             jax.block_until_ready(call(**inputs))

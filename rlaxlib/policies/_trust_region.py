@@ -120,7 +120,7 @@ def fisher_vector_product(
     params, vector = jax.tree.map(jnp.asarray, (params, vector))
 
     def widen(x: Array, y: Array) -> Array:
-        return devices.own(dtypes.widen(x, y)[0][0], axis_name)
+        return dtypes.widen(x, y)[0][0]
 
     def narrow(product: Array, x: Array, y: Array) -> Array:
         return dtypes.widen(x, y)[1](product)
@@ -129,9 +129,10 @@ def fisher_vector_product(
         return checks.result("kl(params)", kl(params))
 
     theta, v = jax.tree.map(widen, params, vector), jax.tree.map(widen, vector, params)
-    product = jax.jvp(jax.grad(divergence), (theta,), (v,))[1]
+    own = jax.tree.map(lambda x: devices.own(x, axis_name), (theta, v))
+    product = jax.jvp(jax.grad(divergence), *((x,) for x in own))[1]
     product = jax.tree.map(lambda x: devices.mean(x, axis_name), product)
-    return jax.tree.map(narrow, _move(product, damping, vector), params, vector)
+    return jax.tree.map(narrow, _move(product, damping, v), params, vector)
 
 
 @checked(wide=True, rule=checks.alike("direction", "product"))

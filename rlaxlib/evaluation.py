@@ -318,8 +318,7 @@ def bootstrap_interval(
 
     def evaluate(key: Array) -> Array:
         value = statistic(jax.tree.unflatten(structure, resample(key)))
-        checks.fit(**{"statistic(data)": (value, Real[ArrayLike, ""])})
-        return jnp.asarray(value)
+        return checks.result("statistic(data)", value, Real[ArrayLike, ""])
 
     # One sample at a time: all samples of large data would not fit in memory.
     values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))

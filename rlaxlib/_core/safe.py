@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 
 def product(weight: Array, x: Array) -> Array:
@@ -70,7 +71,7 @@ def smallest(x: Array, axis: int | None = None) -> Array:
     return jnp.where(jnp.any(jnp.isnan(x), axis), jnp.nan, jnp.min(x, axis))
 
 
-def with_nan(x: Array, *causes: Array) -> Array:
+def with_nan(x: Array, *causes: ArrayLike) -> Array:
     """Return a result of comparisons, which is NaN where a compared value is NaN.
 
     A comparison with NaN is false, and `argmax` and `sort` rank NaN highest.

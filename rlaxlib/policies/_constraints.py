@@ -83,10 +83,19 @@ def check_duals(*, projection_operator: Projection, **given: Any) -> None:
             if rules.concrete(penalty.alpha) is None:
                 continue
             with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
-                dual = projection_operator(jnp.asarray(penalty.alpha, float))
+                alpha, path = jnp.asarray(penalty.alpha, float), f"{name}.alpha"
+                dual = project(projection_operator, alpha, path)
             interval = "(0, inf)" if name in TEMPERATURES else "[0, inf)"
-            path = f"projection_operator({name}.alpha)"
+            path = f"projection_operator({path})"
             rules.check(path, dual, f"in {interval}", {}, {})
+
+
+def project(operator: Projection, alpha: Array, name: str = "alpha") -> Array:
+    """Return a projected dual variable, after checking its shape."""
+    dual: Any = operator(alpha)
+    shape = ", ".join(map(str, alpha.shape))
+    kind = Float[ArrayLike, shape]
+    return checks.result(f"projection_operator({name})", dual, kind)
 
 
 @checked(rule=check_duals)
@@ -311,7 +320,7 @@ def losses_of(
     kl: Array, penalty: LagrangePenalty, operator: Projection, stop: bool = True
 ) -> tuple[Array, Array, Array]:
     """Return both losses of a constraint, and its projected dual variable."""
-    dual = operator(penalty.alpha)
+    dual = project(operator, penalty.alpha)
     alpha = jnp.broadcast_to(dual.reshape(()) if dual.size == 1 else dual, kl.shape)
     kl_loss = stop_if(stop, alpha) * kl
     alpha_loss = alpha * (penalty.epsilon - stop_if(stop, kl))
@@ -354,7 +363,7 @@ def total_losses(
 def temperature(name: str, constraint: LagrangePenalty, operator: Projection) -> Array:
     """Return the temperature of an E-step, shape `[]`."""
     check_dual(name, constraint, "temperature", jnp.zeros(()))
-    return operator(constraint.alpha).reshape(())
+    return project(operator, constraint.alpha).reshape(())
 
 
 # --- Checks of shapes. ---

@@ -100,7 +100,11 @@ def like(**trees: Any) -> None:
 
 def alike(*names: str) -> Callable[..., None]:
     """Return a rule that the arguments of these names are `like` each other."""
-    return lambda **given: like(**{name: given[name] for name in names})
+
+    def rule(**given: Any) -> None:
+        like(**{name: given[name] for name in names})
+
+    return rule
 
 
 def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import checks, devices, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static, Tree
@@ -107,25 +107,24 @@ def off_policy_evaluation(
     if (q_tm1 is not None, v_tm1 is not None) != (needs_values,) * 2:
         must = "are needed" if needs_values else "must be None"
         checks.fail(f'`q_tm1` and `v_tm1` {must} with the kind "{kind}"')
-    valid = jnp.ones_like(r_t, bool)
-    if sample_mask is not None:
-        delete = jax.vmap(lambda x: streams.compact(*x))
-        data = r_t, discount_t, rho_tm1, q_tm1, v_tm1, sample_mask
-        data = [x if x is None else delete((x, sample_mask)) for x in data]
-        r_t, discount_t, rho_tm1, q_tm1, v_tm1, valid = data
+    q, v = (jnp.zeros_like(r_t) if x is None else x for x in (q_tm1, v_tm1))
+    data, valid = (r_t, discount_t, rho_tm1, q, v), jnp.ones_like(r_t, bool)
+    if sample_mask is not None:  # Delete ignored steps.
+        compact = cast(Any, jax.vmap(streams.compact))
+        data = tuple(compact(x, sample_mask) for x in data)
+        valid = compact(sample_mask, sample_mask)
+    r, gamma, rho, q, v = data
     is_given = valid[:, 0]  # False for a trajectory without a valid step.
-    first = jnp.ones_like(r_t[:, :1])
-    gamma = jnp.concatenate([first, discount_t[:, :-1]], axis=1)
-    valid &= jnp.cumprod(gamma != 0, axis=1) == 1
-    rho, gamma = (jnp.where(valid, x, 1) for x in (rho_tm1, gamma))
-    weights, count = _weights(rho, gamma, is_given, kind, axis_name)
-    before = gamma * jnp.concatenate([first / count, weights[:, :-1]], axis=1)
+    first = jnp.ones_like(r[:, :1])
+    before = jnp.concatenate([first, gamma[:, :-1]], axis=1)
+    valid &= jnp.cumprod(before != 0, axis=1) == 1
+    discount = jnp.cumprod(jnp.where(valid, before, 0), axis=1)
     # A step after an end may be NaN, and so would be gradients of the products.
-    terms = weights * streams.valid(r_t, valid)
-    if q_tm1 is not None and v_tm1 is not None:
-        q_tm1, v_tm1 = streams.clean(valid, q_tm1, v_tm1)
-        terms += before * v_tm1 - weights * q_tm1
-    return devices.total(jnp.sum(jnp.where(valid, terms, 0)), axis_name)
+    r, q, v = streams.clean(valid, r, q, v)
+    w, count = _weights(jnp.where(valid, rho, 1), is_given, kind, axis_name)
+    w_before = jnp.concatenate([first / count, w[:, :-1]], axis=1)
+    terms = safe.product(w, r - q) + safe.product(w_before, v)
+    return devices.total(jnp.sum(jnp.where(valid, discount * terms, 0)), axis_name)
 
 
 @checked
@@ -193,7 +192,7 @@ def optimality_gap(
         Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
-    return jnp.mean(jax.nn.relu(target - scores))
+    return jnp.mean(safe.relu(target - scores))
 
 
 @checked
@@ -319,8 +318,7 @@ def bootstrap_interval(
 
     def evaluate(key: Array) -> Array:
         value = statistic(jax.tree.unflatten(structure, resample(key)))
-        checks.fit(**{"statistic(data)": (value, Real[ArrayLike, ""])})
-        return jnp.asarray(value)
+        return checks.result("statistic(data)", value, Real[ArrayLike, ""])
 
     # One sample at a time: all samples of large data would not fit in memory.
     values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))

@@ -100,23 +100,32 @@ def like(**trees: Any) -> None:
 
 def alike(*names: str) -> Callable[..., None]:
     """Return a rule that the arguments of these names are `like` each other."""
-    return lambda **given: like(**{name: given[name] for name in names})
+
+    def rule(**given: Any) -> None:
+        like(**{name: given[name] for name in names})
+
+    return rule
 
 
-def result(name: str, value: Any) -> Array:
-    """Check the result of a function that the user gave: one float.
+def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
+    """Check the result of a function that the user gave.
 
     Args:
         name: The call, such as `kl(params)`.
         value: Its result.
+        kind: What it must be, by default one float.
 
     Returns:
-        The result, as an array of shape `[]`.
+        The result, as an array.
 
     Raises:
         ArgumentError: If it has another shape or dtype.
     """
-    fit(**{name: (_scalar(value), Float[ArrayLike, ""])})
+    try:
+        fit(**{name: (_scalar(value), kind)})
+    except ArgumentError:  # Its hints are about arguments.
+        must = cast(Any, specs.read(kind)).text
+        fail(f"`{name}` is {errors.describe(value)}, must be {must}")
     return jnp.asarray(value)
 
 

@@ -67,6 +67,14 @@ def sqrt(x: Array) -> Array:
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
 
 
+def relu(x: Array) -> Array:
+    """Return the positive part, NaN where `x` is, with a gradient of 0 at 0.
+
+    Fused with a sum, `jax.nn.relu` hides NaN as `jnp.max` does: see `largest`.
+    """
+    return jnp.where(x <= 0, 0, x)
+
+
 def largest(x: Array, axis: int | None = None) -> Array:
     """Return the maximum, NaN if an entry is NaN.
 
@@ -87,7 +95,7 @@ def smallest(x: Array, axis: int | None = None) -> Array:
     return jnp.where(jnp.any(jnp.isnan(x), axis), jnp.nan, jnp.min(x, axis))
 
 
-def with_nan(x: Array, *causes: Array) -> Array:
+def with_nan(x: Array, *causes: ArrayLike) -> Array:
     """Return a result of comparisons, which is NaN where a compared value is NaN.
 
     A comparison with NaN is false, and `argmax` and `sort` rank NaN highest.

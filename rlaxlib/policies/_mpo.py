@@ -20,7 +20,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import diagnostics, distributions
-from rlaxlib._core import checks
+from rlaxlib._core import checks, legality
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
@@ -393,8 +393,7 @@ def _legal(
     Illegal actions get a log-probability of -inf and the highest legal value. If no
     action is legal, the prior is uniform and all values are 0.
     """
-    legal = target_logits != -jnp.inf
-    legal = legal if action_mask is None else action_mask & legal
+    legal = legality.legal(target_logits, action_mask)
     some = jnp.any(legal, axis=-1, keepdims=True)
     logits = jnp.where(legal, target_logits, jnp.where(some, -jnp.inf, 0))
     best = jnp.max(q_values, -1, keepdims=True, initial=-jnp.inf, where=legal)

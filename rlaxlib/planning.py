@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import legality
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Static
 
@@ -62,14 +63,15 @@ def cem_update(
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
-        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest.
+        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest,
+            below minus infinity.
         num_elites: Number :math:`K` of elites, a Python integer in [1, N].
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
         min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
         max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
 
     Returns:
-        The next plan, a `PlanState`.
+        The next plan, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
@@ -115,7 +117,11 @@ def mppi_update(
         m = ∑_i w_i a_i,   s² = ∑_i w_i (a_i - m)²
         μ' = β μ + (1 - β) m,   σ' = clip(β σ + (1 - β) s, σ_min, σ_max)
 
-    - MPPI: all samples, and the standard deviation of the old plan.
+    If no sample has a return above minus infinity, the plan keeps its mean and standard
+    deviation.
+
+    - MPPI: all samples. It keeps the standard deviation: replace that of the result by
+      the one of the old plan.
     - TD-MPC2: 6 iterations of 512 samples, 24 of which its policy proposes, 64 elites,
       a horizon of 3, and standard deviations in [0.05, 2]. Its temperature of 0.5 is
       the inverse of :math:`τ`.
@@ -123,7 +129,8 @@ def mppi_update(
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
-        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN has weight 0.
+        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN and minus
+            infinity have weight 0.
         temperature: Temperature :math:`τ > 0`, in units of the returns, shape `[]`.
         num_elites: Number of samples of the highest returns to sum over, a Python
             integer in [1, N]; or None for all.
@@ -132,7 +139,7 @@ def mppi_update(
         max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
 
     Returns:
-        The next plan, a `PlanState`.
+        The next plan, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
@@ -154,8 +161,12 @@ def mppi_update(
         Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
     """
     elites = _best(returns, returns.size if num_elites is None else num_elites)
-    weights = jax.nn.softmax(_rankable(returns[elites]) / temperature)
+    # A return of infinity counts as the largest float: `inf - inf` would be NaN.
+    finite = jnp.nan_to_num(returns[elites], nan=-jnp.inf, neginf=-jnp.inf)
+    weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
+    is_any = jnp.any(weights > 0)
+    plan = PlanState(*(jnp.where(is_any, x, y) for x, y in zip(plan, state, strict=True)))
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -179,7 +190,7 @@ def shift_plan(
         action: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
 
     Returns:
-        The first plan of the next time step, a `PlanState`.
+        The first plan of the next time step, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value negative.
@@ -199,14 +210,9 @@ def shift_plan(
     return PlanState(*jax.lax.stop_gradient((mean, jnp.full_like(mean, stddev))))
 
 
-def _rankable(returns: Array) -> Array:
-    """Replace NaN, which `top_k` ranks first: the return where a model diverges."""
-    return jnp.where(jnp.isnan(returns), -jnp.inf, returns)
-
-
 def _best(returns: Array, number: int) -> Array:
-    """Return the indices of the samples of the highest returns."""
-    return jax.lax.top_k(_rankable(returns), number)[1]
+    """Return the indices of the samples of the highest returns, NaN last."""
+    return jnp.argsort(-returns)[:number]
 
 
 def _fit(actions: Array, weights: Array) -> PlanState:
@@ -219,6 +225,8 @@ def _fit(actions: Array, weights: Array) -> PlanState:
     Returns:
         A plan.
     """
+    # Where a model diverges, actions may be NaN, and `0 * NaN` would be NaN.
+    actions = jnp.where((weights > 0)[:, None, None], actions, 0)
     mean = jnp.tensordot(weights, actions, 1)
     variance = jnp.tensordot(weights, jnp.square(actions - mean[None]), 1)
     return PlanState(mean, jnp.sqrt(variance))

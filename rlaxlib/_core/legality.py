@@ -45,3 +45,15 @@ def gaps(
 def legal(logits: Array, action_mask: Array | None = None) -> Array:
     """Return which actions are legal, as `gaps` does, `[..., A]`."""
     return gaps(logits, action_mask)[1]
+
+
+def softmax(logits: Array, temperature: ArrayLike = 1.0) -> Array:
+    """Return the softmax over the last axis, 0 if all logits are minus infinity.
+
+    The largest logit is subtracted before the division by the temperature: a quotient
+    of large values would round their differences away.
+    """
+    gap, possible = gaps(logits, temperature=temperature)
+    weights = jnp.where(possible, jnp.exp(gap), 0)
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    return weights / jnp.where(total == 0, 1, total)

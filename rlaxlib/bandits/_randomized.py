@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import legality
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
 from rlaxlib.bandits._statistics import one_hot
@@ -75,8 +76,7 @@ def boltzmann_probabilities(
         Nicolò Cesa-Bianchi and others, *Boltzmann Exploration Done Right*, 2017.
         https://arxiv.org/abs/1705.10257
     """
-    # Differences first: a quotient by a small temperature overflows.
-    return jax.nn.softmax((means - jnp.max(means)) / temperature)
+    return legality.softmax(means, temperature)
 
 
 @checked
@@ -110,7 +110,7 @@ def exp3_probabilities(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     uniform = 1 / log_weights.size
-    weights = jax.nn.softmax(log_weights)
+    weights = legality.softmax(log_weights)
     return (1 - exploration) * weights + exploration * uniform
 
 
@@ -292,7 +292,7 @@ def gradient_bandit_update(
     """
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
-    direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
+    direction = one_hot(arm, preferences) - legality.softmax(preferences)
     preferences = preferences + step_size * (reward - baseline) * direction
     pulls = pulls + 1
     baseline = baseline + (reward - baseline) / pulls.astype(baseline.dtype)

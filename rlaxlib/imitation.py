@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
@@ -153,7 +153,7 @@ def discriminator_loss(
         2016. https://arxiv.org/abs/1606.03498
     """
     hit, miss = jax.nn.softplus(-expert_logit), jax.nn.softplus(expert_logit)
-    expert_loss = (1 - label_smoothing) * hit + label_smoothing * miss
+    expert_loss = (1 - label_smoothing) * hit + safe.product(label_smoothing, miss)
     return expert_loss + jax.nn.softplus(policy_logit)
 
 
@@ -248,7 +248,7 @@ def adversarial_reward(
     h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
     if kind == "gail":
         return jax.nn.softplus(h)
-    return h if kind == "airl" else -h * jnp.exp(h)
+    return h if kind == "airl" else -safe.product(jnp.exp(h), h)
 
 
 @checked
@@ -296,7 +296,7 @@ def airl_logit(
         Adversarial Inverse Reinforcement Learning*, 2017.
         https://arxiv.org/abs/1710.11248
     """
-    f = r_t + discount_t * potential_t - potential_tm1
+    f = r_t + safe.product(discount_t, potential_t) - potential_tm1
     return f - jax.lax.stop_gradient(log_prob_tm1)
 
 

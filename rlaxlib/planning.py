@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import legality
+from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Static
 
@@ -166,7 +166,9 @@ def mppi_update(
     weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
     is_any = jnp.any(weights > 0)
-    plan = PlanState(*(jnp.where(is_any, x, y) for x, y in zip(plan, state, strict=True)))
+    plan = PlanState(
+        *(jnp.where(is_any, x, y) for x, y in zip(plan, state, strict=True))
+    )
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -236,6 +238,9 @@ def _mix(
     old: PlanState, new: PlanState, momentum: Array, low: Array, high: Array
 ) -> PlanState:
     """Average the old and the new plan, and clip the standard deviation."""
-    mean = momentum * old.mean + (1 - momentum) * new.mean
-    stddev = momentum * old.stddev + (1 - momentum) * new.stddev
+    # A momentum of 0 forgets a plan of NaN.
+    mean, stddev = (
+        safe.product(momentum, x) + safe.product(1 - momentum, y)
+        for x, y in zip(old, new, strict=True)
+    )
     return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))

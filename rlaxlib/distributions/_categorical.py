@@ -4,8 +4,8 @@ The last axis holds the actions. All axes before it are batch axes, and are kept
 
 A logit of minus infinity marks an illegal action, as does a false entry of
 `action_mask`, and a logit more than 1e30 temperatures below the largest, such as the
-lowest float of float32. An illegal action has probability 0. If no action is legal, every
-function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
+lowest float of float32. An illegal action has probability 0. If no action is legal,
+every function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
 """
 
 from __future__ import annotations

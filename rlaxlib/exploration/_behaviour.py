@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, indexing
+from rlaxlib._core import gradients, indexing, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
 
@@ -276,7 +276,7 @@ def bootstrapped_q_learning(
         https://arxiv.org/abs/1602.04621
     """
     prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
-    bootstrap = discount_t * jnp.max(q_t, axis=-1)
+    bootstrap = safe.product(discount_t, jnp.max(q_t, axis=-1))
     reward = jnp.broadcast_to(r_t, head_mask.shape)
     errors = gradients.error(bootstrap, prediction, stop_target_gradients, reward)
     return jnp.where(head_mask, errors, 0)

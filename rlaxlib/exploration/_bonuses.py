@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, indexing, recurrence, sums
+from rlaxlib._core import checks, devices, indexing, recurrence, safe, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -216,7 +216,7 @@ def icm_losses(
     forward_loss = 0.5 * jnp.sum(jnp.square(error))
     inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a_tm1)
     beta = forward_weight
-    loss = (1 - beta) * inverse_loss + beta * forward_loss
+    loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
     reward = jax.lax.stop_gradient(reward_scale * forward_loss)
     return IcmLosses(loss, forward_loss, inverse_loss, reward)
 

@@ -60,7 +60,7 @@ def aggregate_losses(
         axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
-        Loss, shape `[]`; 0 if there are no valid tokens.
+        Loss, shape `[]`; 0 if there are no valid tokens, or a traced `denominator` is 0.
 
     Raises:
         ArgumentError: If a shape, dtype, `mode` or concrete value is wrong.
@@ -89,4 +89,7 @@ def aggregate_losses(
     total = devices.total(jnp.sum(losses), axis_name)
     if denominator is None:
         denominator = jnp.maximum(devices.total(jnp.sum(count), axis_name), 1)
-    return total / denominator
+    # A micro-batch, and with it the whole batch, may have no valid tokens.
+    return jnp.where(
+        denominator == 0, 0, total / jnp.where(denominator == 0, 1, denominator)
+    )

@@ -151,12 +151,6 @@ def _program(
     return log_prob if entropy is None else (log_prob, entropy)
 
 
-def log_ratio(log_prob: Array, old_log_prob: Array) -> Array:
-    """Return log-ratios, 0 where both policies rule out the token."""
-    impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
-    return jnp.where(impossible, 0, log_prob - old_log_prob)
-
-
 # Without a custom derivative, the backward pass of the scan would add an array of the
 # size of `head` to the gradient for each chunk.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -101,8 +102,7 @@ def advantage_weighted_loss(
         Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
     weight = advantage_weights(adv, temperature=temperature, max_weight=max_weight)
-    # `0 * -inf` would be NaN.
-    return -weight * jnp.where(weight == 0, 0, log_prob)
+    return -safe.product(weight, log_prob)
 
 
 @checked

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
@@ -62,7 +62,7 @@ def td3_bc_loss(
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     distance = jnp.sum(jnp.square(action - data_action))
-    return -jax.lax.stop_gradient(weight) * q + distance
+    return distance - safe.product(jax.lax.stop_gradient(weight), q)
 
 
 @checked
@@ -152,5 +152,6 @@ def rebrac_critic_target(
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     distance = jnp.sum(jnp.square(action_t - data_action_t))
-    target = r_t + discount_t * (jnp.min(q_t) - penalty_weight * distance)
+    v_t = jnp.min(q_t) - safe.product(penalty_weight, distance)
+    target = r_t + safe.product(discount_t, v_t)
     return gradients.stop_if(stop_target_gradients, target)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -76,7 +76,7 @@ def policy_gradient_loss(
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
-    return -jnp.mean(_product(w_t * adv_t, log_prob_t))
+    return -jnp.mean(safe.product(safe.product(w_t, adv_t), log_prob_t))
 
 
 @checked
@@ -119,7 +119,7 @@ def reinforce_loss(
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
     adv_t = stop_if(stop_target_gradients, adv_t)
-    return -_product(adv_t, log_prob_t)
+    return -safe.product(adv_t, log_prob_t)
 
 
 @checked
@@ -240,7 +240,7 @@ def acer_policy_loss(
     correction_t = distributions.categorical_cross_entropy(
         every_t, logits_t, action_mask=action_mask
     )
-    return correction_t - _product(taken_t, log_prob_t)
+    return correction_t - safe.product(taken_t, log_prob_t)
 
 
 @checked
@@ -280,7 +280,7 @@ def entropy_loss(
         https://doi.org/10.1080/09540099108946587
     """
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
-    return -jnp.mean(w_t * entropy_t)
+    return -jnp.mean(safe.product(w_t, entropy_t))
 
 
 @checked
@@ -504,12 +504,6 @@ def invert_gradients(
     """
     room = jnp.where(dqda_t > 0, maximum - a_t, a_t - minimum)
     return dqda_t * room / (maximum - minimum)
-
-
-def _product(weight: Array, log_prob: Array) -> Array:
-    """Return `weight * log_prob`, and 0 for an impossible action of weight 0."""
-    impossible = (weight == 0) & jnp.isinf(log_prob)  # `0 * -inf` would be NaN.
-    return weight * jnp.where(impossible, 0, log_prob)
 
 
 def _policy_and_values(

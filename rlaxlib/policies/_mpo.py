@@ -20,7 +20,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import diagnostics, distributions
-from rlaxlib._core import checks, legality
+from rlaxlib._core import checks, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
@@ -215,18 +215,17 @@ def mpo_loss(
         sample_q_values, temperature_constraint, projection_operator, axis
     )
     w = stop_if(use_stop_gradient, w)
-    log_probs = jnp.where(w == 0, 0, sample_log_probs)  # `0 * -inf` would be NaN.
-    policy_loss = -jnp.sum(w * log_probs, axis=axis)
+    policy_loss = -jnp.sum(safe.product(w, sample_log_probs), axis=axis)
     kl_loss, alpha_loss = _constraints.total_losses(
         kl_constraints,
         projection_operator,
         states=("sample_q_values, one sample", policy_loss),
     )
     loss = (
-        policy_loss_weight * policy_loss
-        + temperature_loss_weight * temperature_loss
-        + kl_loss_weight * kl_loss
-        + alpha_loss_weight * alpha_loss
+        safe.product(policy_loss_weight, policy_loss)
+        + safe.product(temperature_loss_weight, temperature_loss)
+        + safe.product(kl_loss_weight, kl_loss)
+        + safe.product(alpha_loss_weight, alpha_loss)
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return loss, MpoOutputs(*terms, w, jnp.asarray(w.shape[axis]))

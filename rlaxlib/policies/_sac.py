@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, legality
+from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
@@ -76,7 +76,8 @@ def sac_critic_target(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    target = r_t + discount_t * (_minimum(q_t, r_t) - temperature * log_prob_t)
+    v_t = _minimum(q_t, r_t) - safe.product(temperature, log_prob_t)
+    target = r_t + safe.product(discount_t, v_t)
     return stop_if(stop_target_gradients, target)
 
 
@@ -117,7 +118,7 @@ def td3_critic_target(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    target = r_t + discount_t * _minimum(q_t, r_t)
+    target = r_t + safe.product(discount_t, _minimum(q_t, r_t))
     return stop_if(stop_target_gradients, target)
 
 
@@ -203,7 +204,8 @@ def sac_policy_loss(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    return jax.lax.stop_gradient(temperature) * log_prob - _minimum(q, log_prob)
+    entropy_loss = safe.product(jax.lax.stop_gradient(temperature), log_prob)
+    return entropy_loss - _minimum(q, log_prob)
 
 
 @checked

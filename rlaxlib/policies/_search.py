@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, legality
+from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
@@ -232,7 +232,7 @@ def gumbel_policy_targets(
     if rescale_values:
         completed = _rescale(completed, legal)
     most = jnp.max(jnp.where(legal, visits, 0))
-    logits = logits + (c_visit + most) * c_scale * completed
+    logits = logits + safe.product((c_visit + most) * c_scale, completed)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import devices, legality
+from rlaxlib._core import devices, legality, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -228,7 +228,7 @@ def munchausen_q_learning(
     """
     log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
     bonus = jnp.maximum(clip_value_min, temperature * log_pi)
-    r_t = r_t + munchausen_coefficient * bonus
+    r_t = r_t + safe.product(munchausen_coefficient, bonus)
     q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(target_q_t, temperature)
     return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 

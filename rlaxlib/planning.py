@@ -166,9 +166,7 @@ def mppi_update(
     weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
     is_any = jnp.any(weights > 0)
-    plan = PlanState(
-        *(jnp.where(is_any, x, y) for x, y in zip(plan, state, strict=True))
-    )
+    plan = jax.tree.map(lambda x, y: jnp.where(is_any, x, y), plan, state)
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 

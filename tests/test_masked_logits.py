@@ -105,8 +105,8 @@ def sampled(row, kept, dtype):
         if name in (*row.picks, "tokens"):
             arguments[name] = jnp.minimum(x, kept - 1)
         elif name == "labels":
-            x = x.at[..., kept:].set(0)
-            arguments[name] = x / jnp.sum(x, axis=-1, keepdims=True)
+            left = x.at[..., kept:].set(0)
+            arguments[name] = left / jnp.sum(left, axis=-1, keepdims=True)
         elif name == "visits":
             arguments[name] = x.at[..., kept:].set(0)
         elif name == "action_mask":
@@ -143,8 +143,8 @@ def compare(row, kept, fills, temperatures, dtype=np.float32):
     of_masked = differentiate(row, size, kept)
     of_deleted = differentiate(row, kept, kept)
     relative = 1e-4 if np.dtype(dtype).itemsize >= 4 else 2e-2
-    for temperature in temperatures:
-        temperature = jnp.asarray(temperature, jnp.promote_types(dtype, np.float32))
+    wide_dtype = jnp.promote_types(dtype, np.float32)
+    for temperature in np.asarray(temperatures, wide_dtype):
         outputs, gradients = of_deleted(temperature, deleted)
         for fill in fills:
             masked = {
@@ -153,15 +153,15 @@ def compare(row, kept, fills, temperatures, dtype=np.float32):
             }
             found, found_gradients = of_masked(temperature, masked)
             contract.assert_close(found, outputs, relative, relative)
-            for name, gradient in found_gradients.items():
-                gradient, right = np.float64(gradient), np.float64(gradients[name])
-                if name in wide:
-                    rest, gradient = gradient[..., kept:], gradient[..., :kept]
-                    zero = rest if name in logits else 0.0 * rest
-                    np.testing.assert_array_equal(zero, 0, err_msg=name)
+            for name, right in gradients.items():
+                whole = np.float64(found_gradients[name])
+                rest = whole[..., kept:] if name in wide else np.zeros(1)
+                zero = rest if name in logits else 0.0 * rest
+                np.testing.assert_array_equal(zero, 0, err_msg=name)
+                gradient = whole[..., :kept] if name in wide else whole
                 absolute = relative * SCALE
                 np.testing.assert_allclose(
-                    gradient, right, relative, absolute, err_msg=name
+                    gradient, np.float64(right), relative, absolute, err_msg=name
                 )
 
 

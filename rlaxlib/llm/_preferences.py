@@ -203,13 +203,16 @@ def orpo_loss(
         Jiwoo Hong, Noah Lee and James Thorne, *ORPO: Monolithic Preference Optimization
         without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
     """
+    # Without the term, an impossible answer has no gradient of `0 * inf`.
+    pair = mean_log_prob_chosen, mean_log_prob_rejected
+    pair = (jnp.where(coefficient == 0, -1, x) for x in pair)
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
-    chosen, rejected = map(_unsure, (mean_log_prob_chosen, mean_log_prob_rejected))
+    chosen, rejected = map(_unsure, pair)
     excess = rejected - chosen
     largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
     ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
     preference = largest + jnp.log1p(jnp.expm1(-largest) + ratio)
-    return safe.product(coefficient, preference) - mean_log_prob_chosen
+    return -mean_log_prob_chosen + coefficient * preference
 
 
 @checked(wide=True)

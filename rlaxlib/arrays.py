@@ -54,7 +54,7 @@ class AllSum:
     def __init__(self, axis_name: AxisName | None = None) -> None:
         self._axis_name = axis_name
 
-    @checked
+    @checked(compiled=False)
     def __call__(
         self,
         x: Shaped[ArrayLike, "..."],
@@ -72,6 +72,7 @@ class AllSum:
         Raises:
             ArgumentError: If `x` is not an array, or has no such axis.
         """
+        x = jnp.asarray(x)
         is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
         total = jnp.sum(x, axis=_axes(axis, x), dtype=jnp.float32 if is_half else None)
         total = devices.total(total, self._axis_name)
@@ -130,7 +131,7 @@ def one_hot(
     Args:
         indices: Index :math:`x` of each one, of any integer dtype, shape `[...]`. An
             index outside [0, num_classes) gives a vector of zeros.
-        num_classes: Length of the vectors, at least 1.
+        num_classes: Length of the vectors, in [1, inf).
         dtype: Dtype of the result.
 
     Returns:
@@ -211,7 +212,8 @@ def replace_masked(
     Args:
         data: Array :math:`x`, shape `[...]`.
         replacement: Array :math:`z`, shape `[...]`; or None for zeros.
-        mask: True, or 1, to replace; its axes are the first of `data`, shape `[...]`.
+        mask: True, or 1, to replace, in {0, 1}; its axes are the first of `data`,
+            shape `[...]`.
 
     Returns:
         The array, of the shape of `data`.
@@ -256,7 +258,7 @@ def masked_mean(
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor, more than 0, shape `[]`; or None for the sum of the mask.
+        denominator: Divisor, in (0, inf), shape `[]`; or None for the sum of the mask.
 
     Returns:
         The mean, without the axes averaged over; 0 if all entries are masked.

@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.experimental import checkify
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, ratios, streams
+from rlaxlib._core import checks, devices, indexing, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -249,7 +249,7 @@ def approximate_kl(
 @checked
 def clip_fraction(
     log_ratio: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in [0, 1]"] = 0.2,
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     *,
     adv_t: Float[ArrayLike, "..."] | None = None,
@@ -268,8 +268,9 @@ def clip_fraction(
 
     Args:
         log_ratio: Log-ratios :math:`l_i` of current to behaviour policy, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, in [0, 1], shape `[]`.
-        epsilon_high: Upper range :math:`ε_high ≥ 0`, shape `[]`; or None for `epsilon`.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
         adv_t: Advantages, shape `[...]`; or None to count all ratios out of range.
         sample_mask: False for samples to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, to average over; or None.
@@ -295,7 +296,8 @@ def clip_fraction(
     if adv_t is not None:
         above, below = above & (adv_t > 0), below & (adv_t < 0)
     clipped = (above | below).astype(log_ratio.dtype)
-    clipped = jnp.where(jnp.isnan(log_ratio), log_ratio, clipped)
+    causes = [x for x in (log_ratio, epsilon, high, adv_t) if x is not None]
+    clipped = safe.with_nan(clipped, *causes)
     return arrays.masked_mean(x=clipped, mask=sample_mask, axis_name=axis_name)
 
 
@@ -383,7 +385,7 @@ def importance_statistics(
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
 
     def largest(y: Array) -> Array:
-        most = jnp.max(y, initial=-jnp.inf, where=mask)
+        most = safe.largest(jnp.where(mask, y, -jnp.inf))
         return jnp.where(count > 0, devices.maximum(most, axis_name), 0)
 
     return ImportanceStatistics(
@@ -429,8 +431,8 @@ def dormant_fraction(
 
     Args:
         activations: Activations :math:`h_i(x)` of :math:`H` neurons, shape `[..., H]`.
-        threshold: Largest score :math:`τ ≥ 0` of a dormant neuron, 0.025 to 0.1,
-            shape `[]`.
+        threshold: Largest score :math:`τ` of a dormant neuron, in [0, inf), usually
+            0.025 to 0.1, shape `[]`.
         sample_mask: False for inputs to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
 

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices
+from rlaxlib._core import checks, devices, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static
 
 __all__ = [
     "bootstrap_interval",
@@ -70,12 +70,13 @@ def off_policy_evaluation(
         discount_t: Discounts :math:`γ` in [0, 1], 0 where the episode ended; later
             steps are ignored, shape `[N, T]`.
         rho_tm1: Ratios :math:`ρ = π(a)/μ(a)` of the actions' probabilities,
-            shape `[N, T]`.
+            in [0, inf), shape `[N, T]`.
         q_tm1: Values of the actions for :math:`π`, shape `[N, T]`; or None.
         v_tm1: Values of the states for :math:`π`, shape `[N, T]`; or None.
         kind: `"is"`, `"wis"`, `"pdis"`, `"wpdis"`, `"dr"` or `"wdr"`.
-        sample_mask: False for time steps to ignore, such as those after a time limit,
-            shape `[N, T]`; or None.
+        sample_mask: False for time steps to ignore, as if they were deleted, such as
+            padding and reset steps, shape `[N, T]`; or None. Trajectories without a
+            valid step do not count in :math:`N`.
         axis_name: Mapped axis name, or names, of the trajectories; or None.
 
     Returns:
@@ -106,14 +107,23 @@ def off_policy_evaluation(
     if (q_tm1 is not None, v_tm1 is not None) != (needs_values,) * 2:
         must = "are needed" if needs_values else "must be None"
         checks.fail(f'`q_tm1` and `v_tm1` {must} with the kind "{kind}"')
+    valid = jnp.ones_like(r_t, bool)
+    if sample_mask is not None:
+        delete = jax.vmap(lambda x: streams.compact(*x))
+        data = r_t, discount_t, rho_tm1, q_tm1, v_tm1, sample_mask
+        data = [x if x is None else delete((x, sample_mask)) for x in data]
+        r_t, discount_t, rho_tm1, q_tm1, v_tm1, valid = data
+    is_given = valid[:, 0]  # False for a trajectory without a valid step.
     first = jnp.ones_like(r_t[:, :1])
-    discount = jnp.cumprod(jnp.concatenate([first, discount_t[:, :-1]], axis=1), axis=1)
-    valid = discount > 0 if sample_mask is None else (discount > 0) & sample_mask
-    weights = _weights(jnp.where(valid, rho_tm1, 1), kind, axis_name)
-    count = len(r_t) * devices.number(axis_name)
+    gamma = jnp.concatenate([first, discount_t[:, :-1]], axis=1)
+    valid &= jnp.cumprod(gamma != 0, axis=1) == 1
+    discount = jnp.cumprod(jnp.where(valid, gamma, 0), axis=1)
+    weights, count = _weights(jnp.where(valid, rho_tm1, 1), is_given, kind, axis_name)
     before = jnp.concatenate([first / count, weights[:, :-1]], axis=1)
-    terms = weights * r_t
+    # A step after an end may be NaN, and so would be gradients of the products.
+    terms = weights * streams.valid(r_t, valid)
     if q_tm1 is not None and v_tm1 is not None:
+        q_tm1, v_tm1 = streams.clean(valid, q_tm1, v_tm1)
         terms += before * v_tm1 - weights * q_tm1
     return devices.total(jnp.sum(jnp.where(valid, discount * terms, 0)), axis_name)
 
@@ -133,7 +143,7 @@ def interquartile_mean(scores: Float[ArrayLike, "..."]) -> Float[Array, ""]:
         scores: Normalised scores of runs and tasks, shape `[...]`.
 
     Returns:
-        The mean of the middle half, shape `[]`.
+        The mean of the middle half, shape `[]`; NaN if a score is NaN.
 
     Raises:
         ArgumentError: If a dtype is wrong.
@@ -147,7 +157,9 @@ def interquartile_mean(scores: Float[ArrayLike, "..."]) -> Float[Array, ""]:
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
     cut = scores.size // 4
-    return jnp.mean(jnp.sort(scores.ravel())[cut : scores.size - cut])
+    middle = jnp.sort(scores.ravel())[cut : scores.size - cut]
+    # Sorted, NaN would be cut as one of the highest scores.
+    return jnp.where(jnp.any(jnp.isnan(scores)), jnp.nan, jnp.mean(middle))
 
 
 @checked
@@ -204,7 +216,7 @@ def probability_of_improvement(
         other_scores: Scores :math:`y` of S runs of the other one, shape `[S, M]`.
 
     Returns:
-        The probability, shape `[]`.
+        The probability, shape `[]`; NaN if a score is NaN.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -219,11 +231,24 @@ def probability_of_improvement(
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
     x, y = scores[:, None], other_scores[None]
-    half = jnp.array(0.5, scores.dtype)
-    return jnp.mean(jnp.where(x > y, 1, jnp.where(x == y, half, 0)))
+    half, nan = jnp.array([0.5, jnp.nan], scores.dtype)
+    # A score of NaN is neither above, below nor equal to another.
+    wins = jnp.where(x > y, 1, jnp.where(x == y, half, jnp.where(x < y, 0, nan)))
+    return jnp.mean(wins)
 
 
-@checked
+def _check_data(*, data: Any, stratified: bool, **_: Any) -> None:
+    """Check the shapes of the arrays of `data`."""
+    named = dict(checks.named_leaves("data", data))
+    if not named:
+        checks.fail("`data` has no arrays")
+    for name, x in named.items() if stratified else ():
+        checks.fit(**{name: (x, Shaped[ArrayLike, "R, M"])})
+    if not stratified:
+        checks.fit(**{n: (x, Shaped[ArrayLike, "N, *_"]) for n, x in named.items()})
+
+
+@checked(rule=_check_data)
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
     data: Any,
@@ -251,18 +276,20 @@ def bootstrap_interval(
 
     Args:
         key: Random key, shape `[]`.
-        data: Array, or pytree of arrays, each with a first axis of N entries, or of
-            the shape `[R, M]` with `stratified`.
-        statistic: Function from resampled `data` to one number.
+        data: Array, or pytree of arrays, each with a first axis of the same N entries;
+            or of shapes `[R, M]` with `stratified`.
+        statistic: Function from resampled `data` to one number, shape `[]`.
         confidence: Probability :math:`c` in (0, 1), a Python number.
-        num_samples: Number of times to resample, a Python integer; 50,000 in rliable.
+        num_samples: Number of times to resample, a Python integer in [1, inf); 50,000
+            in rliable.
         stratified: Whether to resample each column by itself.
 
     Returns:
         A tuple of two: the lower and the upper end, each of shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, integer or concrete value is wrong.
+        ArgumentError: If a shape, dtype, integer or concrete value is wrong, in `data`
+            and in the result of `statistic` too.
 
     Example:
         >>> key, scores = jax.random.key(0), jnp.array([[1.0, 2.0], [1.0, 2.0]])
@@ -279,16 +306,21 @@ def bootstrap_interval(
     leaves = [jnp.asarray(x) for x in jax.tree.leaves(data)]
     structure = cast(Any, jax.tree.structure(data))
 
-    def resample(key: Array, x: Array) -> Array:
-        shape = x.shape if stratified else x.shape[:1]
-        rows = jax.random.randint(key, shape, 0, len(x))
-        return jnp.take_along_axis(x, rows, 0) if stratified else x[rows]
+    def resample(key: Array) -> list[Array]:
+        if not stratified:
+            rows = jax.random.randint(key, leaves[0].shape[:1], 0, len(leaves[0]))
+            return [x[rows] for x in leaves]
+        keys = jax.random.split(key, len(leaves))
+        rows = [
+            jax.random.randint(key, x.shape, 0, len(x))
+            for key, x in zip(keys, leaves, strict=True)
+        ]
+        return [jnp.take_along_axis(*x, 0) for x in zip(leaves, rows, strict=True)]
 
     def evaluate(key: Array) -> Array:
-        # The same key resamples the same entries of all arrays.
-        keys = jax.random.split(key, len(leaves)) if stratified else [key] * len(leaves)
-        drawn = [resample(key, x) for key, x in zip(keys, leaves, strict=True)]
-        return statistic(jax.tree.unflatten(structure, drawn))
+        value = statistic(jax.tree.unflatten(structure, resample(key)))
+        checks.fit(**{"statistic(data)": (value, Real[ArrayLike, ""])})
+        return jnp.asarray(value)
 
     # One sample at a time: all samples of large data would not fit in memory.
     values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))
@@ -296,23 +328,29 @@ def bootstrap_interval(
     return jnp.quantile(values, tail), jnp.quantile(values, 1 - tail)
 
 
-def _weights(rho: Array, kind: str, axis_name: AxisName | None) -> Array:
-    """Return the importance weight of each step of each trajectory, `[N, T]`.
+def _weights(
+    rho: Array, is_given: Array, kind: str, axis_name: AxisName | None
+) -> tuple[Array, Array]:
+    """Return the importance weight of each step, `[N, T]`, and the number N.
 
     Args:
         rho: Ratios, 1 at ignored steps, `[N, T]`.
+        is_given: False for trajectories to ignore, `[N]`.
         kind: As for `off_policy_evaluation`.
         axis_name: As for `off_policy_evaluation`.
     """
+    number = jnp.sum(is_given, dtype=rho.dtype)
+    number = jnp.maximum(devices.total(number, axis_name), 1)
     is_zero = rho == 0  # The logarithm has an infinite derivative at 0.
     log_ratio = jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1, rho)))
     log_ratio = jnp.cumsum(log_ratio, axis=1)
     if kind in ("is", "wis"):
         log_ratio = jnp.broadcast_to(log_ratio[:, -1:], log_ratio.shape)
     if not kind.startswith("w"):
-        return jnp.exp(log_ratio) / (len(rho) * devices.number(axis_name))
+        return jnp.exp(log_ratio) / number, number
     # Relative to the largest, products of a thousand ratios do not overflow.
-    largest = devices.largest(log_ratio, ~jnp.isneginf(log_ratio), axis_name, axis=0)
-    ratio = jnp.exp(log_ratio - largest[None])
+    counts = is_given[:, None] & ~jnp.isneginf(log_ratio)
+    largest = devices.largest(log_ratio, counts, axis_name, axis=0)
+    ratio = jnp.where(counts, jnp.exp(log_ratio - largest[None]), 0)
     total = devices.total(jnp.sum(ratio, axis=0), axis_name)
-    return ratio / jnp.where(total == 0, 1, total)[None]
+    return ratio / jnp.where(total == 0, 1, total)[None], number

@@ -12,7 +12,9 @@ batch, with one key for each example. An action of a flow policy is the solution
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, ParamSpec
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +22,11 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
+from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
+from rlaxlib._core.safe import sqrt
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -36,6 +41,7 @@ __all__ = [
 ]
 
 Kind = Literal["noise", "velocity", "data"]
+P = ParamSpec("P")
 
 
 class FlowSample(NamedTuple):
@@ -43,7 +49,7 @@ class FlowSample(NamedTuple):
 
     Attributes:
         x: Point :math:`x_t`, shape `[D]`.
-        t: Time :math:`t` in [0, 1), shape `[]`.
+        t: Time :math:`t` in [0, 1), shape `[]`. Half precision rounds it down.
         velocity: Velocity of the path, the target of the network, shape `[D]`.
     """
 
@@ -67,6 +73,19 @@ class DiffusionSample(NamedTuple):
 # --- Flow matching. ---
 
 
+def _before_the_end(function: Callable[P, FlowSample]) -> Callable[P, FlowSample]:
+    """Keep the time of a sample below 1, to which half precision may round it."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> FlowSample:
+        sample = function(*args, **kwargs)
+        last = 1 - float(jnp.finfo(sample.t.dtype).epsneg)
+        return sample._replace(t=jnp.minimum(sample.t, last))
+
+    return call
+
+
+@_before_the_end
 @checked
 def flow_matching_sample(
     key: Key[ArrayLike, ""],
@@ -176,13 +195,16 @@ def cosine_noise_schedule(
     It is the schedule of diffusion policies, often with fewer than 100 steps.
 
     Args:
-        num_steps: Number :math:`K` of steps, a Python integer of at least 1.
-        offset: Offset :math:`s ≥ 0`, a Python number. It gives the first step noise.
-        max_beta: Greatest variance :math:`β_max` added by a step, a Python number.
-        dtype: Dtype of the result.
+        num_steps: Number :math:`K` of steps, a Python integer in [1, inf).
+        offset: Offset :math:`s`, a Python number in [0, inf). It gives the first step
+            noise.
+        max_beta: Greatest variance :math:`β_max` added by a step, a Python number
+            in (0, 1).
+        dtype: Dtype of the result. Half precision rounds the first shares to 1, so that
+            their steps have no noise.
 
     Returns:
-        Shares :math:`ᾱ_1, …, ᾱ_K` of the variance, shape `[num_steps]`.
+        Shares :math:`ᾱ_1, …, ᾱ_K` of the variance, more than 0, shape `[num_steps]`.
 
     Raises:
         ArgumentError: If an integer or a concrete value is wrong.
@@ -198,7 +220,7 @@ def cosine_noise_schedule(
     steps = np.arange(num_steps + 1) / num_steps
     f = np.square(np.cos((steps + offset) / (1 + offset) * np.pi / 2))
     beta = np.minimum(1 - f[1:] / f[:-1], max_beta)
-    return jnp.asarray(np.cumprod(1 - beta), dtype)
+    return _shares(beta, dtype)
 
 
 @checked
@@ -215,18 +237,21 @@ def linear_noise_schedule(
     .. math::
 
         ᾱ_k = ∏_{j ≤ k} (1 - β_j)
-        β_j = β_min + (j - 1)/(K - 1) (β_max - β_min)
+        β_j = β_min + (j - 1)/(K - 1) (β_max - β_min),   β_1 = β_min if K = 1
 
     The defaults belong to 1000 steps: with fewer, the last share is far from 0.
 
     Args:
-        num_steps: Number :math:`K` of steps, a Python integer of at least 1.
-        min_beta: Variance :math:`β_min` that the first step adds, a Python number.
-        max_beta: Variance :math:`β_max` that the last step adds, a Python number.
-        dtype: Dtype of the result.
+        num_steps: Number :math:`K` of steps, a Python integer in [1, inf).
+        min_beta: Variance :math:`β_min` that the first step adds, a Python number
+            in (0, 1).
+        max_beta: Variance :math:`β_max` that the last step adds, a Python number
+            in (0, 1).
+        dtype: Dtype of the result. Half precision rounds the first shares to 1, so that
+            their steps have no noise.
 
     Returns:
-        Shares :math:`ᾱ_1, …, ᾱ_K` of the variance, shape `[num_steps]`.
+        Shares :math:`ᾱ_1, …, ᾱ_K` of the variance, more than 0, shape `[num_steps]`.
 
     Raises:
         ArgumentError: If an integer or a concrete value is wrong.
@@ -240,7 +265,14 @@ def linear_noise_schedule(
         Models*, section 4, 2020. https://arxiv.org/abs/2006.11239
     """
     beta = np.linspace(min_beta, max_beta, num_steps)
-    return jnp.asarray(np.cumprod(1 - beta), dtype)
+    return _shares(beta, dtype)
+
+
+def _shares(beta: np.ndarray, dtype: DTypeLike) -> Array:
+    """Return the shares of the signal after steps that add the variances `beta`."""
+    # Rounded to 0, a share would leave no signal to compute the data from.
+    least = float(jnp.finfo(dtype).tiny)
+    return jnp.asarray(np.maximum(np.cumprod(1 - beta), least), dtype)
 
 
 @checked
@@ -295,21 +327,28 @@ def diffusion_noise(
         Diffusion*, 2023. https://arxiv.org/abs/2303.04137
     """
     noise = jax.random.normal(key, data.shape, data.dtype)
-    signal, sigma = jnp.sqrt(alpha_bar), jnp.sqrt(1 - alpha_bar)
+    signal, sigma = sqrt(alpha_bar), sqrt(1 - alpha_bar)
     targets = {
         "noise": noise,
-        "velocity": signal * noise - sigma * data,
+        "velocity": signal * noise - safe.product(sigma, data),
         "data": data,
     }
-    return DiffusionSample(signal * data + sigma * noise, targets[kind])
+    return DiffusionSample(safe.product(signal, data) + sigma * noise, targets[kind])
 
 
-@checked
+def _check_signal(*, alpha_bar: Any, kind: str, **_: Any) -> None:
+    """Check that there is a signal, if the noise is predicted."""
+    if kind == "noise":
+        checks.fit(alpha_bar=(alpha_bar, Float[ArrayLike, "in (0, 1]"]))
+
+
+@keeps_dtype("x")
+@checked(rule=_check_signal)
 def diffusion_reverse_step(
     key: Key[ArrayLike, ""],
     x: Float[ArrayLike, "D"],
     prediction: Float[ArrayLike, "D"],
-    alpha_bar: Float[ArrayLike, "in (0, 1)"],
+    alpha_bar: Float[ArrayLike, "in [0, 1]"],
     next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
     kind: Kind = "noise",
     clip: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
@@ -328,18 +367,22 @@ def diffusion_reverse_step(
         σ² = β (1 - ᾱ')/(1 - ᾱ),   ε ~ Normal(0, I)
 
     Begin with :math:`x ~ Normal(0, I)` at the last step of the schedule. The last call,
-    from its first step, has :math:`ᾱ' = 1`, and returns :math:`â`. Then the noise of
-    all steps is that of the policy: each is a Gaussian with a log-density (DPPO).
+    from its first step, has :math:`ᾱ' = 1`, and returns :math:`â`: there :math:`σ = 0`.
+    The other steps sample a Gaussian, whose density is very high at the first steps of
+    the schedule. DPPO, which takes steps for actions of PPO, therefore bounds :math:`σ`
+    below, and computes mean and density itself.
 
     Args:
         key: Random key, shape `[]`.
         x: Sample :math:`x` with noise, shape `[D]`.
         prediction: Prediction :math:`y` of the network, shape `[D]`.
-        alpha_bar: Share :math:`ᾱ` of this step of the schedule, shape `[]`.
-        next_alpha_bar: Share :math:`ᾱ' ≥ ᾱ` of the step before it in the schedule, or
-            1 after the first one, shape `[]`.
+        alpha_bar: Share :math:`ᾱ` of this step of the schedule, in [0, 1], shape `[]`.
+            At 0 there is no signal: a prediction of noise needs more. At 1 there is no
+            noise, as where half precision rounds a share.
+        next_alpha_bar: Share :math:`ᾱ'` of the step before it in the schedule, or 1
+            after the first one, in (0, 1] and in [`alpha_bar`, 1], shape `[]`.
         kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.
-        clip: Bound of :math:`|â|`, such as 1 for actions in [-1, 1], shape `[]`.
+        clip: Bound of :math:`|â|`, in (0, inf], shape `[]`; 1 for actions in [-1, 1].
 
     Returns:
         The next sample :math:`x'`, shape `[D]`.
@@ -360,16 +403,19 @@ def diffusion_reverse_step(
         Allen Z. Ren and others, *Diffusion Policy Policy Optimization*, 2024.
         https://arxiv.org/abs/2409.00588
     """
-    signal, sigma = jnp.sqrt(alpha_bar), jnp.sqrt(1 - alpha_bar)
-    estimates = {
-        "noise": (x - sigma * prediction) / signal,
-        "velocity": signal * x - sigma * prediction,
-        "data": prediction,
-    }
-    data = jnp.clip(estimates[kind], -clip, clip)
+    signal, sigma = sqrt(alpha_bar), sqrt(1 - alpha_bar)
+    data = prediction
+    if kind == "noise":
+        data = (x - safe.product(sigma, prediction)) / signal
+    elif kind == "velocity":
+        data = safe.product(signal, x) - safe.product(sigma, prediction)
+    data = jnp.clip(data, -clip, clip)
     alpha = alpha_bar / next_alpha_bar
-    share = (1 - alpha) / (1 - alpha_bar)
-    rest = (1 - next_alpha_bar) / (1 - alpha_bar)
-    mean = jnp.sqrt(next_alpha_bar) * share * data + jnp.sqrt(alpha) * rest * x
+    noisy = alpha_bar < 1  # Without noise, the shares would be 0/0.
+    noise = jnp.where(noisy, 1 - alpha_bar, 1)
+    share = jnp.where(noisy, (1 - alpha) / noise, 1)
+    rest = (1 - next_alpha_bar) / noise
+    weight, next_weight = sqrt(alpha) * rest, sqrt(next_alpha_bar) * share
+    mean = safe.product(next_weight, data) + safe.product(weight, x)
     variance = (1 - alpha) * rest
-    return mean + jnp.sqrt(variance) * jax.random.normal(key, x.shape, x.dtype)
+    return mean + sqrt(variance) * jax.random.normal(key, x.shape, x.dtype)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
@@ -33,7 +33,7 @@ __all__ = [
 @checked
 def geometric_hindsight_indices(
     key: Key[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     gamma: Float[ArrayLike, "in [0, 1)"],
     beyond: Literal["final", "renormalize"] = "final",
     *,
@@ -59,7 +59,7 @@ def geometric_hindsight_indices(
 
     Args:
         key: Random key, shape `[]`.
-        discount_t: Discounts, 0 where the episode ends, shape `[T]`.
+        discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
         gamma: Factor :math:`γ` in [0, 1), such as the discount of the agent,
             shape `[]`.
         beyond: What becomes of distances beyond the episode: `"final"` or
@@ -95,10 +95,12 @@ def geometric_hindsight_indices(
     number = jnp.cumsum(valid) - 1  # Of each valid step.
     left = (last if sample_mask is None else number[last]) - number
     u = jax.random.uniform(key, steps.shape, discount_t.dtype)
+    # A traced factor may be 1: divided by log 1, its distances would be NaN.
+    log_gamma = jnp.log(jnp.minimum(gamma, 1 - float(jnp.finfo(gamma.dtype).epsneg)))
     if beyond == "renormalize":
-        u = u * (1 - gamma ** (left + 1).astype(u.dtype))
+        u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
     # The inverse of the distribution function, 1 - γ^(k+1).
-    distance = jnp.floor(jnp.log1p(-u) / jnp.log(gamma))
+    distance = jnp.floor(jnp.log1p(-u) / log_gamma)
     distance = jnp.minimum(distance, left.astype(u.dtype)).astype(steps.dtype)
     goals = number + distance
     if sample_mask is not None:
@@ -155,7 +157,9 @@ def advantage_expectile_loss(
         2024. https://arxiv.org/abs/2410.20092
     """
     weight = jnp.where(adv < 0, 1 - expectile, expectile)
-    loss = weight * jnp.square(stop_if(stop_target_gradients, target) - v)
+    weight = safe.with_nan(weight, adv)
+    error = stop_if(stop_target_gradients, target) - v
+    loss = weight * jnp.square(safe.without(weight, error))
     return streams.valid(loss, sample_mask)
 
 
@@ -213,7 +217,8 @@ def quasimetric_distance(
     before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
     lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
-    return alpha * jnp.max(components) + (1 - alpha) * jnp.mean(components)
+    mean, largest = jnp.mean(components), safe.largest(components)
+    return safe.product(alpha, largest) + safe.product(1 - alpha, mean)
 
 
 @checked
@@ -263,6 +268,5 @@ def mrn_distance(
         https://arxiv.org/abs/2211.15120
     """
     square = jnp.sum(jnp.square(embedding - goal_embedding))
-    # `sqrt` has an infinite derivative at 0.
-    norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return norm + jax.nn.relu(jnp.max(residual - goal_residual))
+    far = safe.largest(residual - goal_residual)
+    return safe.sqrt(square) + jax.nn.relu(far)

@@ -17,6 +17,7 @@ from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import safe, streams
+from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 
@@ -86,7 +87,7 @@ def dqfd_margin_loss(
     Args:
         q: Action values, shape `[A]`.
         a: Action :math:`a` of the expert, in [0, A), shape `[]`.
-        margin: Margin :math:`m ≥ 0`, in the unit of the values, shape `[]`.
+        margin: Margin :math:`m`, in [0, inf), in the unit of the values, shape `[]`.
         action_mask: True for legal actions, plus the expert's, shape `[A]`; or None.
 
     Returns:
@@ -108,7 +109,7 @@ def dqfd_margin_loss(
     if action_mask is not None:
         others = jnp.where(action_mask, others, -jnp.inf)
     is_expert = jnp.arange(q.size) == a.astype(int)
-    return jnp.max(jnp.where(is_expert, gap, others))
+    return safe.largest(jnp.where(is_expert, gap, others))
 
 
 @checked
@@ -153,7 +154,9 @@ def discriminator_loss(
         2016. https://arxiv.org/abs/1606.03498
     """
     hit, miss = jax.nn.softplus(-expert_logit), jax.nn.softplus(expert_logit)
-    expert_loss = (1 - label_smoothing) * hit + safe.product(label_smoothing, miss)
+    expert_loss = safe.product(1 - label_smoothing, hit) + safe.product(
+        label_smoothing, miss
+    )
     return expert_loss + jax.nn.softplus(policy_logit)
 
 
@@ -173,7 +176,7 @@ def gradient_penalty(
 
     Args:
         gradient: Gradient :math:`∇_x f(x)` by all inputs, concatenated, shape `[D]`.
-        target_norm: Norm :math:`c ≥ 0` of the gradient, shape `[]`.
+        target_norm: Norm :math:`c` of the gradient, in [0, inf), shape `[]`.
 
     Returns:
         Penalty, shape `[]`. Its gradient is 0 for a gradient of 0.
@@ -190,9 +193,7 @@ def gradient_penalty(
         https://arxiv.org/abs/1704.00028
     """
     squared = jnp.sum(jnp.square(gradient))
-    # `sqrt` has an infinite derivative at 0.
-    norm = jnp.where(squared == 0, 0, jnp.sqrt(jnp.where(squared == 0, 1, squared)))
-    return jnp.square(norm - target_norm)
+    return jnp.square(safe.sqrt(squared) - target_norm)
 
 
 @checked
@@ -220,7 +221,7 @@ def adversarial_reward(
     Args:
         logit: Logits :math:`h` of the discriminator, shape `[...]`.
         kind: Reward: `"gail"`, `"airl"` or `"fairl"`.
-        max_logit: Magnitude to clip the logits to, more than 0, shape `[]`.
+        max_logit: Magnitude to clip the logits to, in (0, inf], shape `[]`.
 
     Returns:
         Rewards :math:`r`, without a gradient, shape `[...]`.
@@ -285,7 +286,7 @@ def airl_logit(
         Logits :math:`h`, shape `[...]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.airl_logit(1.0, 0.5, 3.0, 4.0, log_prob_tm1=-2.0))
@@ -296,7 +297,7 @@ def airl_logit(
         Adversarial Inverse Reinforcement Learning*, 2017.
         https://arxiv.org/abs/1710.11248
     """
-    f = r_t + safe.product(discount_t, potential_t) - potential_tm1
+    f = td_error(potential_tm1, r_t, discount_t, potential_t)
     return f - jax.lax.stop_gradient(log_prob_tm1)
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, gradients
+from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Tree
 
@@ -80,7 +80,7 @@ def huber_loss(
 
     Args:
         x: Errors, shape `[...]`.
-        delta: Error :math:`δ` where the loss becomes linear, more than 0, shape `[]`.
+        delta: Error :math:`δ` where the loss becomes linear, in (0, inf), shape `[]`.
 
     Returns:
         Losses, shape `[...]`.
@@ -105,7 +105,8 @@ def huber_loss(
 
 @checked
 def likelihood(
-    predictions: Float[ArrayLike, "..."], targets: Float[ArrayLike, "..."]
+    predictions: Float[ArrayLike, "... in [0, 1]"],
+    targets: Float[ArrayLike, "... in [0, 1]"],
 ) -> Float[Array, "..."]:
     """Compute the Bernoulli likelihood of targets given probabilities.
 
@@ -121,7 +122,7 @@ def likelihood(
         Likelihoods, shape `[...]`.
 
     Raises:
-        ArgumentError: If a dtype is wrong, or the shapes differ.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.likelihood(jnp.array([0.75, 0.75]), jnp.array([1.0, 0.0])))
@@ -140,7 +141,8 @@ def likelihood(
 
 @checked
 def log_loss(
-    predictions: Float[ArrayLike, "..."], targets: Float[ArrayLike, "..."]
+    predictions: Float[ArrayLike, "... in [0, 1]"],
+    targets: Float[ArrayLike, "... in [0, 1]"],
 ) -> Float[Array, "..."]:
     """Compute the log loss (binary cross-entropy) of predicted probabilities.
 
@@ -160,7 +162,7 @@ def log_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If a dtype is wrong, or the shapes differ.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.log_loss(jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0])))
@@ -213,7 +215,7 @@ def expectile_loss(
         Testing*, 1987. https://doi.org/10.2307/1911031
     """
     weight = jnp.where(targets < predictions, 1 - expectile, expectile)
-    return weight * jnp.square(targets - predictions)
+    return weight * jnp.square(safe.without(weight, targets - predictions))
 
 
 @checked(wide=True)
@@ -234,7 +236,8 @@ def clip_gradient(
     Args:
         x: Floating-point array of any shape `[...]`, or a pytree of them.
         gradient_min: Lower bound :math:`g_min`, shape `[]` or shape `[...]`.
-        gradient_max: Upper bound :math:`g_max ≥ g_min`, shape `[]` or shape `[...]`.
+        gradient_max: Upper bound :math:`g_max`, in [`gradient_min`, inf], shape `[]` or
+            shape `[...]`.
 
     Returns:
         `x`, unchanged.

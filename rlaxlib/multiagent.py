@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -60,5 +61,6 @@ def monotonic_mix(
         Tabish Rashid and others, *QMIX: Monotonic Value Function Factorisation for Deep
         Multi-Agent Reinforcement Learning*, 2018. https://arxiv.org/abs/1803.11485
     """
-    hidden = jax.nn.elu(jnp.abs(hidden_weights).T @ q + hidden_bias)
-    return jnp.abs(output_weights) @ hidden + output_bias
+    mixed = safe.expectation(jnp.abs(hidden_weights).T, q[None])
+    hidden = jax.nn.elu(mixed + hidden_bias)
+    return safe.expectation(jnp.abs(output_weights), hidden) + output_bias

@@ -20,6 +20,7 @@ from jax import Array
 
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Static
 
 __all__ = ["PlanState", "cem_update", "mppi_update", "shift_plan"]
@@ -30,13 +31,15 @@ class PlanState(NamedTuple):
 
     Attributes:
         mean: Mean of each action :math:`μ`, shape `[T, D]`.
-        stddev: Standard deviation of each action :math:`σ ≥ 0`, shape `[T, D]`.
+        stddev: Standard deviation of each action :math:`σ`, in [0, inf),
+            shape `[T, D]`.
     """
 
     mean: Float[Array, "T, D"]
     stddev: Float[Array, "T, D in [0, inf)"]
 
 
+@keeps_dtype("state")
 @checked
 def cem_update(
     state: PlanState,
@@ -67,8 +70,9 @@ def cem_update(
             below minus infinity.
         num_elites: Number :math:`K` of elites, a Python integer in [1, N].
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
-        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
-        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, in [`min_stddev`, inf],
+            shape `[]`.
 
     Returns:
         The next plan, a `PlanState`, without a gradient.
@@ -96,6 +100,7 @@ def cem_update(
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
+@keeps_dtype("state")
 @checked
 def mppi_update(
     state: PlanState,
@@ -131,12 +136,14 @@ def mppi_update(
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
         returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN and minus
             infinity have weight 0.
-        temperature: Temperature :math:`τ > 0`, in units of the returns, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of the returns,
+            shape `[]`.
         num_elites: Number of samples of the highest returns to sum over, a Python
             integer in [1, N]; or None for all.
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
-        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
-        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, in [`min_stddev`, inf],
+            shape `[]`.
 
     Returns:
         The next plan, a `PlanState`, without a gradient.
@@ -170,6 +177,7 @@ def mppi_update(
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
+@keeps_dtype("state")
 @checked
 def shift_plan(
     state: PlanState,
@@ -186,7 +194,8 @@ def shift_plan(
 
     Args:
         state: Plan after its last iteration, a `PlanState`.
-        stddev: Initial standard deviation :math:`σ_0 ≥ 0` of each step, shape `[]`.
+        stddev: Initial standard deviation :math:`σ_0` of each step, in [0, inf),
+            shape `[]`.
         action: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
 
     Returns:

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, dtypes, errors
+from rlaxlib._core import checks, dtypes, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = ["l2_init_loss", "redo_mask", "shrink_and_perturb"]
@@ -46,8 +47,8 @@ def redo_mask(
     Args:
         activations: Activations :math:`h_i(x)` of :math:`H` neurons, after the
             nonlinearity, shape `[..., H]`.
-        threshold: Largest score :math:`τ ≥ 0` of a dormant neuron, 0.025 to 0.1,
-            shape `[]`.
+        threshold: Largest score :math:`τ` of a dormant neuron, in [0, inf), usually
+            0.025 to 0.1, shape `[]`.
         sample_mask: False for inputs to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
 
@@ -72,7 +73,8 @@ def redo_mask(
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 
 
-@checked(wide=True)
+@keeps_dtype("params")
+@checked(wide=True, rule=checks.alike("params", "fresh_params"))
 def shrink_and_perturb(
     params: Tree,
     fresh_params: Tree,
@@ -86,15 +88,16 @@ def shrink_and_perturb(
     .. math:: θ' = λ θ + σ φ
 
     It restores plasticity, and keeps part of what was learned. The paper adds Gaussian
-    noise; a new initialisation :math:`φ` has the right scale in each layer, and
-    :math:`σ = 1 - λ` preserves it.
+    noise; a new initialisation :math:`φ` has the right scale in each layer. Parameters
+    of that scale keep it with :math:`σ = √(1 - λ²)`; the smaller :math:`σ = 1 - λ` of
+    D'Oro and others reduces it.
 
     Args:
         params: Pytree :math:`θ` of float arrays.
         fresh_params: Parameters :math:`φ` of a new initialisation, of the same
             structure and shapes.
         shrink: Factor :math:`λ` in [0, 1], 0.5 to 1, shape `[]`.
-        perturb: Factor :math:`σ ≥ 0`, shape `[]`.
+        perturb: Factor :math:`σ`, in [0, inf), shape `[]`.
 
     Returns:
         Parameters :math:`θ'`, of the structure of `params`.
@@ -114,16 +117,15 @@ def shrink_and_perturb(
         Pierluca D'Oro and others, *Sample-Efficient Reinforcement Learning by Breaking
         the Replay Ratio Barrier*, 2022. https://openreview.net/forum?id=OpC-9aBBVJe
     """
-    _check(params=params, fresh_params=fresh_params)
 
     def mix(x: Array, y: Array) -> Array:
         (x, y), narrow = dtypes.widen(x, y)
-        return narrow(shrink * x + perturb * y)
+        return narrow(safe.product(shrink, x) + safe.product(perturb, y))
 
     return jax.tree.map(mix, params, fresh_params)
 
 
-@checked
+@checked(rule=checks.alike("params", "initial_params"))
 def l2_init_loss(params: Any, initial_params: Any) -> Float[Array, ""]:
     """Compute the squared distance of parameters from their initial values (L2 Init).
 
@@ -155,7 +157,6 @@ def l2_init_loss(params: Any, initial_params: Any) -> Float[Array, ""]:
         Continual Learning via Regenerative Regularization*, 2023.
         https://arxiv.org/abs/2308.11958
     """
-    _check(params=params, initial_params=initial_params)
 
     def distance(x: Array, y: Array) -> Array:
         (x, y), _ = dtypes.widen(x, y)
@@ -163,20 +164,3 @@ def l2_init_loss(params: Any, initial_params: Any) -> Float[Array, ""]:
 
     distances = jax.tree.map(distance, params, initial_params)
     return cast(Array, sum(jax.tree.leaves(distances)))
-
-
-def _check(**trees: Any) -> None:
-    """Check that the leaves of two pytrees are float arrays of the same shapes."""
-    checks.same_structure(**trees)
-    first, _ = trees
-    leaves = [cast(Any, jax.tree_util).tree_leaves_with_path(x) for x in trees.values()]
-    for pair in zip(*leaves, strict=True):
-        for name, (path, leaf) in zip(trees, pair, strict=True):
-            where = jax.tree_util.keystr(path)
-            if not jnp.issubdtype(leaf.dtype, jnp.floating):
-                found = errors.describe(leaf)
-                checks.fail(f"`{name}{where}` is {found}, must be a float array")
-            if leaf.shape != pair[0][1].shape:
-                needed = f"`{first}{where}`, which has shape {pair[0][1].shape}"
-                found = f"has shape {leaf.shape}"
-                checks.fail(f"`{name}{where}` {found}, must be like {needed}")

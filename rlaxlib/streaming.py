@@ -17,8 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, safe, states
+from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = [
@@ -46,14 +48,15 @@ class EmphaticTraceState(NamedTuple):
     Attributes:
         trace: Eligibility trace :math:`z`, a pytree like the parameters.
         followon: Followon trace :math:`F`, shape `[]`.
-        rho: Importance ratio of the last action, shape `[]`.
-        discount: Discount of the last transition, 0 if the stream was cut, shape `[]`.
+        rho: Importance ratio of the last action, in [0, inf), shape `[]`.
+        discount: Discount of the last transition, in [0, 1], 0 if the stream was cut,
+            shape `[]`.
     """
 
     trace: ArrayTree
     followon: Float[ArrayLike, ""] = 0.0
-    rho: Float[ArrayLike, ""] = 1.0
-    discount: Float[ArrayLike, ""] = 0.0
+    rho: Float[ArrayLike, "in [0, inf)"] = 1.0
+    discount: Float[ArrayLike, "in [0, 1]"] = 0.0
 
 
 class TrueOnlineTdState(NamedTuple):
@@ -65,13 +68,14 @@ class TrueOnlineTdState(NamedTuple):
         weights: Weights :math:`w`, shape `[D]`.
         trace: Dutch trace :math:`z`, shape `[D]`.
         value: Value of the last next state, before the last update, shape `[]`.
-        discount: Discount of the last transition, 0 if the stream was cut, shape `[]`.
+        discount: Discount of the last transition, in [0, 1], 0 if the stream was cut,
+            shape `[]`.
     """
 
     weights: Float[ArrayLike, "D"]
     trace: Float[ArrayLike, "D"]
     value: Float[ArrayLike, ""] = 0.0
-    discount: Float[ArrayLike, ""] = 0.0
+    discount: Float[ArrayLike, "in [0, 1]"] = 0.0
 
 
 class GradientTdLosses(NamedTuple):
@@ -95,20 +99,13 @@ def _check_leaves(**given: Any) -> None:
     trees = {name: given["state"].trace if is_state else given["trace"]}
     if "gradient" in given:
         trees["gradient"] = given["gradient"]
-        checks.same_structure(**trees)
-    for pair in zip(*(_named(name, tree) for name, tree in trees.items()), strict=True):
-        checks.fit(**{name: (x, Float[ArrayLike, "..."]) for name, x in pair})
-
-
-def _named(name: str, tree: ArrayTree) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with its name for error messages."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
-    return [(f"{name}{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
+    checks.like(**trees)
 
 
 # --- Eligibility traces. ---
 
 
+@keeps_dtype("trace")
 @checked(wide=True, rule=_check_leaves)
 def accumulating_trace(
     trace: Tree[ArrayTree, ""],
@@ -127,7 +124,7 @@ def accumulating_trace(
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
         gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ ≥ 0`, shape `[]`.
+        decay: Decay :math:`γ_t λ`, in [0, inf), shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
@@ -145,9 +142,10 @@ def accumulating_trace(
         Introduction*, second edition, section 12.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return _update(lambda z, g: decay * z + g, trace, gradient)
+    return _update(lambda z, g: safe.product(decay, z) + g, trace, gradient)
 
 
+@keeps_dtype("trace")
 @checked(wide=True, rule=_check_leaves)
 def replacing_trace(
     trace: Tree[ArrayTree, ""],
@@ -170,7 +168,8 @@ def replacing_trace(
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
         gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
+        decay: Decay :math:`γ_t λ` of the transition to the state, in [0, inf),
+            shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
@@ -187,9 +186,12 @@ def replacing_trace(
         Satinder P. Singh and Richard S. Sutton, *Reinforcement Learning with Replacing
         Eligibility Traces*, 1996. https://doi.org/10.1007/BF00114726
     """
-    return _update(lambda z, g: jnp.where(g != 0, g, decay * z), trace, gradient)
+    return _update(
+        lambda z, g: jnp.where(g != 0, g, safe.product(decay, z)), trace, gradient
+    )
 
 
+@keeps_dtype("trace")
 @checked(wide=True, rule=_check_leaves)
 def dutch_trace(
     trace: Tree[ArrayTree, ""],
@@ -208,8 +210,9 @@ def dutch_trace(
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
         gradient: Features :math:`x_t` of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
-        step_size: Step size :math:`α ≥ 0` of the weights, shape `[]`.
+        decay: Decay :math:`γ_t λ` of the transition to the state, in [0, inf),
+            shape `[]`.
+        step_size: Step size :math:`α` of the weights, in [0, inf), shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
@@ -226,17 +229,18 @@ def dutch_trace(
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    overlap = _total(jnp.multiply, trace, gradient)
-    scale = 1 - step_size * decay * overlap
-    return _update(lambda z, x: decay * z + scale * x, trace, gradient)
+    overlap = _total(_dot, trace, gradient)
+    scale = 1 - safe.product(step_size * decay, overlap)
+    return _update(lambda z, x: safe.product(decay, z) + scale * x, trace, gradient)
 
 
+@keeps_dtype("state")
 @checked(wide=True, rule=_check_leaves)
 def emphatic_trace(
     state: EmphaticTraceState,
     gradient: Tree[ArrayTree, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"],
-    discount_t: Float[ArrayLike, "in [0, inf)"],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     lambda_: Float[ArrayLike, "in [0, 1]"],
     interest: Float[ArrayLike, "in [0, inf)"] = 1.0,
     *,
@@ -260,10 +264,11 @@ def emphatic_trace(
     Args:
         state: Last trace, an `EmphaticTraceState`.
         gradient: Gradient of the value of the state, a pytree like `state.trace`.
-        rho_tm1: Importance ratio :math:`ρ_t ≥ 0` of the action, shape `[]`.
-        discount_t: Discount :math:`γ_{t+1} ≥ 0`, 0 where the episode ends, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ_t` of the action, in [0, inf), shape `[]`.
+        discount_t: Discount :math:`γ_{t+1}` in [0, 1], 0 where the episode ends,
+            shape `[]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
-        interest: Interest :math:`i_t ≥ 0` in the state, shape `[]`.
+        interest: Interest :math:`i_t` in the state, in [0, inf), shape `[]`.
         truncated_t: True if the stream is cut after the step, shape `[]`; or None.
 
     Returns:
@@ -283,14 +288,16 @@ def emphatic_trace(
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    followon = state.rho * state.discount * state.followon + interest
-    emphasis = lambda_ * interest + (1 - lambda_) * followon
-    decay = state.discount * lambda_
+    trace, *scalars = state
+    followon, rho, discount = states.begin(scalars, rho_tm1)
+    followon = safe.product(safe.product(discount, rho), followon) + interest
+    emphasis = lambda_ * interest + safe.product(1 - lambda_, followon)
+    decay = discount * lambda_
 
     def update(z: Array, g: Array) -> Array:
-        return rho_tm1 * (decay * z + emphasis * g)
+        return safe.product(rho_tm1, safe.product(decay, z) + emphasis * g)
 
-    trace = _update(update, state.trace, gradient)
+    trace = _update(update, trace, gradient)
     return EmphaticTraceState(
         trace, followon, rho_tm1, _unless(truncated_t, discount_t)
     )
@@ -299,12 +306,13 @@ def emphatic_trace(
 # --- TD learning. ---
 
 
+@keeps_dtype("state")
 @checked
 def true_online_td_lambda(
     state: TrueOnlineTdState,
     x_tm1: Float[ArrayLike, "D"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     x_t: Float[ArrayLike, "D"],
     lambda_: Float[ArrayLike, "in [0, 1]"],
     step_size: Float[ArrayLike, "in [0, inf)"],
@@ -328,10 +336,11 @@ def true_online_td_lambda(
         state: Weights and trace, a `TrueOnlineTdState`.
         x_tm1: Features of the state, shape `[D]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t`, 0 where the episode ends, shape `[]`.
+        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ends,
+            shape `[]`.
         x_t: Features of the true next state, shape `[D]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
-        step_size: Step size :math:`α ≥ 0`, shape `[]`.
+        step_size: Step size :math:`α`, in [0, inf), shape `[]`.
         truncated_t: True if the stream is cut after the step, shape `[]`; or None.
 
     Returns:
@@ -353,11 +362,13 @@ def true_online_td_lambda(
         https://arxiv.org/abs/1512.04087
     """
     w, z, v_old, discount = state
-    v_tm1, v_t = jnp.sum(w * x_tm1), jnp.sum(w * x_t)
-    delta = r_t + discount_t * v_t - v_tm1
+    v_tm1, v_t = safe.dot(w, x_tm1), safe.dot(w, x_t)
+    delta = td_error(v_tm1, r_t, discount_t, v_t)
     decay, alpha = discount * lambda_, step_size
-    z = decay * z + (1 - alpha * decay * jnp.sum(z * x_tm1)) * x_tm1
-    w = w + alpha * (delta + v_tm1 - v_old) * z - alpha * (v_tm1 - v_old) * x_tm1
+    overlap = safe.product(alpha * decay, safe.dot(z, x_tm1))
+    z = safe.product(decay, z) + (1 - overlap) * x_tm1
+    # After the end of an episode the trace is the features, and `v_old` has no effect.
+    w = w + safe.product(alpha, delta * z + safe.product(z - x_tm1, v_tm1 - v_old))
     return TrueOnlineTdState(w, z, v_t, _unless(truncated_t, discount_t))
 
 
@@ -365,10 +376,10 @@ def true_online_td_lambda(
 def tdc_losses(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     h_tm1: Float[ArrayLike, ""],
-    rho_tm1: Float[ArrayLike, ""] = 1.0,
+    rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
 ) -> GradientTdLosses:
     """Compute the losses of TD with gradient correction (TDC).
 
@@ -387,17 +398,18 @@ def tdc_losses(
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t`, 0 where the episode ended, shape `[]`.
+        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
+            shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
         h_tm1: Correction :math:`h` of the state, shape `[]`.
-        rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
         A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -410,9 +422,11 @@ def tdc_losses(
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
-    delta = r_t + discount_t * v_t - v_tm1
+    delta = td_error(v_tm1, r_t, discount_t, v_t)
     stop = jax.lax.stop_gradient
-    value = stop(rho_tm1 * discount_t * h_tm1) * v_t - stop(rho_tm1 * delta) * v_tm1
+    h, error = (stop(safe.without(rho_tm1, x)) for x in (h_tm1, delta))
+    bootstrap = safe.product(stop(rho_tm1 * discount_t), h * v_t)
+    value = bootstrap - safe.product(stop(rho_tm1), error * v_tm1)
     return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
 
 
@@ -420,10 +434,10 @@ def tdc_losses(
 def gtd2_losses(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     h_tm1: Float[ArrayLike, ""],
-    rho_tm1: Float[ArrayLike, ""] = 1.0,
+    rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
 ) -> GradientTdLosses:
     """Compute the losses of gradient TD, second version (GTD2).
 
@@ -441,17 +455,18 @@ def gtd2_losses(
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t`, 0 where the episode ended, shape `[]`.
+        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
+            shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
         h_tm1: Correction :math:`h` of the state, shape `[]`.
-        rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
         A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -464,9 +479,11 @@ def gtd2_losses(
         Temporal-Difference Learning with Linear Function Approximation*, 2009.
         https://doi.org/10.1145/1553374.1553501
     """
-    delta = r_t + discount_t * v_t - v_tm1
+    delta = td_error(v_tm1, r_t, discount_t, v_t)
     stop = jax.lax.stop_gradient
-    value = stop(rho_tm1 * h_tm1) * (stop(discount_t) * v_t - v_tm1)
+    h = stop(safe.without(rho_tm1, h_tm1))
+    gap = safe.product(stop(discount_t), v_t) - v_tm1
+    value = safe.product(stop(rho_tm1), h * gap)
     return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
 
 
@@ -489,8 +506,8 @@ def obgd_step_size(
     Args:
         trace: Eligibility trace :math:`z`, shape `[...]`; or a pytree of such.
         td_error: TD error :math:`δ`, shape `[]`.
-        step_size: Largest step size :math:`α ≥ 0`, shape `[]`.
-        kappa: Safety factor :math:`κ ≥ 0`, shape `[]`.
+        step_size: Largest step size :math:`α`, in [0, inf), shape `[]`.
+        kappa: Safety factor :math:`κ`, in [0, inf), shape `[]`.
 
     Returns:
         Step size :math:`α'`, shape `[]`.
@@ -508,14 +525,15 @@ def obgd_step_size(
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
     norm = _total(jnp.abs, trace)
-    bound = step_size * kappa * jnp.maximum(jnp.abs(td_error), 1) * norm
+    size = jnp.maximum(jnp.abs(td_error), 1) * norm
+    bound = safe.product(step_size * kappa, size)
     return step_size / jnp.maximum(1, bound)
 
 
 def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:
     """Return the loss of the correction."""
     delta, rho_tm1 = jax.lax.stop_gradient((delta, rho_tm1))
-    return 0.5 * rho_tm1 * jnp.square(delta - h_tm1)
+    return 0.5 * rho_tm1 * jnp.square(safe.without(rho_tm1, delta - h_tm1))
 
 
 def _unless(cut: Array | None, discount: Array) -> Array:
@@ -536,6 +554,11 @@ def _update(
         return narrow(update(z, g))
 
     return jax.tree.map(update_leaf, trace, gradient)
+
+
+def _dot(x: Array, y: Array) -> Array:
+    """Return sums of the products of all entries."""
+    return safe.dot(jnp.atleast_1d(x), jnp.atleast_1d(y))
 
 
 def _total(function: Callable[..., Array], *trees: ArrayTree) -> Array:

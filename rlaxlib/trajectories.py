@@ -10,6 +10,7 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import checks, rules
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.specs import Interval
 from rlaxlib._core.types import ArrayLike, Float, Int, Key, Shaped, Static
 
 __all__ = [
@@ -34,9 +35,11 @@ def _check_bounds(
     if len(shape) == 1 and np.ndim(start_indices) == 2:
         checks.fail(f"`trajectories` has shape {shape}, must be [T, B, ...]")
     last = shape[0] - subsequence_len
-    rules.check("max_valid_start_idx", max_valid_start_idx, f"in [0, {last}]", {}, {})
-    last = last if max_valid_start_idx is None else max_valid_start_idx
-    rules.check("start_indices", start_indices, f"in [0, {last}]", {}, {})
+    valid = Interval(0.0, float(last), has_low=True, has_high=True)
+    rules.check("max_valid_start_idx", max_valid_start_idx, valid, {}, {})
+    if max_valid_start_idx is not None:
+        valid = valid._replace(high=float(max_valid_start_idx))
+    rules.check("start_indices", start_indices, valid, {}, {})
 
 
 @checked(rule=_check_bounds)
@@ -61,7 +64,8 @@ def extract_subsequences(
             trajectory, shape `[N]`. A traced index outside gives NaN, or the most
             extreme integer where `trajectories` are integers.
         subsequence_len: Length :math:`L` of a subsequence, in [1, T].
-        max_valid_start_idx: Largest start index allowed; or None for T - L.
+        max_valid_start_idx: Largest start index allowed, in [0, inf); or None for T -
+            L.
 
     Returns:
         Subsequences, shape `[L, B, N, ...]`; or, for one trajectory, `[L, N, ...]`.
@@ -109,10 +113,11 @@ def sample_start_indices(
 
     Args:
         rng_key: Random key, shape `[]`.
-        batch_size: Number :math:`B` of trajectories; or None for one.
-        num_start_indices: Number :math:`N` of indices each, at most :math:`s_max + 1`.
-        max_valid_start_idx: Largest start index :math:`s_max`: the length of a
-            trajectory minus that of a subsequence.
+        batch_size: Number :math:`B` of trajectories, in [1, inf); or None for one.
+        num_start_indices: Number :math:`N` of indices each, in [1, inf),
+            :math:`s_max + 1` at most.
+        max_valid_start_idx: Largest start index :math:`s_max`, in [0, inf): the length
+            of a trajectory minus that of a subsequence.
 
     Returns:
         Start indices in random order, shape `[B, N]`; or, for one trajectory, `[N]`.
@@ -162,8 +167,9 @@ def fix_step_type_on_interruptions(
     states by the original step types.
 
     Args:
-        step_type: Step types of dm_env, 0 for the first step of an episode, 2 for the
-            last and 1 for others, shape `[T]`; or, for many trajectories, `[T, B]`.
+        step_type: Step types of dm_env, in [0, 3): 0 for the first step of an episode,
+            2 for the last and 1 for others, shape `[T]`; or, for many trajectories,
+            `[T, B]`.
 
     Returns:
         Step types, of the same shape. The last one is unchanged.
@@ -200,10 +206,10 @@ def embed_oar(
 
     Args:
         features: Features :math:`x` of the observation, shape `[..., D]`.
-        action: Action :math:`a` before the observation, in [0, A), shape `[...]`. A
-            traced action outside gives a one-hot vector of NaN.
+        action: Action :math:`a` before the observation, in [0, `num_actions`),
+            shape `[...]`. A traced action outside gives a one-hot vector of NaN.
         reward: Reward :math:`r` before the observation, shape `[...]`.
-        num_actions: Number :math:`A` of actions, at least 1.
+        num_actions: Number :math:`A` of actions, in [1, inf).
 
     Returns:
         Features, one-hot action and transformed reward, shape `[..., D+A+1]`.

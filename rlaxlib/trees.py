@@ -19,6 +19,7 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Int, Key, Shaped, Static, Tree
 
 __all__ = [
@@ -56,8 +57,8 @@ def tree_select(
     and have a gradient of 0.
 
     Args:
-        pred: Condition :math:`p`, true or 1 to select `on_true`; its axes are the first
-            of every leaf, shape `[...]`.
+        pred: Condition :math:`p`, in {0, 1}, true or 1 to select `on_true`; its axes
+            are the first of every leaf, shape `[...]`.
         on_true: Pytree :math:`a` of arrays.
         on_false: Pytree :math:`b` of arrays, of the same structure and shapes.
 
@@ -111,7 +112,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
     return jax.tree.map(fn, *nests)
 
 
-@checked
+@checked(compiled=False)
 def tree_split_key(
     rng_key: Key[ArrayLike, ""], tree_like: ArrayTree
 ) -> tuple[Key[Array, ""], ArrayTree]:
@@ -166,7 +167,8 @@ def tree_split_leaves(
         One pytree for each index; none for an empty tuple, list or dictionary.
 
     Raises:
-        ArgumentError: If leaves lack the axis or differ in its size, or there are none.
+        ArgumentError: If leaves lack the axis or differ in its size, or there are none,
+            or one has a dtype or byte order that JAX lacks.
 
     Example:
         >>> first, second = rlaxlib.tree_split_leaves({"reward": jnp.array([1.0, 2.0])})
@@ -208,7 +210,7 @@ def tree_replace_masked(
     Args:
         tree_data: Pytree :math:`x` of arrays.
         tree_replacement: Pytree :math:`z` of the same structure; or None for zeros.
-        mask: True, or 1, to replace; its axes are the first of all leaves,
+        mask: True, or 1, to replace, in {0, 1}; its axes are the first of all leaves,
             shape `[...]`.
 
     Returns:
@@ -318,6 +320,7 @@ def transpose_first_axis_to_last(tree: Tree[ArrayTree, ""]) -> ArrayTree:
     return _map("tree", lambda x: jnp.moveaxis(x, 0, -1), tree, "[..., N]")
 
 
+@keeps_dtype("old_tensors")
 @checked
 def conditional_update(
     new_tensors: Tree[ArrayTree, ""],
@@ -338,11 +341,11 @@ def conditional_update(
     Args:
         new_tensors: Pytree :math:`θ` of arrays, the online parameters.
         old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
-        is_time: True, or 1, to update; its axes are the first of each leaf,
+        is_time: True, or 1, to update, in {0, 1}; its axes are the first of each leaf,
             shape `[...]`.
 
     Returns:
-        The selected pytree. Each leaf has the dtype that the two leaves promote to.
+        The selected pytree, its floats in the dtypes of `old_tensors`.
 
     Raises:
         ArgumentError: If a structure, shape, leaf or NumPy condition is wrong.
@@ -359,6 +362,7 @@ def conditional_update(
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
+@keeps_dtype("old_tensors")
 @checked
 def periodic_update(
     new_tensors: Tree[ArrayTree, ""],
@@ -381,10 +385,10 @@ def periodic_update(
         new_tensors: Pytree :math:`θ` of arrays, the online parameters.
         old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
         steps: Number :math:`t` of steps taken, shape `[]`.
-        update_period: Steps :math:`n` between updates, at least 1, shape `[]`.
+        update_period: Steps :math:`n` between updates, in [1, inf), shape `[]`.
 
     Returns:
-        The selected pytree. Each leaf has the dtype that the two leaves promote to.
+        The selected pytree, its floats in the dtypes of `old_tensors`.
 
     Raises:
         ArgumentError: If a structure, shape, dtype or concrete period is wrong.
@@ -406,12 +410,6 @@ def periodic_update(
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
-def _leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with a name such as `tree['a'][0]`."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
-    return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
-
-
 def _like(tree: Any, leaves: Sequence[Any]) -> Any:
     """Return a pytree of the structure of `tree`, with other leaves."""
     return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
@@ -429,7 +427,7 @@ def _map(name: str, fn: Callable[[Array], Array], tree: Any, shape: str = "...")
     Returns:
         The pytree of the results.
     """
-    leaves = _leaves(name, tree)
+    leaves = checks.named_leaves(name, tree)
     for where, leaf in leaves:
         checks.fit(**{where: (leaf, Shaped[ArrayLike, shape])})
     return _like(tree, [fn(leaf) for _, leaf in leaves])
@@ -448,8 +446,8 @@ def _select(**arguments: Any) -> Any:
     (name, condition), (true, on_true), (false, on_false) = arguments.items()
     checks.same_structure(**{true: on_true, false: on_false})
     selected: list[Array] = []
-    pairs = zip(_leaves(true, on_true), _leaves(false, on_false), strict=True)
-    for (one, x), (other, y) in pairs:
+    trees = checks.named_leaves(true, on_true), checks.named_leaves(false, on_false)
+    for (one, x), (other, y) in zip(*trees, strict=True):
         leaf = Shaped[ArrayLike, "..."]
         checks.fit(**{one: (x, leaf), other: (y, leaf)})
         checks.leading_axes(**{name: condition, one: x})
@@ -460,10 +458,11 @@ def _select(**arguments: Any) -> Any:
 
 def _size(tree: Any, axis: int) -> int:
     """Return the size along an axis, which all leaves must share."""
-    leaves = _leaves("tree_like", tree)
+    leaves = checks.named_leaves("tree_like", tree)
     if not leaves:
         checks.fail("`tree_like` has no leaves")
     for name, leaf in leaves:
+        checks.fit(**{name: (leaf, Shaped[ArrayLike, "*_"])})
         ndim = np.ndim(leaf)
         if not -ndim <= axis < ndim:
             must = f"must be in [{-ndim}, {ndim}), the axes of `{name}`"

@@ -50,6 +50,10 @@ FLAGS = ("stop_target_gradients", "use_stop_gradient")
 # Values out of range, of one step and of a stream.
 BAD_DISCOUNT = ({"discount_t": -0.1}, {"discount_t": 1.1})
 BAD_DISCOUNTS = tuple({"discount_t": np.full(STEPS, x)} for x in (-0.1, 1.1, np.nan))
+BAD_RATIOS = ({"rho_tm1": np.full(STEPS, -0.1)}, {"rho_tm1": np.full(STEPS, np.nan)})
+BAD_TRACES = ({"c_t": np.full(STEPS, -0.1)},)
+BAD_POLICY = tuple({"pi_t": np.full((STEPS, ACTIONS), x)} for x in (-0.1, 1.1))
+BAD_PROBABILITIES = ({"mu_t": np.full(STEPS, -0.1)}, {"mu_t": np.full(STEPS, 1.1)})
 BAD_LAMBDA = ({"lambda_": -0.1}, {"lambda_": np.full(STEPS, 1.1)})
 
 
@@ -84,6 +88,8 @@ class Row:
         condition: Magnitude of intermediate values divided by that of the arguments.
         follows: Float arguments that determine the dtype, by default all.
         single_precision: Positions of outputs that are at least float32.
+        carried: Arguments that a loop carries on, each with the position of the output
+            that is its next value, in its dtype.
         elementwise: Whether arguments may have any number of leading axes.
         any_length: Arguments that may have any length.
         any_dtype: Arguments that may have another dtype.
@@ -119,6 +125,7 @@ class Row:
     condition: float = 1.0
     follows: tuple[str, ...] = ()
     single_precision: tuple[int, ...] = ()
+    carried: Mapping[str, int] = dataclasses.field(default_factory=dict)
     elementwise: bool = False
     any_length: tuple[str, ...] = ()
     any_dtype: tuple[str, ...] = ()
@@ -382,6 +389,11 @@ def _makes_functions(thing: Callable[..., Any]) -> bool:
 def _parts(factory: Callable[..., Any]) -> list[str]:
     made = factory()
     return [name for name in made._fields if getattr(made, name) is not None]
+
+
+def fields(state: Any, start: int = 0, name: str = "state") -> dict[str, int]:
+    """Return the positions of the fields of a state that a function carries on."""
+    return {f"{name}.{field}": start + i for i, field in enumerate(state._fields)}
 
 
 # --- Arrays, in NumPy and in JAX. ---

@@ -218,7 +218,9 @@ def test_half_precision_rounds_once(row):
 @each_row("mixes", sample=True)
 def test_mixed_precision_gives_the_higher(row):
     inputs = row.inputs()
-    names = contract.share(row.floats, row.id, parts=len(row.floats))
+    # `test_contract_states.py` tests those that keep their dtype.
+    floats = [name for name in row.floats if name not in row.carried]
+    names = contract.share(floats, row.id, parts=len(floats))
     mixes = [inputs | {name: inputs[name].astype(jnp.bfloat16)} for name in names]
     function = row.call()
     with jax.numpy_dtype_promotion("standard"):

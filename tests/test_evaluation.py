@@ -82,6 +82,52 @@ def test_steps_after_the_end_and_masked_steps_may_hold_anything(kind):
     close(found, expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_ignored_steps_and_trajectories_are_as_if_deleted(kind):
+    r, discount, rho = make_trajectories(4, 5)
+    values = values_of(kind, *RANDOM.normal(size=(2, 4, 5)).astype(np.float32))
+    expected = evaluate(r, discount, rho, **values, kind=kind)
+    mask = np.zeros((6, 9), bool)
+    # One trajectory is padded in front, one behind, one has gaps, and two are ignored.
+    for i, steps in enumerate(([4, 5, 6, 7, 8], [0, 1, 2, 3, 4], [0, 2, 3, 5, 8])):
+        mask[i, steps] = True
+    mask[4, [1, 2, 3, 4, 7]] = True
+
+    def place(x):
+        placed = np.full(mask.shape, np.nan, np.float32)
+        placed[mask] = x.ravel()
+        return placed
+
+    data = dict(zip(("r_t", "discount_t", "rho_tm1"), (r, discount, rho), strict=True))
+    data = {name: place(x) for name, x in (data | values).items()}
+    close(evaluate(**data, kind=kind, sample_mask=mask), expected)
+
+    def estimate(data):
+        return evaluate(**data, kind=kind, sample_mask=mask)
+
+    for gradient in jax.grad(estimate)(data).values():
+        assert np.all(np.isfinite(gradient))
+        assert not np.any(gradient[~mask])
+    nowhere = functools.partial(evaluate, kind=kind, sample_mask=np.zeros_like(mask))
+    assert nowhere(**data) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data_after_an_end_may_be_nan_and_a_discount_of_nan_shows(kind):
+    r, discount, rho = make_trajectories(4, 5)
+    values = values_of(kind, r, r)
+    discount[:, 2] = 0.0
+    data = dict(zip(("r_t", "discount_t", "rho_tm1"), (r, discount, rho), strict=True))
+    data |= values
+    expected = evaluate(**data, kind=kind)
+    bad = {name: np.where(np.arange(5) > 2, np.nan, x) for name, x in data.items()}
+    found, gradient = jax.value_and_grad(lambda x: evaluate(**x, kind=kind))(bad)
+    close(found, expected)
+    assert all(np.all(np.isfinite(x)) for x in gradient.values())
+    data["discount_t"][0, 1] = np.nan
+    assert np.isnan(jax.jit(lambda x: evaluate(**x, kind=kind))(data))
+
+
 @pytest.mark.parametrize("kind", ["wis", "wpdis", "wdr"])
 def test_products_of_many_ratios_do_not_overflow(kind):
     r, discount = np.ones((3, 800), np.float32), np.full((3, 800), 0.9, np.float32)
@@ -141,6 +187,14 @@ def test_probabilities_of_improvement_of_two_algorithms_sum_to_one():
     assert rlaxlib.probability_of_improvement(x + 10, y) == 1.0
 
 
+def test_a_score_of_nan_is_neither_cut_nor_compared():
+    scores = np.array([1.0, 2.0, 3.0, np.nan], np.float32)
+    assert np.isnan(rlaxlib.interquartile_mean(scores))
+    pair = scores[:, None], np.zeros((4, 1), np.float32)
+    for x, y in (pair, pair[::-1]):
+        assert np.isnan(rlaxlib.probability_of_improvement(x, y))
+
+
 # --- Intervals. ---
 
 
@@ -182,3 +236,44 @@ def test_an_estimate_of_trajectories_has_an_interval():
     )
     assert low < rlaxlib.off_policy_evaluation(r, discount, rho) < high
     assert high - low < 0.6
+
+
+@pytest.mark.parametrize(
+    ("data", "stratified", "message"),
+    [
+        ((np.ones(3), np.ones(4)), False, r"`data\[1\]` has shape \(4,\), must be"),
+        ({"r": np.ones(())}, False, r"`data\['r'\]` has shape \(\), must be \[N"),
+        (np.ones((0, 2)), False, r"`data` has shape \(0, 2\), must be .* not empty"),
+        (np.ones(4), True, r"`data` has shape \(4,\), must be \[R, M\]"),
+        ((), False, "`data` has no arrays"),
+        (np.ones(3, ">f4"), False, r"`data` is >f4\[3\], must be"),
+        (np.array([1.0, None]), False, r"`data` is object\[2\], must be"),
+    ],
+)
+def test_arrays_must_share_their_first_axis(data, stratified, message):
+    key = jax.random.key(0)
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        rlaxlib.bootstrap_interval(key, data, jnp.mean, stratified=stratified)
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [lambda x: jnp.mean(x, 0), lambda x: (jnp.mean(x),), lambda _: "no", jnp.any],
+)
+def test_a_statistic_must_be_one_number(statistic):
+    data = np.ones((4, 3), np.float32)
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`statistic\(data\)` (is|has) "):
+        rlaxlib.bootstrap_interval(jax.random.key(0), data, statistic, num_samples=2)
+
+
+def test_a_statistic_may_be_an_integer_or_a_constant():
+    data = np.arange(4)
+    for statistic, expected in (
+        (len, 4),
+        (jnp.size, 4),
+        (lambda _: 0.5, 0.5),
+    ):
+        interval = rlaxlib.bootstrap_interval(
+            jax.random.key(0), data, statistic, num_samples=2
+        )
+        close(interval, (expected, expected))

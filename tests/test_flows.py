@@ -120,3 +120,87 @@ def test_noise_of_the_first_and_of_the_last_share():
     np.testing.assert_array_equal(clean, data)
     x, noise = rlaxlib.diffusion_noise(key, data, 0.0)
     np.testing.assert_array_equal(x, noise)
+
+
+# --- Ends of the range. ---
+
+DTYPES = jnp.float32, jnp.bfloat16, jnp.float16
+SCHEDULES = rlaxlib.cosine_noise_schedule, rlaxlib.linear_noise_schedule
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("number", [1, 2, 100, 1000, 10_000])
+def test_all_shares_have_a_signal_and_a_finite_step(schedule, dtype, number):
+    shares = schedule(number, dtype=dtype)
+    assert np.all(shares > 0)
+    assert np.all(shares <= 1)
+    later = jnp.append(jnp.ones((), dtype), shares[:-1])
+    x, y = jnp.full(2, 0.5, dtype), jnp.full(2, 0.25, dtype)
+    for kind in ("noise", "velocity", "data"):
+        step = functools.partial(rlaxlib.diffusion_reverse_step, kind=kind, clip=1.0)
+        step = jax.jit(jax.vmap(step, (None, None, None, 0, 0)))
+        found = np.asarray(step(KEYS[0], x, y, shares, later), np.float64)
+        assert np.all(np.isfinite(found))
+        # No step adds more noise than the forward process has.
+        assert np.all(np.abs(found) < 6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["noise", "velocity", "data"])
+def test_without_noise_a_step_returns_the_data(kind, dtype):
+    x, y = jnp.array([0.5], dtype), jnp.array([0.25], dtype)
+    right = y if kind == "data" else x
+    one = jnp.ones((), dtype)
+    step = functools.partial(rlaxlib.diffusion_reverse_step, KEYS[0], x, y, kind=kind)
+    np.testing.assert_array_equal(step(1.0, 1.0), right)
+    np.testing.assert_array_equal(jax.jit(step)(one, one), right)
+
+
+@pytest.mark.parametrize("kind", ["velocity", "data"])
+def test_without_a_signal_the_prediction_is_the_data(kind):
+    x, y = jnp.array([0.5]), jnp.array([0.25])
+    step = functools.partial(rlaxlib.diffusion_reverse_step, KEYS[0], x, y, kind=kind)
+    data, noise = -y if kind == "velocity" else y, jax.random.normal(KEYS[0], (1,))
+    right = np.sqrt(0.36) * data + np.sqrt(0.64) * noise
+    close(step(0.0, 0.36), right)
+    close(jax.jit(step)(0.0, 0.36), right)
+
+
+def test_a_prediction_of_noise_needs_a_signal():
+    x = jnp.ones(1)
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`alpha_bar` is 0.0, must be in"):
+        rlaxlib.diffusion_reverse_step(KEYS[0], x, x, 0.0, 0.5)
+
+
+def test_gradients_at_the_ends_of_the_range_are_finite():
+    x, y = jnp.array([0.5]), jnp.array([0.25])
+
+    def total(share, later, kind):
+        step = rlaxlib.diffusion_reverse_step
+        return jnp.sum(step(KEYS[0], x, y, share, later, kind))
+
+    def noised(share, kind):
+        return jnp.sum(jnp.stack(rlaxlib.diffusion_noise(KEYS[0], x, share, kind)))
+
+    for kind in ("noise", "velocity", "data"):
+        ends = [(0.5, 1.0), (1.0, 1.0), (0.5, 0.5)] + [(0.0, 0.5)] * (kind != "noise")
+        for share, later in ends:
+            gradient = jax.grad(total, (0, 1))(share, later, kind)
+            assert np.all(np.isfinite(gradient)), (kind, share, later)
+        for share in (0.0, 1.0):
+            assert np.isfinite(jax.grad(noised)(share, kind))
+    # The mean of the last step is the data: only its coefficient of noise is 0.
+    slope = jax.grad(total, 0)(0.5, 1.0, "noise")
+    step = (total(0.501, 1.0, "noise") - total(0.499, 1.0, "noise")) / 0.002
+    close(slope, step, rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_time_is_less_than_one_in_any_precision(dtype):
+    data = jnp.zeros(1, dtype)
+    sample = jax.jit(jax.vmap(rlaxlib.flow_matching_sample, (0, None)))
+    t = np.asarray(sample(KEYS, data).t, np.float64)
+    assert np.min(t) >= 0
+    assert np.max(t) < 1
+    assert np.max(t) > 0.99

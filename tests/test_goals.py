@@ -30,12 +30,23 @@ def test_distances_have_the_frequencies_of_a_geometric_distribution(beyond):
         assert np.all(goals[:, t] >= t)
 
 
-def test_renormalized_distances_with_a_factor_near_one_are_uniform():
+@pytest.mark.parametrize("gamma", [0.9999, 1 - 1e-6, 1 - 1e-7, 1.0])
+def test_renormalized_distances_with_a_factor_near_one_are_uniform(gamma):
     keys = jax.random.split(jax.random.key(0), 20_000)
     sample = jax.vmap(rlaxlib.geometric_hindsight_indices, (0, None, None, None))
-    goals = sample(keys, np.full(5, 0.9, np.float32), 0.9999, "renormalize")
+    sample = jax.jit(sample, static_argnums=3)  # A traced factor may be 1.
+    goals = sample(keys, np.full(5, 0.9, np.float32), gamma, "renormalize")
     found = np.bincount(goals[:, 0], minlength=5) / 20_000
     np.testing.assert_allclose(found, 0.2, atol=0.015)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_a_traced_factor_of_one_gives_the_end_of_the_episode(dtype):
+    keys = jax.random.split(jax.random.key(0), 500)
+    discount_t = jnp.asarray([0.9, 0.9, 0.0, 0.9], dtype)
+    sample = jax.vmap(rlaxlib.geometric_hindsight_indices, (0, None, None))
+    goals = jax.jit(sample)(keys, discount_t, jnp.ones((), dtype))
+    np.testing.assert_array_equal(goals, np.broadcast_to([2, 2, 2, 3], goals.shape))
 
 
 def test_goals_stay_in_the_episode_and_are_valid_steps():

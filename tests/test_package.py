@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +19,16 @@ def test_importing_it_loads_nothing_heavy():
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     assert loaded.decode().strip() == "[]"
+
+
+def test_an_editable_install_is_a_path_that_all_tools_read():
+    site = Path(sysconfig.get_path("purelib"))
+    paths = [x.read_text().strip() for x in site.glob("*rlaxlib*.pth")]
+    assert paths == [str(ROOT)]  # A finder would hide the package from type checkers.
+    program = "import rlaxlib; print(rlaxlib.__version__)"  # No namespace package.
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, cwd=ROOT.parent, check=True, capture_output=True)
+    assert found.stdout.decode().strip() == rlaxlib.__version__
 
 
 def test_the_version_is_that_of_the_module():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from rlaxlib._core import errors, rules, specs
-from rlaxlib._core.errors import ArgumentError
+from rlaxlib._core.types import ArrayLike, Float
 
 
 def fit(**arguments: tuple[Any, Any]) -> None:
@@ -73,6 +76,54 @@ def same_structure(**trees: Any) -> None:
             )
 
 
+def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
+    """Return the leaves of a pytree, each with a name such as `params['w'][0]`."""
+    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
+    return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def like(**trees: Any) -> None:
+    """Check that pytrees have the same structure, and float leaves of the same shapes.
+
+    Args:
+        **trees: Pytrees, each under its argument's name.
+
+    Raises:
+        ArgumentError: If a structure, shape or dtype differs.
+    """
+    same_structure(**trees)
+    named = [named_leaves(name, tree) for name, tree in trees.items()]
+    for leaves in zip(*named, strict=True):
+        fit(**{name: (_scalar(x), Float[ArrayLike, "..."]) for name, x in leaves})
+
+
+def alike(*names: str) -> Callable[..., None]:
+    """Return a rule that the arguments of these names are `like` each other."""
+    return lambda **given: like(**{name: given[name] for name in names})
+
+
+def result(name: str, value: Any) -> Array:
+    """Check the result of a function that the user gave: one float.
+
+    Args:
+        name: The call, such as `kl(params)`.
+        value: Its result.
+
+    Returns:
+        The result, as an array of shape `[]`.
+
+    Raises:
+        ArgumentError: If it has another shape or dtype.
+    """
+    fit(**{name: (_scalar(value), Float[ArrayLike, ""])})
+    return jnp.asarray(value)
+
+
+def _scalar(x: Any) -> Any:
+    """Return a Python number as an array, so that an integer is no float."""
+    return np.asarray(x) if isinstance(x, int | float) else x
+
+
 def fail(problem: str) -> NoReturn:
     """Raise an error, to which the decorator adds the name of the function.
 
@@ -82,4 +133,4 @@ def fail(problem: str) -> NoReturn:
     Raises:
         ArgumentError: Always.
     """
-    raise ArgumentError(problem)
+    raise errors.problem(problem)

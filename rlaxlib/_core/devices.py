@@ -32,6 +32,37 @@ def total(x: Array, axis_name: AxisName | None) -> Array:
     return x if axis_name is None else cast(Array, jax.lax.psum(x, axis_name))
 
 
+def mean(x: Array, axis_name: AxisName | None) -> Array:
+    """Average over the devices of a mapped axis.
+
+    Args:
+        x: The array of each device, of any shape.
+        axis_name: As for `total`.
+
+    Returns:
+        The mean, of the same shape.
+    """
+    return x if axis_name is None else cast(Array, jax.lax.pmean(x, axis_name))
+
+
+def own(x: Array, axis_name: AxisName | None) -> Array:
+    """Return an array of each device, to differentiate by it on that device alone.
+
+    In `jax.shard_map`, a gradient by an array that all devices share is a sum over
+    devices, unlike in `jax.vmap`, `jax.pmap`, or with `check_vma=False`.
+
+    Args:
+        x: An array, shared or not, of any shape.
+        axis_name: As for `total`.
+
+    Returns:
+        An array equal to `x`, which is not shared.
+    """
+    if axis_name is None:
+        return x
+    return x + (0 * jax.lax.axis_index(axis_name)).astype(x.dtype)
+
+
 def maximum(x: Array, axis_name: AxisName | None) -> Array:
     """Return the elementwise maximum over devices.
 

@@ -24,21 +24,22 @@ class ArgumentError(ValueError, AssertionError):
     libraries that assert their shapes still catches it.
     """
 
-    is_named = False  # Whether the text names the function.
+    needs_name = False  # Whether the text lacks the name of the function.
+
+
+def problem(text: str) -> ArgumentError:
+    """Return an error to which `named` adds the function, and a full stop."""
+    error = ArgumentError(text)
+    error.needs_name = True
+    return error
 
 
 def named(error: ArgumentError, function: str) -> ArgumentError:
-    """Return an error with the name of the public function that was called."""
-    if error.is_named:
-        return error
-    problem, *further = str(error).split("\n")
-    return with_name("\n".join([f"{function}: {problem}.", *further]))
-
-
-def with_name(text: str) -> ArgumentError:
-    """Return an error whose text names the function already."""
-    error = ArgumentError(text)
-    error.is_named = True
+    """Add the name of the public function that was called, if `problem` made it."""
+    if error.needs_name:
+        first, *further = str(error).split("\n")
+        error.args = ("\n".join([f"{function}: {first}.", *further]),)
+        error.needs_name = False
     return error
 
 
@@ -69,8 +70,8 @@ def misfit(name: str, wanted: Wanted, given: Arguments) -> ArgumentError:
         for other, spec in wanted.items()
         if other in given
     ]
-    problem = f"`{name}` {_problem(name, wanted, given)}"
-    return ArgumentError("\n".join([problem, *table, *_hint(name, wanted, given)]))
+    first = f"`{name}` {_problem(name, wanted, given)}"
+    return problem("\n".join([first, *table, *_hint(name, wanted, given)]))
 
 
 def describe(value: Any) -> str:
@@ -247,4 +248,4 @@ def leaves(
         names = ", ".join(each for each in order if each != "self")
         hint = f": `{others[0]}` is one, the order is ({names})" if others else ""
         found = describe(given[name])
-        raise ArgumentError(f"`{path}` is {found}, must be a `{kind}`{hint}") from None
+        raise problem(f"`{path}` is {found}, must be a `{kind}`{hint}") from None

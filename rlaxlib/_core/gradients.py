@@ -10,6 +10,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from rlaxlib._core import safe
+
 
 def stop_if(condition: ArrayLike, x: Array) -> Array:
     """Return `x`, with its gradient stopped if `condition` is true.
@@ -45,26 +47,48 @@ def clip(x: Array, low: Array, high: Array) -> Array:
     Returns:
         The clipped array. The gradient of `x` is 0 beyond the bounds only.
     """
-    return jnp.where(x > high, high, jnp.where(x < low, low, x))
+    clipped = jnp.where(x > high, high, jnp.where(x < low, low, x))
+    return safe.with_nan(clipped, low, high)
 
 
-def error(
-    target: Array, prediction: Array, stop: ArrayLike, reward: Array | None = None
-) -> Array:
+def error(target: Array, prediction: Array, stop: ArrayLike) -> Array:
     """Return the error of a prediction, with the target's gradient stopped or not.
 
     Args:
         target: The target, of any shape.
         prediction: The prediction, of the same shape.
         stop: Whether to stop the gradient of the target.
-        reward: A part of the target that was left out of it, of the same shape. It is
-            added last, so that large values do not round it away.
 
     Returns:
         The target minus the prediction.
     """
-    difference = stop_if(stop, target) - prediction
-    return difference if reward is None else stop_if(stop, reward) + difference
+    return stop_if(stop, target) - prediction
+
+
+def td_error(
+    v_tm1: Array,
+    r_t: Array,
+    discount_t: ArrayLike,
+    v_t: Array,
+    stop: ArrayLike = False,
+) -> Array:
+    """Return the TD error `r_t + (discount_t * v_t - v_tm1)`.
+
+    The reward is added last: beside a large value it would lose precision.
+
+    Args:
+        v_tm1: Predicted value, of any shape.
+        r_t: Reward, of the same shape.
+        discount_t: Discount, of the same shape or a scalar. Where it is 0, `v_t` has no
+            effect, even if it is infinite or NaN.
+        v_t: Value to bootstrap from, of the same shape.
+        stop: Whether to stop the gradient of the target.
+
+    Returns:
+        The error.
+    """
+    r_t, bootstrap = stop_each(stop, r_t, safe.product(discount_t, v_t))
+    return r_t + (bootstrap - v_tm1)
 
 
 def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
@@ -82,6 +106,7 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
         The error. If `stop`, it has the gradient of the negated prediction.
     """
     zero = jax.lax.stop_gradient(prediction) - prediction
+    zero = jnp.where(jnp.isfinite(prediction), zero, 0)  # Infinity minus itself is NaN.
     stopped = jax.lax.stop_gradient(difference) + zero
     if isinstance(stop, bool | np.bool_):
         return stopped if stop else difference

@@ -62,6 +62,21 @@ def _sum_at(values: Array, indices: Array, axis: int) -> Array:
     return jnp.sum(jnp.where(entries == indices, values, others), axis)
 
 
+def best(x: Array, axis: int = -1) -> Array:
+    """Return the index of the largest value, or -1 if a value is NaN.
+
+    At -1, `pick` and `pick_slice` give NaN; `jnp.argmax` returns the index of NaN.
+
+    Args:
+        x: Values, `[..., A]`.
+        axis: Axis to reduce.
+
+    Returns:
+        Indices, without that axis.
+    """
+    return jnp.where(jnp.any(jnp.isnan(x), axis), -1, jnp.argmax(x, axis))
+
+
 def first_above(bounds: Array, points: Array) -> Array:
     """Return the index of the first bound that is above each point, by bisection.
 

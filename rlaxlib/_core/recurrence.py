@@ -7,6 +7,9 @@ The value of step :math:`t` follows from that of step :math:`t + 1`,
 λ-returns, generalised advantages, importance-corrected TD errors, Retrace and V-trace
 differ only in :math:`b` and :math:`a`. They all call this module, so there is one loop
 over time in the library. `streams` describes `truncated_t` and `sample_mask`.
+
+Where :math:`a_t` is 0, as at the end of an episode, :math:`y_t = b_t`, even if
+:math:`y_{t+1}` is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from jax.extend import backend
 from jax.typing import ArrayLike
 
 from rlaxlib._core import streams
+from rlaxlib._core.safe import product
 
-Run = tuple[Array, Array, Array | None]
+Run = tuple[Array, Array]
 
 
 def backward(
@@ -49,7 +53,7 @@ def backward(
     if sample_mask is not None:  # The carry passes through invalid steps.
         b = jnp.where(sample_mask, b, 0)
         a = jnp.where(sample_mask, a, 1)
-    return streams.valid(_solve(b, a, final, end), sample_mask)
+    return streams.valid(_solve(b, _cut(a, end), final), sample_mask)
 
 
 def backward_window(
@@ -70,69 +74,60 @@ def backward_window(
     Returns:
         Value at the near end of each step's window, shape `[T]`.
     """
-    return _solve_window(b, a, final, end, length)
-
-
-def _solve_window(
-    b: Array, a: Array, final: Array, end: Array | None, length: int
-) -> Array:
-    """Solve the recurrence of all windows at once, step by step."""
     steps = final.shape[0]
     # Steps beyond the end return the value that they are given.
     b_padded = jnp.pad(b, (0, length))
-    a_padded = jnp.pad(a, (0, length), constant_values=1)
-    end_padded = None if end is None else jnp.pad(end, (0, length))
+    a_padded = jnp.pad(_cut(a, end), (0, length), constant_values=1)
 
     def step(y: Array, k: Array) -> tuple[Array, None]:
         def later(x: Array) -> Array:
             return jax.lax.dynamic_slice(x, (k,), (steps,))
 
-        y = y if end_padded is None else jnp.where(later(end_padded), 0, y)
-        return later(b_padded) + later(a_padded) * y, None
+        return later(b_padded) + product(later(a_padded), y), None
 
     y, _ = jax.lax.scan(step, _like(b, final), jnp.arange(length), reverse=True)
     return y
 
 
-def _solve(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:
+def _cut(a: Array, end: Array | None) -> Array:
+    """Return the factors, 0 where nothing that follows a step counts."""
+    return a if end is None else jnp.where(end, 0, a)
+
+
+def _solve(b: Array, a: Array, final: ArrayLike) -> Array:
     """Solve the recurrence in the way that suits the platform."""
     if set(cast(Any, backend).backends()) == {"cpu"}:
-        return _loop(b, a, final, end)
+        return _loop(b, a, final)
     solve = cast(Any, jax.lax.platform_dependent)
-    return solve(b, a, final, end, cpu=_loop, default=_associative_scan)
+    return solve(b, a, final, cpu=_loop, default=_associative_scan)
 
 
-def _loop(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:
+def _loop(b: Array, a: Array, final: ArrayLike) -> Array:
     """Solve the recurrence step by step."""
 
     def step(y: Array, terms: Run) -> tuple[Array, Array]:
-        b, a, end = terms
-        y = y if end is None else jnp.where(end, 0, y)
-        y = b + a * y
+        b, a = terms
+        y = b + product(a, y)
         return y, y
 
-    _, solution = jax.lax.scan(step, _like(b[-1], final), (b, a, end), reverse=True)
+    _, solution = jax.lax.scan(step, _like(b[-1], final), (b, a), reverse=True)
     return solution
 
 
-def _associative_scan(b: Array, a: Array, final: ArrayLike, end: Array | None) -> Array:
+def _associative_scan(b: Array, a: Array, final: ArrayLike) -> Array:
     """Solve the recurrence in a number of rounds that is logarithmic in `T`.
 
     A run of steps maps :math:`y` to :math:`b + a y`, and two neighbouring runs join
-    into one. Where the stream ends within a run, the run ignores :math:`y`.
+    into one.
     """
 
     def join(far: Run, near: Run) -> Run:
-        (b_far, a_far, end_far), (b, a, end) = far, near
-        if end is None or end_far is None:
-            return b + a * b_far, a * a_far, None
-        b_far, a_far = jnp.where(end, 0, b_far), jnp.where(end, 0, a_far)
-        return b + a * b_far, a * a_far, end | end_far
+        (b_far, a_far), (b, a) = far, near
+        return b + product(a, b_far), product(a, a_far)
 
-    runs: Run = jax.lax.associative_scan(join, (b, a, end), reverse=True)
-    b, a, end = runs
-    y = _like(b, final)
-    return b + a * (y if end is None else jnp.where(end, 0, y))
+    runs: Run = jax.lax.associative_scan(join, (b, a), reverse=True)
+    b, a = runs
+    return b + product(a, _like(b, final))
 
 
 def _like(x: Array, value: ArrayLike) -> Array:

@@ -1,21 +1,20 @@
 """Rules for the values of arguments.
 
-They are checked where reading the value costs nothing: on Python and NumPy values and
-on concrete scalars. Traced values and arrays on a device pass.
+They are checked of values on the host, which are Python's and NumPy's. Arrays on a
+device are never read.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core.errors import ArgumentError, describe, type_of
-from rlaxlib._core.specs import Sizes, Spec, size_of
+from rlaxlib._core.errors import describe, problem, type_of
+from rlaxlib._core.specs import Interval, Sizes, Spec, size_of
 
 _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool, np.bool_), "a Python bool"),
@@ -23,61 +22,59 @@ _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     int: ((int, np.integer), "a Python integer"),
     int | Sequence[int]: ((int, Sequence), "an integer, or several"),
 }
-_NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
+# Rules other than intervals: which values break them, and what they must be.
+_OTHERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "in {0, 1}": (lambda x: (x != 0) & (x != 1), "must be 0 or 1"),
+    "ascending": (lambda x: np.append(False, ~(x[:-1] <= x[1:])), "must not decrease"),
+    "increasing": (lambda x: np.append(False, ~(x[:-1] < x[1:])), "must increase"),
+}
 
 
 def check(
-    name: str, value: Any, rule: str, sizes: Sizes, given: Mapping[str, Any]
+    name: str,
+    value: Any,
+    rule: Interval | str,
+    sizes: Sizes,
+    given: Mapping[str, Any],
 ) -> None:
     """Check a value against a rule.
 
     Args:
         name: The name of the argument.
         value: Its value.
-        rule: The rule, such as `in [0, A)`.
+        rule: The rule.
         sizes: The sizes of axes.
         given: All arguments, which may be bounds.
 
     Raises:
-        ArgumentError: If a concrete value breaks the rule.
+        ArgumentError: If a value on the host breaks the rule.
     """
     x = concrete(value)
     if x is None:
         return
-    if rule == "in {0, 1}":
-        fail_if((x != 0) & (x != 1), x, name, "must be 0 or 1")
-    elif rule == "ascending":
-        fail_if(~(x[:-1] <= x[1:]), x[1:], name, "must not decrease")
-    elif rule == "increasing":
-        fail_if(~(x[:-1] < x[1:]), x[1:], name, "must increase")
+    if isinstance(rule, Interval):
+        low, high = (_bound(x, sizes, given) for x in (rule.low, rule.high))
+        is_above = low is None or (x >= low if rule.has_low else x > low)
+        is_below = high is None or (x <= high if rule.has_high else x < high)
+        if np.all(is_above & is_below):
+            return
+        is_wrong = np.logical_not(is_above & is_below)
+        low = rule.low if low is None or np.ndim(low) else low
+        high = rule.high if high is None or np.ndim(high) else high
+        must = f"must be {rule._replace(low=low, high=high)}"
     else:
-        ends = rule.removeprefix("in ")[1:-1].split(", ")
-        _check_interval(name, x, rule, ends, [_bound(x, sizes, given) for x in ends])
+        find, must = _OTHERS[rule]
+        is_wrong = find(x)
+    if np.any(is_wrong):
+        first = np.broadcast_to(x, np.shape(is_wrong))[is_wrong].flat[0]
+        raise problem(f"`{name}` is {first}, {must}")
 
 
-def _bound(end: str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
-    """Return a bound: a number, the size of an axis, or another argument's value."""
-    if _NUMBER.fullmatch(end):
+def _bound(end: float | str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
+    """Return a bound on the host, or None if it is on a device."""
+    if not isinstance(end, str):
         return end
     return concrete(given[end]) if end in given else size_of(end, sizes)
-
-
-def _check_interval(
-    name: str, x: Any, rule: str, ends: list[str], bounds: list[Any]
-) -> None:
-    """Raise an error if a concrete value is outside of an interval, or NaN.
-
-    A bound that is traced is None.
-    """
-    low, high = (float(each) if isinstance(each, str) else each for each in bounds)
-    is_above = low is None or (x >= low if rule[3] == "[" else x > low)
-    is_below = high is None or (x <= high if rule[-1] == "]" else x < high)
-    first, last = (
-        end if each is None or getattr(each, "ndim", 0) else each
-        for end, each in zip(ends, bounds, strict=True)
-    )
-    must = f"must be in {rule[3]}{first}, {last}{rule[-1]}"
-    fail_if(np.logical_not(is_above & is_below), x, name, must)
 
 
 def check_static(
@@ -116,22 +113,17 @@ def check_static(
         is_bool = isinstance(value, bool)
         is_right = isinstance(value, classes) and is_bool == (spec.type is bool)
     if not is_right:
-        raise ArgumentError(f"`{name}` is {found}, must be {must}")
+        raise problem(f"`{name}` is {found}, must be {must}")
 
 
 def concrete(value: Any) -> Any:
-    """Return a concrete scalar or NumPy array, or None for a traced or large one."""
+    """Return a value that is on the host, or None for a JAX array, traced or not."""
     if isinstance(value, int | float | str | None):
         return value
-    if isinstance(value, Tracer):
-        return None
-    if isinstance(value, Array) and (value.ndim or not value.is_fully_addressable):
-        return None  # Reading it would copy it from the device.
-    return np.asarray(value)
+    return None if isinstance(value, Array) else np.asarray(value)
 
 
-def fail_if(wrong: Any, values: Any, name: str, rule: str) -> None:
-    """Raise an error that shows the first wrong value, if there is one."""
-    if np.any(wrong) if getattr(wrong, "ndim", 0) else wrong:
-        first = np.broadcast_to(values, np.shape(wrong))[wrong].flat[0]
-        raise ArgumentError(f"`{name}` is {first}, {rule}")
+def at_valid_steps(value: Any, sample_mask: Any) -> Any:
+    """Return an argument at valid steps, or None if it or the mask is on a device."""
+    x, mask = concrete(value), concrete(sample_mask)
+    return None if x is None or mask is None else x[mask]

@@ -1,12 +1,13 @@
-"""Products that are 0 where a weight is 0, and sums of them."""
+"""Products that are 0 where a weight is 0, sums of them, roots, and what shows NaN."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 
-def product(weight: Array, x: Array) -> Array:
+def product(weight: ArrayLike, x: Array) -> Array:
     """Return `weight * x`, which is 0 where the weight is 0, whatever `x` is.
 
     Args:
@@ -17,27 +18,88 @@ def product(weight: Array, x: Array) -> Array:
     Returns:
         The product.
     """
-    return weight * _without(weight, x)
+    return weight * without(weight, x)
 
 
-def expectation(probs: Array, x: Array) -> Array:
-    """Return `∑_i p_i x_i` over the last axis; a probability of 0 adds nothing.
-
-    On a CPU, XLA of jaxlib 0.10.2 computes `jnp.sum(probs * x, -1)` wrongly if a large
-    batch shares one factor, but not this product of vectors.
+def expectation(probs: Array, x: Array, axis: int = -1) -> Array:
+    """Return `∑_i p_i x_i` over an axis; a probability of 0 adds nothing.
 
     Args:
-        probs: Probabilities or weights, `[..., N]`.
-        x: Values, `[..., N]`. Infinite or NaN ones count as 0 at a probability of 0.
+        probs: Probabilities or weights.
+        x: Values. Infinite or NaN ones count as 0 at a probability of 0. Only other
+            axes broadcast.
+        axis: Axis to sum over.
 
     Returns:
-        The sums, `[...]`.
+        The sums, without that axis.
     """
-    return jnp.vecdot(probs, _without(probs, x), precision="highest")
+    return dot(probs, without(probs, x), axis)
 
 
-def _without(weight: Array, x: Array) -> Array:
-    """Return `x`, and 0 where it is not finite and its weight is 0.
+def dot(x: Array, y: Array, axis: int = -1) -> Array:
+    """Return `∑_i x_i y_i` over an axis.
+
+    On a CPU, XLA of jaxlib 0.10.2 computes `-jnp.sum(x * y, -1)` wrongly if a large
+    batch shares one of the two: `tests/shared_product.py` is the smallest program.
+    Right are jaxlib 0.7.0, 0.9.2, 0.10.0, 0.10.1, 0.11.0 and 0.12.0.1, and this product
+    of vectors.
+
+    Args:
+        x: An array.
+        y: An array. Only other axes broadcast.
+        axis: Axis to sum over.
+
+    Returns:
+        The sums, without that axis.
+    """
+    return jnp.vecdot(x, y, axis=axis, precision="highest")
+
+
+def sqrt(x: Array) -> Array:
+    """Return the square root, with a derivative of 0 at 0, where it is infinite."""
+    is_zero = x == 0
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
+
+
+def largest(x: Array, axis: int | None = None) -> Array:
+    """Return the maximum, NaN if an entry is NaN.
+
+    On a CPU, XLA of jaxlib 0.10.2 ignores NaN in a maximum of a few thousand entries.
+
+    Args:
+        x: Values, of any shape.
+        axis: Axis to reduce, or None for all.
+
+    Returns:
+        The maximum, without the reduced axes.
+    """
+    return jnp.where(jnp.any(jnp.isnan(x), axis), jnp.nan, jnp.max(x, axis))
+
+
+def smallest(x: Array, axis: int | None = None) -> Array:
+    """Return the minimum, NaN if an entry is NaN; as `largest`."""
+    return jnp.where(jnp.any(jnp.isnan(x), axis), jnp.nan, jnp.min(x, axis))
+
+
+def with_nan(x: Array, *causes: Array) -> Array:
+    """Return a result of comparisons, which is NaN where a compared value is NaN.
+
+    A comparison with NaN is false, and `argmax` and `sort` rank NaN highest.
+
+    Args:
+        x: The result, of any shape.
+        *causes: Values that were compared, of shapes that broadcast to that of `x`.
+
+    Returns:
+        The result.
+    """
+    for cause in causes:
+        x = jnp.where(jnp.isnan(cause), jnp.nan, x)
+    return x
+
+
+def without(weight: ArrayLike, x: Array) -> Array:
+    """Return `x`, and 0 where it is infinite or NaN and its weight is 0.
 
     Finite values stay, since they are the gradient of the weight.
     """

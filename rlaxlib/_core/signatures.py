@@ -13,7 +13,8 @@ A public function is written for JAX arrays, and takes whatever JAX takes for on
 
 The body has JAX arrays, raised from half precision to float32, and 0 at ignored steps.
 It is compiled, so that a call outside of `jax.jit` runs one program; within another
-program it leaves no trace.
+program it leaves no trace. A body that calls a function of the user is not compiled:
+what that function reads may change from call to call. The annotations alone decide.
 
 `specs` describes the annotations of arrays. `Static[int, "in [1, inf)"]` is a Python
 value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. An axis
@@ -21,9 +22,9 @@ that is named like a static integer has its size. Fields of a named tuple, and e
 of a tuple or sequence, have annotations of their own. A `Real` may be given as
 integers, which become floats; a `Tree` is a pytree of arrays.
 
-Shapes and dtypes are checked in traced programs too. Rules for values are checked where
-reading the value costs nothing: on Python and NumPy values and on concrete scalars.
-Traced values and arrays on a device pass.
+Shapes and dtypes are checked in traced programs too. Ranges are checked of values on
+the host, which are Python's and NumPy's, at valid steps if there is a `sample_mask`.
+Arrays on a device are never read.
 
 An annotation is read at the first call of its function: importing runs none of this.
 """
@@ -35,7 +36,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
@@ -106,15 +107,18 @@ def read(function: Any) -> Signature:
 class Casts(NamedTuple):
     """Conversions that follow from shapes and dtypes.
 
+    They name no dtype of a result, since what dtypes promote to is a setting of JAX.
+
     Attributes:
-        to: Names of arguments to raise from half precision or to convert from
-            integers, each with its dtype.
-        dtype: Dtype to cast the result to, or None.
+        half: Names of arguments to raise from half precision to float32.
+        integers: Names of arguments to convert from integers to floats.
+        floats: Dtypes of the arguments that the dtype of the result follows.
         masked: Names of arguments to set to 0 at ignored steps.
     """
 
-    to: tuple[tuple[str, Any], ...]
-    dtype: Any
+    half: tuple[str, ...]
+    integers: tuple[str, ...]
+    floats: tuple[Any, ...]
     masked: tuple[str, ...]
 
 
@@ -126,6 +130,8 @@ class Signature:
         specs: The spec of each argument that has one.
         arrays: Those that are arrays.
         nested: The annotation of each argument that contains specs.
+        settings: Names of arguments for each value of which a program is compiled.
+        functions: Names of arguments that are functions of the user, or have some.
         result: The annotation of the result.
     """
 
@@ -146,20 +152,25 @@ class Signature:
         self.names = {x.name for x in parameters}
         self.result = hints.pop("return", None)
         found = {name: specs.read(hint) for name, hint in hints.items()}
-        self.trees = {n for n, x in found.items() if x and x.kind == "Tree"}
-        self.specs = {n: x for n, x in found.items() if x and n not in self.trees}
+        self.specs = {n: x for n, x in found.items() if x and x.kind != "Tree"}
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
         self.others = {
             n: x for n, x in self.specs.items() if x.options or not x.is_array
         }
-        others = {name for name, spec in found.items() if not spec}
-        self.nested = {n: hints[n] for n in others if specs.is_nested(hints[n])}
+        others = {n: hints[n] for n, spec in found.items() if not spec}
+        self.nested = {n: x for n, x in others.items() if specs.is_nested(x)}
+        self.callables = [n for n, x in others.items() if specs.is_callable(x)]
+        self.functions = [n for n, x in others.items() if specs.is_function(x)]
+        static = [n for n, x in self.others.items() if not x.is_array]
+        self.settings = static + [n for n, x in others.items() if specs.is_setting(x)]
+        self.options = [n for n, x in self.others.items() if x.is_array or x.is_flag]
         axes = {
             x for spec in self.arrays.values() for each in spec.shapes for x in each
         }
         self.sizes = [n for n, x in self.others.items() if x.type is int and n in axes]
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
-        self.program = self._compile() if compiled else None
+        self.compiled = compiled
+        self.program = self._compile()
 
     def name(self, given: Arguments) -> str:
         """Return the public name: `softmax.probs` for that of a `_Softmax`."""
@@ -176,11 +187,17 @@ class Signature:
         given = self._by_name(args, kwargs)
         try:
             casts = self.check(given)
-            if self._is_complete(given, args, kwargs):
-                return self._run(given, casts)
         except ArgumentError as error:
             raise errors.named(error, self.name(given)).with_traceback(None) from None
-        raise errors.unbound(self.function, self.name(given), args, kwargs)
+        if not self._is_complete(given, args, kwargs):
+            raise errors.unbound(self.function, self.name(given), args, kwargs)
+        try:
+            return self._run(given, casts)
+        except ArgumentError as error:
+            errors.named(error, self.name(given))
+            if self.functions or not self.compiled:
+                raise  # The traceback may show a function of the user.
+            raise ArgumentError(str(error)) from None
 
     def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
         """Return all arguments by name, with defaults."""
@@ -222,10 +239,17 @@ class Signature:
         if isinstance(fitted, str):
             raise errors.misfit(fitted, wanted, values)
         sizes, casts = fitted
-        ignored = casts.masked if given.get("sample_mask") is not None else ()
+        if (mask := given.get("sample_mask")) is not None:
+            valid = {n: rules.at_valid_steps(values[n], mask) for n in casts.masked}
+            values = values | valid
         for name, spec in (wanted | self.others).items():
-            for rule in spec.rules if name in values and name not in ignored else ():
+            for rule in spec.rules if name in values else ():
                 rules.check(name, values[name], rule, sizes, values)
+        for name in filter(given.__contains__, self.callables):
+            if given[name] is not None and not callable(given[name]):
+                raise errors.problem(
+                    f"`{name}` is {errors.describe(given[name])}, must be a function"
+                )
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
         return casts
@@ -279,48 +303,45 @@ class Signature:
             if spec.kind in (*FLOATS, "Int") and "sample_mask" in wanted:
                 steps = wanted["sample_mask"].shapes[0]
                 masked += [name] if steps == axes[: len(steps)] else []
-        full = [x for x in floats if x.itemsize >= 4] or [
-            jnp.float32 if half else float
-        ]
-        wide = jnp.result_type(*full) if integers else None
-        to = [(n, jnp.float32) for n in half] + [(n, wide) for n in integers]
-        narrows = half and floats and self.wide is not True
-        dtype = jnp.result_type(*floats) if narrows else None
-        return sizes, Casts(tuple(to), dtype, tuple(masked))
+        floats = floats if half or integers else []
+        return sizes, Casts(*map(tuple, (half, integers, floats, masked)))
 
     def _run(self, given: Arguments, casts: Casts) -> Any:
-        """Run the body, compiled if all that is not an array identifies a program."""
-        if self.program is None:
+        """Run the body, compiled unless it calls functions of the user."""
+        if not self.compiled:
             return self.function(**given)
-        static: list[tuple[str, Any]] = []
-        dynamic: Arguments = {}
-        is_stable = True
-        for name, value in given.items():
-            spec = self.specs.get(name)
-            if spec and spec.is_array and not isinstance(value, str):
-                dynamic[name] = _as_float(name, spec, value)
-            elif name in self.nested:
-                hint = self.nested[name]
-                dynamic[name] = specs.rebuild(name, hint, value, _as_float)
-            elif isinstance(value, Array) or (
-                not spec and is_data(value, name in self.trees)
-            ):
-                dynamic[name] = value
-            else:
-                static.append((name, value))
-                is_same = isinstance(value, Hashable) if spec else _is_stable(value)
-                is_default = value is self.defaults.get(name)
-                is_stable = is_stable and (is_same or is_default)
-        run = self.program if is_stable else self._body
+        functions = {n: given[n] for n in self.functions}
+        static = functions | {n: _hashable(given[n]) for n in self.settings}
+        for name in self.options:  # A flag may be traced, and an array be a string.
+            static[name] = given[name]
+            if not isinstance(given[name], bool | np.bool_ | str):
+                del static[name]
+        dynamic = {n: x for n, x in given.items() if n not in static}
+        for name, spec in self.arrays.items():
+            if name in dynamic:
+                dynamic[name] = _as_float(name, spec, given[name])
+        for name, hint in self.nested.items():
+            dynamic[name] = specs.rebuild(name, hint, given[name], _as_float)
+        is_ours = all(
+            x is self.defaults.get(n) or getattr(x, "is_ours", False)
+            for n, x in functions.items()
+        )
+        run = self.program if is_ours else self._body
         with _mesh_of(dynamic):
-            return run(tuple(static), casts, dynamic)
+            return run(tuple(static.items()), casts, dynamic)
 
     def _body(
         self, static: tuple[tuple[str, Any], ...], casts: Casts, dynamic: Arguments
     ) -> Any:
         """Convert the arguments, and run the body."""
         given = dict(static) | dynamic
-        to, mask = dict(casts.to), given.get("sample_mask")
+        mask = given.get("sample_mask")
+        floats = [jax.dtypes.canonicalize_dtype(x) for x in casts.floats]
+        full = [x for x in floats if x.itemsize >= 4]
+        half = [jnp.float32] if casts.half else []
+        to = dict.fromkeys(casts.half, jnp.float32) | dict.fromkeys(
+            casts.integers, jnp.result_type(*(full or half or [float]))
+        )
 
         def convert(name: str, spec: Spec, x: Any) -> Any:
             if isinstance(x, str | None) or not spec.is_array:
@@ -335,7 +356,9 @@ class Signature:
         for name, hint in self.nested.items():
             given[name] = specs.rebuild(name, hint, given[name], convert)
         result = self.function(**given)
-        return _narrow(result, casts.dtype, self.wide) if casts.dtype else result
+        if not (casts.half and casts.floats) or self.wide is True:
+            return result
+        return _narrow(result, jnp.result_type(*floats), self.wide)
 
     def _compile(self) -> Callable[..., Any]:
         def body(static: Any, casts: Casts, dynamic: Arguments) -> Any:
@@ -381,29 +404,9 @@ def _as_float(_: str, spec: Spec, value: Any) -> Any:
     return float(value) if type(value) is int and spec.kind in FLOATS else value
 
 
-def is_data(value: Any, is_tree: bool = False) -> bool:
-    """Return whether a value consists of arrays and scalars, and is not a setting."""
-    if isinstance(value, bool | int | str | None) and not is_tree:
-        return False
-    data = (Array, np.ndarray, np.generic, bool, int, float, complex)
-    return all(isinstance(leaf, data) for leaf in jax.tree.leaves(value))
-
-
-def _is_stable(value: Any) -> bool:
-    """Return whether a value is equal to itself in the next call, as a lambda is not.
-
-    Then a program compiled for it can be used again.
-    """
-    if isinstance(value, tuple):
-        return all(map(_is_stable, cast(Any, value)))
-    owner = getattr(value, "__self__", None)
-    if owner is not None and not inspect.ismodule(owner):  # A method.
-        value = owner
-    if callable(value) or owner is not None:
-        name = getattr(value, "__qualname__", "<locals>")
-        is_global = "<" not in name and owner is None
-        return is_global or type(value).__hash__ is not object.__hash__
-    return value is None or isinstance(value, str | bool | int | float | np.dtype)
+def _hashable(value: Any) -> Any:
+    """Return a setting such as a list of axes as one that identifies a program."""
+    return tuple(cast(Any, value)) if isinstance(value, list) else value
 
 
 def _narrow(result: Any, dtype: Any, wide: Any) -> Any:

@@ -24,7 +24,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
+from rlaxlib._core.devices import AxisName
 from rlaxlib._core.types import Note
 
 Axes = tuple[str, ...]
@@ -41,12 +43,39 @@ KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
         (int, float),
         "a floating-point or integer array",
     ),
-    "Shaped": ((jnp.generic,), (bool, int, float), "an array"),
+    "Shaped": (
+        (jnp.number, jnp.bool_, jax.dtypes.extended),
+        (bool, int, float),
+        "an array of numbers",
+    ),
 }
 _TEXT = re.compile(
     r"(?P<shapes>\[.*?\](?: or \[.*?\])*|[^\[{]*?)"
     r"(?P<rules>(?: ?(?:\bin [\[(][^\])]+[\])]|\bin \{0, 1\}|ascending|increasing))*)"
 )
+
+
+_NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
+
+
+class Interval(NamedTuple):
+    """A rule such as `in [0, A)`.
+
+    Attributes:
+        low: Lower bound: a number, or the name of an axis or of an argument.
+        high: Upper bound, likewise.
+        has_low: Whether the lower bound is in the interval.
+        has_high: Whether the upper bound is.
+    """
+
+    low: float | str
+    high: float | str
+    has_low: bool
+    has_high: bool
+
+    def __str__(self) -> str:
+        low, high = (f"{x:g}" if isinstance(x, float) else x for x in self[:2])
+        return f"in {'(['[self.has_low]}{low}, {high}{')]'[self.has_high]}"
 
 
 class Spec(NamedTuple):
@@ -63,7 +92,7 @@ class Spec(NamedTuple):
 
     kind: str
     shapes: tuple[Axes, ...] = ()
-    rules: tuple[str, ...] = ()
+    rules: tuple[Interval | str, ...] = ()
     optional: bool = False
     type: type = object
     options: tuple[str, ...] = ()
@@ -72,6 +101,11 @@ class Spec(NamedTuple):
     def is_array(self) -> bool:
         """Whether the argument is an array."""
         return self.kind in KINDS
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether the argument is a bool, which may be traced."""
+        return self.kind == "Flag"
 
     @property
     def text(self) -> str:
@@ -101,10 +135,19 @@ def read(annotation: Any) -> Spec | None:
         shapes: list[str] = re.findall(r"\[(.*?)\]", match["shapes"])
         shapes = shapes or [match["shapes"]]
         axes = tuple(tuple(filter(None, each.split(", "))) for each in shapes)
-        rules: tuple[str, ...] = tuple(re.findall(r"in \S+ \S+|\w+", match["rules"]))
+        rules = tuple(map(_rule, re.findall(r"in \S+ \S+|\w+", match["rules"])))
         kept = parts[0] if note.kind == "Static" else object
         return Spec(note.kind, axes, rules, type=kept)
     return None
+
+
+def _rule(text: str) -> Interval | str:
+    """Read a rule; those that are no interval are told by their text."""
+    if text[:4] not in ("in [", "in ("):
+        return text
+    ends = text[4:-1].split(", ")
+    low, high = (float(x) if _NUMBER.fullmatch(x) else x for x in ends)
+    return Interval(low, high, text[3] == "[", text[-1] == "]")
 
 
 def has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:
@@ -114,6 +157,8 @@ def has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:
         return dtype in scalars
     if kind == "Key" and dtype == jnp.uint32:
         return len(shape) > 0
+    if not getattr(dtype, "isnative", True):
+        return False  # A compiled program would read big-endian bytes as they are.
     return any(jnp.issubdtype(dtype, each) for each in arrays)
 
 
@@ -180,7 +225,35 @@ def size_of(axis: str, sizes: Sizes) -> int | tuple[int, ...] | None:
     return cast(Any, size) + extra if isinstance(size, int) else size
 
 
-# --- Arguments that contain others. ---
+# --- Arguments that have no spec. ---
+
+_SETTINGS = {types.NoneType, *typing.get_args(AxisName), *typing.get_args(DTypeLike)}
+
+
+def is_setting(hint: Any) -> bool:
+    """Return whether an annotation is that of axis names or of a dtype."""
+    return bool(_alternatives(hint) <= _SETTINGS)
+
+
+def is_callable(hint: Any) -> bool:
+    """Return whether an annotation is that of a function of the user."""
+    return any(typing.get_origin(x) is Callable for x in _alternatives(hint))
+
+
+def is_function(hint: Any) -> bool:
+    """Return whether an argument is a function of the user, or an object with some.
+
+    All other arguments without a spec are axis names, dtypes, or pytrees of arrays: a
+    state, or what a type variable stands for.
+    """
+    is_tree = isinstance(hint, typing.TypeVar) or is_nested(hint)
+    return not (is_setting(hint) or is_tree)
+
+
+def _alternatives(hint: Any) -> set[Any]:
+    """Return the members of a union, or one annotation."""
+    is_union = typing.get_origin(hint) in (Union, types.UnionType)
+    return set(typing.get_args(hint)) if is_union else {hint}
 
 
 def is_nested(hint: Any) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
+
 
 def add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
     """Add `x` to a number of which `rest` is the rounding error so far.
@@ -65,4 +67,4 @@ def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
         The variance of the mixture minus the variance of the first.
     """
     # A small weight would be rounded away in `(1 - weight) * variance`.
-    return weight * (growth + (1 - weight) * jnp.square(difference))
+    return safe.product(weight, growth + (1 - weight) * jnp.square(difference))

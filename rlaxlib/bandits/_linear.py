@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -47,8 +49,9 @@ def linear_bandit_init(
     .. math:: θ = 0,   A = λ I,   S = I/√λ
 
     Args:
-        num_features: Number :math:`D` of features of a context, a Python integer.
-        regularization: Ridge regularisation :math:`λ > 0`, shape `[]`.
+        num_features: Number :math:`D` of features of a context, a Python integer
+            in [1, inf).
+        regularization: Ridge regularisation :math:`λ`, in (0, inf), shape `[]`.
 
     Returns:
         A `LinearBanditState`.
@@ -88,8 +91,8 @@ def linucb_scores(
     Args:
         state: Regression of the rewards, a `LinearBanditState`.
         contexts: Context :math:`x_a` of each arm, shape `[A, D]`.
-        bonus_scale: Scale :math:`c ≥ 0` of the bonus, shape `[]`. For noise of standard
-            deviation :math:`σ` the proof needs
+        bonus_scale: Scale :math:`c` of the bonus, in [0, inf), shape `[]`. For noise of
+            standard deviation :math:`σ` the proof needs
             :math:`σ √(D log(1 + t/(λ D)) + 2 log(1/δ)) + √λ ‖θ*‖` if the norm of
             contexts is at most 1; smaller scales are often better.
 
@@ -113,11 +116,11 @@ def linucb_scores(
         Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
     square = jnp.sum(jnp.square(_matmul(contexts, state.root)), axis=-1)
-    # `sqrt` has an infinite derivative at 0.
-    width = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    width = safe.sqrt(square)
     return _matmul(contexts, state.weights) + bonus_scale * width
 
 
+@keeps_dtype("state")
 @checked
 def linucb_update(
     state: LinearBanditState,
@@ -187,7 +190,7 @@ def linear_thompson_sample(
     Args:
         key: Random key, shape `[]`.
         state: Regression of the rewards, a `LinearBanditState`.
-        scale: Scale :math:`v ≥ 0` of the posterior, shape `[]`.
+        scale: Scale :math:`v` of the posterior, in [0, inf), shape `[]`.
 
     Returns:
         Sample :math:`θ̃` of the weights, shape `[D]`.

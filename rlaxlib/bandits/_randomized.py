@@ -14,6 +14,7 @@ from jax import Array
 
 from rlaxlib._core import legality
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int
 from rlaxlib.bandits._statistics import one_hot
 
@@ -59,7 +60,7 @@ def boltzmann_probabilities(
 
     Args:
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        temperature: Temperature :math:`τ > 0`, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`π_a`, shape `[A]`.
@@ -114,6 +115,7 @@ def exp3_probabilities(
     return (1 - exploration) * weights + exploration * uniform
 
 
+@keeps_dtype("log_weights")
 @checked
 def exp3_update(
     log_weights: Float[ArrayLike, "A"],
@@ -135,10 +137,10 @@ def exp3_update(
     Args:
         log_weights: Log-weights :math:`log w_a`, 0 at first, shape `[A]`. Only
             differences matter: over many millions of pulls, subtract the largest.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
-        learning_rate: Learning rate :math:`η ≥ 0`, shape `[]`.
+        learning_rate: Learning rate :math:`η`, in [0, inf), shape `[]`.
 
     Returns:
         Next log-weights, shape `[A]`; NaN if a traced `arm` is out of range.
@@ -176,7 +178,7 @@ def tsallis_inf_probabilities(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        learning_rate: Learning rate :math:`η > 0`, shape `[]`.
+        learning_rate: Learning rate :math:`η`, in (0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`p_a`, shape `[A]`.
@@ -193,7 +195,7 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    gap = learning_rate * (losses - jnp.min(losses))
+    gap = learning_rate * (losses - safe.smallest(losses))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.
@@ -207,6 +209,7 @@ def tsallis_inf_probabilities(
     return p / jnp.sum(p)
 
 
+@keeps_dtype("losses")
 @checked
 def tsallis_inf_update(
     losses: Float[ArrayLike, "A"],
@@ -227,8 +230,8 @@ def tsallis_inf_update(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
-        loss: Its loss :math:`ℓ`, such as 1 minus a reward in [0, 1], shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
+        loss: Its loss :math:`ℓ`, shape `[]`; such as 1 minus a reward in [0, 1].
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
         baseline: Baseline :math:`B`, shape `[]`; or one for each arm, shape `[A]`.
 
@@ -250,6 +253,7 @@ def tsallis_inf_update(
     return losses + excess + baseline
 
 
+@keeps_dtype("state")
 @checked
 def gradient_bandit_update(
     state: GradientBanditState,
@@ -269,9 +273,9 @@ def gradient_bandit_update(
 
     Args:
         state: Preferences and baseline, a `GradientBanditState`.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
-        step_size: Step size :math:`α ≥ 0`, shape `[]`.
+        step_size: Step size :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
         Next `GradientBanditState`; its preferences are NaN if a traced `arm` is wrong.

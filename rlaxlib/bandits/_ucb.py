@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import xlog1py
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Real
 
@@ -38,9 +39,9 @@ def ucb_scores(
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,
-            shape `[A]`.
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        bonus_scale: Scale :math:`c ≥ 0` of the exploration bonus, shape `[]`.
+        bonus_scale: Scale :math:`c` of the exploration bonus, in [0, inf), shape `[]`.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
@@ -60,7 +61,7 @@ def ucb_scores(
     """
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
     scores = means + bonus_scale * jnp.sqrt(log_t / size)
-    return jnp.where(counts > 0, scores, jnp.inf)
+    return jnp.where(counts == 0, jnp.inf, scores)
 
 
 @checked
@@ -83,9 +84,10 @@ def ucb_tuned_scores(
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,
-            shape `[A]`.
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        variances: Variance :math:`σ̂²_a` of the rewards of each arm, shape `[A]`.
+        variances: Variance :math:`σ̂²_a` of the rewards of each arm, in [0, inf),
+            shape `[A]`.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
@@ -106,7 +108,7 @@ def ucb_tuned_scores(
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
     bound = variances + jnp.sqrt(2 * log_t / size)
     scores = means + jnp.sqrt(log_t / size * jnp.minimum(0.25, bound))
-    return jnp.where(counts > 0, scores, jnp.inf)
+    return jnp.where(counts == 0, jnp.inf, scores)
 
 
 @checked
@@ -129,9 +131,9 @@ def kl_ucb_scores(
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,
-            shape `[A]`.
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
-        log_log_scale: Scale :math:`c ≥ 0`, 3 in the proof and 0 in practice,
+        log_log_scale: Scale :math:`c`, in [0, inf), 3 in the proof and 0 in practice,
             shape `[]`.
 
     Returns:
@@ -167,7 +169,8 @@ def kl_ucb_scores(
     bits: int = cast(Any, jnp.finfo(p.dtype)).nmant + 1
     bracket: tuple[Array, Array] = jnp.zeros_like(p), 1 - p
     bracket = cast(Any, jax.lax.fori_loop(0, bits, halve, bracket))
-    return jnp.where(counts > 0, p + bracket[0], jnp.inf)
+    scores = safe.with_nan(p + bracket[0], budget)
+    return jnp.where(counts == 0, jnp.inf, scores)
 
 
 def _log_total(counts: Array) -> Array:
@@ -177,4 +180,4 @@ def _log_total(counts: Array) -> Array:
 
 def _at_least_one_pull(counts: Array) -> Array:
     """Return the counts, and 1 for arms that have not been pulled."""
-    return jnp.where(counts > 0, counts, 1)
+    return jnp.where(counts == 0, 1, counts)

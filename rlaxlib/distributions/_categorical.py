@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.core import Tracer
 
-from rlaxlib._core import indexing, legality, rules
+from rlaxlib._core import indexing, legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
@@ -81,7 +79,7 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> _Softmax:
     shape `[..., A]`. Each takes a keyword `action_mask`, true for legal actions.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
 
     Returns:
         A `DiscreteDistribution`.
@@ -120,9 +118,9 @@ def clipped_entropy_softmax(
     functions are those of `softmax`.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
         entropy_clip: Fraction :math:`κ` of the entropy :math:`log A` of A legal
-            actions, at least 0, shape `[]`. 1 clips nothing.
+            actions, in [0, inf], shape `[]`. 1 clips nothing.
 
     Returns:
         A `DiscreteDistribution`.
@@ -145,23 +143,10 @@ def clipped_entropy_softmax(
     )
 
 
-def _reject_logits(*, probs: Any, action_mask: Any, **_: Any) -> None:
-    """Reject negative probabilities of legal actions where they are concrete."""
-    given = [probs] if action_mask is None else [probs, action_mask]
-    for x in given:
-        if isinstance(x, Tracer) or not getattr(x, "is_fully_addressable", True):
-            return
-    with jax.transfer_guard("allow"):
-        x, *legal = (np.asarray(each) for each in given)
-    wrong = (x < 0) & legal[0] if legal else x < 0
-    way_out = "must be in [0, inf): give logits to `softmax().sample`"
-    rules.fail_if(wrong, x, "probs", way_out)
-
-
-@checked(wide=True, rule=_reject_logits)
+@checked(wide=True)
 def categorical_sample(
     key: Key[ArrayLike, ""],
-    probs: Float[ArrayLike, "..., A"],
+    probs: Float[ArrayLike, "..., A in [0, inf)"],
     *,
     action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Int[Array, "..."]:
@@ -173,16 +158,17 @@ def categorical_sample(
 
     Args:
         key: Random key, shape `[]`.
-        probs: Probabilities :math:`p ≥ 0`, shape `[..., A]`. They need not sum to 1.
+        probs: Probabilities :math:`p`, in [0, inf), shape `[..., A]`. They need not sum
+            to 1.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Actions in [0, A), shape `[...]`; -1 where a probability is infinite, NaN or, in
-        a traced program, negative, or where all are 0.
+        Actions in [0, A), shape `[...]`; -1 where a probability is infinite, NaN or
+        negative, as logits are, or where all are 0.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or if a probability is negative
-            outside of traced programs. For logits, use `softmax().sample`.
+        ArgumentError: If a shape or dtype is wrong, or a NumPy probability out of
+            range. For logits, use `softmax().sample`.
 
     Example:
         >>> print(rlaxlib.categorical_sample(jax.random.key(0), jnp.array([0.0, 1.0])))
@@ -234,8 +220,7 @@ def categorical_cross_entropy(
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
     log_q = legal_softmax(logits, action_mask).log_probs
-    log_q = jnp.where((labels == 0) & (log_q == -jnp.inf), 0, log_q)
-    return -jnp.sum(labels * log_q, axis=-1)
+    return -safe.expectation(labels, log_q)
 
 
 @checked
@@ -260,7 +245,7 @@ def categorical_kl_divergence(
     Args:
         p_logits: Logits :math:`x` of the first distribution, shape `[..., A]`.
         q_logits: Logits :math:`y` of the second distribution, shape `[..., A]`.
-        temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ` of both, in (0, inf), shape `[]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
@@ -365,14 +350,16 @@ class _Softmax(Functions):
             action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions in [0, A), shape `[...]`; 0 where no action is legal.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal, and -1 where
+            the logit of a legal action is NaN.
 
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
         del action_spec
         pi = legal_softmax(logits, action_mask, self.temperature)
-        return jax.random.categorical(key, pi.logits)
+        action = jax.random.categorical(key, pi.logits)
+        return jnp.where(jnp.any(jnp.isnan(pi.logits), axis=-1), -1, action)
 
     @checked
     def probs(

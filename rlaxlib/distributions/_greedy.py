@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, indexing
+from rlaxlib._core import checks, indexing, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 from rlaxlib.distributions._categorical import (
@@ -108,7 +108,8 @@ class _Greedy(Functions):
             action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions in [0, A), shape `[...]`; 0 where no action is legal.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal, and -1 where
+            the preference of a legal action is NaN.
 
         Raises:
             ArgumentError: If a shape or dtype is wrong.
@@ -209,7 +210,8 @@ class _EpsilonGreedy(Functions):
             action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions in [0, A), shape `[...]`; 0 where no action is legal.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal, and -1 where
+            the preference of a legal action is NaN.
 
         Raises:
             ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.
@@ -304,8 +306,9 @@ class _EpsilonGreedy(Functions):
 
 
 def _sample(key: Array, probs: Array) -> Array:
-    """Sample an action."""
-    return jax.random.categorical(key, jnp.log(probs))
+    """Sample an action, or return -1 if a probability is NaN."""
+    action = jax.random.categorical(key, jnp.log(probs))
+    return jnp.where(jnp.any(jnp.isnan(probs), axis=-1), -1, action)
 
 
 def _logprob(sample: Array, probs: Array) -> Array:
@@ -325,9 +328,8 @@ def _entropy(probs: Array) -> Array:
 def _policy(preferences: Array, epsilon: ArrayLike, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
     legal, dtype = legal_actions(preferences, action_mask), preferences.dtype
-    largest = jnp.max(
-        preferences, axis=-1, keepdims=True, where=legal, initial=-jnp.inf
-    )
+    largest = safe.largest(jnp.where(legal, preferences, -jnp.inf), axis=-1)
+    largest = jnp.expand_dims(largest, -1)
     best = (legal & (preferences == largest)).astype(dtype)
     n_best = jnp.sum(best, axis=-1, keepdims=True)
     n_legal = jnp.sum(legal, axis=-1, keepdims=True, dtype=dtype)

@@ -86,10 +86,10 @@ def unimix_logits(
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
     mixture = (1 - mix) * p.probs + mix * uniform
     # Without a mix, a probability may underflow, but not its logarithm.
-    is_positive = mixture > 0
-    log_mixture = jnp.log(jnp.where(is_positive, mixture, 1))
+    is_zero = mixture == 0
+    log_mixture = jnp.log(jnp.where(is_zero, 1, mixture))
     log_p = jnp.where(p.legal, p.log_probs, -jnp.inf)
-    return jnp.where(is_positive, log_mixture, log_p)
+    return jnp.where(is_zero, log_p, log_mixture)
 
 
 @checked
@@ -163,9 +163,10 @@ def balanced_kl(
     Args:
         posterior_logits: Logits of the posterior :math:`q_g`, shape `[G, A]`.
         prior_logits: Logits of the prior :math:`p_g`, shape `[G, A]`.
-        free_nats: Free nats :math:`f ≥ 0`, shape `[]`.
-        dynamics_weight: Weight :math:`β_dyn ≥ 0` of the dynamics loss, shape `[]`.
-        representation_weight: Weight :math:`β_rep ≥ 0`, shape `[]`.
+        free_nats: Free nats :math:`f`, in [0, inf), shape `[]`.
+        dynamics_weight: Weight :math:`β_dyn` of the dynamics loss, in [0, inf),
+            shape `[]`.
+        representation_weight: Weight :math:`β_rep`, in [0, inf), shape `[]`.
         action_mask: True for possible classes, shape `[A]` or `[G, A]`; or None.
 
     Returns:

@@ -62,7 +62,7 @@ def squashed_gaussian(
 
     Args:
         sigma_min: Smallest log standard deviation :math:`σ_min`, finite, shape `[]`.
-        sigma_max: Largest log standard deviation :math:`σ_max ≥ σ_min`, finite,
+        sigma_max: Largest log standard deviation :math:`σ_max`, in [`sigma_min`, inf),
             shape `[]`.
 
     Returns:
@@ -108,7 +108,7 @@ def tanh_normal_log_prob(
     Args:
         pre_tanh: Sample :math:`u` before the tanh, shape `[D]`.
         mu: Mean :math:`μ` of the Gaussian, used as given, shape `[D]`.
-        stddev: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.
@@ -147,10 +147,10 @@ def tanh_normal_log_prob_of_action(
     `tanh_normal_log_prob` is more accurate.
 
     Args:
-        action: Action :math:`a`, in [-1, 1], shape `[D]`. An entry at or beyond a bound
-            is moved to the nearest value inside, and has no gradient.
+        action: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
+            the nearest value inside, and has no gradient.
         mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
-        stddev: Standard deviation :math:`σ` of the Gaussian, more than 0, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
 
     Returns:
         Log-density of the action, shape `[]`.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, indexing, recurrence, safe, sums
+from rlaxlib._core import checks, devices, indexing, recurrence, safe, states, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -156,12 +156,14 @@ def rnd_reward(
     """
     prediction, target = jax.lax.stop_gradient((prediction, target))
     errors = jnp.sum(jnp.square(prediction - target), axis=-1)
+    state = states.begin(state, errors)
     valid = jnp.ones(errors.shape, bool) if sample_mask is None else sample_mask
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
-    state = _update_moments(state, g_t, valid, axis_name)._replace(carried=g_t[-1])
-    rewards = errors / jnp.sqrt(jnp.where(state.variance > 0, state.variance, 1))
+    moments = _update_moments(state, g_t, valid, axis_name)
+    rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
+    state = states.like(moments._replace(carried=g_t[-1]), state)
     return rewards, state
 
 
@@ -192,9 +194,9 @@ def icm_losses(
         predicted_features: Output :math:`φ̂(s_t)` of the forward model, shape `[K]`.
         features_t: Features :math:`φ(s_t)` of the next state, shape `[K]`.
         action_logits: Logits of the inverse model, shape `[A]`.
-        a_tm1: Action, shape `[]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
         forward_weight: Weight :math:`β` of the forward loss, in [0, 1], shape `[]`.
-        reward_scale: Scale :math:`η ≥ 0` of the reward, shape `[]`.
+        reward_scale: Scale :math:`η` of the reward, in [0, inf), shape `[]`.
 
     Returns:
         An `IcmLosses`.
@@ -217,7 +219,7 @@ def icm_losses(
     inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a_tm1)
     beta = forward_weight
     loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
-    reward = jax.lax.stop_gradient(reward_scale * forward_loss)
+    reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
     return IcmLosses(loss, forward_loss, inverse_loss, reward)
 
 
@@ -242,7 +244,8 @@ def knn_entropy_reward(
     Args:
         x: Embeddings of states, random (RE3) or trained contrastively (APT),
             shape `[N, D]`.
-        k: Number of neighbours, a Python integer in [1, N).
+        k: Number of neighbours, a Python integer in [1, inf) and less than the number
+            of states.
         average: Whether to average the distances of all k neighbours.
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
 
@@ -289,10 +292,11 @@ def count_bonus(
     .. math:: r = β / √(N + c)
 
     Args:
-        counts: Visit counts or pseudo-counts :math:`N ≥ 0`, integers or floats, of any
-            shape `[...]`.
+        counts: Visit counts or pseudo-counts :math:`N`, integers or floats,
+            in [0, inf), shape `[...]`.
         scale: Scale :math:`β` of the bonus, shape `[]`.
-        offset: Constant :math:`c ≥ 0`, to bound the bonus of new states, shape `[]`.
+        offset: Constant :math:`c`, in [0, inf), to bound the bonus of new states,
+            shape `[]`.
 
     Returns:
         Bonuses :math:`r`, of the shape of `counts`.
@@ -328,7 +332,7 @@ def diayn_reward(
 
     Args:
         logits: Logits of the classifier in the state reached, shape `[Z]`.
-        skill: The skill :math:`z`, shape `[]`.
+        skill: The skill :math:`z`, in [0, Z), shape `[]`.
         log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
@@ -370,7 +374,7 @@ def ngu_reward(
     Args:
         episodic: Rewards :math:`r^episodic` of an episode, of any shape `[...]`.
         modulation: Lifelong novelty :math:`α`, of the same shape `[...]`.
-        max_modulation: Upper bound :math:`L ≥ 1` of the factor, shape `[]`.
+        max_modulation: Upper bound :math:`L` of the factor, in [1, inf), shape `[]`.
 
     Returns:
         Rewards :math:`r`, of the shape of `episodic`.

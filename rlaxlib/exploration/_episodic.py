@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, dtypes, states
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _neighbors
@@ -39,7 +39,7 @@ class IntrinsicRewardState(NamedTuple):
 def episodic_memory_intrinsic_rewards(
     embeddings: Float[ArrayLike, "M, D"],
     num_neighbors: Static[int, "in [1, inf)"],
-    reward_scale: Float[ArrayLike, "[] or [M]"],
+    reward_scale: Float[ArrayLike, "[] or [M] in [0, inf)"],
     intrinsic_reward_state: IntrinsicRewardState | None = None,
     constant: Float[ArrayLike, "in [0, inf)"] = 1e-3,
     epsilon: Float[ArrayLike, "in (0, inf)"] = 1e-4,
@@ -72,19 +72,20 @@ def episodic_memory_intrinsic_rewards(
     Args:
         embeddings: Embeddings, shape `[M, D]`. One that is not finite gets a reward of
             NaN, and is neither counted nor remembered.
-        num_neighbors: Number :math:`K` of neighbours, in [1, `max_memory_size`].
-        reward_scale: Scale :math:`β`, shape `[]`; or that of each embedding,
-            shape `[M]`.
+        num_neighbors: Number :math:`K` of neighbours, in [1, inf) and at most
+            `max_memory_size`.
+        reward_scale: Scale :math:`β`, in [0, inf), shape `[]`; or that of each
+            embedding, shape `[M]`.
         intrinsic_reward_state: The state of the previous call; or None to start.
-        constant: Constant :math:`c ≥ 0` that avoids division by 0, shape `[]`.
-        epsilon: Constant :math:`ε > 0` of the kernel; a smaller one rewards novelty
-            more, shape `[]`.
-        cluster_distance: Squared distance :math:`ξ ≥ 0`, relative to the mean, within
-            which two states are the same, shape `[]`.
-        max_similarity: Similarity :math:`s_max > 0` above which the reward is 0,
-            shape `[]`; as :math:`s ≤ √K + c`, the default has an effect from 64
-            neighbours on.
-        max_memory_size: Number :math:`N` of rows of the memory, at least 1.
+        constant: Constant :math:`c` that avoids division by 0, in [0, inf), shape `[]`.
+        epsilon: Constant :math:`ε` of the kernel, in (0, inf); a smaller one rewards
+            novelty more, shape `[]`.
+        cluster_distance: Squared distance :math:`ξ`, in [0, inf), relative to the mean,
+            within which two states are the same, shape `[]`.
+        max_similarity: Similarity :math:`s_max` above which the reward is 0,
+            in (0, inf], shape `[]`; as :math:`s ≤ √K + c`, the default has an effect
+            from 64 neighbours on.
+        max_memory_size: Number :math:`N` of rows of the memory, in [1, inf).
 
     Returns:
         Rewards, shape `[M]`, and the next state. Its memory keeps its dtype.
@@ -141,10 +142,11 @@ def _rewards(
     negated, _ = _neighbors.nearest(memory, points, k)
     found = jnp.isfinite(negated)
     squares = jnp.where(found, -negated, 0)
-    total = state.distance_sum.astype(squares.dtype) + jnp.sum(squares)
+    (carried,), _ = dtypes.widen(state.distance_sum)
+    total = carried.astype(squares.dtype) + jnp.sum(squares)
     count = state.distance_count + jnp.sum(found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
-    scale = jnp.where(scale > 0, scale, 1)  # Avoids 0 / 0 if the constant is 0.
+    scale = jnp.where(scale == 0, 1, scale)  # Avoids 0 / 0 if the constant is 0.
     rates = jnp.maximum(squares / scale - xi, 0)
     kernel = jnp.where(found, eps / (rates + eps), 0)
     # The gradient of the square root is infinite at 0.
@@ -154,6 +156,7 @@ def _rewards(
     finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     rewards = narrow(jnp.where(finite, rewards, jnp.nan))
     memory, index = _remember(state, embeddings)
+    total = states.like(total, carried)
     return rewards, IntrinsicRewardState(memory, index, total, count)
 
 

@@ -52,7 +52,7 @@ def knn_query(
     Args:
         data: Points :math:`x` to search, floats or integers, shape `[N, D]`.
         query_points: Query points :math:`y`, shape `[Q, D]`.
-        num_neighbors: Number of neighbours :math:`K`, a Python integer of at least 1.
+        num_neighbors: Number of neighbours :math:`K`, a Python integer in [1, inf).
         metric: Function that returns the distance of two points, shape `[D]`; or None
             for the squared Euclidean distance. It receives integers as they are.
 
@@ -78,7 +78,7 @@ def knn_query(
         negated, indices = nearest(*comparable(data, query_points), count)
     else:
         (x, y), _ = dtypes.widen(data, query_points)
-        negated, indices = _search(x, y, count, metric)
+        negated, indices = _search(x, y, count, metric)  # Not compiled: see `checked`.
     return KNNQueryResult(data[indices], indices, negated)
 
 
@@ -103,7 +103,7 @@ def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
     """
     # The gradient of the search would visit all points.
     fixed = jax.lax.stop_gradient((data, points))
-    found, indices = _search(*fixed, count, _squared_distance)
+    found, indices = _search_compiled(*fixed, count, _squared_distance)
     finite = jnp.isfinite(found)
     # Mask before the square: its gradient at infinity would be 0 * inf, which is NaN.
     offset = jnp.where(finite[..., None], points[:, None] - data[indices], 0)
@@ -111,7 +111,7 @@ def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
     return jnp.where(finite, negated, found), indices
 
 
-def _search_all(
+def _search(
     data: Array, points: Array, count: int, metric: Metric
 ) -> tuple[Array, Array]:
     """Return the negated distances and the indices of the nearest points."""
@@ -123,9 +123,9 @@ def _search_all(
     return negated, indices
 
 
-# Compiled, because outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
-_search: Callable[..., tuple[Array, Array]] = jax.jit(
-    _search_all, static_argnames=("count", "metric")
+# Outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
+_search_compiled: Callable[..., tuple[Array, Array]] = jax.jit(
+    _search, static_argnames=("count", "metric")
 )
 
 

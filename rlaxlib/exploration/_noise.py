@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks
+from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 
 __all__ = [
@@ -39,7 +40,8 @@ def add_gaussian_noise(
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
+        stddev: Standard deviation :math:`σ`, in [0, inf), shape `[]`, `[A]` or
+            `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -83,7 +85,8 @@ def add_ornstein_uhlenbeck_noise(
         noise_tm1: Noise :math:`n_{t-1}`, 0 at first, like the action, shape `[]` or
             `[..., A]`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
+        stddev: Standard deviation :math:`σ`, in [0, inf), shape `[]`, `[A]` or
+            `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -109,6 +112,7 @@ def add_ornstein_uhlenbeck_noise(
     return action + noise_t
 
 
+@keeps_dtype("noise_tm1")
 @checked
 def ornstein_uhlenbeck_noise(
     key: Key[ArrayLike, ""],
@@ -131,7 +135,8 @@ def ornstein_uhlenbeck_noise(
         noise_tm1: Noise :math:`n_{t-1}`, 0 at the start of an episode, shape `[]` or
             `[..., A]`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`. Above 1, the sign alternates.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
+        stddev: Standard deviation :math:`σ`, in [0, inf), shape `[]`, `[A]` or
+            `[..., A]`.
 
     Returns:
         Noise :math:`n_t`, of the shape of `noise_tm1`.
@@ -151,13 +156,13 @@ def ornstein_uhlenbeck_noise(
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
         Learning*, section 3, 2015. https://arxiv.org/abs/1509.02971
     """
-    return (1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev)
+    return safe.product(1 - damping, noise_tm1) + _gaussian(key, noise_tm1, stddev)
 
 
 @checked
 def add_dirichlet_noise(
     key: Key[ArrayLike, ""],
-    prior: Float[ArrayLike, "..., A"],
+    prior: Float[ArrayLike, "..., A in [0, 1]"],
     dirichlet_alpha: Float[ArrayLike, "[] or [A] in (0, inf)"],
     dirichlet_fraction: Float[ArrayLike, "in [0, 1]"],
     *,
@@ -176,8 +181,8 @@ def add_dirichlet_noise(
 
     Args:
         key: PRNG key, shape `[]`.
-        prior: Probabilities :math:`P` of the actions, shape `[..., A]`.
-        dirichlet_alpha: Concentration :math:`α > 0`, shape `[]` or `[A]`.
+        prior: Probabilities :math:`P` of the actions, in [0, 1], shape `[..., A]`.
+        dirichlet_alpha: Concentration :math:`α`, in (0, inf), shape `[]` or `[A]`.
         dirichlet_fraction: Fraction :math:`f` of the noise, in [0, 1], shape `[]`.
         action_mask: True for legal actions, which receive noise, shape `[A]` or
             `[..., A]`; or None for those whose prior is not 0.
@@ -208,7 +213,7 @@ def add_dirichlet_noise(
     shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)
     noise = jax.nn.softmax(jnp.where(shared, log_gamma, -jnp.inf), axis=-1)
     f = dirichlet_fraction
-    return jnp.where(legal, (1 - f) * prior + f * noise, 0)
+    return jnp.where(legal, safe.product(1 - f, prior) + f * noise, 0)
 
 
 def _gaussian(key: Array, like: Array, stddev: Array) -> Array:

@@ -69,8 +69,8 @@ def group_advantages(
         baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
             `[G]`.
         scale: `"std"`, `"mean"` or `"none"`.
-        ddof: Python integer of at least 0, as in `jnp.std`; PyTorch's default is 1.
-        epsilon: Constant :math:`ε ≥ 0` added to the scale, shape `[]`.
+        ddof: Python integer in [0, inf), as in `jnp.std`; PyTorch's default is 1.
+        epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
         mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
@@ -153,7 +153,7 @@ def length_weighted_baseline(
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        lengths: Numbers :math:`l_i ≥ 0` of tokens of the answers, shape `[G]`.
+        lengths: Numbers :math:`l_i` of tokens of the answers, in [0, inf), shape `[G]`.
         mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
@@ -173,7 +173,7 @@ def length_weighted_baseline(
         https://arxiv.org/abs/2505.23585
     """
     weights = streams.valid(lengths, mask).astype(rewards.dtype)
-    weighted = jnp.sum(weights * streams.valid(rewards, mask))
+    weighted = safe.expectation(weights, streams.valid(rewards, mask))
     weighted = devices.total(weighted, axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
     return weighted / jnp.where(total == 0, 1, total)
@@ -195,9 +195,10 @@ def pass_at_k(
     binomial coefficient.
 
     Args:
-        num_correct: Number :math:`c` of correct answers, in [0, n], shape `[...]`.
-        num_samples: Number :math:`n ≥ k` of answers, shape `[]` or `[...]`.
-        k: Number of attempts, a Python integer of at least 1.
+        num_correct: Number :math:`c` of correct answers, in [0, `num_samples`],
+            shape `[...]`.
+        num_samples: Number :math:`n` of answers, in [`k`, inf), shape `[]` or `[...]`.
+        k: Number of attempts, a Python integer in [1, inf).
 
     Returns:
         Estimate, of the shape of `num_correct`, float32.
@@ -299,7 +300,7 @@ def kl_shaped_rewards(
         ref_log_prob: Log-probabilities under the reference policy, shape `[T]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[T]`.
-        coefficient: Coefficient :math:`β ≥ 0` of the penalty, shape `[]`.
+        coefficient: Coefficient :math:`β` of the penalty, in [0, inf), shape `[]`.
 
     Returns:
         Rewards, shape `[T]`, 0 for other tokens, without a gradient.

@@ -56,7 +56,8 @@ def aggregate_losses(
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`.
         mode: One of the four modes above.
-        denominator: Number :math:`N > 0` to divide by instead, shape `[]`; or None.
+        denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
+            None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:

@@ -58,8 +58,8 @@ def dppo_mask(
         old_log_prob: Log-probabilities :math:`log μ_t` under the sampler,
             shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        low: Bound :math:`δ_low ≥ 0` for negative advantages, shape `[]`.
-        high: Bound :math:`δ_high ≥ 0` for positive advantages, shape `[]`.
+        low: Bound :math:`δ_low` for negative advantages, in [0, inf], shape `[]`.
+        high: Bound :math:`δ_high` for positive advantages, in [0, inf], shape `[]`.
         kind: `"tv"` for total variation or `"kl"`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
@@ -124,10 +124,10 @@ def vespo_weight(
         log_prob: Log-probabilities :math:`log π_t` of the tokens, shape `[T]`.
         old_log_prob: Log-probabilities :math:`log μ_t` under the sampler, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`.
-        k_positive: Exponent :math:`k ≥ 0` if :math:`Â ≥ 0`, shape `[]`.
-        lambda_positive: Rate :math:`λ > 0` if :math:`Â ≥ 0`, shape `[]`.
-        k_negative: Exponent :math:`k ≥ 0` if :math:`Â < 0`, shape `[]`.
-        lambda_negative: Rate :math:`λ > 0` if :math:`Â < 0`, shape `[]`.
+        k_positive: Exponent :math:`k` if :math:`Â ≥ 0`, in [0, inf), shape `[]`.
+        lambda_positive: Rate :math:`λ` if :math:`Â ≥ 0`, in (0, inf), shape `[]`.
+        k_negative: Exponent :math:`k` if :math:`Â < 0`, in [0, inf), shape `[]`.
+        lambda_negative: Rate :math:`λ` if :math:`Â < 0`, in (0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
@@ -154,4 +154,5 @@ def vespo_weight(
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)
     # In logarithms: `w^k` overflows where the weight is 0.
-    return jnp.exp(safe.product(k, log_w) - rate * jnp.expm1(log_w))
+    weight = jnp.exp(safe.product(k, log_w) - rate * jnp.expm1(log_w))
+    return safe.with_nan(weight, adv)

@@ -48,7 +48,7 @@ def token_log_probs(
             tokens, shape `[..., V]`. If all are minus infinity, :math:`π` is uniform.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[...]`. A traced token
             outside gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
@@ -109,8 +109,8 @@ def linear_token_log_probs(
             shape `[D, V]`.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
             gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
-        chunk_size: Approximate size of a chunk, a Python integer of at least 1. It
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
+        chunk_size: Approximate size of a chunk, a Python integer in [1, inf). It
             changes memory and speed, not the result.
         with_entropy: Whether to return entropies too, a Python bool.
 

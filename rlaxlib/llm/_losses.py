@@ -65,8 +65,8 @@ def cispo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
         old_log_prob: The same under the policy that sampled them, shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        epsilon: Clipping range :math:`ε ≥ 0` below 1, shape `[]`.
-        epsilon_high: Clipping range :math:`ε_high` above 1, in [0, inf], shape `[]`.
+        epsilon: Clipping range :math:`ε` downwards, in [0, inf), shape `[]`.
+        epsilon_high: Clipping range :math:`ε_high` upwards, in [0, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
@@ -115,8 +115,9 @@ def sapo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
         old_log_prob: The same under the policy that sampled them, shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        temperature_positive: Temperature for positive advantages, above 0, shape `[]`.
-        temperature_negative: Temperature for other advantages, above 0, shape `[]`.
+        temperature_positive: Temperature for positive advantages, in (0, inf),
+            shape `[]`.
+        temperature_negative: Temperature for other advantages, in (0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
@@ -228,8 +229,10 @@ def gmpo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`.
-        epsilon: Clipping range :math:`ε ≥ 0` of the log-ratio below 0, shape `[]`.
-        epsilon_high: Upper range :math:`ε_high ≥ 0`, shape `[]`; or None for `epsilon`.
+        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf),
+            shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
@@ -352,7 +355,7 @@ def clip_cov_mask(
         adv: Advantages :math:`Â_t` of the tokens, shape `[...]`.
         fraction: Fraction :math:`r` of tokens to mask, in [0, 1], shape `[]`.
         low: Smallest covariance, shape `[]`.
-        high: Largest covariance, at least `low`, shape `[]`.
+        high: Largest covariance, in [`low`, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
@@ -409,7 +412,8 @@ def high_entropy_mask(
         axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
-        True for the selected tokens, shape `[...]`, False for ignored tokens.
+        True for the selected tokens, shape `[...]`; False for ignored tokens and an
+        entropy of NaN.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -427,13 +431,14 @@ def high_entropy_mask(
     mask = jnp.ones_like(entropy, bool) if sample_mask is None else sample_mask
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     rank = _part(fraction, count - 1)
+    mask &= ~jnp.isnan(entropy)  # NaN would be the highest entropy.
     smallest = _ranked(jnp.where(mask, entropy, -jnp.inf), rank, axis_name)
     return mask & (entropy >= smallest)
 
 
 @checked
 def overlong_penalty(
-    lengths: Int[ArrayLike, "..."],
+    lengths: Int[ArrayLike, "... in [0, inf)"],
     max_length: Int[ArrayLike, "in [cache_length, inf)"],
     cache_length: Int[ArrayLike, "in (0, inf)"],
 ) -> Float[Array, "..."]:
@@ -450,9 +455,9 @@ def overlong_penalty(
     Add it to the rewards of the answers.
 
     Args:
-        lengths: Numbers :math:`l` of tokens of the answers, shape `[...]`.
-        max_length: Maximum length :math:`L_max`, at least `cache_length`, shape `[]`.
-        cache_length: Length :math:`L_cache > 0` over which the penalty grows,
+        lengths: Numbers :math:`l` of tokens of the answers, in [0, inf), shape `[...]`.
+        max_length: Maximum length :math:`L_max`, in [`cache_length`, inf), shape `[]`.
+        cache_length: Length :math:`L_cache` over which the penalty grows, in (0, inf),
             shape `[]`.
 
     Returns:

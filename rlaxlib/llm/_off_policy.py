@@ -66,8 +66,8 @@ def importance_weights(
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         level: `"token"`, `"sequence"` or `"geometric"`.
         mode: `"truncate"`, `"mask"` or `"band"`.
-        low: Smallest ratio of a band, at least 0, shape `[]`.
-        high: Largest ratio, at least `low`, shape `[]`.
+        low: Smallest ratio of a band, in [0, inf), shape `[]`.
+        high: Largest ratio, in [`low`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
@@ -101,8 +101,8 @@ def importance_weights(
     if mode == "truncate":
         weights = jnp.minimum(ratio, high)
     else:
-        is_kept = (ratio <= high) & ((ratio >= low) | (mode == "mask"))
-        weights = jnp.where(is_kept, ratio, 0)
+        is_dropped = (ratio > high) | ((ratio < low) & (mode == "band"))
+        weights = jnp.where(is_dropped, 0, ratio)
     return streams.valid(weights, sample_mask)
 
 
@@ -132,7 +132,7 @@ def off_policy_sequence_mask(
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
-        threshold: Threshold :math:`δ ≥ 0` of the divergence, shape `[]`.
+        threshold: Threshold :math:`δ` of the divergence, in [0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 

@@ -70,9 +70,10 @@ def dpo_loss(
         log_prob_rejected: :math:`log π(y_l)` of the rejected answer, shape `[...]`.
         ref_log_prob_chosen: :math:`log π_ref(y_w)`, gradient stopped, shape `[...]`.
         ref_log_prob_rejected: :math:`log π_ref(y_l)`, gradient stopped, shape `[...]`.
-        beta: Coefficient :math:`β > 0` of the implicit KL penalty, shape `[]`.
+        beta: Coefficient :math:`β` of the implicit KL penalty, in (0, inf), shape `[]`.
         kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
-        label_smoothing: Probability :math:`ε < 0.5` of a wrong label, shape `[]`.
+        label_smoothing: Probability :math:`ε` of a wrong label, in [0, 0.5),
+            shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
@@ -124,8 +125,8 @@ def dpo_loss(
 
 @checked(wide=True)
 def simpo_loss(
-    mean_log_prob_chosen: Float[ArrayLike, "..."],
-    mean_log_prob_rejected: Float[ArrayLike, "..."],
+    mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
+    mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
     beta: Float[ArrayLike, "in (0, inf)"] = 2.0,
     margin: Float[ArrayLike, ""] = 1.0,
 ) -> Float[Array, "..."]:
@@ -139,9 +140,10 @@ def simpo_loss(
 
     Args:
         mean_log_prob_chosen: Mean log-probability :math:`l_w` of its tokens,
+            in (-inf, 0], shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
             shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
-        beta: Coefficient :math:`β > 0`, shape `[]`. The paper uses 2 to 2.5.
+        beta: Coefficient :math:`β`, in (0, inf), shape `[]`. The paper uses 2 to 2.5.
         margin: Margin :math:`γ` of rewards :math:`β l`, 0.3 to 1.6 in the paper,
             shape `[]`.
 
@@ -183,9 +185,11 @@ def orpo_loss(
     supervised phase nor a reference policy is needed.
 
     Args:
-        mean_log_prob_chosen: Mean log-probability :math:`l_w ≤ 0`, shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
-        coefficient: Coefficient :math:`λ ≥ 0`, shape `[]`.
+        mean_log_prob_chosen: Mean log-probability :math:`l_w`, in (-inf, 0],
+            shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
+            shape `[...]`.
+        coefficient: Coefficient :math:`λ`, in [0, inf), shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`. It is finite: the odds are those of the
@@ -244,10 +248,10 @@ def kto_loss(
         desirable: Whether the answer is desirable, shape `[...]`.
         kl: Estimate of the KL divergence over all devices, gradient stopped,
             shape `[]`.
-        beta: Coefficient :math:`β > 0`, shape `[]`.
-        desirable_weight: Weight :math:`λ_D ≥ 0`, shape `[]`.
-        undesirable_weight: Weight :math:`λ_U ≥ 0`, shape `[]`. Choose weights with
-            which both kinds of answers have about the same sum.
+        beta: Coefficient :math:`β`, in (0, inf), shape `[]`.
+        desirable_weight: Weight :math:`λ_D`, in [0, inf), shape `[]`.
+        undesirable_weight: Weight :math:`λ_U`, in [0, inf), shape `[]`. Choose weights
+            with which both kinds of answers have about the same sum.
 
     Returns:
         Loss of each answer, shape `[...]`.
@@ -293,7 +297,7 @@ def bradley_terry_loss(
         reward_chosen: Reward :math:`r_w` of the chosen answer, shape `[...]`.
         reward_rejected: Reward :math:`r_l` of the rejected answer, shape `[...]`.
         margin: Margin :math:`m`, larger for clear preferences, shape `[]` or `[...]`.
-        centering: Coefficient :math:`c ≥ 0`, such as 0.01, shape `[]`.
+        centering: Coefficient :math:`c`, in [0, inf), such as 0.01, shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
@@ -350,7 +354,7 @@ def generalized_jsd(
             shape `[..., V]`.
         teacher_logits: Logits of the teacher, without a gradient, shape `[..., V]`.
         beta: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
-        top_k: Number of tokens, a Python integer in [1, V - 1]; or None for all.
+        top_k: Number of tokens, a Python integer in [1, V-1]; or None for all.
 
     Returns:
         Divergences, at least 0, shape `[...]`.

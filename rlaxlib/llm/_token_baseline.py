@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -41,8 +41,8 @@ def token_baseline(
         returns: Returns :math:`G_{i,t}`, such as the reward of the answer at all of its
             tokens, shape `[G, T]`.
         log_prob: Log-probabilities :math:`log π_{i,t}` of the tokens, shape `[G, T]`.
-        sum_squared_probs: Sum of the squared probabilities of all tokens,
-            :math:`∑_a π_{i,t}(a)²`, shape `[G, T]`.
+        sum_squared_probs: Sum :math:`∑_a π_{i,t}(a)²` of the squared probabilities of
+            all tokens, in [0, 1], shape `[G, T]`.
         sample_mask: False for tokens to ignore, shape `[G, T]`; or None. Such tokens
             have no share in the baseline, and add nothing to later weights.
         axis_name: Mapped axis name, or names, of the group; or None.
@@ -70,7 +70,7 @@ def token_baseline(
     energy = 1 - 2 * jnp.exp(log_prob) + sum_squared_probs
     weights = jnp.cumsum(jnp.where(exists, energy, 0), axis=1)
     weights = jnp.where(exists, weights, 0)
-    weighted = devices.total(jnp.sum(weights * returns, axis=0), axis_name)
+    weighted = devices.total(safe.expectation(weights, returns, axis=0), axis_name)
     total = devices.total(jnp.sum(weights, axis=0), axis_name)
     # The baseline of a single answer would be its own return.
     answers = jnp.sum(jnp.any(exists, axis=1), dtype=jnp.int32)

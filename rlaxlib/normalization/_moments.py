@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, streams, sums
+from rlaxlib._core import checks, devices, dtypes, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
@@ -319,9 +319,9 @@ class RunningMomentsState(NamedTuple):
 
         Args:
             tree: Entries, each leaf with any number of axes before those of one entry.
-            clip: Largest magnitude of the result, more than 0, shape `[]`; or None for
+            clip: Largest magnitude of the result, in (0, inf), shape `[]`; or None for
                 no bound.
-            min_scale: Smallest divisor :math:`σ_min`, more than 0, shape `[]`.
+            min_scale: Smallest divisor :math:`σ_min`, in (0, inf), shape `[]`.
 
         Returns:
             A tree of the same shapes and floating-point dtypes.
@@ -462,7 +462,7 @@ def zeros(template_tree: Any) -> Any:
 
 def scale(variance: Array, min_scale: Array) -> Array:
     """Return the standard deviation, at least `min_scale`, or 1 if it is 0."""
-    varied = variance > 0
+    varied = ~(variance <= 0)  # Or NaN.
     deviation = jnp.sqrt(jnp.where(varied, variance, 1))
     bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
     return jnp.where(varied, bounded, 1)
@@ -497,7 +497,7 @@ def _mix(
     """
 
     def mix_means(mean: Array, new: Array) -> Array:
-        return mean + weight.astype(mean.dtype) * (new - mean)
+        return mean + safe.product(weight.astype(mean.dtype), new - mean)
 
     def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
         a = weight.astype(variance.dtype)

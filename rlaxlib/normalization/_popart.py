@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing, sums
+from rlaxlib._core import checks, devices, dtypes, indexing, safe, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -246,8 +246,8 @@ def art(
         indices: Output of each target, in [0, N), shape `[...]`. In a JAX array, an
             index out of range excludes its target.
         step_size: Step size :math:`β` of one target, in [0, 1], shape `[]`.
-        scale_lb: Lower bound of the scale, more than 0, shape `[]`.
-        scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
+        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.
         sample_mask: False for targets to ignore, even NaN, shape `[...]`; or None.
 
@@ -282,7 +282,7 @@ def art(
     step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
     old = _variance(state)
     variance = old + sums.variance_step(variance - old, difference, step)
-    shift = shift + step * difference
+    shift = shift + safe.product(step, difference)
     scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
     moment = jnp.where(is_seen, variance + jnp.square(shift), second_moment)
     return jax.lax.stop_gradient(PopArtState(shift, scale, moment))
@@ -351,11 +351,11 @@ def popart(
     that continues from the old ones unlearns with every change of the scale.
 
     Args:
-        num_outputs: Number N of outputs of the layer, at least 1.
+        num_outputs: Number N of outputs of the layer, in [1, inf).
         step_size: Step size of one target, in [0, 1], shape `[]`; or None for no
             change.
-        scale_lb: Lower bound of the scale, more than 0, shape `[]`.
-        scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
+        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.
         dtype: Dtype of the state, single precision at least.
 
@@ -451,8 +451,9 @@ def _pick(indices: Array, *vectors: Array) -> tuple[Array, ...]:
     (size,) = vectors[0].shape
 
     def entries(x: Array) -> Array:
-        selected = jax.nn.one_hot(indexing.widened(indices), size, dtype=x.dtype)
-        x = jnp.sum(selected * jnp.broadcast_to(x, selected.shape), axis=-1)
+        selected = jax.nn.one_hot(indexing.widened(indices), size, dtype=bool)
+        x = jnp.broadcast_to(x, selected.shape)
+        x = jnp.sum(x, axis=-1, where=selected)
         return indexing.nan_outside(x, indices, size)
 
     return tuple(map(entries, vectors))
@@ -464,8 +465,8 @@ def _variance(state: PopArtState) -> Array:
     variance, square = second_moment - jnp.square(shift), jnp.square(scale)
     # Far from zero ν - μ² cancels. The scale does not, but it may be clipped.
     rounding = 4 * float(cast(Any, jnp.finfo(variance.dtype).eps)) * second_moment
-    is_clipped = jnp.abs(variance - square) > rounding
-    return jnp.where(is_clipped, jnp.maximum(variance, 0), square)
+    is_equal = jnp.abs(variance - square) <= rounding
+    return jnp.where(is_equal, square, jnp.maximum(variance, 0))
 
 
 def _describe(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -60,7 +60,8 @@ def iql_value_loss(
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
     """
     error = gradients.stop_if(stop_target_gradients, q) - v
-    return jnp.where(error < 0, 1 - expectile, expectile) * jnp.square(error)
+    weight = jnp.where(error < 0, 1 - expectile, expectile)
+    return weight * jnp.square(safe.without(weight, error))
 
 
 @checked
@@ -88,9 +89,10 @@ def gumbel_value_loss(
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
-        temperature: Temperature :math:`β > 0`, in the unit of the values, shape `[]`.
-        max_clip: Error :math:`c > 0`, in temperatures, from which it is linear,
+        temperature: Temperature :math:`β`, in (0, inf), in the unit of the values,
             shape `[]`.
+        max_clip: Error :math:`c`, in (0, inf], in temperatures, from which it is
+            linear, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 
     Returns:
@@ -135,7 +137,8 @@ def sparse_value_loss(
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
-        temperature: Temperature :math:`α > 0`, in the unit of the values, shape `[]`.
+        temperature: Temperature :math:`α`, in (0, inf), in the unit of the values,
+            shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 
     Returns:

@@ -12,6 +12,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -91,7 +92,7 @@ def bcq_action_mask(
         Scott Fujimoto and others, *Benchmarking Batch Deep Reinforcement Learning
         Algorithms*, 2019. https://arxiv.org/abs/1910.01708
     """
-    return log_prob - jnp.max(log_prob) > jnp.log(threshold)
+    return log_prob - safe.largest(log_prob) > jnp.log(threshold)
 
 
 @checked
@@ -124,7 +125,8 @@ def maximum_mean_discrepancy(
         x: N samples, such as actions of the policy, shape `[N, D]`.
         y: M samples of the target, such as actions of the data, shape `[M, D]`.
         kernel: Kernel :math:`k`: `"gaussian"`, `"laplacian"` or `"energy"`.
-        bandwidth: Bandwidth :math:`σ > 0`, unused by the energy kernel, shape `[]`.
+        bandwidth: Bandwidth :math:`σ`, in (0, inf), unused by the energy kernel,
+            shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `y`.
 
     Returns:
@@ -168,4 +170,4 @@ def _norm(x: Array) -> Array:
     """Return the Euclidean norm along the last axis, with a gradient of 0 at 0."""
     squared = jnp.sum(jnp.square(x), axis=-1)
     # `sqrt` has an infinite derivative at 0.
-    return jnp.where(squared == 0, 0, jnp.sqrt(jnp.where(squared == 0, 1, squared)))
+    return safe.sqrt(squared)

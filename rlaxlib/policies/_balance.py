@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -69,6 +69,8 @@ def sub_trajectory_balance_loss(
     log_prob_t: Float[ArrayLike, "T"],
     backward_log_prob_t: Float[ArrayLike, "T"],
     lambda_: Float[ArrayLike, "in (0, inf)"] = 0.9,
+    *,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the sub-trajectory balance loss of a GFlowNet (SubTB).
 
@@ -84,15 +86,17 @@ def sub_trajectory_balance_loss(
 
     Args:
         log_flow: Logarithms :math:`log F_i` of the flows of the states. The first is
-            that of the partition function, the last the logarithm of the reward,
-            shape `[T+1]`.
+            that of the partition function, that of the object the logarithm of its
+            reward, shape `[T+1]`.
         log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
             shape `[T]`.
         backward_log_prob_t: The same of reversed steps, :math:`log P_B`, shape `[T]`.
-        lambda_: Weight :math:`λ > 0` of each further step, shape `[]`.
+        lambda_: Weight :math:`λ` of each further step, in (0, inf), shape `[]`.
+        sample_mask: False for time steps to ignore, with the states before them, shape
+            `[T]`; or None. The state after the last valid step is the object.
 
     Returns:
-        Loss, shape `[]`.
+        Loss, shape `[]`, 0 without a valid step.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -107,12 +111,21 @@ def sub_trajectory_balance_loss(
         Kanika Madan and others, *Learning GFlowNets from Partial Episodes for Improved
         Convergence and Stability*, 2022. https://arxiv.org/abs/2209.12782
     """
+    ratio = log_prob_t - backward_log_prob_t
+    valid = jnp.ones_like(ratio, bool) if sample_mask is None else sample_mask
+    number = jnp.pad(jnp.cumsum(valid), (1, 0))  # Of valid steps before each state.
+    is_last = jnp.pad(valid, (1, 0)) & (number == number[-1])
+    exists = jnp.pad(valid, (0, 1)) | is_last
     # The balance of a pair is the difference of sums up to each of its states.
-    sums = jnp.cumsum(log_prob_t - backward_log_prob_t)
-    balance = log_flow - jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
-    steps = jnp.arange(balance.size)
-    distance = steps[None] - steps[:, None]
-    further = jnp.maximum(distance - 1, 0).astype(balance.dtype)
-    weights = jnp.where(distance > 0, lambda_**further, 0)
+    sums = jnp.pad(jnp.cumsum(ratio), (1, 0))
+    balance = jnp.where(exists, log_flow - sums, 0)
     squares = jnp.square(balance[:, None] - balance[None])
-    return jnp.sum(weights * squares) / jnp.sum(weights)
+    distance = number[None] - number[:, None]
+    # Only ratios of weights count: no power of λ is above 1, so that none overflows.
+    power = distance - jnp.where(lambda_ > 1, number[-1], 1)
+    is_pair = (distance > 0) & exists[:, None] & exists[None]
+    power = jnp.where(is_pair, power, 0).astype(balance.dtype)
+    weights = jnp.where(is_pair, lambda_**power, 0)
+    total = jnp.sum(weights)
+    mean = jnp.sum(safe.expectation(weights, squares))
+    return mean / jnp.where(total > 0, total, 1)

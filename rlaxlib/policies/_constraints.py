@@ -10,15 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from rlaxlib._core import checks, devices, rules, safe
+from rlaxlib._core import checks, devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -52,7 +51,7 @@ class LagrangePenalty(NamedTuple):
 
     Attributes:
         alpha: Parameter of the dual variable :math:`α`, before the projection.
-        epsilon: Bound :math:`ε` on the divergence, at least 0.
+        epsilon: Bound :math:`ε` on the divergence, in [0, inf), shape `[]`.
         per_dimension: Whether each action dimension has its own constraint with this
             bound. Divergences then have one more axis, the last.
     """
@@ -70,26 +69,7 @@ jax.tree_util.register_dataclass(
 KlConstraints = Sequence[tuple[Float[ArrayLike, "*_"], LagrangePenalty]]
 
 
-# Dual variables that must not be 0.
-TEMPERATURES = ("temperature_constraint", "bounds_constraint")
-
-
-def check_duals(*, projection_operator: Projection, **given: Any) -> None:
-    """Check that dual variables are positive after the projection, if concrete."""
-    constraints = given.pop("kl_constraints", ())
-    given |= {f"kl_constraints[{i}][1]": x for i, (_, x) in enumerate(constraints)}
-    for name, penalty in given.items():
-        if isinstance(penalty, LagrangePenalty) and not np.ndim(penalty.alpha):
-            if rules.concrete(penalty.alpha) is None:
-                continue
-            with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
-                dual = projection_operator(jnp.asarray(penalty.alpha, float))
-            interval = "(0, inf)" if name in TEMPERATURES else "[0, inf)"
-            path = f"projection_operator({name}.alpha)"
-            rules.check(path, dual, f"in {interval}", {}, {})
-
-
-@checked(rule=check_duals)
+@checked
 def kl_constraint_loss(
     kl: Float[ArrayLike, "..."],
     penalty: LagrangePenalty,
@@ -116,7 +96,7 @@ def kl_constraint_loss(
             projected dual variable, of the shape of `penalty.alpha`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong.
+        ArgumentError: If a shape, dtype or concrete bound is wrong.
 
     Example:
         >>> penalty = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -132,7 +112,7 @@ def kl_constraint_loss(
     return losses_of(kl, penalty, projection_operator, use_stop_gradient)
 
 
-@checked(rule=check_duals)
+@checked
 def compute_parametric_kl_penalty_and_dual_loss(
     kl_constraints: KlConstraints,
     projection_operator: Projection,
@@ -156,7 +136,7 @@ def compute_parametric_kl_penalty_and_dual_loss(
         A tuple of two: both losses, summed over dimensions; 0 without constraints.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong.
+        ArgumentError: If a shape, dtype or concrete bound is wrong.
 
     Example:
         >>> constraint = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -176,11 +156,11 @@ class PidLagrangianState(NamedTuple):
     """State of `pid_lagrangian`, in single precision at least.
 
     Attributes:
-        integral: Sum :math:`I_k ≥ 0` of the excess costs, shape `[]`.
+        integral: Sum :math:`I_k` of the excess costs, in [0, inf), shape `[]`.
         cost: Cost :math:`C_k` of the last update, shape `[]`.
     """
 
-    integral: Float[Array, ""]
+    integral: Float[Array, "in [0, inf)"]
     cost: Float[Array, ""]
 
 
@@ -226,9 +206,9 @@ def pid_lagrangian(
 
     Args:
         limit: Limit :math:`d` of the cost, shape `[]`.
-        k_p: Proportional gain :math:`K_P`, at least 0, shape `[]`.
-        k_i: Integral gain :math:`K_I`, at least 0, shape `[]`.
-        k_d: Derivative gain :math:`K_D`, at least 0, shape `[]`.
+        k_p: Proportional gain :math:`K_P`, in [0, inf), shape `[]`.
+        k_i: Integral gain :math:`K_I`, in [0, inf), shape `[]`.
+        k_d: Derivative gain :math:`K_D`, in [0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, to average the cost over; or None.
 
     Returns:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import dtypes
+from rlaxlib._core import dtypes, safe
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
@@ -87,7 +87,7 @@ def constant_policy_targets(
     Args:
         distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
         rng_key: PRNG key, shape `[]`.
-        num_samples: Number :math:`N` of actions for each state, at least 1.
+        num_samples: Number :math:`N` of actions for each state, in [1, inf).
         weights_scale: Weight :math:`c` of each action, shape `[]`.
 
     Returns:
@@ -128,7 +128,7 @@ def zero_policy_targets(
     Args:
         distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
         rng_key: PRNG key, shape `[]`.
-        num_samples: Number :math:`N` of actions for each state, at least 1.
+        num_samples: Number :math:`N` of actions for each state, in [1, inf).
         weights_scale: Weight of each action; leave it at 0, shape `[]`.
 
     Returns:
@@ -200,7 +200,7 @@ def sampled_policy_distillation_loss(
     lowest = cast(Any, jnp.finfo(log_probs.dtype)).min  # `0 * -inf` would be NaN.
     # Half precision of a distribution is not raised, as that of arguments is.
     (log_probs,), _ = dtypes.widen(jnp.maximum(log_probs, lowest))
-    return -jnp.mean(weights * log_probs)
+    return -jnp.mean(safe.expectation(weights, log_probs, axis=0)) / len(weights)
 
 
 def _sample(

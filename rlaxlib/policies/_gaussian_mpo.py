@@ -14,12 +14,12 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 from rlaxlib.policies._constraints import (
     LagrangePenalty,
     Projection,
-    check_duals,
     softplus,
 )
 from rlaxlib.policies._mpo import (
@@ -64,7 +64,7 @@ class GaussianMpoOutputs(NamedTuple):
     max_stddev: Float[Array, ""]
 
 
-@checked(rule=check_duals)
+@checked
 def gaussian_mpo_loss(
     mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
@@ -115,9 +115,9 @@ def gaussian_mpo_loss(
 
     Args:
         mean: Mean :math:`μ` of the policy, shape `[D]`.
-        stddev: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the policy, in (0, inf), shape `[D]`.
         target_mean: Mean :math:`μ_old` of the target policy, shape `[D]`.
-        target_stddev: Standard deviation :math:`σ_old`, positive, shape `[D]`.
+        target_stddev: Standard deviation :math:`σ_old`, in (0, inf), shape `[D]`.
         sample_actions: Unclipped target-policy actions :math:`a_i`, shape `[N, D]`.
         sample_q_values: Values :math:`q_i` of these actions, shape `[N]`.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
@@ -130,14 +130,14 @@ def gaussian_mpo_loss(
         bounds_constraint: Bound on KL(weights by distance ‖ uniform), such as 0.001,
             and the parameter of their temperature; or None for unbounded actions.
         minimum: Lowest action, shape `[]` or `[D]`.
-        maximum: Highest action, at least `minimum`, shape `[]` or `[D]`.
+        maximum: Highest action, in [`minimum`, inf], shape `[]` or `[D]`.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `GaussianMpoOutputs`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete value or projected value is wrong, or
-            a constraint of a temperature is per dimension.
+        ArgumentError: If a shape, dtype or concrete value is wrong, or a constraint of
+            a temperature is per dimension.
 
     Example:
         >>> policies = [jnp.array([x]) for x in (0.5, 1.0, 0.0, 1.0)]
@@ -180,8 +180,8 @@ def gaussian_mpo_loss(
     mean_kl = _kl(target, (mean, target_stddev), mean_constraint.per_dimension)
     stddev_kl = _kl(target, (target_mean, stddev), stddev_constraint.per_dimension)
     outputs = GaussianMpoOutputs(
-        mean_policy_loss=-jnp.sum(w * log_prob(actions, mean, target_stddev)),
-        stddev_policy_loss=-jnp.sum(w * log_prob(actions, target_mean, stddev)),
+        mean_policy_loss=-safe.expectation(w, log_prob(actions, mean, target_stddev)),
+        stddev_policy_loss=-safe.expectation(w, log_prob(actions, target_mean, stddev)),
         temperature=temperature,
         bounds_temperature=bounds_temperature,
         mean_constraint=constrain(
@@ -190,10 +190,10 @@ def gaussian_mpo_loss(
         stddev_constraint=constrain(
             "stddev_constraint", stddev_kl, stddev_constraint, projection_operator
         ),
-        min_q_value=jnp.min(q_values),
-        max_q_value=jnp.max(q_values),
-        min_stddev=jnp.min(stop_gradient(stddev)),
-        max_stddev=jnp.max(stop_gradient(stddev)),
+        min_q_value=safe.smallest(q_values),
+        max_q_value=safe.largest(q_values),
+        min_stddev=safe.smallest(stop_gradient(stddev)),
+        max_stddev=safe.largest(stop_gradient(stddev)),
     )
     return _total(outputs), outputs
 

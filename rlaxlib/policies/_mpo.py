@@ -29,7 +29,6 @@ from rlaxlib.policies._constraints import (
     KlConstraints,
     LagrangePenalty,
     Projection,
-    check_duals,
 )
 
 __all__ = [
@@ -131,7 +130,7 @@ class CategoricalMpoOutputs(NamedTuple):
     target_entropy: Float[Array, ""]
 
 
-@checked(rule=check_duals)
+@checked
 def mpo_loss(
     sample_log_probs: Float[ArrayLike, "..."],
     sample_q_values: Float[ArrayLike, "..."],
@@ -192,8 +191,8 @@ def mpo_loss(
         A tuple of two: the losses of the states, and an `MpoOutputs`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong,
-            there are no samples, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype or concrete bound is wrong, there are no
+            samples, or `temperature_constraint` is per dimension.
 
     Example:
         >>> log_probs, q_values = jnp.log(jnp.array([0.5, 0.5])), jnp.array([1.0, 1.0])
@@ -215,7 +214,7 @@ def mpo_loss(
         sample_q_values, temperature_constraint, projection_operator, axis
     )
     w = stop_if(use_stop_gradient, w)
-    policy_loss = -jnp.sum(safe.product(w, sample_log_probs), axis=axis)
+    policy_loss = -safe.expectation(w, sample_log_probs, axis)
     kl_loss, alpha_loss = _constraints.total_losses(
         kl_constraints,
         projection_operator,
@@ -231,7 +230,7 @@ def mpo_loss(
     return loss, MpoOutputs(*terms, w, jnp.asarray(w.shape[axis]))
 
 
-@checked(rule=check_duals)
+@checked
 def mpo_compute_weights_and_temperature_loss(
     sample_q_values: Float[ArrayLike, "..."],
     temperature_constraint: LagrangePenalty,
@@ -261,8 +260,8 @@ def mpo_compute_weights_and_temperature_loss(
             stopped, shape `[...]`; and the number of samples of each state, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong,
-            there are no samples, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype or concrete bound is wrong, there are no
+            samples, or `temperature_constraint` is per dimension.
 
     Example:
         >>> q_values = jnp.array([3.0, 3.0, -jnp.inf, -jnp.inf])
@@ -283,7 +282,7 @@ def mpo_compute_weights_and_temperature_loss(
     return loss, weights, jnp.asarray(weights.shape[axis])
 
 
-@checked(rule=check_duals)
+@checked
 def categorical_mpo_loss(
     logits: Float[ArrayLike, "A"],
     target_logits: Float[ArrayLike, "A"],
@@ -326,8 +325,8 @@ def categorical_mpo_loss(
             action is legal, all losses are 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete bound or projected value is wrong, or
-            a constraint is per dimension.
+        ArgumentError: If a shape, dtype or concrete bound is wrong, or a constraint is
+            per dimension.
 
     Example:
         >>> logits, target_logits = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))
@@ -364,8 +363,8 @@ def categorical_mpo_loss(
         policy_loss=policy_loss,
         temperature=temperature._replace(weights=w),
         policy_constraint=policy,
-        min_q_value=jnp.min(q_values),
-        max_q_value=jnp.max(q_values),
+        min_q_value=safe.smallest(q_values),
+        max_q_value=safe.largest(q_values),
         entropy=entropy(stop_gradient(logits), action_mask=action_mask),
         target_entropy=entropy(target_logits, action_mask=action_mask),
     )

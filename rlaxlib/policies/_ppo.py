@@ -113,10 +113,13 @@ def ppo_clip_loss(
         log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
-        dual_clip: Maximum ratio :math:`c > 1` if :math:`Â_t < 0`, shape `[]`; or None.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
+        dual_clip: Maximum ratio :math:`c` if :math:`Â_t < 0`, in (1, inf), shape `[]`;
+            or None.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -164,7 +167,7 @@ def ppo_clip_loss(
 
 @checked
 def clipped_surrogate_pg_loss(
-    prob_ratios_t: Float[ArrayLike, "T"],
+    prob_ratios_t: Float[ArrayLike, "T in [0, inf]"],
     adv_t: Float[ArrayLike, "T"],
     epsilon: Float[ArrayLike, "in [0, inf)"],
     use_stop_gradient: bool = True,
@@ -178,9 +181,10 @@ def clipped_surrogate_pg_loss(
     `ppo_clip_loss` takes log-probabilities, and has further options.
 
     Args:
-        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
+        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, in [0, inf],
+            shape `[T]`.
         adv_t: Advantages :math:`Â_t`, shape `[T]`.
-        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
 
     Returns:
@@ -237,11 +241,12 @@ def decoupled_ppo_loss(
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         proximal_log_prob_t: The same of the proximal policy, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
-        dual_clip: Maximum ratio if :math:`Â_t < 0`, above 1, shape `[]`; or None.
-        log_ratio_bound: Bound of the log-ratios' magnitude, positive, shape `[]`.
-        max_weight: Maximum weight :math:`c`, positive, shape `[]`; or None.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
+        dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
+        log_ratio_bound: Bound of the log-ratios' magnitude, in (0, inf], shape `[]`.
+        max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
         stop_target_gradients: Whether `adv_t` and the other policies get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -310,8 +315,10 @@ def ppo_value_loss(
         v: Values :math:`v_t`, shape `[...]`.
         old_v: Values :math:`v_t^old` when the experience was gathered, shape `[...]`.
         target: Targets :math:`y_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε` in units of the values, shape `[]`.
-        huber_delta: `delta` of `huber_loss` as :math:`ℓ`, shape `[]`; or None.
+        epsilon: Clipping range :math:`ε`, in [0, inf], in units of the values,
+            shape `[]`.
+        huber_delta: `delta` of `huber_loss` as :math:`ℓ`, in (0, inf), shape `[]`; or
+            None.
         stop_target_gradients: Whether to stop the gradients of `old_v` and `target`.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -345,7 +352,7 @@ def ppo_value_loss(
     loss, near_loss = penalty(v - target), penalty(near_v - target)
     clipped = near_loss > loss
     outputs = PpoValueOutputs(clipped, jnp.abs(v - old_v) > epsilon)
-    return jnp.where(clipped, near_loss, loss), outputs
+    return jnp.where(near_loss <= loss, loss, near_loss), outputs
 
 
 def _clipped_objective(

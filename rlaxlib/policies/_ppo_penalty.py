@@ -19,6 +19,7 @@ from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
+from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = [
@@ -72,9 +73,10 @@ def ppo_penalty_loss(
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
         kl_t: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
-        coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`. If it
+        coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`. If it
             is 0, divergences may be infinite or NaN.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -102,6 +104,7 @@ def ppo_penalty_loss(
     return safe.product(coefficient, kl_t) - outputs.ratio * adv_t, outputs
 
 
+@keeps_dtype("coefficient")
 @checked
 def adaptive_kl_coefficient(
     coefficient: Float[ArrayLike, "in [0, inf)"],
@@ -110,6 +113,8 @@ def adaptive_kl_coefficient(
     *,
     tolerance: Float[ArrayLike, "in [1, inf)"] = 1.5,
     factor: Float[ArrayLike, "in [1, inf)"] = 2.0,
+    minimum: Float[ArrayLike, "in [0, inf)"] = 1e-6,
+    maximum: Float[ArrayLike, "in [minimum, inf]"] = 1e4,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
@@ -123,14 +128,19 @@ def adaptive_kl_coefficient(
              { ½ β   if KL < d/1.5
              { β     otherwise
 
-    Call it after the last epoch of an update. A coefficient of 0 stays 0.
+    The result is clipped to bounds: without them, some 130 changes in one direction end
+    at 0 or infinity, from where no factor leads back. Call it after the last epoch of
+    an update. A coefficient of 0 stays 0.
 
     Args:
-        coefficient: Coefficient :math:`β`, at least 0, shape `[]`.
+        coefficient: Coefficient :math:`β`, in [0, inf), shape `[]`.
         kl: Mean KL(policy before ‖ after the update), shape `[]`. NaN changes nothing.
-        target: Target divergence :math:`d`, more than 0, shape `[]`.
-        tolerance: Tolerated ratio of KL and target, 1.5 in the equation, shape `[]`.
-        factor: Factor of a change, 2 in the equation, shape `[]`.
+        target: Target divergence :math:`d`, in (0, inf), shape `[]`.
+        tolerance: Tolerated ratio of KL and target, in [1, inf), 1.5 in the equation,
+            shape `[]`.
+        factor: Factor of a change, in [1, inf), 2 in the equation, shape `[]`.
+        minimum: Lower bound of a coefficient that is not 0, in [0, inf), shape `[]`.
+        maximum: Upper bound of the coefficient, in [`minimum`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, to average the divergence over; or None.
 
     Returns:
@@ -150,7 +160,9 @@ def adaptive_kl_coefficient(
     """
     kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
-    return jnp.where(kl > target * tolerance, coefficient * factor, lowered)
+    changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
+    bounded = jnp.where(coefficient > 0, jnp.clip(changed, minimum, maximum), 0)
+    return safe.with_nan(bounded, kl, target)
 
 
 @checked
@@ -180,8 +192,9 @@ def spo_loss(
         log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Distance :math:`ε` of the best ratio from 1, more than 0, shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf), shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -237,9 +250,10 @@ def discovered_policy_loss(
         log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
-        alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, positive, shape `[]`.
-        beta: Threshold :math:`β` if :math:`Â_t < 0`, positive, shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, in (0, inf), shape `[]`.
+        beta: Threshold :math:`β` if :math:`Â_t < 0`, in (0, inf), shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 

@@ -55,7 +55,7 @@ def cmpo_policy_targets(
         prior_logits: Logits of the prior, shape `[A]`.
         q: Action values of the prior, shape `[A]`.
         v: Value :math:`v` of the prior, shape `[]`.
-        clip: Bound :math:`c`, at least 0, shape `[]`.
+        clip: Bound :math:`c`, in [0, inf], shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
         stop_target_gradients: Whether to stop the gradient of the targets.
 
@@ -104,8 +104,8 @@ def cmpo_sample_weights(
     Args:
         q: Values :math:`q_i` of N actions sampled from the prior, shape `[N]`.
         v: Value :math:`v` of the prior, shape `[]`.
-        clip: Bound :math:`c`, at least 0, shape `[]`. Above 5, weights lose precision.
-        z_init: Initial estimate of the normaliser, positive, shape `[]`.
+        clip: Bound :math:`c`, in [0, inf], shape `[]`. Above 5, weights lose precision.
+        z_init: Initial estimate of the normaliser, in (0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the weights.
 
     Returns:
@@ -154,7 +154,7 @@ def completed_q_values(
     Args:
         logits: Logits of the policy :math:`π`, shape `[A]`.
         q: Action values from the search, ignored for unvisited actions, shape `[A]`.
-        visits: Visit counts :math:`N`, at least 0, ignored if illegal, shape `[A]`.
+        visits: Visit counts :math:`N`, in [0, inf), ignored if illegal, shape `[A]`.
         v: Value :math:`v` of the state from the network, shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
@@ -202,10 +202,10 @@ def gumbel_policy_targets(
     Args:
         logits: Logits of the policy, shape `[A]`.
         q: Action values from the search, ignored for unvisited actions, shape `[A]`.
-        visits: Visit counts :math:`N`, at least 0, shape `[A]`.
+        visits: Visit counts :math:`N`, in [0, inf), shape `[A]`.
         v: Value of the state from the network, shape `[]`.
-        c_visit: Offset :math:`c_visit` of the visit count, at least 0, shape `[]`.
-        c_scale: Scale :math:`c_scale` of the values, at least 0, shape `[]`.
+        c_visit: Offset :math:`c_visit` of the visit count, in [0, inf), shape `[]`.
+        c_scale: Scale :math:`c_scale` of the values, in [0, inf), shape `[]`.
         rescale_values: Whether to rescale :math:`q̄` of legal actions to [0, 1], unless
             their range is below 1e-8.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
@@ -243,14 +243,14 @@ def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) ->
     n = jnp.sum(jnp.where(visited, visits, 0))
     # Normalised over the visited actions, whose total probability may underflow.
     pi = distributions.softmax().probs(logits, action_mask=visited)
-    m = jnp.sum(pi * jnp.where(visited, q, 0))
+    m = safe.expectation(pi, jnp.where(visited, q, 0))
     v_mix = (v + n * m) / (1 + n)
     return jnp.where(visited, q, v_mix)
 
 
 def _rescale(q: Array, legal: Array) -> Array:
     """Rescale the values of legal actions to [0, 1]."""
-    low = jnp.min(q, initial=jnp.inf, where=legal)
-    high = jnp.max(q, initial=-jnp.inf, where=legal)
+    low = safe.smallest(jnp.where(legal, q, jnp.inf))
+    high = safe.largest(jnp.where(legal, q, -jnp.inf))
     low = jnp.where(jnp.any(legal), low, 0)
     return (q - low) / jnp.maximum(high - low, 1e-8)

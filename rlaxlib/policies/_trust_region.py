@@ -13,13 +13,14 @@ from products :math:`F v`, as far as the KL divergence allows:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import checks, devices, dtypes, errors, safe, states
+from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static, Tree
 
@@ -64,12 +65,14 @@ class CpoStep(NamedTuple):
     feasible: Bool[Array, ""]
 
 
-@checked(wide=True)
+@checked(wide=True, rule=checks.alike("params", "vector"))
 def fisher_vector_product(
     kl: Callable[[Any], Array],
     params: Tree[ArrayTree, ""],
     vector: Tree[ArrayTree, ""],
     damping: Float[ArrayLike, "in [0, inf)"] = 0.0,
+    *,
+    axis_name: AxisName | None = None,
 ) -> ArrayTree:
     """Compute the product of the Fisher matrix and a vector (TRPO, natural gradient).
 
@@ -79,21 +82,25 @@ def fisher_vector_product(
 
     It is the Hessian of the divergence times a vector, without the matrix. The old
     policy in `kl` must have no gradient: compute it outside of the function, or stop
-    its gradient. Over devices, average in `kl`.
+    its gradient. If the batch is sharded over devices, give `axis_name`: each device
+    computes `kl` of its own states, and the products are averaged.
 
     Args:
         kl: Function from parameters to the mean divergence
-            :math:`KL(π_old ‖ π_θ)` over a batch of states, shape `[]`.
+            :math:`KL(π_old ‖ π_θ)` over a batch of states, shape `[]`; on each device,
+            over its own states.
         params: Parameters :math:`θ` of the old policy, a pytree.
         vector: Vector :math:`v`, a pytree of the same structure and shapes.
-        damping: Damping :math:`c ≥ 0`, which keeps the matrix regular, such as 0.1,
-            shape `[]`.
+        damping: Damping :math:`c`, in [0, inf), such as 0.1, which keeps the matrix
+            regular, shape `[]`.
+        axis_name: Mapped axis name, or names, of the states; or None.
 
     Returns:
         The product, a pytree like `params`.
 
     Raises:
-        ArgumentError: If the structures differ, or `damping` is negative.
+        ArgumentError: If `vector` is not like `params`, or the result of `kl` or the
+            concrete `damping` is wrong.
 
     Example:
         >>> def kl(logits):  # Of two actions, from equal probabilities.
@@ -110,20 +117,24 @@ def fisher_vector_product(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    checks.same_structure(params=params, vector=vector)
+    params, vector = jax.tree.map(jnp.asarray, (params, vector))
 
     def widen(x: Array, y: Array) -> Array:
-        return dtypes.widen(x, y)[0][0]
+        return devices.own(dtypes.widen(x, y)[0][0], axis_name)
 
     def narrow(product: Array, x: Array, y: Array) -> Array:
         return dtypes.widen(x, y)[1](product)
 
+    def divergence(params: ArrayTree) -> Array:
+        return checks.result("kl(params)", kl(params))
+
     theta, v = jax.tree.map(widen, params, vector), jax.tree.map(widen, vector, params)
-    product = jax.jvp(jax.grad(kl), (theta,), (v,))[1]
-    return jax.tree.map(narrow, _move(product, damping, v), params, vector)
+    product = jax.jvp(jax.grad(divergence), (theta,), (v,))[1]
+    product = jax.tree.map(lambda x: devices.mean(x, axis_name), product)
+    return jax.tree.map(narrow, _move(product, damping, vector), params, vector)
 
 
-@checked
+@checked(wide=True, rule=checks.alike("direction", "product"))
 def trust_region_step_size(
     direction: Tree[ArrayTree, ""],
     product: Tree[ArrayTree, ""],
@@ -140,13 +151,16 @@ def trust_region_step_size(
     Args:
         direction: Direction :math:`x`, such as the natural gradient, a pytree.
         product: Product :math:`F x`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, 0.001 to 0.05, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), 0.001 to 0.05,
+            shape `[]`.
 
     Returns:
-        Step size :math:`α`, shape `[]`; 0 if :math:`xᵀ F x` is not positive.
+        Step size :math:`α`, shape `[]`, of the dtype of the pytrees; 0 if
+        :math:`xᵀ F x` is not positive.
 
     Raises:
-        ArgumentError: If the structures differ, or `max_kl` is negative.
+        ArgumentError: If `product` is not like `direction`, both of float arrays, or
+            the concrete `max_kl` is negative.
 
     Example:
         >>> direction, product = jnp.array([1.0, 2.0]), jnp.array([4.0, 2.0])
@@ -157,13 +171,14 @@ def trust_region_step_size(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    checks.same_structure(direction=direction, product=product)
+    dtype, wide = _dtypes(direction, product)
     pairs = zip(jax.tree.leaves(direction), jax.tree.leaves(product), strict=True)
-    length = cast(Array, sum(jnp.vdot(x, y).astype(max_kl.dtype) for x, y in pairs))
-    return _root_of_ratio(2 * max_kl, length)
+    products = [jnp.vdot(x.astype(wide), y.astype(wide)) for x, y in pairs]
+    length = jnp.sum(jnp.stack(products))
+    return _root_of_ratio(2 * max_kl.astype(wide), length).astype(dtype)
 
 
-@checked(wide=True)
+@checked(wide=True, rule=checks.alike("params", "step"))
 def backtracking_line_search(
     evaluate: Callable[[Any], tuple[Array, Array]],
     params: Tree[ArrayTree, ""],
@@ -184,19 +199,21 @@ def backtracking_line_search(
     Without such a :math:`j` below the number of tries, the parameters stay the same.
 
     Args:
-        evaluate: Function from parameters to the loss and the divergence from the old
-            policy, both of shape `[]`.
+        evaluate: Function from parameters to a tuple of the loss and the divergence
+            from the old policy, both of shape `[]`. NaN is no success.
         params: Parameters :math:`θ`, a pytree.
         step: Largest step :math:`s`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf], shape `[]`.
         shrink: Factor :math:`β` in (0, 1) from one try to the next, shape `[]`.
-        num_tries: Number of tries, a Python integer of at least 1.
+        num_tries: Number of tries, a Python integer in [1, inf).
 
     Returns:
-        A tuple of two: parameters :math:`θ'`, and a `LineSearchOutputs`.
+        A tuple of two: parameters :math:`θ'`, in the dtypes of `params`, and a
+        `LineSearchOutputs`.
 
     Raises:
-        ArgumentError: If the structures differ, or a concrete value is out of range.
+        ArgumentError: If `step` is not like `params`, both of float arrays, or the
+            results of `evaluate` or a concrete value are wrong.
 
     Example:
         >>> def evaluate(x):
@@ -210,14 +227,25 @@ def backtracking_line_search(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    checks.same_structure(params=params, step=step)
+    params, step = jax.tree.map(jnp.asarray, (params, step))
+
+    def evaluated(params: ArrayTree) -> tuple[Array, Array]:
+        found: Any = evaluate(params)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            must = "must be a tuple of two: the loss and the divergence"
+            checks.fail(f"`evaluate(params)` is {errors.describe(found)}, {must}")
+        names = "evaluate(params)[0]", "evaluate(params)[1]"
+        loss, kl = map(checks.result, names, found)
+        return loss, kl
 
     def promote(x: Array, y: Array) -> Array:
         return x.astype(jnp.result_type(x, y))
 
+    given = params
     params = jax.tree.map(promote, params, step)  # So that each try has one dtype.
-    start = evaluate(params)
-    fractions = shrink ** jnp.arange(num_tries, dtype=shrink.dtype)
+    start = evaluated(params)
+    _, wide = _dtypes(params)
+    fractions = shrink.astype(wide) ** jnp.arange(num_tries, dtype=wide)
 
     def is_searching(state: tuple[Any, ...]) -> Array:
         i, is_good, *_ = state
@@ -225,7 +253,7 @@ def backtracking_line_search(
 
     def attempt(state: tuple[Any, ...]) -> tuple[Any, ...]:
         i, *_ = state
-        loss, kl = evaluate(_move(params, fractions[i], step))
+        loss, kl = evaluated(_move(params, fractions[i], step))
         return i + 1, (loss < start[0]) & (kl <= max_kl.astype(kl.dtype)), loss, kl
 
     is_good = start[0] < start[0]  # False, and varies over devices as the loss does.
@@ -239,7 +267,7 @@ def backtracking_line_search(
     # Not by a product with 0: a step may be NaN.
     found = _move(params, fraction, step), loss, kl
     chosen: Any = jax.tree.map(select, found, (params, *start))
-    return chosen[0], LineSearchOutputs(fraction, *chosen[1:])
+    return states.like(chosen[0], given), LineSearchOutputs(fraction, *chosen[1:])
 
 
 @checked
@@ -273,12 +301,12 @@ def cpo_step(
     :math:`H⁻¹ b`. Follow the step by a line search.
 
     Args:
-        q: Product :math:`gᵀ H⁻¹ g ≥ 0`, shape `[]`.
+        q: Product :math:`gᵀ H⁻¹ g`, in [0, inf), shape `[]`.
         r: Product :math:`gᵀ H⁻¹ b`, shape `[]`.
-        s: Product :math:`bᵀ H⁻¹ b ≥ 0`, shape `[]`.
+        s: Product :math:`bᵀ H⁻¹ b`, in [0, inf), shape `[]`.
         cost: Excess :math:`c` of the cost over its limit, negative if it is below,
             shape `[]`.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
 
     Returns:
         Coefficients, without a gradient, and feasibility, a `CpoStep`.
@@ -299,16 +327,17 @@ def cpo_step(
     gradient_only, cost_only = -_root_of_ratio(square, q), -_root_of_ratio(square, s)
     is_inactive = cost + gradient_only * r <= 0
     feasible = is_inactive | (jnp.square(cost) <= square * s)
-    s = jnp.where(s > 0, s, 1)
+    s = jnp.where(s == 0, 1, s)
     across = q - jnp.square(r) / s
     # Gradients that are parallel but for rounding leave no step along the boundary.
     across = jnp.where(across > 1e-6 * q, across, 0)
     t = _root_of_ratio(jnp.maximum(square - jnp.square(cost) / s, 0), across)
     along_gradient = jnp.where(feasible, -t, 0)
     along_cost = jnp.where(feasible, (t * r - cost) / s, cost_only)
+    given = q, r, s, cost, square
     return CpoStep(
-        jnp.where(is_inactive, gradient_only, along_gradient),
-        jnp.where(is_inactive, 0, along_cost),
+        safe.with_nan(jnp.where(is_inactive, gradient_only, along_gradient), *given),
+        safe.with_nan(jnp.where(is_inactive, 0, along_cost), *given),
         feasible,
     )
 
@@ -334,7 +363,7 @@ def acer_trust_region(
     Args:
         gradient: Gradients :math:`g` of the objective, shape `[..., A]`.
         kl_gradient: Gradients :math:`k` of the divergence, shape `[..., A]`.
-        max_change: Bound :math:`δ ≥ 0` on the change, shape `[]`.
+        max_change: Bound :math:`δ` on the change, in [0, inf), shape `[]`.
 
     Returns:
         Projected gradients :math:`z`, shape `[..., A]`.
@@ -351,7 +380,7 @@ def acer_trust_region(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         section 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    excess = jnp.sum(kl_gradient * gradient, axis=-1, keepdims=True) - max_change
+    excess = safe.dot(kl_gradient, gradient)[..., None] - max_change
     square = jnp.sum(jnp.square(kl_gradient), axis=-1, keepdims=True)
     factor = jax.nn.relu(excess) / jnp.where(square > 0, square, 1)
     return gradient - factor * kl_gradient
@@ -367,7 +396,13 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
     return jax.tree.map(add, params, step)
 
 
+def _dtypes(*trees: ArrayTree) -> tuple[Any, Any]:
+    """Return the dtype of all leaves together, and that in which to compute."""
+    dtype = jnp.result_type(*jax.tree.leaves(trees))
+    return dtype, jnp.float32 if dtype.itemsize < 4 else dtype
+
+
 def _root_of_ratio(x: Array, y: Array) -> Array:
     """Return :math:`√(x / y)`, and 0 with a gradient of 0 unless `y` is positive."""
-    is_positive = y > 0
+    is_positive = ~(y <= 0)  # Or NaN, which the result shows.
     return jnp.where(is_positive, jnp.sqrt(x / jnp.where(is_positive, y, 1)), 0)

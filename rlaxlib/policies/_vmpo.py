@@ -28,7 +28,6 @@ from rlaxlib.policies._constraints import (
     KlConstraints,
     LagrangePenalty,
     Projection,
-    check_duals,
 )
 from rlaxlib.policies._mpo import MpoOutputs, exponents
 
@@ -39,7 +38,7 @@ __all__ = [
 ]
 
 
-@checked(rule=check_duals)
+@checked
 def vmpo_loss(
     sample_log_probs: Float[ArrayLike, "..."],
     advantages: Float[ArrayLike, "..."],
@@ -79,11 +78,12 @@ def vmpo_loss(
         kl_constraints: Pairs of divergences and penalties; may be empty. Divergences
             have the axes of the steps, and a last one if per dimension.
         projection_operator: Function that makes the dual variables positive.
-        restarting_weights: 0 for time steps to ignore, such as the first after a reset,
-            1 for all others, shape `[...]`; or None. Their divergences still count.
-        importance_weights: Importance weights, at least 0, shape `[...]`; or None.
+        restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
+            such as the first after a reset, shape `[...]`; or None. Their divergences
+            still count.
+        importance_weights: Importance weights, in [0, inf), shape `[...]`; or None.
         top_k_fraction: Fraction :math:`K/N` of the valid steps in (0, 1]. K is rounded
-            down, and at least 1. Ties go to the first in the batch.
+            down. Ties go to the first in the batch.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
         kl_loss_weight: Weight of the third term, shape `[]`.
@@ -95,8 +95,8 @@ def vmpo_loss(
         A tuple of two: the losses of the steps, shape `[...]`, and an `MpoOutputs`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete or projected value or
-            `top_k_fraction` is wrong, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong,
+            or `temperature_constraint` is per dimension.
 
     Example:
         >>> log_probs, advantages = jnp.zeros(4), jnp.array([-1.0, 3.0, -2.0, 3.0])
@@ -138,7 +138,7 @@ def vmpo_loss(
     return loss, MpoOutputs(*terms, weights, count)
 
 
-@checked(rule=check_duals)
+@checked
 def vmpo_compute_weights_and_temperature_loss(
     advantages: Float[ArrayLike, "..."],
     restarting_weights: Float[ArrayLike, "... in {0, 1}"],
@@ -163,13 +163,14 @@ def vmpo_compute_weights_and_temperature_loss(
     Args:
         advantages: Advantages :math:`Â_t`, shape `[...]`. Infinite ones count as the
             largest finite ones.
-        restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
-        importance_weights: Importance weights :math:`ρ_t`, at least 0, shape `[...]`.
+        restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
+            shape `[...]`.
+        importance_weights: Importance weights :math:`ρ_t`, in [0, inf), shape `[...]`.
         temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats, and
             the parameter of the temperature, a scalar.
         projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
         top_k_fraction: Fraction of the valid steps to weigh, in (0, 1]. Their number
-            :math:`K` is rounded down, and at least 1.
+            :math:`K` is rounded down.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
         use_stop_gradient: Whether to stop the gradients of :math:`ψ_t` and :math:`ρ_t`.
 
@@ -178,8 +179,8 @@ def vmpo_compute_weights_and_temperature_loss(
             no step is valid, shape `[...]`; and :math:`K`, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete or projected value or
-            `top_k_fraction` is wrong, or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong,
+            or `temperature_constraint` is per dimension.
 
     Example:
         >>> constraint = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -225,7 +226,8 @@ def get_top_k_weights(
 
     Args:
         top_k_fraction: Fraction :math:`f` in (0, 1], rounded down to 1 step or more.
-        restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
+        restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
+            shape `[...]`.
         scaled_advantages: Advantages on any scale; ties go to the first, shape `[...]`.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
         use_stop_gradient: Has no effect, as the selection has no gradient.
@@ -248,7 +250,10 @@ def get_top_k_weights(
     """
     del use_stop_gradient
     chosen = _top_k(top_k_fraction, scaled_advantages, restarting_weights, axis_name)
-    return chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
+    weights = chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
+    # NaN would be the highest advantage.
+    unknown = jnp.sum(jnp.isnan(scaled_advantages) & (restarting_weights != 0))
+    return jnp.where(devices.total(unknown, axis_name) > 0, jnp.nan, weights)
 
 
 def _e_step(

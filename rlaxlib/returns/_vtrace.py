@@ -22,6 +22,7 @@ from jax import Array
 from rlaxlib._core import gradients, streams
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.recurrence import backward
+from rlaxlib._core.safe import product
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -54,7 +55,7 @@ def vtrace(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
@@ -81,14 +82,15 @@ def vtrace(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`. A
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`. A
             smaller one evaluates a policy closer to the behaviour policy.
         stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`. It
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`. It
             affects the variance, not which policy is evaluated.
 
     Returns:
@@ -108,7 +110,7 @@ def vtrace(
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
     rho = jnp.minimum(rho_tm1, clip_rho_threshold)
-    c = lambda_ * jnp.minimum(rho_tm1, clip_c_threshold)
+    c = product(lambda_, jnp.minimum(rho_tm1, clip_c_threshold))
     errors = _errors(v_tm1, v_t, r_t, discount_t, rho, c, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
@@ -119,7 +121,7 @@ def leaky_vtrace(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     alpha_: Float[ArrayLike, "in [0, 1]"] = 1.0,
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -148,14 +150,15 @@ def leaky_vtrace(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         alpha_: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -174,7 +177,7 @@ def leaky_vtrace(
         https://arxiv.org/abs/2002.12928
     """
     rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha_)
-    c = lambda_ * _leaky_clip(rho_tm1, clip_c_threshold, alpha_)
+    c = product(lambda_, _leaky_clip(rho_tm1, clip_c_threshold, alpha_))
     errors = _errors(v_tm1, v_t, r_t, discount_t, rho, c, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
@@ -185,7 +188,7 @@ def vtrace_td_error_and_advantage(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     clip_pg_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -214,14 +217,15 @@ def vtrace_td_error_and_advantage(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
-        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, at least 0, shape `[]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
+        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradients of targets and estimates.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
 
     Returns:
         A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
@@ -242,7 +246,7 @@ def vtrace_td_error_and_advantage(
     """
     rho = jnp.minimum(rho_tm1, clip_rho_threshold)
     pg_rho = jnp.minimum(rho_tm1, clip_pg_rho_threshold)
-    c = lambda_ * jnp.minimum(rho_tm1, clip_c_threshold)
+    c = product(lambda_, jnp.minimum(rho_tm1, clip_c_threshold))
     step, masks = (v_tm1, v_t, r_t, discount_t), (truncated_t, sample_mask)
     errors = _errors(*step, rho, c, *masks)
     return _outputs(errors, *step, lambda_, pg_rho, stop_target_gradients, *masks)
@@ -254,7 +258,7 @@ def leaky_vtrace_td_error_and_advantage(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     alpha: Float[ArrayLike, "in [0, 1]"] = 1.0,
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -285,15 +289,16 @@ def leaky_vtrace_td_error_and_advantage(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         alpha: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
-        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, at least 0, shape `[]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
+        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradients of targets and estimates.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
 
     Returns:
         A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
@@ -314,7 +319,7 @@ def leaky_vtrace_td_error_and_advantage(
     """
     rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha)
     pg_rho = _leaky_clip(rho_tm1, clip_pg_rho_threshold, alpha)
-    c = lambda_ * _leaky_clip(rho_tm1, clip_c_threshold, alpha)
+    c = product(lambda_, _leaky_clip(rho_tm1, clip_c_threshold, alpha))
     step, masks = (v_tm1, v_t, r_t, discount_t), (truncated_t, sample_mask)
     errors = _errors(*step, rho, c, *masks)
     return _outputs(errors, *step, lambda_, pg_rho, stop_target_gradients, *masks)
@@ -323,8 +328,7 @@ def leaky_vtrace_td_error_and_advantage(
 def _leaky_clip(rho: Array, threshold: Array, alpha: Array) -> Array:
     """Return (1 - α) ρ + α min(ρ, threshold), finite at α = 1 if ρ is infinite."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
-    excess = jnp.where((alpha == 1) & jnp.isinf(excess), 0, excess)  # 0 * inf is NaN.
-    return jnp.minimum(rho, threshold) + (1 - alpha) * excess
+    return jnp.minimum(rho, threshold) + product(1 - alpha, excess)
 
 
 def _errors(
@@ -338,9 +342,9 @@ def _errors(
     sample_mask: Array | None,
 ) -> Array:
     """Return the V-trace TD errors of clipped ratios and traces."""
-    # The reward is added last: beside a large value it would lose precision.
-    delta = r_t + (discount_t * v_t - v_tm1)
-    return backward(rho * delta, discount_t * c, 0.0, truncated_t, sample_mask)
+    delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
+    b, a = product(rho, delta), product(discount_t, c)
+    return backward(b, a, 0.0, truncated_t, sample_mask)
 
 
 def _outputs(
@@ -357,7 +361,8 @@ def _outputs(
 ) -> VTraceOutput:
     """Return TD errors, advantages and action values, 0 at ignored steps."""
     e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
-    q = discount_t * (v_t + lambda_ * e_t)  # Without the reward, which is added last.
-    estimates = stop_each(stop, pg_rho * (r_t + (q - v_tm1)), r_t + q)
+    # Without the reward, which is added last.
+    q = product(discount_t, v_t + product(lambda_, e_t))
+    estimates = stop_each(stop, product(pg_rho, r_t + (q - v_tm1)), r_t + q)
     errors = gradients.correction(errors, v_tm1, stop)
     return VTraceOutput(errors, *streams.clean(sample_mask, *estimates))

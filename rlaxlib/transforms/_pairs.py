@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core import checks, rules
+from rlaxlib._core import checks, dtypes
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static
 from rlaxlib.transforms import _hl_gauss, _squashing, _two_hot
@@ -53,6 +53,11 @@ class TxPair(NamedTuple):
 
     apply: Callable[[ArrayLike], Array]
     apply_inv: Callable[[ArrayLike], Array]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the pair was made by this library, of Python numbers alone."""
+        return _is_ours(self)
 
 
 def compose_tx(*tx_list: TxPair) -> TxPair:
@@ -104,9 +109,9 @@ def twohot_pair(
     are clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b_0`, shape `[]`.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        min_value: First bin :math:`b_0`, finite, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
@@ -149,10 +154,11 @@ def hl_gauss_pair(
     are centred there.
 
     Args:
-        min_value: First edge :math:`e_0`, shape `[]`.
-        max_value: Last edge :math:`e_K`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
-        sigma_ratio: Standard deviation :math:`s > 0`, in widths of a bin, shape `[]`.
+        min_value: First edge :math:`e_0`, finite, shape `[]`.
+        max_value: Last edge :math:`e_K`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
+        sigma_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
+            shape `[]`.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
@@ -194,9 +200,9 @@ def muzero_pair(
     transform is outside the bins are clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b_0`, on the transformed scale, shape `[]`.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        min_value: First bin :math:`b_0`, finite, on the transformed scale, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
         tx: The transform :math:`h` with its inverse.
 
     Returns:
@@ -242,9 +248,9 @@ def unbiased_transform_pair(
     clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b'_0`, on the transformed scale, shape `[]`.
-        max_value: Last bin :math:`b'_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        min_value: First bin :math:`b'_0`, finite, on the transformed scale, shape `[]`.
+        max_value: Last bin :math:`b'_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
         tx: The transform :math:`h` with its inverse; only the inverse is used.
 
     Returns:
@@ -336,9 +342,19 @@ def _pair(functions: Any) -> TxPair:
     return TxPair(_Method(functions, "apply"), _Method(functions, "apply_inv"))
 
 
+def _is_ours(part: Any) -> bool:
+    """Return whether a pair or its setting has no function of the user, nor array."""
+    if dataclasses.is_dataclass(part):
+        part = tuple(vars(part).values())
+    if isinstance(part, tuple):
+        return all(map(_is_ours, cast(Any, part)))
+    is_function = getattr(_squashing, getattr(part, "__name__", ""), None) is part
+    return is_function or bool(np.isscalar(part))
+
+
 def _number(x: Any) -> Any:
-    """Return a concrete scalar as a Python number, which is equal to its like."""
-    return x if rules.concrete(x) is None else float(x)
+    """Return a scalar on the host as a Python number, which is equal to its like."""
+    return x if isinstance(x, Array) else float(x)
 
 
 def _outside_bins(x: Array, tx_pair: TxPair) -> Array | None:
@@ -359,17 +375,13 @@ class _ComposeTx:
 
     tx_list: tuple[TxPair, ...]
 
-    @checked
+    @checked(compiled=False)
     def apply(self, x: Float[ArrayLike, "..."]) -> Array:
-        for tx in self.tx_list:
-            x = tx.apply(x)
-        return x
+        return _through([tx.apply for tx in self.tx_list], x)
 
-    @checked
+    @checked(compiled=False)
     def apply_inv(self, x: Float[ArrayLike, "..."]) -> Array:
-        for tx in reversed(self.tx_list):
-            x = tx.apply_inv(x)
-        return x
+        return _through([tx.apply_inv for tx in reversed(self.tx_list)], x)
 
     def outside(self, x: Array) -> Array | None:
         for tx in self.tx_list:
@@ -378,6 +390,14 @@ class _ComposeTx:
                 return outside
             x = tx.apply(x)
         return None
+
+
+def _through(functions: Sequence[Callable[..., Array]], x: ArrayLike) -> Array:
+    """Apply functions in turn, with half precision raised to single in between."""
+    (x,), narrow = dtypes.widen(jnp.asarray(x))
+    for function in functions:
+        x = function(x)
+    return narrow(x)
 
 
 class _MuzeroPair(_ComposeTx):
@@ -402,7 +422,7 @@ class _TwohotPair:
         )
 
     @checked(compiled=False)
-    def apply_inv(self, probs: Float[ArrayLike, "..., K"]) -> Array:
+    def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _two_hot.transform_from_2hot(
             probs=probs,
@@ -435,7 +455,7 @@ class _HlGaussPair:
         )
 
     @checked(compiled=False)
-    def apply_inv(self, probs: Float[ArrayLike, "..., K"]) -> Array:
+    def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _hl_gauss.transform_from_hl_gauss(
             probs=probs,
@@ -462,7 +482,7 @@ class _UnbiasedTransformPair:
         return _two_hot.encode(x, self.bins())
 
     @checked(compiled=False)
-    def apply_inv(self, x: Float[ArrayLike, "..., K"]) -> Array:
+    def apply_inv(self, x: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(x=(x, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _two_hot.decode(x, self.bins())
 
@@ -478,6 +498,7 @@ class _UnbiasedTransformPair:
             return self.tx.apply_inv(equal)
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _DiscountTransformPair:
     """The functions of `DISCOUNT_TRANSFORM_PAIR`."""

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import transforms
-from rlaxlib._core import checks, gradients, indexing, pairs
+from rlaxlib._core import checks, gradients, indexing, pairs, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
 
@@ -35,7 +35,7 @@ __all__ = [
 @checked
 def categorical_l2_project(
     z_p: Float[ArrayLike, "M"],
-    probs: Float[ArrayLike, "M"],
+    probs: Float[ArrayLike, "M in [0, 1]"],
     z_q: Float[ArrayLike, "K ascending"],
 ) -> Float[Array, "K"]:
     """Project a categorical distribution onto other atoms (C51).
@@ -54,14 +54,14 @@ def categorical_l2_project(
 
     Args:
         z_p: Atoms :math:`z` of the distribution, in any order, shape `[M]`.
-        probs: Their probabilities :math:`p`, shape `[M]`.
+        probs: Their probabilities :math:`p`, in [0, 1], shape `[M]`.
         z_q: New atoms :math:`z'`, in ascending order, shape `[K]`.
 
     Returns:
         Probabilities :math:`q` of the new atoms, shape `[K]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or NumPy `z_q` is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> z_p, probs = jnp.array([[0.5, 9.0], [0.5, 0.5]])
@@ -73,7 +73,7 @@ def categorical_l2_project(
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    return _project(z_p, probs, z_q)
+    return _project(safe.without(probs, z_p), probs, z_q)
 
 
 @checked
@@ -107,7 +107,7 @@ def categorical_td_learning(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or NumPy `v_atoms_tm1` is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([0.25, 0.75]))
@@ -119,7 +119,8 @@ def categorical_td_learning(
         Gabriel Barth-Maron and others, *Distributed Distributional Deterministic Policy
         Gradients*, 2018. https://arxiv.org/abs/1804.08617
     """
-    z, probs_t = r_t + discount_t * v_atoms_t, jax.nn.softmax(v_logits_t)
+    probs_t = jax.nn.softmax(safe.without(discount_t, v_logits_t))
+    z = r_t + safe.product(discount_t, safe.without(probs_t, v_atoms_t))
     target = _project(z, probs_t, v_atoms_tm1)
     return _cross_entropy(target, v_logits_tm1, stop_target_gradients)
 
@@ -173,9 +174,10 @@ def categorical_q_learning(
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    probs_t = jax.nn.softmax(q_logits_t)
-    a_t = jnp.argmax(jnp.sum(probs_t * q_atoms_t[None, :], axis=-1))
-    z, probs_a_t = r_t + discount_t * q_atoms_t, indexing.pick_slice(probs_t, a_t)
+    probs_t = jax.nn.softmax(safe.without(discount_t, q_logits_t))
+    a_t = indexing.best(safe.expectation(probs_t, q_atoms_t[None]))
+    probs_a_t = indexing.pick_slice(probs_t, a_t)
+    z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)
@@ -232,9 +234,11 @@ def categorical_double_q_learning(
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
-    a_t = jnp.argmax(q_t_selector)
-    probs_a_t = jax.nn.softmax(indexing.pick_slice(q_logits_t, a_t))
-    target = _project(r_t + discount_t * q_atoms_t, probs_a_t, q_atoms_tm1)
+    a_t = indexing.best(q_t_selector)
+    logits_a_t = safe.without(discount_t, indexing.pick_slice(q_logits_t, a_t))
+    probs_a_t = jax.nn.softmax(logits_a_t)
+    z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
+    target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)
     return indexing.nan_outside(loss, a_tm1, len(q_logits_tm1))
@@ -322,5 +326,4 @@ def hats(z: Array, atoms: Array) -> Array:
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:
     """Return the cross-entropy, with the gradient of the target stopped or not."""
     log_q = jax.nn.log_softmax(logits)
-    log_q = jnp.where((target == 0) & (log_q == -jnp.inf), 0, log_q)  # 0 log 0 = 0.
-    return -jnp.sum(gradients.stop_if(stop, target) * log_q)
+    return -safe.expectation(gradients.stop_if(stop, target), log_q)

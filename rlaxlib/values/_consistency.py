@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -56,7 +56,7 @@ def cosine_consistency_loss(
         https://arxiv.org/abs/2007.05929
     """
     targets = stop_if(stop_target_gradients, targets)
-    cosine = jnp.sum(_normalize(predictions) * _normalize(targets), axis=-1)
+    cosine = safe.dot(_normalize(predictions), _normalize(targets))
     return streams.valid(-cosine, sample_mask)
 
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
@@ -64,10 +65,11 @@ def ensemble_value(
         Learning Without Exploration*, 2019. https://arxiv.org/abs/1812.02900
     """
     if kind == "min":
-        return jnp.min(q)
+        return safe.smallest(q)
     if kind == "mean":
         return jnp.mean(q)
-    return weight * jnp.min(q) + (1 - weight) * jnp.max(q)
+    low, high = safe.smallest(q), safe.largest(q)
+    return safe.product(weight, low) + safe.product(1 - weight, high)
 
 
 @checked
@@ -87,7 +89,7 @@ def subset_minimum(
     Args:
         key: Random key, shape `[]`.
         q: Values :math:`q_i` of the critics, shape `[N]`.
-        size: Number of critics to sample :math:`m`, a Python integer from 1 to N.
+        size: Number :math:`m` of critics to sample, a Python integer in [1, N].
 
     Returns:
         Value :math:`v`, shape `[]`.
@@ -105,4 +107,4 @@ def subset_minimum(
         Without a Model*, 2021. https://arxiv.org/abs/2101.05982
     """
     ranks = jnp.argsort(jax.random.bits(key, q.shape))
-    return jnp.min(q, where=ranks < size, initial=jnp.inf)
+    return safe.smallest(jnp.where(ranks < size, q, jnp.inf))

@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
-from rlaxlib._core.indexing import pick, pick_slice
+from rlaxlib._core.indexing import best, pick, pick_slice
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 from rlaxlib.values._categorical import hats
@@ -128,8 +129,8 @@ def expectile_q_learning(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=0))
-    y = r_t + discount_t * pick_slice(dist_q_t, a_t, axis=1)
+    a_t = best(jnp.mean(dist_q_t_selector, axis=0))
+    y = r_t + safe.product(discount_t, pick_slice(dist_q_t, a_t, axis=1))
     x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
     return asymmetric_loss(jnp.square, x, tau_q_tm1, y)
 
@@ -172,7 +173,7 @@ def impute_expectile_samples(
     Args:
         expectiles: Expectiles :math:`e`, shape `[N]`.
         tau: Their fractions :math:`τ` in [0, 1], in any order, shape `[N]`.
-        num_samples: Number :math:`n` of samples, at least 1; or None for `N`.
+        num_samples: Number :math:`n` of samples, in [1, inf); or None for `N`.
 
     Returns:
         Samples :math:`z`, ascending, without a gradient, shape `[num_samples]`.
@@ -227,7 +228,7 @@ def imputed_expectile_q_learning(
         dist_q_t_selector: Next expectiles :math:`s` to select by, shape `[N, A]`.
         dist_q_t: Next expectiles :math:`x'`, without a gradient, shape `[N, A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
-        num_samples: Number :math:`n` of samples, at least 1; or None for `N`.
+        num_samples: Number :math:`n` of samples, in [1, inf); or None for `N`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
@@ -247,8 +248,9 @@ def imputed_expectile_q_learning(
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
     tau, n = tau_q_tm1, num_samples or tau_q_tm1.size
-    a_t = jnp.argmax(_means(dist_q_t_selector, tau))
-    y = r_t + discount_t * _impute(pick_slice(dist_q_t, a_t, axis=1), tau, n)
+    a_t = best(_means(dist_q_t_selector, tau))
+    samples_t = _impute(pick_slice(dist_q_t, a_t, axis=1), tau, n)
+    y = r_t + safe.product(discount_t, samples_t)
     x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
     return asymmetric_loss(jnp.square, x, tau, y)
 
@@ -257,7 +259,7 @@ def _means(dist: Array, tau: Array) -> Array:
     """Return the expectile at 1/2 of each column, interpolated if it is missing."""
     order = jnp.argsort(tau)
     weights = hats(jnp.full_like(tau, 0.5, shape=()), tau[order])
-    return jnp.sum(weights[:, None] * dist[order], axis=0)
+    return safe.expectation(weights[:, None], dist[order], axis=0)
 
 
 def _impute(e: Array, tau: Array, n: int) -> Array:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy import special
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -47,7 +48,8 @@ def quantile_mean(
 
     Args:
         quantiles: Quantiles :math:`x`, shape `[N]`.
-        weights: Weights :math:`w`, of sum 1, shape `[N]`; or None for :math:`1/N`.
+        weights: Weights :math:`w`, in [0, 1], of sum 1, shape `[N]`; or None for
+            :math:`1/N`.
 
     Returns:
         Mean :math:`v`, shape `[]`.
@@ -64,7 +66,9 @@ def quantile_mean(
         Derek Yang and others, *Fully Parameterized Quantile Function for Distributional
         Reinforcement Learning*, equation 1, 2019. https://arxiv.org/abs/1911.02140
     """
-    return jnp.mean(quantiles) if weights is None else jnp.sum(weights * quantiles)
+    if weights is None:
+        return jnp.mean(quantiles)
+    return safe.expectation(weights, quantiles)
 
 
 @checked
@@ -87,7 +91,8 @@ def conditional_value_at_risk(
     Args:
         quantiles: Quantiles at midpoints, samples, or atoms, in any order, shape `[N]`.
         level: Probability :math:`η` of the tail in (0, 1], shape `[]`.
-        probs: Probabilities :math:`p`, of sum 1, shape `[N]`; or None for :math:`1/N`.
+        probs: Probabilities :math:`p`, in [0, 1], of sum 1, shape `[N]`; or None for
+            :math:`1/N`.
 
     Returns:
         Conditional value at risk :math:`C`, shape `[]`.
@@ -107,7 +112,8 @@ def conditional_value_at_risk(
     p = jnp.full_like(quantiles, 1 / quantiles.size) if probs is None else probs
     x, p = jax.lax.sort_key_val(quantiles, p)
     weights = jnp.clip(level - (jnp.cumsum(p) - p), 0, p)
-    return jnp.sum(weights * x) / level
+    weights = jnp.where(jnp.isnan(x), p, weights)  # Sorted last, beyond the tail.
+    return safe.expectation(weights, x) / level
 
 
 @checked
@@ -158,7 +164,8 @@ def wang_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Shift :math:`η`: negative averts risk, positive seeks it, shape `[]`.
+        level: Shift :math:`η`, finite: averts risk if negative, seeks it if positive,
+            shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -194,7 +201,7 @@ def cpw_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Exponent :math:`η`, positive, shape `[]`.
+        level: Exponent :math:`η`, in (0, inf), shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -211,8 +218,10 @@ def cpw_fractions(
         Representation of Uncertainty*, 1992. https://doi.org/10.1007/BF00122574
     """
     inside, tau = _inside(fractions)
-    weight, complement = tau**level, (1 - tau) ** level
-    beta = weight / (weight + complement) ** (1 / level)
+    # Relative to the larger of both, their powers do not both underflow.
+    largest = jnp.maximum(tau, 1 - tau)
+    powers = (tau / largest) ** level + ((1 - tau) / largest) ** level
+    beta = tau**level / (largest * powers ** (1 / level))
     return jnp.where(inside, beta, fractions)
 
 
@@ -232,7 +241,8 @@ def power_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Strength :math:`η`: negative averts risk, positive seeks it, shape `[]`.
+        level: Strength :math:`η`, finite: averts risk if negative, seeks it if
+            positive, shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.

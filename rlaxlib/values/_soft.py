@@ -20,10 +20,10 @@ from jax import Array
 
 from rlaxlib import distributions
 from rlaxlib._core import devices, legality, safe
+from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
-from rlaxlib.values import _td
 
 __all__ = ["mellowmax", "munchausen_q_learning", "soft_q_learning", "soft_value"]
 
@@ -49,7 +49,7 @@ def soft_value(
 
     Args:
         q: Action values, minus infinity for illegal actions, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         action_mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
@@ -147,7 +147,7 @@ def soft_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Next action values, minus infinity for illegal actions, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -167,7 +167,7 @@ def soft_q_learning(
         Policies*, 2017. https://arxiv.org/abs/1702.08165
     """
     q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(q_t, temperature)
-    return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 @checked
@@ -205,7 +205,7 @@ def munchausen_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
         clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -230,7 +230,7 @@ def munchausen_q_learning(
     bonus = jnp.maximum(clip_value_min, temperature * log_pi)
     r_t = r_t + safe.product(munchausen_coefficient, bonus)
     q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(target_q_t, temperature)
-    return _td.error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 def _soft_value(

@@ -14,11 +14,11 @@ Functions take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients
-from rlaxlib._core.indexing import pick
+from rlaxlib._core import safe
+from rlaxlib._core.gradients import td_error
+from rlaxlib._core.indexing import best, pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
 
@@ -59,7 +59,7 @@ def td_learning(
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.td_learning(v_tm1=1.0, r_t=2.0, discount_t=0.5, v_t=4.0))
@@ -69,7 +69,7 @@ def td_learning(
         Richard S. Sutton, *Learning to Predict by the Methods of Temporal Differences*,
         1988. https://doi.org/10.1007/BF00115009
     """
-    return error(v_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    return td_error(v_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 @checked
@@ -112,7 +112,7 @@ def differential_td_learning(
         Average-Reward Markov Decision Processes*, 2021.
         https://arxiv.org/abs/2006.16318
     """
-    return error(v_tm1, r_t - reward_rate, 1.0, v_t, stop_target_gradients)
+    return td_error(v_tm1, r_t - reward_rate, 1.0, v_t, stop_target_gradients)
 
 
 @checked
@@ -156,7 +156,7 @@ def sarsa(
         1994. http://mi.eng.cam.ac.uk/reports/svr-ftp/auto-pdf/rummery_tr166.pdf
     """
     q_a_tm1, v_t = pick(q_tm1, a_tm1), pick(q_t, a_t)
-    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 @checked
@@ -166,7 +166,7 @@ def expected_sarsa(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "A"],
-    probs_a_t: Float[ArrayLike, "A"],
+    probs_a_t: Float[ArrayLike, "A in [0, 1]"],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
     """Compute the expected Sarsa TD error.
@@ -183,7 +183,7 @@ def expected_sarsa(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, shape `[A]`.
-        probs_a_t: Action probabilities in the next state :math:`π_t`, shape `[A]`.
+        probs_a_t: Next action probabilities :math:`π_t`, in [0, 1], shape `[A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -201,9 +201,8 @@ def expected_sarsa(
         Harm van Seijen and others, *A Theoretical and Empirical Analysis of Expected
         Sarsa*, 2009. https://doi.org/10.1109/ADPRL.2009.4927542
     """
-    # XLA miscompiles `jnp.sum(probs_a_t * q_t)` if a batch shares `probs_a_t`.
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.vecdot(probs_a_t, q_t, precision="highest")
-    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), safe.expectation(probs_a_t, q_t)
+    return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 @checked
@@ -244,8 +243,8 @@ def q_learning(
         Christopher J. C. H. Watkins and Peter Dayan, *Q-Learning*, 1992.
         https://doi.org/10.1007/BF00992698
     """
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.max(q_t)
-    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), safe.largest(q_t)
+    return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 @checked
@@ -290,8 +289,8 @@ def double_q_learning(
         Hado van Hasselt, Arthur Guez and David Silver, *Deep Reinforcement Learning
         with Double Q-Learning*, 2016. https://arxiv.org/abs/1509.06461
     """
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), pick(q_t_value, jnp.argmax(q_t_selector))
-    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), pick(q_t_value, best(q_t_selector))
+    return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 @checked
@@ -335,7 +334,7 @@ def qv_learning(
         https://doi.org/10.1109/ADPRL.2007.368200
     """
     q_a_tm1 = pick(q_tm1, a_tm1)
-    return error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
+    return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 @checked
@@ -365,7 +364,7 @@ def qv_max(
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.qv_max(1.0, 1.0, 0.5, jnp.array([4.0, 8.0])))
@@ -376,22 +375,5 @@ def qv_max(
         Reinforcement Learning Algorithms*, 2009.
         https://doi.org/10.1109/ADPRL.2009.4927532
     """
-    return error(v_tm1, r_t, discount_t, jnp.max(q_t), stop_target_gradients)
-
-
-def error(
-    prediction: Array, r_t: Array, discount_t: ArrayLike, v_t: Array, stop: ArrayLike
-) -> Array:
-    """Return the TD error `r_t + (discount_t * v_t - prediction)`.
-
-    Args:
-        prediction: Predicted value, `[]`.
-        r_t: Reward, `[]`. It is added last, so that large values do not round it away.
-        discount_t: Discount, `[]`.
-        v_t: Value to bootstrap from, `[]`.
-        stop: Whether to stop the gradient of the target.
-
-    Returns:
-        TD error, `[]`.
-    """
-    return gradients.error(discount_t * v_t, prediction, stop, reward=r_t)
+    v_t = safe.largest(q_t)
+    return td_error(v_tm1, r_t, discount_t, v_t, stop_target_gradients)

@@ -1,7 +1,10 @@
 """Test checked signatures: what fits, what does not, and what the error says."""
 
+import gc
 import traceback
-from typing import Literal, NamedTuple
+import weakref
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +12,8 @@ import numpy as np
 import pytest
 
 import rlaxlib
-from rlaxlib._core import signatures
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Shaped, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Real, Shaped, Static
 
 ArgumentError = rlaxlib.ArgumentError
 
@@ -175,25 +177,41 @@ def test_an_error_shows_the_interval_with_sizes():
 def test_a_bound_may_be_another_argument():
     learn = two(SCALAR, Float[ArrayLike, "[] or [T] in [x, inf)"])
     learn(1.0, np.array([1.0, 2.0]))
-    with pytest.raises(ArgumentError, match=r"`y` is 0\.5, must be in \[1\.0, inf\)"):
+    with pytest.raises(ArgumentError, match=r"`y` is 0\.5, must be in \[1, inf\)"):
         learn(1.0, np.array([1.0, 0.5]))
     jax.jit(lambda x: learn(x, 0.5))(1.0)  # A bound that is traced is not known.
 
 
-def test_concrete_scalars_are_checked_and_arrays_on_a_device_are_not_read():
+def test_ranges_are_checked_of_values_on_the_host_and_no_others():
     learn = two(VECTOR, Float[ArrayLike, "[] or [T] in [0, 1]"])
-    with pytest.raises(ArgumentError, match=r"must be in \[0, 1\]"):
-        learn(np.ones(3), jnp.float32(2.0))
-    learn(np.ones(3), jnp.full(3, 2.0))
+    for wrong in (2.0, np.float32(2.0), np.array(2.0), np.full(3, 2.0), np.nan):
+        with pytest.raises(ArgumentError, match=r"must be in \[0, 1\]"):
+            learn(np.ones(3), wrong)
+    x, scalar, array = jnp.ones(3), jnp.float32(2.0), jnp.full(3, 2.0)
+    with jax.transfer_guard("disallow"):  # Reading a scalar would wait for the device.
+        learn(x, scalar)
+        learn(x, array)
     jax.jit(lambda y: learn(np.ones(3), y))(2.0)
 
 
-def test_values_on_another_host_are_not_read():
-    class Elsewhere(jax.Array):
-        ndim, is_fully_addressable = 0, False
+def test_ranges_are_checked_at_valid_steps_on_the_host():
+    @checked
+    def learn(
+        low: Float[ArrayLike, "T"],
+        x: Float[ArrayLike, "T in [low, 1]"],
+        sample_mask: Bool[ArrayLike, "T"] | None = None,
+    ):
+        return x
 
-    Elsewhere.__abstractmethods__ = frozenset()
-    signatures.rules.check("x", Elsewhere(), "in [0, 1]", {}, {})
+    low, mask = np.array([-9.0, 0.0, 0.0]), np.array([False, True, True])
+    wrong = np.array([0.5, 0.5, -1.0])
+    with pytest.raises(ArgumentError, match=r"`x` is -1\.0, must be in \[low, 1\]"):
+        learn(low, wrong, mask)
+    with pytest.raises(ArgumentError, match=r"`x` is -1\.0, must be in \[low, 1\]"):
+        learn(low, wrong)
+    learn(low, wrong, ~mask)
+    learn(low, wrong, jnp.asarray(mask))  # Which steps are valid is not known here.
+    learn(low, np.array([np.nan, 0.5, 1.0]), mask)
 
 
 # --- Flags, options and Python values. ---
@@ -433,36 +451,77 @@ def test_a_number_is_no_reason_to_compile_again():
     assert len(traces) == 1
 
 
-def module_level(x):
-    return x + 1
-
-
-def test_a_new_function_as_an_argument_does_not_compile_the_body():
-    compiled = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **_: compiled.append(event)
-    )
-
+def test_a_function_of_the_user_is_called_at_each_call_and_not_compiled():
     @checked
-    def learn(x: VECTOR, function=None):
-        return function(x) * 3.5
-
-    x = jnp.ones(7)
-    learn(x, lambda x: x + 1)
-    before = [each for each in compiled if "backend_compile" in each]
-    for _ in range(3):
-        learn(x, lambda x: x + 1)
-    assert [each for each in compiled if "backend_compile" in each] == before
-    traces = []
-
-    @checked
-    def trace(x: VECTOR, function=None):
-        traces.append(0)
+    def learn(x: VECTOR, function: Callable[[Any], Any]):
         return function(x)
 
-    for _ in range(3):
-        trace(x, module_level)
-    assert len(traces) == 1
+    scale = 1.0
+
+    def scaled(x):
+        assert not isinstance(x, jax.core.Tracer)
+        return scale * x
+
+    for scale in (1.0, 2.0):
+        np.testing.assert_array_equal(learn(jnp.ones(2), scaled), [scale, scale])
+
+
+def test_a_function_of_the_user_is_not_kept():
+    @checked
+    def learn(x: VECTOR, function: Callable[[Any], Any]):
+        return function(x)
+
+    class Scaled:
+        def __call__(self, x):
+            return 2 * x
+
+    functions = [Scaled() for _ in range(3)]
+    for each in functions:
+        learn(jnp.ones(2), each)
+    kept = [weakref.ref(each) for each in functions]
+    del functions, each
+    gc.collect()
+    assert not any(ref() for ref in kept)
+
+
+def test_an_error_of_a_function_of_the_user_keeps_text_and_traceback():
+    @checked
+    def learn(x: VECTOR, function: Callable[[Any], Any]):
+        return function(x)
+
+    def misuses(x):
+        return rlaxlib.huber_loss(x, delta=-1.0)
+
+    def raises(x):
+        raise ArgumentError("my own words")
+
+    for function, text in ((misuses, "huber_loss: `delta`"), (raises, "my own words")):
+        with pytest.raises(ArgumentError, match=f"^{text}") as error:
+            learn(jnp.ones(2), function)
+        frames = traceback.extract_tb(error.value.__traceback__)
+        assert function.__name__ in [frame.name for frame in frames]
+
+
+def test_what_is_not_a_function_is_named():
+    @checked
+    def learn(function: Callable[[Any], Any] | None):
+        return function
+
+    assert learn(None) is None
+    with pytest.raises(ArgumentError, match=r"learn: `function` is 3, must be a func"):
+        learn(3)
+
+
+def test_dtypes_do_not_depend_on_the_settings_of_earlier_calls():
+    @checked
+    def learn(x: Real[ArrayLike, "T"]):
+        return x
+
+    x = np.arange(3, dtype=np.int32)
+    assert learn(x).dtype == np.float32
+    with jax.enable_x64(True):
+        assert learn(x).dtype == np.float64
+    assert learn(x).dtype == np.float32
 
 
 def test_a_body_leaves_no_trace_in_another_program():

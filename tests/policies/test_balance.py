@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from experience import close
 
 import rlaxlib
@@ -33,6 +34,57 @@ def test_small_weights_give_detailed_balance_and_large_ones_trajectory_balance()
     close(balance(FLOW, FORWARD, BACKWARD, 1e-6), np.mean(errors**2))
     whole = rlaxlib.trajectory_balance_loss(FLOW[0], FORWARD, BACKWARD, FLOW[-1])
     close(balance(FLOW, FORWARD, BACKWARD, 1e6), whole, rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [20, 300])
+@pytest.mark.parametrize("weight", [1e-3, 0.5, 1.0, 10.0, 100.0, 1000.0])
+def test_weights_of_any_size_do_not_overflow(length, weight):
+    # All balances are (j - i)², and ∑ (n - d) λ^d f(d) = λ^n ∑ (n - d) λ^(d - n) f(d).
+    args = np.zeros(length + 1), -np.ones(length), np.full(length, -2.0)
+    args = [x.astype(np.float32) for x in args]
+    d = np.arange(1, length + 1)
+    power = d - (length if weight > 1 else 1)
+    number = length + 1 - d
+
+    def define(x):
+        shares = number * np.float64(x) ** power
+        return np.sum(shares * d**2.0) / np.sum(shares)
+
+    loss, gradient = jax.value_and_grad(balance, argnums=3)(*args, weight)
+    close(loss, define(weight), rtol=1e-5)
+    slope = (define(weight * (1 + 1e-6)) - define(weight * (1 - 1e-6))) / 2e-6
+    close(gradient * weight, slope, rtol=1e-3, atol=1e-4 * define(weight))
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_padding_changes_neither_loss_nor_gradient(before):
+    bad = np.full(3, np.nan, np.float32)
+    mask = np.arange(8) >= before
+    mask &= np.arange(8) < before + 5
+
+    def padded(x):
+        return jnp.concatenate([bad[:before], x, bad[: 3 - before]])
+
+    def loss(flow, forward, backward, weight):
+        steps = padded(forward), padded(backward)
+        return balance(padded(flow), *steps, weight, sample_mask=mask)
+
+    for weight in (0.5, 1.0, 30.0):
+        args = FLOW, FORWARD, BACKWARD, weight
+        found, gradients = jax.value_and_grad(loss, (0, 1, 2, 3))(*args)
+        right, rights = jax.value_and_grad(balance, (0, 1, 2, 3))(*args)
+        close(found, right)
+        for one, other in zip(gradients, rights, strict=True):
+            close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_an_object_without_steps_has_no_loss():
+    no_step = np.zeros(5, bool)
+    loss, gradient = jax.value_and_grad(balance)(
+        FLOW, FORWARD, BACKWARD, sample_mask=no_step
+    )
+    assert loss == 0
+    np.testing.assert_array_equal(gradient, np.zeros(6))
 
 
 def test_the_mean_error_as_log_partition_gives_the_variance():

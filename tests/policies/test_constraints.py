@@ -190,13 +190,6 @@ def test_controller_can_be_pickled():
         ),
         (
             lambda: rlaxlib.kl_constraint_loss(
-                KL, LagrangePenalty(-1.0, 0.1), identity
-            ),
-            r"^kl_constraint_loss: `projection_operator\(penalty.alpha\)` is -1.0, "
-            r"must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.kl_constraint_loss(
                 KL, LagrangePenalty(np.ones(3), 0.1), identity
             ),
             r"`penalty.alpha` has shape \(3,\), must be \(\) or \(1,\) or \(5, 3\)",

@@ -334,14 +334,6 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
             lambda: gaussian(bounds_constraint=PER_DIMENSION),
             r"`bounds_constraint.per_dimension` is True, must be False",
         ),
-        (
-            lambda: gaussian(
-                bounds_constraint=LagrangePenalty(-1.0, 0.1),
-                projection_operator=lambda x: x,
-            ),
-            r"`projection_operator\(bounds_constraint.alpha\)` is -1.0, must be in "
-            r"\(0, inf\)",
-        ),
     ],
 )
 def test_names_the_wrong_argument(call, message):

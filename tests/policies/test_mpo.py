@@ -353,13 +353,6 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
             r"`sample_q_values` has no samples on its axis 1",
         ),
         (
-            lambda: rlaxlib.mpo_loss(
-                LOG_PROBS, Q, LagrangePenalty(0.0, 0.1), [], identity
-            ),
-            r"^mpo_loss: `projection_operator\(temperature_constraint.alpha\)` is 0.0, "
-            r"must be in \(0, inf\)",
-        ),
-        (
             lambda: jax.eval_shape(
                 lambda q: rlaxlib.mpo_compute_weights_and_temperature_loss(
                     q, LagrangePenalty(1.0, -0.1), identity
@@ -394,14 +387,6 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
         (
             lambda: eager(policy_constraint=PER_DIMENSION),
             r"^categorical_mpo_loss: `policy_constraint.per_dimension` is True",
-        ),
-        (
-            lambda: eager(
-                policy_constraint=LagrangePenalty(-1.0, 0.1),
-                projection_operator=identity,
-            ),
-            r"`projection_operator\(policy_constraint.alpha\)` is -1.0, must be in "
-            r"\[0, inf\)",
         ),
     ],
 )

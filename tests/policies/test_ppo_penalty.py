@@ -29,6 +29,32 @@ def test_coefficient_uses_the_tolerance_and_factor_given():
     np.testing.assert_array_equal(found, [4.0, 6.0, 6.0, 9.0])
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+def test_coefficient_comes_back_from_any_number_of_changes(dtype):
+    def after(coefficient, kl, number):
+        def step(_, x):
+            return rlaxlib.adaptive_kl_coefficient(x, kl, 0.01)
+
+        return jax.lax.fori_loop(0, number, step, coefficient)
+
+    low = after(jnp.ones((), dtype), 0.0, 1000)
+    high = after(low, 1.0, 1000)
+    rtol = float(jnp.finfo(dtype).eps)
+    close(low, 1e-6, rtol=max(rtol, 0.06 * (dtype == jnp.float16)))  # A subnormal.
+    close(high, 1e4, rtol=rtol)
+    close(after(high, 0.0, 1), 5e3, rtol=rtol)
+    assert after(jnp.zeros((), dtype), 1.0, 9) == 0
+
+
+def test_coefficient_has_the_bounds_given():
+    bounds = {"minimum": 3.0, "maximum": 5.0}
+    found = [
+        rlaxlib.adaptive_kl_coefficient(4.0, kl, 1.0, **bounds)
+        for kl in (0.1, 1.0, 9.0)
+    ]
+    np.testing.assert_array_equal(found, [3.0, 4.0, 5.0])
+
+
 def test_coefficient_is_the_same_on_all_devices():
     def step(kl):
         return rlaxlib.adaptive_kl_coefficient(4.0, kl, 1.0, axis_name="devices")

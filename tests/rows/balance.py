@@ -14,8 +14,14 @@ def trajectory_balance_loss(
     return np.log(forward / backward) ** 2
 
 
-def sub_trajectory_balance_loss(log_flow, log_prob_t, backward_log_prob_t, lambda_=0.9):
-    """Madan et al. 2022, equations 4 and 5."""
+def sub_trajectory_balance_loss(
+    log_flow, log_prob_t, backward_log_prob_t, lambda_=0.9, sample_mask=None
+):
+    """Madan et al. 2022, equations 4 and 5, without the ignored steps."""
+    if sample_mask is not None:
+        (steps,) = np.nonzero(sample_mask)
+        log_prob_t, backward_log_prob_t = log_prob_t[steps], backward_log_prob_t[steps]
+        log_flow = log_flow[[*steps, steps[-1] + 1]]
     above, below = 0.0, 0.0
     for i in range(len(log_flow)):
         for j in range(i + 1, len(log_flow)):
@@ -61,5 +67,11 @@ ROWS = [
     row(trajectory_balance_loss, (*WHOLE, "sample_mask"), optional=("sample_mask",)),
     row(trajectory_balance_loss, WHOLE, "no mask"),
     row(sub_trajectory_balance_loss, (*PARTS, "lambda_")),
+    row(
+        sub_trajectory_balance_loss,
+        (*PARTS, "lambda_", "sample_mask"),
+        "masked",
+        optional=("sample_mask",),
+    ),
     row(sub_trajectory_balance_loss, PARTS, "default", invalid=({"lambda_": 0.0},)),
 ]

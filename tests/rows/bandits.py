@@ -5,8 +5,10 @@ import inspect
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contract import ACTIONS, Row
+from contract import ACTIONS, Row, fields
 from scipy import optimize
+
+import rlaxlib
 
 ARMS, DIMENSIONS, WINDOW = ACTIONS, 3, 5
 STATES = {
@@ -242,6 +244,8 @@ def regression(rng):
 def row(definition, make, **more):
     name = definition.__name__
     takes_state = "state" in inspect.signature(definition).parameters
+    if takes_state and name.endswith("_update"):
+        more["carried"] = fields(getattr(rlaxlib, STATES[name]))
     return Row(
         name=name,
         definition=of_fields(definition) if takes_state else definition,
@@ -254,6 +258,10 @@ def row(definition, make, **more):
 
 ARM = ({"arm": -1}, {"arm": ARMS})
 COUNTS = ({"counts": np.array([-1.0, 1.0, 1.0, 1.0])},)
+STATE = (
+    {"state.counts": np.full(ARMS, -1.0)},
+    {"state.variances": np.full(ARMS, -1.0)},
+)
 MEANS = ({"means": np.array([0.0, 0.5, 1.0, 1.5])},)
 PROBABILITY = ({"probability": 0.0}, {"probability": 1.5})
 
@@ -273,7 +281,7 @@ ROWS = [
             lambda rng: {"discount": np.asarray(rng.uniform(0.6, 0.9))},
         ),
         condition=4.0,
-        invalid=(*ARM, {"discount": -0.1}, {"discount": 1.1}),
+        invalid=(*ARM, *STATE, {"discount": -0.1}, {"discount": 1.1}),
     ),
     row(
         sliding_window_init,
@@ -293,7 +301,7 @@ ROWS = [
             pull,
         ),
         any_length=("state.counts",),
-        invalid=ARM,
+        invalid=ARM + STATE,
     ),
     row(
         ucb_scores,
@@ -377,6 +385,7 @@ ROWS = [
             lambda rng: {"learning_rate": np.asarray(rng.uniform(0.1, 0.5))},
         ),
         condition=4.0,
+        carried={"log_weights": 0},
         invalid=(*ARM, *PROBABILITY, {"learning_rate": -1.0}),
     ),
     row(
@@ -397,6 +406,7 @@ ROWS = [
             lambda rng: {"baseline": np.asarray(rng.uniform(0.0, 0.5))},
         ),
         condition=4.0,
+        carried={"losses": 0},
         invalid=(*ARM, *PROBABILITY),
     ),
     row(

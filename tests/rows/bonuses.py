@@ -2,7 +2,9 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, STEPS, Row
+from contract import ACTIONS, BAD_DISCOUNT, STEPS, Row, fields
+
+import rlaxlib
 
 FEATURES, HEADS, BATCH = 3, 3, 6
 
@@ -190,6 +192,7 @@ def ez_row(case, remaining, **more):
         make_ez_greedy(remaining),
         case=case,
         of=with_state("ez_greedy", "EzGreedyState"),
+        carried=fields(rlaxlib.EzGreedyState, 1),
         key="key",
         differentiable=False,
         **more,
@@ -255,6 +258,7 @@ ROWS = [
             "head_mask": np.array([True, False, True]),
         },
         targets=("r_t", "discount_t", "q_t"),
+        invalid=BAD_DISCOUNT,
     ),
     row(
         "rnd_loss",
@@ -275,6 +279,7 @@ ROWS = [
         differentiable=False,
         follows=("prediction", "target", "discount"),
         single_precision=(1, 2, 3, 4, 5, 6, 7),
+        carried=fields(rlaxlib.RndState, 1),
         condition=16.0,
         invalid=({"discount": -0.1}, {"discount": 1.1}),
     ),
@@ -288,6 +293,7 @@ ROWS = [
         differentiable=False,
         follows=("prediction", "target", "discount"),
         single_precision=(1, 2, 3, 4, 5, 6, 7),
+        carried=fields(rlaxlib.RndState, 1),
         condition=16.0,
     ),
     row(

@@ -13,28 +13,36 @@ TRAJECTORIES, STEPS, TASKS = 4, 5, 3
 def off_policy_evaluation(
     r_t, discount_t, rho_tm1, q_tm1=None, v_tm1=None, kind="wpdis", sample_mask=None
 ):
-    """Thomas and Brunskill 2016, sections 3 to 5."""
-    count, steps = r_t.shape
-    gamma, w = np.ones((count, steps)), np.ones((count, steps))
-    for i in range(count):
+    """Thomas and Brunskill 2016, sections 3 to 5, of trajectories of any lengths."""
+    given = [r_t, discount_t, rho_tm1, q_tm1, v_tm1]
+    data = [np.zeros_like(r_t) if x is None else x for x in given]
+    kept = np.ones(r_t.shape, bool) if sample_mask is None else sample_mask
+    rows = [
+        [
+            step
+            for step, valid in zip(zip(*row, strict=True), mask, strict=True)
+            if valid
+        ]
+        for *row, mask in zip(*data, kept, strict=True)
+    ]
+    rows = [row for row in rows if row]
+    count, steps = len(rows), max(map(len, rows))
+    gamma, r, q, v = np.zeros((4, count, steps))
+    w = np.ones((count, steps))
+    for i, row in enumerate(rows):
         product, discount = 1.0, 1.0
         for t in range(steps):
-            gamma[i, t] = discount
-            ends = sample_mask is not None and not sample_mask[i, t]
-            if ends:
-                gamma[i, t] = 0.0
-            elif discount > 0:
-                product *= rho_tm1[i, t]
+            if t < len(row) and discount > 0:
+                r[i, t], _, rho, q[i, t], v[i, t] = row[t]
+                product *= rho
+                gamma[i, t] = discount
+                discount *= row[t][1]
             w[i, t] = product
-            discount *= discount_t[i, t] if not ends else 0.0
     if kind in ("is", "wis"):
         w = np.repeat(w[:, -1:], steps, axis=1)
     w = w / np.sum(w, axis=0) if kind[0] == "w" else w / count
-    value = np.sum(gamma * w * r_t)
-    if kind in ("dr", "wdr"):
-        before = np.concatenate([np.full((count, 1), 1 / count), w[:, :-1]], axis=1)
-        value -= np.sum(gamma * (w * q_tm1 - before * v_tm1))
-    return value
+    before = np.concatenate([np.full((count, 1), 1 / count), w[:, :-1]], axis=1)
+    return np.sum(gamma * (w * (r - q) + before * v))
 
 
 def interquartile_mean(scores):
@@ -82,7 +90,7 @@ def make_trajectories(*names):
         discount = rng.uniform(0.5, 1.0, (TRAJECTORIES, STEPS))
         discount[0, 1] = discount[2, 2] = 0.0  # Two episodes end.
         mask = np.ones((TRAJECTORIES, STEPS), bool)
-        mask[1, 3:] = False
+        mask[0, 0] = mask[1, 3:] = mask[2] = mask[3, 2] = False
         drawn = {
             "r_t": rng.normal(size=(TRAJECTORIES, STEPS)),
             "discount_t": discount,

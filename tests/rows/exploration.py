@@ -187,6 +187,7 @@ ROWS = [
         make=make_noise("noise_tm1", "damping", "stddev"),
         key="key",
         peer="rlax does not return the noise",
+        carried={"noise_tm1": 0},
         elementwise=True,
         any_length=("noise_tm1",),
         invalid=INVALID_PROCESSES,
@@ -214,6 +215,7 @@ ROWS = [
             {"dirichlet_alpha": 0.0},
             {"dirichlet_fraction": -0.1},
             {"dirichlet_fraction": 1.1},
+            {"prior": np.full((BATCH, ACTIONS), -0.1)},
         ),
     ),
     neighbors(),
@@ -235,12 +237,15 @@ ROWS = [
         condition=8.0,
         follows=("embeddings",),  # The rewards. The memory keeps its dtype.
         single_precision=(3,),
+        carried={name: 1 + i for i, name in enumerate(STATE)},
         any_dtype=(STATE[2], STATE[3]),
         invalid=(
             {"constant": -1e-3},
             {"epsilon": 0.0},
             {"cluster_distance": -1.0},
             {"max_similarity": 0.0},
+            {"reward_scale": -1.0},
+            {"num_neighbors": SEEN + 1},
         ),
     ),
 ]

@@ -42,7 +42,7 @@ def linear_noise_schedule(num_steps, dtype, min_beta=1e-4, max_beta=0.02):
     assert dtype is float
     shares, share = [], 1.0
     for t in range(num_steps):
-        share *= 1 - (min_beta + t / (num_steps - 1) * (max_beta - min_beta))
+        share *= 1 - (min_beta + t / max(num_steps - 1, 1) * (max_beta - min_beta))
         shares.append(share)
     return np.array(shares)
 
@@ -125,8 +125,9 @@ def row(definition, make, case="", **fields):
 
 
 RANGES = (
-    {"alpha_bar": 0.0},
-    {"alpha_bar": 1.0},
+    {"alpha_bar": -0.1},
+    {"alpha_bar": 1.1},
+    {"next_alpha_bar": 0.9, "alpha_bar": 1.0},
     {"next_alpha_bar": 1.1},
     {"clip": 0.0},
 )
@@ -178,6 +179,7 @@ ROWS = [
             kind,
             key="key",
             settings={"kind": kind},
+            carried={"x": 0},
             condition=8.0,
             invalid=({"kind": "epsilon"}, *RANGES),
         )
@@ -189,6 +191,7 @@ ROWS = [
             make_clipped,
             f"{kind}, clipped",
             key="key",
+            carried={"x": 0},
             settings={"kind": kind},
             condition=8.0,
         )

@@ -1,7 +1,9 @@
 """Normalisation: definitions in NumPy, and the rows that compare with them."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions
+from contract import ACTIONS, Row, actions, fields
+
+import rlaxlib
 
 DECAY = 0.75
 SETTINGS = {"step_size": 0.25, "scale_lb": 1e-3, "scale_ub": 1e3}
@@ -399,6 +401,7 @@ ROWS = [
         ),
         of=with_statistics("art"),
         single_precision=(0, 1, 2),
+        carried=fields(rlaxlib.PopArtState),
         peer_make=make_one_target_each,
         differentiable=False,
         any_dtype=("targets",),
@@ -411,6 +414,7 @@ ROWS = [
         settings=SETTINGS,
         of=with_statistics("art"),
         single_precision=(0, 1, 2),
+        carried=fields(rlaxlib.PopArtState),
         peer="rlax takes no mask",
         differentiable=False,
         any_dtype=("targets",),
@@ -420,6 +424,7 @@ ROWS = [
         definition=pop,
         make=make_rescaled,
         of=pop_of,
+        carried={"b": 0, "w": 1},
         follows=("w",),
         any_length=("w",),
         trees=("b",),
@@ -431,6 +436,7 @@ ROWS = [
         make=make_without_bias,
         of=pop_of,
         peer="rlax wants a bias",
+        carried={"w": 0},
         follows=("w",),
         any_length=("w",),
     ),
@@ -450,6 +456,7 @@ ROWS = [
         differentiable=False,
         follows=("w",),
         single_precision=(2, 3, 4),
+        carried={"b": 0, "w": 1} | fields(rlaxlib.PopArtState, 2),
         any_length=("w",),
         any_dtype=("targets",),
         trees=("b",),

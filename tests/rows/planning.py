@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import Row
+from contract import fields as fields_of
 
 import rlaxlib
 
@@ -108,6 +109,7 @@ def row(definition, names, case="", **fields):
         of=of_state(definition.__name__),
         peer="rlax has no planning",
         differentiable=False,
+        carried=fields_of(rlaxlib.PlanState),
         **fields,
     )
 

@@ -81,6 +81,7 @@ ROWS = [
     Row(
         name="shrink_and_perturb",
         definition=shrink_and_perturb,
+        carried={"params": 0},
         make=make_params("params", "fresh_params", "shrink", "perturb"),
         peer=NEW,
         elementwise=True,
@@ -91,6 +92,7 @@ ROWS = [
         name="shrink_and_perturb",
         case="defaults",
         definition=shrink_and_perturb,
+        carried={"params": 0},
         make=make_params("params", "fresh_params"),
         peer=NEW,
         elementwise=True,

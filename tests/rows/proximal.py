@@ -73,11 +73,15 @@ def ppo_penalty_loss(
     return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
 
 
-def adaptive_kl_coefficient(coefficient, kl, target):
-    """Schulman et al. 2017, section 4."""
-    if kl < target / 1.5:
-        return coefficient / 2
-    return coefficient * 2 if kl > target * 1.5 else coefficient
+def adaptive_kl_coefficient(
+    coefficient, kl, target, tolerance=1.5, factor=2.0, minimum=0.0, maximum=np.inf
+):
+    """Schulman et al. 2017, section 4, between bounds."""
+    if kl < target / tolerance:
+        coefficient = coefficient / factor
+    elif kl > target * tolerance:
+        coefficient = coefficient * factor
+    return np.minimum(np.maximum(coefficient, minimum), maximum)
 
 
 def spo_loss(log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None):
@@ -305,6 +309,7 @@ ROWS = [
             name="adaptive_kl_coefficient",
             definition=adaptive_kl_coefficient,
             make=make_coefficient(kl),
+            carried={"coefficient": 0},
             case=case,
             peer=NEW,
             invalid=(
@@ -312,6 +317,8 @@ ROWS = [
                 {"target": 0.0},
                 {"tolerance": 0.5},
                 {"factor": 0.5},
+                {"minimum": -1.0},
+                {"maximum": 0.0},
             ),
         )
         for case, kl in {"far": 2.0, "near": 0.25, "right": 1.25}.items()

@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from contract import Row
+from contract import BAD_DISCOUNT, Row, fields
 
 import rlaxlib
 
@@ -133,6 +133,7 @@ ROWS = [
         accumulating_trace,
         DECAYED,
         condition=4.0,
+        carried={"trace": 0},
         trees=("trace", "gradient"),
         invalid=({"decay": -0.1},),
     ),
@@ -145,6 +146,7 @@ ROWS = [
         ),
         differences="the trace jumps where the gradient is 0",
         differentiable=False,
+        carried={"trace": 0},
         trees=("trace", "gradient"),
         invalid=({"decay": -0.1},),
     ),
@@ -152,6 +154,7 @@ ROWS = [
         dutch_trace,
         joined(DECAYED, scalars("step_size")),
         condition=8.0,
+        carried={"trace": 0},
         trees=("trace", "gradient"),
         invalid=({"decay": -0.1}, {"step_size": -0.1}),
     ),
@@ -167,13 +170,16 @@ ROWS = [
         of=with_state("emphatic_trace", TRACE, rlaxlib.EmphaticTraceState._fields),
         peer="rlax has none",
         condition=4.0,
-        single_precision=(1, 2, 3),
+        carried=fields(rlaxlib.EmphaticTraceState),
         trees=("state.trace", "gradient"),
         invalid=(
             {"rho_tm1": -1.0},
             {"discount_t": -1.0},
+            {"discount_t": 1.1},
             {"lambda_": 1.1},
             {"interest": -1.0},
+            {"state.rho": -1.0},
+            {"state.discount": 1.1},
         ),
     ),
     Row(
@@ -192,7 +198,13 @@ ROWS = [
         ),
         peer="rlax has none",
         condition=64.0,
-        invalid=({"lambda_": -0.1}, {"lambda_": 1.1}, {"step_size": -1.0}),
+        carried=fields(rlaxlib.TrueOnlineTdState),
+        invalid=(
+            {"lambda_": -0.1},
+            {"lambda_": 1.1},
+            {"step_size": -1.0},
+            {"discount_t": 1.1},
+        ),
     ),
     row(
         tdc_losses,
@@ -202,6 +214,7 @@ ROWS = [
         ),
         differences="the losses are not those of which the gradient is that",
         condition=4.0,
+        invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
     row(
         gtd2_losses,
@@ -211,6 +224,7 @@ ROWS = [
         ),
         differences="the losses are not those of which the gradient is that",
         condition=4.0,
+        invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
     row(
         obgd_step_size,

@@ -151,8 +151,6 @@ ROWS = [
         elementwise=True,
         follows=("params", "vector"),
         trees=("params", "vector"),
-        any_dtype=("params", "vector"),
-        any_length=("params", "vector"),
         invalid=({"damping": -1.0},),
     ),
     row(
@@ -160,10 +158,8 @@ ROWS = [
         make_product,
         condition=16.0,
         elementwise=True,
-        follows=("max_kl",),
+        follows=("direction", "product"),
         trees=("direction", "product"),
-        any_dtype=("direction", "product"),
-        any_length=("direction", "product"),
         invalid=({"max_kl": -1.0},),
     ),
     *(
@@ -176,10 +172,9 @@ ROWS = [
             differentiable=False,
             elementwise=True,
             single_precision=(1,),
+            carried={"params": 0},
             follows=("params", "step"),
             trees=("params", "step"),
-            any_dtype=("params", "step"),
-            any_length=("params", "step"),
             invalid=(
                 {"max_kl": -1.0},
                 {"shrink": 1.0},

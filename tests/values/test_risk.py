@@ -123,13 +123,15 @@ def test_cpw_overweights_both_tails():
     assert np.all(distorted[9:20] < FRACTIONS[9:20])
 
 
-@pytest.mark.parametrize("level", [0.03, 0.1])
-def test_cpw_is_accurate_for_small_exponents(level):
+@pytest.mark.parametrize("level", [0.03, 0.1, 30.0, 300.0, 1000.0])
+def test_cpw_is_accurate_for_small_and_large_exponents(level):
     tau = np.asarray(FRACTIONS[1:-1], np.float64)
     total = tau**level + (1 - tau) ** level
     expected = tau**level / total ** (1 / level)
     found = cpw_fractions(FRACTIONS[1:-1], level)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-37)
+    gradient = jax.grad(lambda tau, level: cpw_fractions(tau, level).sum(), (0, 1))
+    assert all(np.isfinite(x).all() for x in gradient(FRACTIONS, level))
 
 
 def test_wang_shifts_a_gaussian_distribution():

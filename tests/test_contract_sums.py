@@ -1,0 +1,171 @@
+"""Test sums of products in every public function: shared factors, weights of 0.
+
+XLA of one version computes `-jnp.sum(p * q, -1)` wrongly on a CPU if a large batch
+shares one factor: see `shared_product.py`. Each argument is shared over the outer of
+two batch axes, then mapped over it alone.
+
+`0 * inf` is NaN, but an action of probability 0 adds nothing to an expectation.
+"""
+
+import functools
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+# Numbers of examples of both batch axes, and of different ones among them: the fault
+# begins at 32,768 results.
+OUTER, INNER, EACH = 33, 1024, 16
+
+# Functions for `make test`, of those that were wrong; `make trust` sweeps all.
+FEW = ("categorical_cross_entropy", "discrete_sac_value", "length_weighted_baseline")
+
+
+def is_swept(row):
+    """Return whether a row has an argument to share, and another one."""
+    return bool(row.floats) and len(row.make(np.random.default_rng(0))) > 1
+
+
+ROWS = [row for row in contract.of_topic(contract.collect()) if is_swept(row)]
+
+
+def each_row(rows):
+    return pytest.mark.parametrize("row", rows, ids=[row.id for row in rows])
+
+
+@each_row([row for row in ROWS if row.id in FEW])
+def test_an_argument_may_be_shared_by_a_large_batch(row):
+    compare_shared_with_mapped(row, row.call(**row.setting(row.flags[-1])))
+
+
+@pytest.mark.trust
+@each_row([row for row in ROWS if row.id not in FEW])
+def test_any_argument_may_be_shared_by_a_large_batch(row):
+    compare_shared_with_mapped(row, row.call(**row.setting(row.flags[-1])))
+
+
+@pytest.mark.trust
+@each_row([row for row in ROWS if row.differentiable])
+def test_gradients_are_right_if_a_large_batch_shares_an_argument(row):
+    call = row.call(**row.setting(row.flags[-1]))
+    compare_shared_with_mapped(row, lambda **x: contract.gradient(row, call, x))
+
+
+def compare_shared_with_mapped(row, function):
+    """Compare a batch that shares an argument with a loop over the outer axis."""
+    rng = np.random.default_rng(0)
+    each = contract.stack([row.inputs(seed) for seed in range(EACH)])
+    many = take(each, rng.integers(EACH, size=(OUTER, INNER)))
+    one = take(each, rng.integers(EACH, size=INNER))
+
+    def negated(inputs):  # The fault needs an operation after the sum.
+        outputs = jax.tree.leaves(function(**inputs))
+        return [-x if contract.is_float(x) else x for x in outputs]
+
+    inner = jax.vmap(negated)
+
+    loop = jax.jit(functools.partial(jax.lax.map, inner))
+    for shared in sharings(row, each):
+        axes = {name: None if name in shared else 0 for name in each}
+        mapped = {name: (one if name in shared else many)[name] for name in each}
+        found = jax.jit(jax.vmap(inner, (axes,)))(mapped)
+        whole = {
+            name: jnp.broadcast_to(x, (OUTER, *x.shape)) if name in shared else x
+            for name, x in mapped.items()
+        }
+        for output, expected in zip(found, loop(whole), strict=True):
+            if not contract.is_key(output):
+                assert_alike(output, expected, f"shared: {', '.join(shared)}")
+
+
+def sharings(row, names):
+    """Return the arguments to share: each one, and all except for it."""
+    alone = [tuple(other for other in names if other != name) for name in row.floats]
+    return sorted({(name,) for name in row.floats} | set(alone))
+
+
+def take(each, indices):
+    return {name: x[indices] for name, x in each.items()}
+
+
+def assert_alike(found, expected, message):
+    """Compare in the precision of the dtype; a wrong sum is far off."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    finite = np.abs(expected[np.isfinite(expected)])
+    scale = max(1.0, np.median(finite)) if finite.size else 1.0
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-4 * scale, err_msg=message)
+
+
+# --- Actions of probability 0. ---
+
+# Names of probabilities; arguments of logits have that word in their names.
+PROBABILITIES = ("labels", "pi_t", "probs", "probs_a_t", "weights")
+
+# Pairs of logits and values that are in no expectation.
+OTHERWISE = {
+    ("acer_policy_loss", "mu_logits_t"): "an expectation under the other policy",
+    ("categorical_double_q_learning", "q_logits_tm1"): "prediction of the target",
+    ("categorical_q_learning", "q_logits_tm1"): "prediction of the target",
+    ("categorical_td_learning", "v_logits_tm1"): "prediction of the target",
+    ("rpg_loss", "logits_t"): "the sum of all regrets, also of actions never taken",
+}
+
+
+def expectations():
+    """Yield a row, its probabilities or logits, and values of the same last axis."""
+    for row in contract.of_topic(contract.collect()):
+        drawn = row.make(np.random.default_rng(0))
+        names = [name for name in row.floats if np.ndim(drawn[name])]
+        weights = [x for x in names if x in PROBABILITIES or "logits" in x]
+        for weight in weights:
+            for name in set(names) - set(weights):
+                is_alike = drawn[name].shape[-1] == drawn[weight].shape[-1]
+                is_action = last_axes(row, weight) & last_axes(row, name)
+                if is_alike and is_action and (row.name, weight) not in OTHERWISE:
+                    yield row, weight, name
+
+
+def last_axes(row, name):
+    return {axes[-1] for axes in row.specs[name].shapes if axes}
+
+
+EXPECTATIONS = contract.share(
+    sorted(expectations(), key=lambda x: (x[0].id, x[1:])), "expectations"
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "weight", "name"),
+    EXPECTATIONS,
+    ids=[f"{row.id}-{weight}-{name}" for row, weight, name in EXPECTATIONS],
+)
+def test_an_action_of_probability_0_adds_nothing(row, weight, name):
+    inputs = row.inputs()
+    actions = inputs[weight].shape[-1]
+    for each in row.picks:  # Another action is taken.
+        inputs[each] = jnp.where(inputs[each] == 1, 2 % actions, inputs[each])
+    zero = -jnp.inf if "logits" in weight else 0.0
+    inputs[weight] = inputs[weight].at[..., 1].set(zero)
+
+    @jax.jit
+    def program(value):
+        x = inputs | {name: inputs[name].at[..., 1].set(value)}
+        calls = [row.call(**row.setting(flag)) for flag in row.flags]
+        return [contract.gradient(row, call, x) for call in calls]
+
+    for value in (np.inf, -np.inf, np.nan):
+        results = zip(program(value), program(0.0), strict=True)
+        for (found, output), (expected, right) in results:
+            contract.assert_close(output, right, 1e-5, 1e-6)
+            for of in found:
+                # A transform of NaN has a gradient of NaN.
+                is_transformed = "tx_pair" in row.settings and np.isnan(value)
+                assert np.isfinite(found[of]).all() or is_transformed, of
+                # Those of the probability and of the value itself are free.
+                rest = [
+                    np.delete(x[of], 1, -1) if of in (weight, name) else x[of]
+                    for x in (found, expected)
+                ]
+                np.testing.assert_allclose(*rest, 1e-5, 1e-6, err_msg=of)

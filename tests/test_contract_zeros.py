@@ -1,0 +1,241 @@
+"""Test in every function that a weight of 0 removes what it multiplies.
+
+One entry of a weight is 0, then one entry of the data is replaced by finite values. What
+does not depend on these may not depend on infinity or NaN either: `0 * inf` is NaN. The
+weight may be a mask, a discount, a coefficient; the entry may follow an end.
+"""
+
+import re
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+# The last two on either side show whether a result still changes there.
+FINITE = (0.3, 1.0, -1.0, -7.0, 60.0, 1e3, -60.0, -1e3)
+ALIKE = {
+    np.inf: [0, 4, 5],
+    -np.inf: [0, 6, 7],
+    np.nan: list(range(len(FINITE))),
+}
+# Weights whose signature states no bound of 0, and arguments that are neither weights nor
+# data.
+WEIGHTS = frozenset(
+    [
+        "a",
+        "c_t",
+        "coefficient",
+        "discount",
+        "discount_t",
+        "interest",
+        "pi_t",
+        "probs",
+        "probs_a_t",
+        "rho_t",
+        "rho_tm1",
+        "state.discount",
+        "state.rho",
+        "w_t",
+        "weight",
+        "weights",
+    ]
+)
+RATIOS = frozenset(["rho_t", "rho_tm1", "state.rho"])  # They may be infinite.
+NEITHER = frozenset(["mu_t", "state.scale", "state.steps", "tau_src", "tau_q_tm1"])
+ENTRIES = 4  # Entries of each argument that are tried.
+
+EXCEPTIONS = {}
+
+# Streams whose outputs are linear in their data, so that an output that is NaN leaves the
+# gradients of the others finite.
+LINEAR = (
+    "discounted_returns",
+    "lambda_returns",
+    "n_step_bootstrapped_returns",
+    "generalized_advantage_estimation",
+    "truncated_generalized_advantage_estimation",
+    "importance_corrected_td_errors",
+    "vtrace",
+    "td_lambda",
+    "returns_to_go",
+)
+
+# Functions for `make test`; `make trust` sweeps all.
+FEW = ("q_learning", "vtrace")
+
+
+def bounds(row, name):
+    """Return the bounds that the signature states for an argument."""
+    rules = row.specs[name].rules if name in row.specs else ()
+    found = [re.fullmatch(r"in [\[(](\S+), (\S+)[\])]", str(rule)) for rule in rules]
+    return found[0].groups() if found and found[0] else ("-inf", "inf")
+
+
+def weights_of(row, inputs):
+    """Yield name, index and value of the entries at which a weight is 0."""
+    for name, x in inputs.items():
+        low, high = bounds(row, name)
+        index = tuple(size // 2 for size in x.shape)
+        if x.dtype == bool:
+            yield name, index, not x[index]
+        elif contract.is_float(x) and (low == "0" or name in WEIGHTS):
+            yield name, index, 0.0
+        if contract.is_float(x) and (low, high) == ("0", "1"):
+            yield name, index, 1.0  # Then `1 - x` is 0.
+
+
+def data_of(row, inputs):
+    """Yield name and index of the entries to replace."""
+    rng = np.random.default_rng(0)
+    for name, x in inputs.items():
+        is_data = bounds(row, name)[0] == "-inf" and name not in WEIGHTS | NEITHER
+        if contract.is_float(x) and (is_data or name in RATIOS):
+            every = list(np.ndindex(x.shape))
+            chosen = rng.permutation(len(every))[:ENTRIES]
+            yield from ((name, every[i]) for i in sorted(chosen))
+
+
+def inputs_of(row):
+    """Sample arguments, with the masks that may be left out and no discount of 0."""
+    inputs = {
+        name: np.array(x) for name, x in row.make(np.random.default_rng(0)).items()
+    }
+    if row.multistep:
+        steps = np.ones(contract.STEPS, bool)
+        inputs = {"sample_mask": steps, "truncated_t": ~steps} | inputs
+    for name, x in inputs.items():
+        if "discount" in name and x.dtype.kind == "f":
+            inputs[name] = np.maximum(x, 0.3)
+    return inputs
+
+
+def cases_of(row, inputs):
+    """Yield a label and the arguments of each case."""
+    for weight, index, value in weights_of(row, inputs):
+        for name, entry in data_of(row, inputs):
+            if (weight, index) != (name, entry):
+                changed = {n: np.array(x) for n, x in inputs.items()}
+                changed[weight][index] = value
+                label = (weight, value, name, entry)
+                yield (
+                    label,
+                    [replaced(changed, name, entry, x) for x in (*FINITE, *ALIKE)],
+                )
+
+
+def replaced(inputs, name, entry, value):
+    x = inputs[name].copy()
+    x[entry] = abs(value) if name in RATIOS else value
+    return inputs | {name: x}
+
+
+def program_of(row, moved, inputs):
+    """Return a function that is compiled for many cases.
+
+    Args:
+        row: The function's row.
+        moved: Names of the arguments to differentiate by.
+        inputs: Arguments of one case.
+
+    Returns:
+        A function of arguments and weights, which returns the floats of the outputs and
+        the gradient of their weighted sum; and the number of these floats.
+    """
+    call = row.call()
+    key = {} if row.key is None else {row.key: jax.random.key(0)}
+
+    def outputs(inputs):
+        found = jax.tree.leaves(call(**key | inputs))
+        floats = [x.ravel() for x in found if contract.is_float(x)]
+        return jnp.concatenate([jnp.zeros(0), *floats])
+
+    def program(inputs, weights):
+        free = {name: inputs[name] for name in moved}
+        found, pull = jax.vjp(lambda free: outputs(inputs | free), free)
+        return found, pull(weights)[0]
+
+    one = contract.to_jax(inputs, np.float32)
+    return jax.jit(jax.vmap(program)), jax.eval_shape(outputs, one).size
+
+
+def faults(found):
+    """Return where results that are the same for all finite values change.
+
+    Args:
+        found: Results, `[cases, values, ...]`, of finite values and then of the others.
+
+    Returns:
+        Which results are the same for all finite values, `[cases, 1, ...]`; and pairs
+        of a case and a value at which a result changes.
+    """
+    with np.errstate(invalid="ignore"):
+        close = np.abs(found - found[:, :1]) <= 1e-5 * (1 + np.abs(found[:, :1]))
+    wrong = []
+    for k, (value, alike) in enumerate(ALIKE.items(), len(FINITE)):
+        bad = close[:, alike].all(1) & ~close[:, k]
+        cases = np.flatnonzero(bad.reshape(len(bad), -1).any(1))
+        wrong += [(case, value) for case in cases]
+    return close[:, : len(FINITE)].all(1, keepdims=True), wrong
+
+
+def faults_of(row):
+    """Return all cases in which infinity or NaN has an effect, and finite values none."""
+    inputs = inputs_of(row)
+    labels, cases = zip(*cases_of(row, inputs), strict=True)
+    shape = len(cases), len(cases[0])
+    joined = {n: np.stack([x[n] for case in cases for x in case]) for n in inputs}
+    batch = contract.to_jax(joined, np.float32)
+    data = {name for name, _ in data_of(row, inputs) if name not in RATIOS}
+    moved = [name for name in row.moving if name in data and row.differentiable]
+    program, size = program_of(row, moved, inputs)
+
+    def evaluate(weights):
+        found = program(batch, weights.reshape(-1, size).astype(np.float32))
+        return jax.tree.map(lambda x: np.array(x).reshape(*shape, *x.shape[1:]), found)
+
+    if not size:
+        return []
+    outputs, _ = evaluate(np.zeros((*shape, size)))
+    unaffected, wrong = faults(outputs)
+    _, gradient = evaluate(np.broadcast_to(unaffected, outputs.shape))
+    found = [(*labels[case], value) for case, value in wrong]
+    for by, slope in gradient.items():
+        for case, (_, _, name, entry) in enumerate(labels):
+            if name == by:
+                slope[(case, slice(None), *entry)] = 0  # That of the entry itself.
+        _, wrong = faults(slope)
+        # Elsewhere an output that is NaN has the gradient `0 * NaN`.
+        whole = [row.name in LINEAR or each.all() for each in unaffected]
+        wrong = [x for x in wrong if whole[x[0]] and labels[x[0]][2] not in RATIOS]
+        found += [(*labels[case], value, f"gradient of {by}") for case, value in wrong]
+    return found
+
+
+def has_weights(row):
+    return any(cases_of(row, inputs_of(row)))
+
+
+def assert_zeros_remove(row):
+    found = [fault for fault in faults_of(row) if not is_exception(row, *fault)]
+    assert not found, found[:10]
+
+
+def is_exception(row, weight, value, name, entry, x, *gradient):
+    text = " ".join([row.name, f"{weight}={value:.0f}", f"{name}={x}", *gradient])
+    return any(re.match(pattern, text) for pattern in EXCEPTIONS)
+
+
+ROWS = [row for row in contract.collect() if row.given and has_weights(row)]
+
+
+@pytest.mark.trust
+@pytest.mark.parametrize("row", contract.of_topic(ROWS), ids=lambda row: row.id)
+def test_a_weight_of_0_removes_what_it_multiplies(row):
+    assert_zeros_remove(row)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_weight_of_0_removes_what_it_multiplies_in_some_functions(name):
+    assert_zeros_remove(next(row for row in ROWS if row.name == name))

@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.experimental import checkify
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, safe, streams
+from rlaxlib._core import checks, devices, indexing, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -242,7 +242,7 @@ def approximate_kl(
         http://joschu.net/blog/kl-approx.html
     """
     x = log_ratio
-    k = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": jnp.expm1(x) - x}
+    k = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": ratios.k3(x)}
     return arrays.masked_mean(x=k[kind], mask=sample_mask, axis_name=axis_name)
 
 
@@ -394,7 +394,7 @@ def importance_statistics(
         min_log_ratio=-largest(-x),
         mean_log_ratio=mean(x),
         std_log_ratio=jnp.sqrt(_variance(x, mask, axis_name)),
-        kl=mean(jnp.expm1(x) - x),
+        kl=mean(ratios.k3(x)),
         chi_squared=mean(jnp.expm1(2 * x)),
         effective_sample_size=size,
         effective_fraction=size / jnp.maximum(count, 1),

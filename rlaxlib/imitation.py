@@ -249,7 +249,7 @@ def adversarial_reward(
     h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
     if kind == "gail":
         return jax.nn.softplus(h)
-    return h if kind == "airl" else -h * jnp.exp(h)
+    return h if kind == "airl" else -safe.product(jnp.exp(h), h)
 
 
 @checked

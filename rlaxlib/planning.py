@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe
+from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Static
@@ -66,7 +66,8 @@ def cem_update(
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
-        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest.
+        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest,
+            below minus infinity.
         num_elites: Number :math:`K` of elites, a Python integer in [1, N].
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
         min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
@@ -74,7 +75,7 @@ def cem_update(
             shape `[]`.
 
     Returns:
-        The next plan, a `PlanState`.
+        The next plan, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
@@ -121,7 +122,11 @@ def mppi_update(
         m = ∑_i w_i a_i,   s² = ∑_i w_i (a_i - m)²
         μ' = β μ + (1 - β) m,   σ' = clip(β σ + (1 - β) s, σ_min, σ_max)
 
-    - MPPI: all samples, and the standard deviation of the old plan.
+    If no sample has a return above minus infinity, the plan keeps its mean and standard
+    deviation.
+
+    - MPPI: all samples. It keeps the standard deviation: replace that of the result by
+      the one of the old plan.
     - TD-MPC2: 6 iterations of 512 samples, 24 of which its policy proposes, 64 elites,
       a horizon of 3, and standard deviations in [0.05, 2]. Its temperature of 0.5 is
       the inverse of :math:`τ`.
@@ -129,7 +134,8 @@ def mppi_update(
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
-        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN has weight 0.
+        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN and minus
+            infinity have weight 0.
         temperature: Temperature :math:`τ`, in (0, inf), in units of the returns,
             shape `[]`.
         num_elites: Number of samples of the highest returns to sum over, a Python
@@ -140,7 +146,7 @@ def mppi_update(
             shape `[]`.
 
     Returns:
-        The next plan, a `PlanState`.
+        The next plan, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
@@ -162,8 +168,12 @@ def mppi_update(
         Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
     """
     elites = _best(returns, returns.size if num_elites is None else num_elites)
-    weights = jax.nn.softmax(_rankable(returns[elites]) / temperature)
+    # A return of infinity counts as the largest float: `inf - inf` would be NaN.
+    finite = jnp.nan_to_num(returns[elites], nan=-jnp.inf, neginf=-jnp.inf)
+    weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
+    is_any = jnp.any(weights > 0)
+    plan = jax.tree.map(lambda x, y: jnp.where(is_any, x, y), plan, state)
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -189,7 +199,7 @@ def shift_plan(
         action: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
 
     Returns:
-        The first plan of the next time step, a `PlanState`.
+        The first plan of the next time step, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value negative.
@@ -209,14 +219,9 @@ def shift_plan(
     return PlanState(*jax.lax.stop_gradient((mean, jnp.full_like(mean, stddev))))
 
 
-def _rankable(returns: Array) -> Array:
-    """Replace NaN, which `top_k` ranks first: the return where a model diverges."""
-    return jnp.where(jnp.isnan(returns), -jnp.inf, returns)
-
-
 def _best(returns: Array, number: int) -> Array:
-    """Return the indices of the samples of the highest returns."""
-    return jax.lax.top_k(_rankable(returns), number)[1]
+    """Return the indices of the samples of the highest returns, NaN last."""
+    return jnp.argsort(-returns)[:number]
 
 
 def _fit(actions: Array, weights: Array) -> PlanState:
@@ -229,6 +234,8 @@ def _fit(actions: Array, weights: Array) -> PlanState:
     Returns:
         A plan.
     """
+    # Where a model diverges, actions may be NaN, and `0 * NaN` would be NaN.
+    actions = jnp.where((weights > 0)[:, None, None], actions, 0)
     mean = jnp.tensordot(weights, actions, 1)
     variance = jnp.tensordot(weights, jnp.square(actions - mean[None]), 1)
     return PlanState(mean, jnp.sqrt(variance))
@@ -238,8 +245,9 @@ def _mix(
     old: PlanState, new: PlanState, momentum: Array, low: Array, high: Array
 ) -> PlanState:
     """Average the old and the new plan, and clip the standard deviation."""
+    # A momentum of 0 forgets a plan of NaN.
     mean, stddev = (
         safe.product(momentum, x) + safe.product(1 - momentum, y)
-        for x, y in ((old.mean, new.mean), (old.stddev, new.stddev))
+        for x, y in zip(old, new, strict=True)
     )
     return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe
+from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int
@@ -77,8 +77,7 @@ def boltzmann_probabilities(
         Nicolò Cesa-Bianchi and others, *Boltzmann Exploration Done Right*, 2017.
         https://arxiv.org/abs/1705.10257
     """
-    # Differences first: a quotient by a small temperature overflows.
-    return jax.nn.softmax((means - safe.largest(means)) / temperature)
+    return legality.softmax(means, temperature)
 
 
 @checked
@@ -112,7 +111,7 @@ def exp3_probabilities(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     uniform = 1 / log_weights.size
-    weights = jax.nn.softmax(log_weights)
+    weights = legality.softmax(log_weights)
     return safe.product(1 - exploration, weights) + exploration * uniform
 
 
@@ -297,7 +296,7 @@ def gradient_bandit_update(
     """
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
-    direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
+    direction = one_hot(arm, preferences) - legality.softmax(preferences)
     step = (reward - baseline) * direction
     preferences = preferences + safe.product(step_size, step)
     pulls = pulls + 1

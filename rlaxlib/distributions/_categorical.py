@@ -3,8 +3,9 @@
 The last axis holds the actions. All axes before it are batch axes, and are kept.
 
 A logit of minus infinity marks an illegal action, as does a false entry of
-`action_mask`. An illegal action has probability 0. If no action is legal, every
-function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
+`action_mask`, and a logit more than 1e30 temperatures below the largest, such as the
+lowest float of float32. An illegal action has probability 0. If no action is legal,
+every function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing, safe
+from rlaxlib._core import indexing, legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
@@ -559,12 +560,7 @@ def legal_softmax(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> LegalSoftmax:
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    if action_mask is not None:
-        logits = jnp.where(legal_actions(logits, action_mask), logits, -jnp.inf)
-    legal = logits != -jnp.inf
-    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    # Minus infinity would give NaN, in values and in the gradient by the temperature.
-    gaps = jnp.where(legal, logits - largest, 0) / temperature
+    gaps, legal = legality.gaps(logits, action_mask, temperature)
     weights = jnp.where(legal, jnp.exp(gaps), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
     any_legal = total != 0  # The largest weight is 1.

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import (
@@ -198,7 +199,8 @@ def balanced_kl(
 
     dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
     representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)
-    loss = dynamics_weight * dynamics_loss + representation_weight * representation_loss
+    loss = safe.product(dynamics_weight, dynamics_loss)
+    loss += safe.product(representation_weight, representation_loss)
     outputs = BalancedKlOutputs(
         dynamics_loss, representation_loss, kl(q_stopped, p_stopped)
     )

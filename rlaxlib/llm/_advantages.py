@@ -21,9 +21,9 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import devices, safe, streams
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
-from rlaxlib.llm._log_probs import log_ratio
 
 __all__ = [
     "group_advantages",
@@ -77,7 +77,7 @@ def group_advantages(
     Returns:
         Advantages, shape `[G]`, 0 for ignored answers. If all rewards are equal, they
         are 0 with the scale `"std"` or the baselines `"mean"` and `"leave_one_out"`; if
-        the mean is 0, with the scale `"mean"`.
+        the mean is not positive, with the scale `"mean"`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong.
@@ -123,7 +123,7 @@ def group_advantages(
         return advantages
     if scale == "mean":
         divisor = arrays.masked_mean(rewards, exists, axis_name=axis_name)
-        no_scale = divisor == 0
+        no_scale = divisor <= 0  # A negative mean would turn all signs around.
     else:
         squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
         variance = squares / jnp.maximum(size - ddof, 1)
@@ -322,6 +322,5 @@ def kl_shaped_rewards(
         Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
     """
     is_last = cast(Array, streams.ends(None, sample_mask))
-    penalty = coefficient * log_ratio(log_prob, ref_log_prob)
-    penalty = jnp.where(coefficient == 0, 0, penalty)  # `0 * inf` would be NaN.
+    penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

@@ -3,7 +3,8 @@
 - `dppo_mask`: tokens whose update leaves the trust region (DPPO).
 - `vespo_weight`: a smooth weight of each sequence (VESPO).
 
-Multiply the losses of tokens by them. Unlike a clip of the ratio :math:`π/μ`, the mask
+Pass the mask to the loss of the tokens as its `sample_mask`, and multiply advantages by
+the weight. Unlike a clip of the ratio :math:`π/μ`, the mask
 of DPPO does not treat rare and frequent tokens differently.
 """
 
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, safe, streams
+from rlaxlib._core import devices, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -48,7 +49,7 @@ def dppo_mask(
 
     Here :math:`D_t` is the divergence of the distributions of two outcomes: this token,
     or another. The loss of DPPO is :math:`-m_t min(ρ_t, c) Â_t log π_t` with a stopped
-    ratio :math:`ρ_t = π_t/μ_t`: `cispo_loss`, times the mask. The authors' runs have
+    ratio :math:`ρ_t = π_t/μ_t`: `cispo_loss`, with the mask. The authors' runs have
     bounds of 0.15 for total variation, and of 0.05 for KL. :math:`μ` is the policy of
     the sampler, so that the mask also accounts for its numerics.
 
@@ -147,11 +148,11 @@ def vespo_weight(
         Optimization for Stable Off-Policy LLM Training*, 2026.
         https://arxiv.org/abs/2602.10693
     """
-    log_ratio = jax.lax.stop_gradient(log_prob - old_log_prob)
-    log_ratio = streams.valid(log_ratio, sample_mask)
+    log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
+    log_ratio = streams.valid(jax.lax.stop_gradient(log_ratio), sample_mask)
     log_w = devices.total(jnp.sum(log_ratio), axis_name)
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)
     # In logarithms: `w^k` overflows where the weight is 0.
-    weight = jnp.exp(k * log_w - rate * jnp.expm1(log_w))
+    weight = jnp.exp(safe.product(k, log_w) - rate * jnp.expm1(log_w))
     return safe.with_nan(weight, adv)

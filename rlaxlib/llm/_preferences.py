@@ -21,6 +21,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static
 
@@ -101,8 +102,9 @@ def dpo_loss(
         Aligning Language Models with Noisy Feedback*, 2024.
         https://arxiv.org/abs/2403.00409
     """
-    log_odds = log_prob_chosen - log_prob_rejected
-    delta = log_odds - stop_gradient(ref_log_prob_chosen - ref_log_prob_rejected)
+    chosen = ratios.log_ratio(log_prob_chosen, stop_gradient(ref_log_prob_chosen))
+    rejected = ratios.log_ratio(log_prob_rejected, stop_gradient(ref_log_prob_rejected))
+    delta = ratios.log_ratio(chosen, rejected)
 
     def loss(delta: Array) -> Array:
         if kind == "ipo":
@@ -160,7 +162,7 @@ def simpo_loss(
         Yu Meng, Mengzhou Xia and Danqi Chen, *SimPO: Simple Preference Optimization
         with a Reference-Free Reward*, 2024. https://arxiv.org/abs/2405.14734
     """
-    difference = mean_log_prob_chosen - mean_log_prob_rejected
+    difference = ratios.log_ratio(mean_log_prob_chosen, mean_log_prob_rejected)
     return -jax.nn.log_sigmoid(beta * difference - margin)
 
 
@@ -205,8 +207,11 @@ def orpo_loss(
         Jiwoo Hong, Noah Lee and James Thorne, *ORPO: Monolithic Preference Optimization
         without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
     """
+    # Without the term, an impossible answer has no gradient of `0 * inf`.
+    pair = mean_log_prob_chosen, mean_log_prob_rejected
+    pair = (jnp.where(coefficient == 0, -1, x) for x in pair)
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
-    chosen, rejected = map(_unsure, (mean_log_prob_chosen, mean_log_prob_rejected))
+    chosen, rejected = map(_unsure, pair)
     excess = rejected - chosen
     largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
     ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
@@ -266,9 +271,10 @@ def kto_loss(
         Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
     z = stop_gradient(jnp.maximum(kl, 0))
-    gain = beta * (log_prob - stop_gradient(ref_log_prob) - z)
+    gain = beta * (ratios.log_ratio(log_prob, stop_gradient(ref_log_prob)) - z)
     loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
-    return jnp.where(desirable, desirable_weight, undesirable_weight) * loss
+    weight = jnp.where(desirable, desirable_weight, undesirable_weight)
+    return safe.product(weight, loss)
 
 
 @checked(wide=True)
@@ -313,7 +319,7 @@ def bradley_terry_loss(
         https://arxiv.org/abs/2312.09244
     """
     loss = -jax.nn.log_sigmoid(reward_chosen - reward_rejected - margin)
-    return loss + centering * jnp.square(reward_chosen + reward_rejected)
+    return loss + safe.product(centering, jnp.square(reward_chosen + reward_rejected))
 
 
 @checked(wide=True)

@@ -48,7 +48,9 @@ def token_baseline(
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
-        Baselines :math:`B_t`, without a gradient, shape `[T]`; 0 without a weight.
+        Baselines :math:`B_t`, without a gradient, shape `[T]`; 0 without a
+            weight, and for a group of one answer, whose baseline would be its own
+            return.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a NumPy value out of range.
@@ -70,4 +72,8 @@ def token_baseline(
     weights = jnp.where(exists, weights, 0)
     weighted = devices.total(safe.expectation(weights, returns, axis=0), axis_name)
     total = devices.total(jnp.sum(weights, axis=0), axis_name)
-    return jax.lax.stop_gradient(weighted / jnp.where(total > 0, total, 1))
+    # The baseline of a single answer would be its own return.
+    answers = jnp.sum(jnp.any(exists, axis=1), dtype=jnp.int32)
+    single = devices.total(answers, axis_name) < 2
+    baseline = jnp.where(single, 0, weighted / jnp.where(total > 0, total, 1))
+    return jax.lax.stop_gradient(baseline)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from rlaxlib._core import checks, devices
+from rlaxlib._core import checks, devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -301,8 +301,8 @@ def losses_of(
     """Return both losses of a constraint, and its projected dual variable."""
     dual = project(operator, penalty.alpha)
     alpha = jnp.broadcast_to(dual.reshape(()) if dual.size == 1 else dual, kl.shape)
-    kl_loss = stop_if(stop, alpha) * kl
-    alpha_loss = alpha * (penalty.epsilon - stop_if(stop, kl))
+    kl_loss = safe.product(stop_if(stop, alpha), kl)
+    alpha_loss = safe.product(alpha, penalty.epsilon - stop_if(stop, kl))
     if penalty.per_dimension:
         kl_loss, alpha_loss = jnp.sum(kl_loss, axis=-1), jnp.sum(alpha_loss, axis=-1)
     return kl_loss, alpha_loss, dual

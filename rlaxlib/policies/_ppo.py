@@ -11,15 +11,15 @@ Advantages are used as they are; PPO standardises them over the batch with
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import losses
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, ratios, safe
 from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -160,7 +160,7 @@ def ppo_clip_loss(
         dual_clipped=(adv_t < 0) & (ratio > maximum),
         ratio_outside=above | below,
         bounded=bounded,
-        approximate_kl=jnp.expm1(log_ratio) - log_ratio,
+        approximate_kl=ratios.k3(log_ratio),
     )
     return loss, outputs
 
@@ -370,25 +370,9 @@ def _clipped_objective(
     Returns:
         Objectives, `[...]`.
     """
-    # `minimum` halves the gradient at the bounds, and `inf * 0` is NaN.
+    # `minimum` halves the gradient at the bounds.
     upper = jnp.where(ratio > high, high, ratio)
     if dual_clip is not None:
         ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
     lower = jnp.where(ratio < low, low, ratio)
-    return jnp.where(adv >= 0, upper, lower) * adv
-
-
-def bounded_log_ratio(
-    log_prob: Array, old_log_prob: Array, bound: Array
-) -> tuple[Array, Array]:
-    """Return log-ratios clipped to `[-bound, bound]`, and whether the clip is active.
-
-    The log-ratio of an action that is impossible under both policies is 0. The square
-    of a ratio stays far from infinite, whatever the bound: `inf * 0` is NaN.
-    """
-    impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
-    log_prob, old_log_prob = streams.clean(~impossible, log_prob, old_log_prob)
-    log_ratio = log_prob - old_log_prob
-    largest = cast(Any, jnp.finfo(log_ratio.dtype)).max
-    bound = jnp.minimum(bound, math.log(largest) / 3)
-    return gradients.clip(log_ratio, -bound, bound), jnp.abs(log_ratio) > bound
+    return safe.product(adv, jnp.where(adv >= 0, upper, lower))

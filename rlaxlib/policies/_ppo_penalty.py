@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
-from rlaxlib.policies._ppo import bounded_log_ratio
 
 __all__ = [
     "RatioOutputs",
@@ -73,7 +73,8 @@ def ppo_penalty_loss(
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
         kl_t: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
-        coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`.
+        coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`. If it
+            is 0, divergences may be infinite or NaN.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
             shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
@@ -285,5 +286,5 @@ def discovered_policy_loss(
 def _compare(log_prob: Array, old_log_prob: Array, bound: Array) -> RatioOutputs:
     """Return log-ratios, and the diagnostics that follow from them."""
     log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, bound)
-    kl = jnp.expm1(log_ratio) - log_ratio
+    kl = ratios.k3(log_ratio)
     return RatioOutputs(log_ratio, jnp.exp(log_ratio), bounded, kl)

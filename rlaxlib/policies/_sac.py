@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
@@ -386,8 +386,7 @@ def _soft_value(
     logits: Array, q: Array, temperature: Array, action_mask: Array | None
 ) -> Array:
     """Return the expected action value plus the temperature times the entropy."""
-    legal = logits != -jnp.inf
-    legal = legal if action_mask is None else action_mask & legal
+    legal = legality.legal(logits, action_mask)
     # Mask before the minimum, whose gradient would otherwise be NaN.
     each_q = q if q.ndim > logits.ndim else q[None]
     q = safe.smallest(jnp.where(legal[None], each_q, 0), axis=0)

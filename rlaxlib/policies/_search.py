@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
@@ -74,7 +74,7 @@ def cmpo_policy_targets(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
-    legal = _legal(prior_logits, action_mask)
+    legal = legality.legal(prior_logits, action_mask)
     logits = prior_logits + gradients.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
@@ -173,7 +173,7 @@ def completed_q_values(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
         10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    return _complete(logits, q, visits, v, _legal(logits, action_mask))
+    return _complete(logits, q, visits, v, legality.legal(logits, action_mask))
 
 
 @checked
@@ -227,20 +227,14 @@ def gumbel_policy_targets(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, section
         3.4 and section 4, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    legal = _legal(logits, action_mask)
+    legal = legality.legal(logits, action_mask)
     completed = _complete(logits, q, visits, v, legal)
     if rescale_values:
         completed = _rescale(completed, legal)
     most = jnp.max(jnp.where(legal, visits, 0))
-    logits = logits + (c_visit + most) * c_scale * completed
+    logits = logits + safe.product((c_visit + most) * c_scale, completed)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
-
-
-def _legal(logits: Array, action_mask: Array | None) -> Array:
-    """Return which actions are legal by the mask and have a logit above -inf."""
-    possible = logits != -jnp.inf
-    return possible if action_mask is None else action_mask & possible
 
 
 def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) -> Array:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, devices
+from rlaxlib._core import checks, devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -124,15 +124,15 @@ def vmpo_loss(
     weights = stop_if(use_stop_gradient, weights)
     steps = advantages.size * devices.number(axis_name)
     # Steps of weight 0 may have log-probabilities of NaN or -inf.
-    policy_loss = steps * weights * jnp.where(weights == 0, 0, -sample_log_probs)
+    policy_loss = -safe.product(steps * weights, sample_log_probs)
     kl_loss, alpha_loss = _constraints.total_losses(
         kl_constraints, projection_operator, states=("advantages", policy_loss)
     )
     loss = (
-        policy_loss_weight * policy_loss
-        + temperature_loss_weight * temperature_loss
-        + kl_loss_weight * kl_loss
-        + alpha_loss_weight * alpha_loss
+        safe.product(policy_loss_weight, policy_loss)
+        + safe.product(temperature_loss_weight, temperature_loss)
+        + safe.product(kl_loss_weight, kl_loss)
+        + safe.product(alpha_loss_weight, alpha_loss)
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return loss, MpoOutputs(*terms, weights, count)

@@ -116,15 +116,15 @@ def off_policy_evaluation(
     r, gamma, rho, q, v = data
     is_given = valid[:, 0]  # False for a trajectory without a valid step.
     first = jnp.ones_like(r[:, :1])
-    before = jnp.concatenate([first, gamma[:, :-1]], axis=1)
-    valid &= jnp.cumprod(before != 0, axis=1) == 1
-    discount = jnp.cumprod(jnp.where(valid, before, 0), axis=1)
+    gamma = jnp.concatenate([first, gamma[:, :-1]], axis=1)  # Before each step.
+    valid &= jnp.cumprod(gamma != 0, axis=1) == 1
     # A step after an end may be NaN, and so would be gradients of the products.
+    rho, gamma = (jnp.where(valid, x, 1) for x in (rho, gamma))
     r, q, v = streams.clean(valid, r, q, v)
-    w, count = _weights(jnp.where(valid, rho, 1), is_given, kind, axis_name)
-    w_before = jnp.concatenate([first / count, w[:, :-1]], axis=1)
+    w, count = _weights(rho, gamma, is_given, kind, axis_name)
+    w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
     terms = safe.product(w, r - q) + safe.product(w_before, v)
-    return devices.total(jnp.sum(jnp.where(valid, discount * terms, 0)), axis_name)
+    return devices.total(jnp.sum(jnp.where(valid, terms, 0)), axis_name)
 
 
 @checked

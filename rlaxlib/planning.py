@@ -173,7 +173,7 @@ def mppi_update(
     weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
     is_any = jnp.any(weights > 0)
-    plan = jax.tree.map(lambda x, y: jnp.where(is_any, x, y), plan, state)
+    plan = PlanState(*(jnp.where(is_any, *x) for x in zip(plan, state, strict=True)))
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 

@@ -1,4 +1,4 @@
-"""Test that no loss of probability ratios is NaN, however far two policies are apart."""
+"""Test that no loss of ratios is NaN, however far two policies are apart."""
 
 import contract
 import jax
@@ -46,9 +46,9 @@ def examples(row):
     for name in ratio_names(row):
         values = LOG_RATIOS if name == "log_ratio" else LOG_PROBS
         batch[name] = rng.choice(values, batch[name].shape)
-    for name in batch:
+    for name, values in list(batch.items()):
         if name.startswith("adv"):
-            batch[name] = rng.choice(ADVANTAGES, batch[name].shape)
+            batch[name] = rng.choice(ADVANTAGES, values.shape)
     return batch
 
 

@@ -123,7 +123,7 @@ def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
     """
     try:
         fit(**{name: (_scalar(value), kind)})
-    except ArgumentError:  # Its hints are about arguments.
+    except errors.ArgumentError:  # Its hints are about arguments.
         must = cast(Any, specs.read(kind)).text
         fail(f"`{name}` is {errors.describe(value)}, must be {must}")
     return jnp.asarray(value)

@@ -165,7 +165,8 @@ def _listed(name: str, spec: Spec, value: Sequence[Any]) -> str:
 
 def _is_one_hot(name: str, call: Call) -> bool:
     """Return whether an index has the shape of the array that it is an index of."""
-    ends = [rule.rpartition(", ")[2].rstrip(")") for rule in call.wanted[name].rules]
+    rules = call.wanted[name].rules
+    ends = [rule.high for rule in rules if isinstance(rule, specs.Interval)]
     shape = np.shape(call.given[name])
     return len(shape) > 0 and any(
         shape == np.shape(call.given[other])

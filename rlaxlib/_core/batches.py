@@ -84,6 +84,8 @@ def lines(
     Returns:
         Lines; none if the arguments are not a batch, or may be read in several ways.
     """
+    if not call.function.name:  # The leaves of a pytree.
+        return []
     is_timed = any(_is_time(axes) for x in call.wanted.values() for axes in x.shapes)
     fixed = [n for n, spec in call.wanted.items() if not is_many(spec)]
     for level in (1,) if is_timed else (1, 2):

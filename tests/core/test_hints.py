@@ -628,6 +628,24 @@ def test_the_line_to_paste_maps_the_function(row, layout):
         contract.assert_close(one, jnp.stack(others, out), 1e-5, 1e-5)
 
 
+def test_the_line_to_paste_maps_a_state():
+    state = r.bandit_update(r.bandit_init(A), 0, 1.0)
+    many = jax.tree.map(lambda leaf: jnp.stack([leaf] * B), state)
+    arm, reward = jnp.array([0, 1, 1]), jnp.array([1.0, 2.0, 3.0])
+    with pytest.raises(ArgumentError) as error:
+        r.bandit_update(many, arm, reward)
+    line = str(error.value).split("\n")[-1]
+    names = {"jax": jax, "rlaxlib": r, "state": many, "arm": arm, "reward": reward}
+    found = eval(line.strip(), names)
+    each = [r.bandit_update(state, *both) for both in zip(arm, reward, strict=True)]
+    for one, *others in zip(found, *each, strict=True):
+        np.testing.assert_allclose(one, jnp.stack(others), rtol=1e-6)
+    with pytest.raises(
+        ArgumentError, match=r"state for each.*vmap; with one .*scan\.$"
+    ):
+        r.bandit_update(state, arm, reward)
+
+
 # --- Arrays that JAX would refuse or misread. ---
 
 

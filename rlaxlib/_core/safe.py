@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 
+@jax.custom_jvp
 def product(weight: ArrayLike, x: Array) -> Array:
     """Return `weight * x`, which is 0 where the weight is 0, whatever `x` is.
 
@@ -16,9 +18,22 @@ def product(weight: ArrayLike, x: Array) -> Array:
             ones count as 0 where the weight is 0, since `0 * inf` would be NaN.
 
     Returns:
-        The product.
+        The product. The gradient of a weight of 0 is `x`, or 0 where it is infinite or
+        NaN.
     """
-    return without(weight, x) * weight
+    # `weight * without(weight, x)` has this gradient, but uses `x` twice: XLA computes
+    # it twice, and four times in a product of products, which took 8 times the time.
+    return jnp.where(weight == 0, 0, x * weight)
+
+
+@product.defjvp
+def _product_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Return the product and its derivative."""
+    (weight, x), (weight_dot, x_dot) = primals, tangents
+    through_x = jnp.where(weight == 0, 0, x_dot * weight)
+    return product(weight, x), without(weight, x) * weight_dot + through_x
 
 
 def expectation(probs: Array, x: Array, axis: int = -1) -> Array:

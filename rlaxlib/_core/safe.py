@@ -30,10 +30,10 @@ def product(weight: ArrayLike, x: Array) -> Array:
 def _product_jvp(
     primals: tuple[Array, Array], tangents: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """Return the product and its derivative."""
+    """Return the product, and the derivative of `weight * without(weight, x)`."""
     (weight, x), (weight_dot, x_dot) = primals, tangents
-    through_x = jnp.where(weight == 0, 0, x_dot * weight)
-    return product(weight, x), without(weight, x) * weight_dot + through_x
+    x_dot = jnp.where(_is_unused(weight, x), 0, x_dot)
+    return product(weight, x), without(weight, x) * weight_dot + x_dot * weight
 
 
 def expectation(probs: Array, x: Array, axis: int = -1) -> Array:
@@ -75,4 +75,8 @@ def without(weight: ArrayLike, x: Array) -> Array:
 
     Finite values stay, since they are the gradient of the weight.
     """
-    return jnp.where((weight == 0) & ~jnp.isfinite(x), 0, x)
+    return jnp.where(_is_unused(weight, x), 0, x)
+
+
+def _is_unused(weight: ArrayLike, x: Array) -> Array:
+    return (weight == 0) & ~jnp.isfinite(x)

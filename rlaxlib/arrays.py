@@ -131,7 +131,7 @@ def one_hot(
     Args:
         indices: Index :math:`x` of each one, of any integer dtype, shape `[...]`. An
             index outside [0, num_classes) gives a vector of zeros.
-        num_classes: Length of the vectors, at least 1.
+        num_classes: Length of the vectors, in [1, inf).
         dtype: Dtype of the result.
 
     Returns:
@@ -212,7 +212,8 @@ def replace_masked(
     Args:
         data: Array :math:`x`, shape `[...]`.
         replacement: Array :math:`z`, shape `[...]`; or None for zeros.
-        mask: True, or 1, to replace; its axes are the first of `data`, shape `[...]`.
+        mask: True, or 1, to replace, in {0, 1}; its axes are the first of `data`,
+            shape `[...]`.
 
     Returns:
         The array, of the shape of `data`.
@@ -257,7 +258,7 @@ def masked_mean(
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor, more than 0, shape `[]`; or None for the sum of the mask.
+        denominator: Divisor, in (0, inf), shape `[]`; or None for the sum of the mask.
 
     Returns:
         The mean, without the axes averaged over; 0 if all entries are masked.

@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.experimental import checkify
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, safe, streams
+from rlaxlib._core import checks, devices, indexing, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -242,14 +242,14 @@ def approximate_kl(
         http://joschu.net/blog/kl-approx.html
     """
     x = log_ratio
-    k = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": jnp.expm1(x) - x}
+    k = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": ratios.k3(x)}
     return arrays.masked_mean(x=k[kind], mask=sample_mask, axis_name=axis_name)
 
 
 @checked
 def clip_fraction(
     log_ratio: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in [0, 1]"] = 0.2,
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     *,
     adv_t: Float[ArrayLike, "..."] | None = None,
@@ -268,8 +268,9 @@ def clip_fraction(
 
     Args:
         log_ratio: Log-ratios :math:`l_i` of current to behaviour policy, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, in [0, 1], shape `[]`.
-        epsilon_high: Upper range :math:`ε_high ≥ 0`, shape `[]`; or None for `epsilon`.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
         adv_t: Advantages, shape `[...]`; or None to count all ratios out of range.
         sample_mask: False for samples to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, to average over; or None.
@@ -393,7 +394,7 @@ def importance_statistics(
         min_log_ratio=-largest(-x),
         mean_log_ratio=mean(x),
         std_log_ratio=jnp.sqrt(_variance(x, mask, axis_name)),
-        kl=mean(jnp.expm1(x) - x),
+        kl=mean(ratios.k3(x)),
         chi_squared=mean(jnp.expm1(2 * x)),
         effective_sample_size=size,
         effective_fraction=size / jnp.maximum(count, 1),
@@ -430,8 +431,8 @@ def dormant_fraction(
 
     Args:
         activations: Activations :math:`h_i(x)` of :math:`H` neurons, shape `[..., H]`.
-        threshold: Largest score :math:`τ ≥ 0` of a dormant neuron, 0.025 to 0.1,
-            shape `[]`.
+        threshold: Largest score :math:`τ` of a dormant neuron, in [0, inf), usually
+            0.025 to 0.1, shape `[]`.
         sample_mask: False for inputs to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
 

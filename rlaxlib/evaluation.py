@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import checks, devices, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static, Tree
 
 __all__ = [
     "bootstrap_interval",
@@ -70,7 +70,7 @@ def off_policy_evaluation(
         discount_t: Discounts :math:`γ` in [0, 1], 0 where the episode ended; later
             steps are ignored, shape `[N, T]`.
         rho_tm1: Ratios :math:`ρ = π(a)/μ(a)` of the actions' probabilities,
-            shape `[N, T]`.
+            in [0, inf), shape `[N, T]`.
         q_tm1: Values of the actions for :math:`π`, shape `[N, T]`; or None.
         v_tm1: Values of the states for :math:`π`, shape `[N, T]`; or None.
         kind: `"is"`, `"wis"`, `"pdis"`, `"wpdis"`, `"dr"` or `"wdr"`.
@@ -107,24 +107,23 @@ def off_policy_evaluation(
     if (q_tm1 is not None, v_tm1 is not None) != (needs_values,) * 2:
         must = "are needed" if needs_values else "must be None"
         checks.fail(f'`q_tm1` and `v_tm1` {must} with the kind "{kind}"')
-    valid = jnp.ones_like(r_t, bool)
-    if sample_mask is not None:
-        delete = jax.vmap(lambda x: streams.compact(*x))
-        data = r_t, discount_t, rho_tm1, q_tm1, v_tm1, sample_mask
-        data = [x if x is None else delete((x, sample_mask)) for x in data]
-        r_t, discount_t, rho_tm1, q_tm1, v_tm1, valid = data
+    q, v = (jnp.zeros_like(r_t) if x is None else x for x in (q_tm1, v_tm1))
+    data, valid = (r_t, discount_t, rho_tm1, q, v), jnp.ones_like(r_t, bool)
+    if sample_mask is not None:  # Delete ignored steps.
+        compact = cast(Any, jax.vmap(streams.compact))
+        data = tuple(compact(x, sample_mask) for x in data)
+        valid = compact(sample_mask, sample_mask)
+    r, gamma, rho, q, v = data
     is_given = valid[:, 0]  # False for a trajectory without a valid step.
-    first = jnp.ones_like(r_t[:, :1])
-    gamma = jnp.concatenate([first, discount_t[:, :-1]], axis=1)
+    first = jnp.ones_like(r[:, :1])
+    gamma = jnp.concatenate([first, gamma[:, :-1]], axis=1)  # Before each step.
     valid &= jnp.cumprod(gamma != 0, axis=1) == 1
-    rho, gamma = (jnp.where(valid, x, 1) for x in (rho_tm1, gamma))
-    weights, count = _weights(rho, gamma, is_given, kind, axis_name)
-    before = gamma * jnp.concatenate([first / count, weights[:, :-1]], axis=1)
     # A step after an end may be NaN, and so would be gradients of the products.
-    terms = weights * streams.valid(r_t, valid)
-    if q_tm1 is not None and v_tm1 is not None:
-        q_tm1, v_tm1 = streams.clean(valid, q_tm1, v_tm1)
-        terms += before * v_tm1 - weights * q_tm1
+    rho, gamma = (jnp.where(valid, x, 1) for x in (rho, gamma))
+    r, q, v = streams.clean(valid, r, q, v)
+    w, count = _weights(rho, gamma, is_given, kind, axis_name)
+    w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
+    terms = safe.product(w, r - q) + safe.product(w_before, v)
     return devices.total(jnp.sum(jnp.where(valid, terms, 0)), axis_name)
 
 
@@ -193,7 +192,7 @@ def optimality_gap(
         Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
-    return jnp.mean(jax.nn.relu(target - scores))
+    return jnp.mean(safe.relu(target - scores))
 
 
 @checked
@@ -251,7 +250,7 @@ def _check_data(*, data: Any, stratified: bool, **_: Any) -> None:
 @checked(rule=_check_data)
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
-    data: Any,
+    data: Tree[Any, ""],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
     *,
@@ -280,7 +279,8 @@ def bootstrap_interval(
             or of shapes `[R, M]` with `stratified`.
         statistic: Function from resampled `data` to one number, shape `[]`.
         confidence: Probability :math:`c` in (0, 1), a Python number.
-        num_samples: Number of times to resample, a Python integer; 50,000 in rliable.
+        num_samples: Number of times to resample, a Python integer in [1, inf); 50,000
+            in rliable.
         stratified: Whether to resample each column by itself.
 
     Returns:
@@ -318,8 +318,7 @@ def bootstrap_interval(
 
     def evaluate(key: Array) -> Array:
         value = statistic(jax.tree.unflatten(structure, resample(key)))
-        checks.fit(**{"statistic(data)": (value, Real[ArrayLike, ""])})
-        return jnp.asarray(value)
+        return checks.result("statistic(data)", value, Real[ArrayLike, ""])
 
     # One sample at a time: all samples of large data would not fit in memory.
     values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))

@@ -195,9 +195,11 @@ def cosine_noise_schedule(
     It is the schedule of diffusion policies, often with fewer than 100 steps.
 
     Args:
-        num_steps: Number :math:`K` of steps, a Python integer of at least 1.
-        offset: Offset :math:`s ≥ 0`, a Python number. It gives the first step noise.
-        max_beta: Greatest variance :math:`β_max` added by a step, a Python number.
+        num_steps: Number :math:`K` of steps, a Python integer in [1, inf).
+        offset: Offset :math:`s`, a Python number in [0, inf). It gives the first step
+            noise.
+        max_beta: Greatest variance :math:`β_max` added by a step, a Python number
+            in (0, 1).
         dtype: Dtype of the result. Half precision rounds the first shares to 1, so that
             their steps have no noise.
 
@@ -240,9 +242,11 @@ def linear_noise_schedule(
     The defaults belong to 1000 steps: with fewer, the last share is far from 0.
 
     Args:
-        num_steps: Number :math:`K` of steps, a Python integer of at least 1.
-        min_beta: Variance :math:`β_min` that the first step adds, a Python number.
-        max_beta: Variance :math:`β_max` that the last step adds, a Python number.
+        num_steps: Number :math:`K` of steps, a Python integer in [1, inf).
+        min_beta: Variance :math:`β_min` that the first step adds, a Python number
+            in (0, 1).
+        max_beta: Variance :math:`β_max` that the last step adds, a Python number
+            in (0, 1).
         dtype: Dtype of the result. Half precision rounds the first shares to 1, so that
             their steps have no noise.
 
@@ -372,13 +376,13 @@ def diffusion_reverse_step(
         key: Random key, shape `[]`.
         x: Sample :math:`x` with noise, shape `[D]`.
         prediction: Prediction :math:`y` of the network, shape `[D]`.
-        alpha_bar: Share :math:`ᾱ` of this step of the schedule, shape `[]`. At 0 there
-            is no signal: a prediction of noise needs more, of velocities or data not.
-            At 1 there is no noise, as where half precision rounds a share.
-        next_alpha_bar: Share :math:`ᾱ' ≥ ᾱ` of the step before it in the schedule, or
-            1 after the first one, shape `[]`.
+        alpha_bar: Share :math:`ᾱ` of this step of the schedule, in [0, 1], shape `[]`.
+            At 0 there is no signal: a prediction of noise needs more. At 1 there is no
+            noise, as where half precision rounds a share.
+        next_alpha_bar: Share :math:`ᾱ'` of the step before it in the schedule, or 1
+            after the first one, in (0, 1] and in [`alpha_bar`, 1], shape `[]`.
         kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.
-        clip: Bound of :math:`|â|`, such as 1 for actions in [-1, 1], shape `[]`.
+        clip: Bound of :math:`|â|`, in (0, inf], shape `[]`; 1 for actions in [-1, 1].
 
     Returns:
         The next sample :math:`x'`, shape `[D]`.

@@ -33,7 +33,7 @@ __all__ = [
 @checked
 def geometric_hindsight_indices(
     key: Key[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     gamma: Float[ArrayLike, "in [0, 1)"],
     beyond: Literal["final", "renormalize"] = "final",
     *,
@@ -59,7 +59,7 @@ def geometric_hindsight_indices(
 
     Args:
         key: Random key, shape `[]`.
-        discount_t: Discounts, 0 where the episode ends, shape `[T]`.
+        discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
         gamma: Factor :math:`γ` in [0, 1), such as the discount of the agent,
             shape `[]`.
         beyond: What becomes of distances beyond the episode: `"final"` or
@@ -96,8 +96,8 @@ def geometric_hindsight_indices(
     left = (last if sample_mask is None else number[last]) - number
     u = jax.random.uniform(key, steps.shape, discount_t.dtype)
     # A traced factor may be 1: divided by log 1, its distances would be NaN.
-    gap = float(cast(Any, jnp.finfo(gamma.dtype)).epsneg)
-    log_gamma = jnp.log(jnp.minimum(gamma, 1 - gap))
+    largest = 1 - float(cast(Any, jnp.finfo(gamma.dtype)).epsneg)
+    log_gamma = jnp.log(jnp.minimum(gamma, largest))
     if beyond == "renormalize":
         u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
     # The inverse of the distribution function, 1 - γ^(k+1).

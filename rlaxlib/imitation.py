@@ -87,7 +87,7 @@ def dqfd_margin_loss(
     Args:
         q: Action values, shape `[A]`.
         a: Action :math:`a` of the expert, in [0, A), shape `[]`.
-        margin: Margin :math:`m ≥ 0`, in the unit of the values, shape `[]`.
+        margin: Margin :math:`m`, in [0, inf), in the unit of the values, shape `[]`.
         action_mask: True for legal actions, plus the expert's, shape `[A]`; or None.
 
     Returns:
@@ -176,7 +176,7 @@ def gradient_penalty(
 
     Args:
         gradient: Gradient :math:`∇_x f(x)` by all inputs, concatenated, shape `[D]`.
-        target_norm: Norm :math:`c ≥ 0` of the gradient, shape `[]`.
+        target_norm: Norm :math:`c` of the gradient, in [0, inf), shape `[]`.
 
     Returns:
         Penalty, shape `[]`. Its gradient is 0 for a gradient of 0.
@@ -221,7 +221,7 @@ def adversarial_reward(
     Args:
         logit: Logits :math:`h` of the discriminator, shape `[...]`.
         kind: Reward: `"gail"`, `"airl"` or `"fairl"`.
-        max_logit: Magnitude to clip the logits to, more than 0, shape `[]`.
+        max_logit: Magnitude to clip the logits to, in (0, inf], shape `[]`.
 
     Returns:
         Rewards :math:`r`, without a gradient, shape `[...]`.
@@ -249,7 +249,7 @@ def adversarial_reward(
     h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
     if kind == "gail":
         return jax.nn.softplus(h)
-    return h if kind == "airl" else -h * jnp.exp(h)
+    return h if kind == "airl" else -safe.product(jnp.exp(h), h)
 
 
 @checked
@@ -286,7 +286,7 @@ def airl_logit(
         Logits :math:`h`, shape `[...]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.airl_logit(1.0, 0.5, 3.0, 4.0, log_prob_tm1=-2.0))

@@ -80,7 +80,7 @@ def huber_loss(
 
     Args:
         x: Errors, shape `[...]`.
-        delta: Error :math:`δ` where the loss becomes linear, more than 0, shape `[]`.
+        delta: Error :math:`δ` where the loss becomes linear, in (0, inf), shape `[]`.
 
     Returns:
         Losses, shape `[...]`.
@@ -105,7 +105,8 @@ def huber_loss(
 
 @checked
 def likelihood(
-    predictions: Float[ArrayLike, "..."], targets: Float[ArrayLike, "..."]
+    predictions: Float[ArrayLike, "... in [0, 1]"],
+    targets: Float[ArrayLike, "... in [0, 1]"],
 ) -> Float[Array, "..."]:
     """Compute the Bernoulli likelihood of targets given probabilities.
 
@@ -121,7 +122,7 @@ def likelihood(
         Likelihoods, shape `[...]`.
 
     Raises:
-        ArgumentError: If a dtype is wrong, or the shapes differ.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.likelihood(jnp.array([0.75, 0.75]), jnp.array([1.0, 0.0])))
@@ -140,7 +141,8 @@ def likelihood(
 
 @checked
 def log_loss(
-    predictions: Float[ArrayLike, "..."], targets: Float[ArrayLike, "..."]
+    predictions: Float[ArrayLike, "... in [0, 1]"],
+    targets: Float[ArrayLike, "... in [0, 1]"],
 ) -> Float[Array, "..."]:
     """Compute the log loss (binary cross-entropy) of predicted probabilities.
 
@@ -160,7 +162,7 @@ def log_loss(
         Losses, shape `[...]`.
 
     Raises:
-        ArgumentError: If a dtype is wrong, or the shapes differ.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.log_loss(jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0])))
@@ -234,7 +236,8 @@ def clip_gradient(
     Args:
         x: Floating-point array of any shape `[...]`, or a pytree of them.
         gradient_min: Lower bound :math:`g_min`, shape `[]` or shape `[...]`.
-        gradient_max: Upper bound :math:`g_max ≥ g_min`, shape `[]` or shape `[...]`.
+        gradient_max: Upper bound :math:`g_max`, in [`gradient_min`, inf], shape `[]` or
+            shape `[...]`.
 
     Returns:
         `x`, unchanged.

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Static
@@ -30,7 +31,8 @@ class PlanState(NamedTuple):
 
     Attributes:
         mean: Mean of each action :math:`μ`, shape `[T, D]`.
-        stddev: Standard deviation of each action :math:`σ ≥ 0`, shape `[T, D]`.
+        stddev: Standard deviation of each action :math:`σ`, in [0, inf),
+            shape `[T, D]`.
     """
 
     mean: Float[Array, "T, D"]
@@ -64,14 +66,16 @@ def cem_update(
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
-        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest.
+        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest,
+            below minus infinity.
         num_elites: Number :math:`K` of elites, a Python integer in [1, N].
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
-        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
-        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, in [`min_stddev`, inf],
+            shape `[]`.
 
     Returns:
-        The next plan, a `PlanState`.
+        The next plan, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
@@ -118,7 +122,11 @@ def mppi_update(
         m = ∑_i w_i a_i,   s² = ∑_i w_i (a_i - m)²
         μ' = β μ + (1 - β) m,   σ' = clip(β σ + (1 - β) s, σ_min, σ_max)
 
-    - MPPI: all samples, and the standard deviation of the old plan.
+    If no sample has a return above minus infinity, the plan keeps its mean and standard
+    deviation.
+
+    - MPPI: all samples. It keeps the standard deviation: replace that of the result by
+      the one of the old plan.
     - TD-MPC2: 6 iterations of 512 samples, 24 of which its policy proposes, 64 elites,
       a horizon of 3, and standard deviations in [0.05, 2]. Its temperature of 0.5 is
       the inverse of :math:`τ`.
@@ -126,16 +134,19 @@ def mppi_update(
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
-        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN has weight 0.
-        temperature: Temperature :math:`τ > 0`, in units of the returns, shape `[]`.
+        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN and minus
+            infinity have weight 0.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of the returns,
+            shape `[]`.
         num_elites: Number of samples of the highest returns to sum over, a Python
             integer in [1, N]; or None for all.
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
-        min_stddev: Least standard deviation :math:`σ_min ≥ 0`, shape `[]`.
-        max_stddev: Greatest standard deviation :math:`σ_max`, shape `[]`.
+        min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
+        max_stddev: Greatest standard deviation :math:`σ_max`, in [`min_stddev`, inf],
+            shape `[]`.
 
     Returns:
-        The next plan, a `PlanState`.
+        The next plan, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
@@ -157,8 +168,12 @@ def mppi_update(
         Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
     """
     elites = _best(returns, returns.size if num_elites is None else num_elites)
-    weights = jax.nn.softmax(_rankable(returns[elites]) / temperature)
+    # A return of infinity counts as the largest float: `inf - inf` would be NaN.
+    finite = jnp.nan_to_num(returns[elites], nan=-jnp.inf, neginf=-jnp.inf)
+    weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
+    is_any = jnp.any(weights > 0)
+    plan = PlanState(*(jnp.where(is_any, *x) for x in zip(plan, state, strict=True)))
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -179,11 +194,12 @@ def shift_plan(
 
     Args:
         state: Plan after its last iteration, a `PlanState`.
-        stddev: Initial standard deviation :math:`σ_0 ≥ 0` of each step, shape `[]`.
+        stddev: Initial standard deviation :math:`σ_0` of each step, in [0, inf),
+            shape `[]`.
         action: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
 
     Returns:
-        The first plan of the next time step, a `PlanState`.
+        The first plan of the next time step, a `PlanState`, without a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value negative.
@@ -203,14 +219,9 @@ def shift_plan(
     return PlanState(*jax.lax.stop_gradient((mean, jnp.full_like(mean, stddev))))
 
 
-def _rankable(returns: Array) -> Array:
-    """Replace NaN, which `top_k` ranks first: the return where a model diverges."""
-    return jnp.where(jnp.isnan(returns), -jnp.inf, returns)
-
-
 def _best(returns: Array, number: int) -> Array:
-    """Return the indices of the samples of the highest returns."""
-    return jax.lax.top_k(_rankable(returns), number)[1]
+    """Return the indices of the samples of the highest returns, NaN last."""
+    return jnp.argsort(-returns)[:number]
 
 
 def _fit(actions: Array, weights: Array) -> PlanState:
@@ -223,6 +234,8 @@ def _fit(actions: Array, weights: Array) -> PlanState:
     Returns:
         A plan.
     """
+    # Where a model diverges, actions may be NaN, and `0 * NaN` would be NaN.
+    actions = jnp.where((weights > 0)[:, None, None], actions, 0)
     mean = jnp.tensordot(weights, actions, 1)
     variance = jnp.tensordot(weights, jnp.square(actions - mean[None]), 1)
     return PlanState(mean, jnp.sqrt(variance))
@@ -232,6 +245,9 @@ def _mix(
     old: PlanState, new: PlanState, momentum: Array, low: Array, high: Array
 ) -> PlanState:
     """Average the old and the new plan, and clip the standard deviation."""
-    mean = momentum * old.mean + (1 - momentum) * new.mean
-    stddev = momentum * old.stddev + (1 - momentum) * new.stddev
+    # A momentum of 0 forgets a plan of NaN.
+    mean, stddev = (
+        safe.product(momentum, x) + safe.product(1 - momentum, y)
+        for x, y in zip(old, new, strict=True)
+    )
     return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))

@@ -18,11 +18,11 @@ from rlaxlib._core import checks, dtypes, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = ["l2_init_loss", "redo_mask", "shrink_and_perturb"]
 
-Tree = TypeVar("Tree")
+Params = TypeVar("Params")
 
 
 @checked
@@ -47,8 +47,8 @@ def redo_mask(
     Args:
         activations: Activations :math:`h_i(x)` of :math:`H` neurons, after the
             nonlinearity, shape `[..., H]`.
-        threshold: Largest score :math:`τ ≥ 0` of a dormant neuron, 0.025 to 0.1,
-            shape `[]`.
+        threshold: Largest score :math:`τ` of a dormant neuron, in [0, inf), usually
+            0.025 to 0.1, shape `[]`.
         sample_mask: False for inputs to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
 
@@ -76,11 +76,11 @@ def redo_mask(
 @keeps_dtype("params")
 @checked(wide=True, rule=checks.alike("params", "fresh_params"))
 def shrink_and_perturb(
-    params: Tree,
-    fresh_params: Tree,
+    params: Tree[Params, ""],
+    fresh_params: Tree[Params, ""],
     shrink: Float[ArrayLike, "in [0, 1]"] = 0.8,
     perturb: Float[ArrayLike, "in [0, inf)"] = 0.2,
-) -> Tree:
+) -> Params:
     """Mix parameters with new initial ones (shrink-and-perturb).
 
     Takes two pytrees of parameters, returns one.
@@ -97,7 +97,7 @@ def shrink_and_perturb(
         fresh_params: Parameters :math:`φ` of a new initialisation, of the same
             structure and shapes.
         shrink: Factor :math:`λ` in [0, 1], 0.5 to 1, shape `[]`.
-        perturb: Factor :math:`σ ≥ 0`, shape `[]`.
+        perturb: Factor :math:`σ`, in [0, inf), shape `[]`.
 
     Returns:
         Parameters :math:`θ'`, of the structure of `params`.
@@ -126,7 +126,9 @@ def shrink_and_perturb(
 
 
 @checked(rule=checks.alike("params", "initial_params"))
-def l2_init_loss(params: Any, initial_params: Any) -> Float[Array, ""]:
+def l2_init_loss(
+    params: Tree[Any, ""], initial_params: Tree[Any, ""]
+) -> Float[Array, ""]:
     """Compute the squared distance of parameters from their initial values (L2 Init).
 
     Takes two pytrees of parameters, returns one loss.

@@ -48,10 +48,11 @@ def prioritized_probabilities(
     small constant such as 0.01. The exponent applies to this sum.
 
     Args:
-        priorities: Priority :math:`p_i ≥ 0` of each entry, shape `[N]`. With
+        priorities: Priority :math:`p_i` of each entry, in [0, inf), shape `[N]`. With
             :math:`α > 0`, an entry of 0 is not sampled, unless all are 0: then sampling
             is uniform.
-        exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
+        exponent: Exponent :math:`α`, in [0, inf), shape `[]`. At 0, sampling is
+            uniform.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Mapped axis name, or names, of the buffer; or None.
 
@@ -96,7 +97,8 @@ def rank_probabilities(
     Args:
         priorities: Priority :math:`p_i` of any sign, shape `[N]`; the first of equals
             is higher.
-        exponent: Exponent :math:`α ≥ 0`, shape `[]`. At 0, sampling is uniform.
+        exponent: Exponent :math:`α`, in [0, inf), shape `[]`. At 0, sampling is
+            uniform.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
 
     Returns:
@@ -144,11 +146,12 @@ def importance_sampling_weights(
 
     Args:
         probabilities: Probability :math:`P_i` of each entry of the batch or buffer,
-            shape `[N]`. They need not sum to 1.
+            in [0, inf), shape `[N]`. They need not sum to 1.
         exponent: Exponent :math:`β`, in [0, 1], shape `[]`.
         normalize_by: Whether the maximum is over the `"batch"` or the `"buffer"`.
-        min_probability: For `"buffer"`, the smallest positive probability of the
-            buffer, shape `[]`; or None if `probabilities` hold the whole buffer.
+        min_probability: For `"buffer"`, the smallest of its probabilities that is not
+            0, in (0, inf), shape `[]`; or None if `probabilities` hold the whole
+            buffer.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
@@ -237,8 +240,8 @@ def burn_in_mask(
     parameters. Pass the mask as `sample_mask` to losses and priorities.
 
     Args:
-        num_steps: Length :math:`T` of the sequence, at least 1.
-        burn_in: Number :math:`b ≥ 0` of steps to mask, shape `[]`.
+        num_steps: Length :math:`T` of the sequence, in [1, inf).
+        burn_in: Number :math:`b` of steps to mask, in [0, inf), shape `[]`.
 
     Returns:
         False for the first `burn_in` steps, shape `[num_steps]`.
@@ -275,9 +278,9 @@ def stratified_sample(
 
     Args:
         key: Random key, shape `[]`.
-        probabilities: Probability :math:`P_i ≥ 0` of each entry, shape `[N]`. They need
-            not sum to 1. An entry of 0 is never sampled.
-        num_samples: Number :math:`K` of samples, at least 1.
+        probabilities: Probability :math:`P_i` of each entry, in [0, inf), shape `[N]`.
+            They need not sum to 1. An entry of 0 is never sampled.
+        num_samples: Number :math:`K` of samples, in [1, inf).
 
     Returns:
         Indices in ascending order, shape `[num_samples]`; the out-of-range N if all
@@ -319,8 +322,9 @@ def systematic_resample(
 
     Args:
         key: Random key, shape `[]`.
-        weights: Weight :math:`w_i ≥ 0` of each particle, of any sum, shape `[N]`.
-        num_samples: Number :math:`K` of samples, at least 1; or None for N.
+        weights: Weight :math:`w_i` of each particle, in [0, inf), of any sum,
+            shape `[N]`.
+        num_samples: Number :math:`K` of samples, in [1, inf); or None for N.
 
     Returns:
         Indices in ascending order, shape `[num_samples]`; the out-of-range N if all
@@ -345,7 +349,7 @@ def systematic_resample(
 @checked
 def hindsight_indices(
     key: Key[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "T"],
+    discount_t: Float[ArrayLike, "T in [0, 1]"],
     strategy: Literal["future", "episode", "final"] = "future",
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -371,7 +375,7 @@ def hindsight_indices(
 
     Args:
         key: Random key, shape `[]`.
-        discount_t: Discounts, 0 where the episode ends, shape `[T]`.
+        discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
         strategy: Steps to sample from: `"future"`, `"episode"` or `"final"`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
@@ -381,7 +385,8 @@ def hindsight_indices(
         Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.
 
     Raises:
-        ArgumentError: If a shape, dtype or `strategy` is wrong.
+        ArgumentError: If a shape, dtype or `strategy` is wrong, or a concrete value out
+            of range.
 
     Example:
         >>> discount_t = jnp.array([0.9, 0.9, 0.0, 0.9, 0.0])

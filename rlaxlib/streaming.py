@@ -48,14 +48,15 @@ class EmphaticTraceState(NamedTuple):
     Attributes:
         trace: Eligibility trace :math:`z`, a pytree like the parameters.
         followon: Followon trace :math:`F`, shape `[]`.
-        rho: Importance ratio of the last action, shape `[]`.
-        discount: Discount of the last transition, 0 if the stream was cut, shape `[]`.
+        rho: Importance ratio of the last action, in [0, inf), shape `[]`.
+        discount: Discount of the last transition, in [0, 1], 0 if the stream was cut,
+            shape `[]`.
     """
 
     trace: ArrayTree
     followon: Float[ArrayLike, ""] = 0.0
-    rho: Float[ArrayLike, ""] = 1.0
-    discount: Float[ArrayLike, ""] = 0.0
+    rho: Float[ArrayLike, "in [0, inf)"] = 1.0
+    discount: Float[ArrayLike, "in [0, 1]"] = 0.0
 
 
 class TrueOnlineTdState(NamedTuple):
@@ -67,13 +68,14 @@ class TrueOnlineTdState(NamedTuple):
         weights: Weights :math:`w`, shape `[D]`.
         trace: Dutch trace :math:`z`, shape `[D]`.
         value: Value of the last next state, before the last update, shape `[]`.
-        discount: Discount of the last transition, 0 if the stream was cut, shape `[]`.
+        discount: Discount of the last transition, in [0, 1], 0 if the stream was cut,
+            shape `[]`.
     """
 
     weights: Float[ArrayLike, "D"]
     trace: Float[ArrayLike, "D"]
     value: Float[ArrayLike, ""] = 0.0
-    discount: Float[ArrayLike, ""] = 0.0
+    discount: Float[ArrayLike, "in [0, 1]"] = 0.0
 
 
 class GradientTdLosses(NamedTuple):
@@ -122,7 +124,7 @@ def accumulating_trace(
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
         gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ ≥ 0`, shape `[]`.
+        decay: Decay :math:`γ_t λ`, in [0, inf), shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
@@ -166,7 +168,8 @@ def replacing_trace(
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
         gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
+        decay: Decay :math:`γ_t λ` of the transition to the state, in [0, inf),
+            shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
@@ -207,8 +210,9 @@ def dutch_trace(
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
         gradient: Features :math:`x_t` of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ ≥ 0`, of the transition to the state, shape `[]`.
-        step_size: Step size :math:`α ≥ 0` of the weights, shape `[]`.
+        decay: Decay :math:`γ_t λ` of the transition to the state, in [0, inf),
+            shape `[]`.
+        step_size: Step size :math:`α` of the weights, in [0, inf), shape `[]`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
@@ -236,7 +240,7 @@ def emphatic_trace(
     state: EmphaticTraceState,
     gradient: Tree[ArrayTree, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"],
-    discount_t: Float[ArrayLike, "in [0, inf)"],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     lambda_: Float[ArrayLike, "in [0, 1]"],
     interest: Float[ArrayLike, "in [0, inf)"] = 1.0,
     *,
@@ -260,10 +264,11 @@ def emphatic_trace(
     Args:
         state: Last trace, an `EmphaticTraceState`.
         gradient: Gradient of the value of the state, a pytree like `state.trace`.
-        rho_tm1: Importance ratio :math:`ρ_t ≥ 0` of the action, shape `[]`.
-        discount_t: Discount :math:`γ_{t+1} ≥ 0`, 0 where the episode ends, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ_t` of the action, in [0, inf), shape `[]`.
+        discount_t: Discount :math:`γ_{t+1}` in [0, 1], 0 where the episode ends,
+            shape `[]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
-        interest: Interest :math:`i_t ≥ 0` in the state, shape `[]`.
+        interest: Interest :math:`i_t` in the state, in [0, inf), shape `[]`.
         truncated_t: True if the stream is cut after the step, shape `[]`; or None.
 
     Returns:
@@ -307,7 +312,7 @@ def true_online_td_lambda(
     state: TrueOnlineTdState,
     x_tm1: Float[ArrayLike, "D"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     x_t: Float[ArrayLike, "D"],
     lambda_: Float[ArrayLike, "in [0, 1]"],
     step_size: Float[ArrayLike, "in [0, inf)"],
@@ -331,10 +336,11 @@ def true_online_td_lambda(
         state: Weights and trace, a `TrueOnlineTdState`.
         x_tm1: Features of the state, shape `[D]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t`, 0 where the episode ends, shape `[]`.
+        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ends,
+            shape `[]`.
         x_t: Features of the true next state, shape `[D]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
-        step_size: Step size :math:`α ≥ 0`, shape `[]`.
+        step_size: Step size :math:`α`, in [0, inf), shape `[]`.
         truncated_t: True if the stream is cut after the step, shape `[]`; or None.
 
     Returns:
@@ -370,10 +376,10 @@ def true_online_td_lambda(
 def tdc_losses(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     h_tm1: Float[ArrayLike, ""],
-    rho_tm1: Float[ArrayLike, ""] = 1.0,
+    rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
 ) -> GradientTdLosses:
     """Compute the losses of TD with gradient correction (TDC).
 
@@ -392,17 +398,18 @@ def tdc_losses(
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t`, 0 where the episode ended, shape `[]`.
+        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
+            shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
         h_tm1: Correction :math:`h` of the state, shape `[]`.
-        rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
         A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -427,10 +434,10 @@ def tdc_losses(
 def gtd2_losses(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     h_tm1: Float[ArrayLike, ""],
-    rho_tm1: Float[ArrayLike, ""] = 1.0,
+    rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
 ) -> GradientTdLosses:
     """Compute the losses of gradient TD, second version (GTD2).
 
@@ -448,17 +455,18 @@ def gtd2_losses(
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t`, 0 where the episode ended, shape `[]`.
+        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
+            shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
         h_tm1: Correction :math:`h` of the state, shape `[]`.
-        rho_tm1: Importance ratio :math:`ρ` of the action, shape `[]`.
+        rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
         A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
         `correction` with respect to the values are 0.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
@@ -498,8 +506,8 @@ def obgd_step_size(
     Args:
         trace: Eligibility trace :math:`z`, shape `[...]`; or a pytree of such.
         td_error: TD error :math:`δ`, shape `[]`.
-        step_size: Largest step size :math:`α ≥ 0`, shape `[]`.
-        kappa: Safety factor :math:`κ ≥ 0`, shape `[]`.
+        step_size: Largest step size :math:`α`, in [0, inf), shape `[]`.
+        kappa: Safety factor :math:`κ`, in [0, inf), shape `[]`.
 
     Returns:
         Step size :math:`α'`, shape `[]`.

@@ -64,7 +64,8 @@ def extract_subsequences(
             trajectory, shape `[N]`. A traced index outside gives NaN, or the most
             extreme integer where `trajectories` are integers.
         subsequence_len: Length :math:`L` of a subsequence, in [1, T].
-        max_valid_start_idx: Largest start index allowed; or None for T - L.
+        max_valid_start_idx: Largest start index allowed, in [0, inf); or None for T -
+            L.
 
     Returns:
         Subsequences, shape `[L, B, N, ...]`; or, for one trajectory, `[L, N, ...]`.
@@ -112,10 +113,11 @@ def sample_start_indices(
 
     Args:
         rng_key: Random key, shape `[]`.
-        batch_size: Number :math:`B` of trajectories; or None for one.
-        num_start_indices: Number :math:`N` of indices each, at most :math:`s_max + 1`.
-        max_valid_start_idx: Largest start index :math:`s_max`: the length of a
-            trajectory minus that of a subsequence.
+        batch_size: Number :math:`B` of trajectories, in [1, inf); or None for one.
+        num_start_indices: Number :math:`N` of indices each, in [1, inf),
+            :math:`s_max + 1` at most.
+        max_valid_start_idx: Largest start index :math:`s_max`, in [0, inf): the length
+            of a trajectory minus that of a subsequence.
 
     Returns:
         Start indices in random order, shape `[B, N]`; or, for one trajectory, `[N]`.
@@ -165,8 +167,9 @@ def fix_step_type_on_interruptions(
     states by the original step types.
 
     Args:
-        step_type: Step types of dm_env, 0 for the first step of an episode, 2 for the
-            last and 1 for others, shape `[T]`; or, for many trajectories, `[T, B]`.
+        step_type: Step types of dm_env, in [0, 3): 0 for the first step of an episode,
+            2 for the last and 1 for others, shape `[T]`; or, for many trajectories,
+            `[T, B]`.
 
     Returns:
         Step types, of the same shape. The last one is unchanged.
@@ -203,10 +206,10 @@ def embed_oar(
 
     Args:
         features: Features :math:`x` of the observation, shape `[..., D]`.
-        action: Action :math:`a` before the observation, in [0, A), shape `[...]`. A
-            traced action outside gives a one-hot vector of NaN.
+        action: Action :math:`a` before the observation, in [0, `num_actions`),
+            shape `[...]`. A traced action outside gives a one-hot vector of NaN.
         reward: Reward :math:`r` before the observation, shape `[...]`.
-        num_actions: Number :math:`A` of actions, at least 1.
+        num_actions: Number :math:`A` of actions, in [1, inf).
 
     Returns:
         Features, one-hot action and transformed reward, shape `[..., D+A+1]`.

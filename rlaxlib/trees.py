@@ -57,8 +57,8 @@ def tree_select(
     and have a gradient of 0.
 
     Args:
-        pred: Condition :math:`p`, true or 1 to select `on_true`; its axes are the first
-            of every leaf, shape `[...]`.
+        pred: Condition :math:`p`, in {0, 1}, true or 1 to select `on_true`; its axes
+            are the first of every leaf, shape `[...]`.
         on_true: Pytree :math:`a` of arrays.
         on_false: Pytree :math:`b` of arrays, of the same structure and shapes.
 
@@ -114,7 +114,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 
 @checked(compiled=False)
 def tree_split_key(
-    rng_key: Key[ArrayLike, ""], tree_like: ArrayTree
+    rng_key: Key[ArrayLike, ""], tree_like: Tree[ArrayTree, ""]
 ) -> tuple[Key[Array, ""], ArrayTree]:
     """Split a random key into a key for each leaf of a pytree, and a new key.
 
@@ -148,7 +148,9 @@ def tree_split_key(
 
 @checked(compiled=False)
 def tree_split_leaves(
-    tree_like: ArrayTree, axis: Static[int, ""] = 0, keepdim: Static[bool, ""] = False
+    tree_like: Tree[ArrayTree, ""],
+    axis: Static[int, ""] = 0,
+    keepdim: Static[bool, ""] = False,
 ) -> tuple[ArrayTree, ...]:
     """Split a pytree of arrays into one pytree for each index of an axis.
 
@@ -210,7 +212,7 @@ def tree_replace_masked(
     Args:
         tree_data: Pytree :math:`x` of arrays.
         tree_replacement: Pytree :math:`z` of the same structure; or None for zeros.
-        mask: True, or 1, to replace; its axes are the first of all leaves,
+        mask: True, or 1, to replace, in {0, 1}; its axes are the first of all leaves,
             shape `[...]`.
 
     Returns:
@@ -341,7 +343,7 @@ def conditional_update(
     Args:
         new_tensors: Pytree :math:`θ` of arrays, the online parameters.
         old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
-        is_time: True, or 1, to update; its axes are the first of each leaf,
+        is_time: True, or 1, to update, in {0, 1}; its axes are the first of each leaf,
             shape `[...]`.
 
     Returns:
@@ -385,7 +387,7 @@ def periodic_update(
         new_tensors: Pytree :math:`θ` of arrays, the online parameters.
         old_tensors: Pytree :math:`θ̄` of the same shapes, the target parameters.
         steps: Number :math:`t` of steps taken, shape `[]`.
-        update_period: Steps :math:`n` between updates, at least 1, shape `[]`.
+        update_period: Steps :math:`n` between updates, in [1, inf), shape `[]`.
 
     Returns:
         The selected pytree, its floats in the dtypes of `old_tensors`.

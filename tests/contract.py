@@ -50,6 +50,10 @@ FLAGS = ("stop_target_gradients", "use_stop_gradient")
 # Values out of range, of one step and of a stream.
 BAD_DISCOUNT = ({"discount_t": -0.1}, {"discount_t": 1.1})
 BAD_DISCOUNTS = tuple({"discount_t": np.full(STEPS, x)} for x in (-0.1, 1.1, np.nan))
+BAD_RATIOS = ({"rho_tm1": np.full(STEPS, -0.1)}, {"rho_tm1": np.full(STEPS, np.nan)})
+BAD_TRACES = ({"c_t": np.full(STEPS, -0.1)},)
+BAD_POLICY = tuple({"pi_t": np.full((STEPS, ACTIONS), x)} for x in (-0.1, 1.1))
+BAD_PROBABILITIES = ({"mu_t": np.full(STEPS, -0.1)}, {"mu_t": np.full(STEPS, 1.1)})
 BAD_LAMBDA = ({"lambda_": -0.1}, {"lambda_": np.full(STEPS, 1.1)})
 
 
@@ -369,7 +373,7 @@ def public_functions() -> Iterator[str]:
             is_data = issubclass(thing, tuple | Exception)
             if not is_data and not dataclasses.is_dataclass(thing):
                 yield name
-        elif inspect.isfunction(thing) and name != "batched":  # It takes functions.
+        elif inspect.isfunction(thing):
             yield from (
                 (f"{name}.{part}" for part in _parts(thing))
                 if _makes_functions(thing)

@@ -121,6 +121,7 @@ def test_rewards_of_extreme_logits():
     assert reward(-50.0) > 0  # log(1 + exp(-50)) does not round to 0.
     np.testing.assert_array_equal(reward(logit, "airl"), logit)
     np.testing.assert_array_equal(np.asarray(reward(logit, "fairl"))[:3], 0)
+    assert reward(-np.inf, "fairl") == 0  # The limit of h exp(h).
     bounded = np.asarray(reward(logit, "fairl", max_logit=10.0))
     bounds = [10 * np.exp(-10.0), 0.0, -10 * np.exp(10.0)]
     np.testing.assert_allclose(bounded[1:4], bounds, rtol=1e-5)

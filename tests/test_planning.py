@@ -73,6 +73,48 @@ def test_samples_whose_model_diverges_have_no_weight(bad):
         close(cem_update(PLAN, actions, returns, elites), expected)
 
 
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+@pytest.mark.parametrize("elites", [None, 2])
+def test_the_plan_stays_where_no_sample_has_a_return(bad, elites):
+    actions, returns = np.full_like(ACTIONS, np.nan), np.full_like(RETURNS, bad)
+    close(mppi_update(PLAN, actions, returns, 0.5, elites), PLAN)
+
+
+def test_actions_of_samples_without_a_return_add_nothing():
+    returns = np.append(RETURNS, np.float32(np.nan))
+    actions = np.concatenate([ACTIONS, np.full_like(ACTIONS[:1], np.nan)])
+    close(mppi_update(PLAN, actions, returns), mppi_update(PLAN, ACTIONS, RETURNS))
+
+
+def test_an_infinite_return_takes_all_weight():
+    returns = np.append(RETURNS, np.float32(np.inf))
+    actions = np.concatenate([ACTIONS, np.full_like(ACTIONS[:1], 2.0)])
+    assert np.all(mppi_update(PLAN, actions, returns).mean == 2.0)
+
+
+@pytest.mark.parametrize("temperature", [1e-10, 0.1, 10.0])
+def test_weights_are_accurate_if_returns_are_large(temperature):
+    """Also where a compiler makes the constant temperature a factor."""
+    returns = np.float32(1e6 + np.arange(8) * 0.05)
+    exponents = (np.float64(returns) - np.float64(returns).max()) / temperature
+    weights = np.exp(exponents) / np.sum(np.exp(exponents))
+    plan = rlaxlib.PlanState(jnp.zeros((1, 8)), jnp.ones((1, 8)))
+    actions = jnp.eye(8)[:, None]
+
+    def mean(returns):
+        return rlaxlib.mppi_update(plan, actions, returns, temperature).mean[0]
+
+    for update in (mean, jax.jit(mean)):
+        np.testing.assert_allclose(update(returns), weights, rtol=1e-5, atol=1e-7)
+
+
+def test_a_return_of_nan_ranks_below_minus_infinity():
+    returns = np.float32([np.nan, -np.inf, 1.0])
+    actions = np.float32([7.0, 1.0, 3.0]).reshape(3, 1, 1)
+    plan = rlaxlib.PlanState(jnp.zeros((1, 1)), jnp.ones((1, 1)))
+    assert rlaxlib.cem_update(plan, actions, returns, 2).mean == 2.0
+
+
 def test_momentum_of_one_keeps_the_plan():
     for update in (cem_update, mppi_update):
         plan = update(PLAN, ACTIONS, RETURNS, num_elites=2, momentum=1.0)

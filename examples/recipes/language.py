@@ -48,9 +48,20 @@ def clipped(log_prob, batch, adv_t, epsilon, epsilon_high=None):
     return loss(*inputs, sample_mask=batch.sample_mask)[0]
 
 
+def reference(batch, log_prob, coefficient):
+    """Return log-probabilities of the reference policy, or `log_prob` without a cost.
+
+    Where the reference rules out a token, a cost of 0 times the divergence is NaN.
+    """
+    return jnp.where(coefficient == 0, log_prob, batch.ref_log_prob)
+
+
 def with_kl(batch, coefficient):
-    """Return the batch, with the KL penalty of each answer in its reward."""
-    log_ratio = batch.old_log_prob - batch.ref_log_prob
+    """Return the batch, with the KL penalty of each answer in its reward.
+
+    With a coefficient of 0, the reference policy may be missing: NaN.
+    """
+    log_ratio = batch.old_log_prob - reference(batch, batch.old_log_prob, coefficient)
     kl = jnp.sum(log_ratio, axis=1, where=batch.sample_mask)
     rewards = batch.rewards - coefficient * kl.reshape(batch.rewards.shape)
     return batch._replace(rewards=rewards)
@@ -70,12 +81,13 @@ def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04, differentiate_k3=True)
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch), epsilon)
+    ref_log_prob = reference(batch, log_prob, kl_cost)
     if differentiate_k3:
-        log_ratio = jnp.where(mask, batch.ref_log_prob - log_prob, 0.0)
+        log_ratio = jnp.where(mask, ref_log_prob - log_prob, 0.0)
         kl = jnp.expm1(log_ratio) - log_ratio
     else:
         kl_loss = jax.vmap(rlaxlib.kl_loss)
-        kl = kl_loss(log_prob, batch.ref_log_prob, sample_mask=mask)
+        kl = kl_loss(log_prob, ref_log_prob, sample_mask=mask)
     mode = "sequence_mean_token_mean"
     return rlaxlib.aggregate_losses(loss + kl_cost * kl, mask, mode)
 

@@ -25,8 +25,8 @@ def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     inputs = log_prob, batch.old_log_prob, advantages(batch)
     keep = rlaxlib.dppo_mask(*inputs, bound, bound, sample_mask=mask)
-    loss = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=mask)
-    return rlaxlib.aggregate_losses(jnp.where(keep, loss, 0.0), mask, "token_mean")
+    loss = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
+    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
 
 
 def max_rl(params, apply, batch):

@@ -49,8 +49,9 @@ def linear_bandit_init(
     .. math:: θ = 0,   A = λ I,   S = I/√λ
 
     Args:
-        num_features: Number :math:`D` of features of a context, a Python integer.
-        regularization: Ridge regularisation :math:`λ > 0`, shape `[]`.
+        num_features: Number :math:`D` of features of a context, a Python integer
+            in [1, inf).
+        regularization: Ridge regularisation :math:`λ`, in (0, inf), shape `[]`.
 
     Returns:
         A `LinearBanditState`.
@@ -90,8 +91,8 @@ def linucb_scores(
     Args:
         state: Regression of the rewards, a `LinearBanditState`.
         contexts: Context :math:`x_a` of each arm, shape `[A, D]`.
-        bonus_scale: Scale :math:`c ≥ 0` of the bonus, shape `[]`. For noise of standard
-            deviation :math:`σ` the proof needs
+        bonus_scale: Scale :math:`c` of the bonus, in [0, inf), shape `[]`. For noise of
+            standard deviation :math:`σ` the proof needs
             :math:`σ √(D log(1 + t/(λ D)) + 2 log(1/δ)) + √λ ‖θ*‖` if the norm of
             contexts is at most 1; smaller scales are often better.
 
@@ -116,7 +117,7 @@ def linucb_scores(
     """
     square = jnp.sum(jnp.square(_matmul(contexts, state.root)), axis=-1)
     width = safe.sqrt(square)
-    return _matmul(contexts, state.weights) + bonus_scale * width
+    return _matmul(contexts, state.weights) + safe.product(bonus_scale, width)
 
 
 @keeps_dtype("state")
@@ -189,7 +190,7 @@ def linear_thompson_sample(
     Args:
         key: Random key, shape `[]`.
         state: Regression of the rewards, a `LinearBanditState`.
-        scale: Scale :math:`v ≥ 0` of the posterior, shape `[]`.
+        scale: Scale :math:`v` of the posterior, in [0, inf), shape `[]`.
 
     Returns:
         Sample :math:`θ̃` of the weights, shape `[D]`.
@@ -209,7 +210,7 @@ def linear_thompson_sample(
     """
     theta, s = state
     noise = jax.random.normal(key, theta.shape, theta.dtype)
-    return theta + scale * _matmul(s, noise)
+    return theta + safe.product(scale, _matmul(s, noise))
 
 
 def _matmul(x: Array, y: Array) -> Array:

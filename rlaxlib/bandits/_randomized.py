@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe
+from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int
@@ -60,7 +60,7 @@ def boltzmann_probabilities(
 
     Args:
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        temperature: Temperature :math:`τ > 0`, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`π_a`, shape `[A]`.
@@ -77,8 +77,7 @@ def boltzmann_probabilities(
         Nicolò Cesa-Bianchi and others, *Boltzmann Exploration Done Right*, 2017.
         https://arxiv.org/abs/1705.10257
     """
-    # Differences first: a quotient by a small temperature overflows.
-    return jax.nn.softmax((means - safe.largest(means)) / temperature)
+    return legality.softmax(means, temperature)
 
 
 @checked
@@ -112,8 +111,8 @@ def exp3_probabilities(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     uniform = 1 / log_weights.size
-    weights = jax.nn.softmax(log_weights)
-    return (1 - exploration) * weights + exploration * uniform
+    weights = legality.softmax(log_weights)
+    return safe.product(1 - exploration, weights) + exploration * uniform
 
 
 @keeps_dtype("log_weights")
@@ -138,10 +137,10 @@ def exp3_update(
     Args:
         log_weights: Log-weights :math:`log w_a`, 0 at first, shape `[A]`. Only
             differences matter: over many millions of pulls, subtract the largest.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
-        learning_rate: Learning rate :math:`η ≥ 0`, shape `[]`.
+        learning_rate: Learning rate :math:`η`, in [0, inf), shape `[]`.
 
     Returns:
         Next log-weights, shape `[A]`; NaN if a traced `arm` is out of range.
@@ -159,7 +158,7 @@ def exp3_update(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     estimates = one_hot(arm, log_weights) * reward / probability
-    return log_weights + learning_rate * estimates
+    return log_weights + safe.product(learning_rate, estimates)
 
 
 @checked
@@ -179,7 +178,7 @@ def tsallis_inf_probabilities(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        learning_rate: Learning rate :math:`η > 0`, shape `[]`.
+        learning_rate: Learning rate :math:`η`, in (0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`p_a`, shape `[A]`.
@@ -196,7 +195,7 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    gap = learning_rate * (losses - safe.smallest(losses))
+    gap = safe.product(learning_rate, losses - safe.smallest(losses))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.
@@ -231,8 +230,8 @@ def tsallis_inf_update(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
-        loss: Its loss :math:`ℓ`, such as 1 minus a reward in [0, 1], shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
+        loss: Its loss :math:`ℓ`, shape `[]`; such as 1 minus a reward in [0, 1].
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
         baseline: Baseline :math:`B`, shape `[]`; or one for each arm, shape `[A]`.
 
@@ -274,9 +273,9 @@ def gradient_bandit_update(
 
     Args:
         state: Preferences and baseline, a `GradientBanditState`.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
-        step_size: Step size :math:`α ≥ 0`, shape `[]`.
+        step_size: Step size :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
         Next `GradientBanditState`; its preferences are NaN if a traced `arm` is wrong.
@@ -297,8 +296,9 @@ def gradient_bandit_update(
     """
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
-    direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
-    preferences = preferences + step_size * (reward - baseline) * direction
+    direction = one_hot(arm, preferences) - legality.softmax(preferences)
+    step = (reward - baseline) * direction
+    preferences = preferences + safe.product(step_size, step)
     pulls = pulls + 1
     baseline = baseline + (reward - baseline) / pulls.astype(baseline.dtype)
     return GradientBanditState(preferences, baseline, pulls)

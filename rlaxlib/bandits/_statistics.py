@@ -29,30 +29,33 @@ class BanditState(NamedTuple):
     """Statistics of the rewards of each arm.
 
     Attributes:
-        counts: Number :math:`N_a` of pulls, fractional if discounted, shape `[A]`.
+        counts: Number :math:`N_a` of pulls, in [0, inf), fractional if discounted,
+            shape `[A]`.
         means: Mean rewards :math:`μ̂_a`, 0 before the first pull, shape `[A]`.
-        variances: Variances of the rewards, divided by :math:`N_a`, shape `[A]`.
+        variances: Variances of the rewards, divided by :math:`N_a`, in [0, inf),
+            shape `[A]`.
     """
 
-    counts: Float[Array, "A"]
+    counts: Float[Array, "A in [0, inf)"]
     means: Float[Array, "A"]
-    variances: Float[Array, "A"]
+    variances: Float[Array, "A in [0, inf)"]
 
 
 class SlidingWindowState(NamedTuple):
     """Statistics of the rewards of each arm over the last `W` pulls.
 
     Attributes:
-        counts: Number :math:`N_a` of pulls in the window, shape `[A]`.
+        counts: Number :math:`N_a` of pulls in the window, in [0, inf), shape `[A]`.
         means: Mean rewards :math:`μ̂_a` in the window, 0 without a pull, shape `[A]`.
-        variances: Variances of the rewards, divided by :math:`N_a`, shape `[A]`.
+        variances: Variances of the rewards, divided by :math:`N_a`, in [0, inf),
+            shape `[A]`.
         arms: Arms pulled, the latest last, -1 before the first pull, shape `[W]`.
         rewards: Their rewards, shape `[W]`.
     """
 
-    counts: Float[Array, "A"]
+    counts: Float[Array, "A in [0, inf)"]
     means: Float[Array, "A"]
-    variances: Float[Array, "A"]
+    variances: Float[Array, "A in [0, inf)"]
     arms: Int[Array, "W"]
     rewards: Float[Array, "W"]
 
@@ -66,7 +69,7 @@ def bandit_init(num_arms: Static[int, "in [1, inf)"]) -> BanditState:
     .. math:: N_a = 0,   μ̂_a = 0
 
     Args:
-        num_arms: Number of arms, a Python integer of at least 1.
+        num_arms: Number of arms, a Python integer in [1, inf).
 
     Returns:
         A `BanditState` of zeros.
@@ -110,7 +113,7 @@ def bandit_update(
 
     Args:
         state: Statistics of the arms, a `BanditState`.
-        arm: Arm :math:`A` that was pulled, shape `[]`.
+        arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
         discount: Discount :math:`γ` of past pulls, in [0, 1], shape `[]`.
 
@@ -153,8 +156,8 @@ def sliding_window_init(
     .. math:: N_a = 0,   μ̂_a = 0
 
     Args:
-        num_arms: Number of arms, a Python integer of at least 1.
-        window: Number :math:`W` of pulls in the window, a Python integer of at least 1.
+        num_arms: Number of arms, a Python integer in [1, inf).
+        window: Number :math:`W` of pulls in the window, a Python integer in [1, inf).
 
     Returns:
         A `SlidingWindowState`.
@@ -196,7 +199,7 @@ def sliding_window_update(
 
     Args:
         state: Statistics and pulls of the window, a `SlidingWindowState`.
-        arm: Arm :math:`A_t` that was pulled, shape `[]`.
+        arm: Arm :math:`A_t` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R_t`, shape `[]`.
 
     Returns:

@@ -36,11 +36,11 @@ def thompson_beta(
 
     Args:
         key: Random key, shape `[]`.
-        counts: Number :math:`N_a ≥ 0` of pulls of each arm, floats or integers,
-            shape `[A]`.
+        counts: Number :math:`N_a` of pulls of each arm, floats or integers,
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
-        prior_alpha: Successes :math:`α > 0` in the prior, shape `[]` or `[A]`.
-        prior_beta: Failures :math:`β > 0` in the prior, shape `[]` or `[A]`.
+        prior_alpha: Successes :math:`α` in the prior, in (0, inf), shape `[]` or `[A]`.
+        prior_beta: Failures :math:`β` in the prior, in (0, inf), shape `[]` or `[A]`.
 
     Returns:
         Samples :math:`θ_a` in [0, 1], without a gradient, shape `[A]`.
@@ -89,11 +89,13 @@ def thompson_gaussian(
     Args:
         key: Random key, shape `[]`.
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,
-            shape `[A]`.
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        stddev: Standard deviation :math:`σ > 0` of the rewards of an arm, shape `[]`.
+        stddev: Standard deviation :math:`σ` of the rewards of an arm, in (0, inf),
+            shape `[]`.
         prior_mean: Mean :math:`μ_0` of the prior, shape `[]`.
-        prior_stddev: Standard deviation :math:`σ_0 > 0` of the prior, shape `[]`.
+        prior_stddev: Standard deviation :math:`σ_0` of the prior, in (0, inf),
+            shape `[]`.
 
     Returns:
         Samples :math:`θ_a`, shape `[A]`.

@@ -39,9 +39,9 @@ def ucb_scores(
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,
-            shape `[A]`.
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        bonus_scale: Scale :math:`c ≥ 0` of the exploration bonus, shape `[]`.
+        bonus_scale: Scale :math:`c` of the exploration bonus, in [0, inf), shape `[]`.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
@@ -84,9 +84,10 @@ def ucb_tuned_scores(
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,
-            shape `[A]`.
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        variances: Variance :math:`σ̂²_a` of the rewards of each arm, shape `[A]`.
+        variances: Variance :math:`σ̂²_a` of the rewards of each arm, in [0, inf),
+            shape `[A]`.
 
     Returns:
         Scores :math:`U_a`, shape `[A]`; infinite for arms that have not been pulled.
@@ -130,9 +131,9 @@ def kl_ucb_scores(
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,
-            shape `[A]`.
+            in [0, inf), shape `[A]`.
         means: Mean reward :math:`μ̂_a` of each arm, in [0, 1], shape `[A]`.
-        log_log_scale: Scale :math:`c ≥ 0`, 3 in the proof and 0 in practice,
+        log_log_scale: Scale :math:`c`, in [0, inf), 3 in the proof and 0 in practice,
             shape `[]`.
 
     Returns:

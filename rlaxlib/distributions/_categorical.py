@@ -3,8 +3,9 @@
 The last axis holds the actions. All axes before it are batch axes, and are kept.
 
 A logit of minus infinity marks an illegal action, as does a false entry of
-`action_mask`. An illegal action has probability 0. If no action is legal, every
-function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
+`action_mask`, and a logit more than 1e30 temperatures below the largest, such as the
+lowest float of float32. An illegal action has probability 0. If no action is legal,
+every function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing, safe
+from rlaxlib._core import indexing, legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
@@ -78,7 +79,7 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> _Softmax:
     shape `[..., A]`. Each takes a keyword `action_mask`, true for legal actions.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
 
     Returns:
         A `DiscreteDistribution`.
@@ -117,9 +118,9 @@ def clipped_entropy_softmax(
     functions are those of `softmax`.
 
     Args:
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
         entropy_clip: Fraction :math:`κ` of the entropy :math:`log A` of A legal
-            actions, at least 0, shape `[]`. 1 clips nothing.
+            actions, in [0, inf], shape `[]`. 1 clips nothing.
 
     Returns:
         A `DiscreteDistribution`.
@@ -244,7 +245,7 @@ def categorical_kl_divergence(
     Args:
         p_logits: Logits :math:`x` of the first distribution, shape `[..., A]`.
         q_logits: Logits :math:`y` of the second distribution, shape `[..., A]`.
-        temperature: Temperature :math:`τ` of both, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ` of both, in (0, inf), shape `[]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
@@ -559,12 +560,7 @@ def legal_softmax(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> LegalSoftmax:
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    if action_mask is not None:
-        logits = jnp.where(legal_actions(logits, action_mask), logits, -jnp.inf)
-    legal = logits != -jnp.inf
-    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    # Minus infinity would give NaN, in values and in the gradient by the temperature.
-    gaps = jnp.where(legal, logits - largest, 0) / temperature
+    gaps, legal = legality.gaps(logits, action_mask, temperature)
     weights = jnp.where(legal, jnp.exp(gaps), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
     any_legal = total != 0  # The largest weight is 1.

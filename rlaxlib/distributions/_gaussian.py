@@ -70,8 +70,8 @@ def gaussian_diagonal(
     vectors of shape `[..., D]`. All but `kl` use this `sigma` by default.
 
     Args:
-        sigma: Standard deviations :math:`σ > 0`, shape `[...]`; or None to give it when
-            called.
+        sigma: Standard deviations :math:`σ`, in (0, inf), shape `[...]`; or None to
+            give it when called.
 
     Returns:
         A `ContinuousDistribution`.
@@ -112,9 +112,9 @@ def multivariate_normal_kl_divergence(
 
     Args:
         mu_0: Mean of the first Gaussian, shape `[..., D]`.
-        sigma_0: Its standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`.
+        sigma_0: Its standard deviation, in (0, inf), shape `[]`, `[D]` or `[..., D]`.
         mu_1: Mean of the second Gaussian, shape `[..., D]`.
-        sigma_1: Its standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`.
+        sigma_1: Its standard deviation, in (0, inf), shape `[]`, `[D]` or `[..., D]`.
 
     Returns:
         KL divergences, in nats, shape `[...]`.
@@ -153,7 +153,7 @@ class _GaussianDiagonal(Functions):
         Args:
             key: Random key, shape `[]`.
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+            sigma: Standard deviation, in (0, inf), shape `[]`, `[D]` or `[..., D]`; or
                 None for that of `gaussian_diagonal`.
 
         Returns:
@@ -177,7 +177,7 @@ class _GaussianDiagonal(Functions):
             sample: Vectors, one for each mean, shape `[..., D]`; or N for each,
                 shape `[N, ..., D]`.
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+            sigma: Standard deviation, in (0, inf), shape `[]`, `[D]` or `[..., D]`; or
                 None for that of `gaussian_diagonal`.
 
         Returns:
@@ -201,7 +201,7 @@ class _GaussianDiagonal(Functions):
             sample: Vectors, one for each mean, shape `[..., D]`; or N for each,
                 shape `[N, ..., D]`.
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+            sigma: Standard deviation, in (0, inf), shape `[]`, `[D]` or `[..., D]`; or
                 None for that of `gaussian_diagonal`.
 
         Returns:
@@ -222,7 +222,7 @@ class _GaussianDiagonal(Functions):
 
         Args:
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+            sigma: Standard deviation, in (0, inf), shape `[]`, `[D]` or `[..., D]`; or
                 None for that of `gaussian_diagonal`.
 
         Returns:
@@ -243,7 +243,7 @@ class _GaussianDiagonal(Functions):
 
         Args:
             mu: Mean, shape `[..., D]`.
-            sigma: Standard deviation, more than 0, shape `[]`, `[D]` or `[..., D]`; or
+            sigma: Standard deviation, in (0, inf), shape `[]`, `[D]` or `[..., D]`; or
                 None for that of `gaussian_diagonal`.
 
         Returns:
@@ -267,10 +267,10 @@ class _GaussianDiagonal(Functions):
 
         Args:
             mu_0: Mean of the Gaussian that the expectation is over, shape `[..., D]`.
-            sigma_0: Its standard deviation, more than 0, shape `[]`, `[D]` or
+            sigma_0: Its standard deviation, in (0, inf), shape `[]`, `[D]` or
                 `[..., D]`.
             mu_1: Mean of the other Gaussian, shape `[..., D]`.
-            sigma_1: Its standard deviation, more than 0, shape `[]`, `[D]` or
+            sigma_1: Its standard deviation, in (0, inf), shape `[]`, `[D]` or
                 `[..., D]`.
 
         Returns:

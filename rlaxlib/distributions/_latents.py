@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import (
@@ -162,9 +163,10 @@ def balanced_kl(
     Args:
         posterior_logits: Logits of the posterior :math:`q_g`, shape `[G, A]`.
         prior_logits: Logits of the prior :math:`p_g`, shape `[G, A]`.
-        free_nats: Free nats :math:`f ≥ 0`, shape `[]`.
-        dynamics_weight: Weight :math:`β_dyn ≥ 0` of the dynamics loss, shape `[]`.
-        representation_weight: Weight :math:`β_rep ≥ 0`, shape `[]`.
+        free_nats: Free nats :math:`f`, in [0, inf), shape `[]`.
+        dynamics_weight: Weight :math:`β_dyn` of the dynamics loss, in [0, inf),
+            shape `[]`.
+        representation_weight: Weight :math:`β_rep`, in [0, inf), shape `[]`.
         action_mask: True for possible classes, shape `[A]` or `[G, A]`; or None.
 
     Returns:
@@ -197,7 +199,8 @@ def balanced_kl(
 
     dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
     representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)
-    loss = dynamics_weight * dynamics_loss + representation_weight * representation_loss
+    loss = safe.product(dynamics_weight, dynamics_loss)
+    loss += safe.product(representation_weight, representation_loss)
     outputs = BalancedKlOutputs(
         dynamics_loss, representation_loss, kl(q_stopped, p_stopped)
     )

@@ -29,8 +29,8 @@ class EzGreedyState(NamedTuple):
     `EzGreedyState()` is the state at the start of an episode.
 
     Attributes:
-        action: The action, shape `[]`.
-        remaining: Number of further steps to repeat it, shape `[]`.
+        action: The action, in [0, A), shape `[]`.
+        remaining: Number of further steps to repeat it, in [0, inf), shape `[]`.
     """
 
     action: Int[ArrayLike, "in [0, A)"] = 0
@@ -52,9 +52,9 @@ def ladder_epsilons(
     Each actor acts by ε-greedy with a constant rate, a single actor with :math:`ε`.
 
     Args:
-        n: Number of actors, a Python integer of at least 1.
+        n: Number of actors, a Python integer in [1, inf).
         base: Largest rate :math:`ε`, in [0, 1], shape `[]`.
-        alpha: Exponent :math:`α ≥ 0`, shape `[]`.
+        alpha: Exponent :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
         Rates :math:`ε_i`, in decreasing order, shape `[n]`.
@@ -105,8 +105,8 @@ def ez_greedy(
         preferences: Action values :math:`q`, shape `[A]`.
         state: The action to repeat, an `EzGreedyState`, new in each episode.
         epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
-        mu: Exponent :math:`μ` of the durations, more than 0, shape `[]`.
-        max_duration: Longest duration, a Python integer of at least 1.
+        mu: Exponent :math:`μ` of the durations, in (0, inf), shape `[]`.
+        max_duration: Longest duration, a Python integer in [1, inf).
         action_mask: True for legal actions, shape `[A]`; or None. Others are not
             repeated.
 
@@ -167,8 +167,8 @@ def factorised_noise(
 
     Args:
         key: Random key, shape `[]`.
-        n_in: Number of inputs, a Python integer of at least 1.
-        n_out: Number of outputs, a Python integer of at least 1.
+        n_in: Number of inputs, a Python integer in [1, inf).
+        n_out: Number of outputs, a Python integer in [1, inf).
 
     Returns:
         Noise :math:`ε^w`, shape `[n_in, n_out]`, and :math:`ε^b`, shape `[n_out]`.
@@ -215,7 +215,7 @@ def bootstrap_mask(
 
     Args:
         key: Random key, shape `[]`.
-        num_heads: Number :math:`K` of heads, a Python integer of at least 1.
+        num_heads: Number :math:`K` of heads, a Python integer in [1, inf).
         probability: Probability :math:`p` that a head learns, in [0, 1], shape `[]`.
 
     Returns:
@@ -240,7 +240,7 @@ def bootstrapped_q_learning(
     q_tm1: Float[ArrayLike, "K, A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, ""],
+    discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "K, A"],
     head_mask: Bool[ArrayLike, "K"],
     stop_target_gradients: bool = True,
@@ -256,9 +256,9 @@ def bootstrapped_q_learning(
 
     Args:
         q_tm1: Action values of each head in the state, shape `[K, A]`.
-        a_tm1: Action, shape `[]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount, 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values of each head in the next state, shape `[K, A]`.
         head_mask: True for the heads that learn, see `bootstrap_mask`, shape `[K]`.
         stop_target_gradients: Whether to stop the gradient of the target.

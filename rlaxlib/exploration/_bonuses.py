@@ -194,9 +194,9 @@ def icm_losses(
         predicted_features: Output :math:`φ̂(s_t)` of the forward model, shape `[K]`.
         features_t: Features :math:`φ(s_t)` of the next state, shape `[K]`.
         action_logits: Logits of the inverse model, shape `[A]`.
-        a_tm1: Action, shape `[]`.
+        a_tm1: Action taken, in [0, A), shape `[]`.
         forward_weight: Weight :math:`β` of the forward loss, in [0, 1], shape `[]`.
-        reward_scale: Scale :math:`η ≥ 0` of the reward, shape `[]`.
+        reward_scale: Scale :math:`η` of the reward, in [0, inf), shape `[]`.
 
     Returns:
         An `IcmLosses`.
@@ -244,7 +244,8 @@ def knn_entropy_reward(
     Args:
         x: Embeddings of states, random (RE3) or trained contrastively (APT),
             shape `[N, D]`.
-        k: Number of neighbours, a Python integer in [1, N).
+        k: Number of neighbours, a Python integer in [1, inf) and less than the number
+            of states.
         average: Whether to average the distances of all k neighbours.
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
 
@@ -291,10 +292,11 @@ def count_bonus(
     .. math:: r = β / √(N + c)
 
     Args:
-        counts: Visit counts or pseudo-counts :math:`N ≥ 0`, integers or floats, of any
-            shape `[...]`.
+        counts: Visit counts or pseudo-counts :math:`N`, integers or floats,
+            in [0, inf), shape `[...]`.
         scale: Scale :math:`β` of the bonus, shape `[]`.
-        offset: Constant :math:`c ≥ 0`, to bound the bonus of new states, shape `[]`.
+        offset: Constant :math:`c`, in [0, inf), to bound the bonus of new states,
+            shape `[]`.
 
     Returns:
         Bonuses :math:`r`, of the shape of `counts`.
@@ -330,7 +332,7 @@ def diayn_reward(
 
     Args:
         logits: Logits of the classifier in the state reached, shape `[Z]`.
-        skill: The skill :math:`z`, shape `[]`.
+        skill: The skill :math:`z`, in [0, Z), shape `[]`.
         log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
@@ -372,7 +374,7 @@ def ngu_reward(
     Args:
         episodic: Rewards :math:`r^episodic` of an episode, of any shape `[...]`.
         modulation: Lifelong novelty :math:`α`, of the same shape `[...]`.
-        max_modulation: Upper bound :math:`L ≥ 1` of the factor, shape `[]`.
+        max_modulation: Upper bound :math:`L` of the factor, in [1, inf), shape `[]`.
 
     Returns:
         Rewards :math:`r`, of the shape of `episodic`.

@@ -39,7 +39,7 @@ class IntrinsicRewardState(NamedTuple):
 def episodic_memory_intrinsic_rewards(
     embeddings: Float[ArrayLike, "M, D"],
     num_neighbors: Static[int, "in [1, inf)"],
-    reward_scale: Float[ArrayLike, "[] or [M]"],
+    reward_scale: Float[ArrayLike, "[] or [M] in [0, inf)"],
     intrinsic_reward_state: IntrinsicRewardState | None = None,
     constant: Float[ArrayLike, "in [0, inf)"] = 1e-3,
     epsilon: Float[ArrayLike, "in (0, inf)"] = 1e-4,
@@ -72,19 +72,20 @@ def episodic_memory_intrinsic_rewards(
     Args:
         embeddings: Embeddings, shape `[M, D]`. One that is not finite gets a reward of
             NaN, and is neither counted nor remembered.
-        num_neighbors: Number :math:`K` of neighbours, in [1, `max_memory_size`].
-        reward_scale: Scale :math:`β`, shape `[]`; or that of each embedding,
-            shape `[M]`.
+        num_neighbors: Number :math:`K` of neighbours, in [1, inf) and at most
+            `max_memory_size`.
+        reward_scale: Scale :math:`β`, in [0, inf), shape `[]`; or that of each
+            embedding, shape `[M]`.
         intrinsic_reward_state: The state of the previous call; or None to start.
-        constant: Constant :math:`c ≥ 0` that avoids division by 0, shape `[]`.
-        epsilon: Constant :math:`ε > 0` of the kernel; a smaller one rewards novelty
-            more, shape `[]`.
-        cluster_distance: Squared distance :math:`ξ ≥ 0`, relative to the mean, within
-            which two states are the same, shape `[]`.
-        max_similarity: Similarity :math:`s_max > 0` above which the reward is 0,
-            shape `[]`; as :math:`s ≤ √K + c`, the default has an effect from 64
-            neighbours on.
-        max_memory_size: Number :math:`N` of rows of the memory, at least 1.
+        constant: Constant :math:`c` that avoids division by 0, in [0, inf), shape `[]`.
+        epsilon: Constant :math:`ε` of the kernel, in (0, inf); a smaller one rewards
+            novelty more, shape `[]`.
+        cluster_distance: Squared distance :math:`ξ`, in [0, inf), relative to the mean,
+            within which two states are the same, shape `[]`.
+        max_similarity: Similarity :math:`s_max` above which the reward is 0,
+            in (0, inf], shape `[]`; as :math:`s ≤ √K + c`, the default has an effect
+            from 64 neighbours on.
+        max_memory_size: Number :math:`N` of rows of the memory, in [1, inf).
 
     Returns:
         Rewards, shape `[M]`, and the next state. Its memory keeps its dtype.

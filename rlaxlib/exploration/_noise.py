@@ -40,7 +40,8 @@ def add_gaussian_noise(
     Args:
         key: PRNG key, shape `[]`.
         action: Actions :math:`a`: a scalar, shape `[]`; or vectors, shape `[..., A]`.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
+        stddev: Standard deviation :math:`σ`, in [0, inf), shape `[]`, `[A]` or
+            `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -84,7 +85,8 @@ def add_ornstein_uhlenbeck_noise(
         noise_tm1: Noise :math:`n_{t-1}`, 0 at first, like the action, shape `[]` or
             `[..., A]`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
+        stddev: Standard deviation :math:`σ`, in [0, inf), shape `[]`, `[A]` or
+            `[..., A]`.
 
     Returns:
         Noisy actions, of the shape of `action`.
@@ -133,7 +135,8 @@ def ornstein_uhlenbeck_noise(
         noise_tm1: Noise :math:`n_{t-1}`, 0 at the start of an episode, shape `[]` or
             `[..., A]`.
         damping: Damping :math:`θ`, in [0, 2], shape `[]`. Above 1, the sign alternates.
-        stddev: Standard deviation :math:`σ ≥ 0`, shape `[]`, `[A]` or `[..., A]`.
+        stddev: Standard deviation :math:`σ`, in [0, inf), shape `[]`, `[A]` or
+            `[..., A]`.
 
     Returns:
         Noise :math:`n_t`, of the shape of `noise_tm1`.
@@ -159,7 +162,7 @@ def ornstein_uhlenbeck_noise(
 @checked
 def add_dirichlet_noise(
     key: Key[ArrayLike, ""],
-    prior: Float[ArrayLike, "..., A"],
+    prior: Float[ArrayLike, "..., A in [0, 1]"],
     dirichlet_alpha: Float[ArrayLike, "[] or [A] in (0, inf)"],
     dirichlet_fraction: Float[ArrayLike, "in [0, 1]"],
     *,
@@ -178,8 +181,8 @@ def add_dirichlet_noise(
 
     Args:
         key: PRNG key, shape `[]`.
-        prior: Probabilities :math:`P` of the actions, shape `[..., A]`.
-        dirichlet_alpha: Concentration :math:`α > 0`, shape `[]` or `[A]`.
+        prior: Probabilities :math:`P` of the actions, in [0, 1], shape `[..., A]`.
+        dirichlet_alpha: Concentration :math:`α`, in (0, inf), shape `[]` or `[A]`.
         dirichlet_fraction: Fraction :math:`f` of the noise, in [0, 1], shape `[]`.
         action_mask: True for legal actions, which receive noise, shape `[A]` or
             `[..., A]`; or None for those whose prior is not 0.

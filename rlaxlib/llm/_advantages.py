@@ -21,9 +21,9 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import devices, safe, streams
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
-from rlaxlib.llm._log_probs import log_ratio
 
 __all__ = [
     "group_advantages",
@@ -69,15 +69,15 @@ def group_advantages(
         baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
             `[G]`.
         scale: `"std"`, `"mean"` or `"none"`.
-        ddof: Python integer of at least 0, as in `jnp.std`; PyTorch's default is 1.
-        epsilon: Constant :math:`ε ≥ 0` added to the scale, shape `[]`.
+        ddof: Python integer in [0, inf), as in `jnp.std`; PyTorch's default is 1.
+        epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
         mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
         Advantages, shape `[G]`, 0 for ignored answers. If all rewards are equal, they
         are 0 with the scale `"std"` or the baselines `"mean"` and `"leave_one_out"`; if
-        the mean is 0, with the scale `"mean"`.
+        the mean is not positive, with the scale `"mean"`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong.
@@ -123,7 +123,7 @@ def group_advantages(
         return advantages
     if scale == "mean":
         divisor = arrays.masked_mean(rewards, exists, axis_name=axis_name)
-        no_scale = divisor == 0
+        no_scale = divisor <= 0  # A negative mean would turn all signs around.
     else:
         squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
         variance = squares / jnp.maximum(size - ddof, 1)
@@ -153,7 +153,7 @@ def length_weighted_baseline(
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        lengths: Numbers :math:`l_i ≥ 0` of tokens of the answers, shape `[G]`.
+        lengths: Numbers :math:`l_i` of tokens of the answers, in [0, inf), shape `[G]`.
         mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
@@ -195,9 +195,10 @@ def pass_at_k(
     binomial coefficient.
 
     Args:
-        num_correct: Number :math:`c` of correct answers, in [0, n], shape `[...]`.
-        num_samples: Number :math:`n ≥ k` of answers, shape `[]` or `[...]`.
-        k: Number of attempts, a Python integer of at least 1.
+        num_correct: Number :math:`c` of correct answers, in [0, `num_samples`],
+            shape `[...]`.
+        num_samples: Number :math:`n` of answers, in [`k`, inf), shape `[]` or `[...]`.
+        k: Number of attempts, a Python integer in [1, inf).
 
     Returns:
         Estimate, of the shape of `num_correct`, float32.
@@ -299,7 +300,7 @@ def kl_shaped_rewards(
         ref_log_prob: Log-probabilities under the reference policy, shape `[T]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[T]`.
-        coefficient: Coefficient :math:`β ≥ 0` of the penalty, shape `[]`.
+        coefficient: Coefficient :math:`β` of the penalty, in [0, inf), shape `[]`.
 
     Returns:
         Rewards, shape `[T]`, 0 for other tokens, without a gradient.
@@ -321,6 +322,5 @@ def kl_shaped_rewards(
         Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
     """
     is_last = cast(Array, streams.ends(None, sample_mask))
-    penalty = coefficient * log_ratio(log_prob, ref_log_prob)
-    penalty = jnp.where(coefficient == 0, 0, penalty)  # `0 * inf` would be NaN.
+    penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

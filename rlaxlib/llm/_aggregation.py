@@ -56,11 +56,13 @@ def aggregate_losses(
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`.
         mode: One of the four modes above.
-        denominator: Number :math:`N > 0` to divide by instead, shape `[]`; or None.
+        denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
+            None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
-        Loss, shape `[]`; 0 if there are no valid tokens.
+        Loss, shape `[]`; 0 if there are no valid tokens, or if a traced `denominator`
+            is 0.
 
     Raises:
         ArgumentError: If a shape, dtype, `mode` or concrete value is wrong.
@@ -89,4 +91,5 @@ def aggregate_losses(
     total = devices.total(jnp.sum(losses), axis_name)
     if denominator is None:
         denominator = jnp.maximum(devices.total(jnp.sum(count), axis_name), 1)
-    return total / denominator
+    is_empty = denominator == 0  # A whole batch without valid tokens.
+    return jnp.where(is_empty, 0, total / jnp.where(is_empty, 1, denominator))

@@ -3,7 +3,8 @@
 - `dppo_mask`: tokens whose update leaves the trust region (DPPO).
 - `vespo_weight`: a smooth weight of each sequence (VESPO).
 
-Multiply the losses of tokens by them. Unlike a clip of the ratio :math:`π/μ`, the mask
+Pass the mask to the loss of the tokens as its `sample_mask`, and multiply advantages by
+the weight. Unlike a clip of the ratio :math:`π/μ`, the mask
 of DPPO does not treat rare and frequent tokens differently.
 """
 
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, safe, streams
+from rlaxlib._core import devices, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -48,7 +49,7 @@ def dppo_mask(
 
     Here :math:`D_t` is the divergence of the distributions of two outcomes: this token,
     or another. The loss of DPPO is :math:`-m_t min(ρ_t, c) Â_t log π_t` with a stopped
-    ratio :math:`ρ_t = π_t/μ_t`: `cispo_loss`, times the mask. The authors' runs have
+    ratio :math:`ρ_t = π_t/μ_t`: `cispo_loss`, with the mask. The authors' runs have
     bounds of 0.15 for total variation, and of 0.05 for KL. :math:`μ` is the policy of
     the sampler, so that the mask also accounts for its numerics.
 
@@ -57,8 +58,8 @@ def dppo_mask(
         old_log_prob: Log-probabilities :math:`log μ_t` under the sampler,
             shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        low: Bound :math:`δ_low ≥ 0` for negative advantages, shape `[]`.
-        high: Bound :math:`δ_high ≥ 0` for positive advantages, shape `[]`.
+        low: Bound :math:`δ_low` for negative advantages, in [0, inf], shape `[]`.
+        high: Bound :math:`δ_high` for positive advantages, in [0, inf], shape `[]`.
         kind: `"tv"` for total variation or `"kl"`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
@@ -123,10 +124,10 @@ def vespo_weight(
         log_prob: Log-probabilities :math:`log π_t` of the tokens, shape `[T]`.
         old_log_prob: Log-probabilities :math:`log μ_t` under the sampler, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`.
-        k_positive: Exponent :math:`k ≥ 0` if :math:`Â ≥ 0`, shape `[]`.
-        lambda_positive: Rate :math:`λ > 0` if :math:`Â ≥ 0`, shape `[]`.
-        k_negative: Exponent :math:`k ≥ 0` if :math:`Â < 0`, shape `[]`.
-        lambda_negative: Rate :math:`λ > 0` if :math:`Â < 0`, shape `[]`.
+        k_positive: Exponent :math:`k` if :math:`Â ≥ 0`, in [0, inf), shape `[]`.
+        lambda_positive: Rate :math:`λ` if :math:`Â ≥ 0`, in (0, inf), shape `[]`.
+        k_negative: Exponent :math:`k` if :math:`Â < 0`, in [0, inf), shape `[]`.
+        lambda_negative: Rate :math:`λ` if :math:`Â < 0`, in (0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
@@ -147,11 +148,11 @@ def vespo_weight(
         Optimization for Stable Off-Policy LLM Training*, 2026.
         https://arxiv.org/abs/2602.10693
     """
-    log_ratio = jax.lax.stop_gradient(log_prob - old_log_prob)
-    log_ratio = streams.valid(log_ratio, sample_mask)
+    log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
+    log_ratio = streams.valid(jax.lax.stop_gradient(log_ratio), sample_mask)
     log_w = devices.total(jnp.sum(log_ratio), axis_name)
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)
     # In logarithms: `w^k` overflows where the weight is 0.
-    weight = jnp.exp(k * log_w - rate * jnp.expm1(log_w))
+    weight = jnp.exp(safe.product(k, log_w) - rate * jnp.expm1(log_w))
     return safe.with_nan(weight, adv)

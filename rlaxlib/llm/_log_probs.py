@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing
+from rlaxlib._core import indexing, legality
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
@@ -44,10 +44,11 @@ def token_log_probs(
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
     Args:
-        logits: Logits :math:`x_t`; minus infinity is allowed, shape `[..., V]`.
+        logits: Logits :math:`x_t`, minus infinity or the lowest float for impossible
+            tokens, shape `[..., V]`. If all are minus infinity, :math:`π` is uniform.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[...]`. A traced token
             outside gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
@@ -66,12 +67,10 @@ def token_log_probs(
         Leandro von Werra and others, *TRL: Transformer Reinforcement Learning*, 2020.
         https://github.com/huggingface/trl
     """
-    # With half the memory of `softmax`, since a vocabulary is large. `-inf - largest`
-    # would have a gradient of NaN by the temperature.
-    legal = logits != -jnp.inf
-    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    z = jnp.where(legal, logits - largest, 0) / temperature
-    log_probs = jax.nn.log_softmax(jnp.where(legal, z, -jnp.inf))
+    # With half the memory of `softmax`, since a vocabulary is large.
+    z, legal = legality.gaps(logits, temperature=temperature)
+    none = ~jnp.any(legal, axis=-1, keepdims=True)  # Their softmax would be NaN.
+    log_probs = jax.nn.log_softmax(jnp.where(legal | none, z, -jnp.inf))
     log_prob = indexing.pick(log_probs, tokens)
     if not with_entropy:
         return log_prob
@@ -110,8 +109,8 @@ def linear_token_log_probs(
             shape `[D, V]`.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
             gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ > 0` of the sampler, shape `[]`.
-        chunk_size: Approximate size of a chunk, a Python integer of at least 1. It
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
+        chunk_size: Approximate size of a chunk, a Python integer in [1, inf). It
             changes memory and speed, not the result.
         with_entropy: Whether to return entropies too, a Python bool.
 
@@ -150,12 +149,6 @@ def _program(
     is_token = (tokens >= 0) & (tokens < head.shape[1])
     log_prob = jnp.where(is_token, log_prob, jnp.nan)
     return log_prob if entropy is None else (log_prob, entropy)
-
-
-def log_ratio(log_prob: Array, old_log_prob: Array) -> Array:
-    """Return log-ratios, 0 where both policies rule out the token."""
-    impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
-    return jnp.where(impossible, 0, log_prob - old_log_prob)
 
 
 # Without a custom derivative, the backward pass of the scan would add an array of the
@@ -287,7 +280,8 @@ def _split(hidden: Array, head: Array, chunk_size: int) -> _Chunks:
 
 def _gap(logits: Array, maximum: Array, temperature: Array) -> Array:
     """Return the logits of a softmax relative to the largest, at least `_MASKED`."""
-    return jnp.maximum((logits - maximum) / temperature, _MASKED)
+    gap = (logits - maximum) / temperature
+    return jnp.where(gap < _MASKED, _MASKED, gap)  # Not a maximum: see `safe.largest`.
 
 
 def _chunk(

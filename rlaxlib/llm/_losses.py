@@ -13,7 +13,7 @@ number for all tokens.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,10 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import devices, streams
+from rlaxlib._core import devices, gradients, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
-from rlaxlib.llm._log_probs import log_ratio
 
 __all__ = [
     "cispo_loss",
@@ -66,8 +65,8 @@ def cispo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
         old_log_prob: The same under the policy that sampled them, shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        epsilon: Clipping range :math:`ε ≥ 0` below 1, shape `[]`.
-        epsilon_high: Clipping range :math:`ε_high` above 1, in [0, inf], shape `[]`.
+        epsilon: Clipping range :math:`ε` downwards, in [0, inf), shape `[]`.
+        epsilon_high: Clipping range :math:`ε_high` upwards, in [0, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
@@ -86,11 +85,10 @@ def cispo_loss(
         MiniMax, *MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
-    ratio = jnp.exp(log_ratio(log_prob, old_log_prob))
+    ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
-    weight = stop_gradient(jnp.where(adv == 0, 0, weight * adv))
-    # `0 * inf` would be NaN, here and above.
-    return streams.valid(-weight * jnp.where(weight == 0, 0, log_prob), sample_mask)
+    loss = -safe.product(stop_gradient(weight * adv), log_prob)
+    return streams.valid(loss, sample_mask)
 
 
 @checked(wide=True)
@@ -117,8 +115,9 @@ def sapo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
         old_log_prob: The same under the policy that sampled them, shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        temperature_positive: Temperature for positive advantages, above 0, shape `[]`.
-        temperature_negative: Temperature for other advantages, above 0, shape `[]`.
+        temperature_positive: Temperature for positive advantages, in (0, inf),
+            shape `[]`.
+        temperature_negative: Temperature for other advantages, in (0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
@@ -137,11 +136,12 @@ def sapo_loss(
         https://arxiv.org/abs/2511.20347
     """
     adv = stop_gradient(adv)
+    log_ratio = ratios.log_ratio(log_prob, stop_gradient(old_log_prob))
     # An infinite ratio times a derivative of 0 would be NaN.
-    ratio = jnp.exp(jnp.minimum(log_ratio(log_prob, stop_gradient(old_log_prob)), 20))
+    ratio = jnp.exp(ratios.below(log_ratio))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
-    return streams.valid(-gate * adv, sample_mask)
+    return streams.valid(-safe.product(adv, gate), sample_mask)
 
 
 @checked(wide=True)
@@ -175,7 +175,7 @@ def gspo_ratio(
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Ratios, in [e^-80, e^80], shape `[T]`, 1 for ignored tokens.
+        Ratios, in [e^-20, e^20], shape `[T]`, 1 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape, dtype or `level` is wrong.
@@ -191,13 +191,14 @@ def gspo_ratio(
         Chujie Zheng and others, *Group Sequence Policy Optimization*, equations 7 and
         14, 2025. https://arxiv.org/abs/2507.18071
     """
-    ratios = log_ratio(log_prob, stop_gradient(old_log_prob))
-    mean = arrays.masked_mean(ratios, sample_mask, axis_name=axis_name)
+    log_ratio = ratios.below(ratios.log_ratio(log_prob, stop_gradient(old_log_prob)))
+    mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
     mean = jnp.broadcast_to(mean, log_prob.shape)
     if level == "token":
         mean = stop_gradient(mean) + _zero(log_prob)
-    # The logarithm of a ratio of 0 or infinity would have a gradient of NaN.
-    return jnp.exp(jnp.clip(streams.valid(mean, sample_mask), -80, 80))
+    # The logarithm of a ratio of 0 would have a gradient of NaN.
+    bounded = gradients.clip(mean, -ratios.BOUND, ratios.BOUND)
+    return jnp.exp(streams.valid(bounded, sample_mask))
 
 
 @checked(wide=True)
@@ -228,15 +229,17 @@ def gmpo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`.
-        epsilon: Clipping range :math:`ε ≥ 0` of the log-ratio below 0, shape `[]`.
-        epsilon_high: Upper range :math:`ε_high ≥ 0`, shape `[]`; or None for `epsilon`.
+        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf),
+            shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
         Loss :math:`L` at each token, shape `[T]`, 0 for ignored tokens. Aggregate by
         `"sequence_mean_token_mean"`. Only `log_prob` has a gradient. The mean of the
-        ratios is bounded by e^80, and has no gradient beyond.
+        ratios is bounded by e^20, and has no gradient beyond.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -252,14 +255,14 @@ def gmpo_loss(
     """
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
     adv, old_log_prob = stop_gradient((adv, old_log_prob))
-    ratios = log_ratio(log_prob, old_log_prob)
+    log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     # `minimum` and `maximum` would halve the gradient at the bounds.
-    upper = jnp.where(ratios > high, high, ratios)
-    lower = jnp.where(ratios < low, low, ratios)
+    upper = jnp.where(log_ratio > high, high, log_ratio)
+    lower = jnp.where(log_ratio < low, low, log_ratio)
     bounded = jnp.where(adv >= 0, upper, lower)
     mean = arrays.masked_mean(bounded, sample_mask, axis_name=axis_name)
-    loss = jnp.broadcast_to(-adv * jnp.exp(jnp.minimum(mean, 80)), log_prob.shape)
-    return streams.valid(loss, sample_mask)
+    loss = -safe.product(adv, jnp.exp(ratios.below(mean)))
+    return streams.valid(jnp.broadcast_to(loss, log_prob.shape), sample_mask)
 
 
 @checked(wide=True)
@@ -313,12 +316,11 @@ def kl_loss(
         Yunhao Tang and Rémi Munos, *On a Few Pitfalls in KL Divergence Gradient
         Estimation for RL*, 2025. https://arxiv.org/abs/2506.09477
     """
-    x = stop_gradient(log_ratio(log_prob, ref_log_prob))
+    x = stop_gradient(ratios.log_ratio(log_prob, ref_log_prob))
     value = {
         "k1": x,
         "k2": 0.5 * jnp.square(x),
-        "k3": jnp.expm1(-x)
-        + jnp.maximum(x, -1e30),  # Not the difference of infinities.
+        "k3": ratios.k3(-x),
         "abs": jnp.abs(x),
     }[kind]
     return value + jnp.where(jnp.isinf(x), 0, x) * _zero(log_prob)
@@ -344,8 +346,8 @@ def clip_cov_mask(
 
     Likely tokens with high advantages reduce the entropy of the policy most. Of the
     tokens with :math:`c_t` in [low, high], :math:`⌊r N⌋` random ones are masked, or all
-    if there are fewer. Multiply the losses by the mask, and aggregate them with
-    `sample_mask`, so that the denominator stays the same.
+    if there are fewer. Pass the mask to the loss as its `sample_mask`, and aggregate
+    the losses with that of all tokens, so that the denominator stays the same.
 
     Args:
         key: PRNG key, another on each device, shape `[]`.
@@ -353,7 +355,7 @@ def clip_cov_mask(
         adv: Advantages :math:`Â_t` of the tokens, shape `[...]`.
         fraction: Fraction :math:`r` of tokens to mask, in [0, 1], shape `[]`.
         low: Smallest covariance, shape `[]`.
-        high: Largest covariance, at least `low`, shape `[]`.
+        high: Largest covariance, in [`low`, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
@@ -380,7 +382,7 @@ def clip_cov_mask(
     is_high = mask & (covariance >= low) & (covariance <= high)
     order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)
     valid = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
-    count = jnp.floor(fraction * valid)
+    count = _part(fraction, valid)
     smallest = _ranked(order, count - 1, axis_name)
     return mask & ~(is_high & (order >= smallest) & (count > 0))
 
@@ -400,7 +402,8 @@ def high_entropy_mask(
     .. math:: m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
 
     In the paper, the 20 % of tokens with the highest entropy suffice for training.
-    Multiply the losses by the mask, and divide by the number of all tokens.
+    Pass the mask to the loss as its `sample_mask`, and divide by the number of all
+    tokens.
 
     Args:
         entropy: Entropies :math:`H_t` at the tokens of a batch, shape `[...]`.
@@ -427,7 +430,7 @@ def high_entropy_mask(
     """
     mask = jnp.ones_like(entropy, bool) if sample_mask is None else sample_mask
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
-    rank = jnp.floor(fraction * (count - 1))
+    rank = _part(fraction, count - 1)
     mask &= ~jnp.isnan(entropy)  # NaN would be the highest entropy.
     smallest = _ranked(jnp.where(mask, entropy, -jnp.inf), rank, axis_name)
     return mask & (entropy >= smallest)
@@ -435,7 +438,7 @@ def high_entropy_mask(
 
 @checked
 def overlong_penalty(
-    lengths: Int[ArrayLike, "..."],
+    lengths: Int[ArrayLike, "... in [0, inf)"],
     max_length: Int[ArrayLike, "in [cache_length, inf)"],
     cache_length: Int[ArrayLike, "in (0, inf)"],
 ) -> Float[Array, "..."]:
@@ -452,9 +455,9 @@ def overlong_penalty(
     Add it to the rewards of the answers.
 
     Args:
-        lengths: Numbers :math:`l` of tokens of the answers, shape `[...]`.
-        max_length: Maximum length :math:`L_max`, at least `cache_length`, shape `[]`.
-        cache_length: Length :math:`L_cache > 0` over which the penalty grows,
+        lengths: Numbers :math:`l` of tokens of the answers, in [0, inf), shape `[...]`.
+        max_length: Maximum length :math:`L_max`, in [`cache_length`, inf), shape `[]`.
+        cache_length: Length :math:`L_cache` over which the penalty grows, in (0, inf),
             shape `[]`.
 
     Returns:
@@ -482,6 +485,15 @@ def overlong_penalty(
 def _zero(x: Array) -> Array:
     """Return 0, with the gradient of `x` where `x` is finite."""
     return jnp.where(jnp.isinf(x), 0, x - stop_gradient(x))
+
+
+def _part(fraction: Array, count: Array) -> Array:
+    """Return the floor of a fraction of a number, 53 for 0.53 of 100.
+
+    The product in single precision is 52.999996.
+    """
+    eps = float(cast(Any, jnp.finfo(fraction.dtype)).eps)
+    return jnp.floor(fraction * count * (1 + 2 * eps))
 
 
 def _ranked(x: Array, rank: Array, axis_name: AxisName | None) -> Array:

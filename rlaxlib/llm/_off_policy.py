@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import devices, streams
+from rlaxlib._core import devices, ratios, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -66,12 +66,13 @@ def importance_weights(
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         level: `"token"`, `"sequence"` or `"geometric"`.
         mode: `"truncate"`, `"mask"` or `"band"`.
-        low: Smallest ratio of a band, at least 0, shape `[]`.
-        high: Largest ratio, at least `low`, shape `[]`.
+        low: Smallest ratio of a band, in [0, inf), shape `[]`.
+        high: Largest ratio, in [`low`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Weights :math:`w_t`, without a gradient, shape `[T]`, 0 for ignored tokens.
+        Weights :math:`w_t`, at most e^20, without a gradient, shape `[T]`, 0 for
+            ignored tokens.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete bound is wrong.
@@ -91,11 +92,12 @@ def importance_weights(
         Ling Team, *Every Step Evolves: Scaling Reinforcement Learning for
         Trillion-Scale Thinking Model*, 2025. https://arxiv.org/abs/2510.18855
     """
-    log_ratio = jax.lax.stop_gradient(log_ratio)
+    log_ratio = ratios.below(jax.lax.stop_gradient(log_ratio))
     total = devices.total(jnp.sum(log_ratio), axis_name)
     mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
     levels = {"token": log_ratio, "sequence": total, "geometric": mean}
-    ratio = jnp.exp(jnp.broadcast_to(levels[level], log_ratio.shape))
+    # An infinite weight times a loss of 0 would be NaN.
+    ratio = jnp.exp(ratios.below(jnp.broadcast_to(levels[level], log_ratio.shape)))
     if mode == "truncate":
         weights = jnp.minimum(ratio, high)
     else:
@@ -123,14 +125,14 @@ def off_policy_sequence_mask(
         m_t = { 0   if Â_t < 0 and (1/|y|) ∑_j log (π_old(a_j)/π(a_j)) > δ
               { 1   otherwise
 
-    It masks sequences of negative advantage that have become much less likely. Multiply
-    the losses by the mask, and aggregate them with `sample_mask`.
+    It masks sequences of negative advantage that have become much less likely. Pass the
+    mask to the loss as its `sample_mask`, and aggregate with that of all tokens.
 
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
-        threshold: Threshold :math:`δ ≥ 0` of the divergence, shape `[]`.
+        threshold: Threshold :math:`δ` of the divergence, in [0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
@@ -150,6 +152,6 @@ def off_policy_sequence_mask(
         Models*, section 3.1, 2025. https://arxiv.org/abs/2512.02556
     """
     mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
-    log_ratio = old_log_prob - log_prob
+    log_ratio = -ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     divergence = arrays.masked_mean(log_ratio, mask, axis_name=axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

@@ -21,6 +21,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static
 
@@ -69,9 +70,10 @@ def dpo_loss(
         log_prob_rejected: :math:`log π(y_l)` of the rejected answer, shape `[...]`.
         ref_log_prob_chosen: :math:`log π_ref(y_w)`, gradient stopped, shape `[...]`.
         ref_log_prob_rejected: :math:`log π_ref(y_l)`, gradient stopped, shape `[...]`.
-        beta: Coefficient :math:`β > 0` of the implicit KL penalty, shape `[]`.
+        beta: Coefficient :math:`β` of the implicit KL penalty, in (0, inf), shape `[]`.
         kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
-        label_smoothing: Probability :math:`ε < 0.5` of a wrong label, shape `[]`.
+        label_smoothing: Probability :math:`ε` of a wrong label, in [0, 0.5),
+            shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
@@ -100,8 +102,9 @@ def dpo_loss(
         Aligning Language Models with Noisy Feedback*, 2024.
         https://arxiv.org/abs/2403.00409
     """
-    log_odds = log_prob_chosen - log_prob_rejected
-    delta = log_odds - stop_gradient(ref_log_prob_chosen - ref_log_prob_rejected)
+    chosen = ratios.log_ratio(log_prob_chosen, stop_gradient(ref_log_prob_chosen))
+    rejected = ratios.log_ratio(log_prob_rejected, stop_gradient(ref_log_prob_rejected))
+    delta = ratios.log_ratio(chosen, rejected)
 
     def loss(delta: Array) -> Array:
         if kind == "ipo":
@@ -122,8 +125,8 @@ def dpo_loss(
 
 @checked(wide=True)
 def simpo_loss(
-    mean_log_prob_chosen: Float[ArrayLike, "..."],
-    mean_log_prob_rejected: Float[ArrayLike, "..."],
+    mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
+    mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
     beta: Float[ArrayLike, "in (0, inf)"] = 2.0,
     margin: Float[ArrayLike, ""] = 1.0,
 ) -> Float[Array, "..."]:
@@ -137,9 +140,10 @@ def simpo_loss(
 
     Args:
         mean_log_prob_chosen: Mean log-probability :math:`l_w` of its tokens,
+            in (-inf, 0], shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
             shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
-        beta: Coefficient :math:`β > 0`, shape `[]`. The paper uses 2 to 2.5.
+        beta: Coefficient :math:`β`, in (0, inf), shape `[]`. The paper uses 2 to 2.5.
         margin: Margin :math:`γ` of rewards :math:`β l`, 0.3 to 1.6 in the paper,
             shape `[]`.
 
@@ -158,7 +162,7 @@ def simpo_loss(
         Yu Meng, Mengzhou Xia and Danqi Chen, *SimPO: Simple Preference Optimization
         with a Reference-Free Reward*, 2024. https://arxiv.org/abs/2405.14734
     """
-    difference = mean_log_prob_chosen - mean_log_prob_rejected
+    difference = ratios.log_ratio(mean_log_prob_chosen, mean_log_prob_rejected)
     return -jax.nn.log_sigmoid(beta * difference - margin)
 
 
@@ -181,9 +185,11 @@ def orpo_loss(
     supervised phase nor a reference policy is needed.
 
     Args:
-        mean_log_prob_chosen: Mean log-probability :math:`l_w ≤ 0`, shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
-        coefficient: Coefficient :math:`λ ≥ 0`, shape `[]`.
+        mean_log_prob_chosen: Mean log-probability :math:`l_w`, in (-inf, 0],
+            shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
+            shape `[...]`.
+        coefficient: Coefficient :math:`λ`, in [0, inf), shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`. It is finite: the odds are those of the
@@ -201,8 +207,11 @@ def orpo_loss(
         Jiwoo Hong, Noah Lee and James Thorne, *ORPO: Monolithic Preference Optimization
         without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
     """
+    # Without the term, an impossible answer has no gradient of `0 * inf`.
+    pair = mean_log_prob_chosen, mean_log_prob_rejected
+    pair = (jnp.where(coefficient == 0, -1, x) for x in pair)
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
-    chosen, rejected = map(_unsure, (mean_log_prob_chosen, mean_log_prob_rejected))
+    chosen, rejected = map(_unsure, pair)
     excess = rejected - chosen
     largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
     ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
@@ -239,10 +248,10 @@ def kto_loss(
         desirable: Whether the answer is desirable, shape `[...]`.
         kl: Estimate of the KL divergence over all devices, gradient stopped,
             shape `[]`.
-        beta: Coefficient :math:`β > 0`, shape `[]`.
-        desirable_weight: Weight :math:`λ_D ≥ 0`, shape `[]`.
-        undesirable_weight: Weight :math:`λ_U ≥ 0`, shape `[]`. Choose weights with
-            which both kinds of answers have about the same sum.
+        beta: Coefficient :math:`β`, in (0, inf), shape `[]`.
+        desirable_weight: Weight :math:`λ_D`, in [0, inf), shape `[]`.
+        undesirable_weight: Weight :math:`λ_U`, in [0, inf), shape `[]`. Choose weights
+            with which both kinds of answers have about the same sum.
 
     Returns:
         Loss of each answer, shape `[...]`.
@@ -262,9 +271,10 @@ def kto_loss(
         Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
     z = stop_gradient(jnp.maximum(kl, 0))
-    gain = beta * (log_prob - stop_gradient(ref_log_prob) - z)
+    gain = beta * (ratios.log_ratio(log_prob, stop_gradient(ref_log_prob)) - z)
     loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
-    return jnp.where(desirable, desirable_weight, undesirable_weight) * loss
+    weight = jnp.where(desirable, desirable_weight, undesirable_weight)
+    return safe.product(weight, loss)
 
 
 @checked(wide=True)
@@ -287,7 +297,7 @@ def bradley_terry_loss(
         reward_chosen: Reward :math:`r_w` of the chosen answer, shape `[...]`.
         reward_rejected: Reward :math:`r_l` of the rejected answer, shape `[...]`.
         margin: Margin :math:`m`, larger for clear preferences, shape `[]` or `[...]`.
-        centering: Coefficient :math:`c ≥ 0`, such as 0.01, shape `[]`.
+        centering: Coefficient :math:`c`, in [0, inf), such as 0.01, shape `[]`.
 
     Returns:
         Loss of each pair, shape `[...]`.
@@ -309,7 +319,7 @@ def bradley_terry_loss(
         https://arxiv.org/abs/2312.09244
     """
     loss = -jax.nn.log_sigmoid(reward_chosen - reward_rejected - margin)
-    return loss + centering * jnp.square(reward_chosen + reward_rejected)
+    return loss + safe.product(centering, jnp.square(reward_chosen + reward_rejected))
 
 
 @checked(wide=True)
@@ -344,7 +354,7 @@ def generalized_jsd(
             shape `[..., V]`.
         teacher_logits: Logits of the teacher, without a gradient, shape `[..., V]`.
         beta: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
-        top_k: Number of tokens, a Python integer in [1, V - 1]; or None for all.
+        top_k: Number of tokens, a Python integer in [1, V-1]; or None for all.
 
     Returns:
         Divergences, at least 0, shape `[...]`.

@@ -41,14 +41,16 @@ def token_baseline(
         returns: Returns :math:`G_{i,t}`, such as the reward of the answer at all of its
             tokens, shape `[G, T]`.
         log_prob: Log-probabilities :math:`log π_{i,t}` of the tokens, shape `[G, T]`.
-        sum_squared_probs: Sum of the squared probabilities of all tokens,
-            :math:`∑_a π_{i,t}(a)²`, shape `[G, T]`.
+        sum_squared_probs: Sum :math:`∑_a π_{i,t}(a)²` of the squared probabilities of
+            all tokens, in [0, 1], shape `[G, T]`.
         sample_mask: False for tokens to ignore, shape `[G, T]`; or None. Such tokens
             have no share in the baseline, and add nothing to later weights.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
-        Baselines :math:`B_t`, without a gradient, shape `[T]`; 0 without a weight.
+        Baselines :math:`B_t`, without a gradient, shape `[T]`; 0 without a
+            weight, and for a group of one answer, whose baseline would be its own
+            return.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a NumPy value out of range.
@@ -70,4 +72,8 @@ def token_baseline(
     weights = jnp.where(exists, weights, 0)
     weighted = devices.total(safe.expectation(weights, returns, axis=0), axis_name)
     total = devices.total(jnp.sum(weights, axis=0), axis_name)
-    return jax.lax.stop_gradient(weighted / jnp.where(total > 0, total, 1))
+    # The baseline of a single answer would be its own return.
+    answers = jnp.sum(jnp.any(exists, axis=1), dtype=jnp.int32)
+    single = devices.total(answers, axis_name) < 2
+    baseline = jnp.where(single, 0, weighted / jnp.where(total > 0, total, 1))
+    return jax.lax.stop_gradient(baseline)

@@ -319,9 +319,9 @@ class RunningMomentsState(NamedTuple):
 
         Args:
             tree: Entries, each leaf with any number of axes before those of one entry.
-            clip: Largest magnitude of the result, more than 0, shape `[]`; or None for
+            clip: Largest magnitude of the result, in (0, inf), shape `[]`; or None for
                 no bound.
-            min_scale: Smallest divisor :math:`σ_min`, more than 0, shape `[]`.
+            min_scale: Smallest divisor :math:`σ_min`, in (0, inf), shape `[]`.
 
         Returns:
             A tree of the same shapes and floating-point dtypes.

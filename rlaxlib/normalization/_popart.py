@@ -246,8 +246,8 @@ def art(
         indices: Output of each target, in [0, N), shape `[...]`. In a JAX array, an
             index out of range excludes its target.
         step_size: Step size :math:`β` of one target, in [0, 1], shape `[]`.
-        scale_lb: Lower bound of the scale, more than 0, shape `[]`.
-        scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
+        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.
         sample_mask: False for targets to ignore, even NaN, shape `[...]`; or None.
 
@@ -351,11 +351,11 @@ def popart(
     that continues from the old ones unlearns with every change of the scale.
 
     Args:
-        num_outputs: Number N of outputs of the layer, at least 1.
+        num_outputs: Number N of outputs of the layer, in [1, inf).
         step_size: Step size of one target, in [0, 1], shape `[]`; or None for no
             change.
-        scale_lb: Lower bound of the scale, more than 0, shape `[]`.
-        scale_ub: Upper bound of the scale, at least `scale_lb`, shape `[]`.
+        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.
         dtype: Dtype of the state, single precision at least.
 

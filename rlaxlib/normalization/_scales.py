@@ -146,7 +146,7 @@ def reward_scale(
     if rewards are stationary over an episode and the discount is less than 1.
 
     Args:
-        epsilon: Constant :math:`ε ≥ 0` added to the variance, shape `[]`.
+        epsilon: Constant :math:`ε` added to the variance, in [0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose sums count too; or None.
 
     Returns:
@@ -251,7 +251,7 @@ def return_based_scale(
     square of the returns counts, as an unforeseen end loses the whole return.
 
     Args:
-        min_scale: Lower bound of the scale, more than 0, for sparse rewards,
+        min_scale: Lower bound of the scale, for sparse rewards, in (0, inf),
             shape `[]`.
         axis_name: Mapped axis name, or names, whose numbers count too; or None.
 
@@ -366,8 +366,8 @@ def percentile_scale(
     Args:
         decay: Decay :math:`d`, in [0, 1), shape `[]`.
         low: Lower percentile, in [0, 100], shape `[]`.
-        high: Higher percentile, in [0, 100], at least `low`, shape `[]`.
-        min_scale: Lower bound :math:`S_min` of the scale, more than 0, shape `[]`.
+        high: Higher percentile, in [`low`, 100], shape `[]`.
+        min_scale: Lower bound :math:`S_min` of the scale, in (0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose returns count too; or None.
 
     Returns:

@@ -37,8 +37,10 @@ def advantage_weights(
 
     Args:
         adv: Advantages :math:`Â` of the data's actions, shape `[...]`.
-        temperature: Temperature :math:`β > 0`, in the unit of advantages, shape `[]`.
-        max_weight: Maximum :math:`w_max > 0`, 20 in AWR and 100 in IQL, shape `[]`.
+        temperature: Temperature :math:`β`, in (0, inf), in the unit of advantages,
+            shape `[]`.
+        max_weight: Maximum :math:`w_max`, in (0, inf], 20 in AWR and 100 in IQL,
+            shape `[]`.
 
     Returns:
         Weights :math:`w`, without a gradient, shape `[...]`.
@@ -80,8 +82,8 @@ def advantage_weighted_loss(
         log_prob: Log-probabilities or log-densities of the data's actions,
             shape `[...]`.
         adv: Advantages :math:`Â`, such as :math:`q(s, a) - v(s)`, shape `[...]`.
-        temperature: Temperature :math:`β`, more than 0, shape `[]`.
-        max_weight: Maximum weight :math:`w_max`, more than 0, shape `[]`.
+        temperature: Temperature :math:`β`, in (0, inf), shape `[]`.
+        max_weight: Maximum weight :math:`w_max`, in (0, inf], shape `[]`.
 
     Returns:
         Losses, shape `[...]`.
@@ -132,8 +134,9 @@ def crr_weights(
         q_samples: Values :math:`q(s, a_j)` of N actions, 4 in the paper, shape `[N]`.
         kind: Weight: `"exp"` or `"binary"`.
         baseline: Baseline: `"mean"` or `"max"`.
-        beta: Temperature :math:`β > 0` of the exponential weight, shape `[]`.
-        max_weight: Maximum :math:`w_max > 0` of the exponential weight, shape `[]`.
+        beta: Temperature :math:`β` of the exponential weight, in (0, inf), shape `[]`.
+        max_weight: Maximum :math:`w_max` of the exponential weight, in (0, inf],
+            shape `[]`.
 
     Returns:
         Weight :math:`w`, without a gradient, shape `[]`.

@@ -50,7 +50,7 @@ def cql_loss(
         q_samples: Values :math:`q(s, a_j)` of K sampled actions, shape `[K]`.
         log_prob_samples: Log-densities :math:`log p(a_j)`, gradient stopped,
             shape `[K]`.
-        temperature: Temperature :math:`τ`, more than 0, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
         lower_bound: Lower bound :math:`b`, without a gradient, shape `[]`; or one for
             each action, minus infinity for uniform ones, shape `[K]`; or None for CQL.
 

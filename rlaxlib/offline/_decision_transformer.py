@@ -40,7 +40,7 @@ def returns_to_go(
         Returns-to-go :math:`G_0, …, G_{T-1}`, shape `[T]`; 0 at steps to ignore.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> r_t, discount_t = jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 0.0, 1.0])

@@ -89,9 +89,10 @@ def gumbel_value_loss(
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
-        temperature: Temperature :math:`β > 0`, in the unit of the values, shape `[]`.
-        max_clip: Error :math:`c > 0`, in temperatures, from which it is linear,
+        temperature: Temperature :math:`β`, in (0, inf), in the unit of the values,
             shape `[]`.
+        max_clip: Error :math:`c`, in (0, inf], in temperatures, from which it is
+            linear, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 
     Returns:
@@ -136,7 +137,8 @@ def sparse_value_loss(
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
-        temperature: Temperature :math:`α > 0`, in the unit of the values, shape `[]`.
+        temperature: Temperature :math:`α`, in (0, inf), in the unit of the values,
+            shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 
     Returns:

@@ -125,7 +125,8 @@ def maximum_mean_discrepancy(
         x: N samples, such as actions of the policy, shape `[N, D]`.
         y: M samples of the target, such as actions of the data, shape `[M, D]`.
         kernel: Kernel :math:`k`: `"gaussian"`, `"laplacian"` or `"energy"`.
-        bandwidth: Bandwidth :math:`σ > 0`, unused by the energy kernel, shape `[]`.
+        bandwidth: Bandwidth :math:`σ`, in (0, inf), unused by the energy kernel,
+            shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `y`.
 
     Returns:

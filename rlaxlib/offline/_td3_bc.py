@@ -24,7 +24,7 @@ def td3_bc_loss(
     q: Float[ArrayLike, ""],
     action: Float[ArrayLike, "D"],
     data_action: Float[ArrayLike, "D"],
-    weight: Float[ArrayLike, ""],
+    weight: Float[ArrayLike, "in [0, inf)"],
 ) -> Float[Array, ""]:
     """Compute the policy loss of TD3+BC and ReBRAC.
 
@@ -41,13 +41,14 @@ def td3_bc_loss(
         q: Value :math:`q(s, π(s))` of the policy's action, shape `[]`.
         action: Action :math:`π(s)` of the policy, shape `[D]`.
         data_action: Action :math:`a` in the data, shape `[D]`.
-        weight: Weight :math:`λ` of the value, such as `td3_bc_weight`, shape `[]`.
+        weight: Weight :math:`λ` of the value, in [0, inf), such as `td3_bc_weight`,
+            shape `[]`.
 
     Returns:
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> action, data_action = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])
@@ -81,8 +82,8 @@ def td3_bc_weight(
 
     Args:
         q: Values :math:`q(s_i, π(s_i))` of the policy's actions, shape `[B]`.
-        alpha: Weight :math:`α ≥ 0` of normalised values, shape `[]`. The paper uses
-            2.5, with a mean over the dimensions of actions: see `td3_bc_loss`.
+        alpha: Weight :math:`α` of normalised values, in [0, inf), shape `[]`. The paper
+            uses 2.5, with a mean over the dimensions of actions: see `td3_bc_loss`.
         axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
@@ -132,7 +133,7 @@ def rebrac_critic_target(
             shape `[N]`.
         action_t: Next action :math:`a'_t` of the target policy, shape `[D]`.
         data_action_t: Next action :math:`a_t` in the data, shape `[D]`.
-        penalty_weight: Weight :math:`β_2 ≥ 0` of the penalty, shape `[]`.
+        penalty_weight: Weight :math:`β_2` of the penalty, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:

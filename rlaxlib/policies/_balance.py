@@ -91,7 +91,7 @@ def sub_trajectory_balance_loss(
         log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
             shape `[T]`.
         backward_log_prob_t: The same of reversed steps, :math:`log P_B`, shape `[T]`.
-        lambda_: Weight :math:`λ > 0` of each further step, shape `[]`.
+        lambda_: Weight :math:`λ` of each further step, in (0, inf), shape `[]`.
         sample_mask: False for time steps to ignore, with the states before them, shape
             `[T]`; or None. The state after the last valid step is the object.
 

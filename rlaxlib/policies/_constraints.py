@@ -10,14 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from rlaxlib._core import checks, devices
+from rlaxlib._core import checks, devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -51,7 +51,7 @@ class LagrangePenalty(NamedTuple):
 
     Attributes:
         alpha: Parameter of the dual variable :math:`α`, before the projection.
-        epsilon: Bound :math:`ε` on the divergence, at least 0.
+        epsilon: Bound :math:`ε` on the divergence, in [0, inf), shape `[]`.
         per_dimension: Whether each action dimension has its own constraint with this
             bound. Divergences then have one more axis, the last.
     """
@@ -67,6 +67,14 @@ jax.tree_util.register_dataclass(
 )
 
 KlConstraints = Sequence[tuple[Float[ArrayLike, "*_"], LagrangePenalty]]
+
+
+def project(operator: Projection, alpha: Array, name: str = "alpha") -> Array:
+    """Return a projected dual variable, after checking its shape."""
+    dual: Any = operator(alpha)
+    shape = ", ".join(map(str, alpha.shape))
+    kind = Float[ArrayLike, shape]
+    return checks.result(f"projection_operator({name})", dual, kind)
 
 
 @checked
@@ -156,11 +164,11 @@ class PidLagrangianState(NamedTuple):
     """State of `pid_lagrangian`, in single precision at least.
 
     Attributes:
-        integral: Sum :math:`I_k ≥ 0` of the excess costs, shape `[]`.
+        integral: Sum :math:`I_k` of the excess costs, in [0, inf), shape `[]`.
         cost: Cost :math:`C_k` of the last update, shape `[]`.
     """
 
-    integral: Float[Array, ""]
+    integral: Float[Array, "in [0, inf)"]
     cost: Float[Array, ""]
 
 
@@ -206,9 +214,9 @@ def pid_lagrangian(
 
     Args:
         limit: Limit :math:`d` of the cost, shape `[]`.
-        k_p: Proportional gain :math:`K_P`, at least 0, shape `[]`.
-        k_i: Integral gain :math:`K_I`, at least 0, shape `[]`.
-        k_d: Derivative gain :math:`K_D`, at least 0, shape `[]`.
+        k_p: Proportional gain :math:`K_P`, in [0, inf), shape `[]`.
+        k_i: Integral gain :math:`K_I`, in [0, inf), shape `[]`.
+        k_d: Derivative gain :math:`K_D`, in [0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, to average the cost over; or None.
 
     Returns:
@@ -291,10 +299,10 @@ def losses_of(
     kl: Array, penalty: LagrangePenalty, operator: Projection, stop: bool = True
 ) -> tuple[Array, Array, Array]:
     """Return both losses of a constraint, and its projected dual variable."""
-    dual = operator(penalty.alpha)
+    dual = project(operator, penalty.alpha)
     alpha = jnp.broadcast_to(dual.reshape(()) if dual.size == 1 else dual, kl.shape)
-    kl_loss = stop_if(stop, alpha) * kl
-    alpha_loss = alpha * (penalty.epsilon - stop_if(stop, kl))
+    kl_loss = safe.product(stop_if(stop, alpha), kl)
+    alpha_loss = safe.product(alpha, penalty.epsilon - stop_if(stop, kl))
     if penalty.per_dimension:
         kl_loss, alpha_loss = jnp.sum(kl_loss, axis=-1), jnp.sum(alpha_loss, axis=-1)
     return kl_loss, alpha_loss, dual
@@ -334,7 +342,7 @@ def total_losses(
 def temperature(name: str, constraint: LagrangePenalty, operator: Projection) -> Array:
     """Return the temperature of an E-step, shape `[]`."""
     check_dual(name, constraint, "temperature", jnp.zeros(()))
-    return operator(constraint.alpha).reshape(())
+    return project(operator, constraint.alpha).reshape(())
 
 
 # --- Checks of shapes. ---

@@ -87,7 +87,7 @@ def constant_policy_targets(
     Args:
         distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
         rng_key: PRNG key, shape `[]`.
-        num_samples: Number :math:`N` of actions for each state, at least 1.
+        num_samples: Number :math:`N` of actions for each state, in [1, inf).
         weights_scale: Weight :math:`c` of each action, shape `[]`.
 
     Returns:
@@ -128,7 +128,7 @@ def zero_policy_targets(
     Args:
         distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
         rng_key: PRNG key, shape `[]`.
-        num_samples: Number :math:`N` of actions for each state, at least 1.
+        num_samples: Number :math:`N` of actions for each state, in [1, inf).
         weights_scale: Weight of each action; leave it at 0, shape `[]`.
 
     Returns:

@@ -14,7 +14,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
-from rlaxlib._core import safe
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 from rlaxlib.policies._constraints import (
@@ -115,9 +115,9 @@ def gaussian_mpo_loss(
 
     Args:
         mean: Mean :math:`μ` of the policy, shape `[D]`.
-        stddev: Standard deviation :math:`σ` of the policy, positive, shape `[D]`.
+        stddev: Standard deviation :math:`σ` of the policy, in (0, inf), shape `[D]`.
         target_mean: Mean :math:`μ_old` of the target policy, shape `[D]`.
-        target_stddev: Standard deviation :math:`σ_old`, positive, shape `[D]`.
+        target_stddev: Standard deviation :math:`σ_old`, in (0, inf), shape `[D]`.
         sample_actions: Unclipped target-policy actions :math:`a_i`, shape `[N, D]`.
         sample_q_values: Values :math:`q_i` of these actions, shape `[N]`.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ uniform) in nats, such
@@ -130,7 +130,7 @@ def gaussian_mpo_loss(
         bounds_constraint: Bound on KL(weights by distance ‖ uniform), such as 0.001,
             and the parameter of their temperature; or None for unbounded actions.
         minimum: Lowest action, shape `[]` or `[D]`.
-        maximum: Highest action, at least `minimum`, shape `[]` or `[D]`.
+        maximum: Highest action, in [`minimum`, inf], shape `[]` or `[D]`.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `GaussianMpoOutputs`.
@@ -201,7 +201,7 @@ def gaussian_mpo_loss(
 def _distances(actions: Array, minimum: Array, maximum: Array) -> Array:
     """Return the Euclidean distance of each action from its bounds."""
     low, high = (jnp.broadcast_to(x, actions.shape) for x in (minimum, maximum))
-    outside = actions - jnp.clip(actions, low, high)
+    outside = actions - gradients.clip(actions, low, high)
     return jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
 
 

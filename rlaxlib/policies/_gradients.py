@@ -61,7 +61,7 @@ def policy_gradient_loss(
         Loss, shape `[]`. An illegal action of weight or advantage 0 adds 0.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or a NumPy action outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> a_t, adv_t, w_t = jnp.array([0, 3]), jnp.array([1.0, -1.0]), jnp.ones(2)
@@ -125,7 +125,7 @@ def reinforce_loss(
 @checked
 def counterfactual_advantage(
     q_t: Float[ArrayLike, "..., A"],
-    pi_t: Float[ArrayLike, "..., A"],
+    pi_t: Float[ArrayLike, "..., A in [0, 1]"],
     a_t: Int[ArrayLike, "... in [0, A)"],
     *,
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
@@ -141,7 +141,8 @@ def counterfactual_advantage(
 
     Args:
         q_t: Action values, shape `[..., A]`.
-        pi_t: Action probabilities :math:`π_t` of the policy, shape `[..., A]`.
+        pi_t: Action probabilities :math:`π_t` of the policy, in [0, 1],
+            shape `[..., A]`.
         a_t: Actions taken, in [0, A), shape `[...]`.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
@@ -149,7 +150,7 @@ def counterfactual_advantage(
         Advantages :math:`Â_t`, shape `[...]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or a NumPy action outside [0, A).
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, pi_t = jnp.array([[1.0, 3.0]]), jnp.array([[0.25, 0.75]])
@@ -199,7 +200,7 @@ def acer_policy_loss(
         a_t: Actions taken, in [0, A), shape `[...]`.
         q_t: Action values, shape `[..., A]`.
         returns_t: Returns :math:`G_t`, in ACER those of Retrace, shape `[...]`.
-        max_weight: Maximum importance weight :math:`c`, at least 0, shape `[]`.
+        max_weight: Maximum importance weight :math:`c`, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradients of `q_t` and `returns_t`.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
@@ -372,7 +373,7 @@ def rm_loss(
     """
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = safe.expectation(pi_t, q_t)[:, None]
-    regret_t = stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
+    regret_t = stop_if(use_stop_gradient, safe.relu(q_t - baseline_t))
     return -jnp.mean(safe.expectation(pi_t, regret_t))
 
 
@@ -415,7 +416,7 @@ def rpg_loss(
     """
     q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    regret_t = jax.nn.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
+    regret_t = safe.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
     if action_mask is not None:
         regret_t = jnp.where(action_mask, regret_t, 0)
     return jnp.mean(jnp.sum(regret_t, axis=-1))
@@ -439,7 +440,7 @@ def dpg_loss(
     Args:
         a_t: Action of the policy, of D dimensions, shape `[D]`.
         dqda_t: Gradient :math:`g` of the action value by this action, shape `[D]`.
-        dqda_clipping: Maximum norm :math:`‖g‖_2`, at least 0, shape `[]`; or None.
+        dqda_clipping: Maximum norm :math:`‖g‖_2`, in [0, inf], shape `[]`; or None.
         use_stop_gradient: Whether to stop the gradient of the target.
 
     Returns:
@@ -486,7 +487,7 @@ def invert_gradients(
         a_t: Action of the policy, of D dimensions, shape `[D]`.
         dqda_t: Gradient :math:`g` of the action value by this action, shape `[D]`.
         minimum: Lower bound :math:`l`, finite, shape `[]` or `[D]`.
-        maximum: Upper bound :math:`h`, finite, above `minimum`, shape `[]` or `[D]`.
+        maximum: Upper bound :math:`h`, in (`minimum`, inf), shape `[]` or `[D]`.
 
     Returns:
         Gradient :math:`g'`, shape `[D]`.

@@ -20,7 +20,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import diagnostics, distributions
-from rlaxlib._core import checks, safe
+from rlaxlib._core import checks, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
@@ -221,10 +221,10 @@ def mpo_loss(
         states=("sample_q_values, one sample", policy_loss),
     )
     loss = (
-        policy_loss_weight * policy_loss
-        + temperature_loss_weight * temperature_loss
-        + kl_loss_weight * kl_loss
-        + alpha_loss_weight * alpha_loss
+        safe.product(policy_loss_weight, policy_loss)
+        + safe.product(temperature_loss_weight, temperature_loss)
+        + safe.product(kl_loss_weight, kl_loss)
+        + safe.product(alpha_loss_weight, alpha_loss)
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return loss, MpoOutputs(*terms, w, jnp.asarray(w.shape[axis]))
@@ -391,8 +391,7 @@ def _legal(
     Illegal actions get a log-probability of -inf and the highest legal value. If no
     action is legal, the prior is uniform and all values are 0.
     """
-    legal = target_logits != -jnp.inf
-    legal = legal if action_mask is None else action_mask & legal
+    legal = legality.legal(target_logits, action_mask)
     some = jnp.any(legal, axis=-1, keepdims=True)
     logits = jnp.where(legal, target_logits, jnp.where(some, -jnp.inf, 0))
     best = jnp.max(q_values, -1, keepdims=True, initial=-jnp.inf, where=legal)

@@ -11,15 +11,15 @@ Advantages are used as they are; PPO standardises them over the batch with
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import losses
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, ratios, safe
 from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -113,10 +113,13 @@ def ppo_clip_loss(
         log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
-        dual_clip: Maximum ratio :math:`c > 1` if :math:`Â_t < 0`, shape `[]`; or None.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
+        dual_clip: Maximum ratio :math:`c` if :math:`Â_t < 0`, in (1, inf), shape `[]`;
+            or None.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -157,14 +160,14 @@ def ppo_clip_loss(
         dual_clipped=(adv_t < 0) & (ratio > maximum),
         ratio_outside=above | below,
         bounded=bounded,
-        approximate_kl=jnp.expm1(log_ratio) - log_ratio,
+        approximate_kl=ratios.k3(log_ratio),
     )
     return loss, outputs
 
 
 @checked
 def clipped_surrogate_pg_loss(
-    prob_ratios_t: Float[ArrayLike, "T"],
+    prob_ratios_t: Float[ArrayLike, "T in [0, inf]"],
     adv_t: Float[ArrayLike, "T"],
     epsilon: Float[ArrayLike, "in [0, inf)"],
     use_stop_gradient: bool = True,
@@ -178,9 +181,10 @@ def clipped_surrogate_pg_loss(
     `ppo_clip_loss` takes log-probabilities, and has further options.
 
     Args:
-        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, shape `[T]`.
+        prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, in [0, inf],
+            shape `[T]`.
         adv_t: Advantages :math:`Â_t`, shape `[T]`.
-        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
 
     Returns:
@@ -237,11 +241,12 @@ def decoupled_ppo_loss(
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         proximal_log_prob_t: The same of the proximal policy, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, at least 0, shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, shape `[]`; or None for `epsilon`.
-        dual_clip: Maximum ratio if :math:`Â_t < 0`, above 1, shape `[]`; or None.
-        log_ratio_bound: Bound of the log-ratios' magnitude, positive, shape `[]`.
-        max_weight: Maximum weight :math:`c`, positive, shape `[]`; or None.
+        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+            `epsilon`.
+        dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
+        log_ratio_bound: Bound of the log-ratios' magnitude, in (0, inf], shape `[]`.
+        max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
         stop_target_gradients: Whether `adv_t` and the other policies get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -310,8 +315,10 @@ def ppo_value_loss(
         v: Values :math:`v_t`, shape `[...]`.
         old_v: Values :math:`v_t^old` when the experience was gathered, shape `[...]`.
         target: Targets :math:`y_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε` in units of the values, shape `[]`.
-        huber_delta: `delta` of `huber_loss` as :math:`ℓ`, shape `[]`; or None.
+        epsilon: Clipping range :math:`ε`, in [0, inf], in units of the values,
+            shape `[]`.
+        huber_delta: `delta` of `huber_loss` as :math:`ℓ`, in (0, inf), shape `[]`; or
+            None.
         stop_target_gradients: Whether to stop the gradients of `old_v` and `target`.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -363,25 +370,9 @@ def _clipped_objective(
     Returns:
         Objectives, `[...]`.
     """
-    # `minimum` halves the gradient at the bounds, and `inf * 0` is NaN.
+    # `minimum` halves the gradient at the bounds.
     upper = jnp.where(ratio > high, high, ratio)
     if dual_clip is not None:
         ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
     lower = jnp.where(ratio < low, low, ratio)
-    return jnp.where(adv >= 0, upper, lower) * adv
-
-
-def bounded_log_ratio(
-    log_prob: Array, old_log_prob: Array, bound: Array
-) -> tuple[Array, Array]:
-    """Return log-ratios clipped to `[-bound, bound]`, and whether the clip is active.
-
-    The log-ratio of an action that is impossible under both policies is 0. The square
-    of a ratio stays far from infinite, whatever the bound: `inf * 0` is NaN.
-    """
-    impossible = jnp.isinf(log_prob) & (log_prob == old_log_prob)
-    log_prob, old_log_prob = streams.clean(~impossible, log_prob, old_log_prob)
-    log_ratio = log_prob - old_log_prob
-    largest = cast(Any, jnp.finfo(log_ratio.dtype)).max
-    bound = jnp.minimum(bound, math.log(largest) / 3)
-    return gradients.clip(log_ratio, -bound, bound), jnp.abs(log_ratio) > bound
+    return safe.product(adv, jnp.where(adv >= 0, upper, lower))

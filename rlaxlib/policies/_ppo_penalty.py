@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
-from rlaxlib.policies._ppo import bounded_log_ratio
 
 __all__ = [
     "RatioOutputs",
@@ -73,8 +73,10 @@ def ppo_penalty_loss(
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
         kl_t: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
-        coefficient: Weight :math:`β` of the divergence, at least 0, shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`. If it
+            is 0, divergences may be infinite or NaN.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -131,13 +133,14 @@ def adaptive_kl_coefficient(
     an update. A coefficient of 0 stays 0.
 
     Args:
-        coefficient: Coefficient :math:`β`, at least 0, shape `[]`.
+        coefficient: Coefficient :math:`β`, in [0, inf), shape `[]`.
         kl: Mean KL(policy before ‖ after the update), shape `[]`. NaN changes nothing.
-        target: Target divergence :math:`d`, more than 0, shape `[]`.
-        tolerance: Tolerated ratio of KL and target, 1.5 in the equation, shape `[]`.
-        factor: Factor of a change, 2 in the equation, shape `[]`.
-        minimum: Lower bound of a coefficient that is not 0, at least 0, shape `[]`.
-        maximum: Upper bound of the coefficient, at least `minimum`, shape `[]`.
+        target: Target divergence :math:`d`, in (0, inf), shape `[]`.
+        tolerance: Tolerated ratio of KL and target, in [1, inf), 1.5 in the equation,
+            shape `[]`.
+        factor: Factor of a change, in [1, inf), 2 in the equation, shape `[]`.
+        minimum: Lower bound of a coefficient that is not 0, in [0, inf), shape `[]`.
+        maximum: Upper bound of the coefficient, in [`minimum`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, to average the divergence over; or None.
 
     Returns:
@@ -189,8 +192,9 @@ def spo_loss(
         log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Distance :math:`ε` of the best ratio from 1, more than 0, shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf), shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -246,9 +250,10 @@ def discovered_policy_loss(
         log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv_t: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
-        alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, positive, shape `[]`.
-        beta: Threshold :math:`β` if :math:`Â_t < 0`, positive, shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, shape `[]`.
+        alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, in (0, inf), shape `[]`.
+        beta: Threshold :math:`β` if :math:`Â_t < 0`, in (0, inf), shape `[]`.
+        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
+            shape `[]`.
         stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -281,5 +286,5 @@ def discovered_policy_loss(
 def _compare(log_prob: Array, old_log_prob: Array, bound: Array) -> RatioOutputs:
     """Return log-ratios, and the diagnostics that follow from them."""
     log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, bound)
-    kl = jnp.expm1(log_ratio) - log_ratio
+    kl = ratios.k3(log_ratio)
     return RatioOutputs(log_ratio, jnp.exp(log_ratio), bounded, kl)

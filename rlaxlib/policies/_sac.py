@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
@@ -35,7 +35,7 @@ __all__ = [
 @checked
 def sac_critic_target(
     r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "..."],
+    discount_t: Float[ArrayLike, "... in [0, 1]"],
     q_t: Float[ArrayLike, "[...] or [N, ...]"],
     log_prob_t: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in [0, inf)"],
@@ -59,7 +59,7 @@ def sac_critic_target(
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[...]`.
         q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
         log_prob_t: Log-density of the next action, shape `[...]`.
-        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -84,7 +84,7 @@ def sac_critic_target(
 @checked
 def td3_critic_target(
     r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "..."],
+    discount_t: Float[ArrayLike, "... in [0, 1]"],
     q_t: Float[ArrayLike, "[...] or [N, ...]"],
     *,
     stop_target_gradients: bool = True,
@@ -107,7 +107,7 @@ def td3_critic_target(
         Target :math:`y` of all critics, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.td3_critic_target(1.0, 0.5, jnp.array([4.0, 6.0])))
@@ -143,10 +143,11 @@ def td3_target_action(
     Args:
         key: PRNG key, one for each action of a batch, shape `[]`.
         action: Action :math:`a` of the target policy, shape `[D]`.
-        stddev: Standard deviation :math:`σ` of noise, at least 0, shape `[]` or `[D]`.
-        clip: Maximum magnitude :math:`c` of the noise, at least 0, shape `[]` or `[D]`.
+        stddev: Standard deviation :math:`σ` of noise, in [0, inf), shape `[]` or `[D]`.
+        clip: Maximum magnitude :math:`c` of the noise, in [0, inf], shape `[]` or
+            `[D]`.
         minimum: Lower bound :math:`l` of the action, shape `[]` or `[D]`.
-        maximum: Upper bound :math:`h`, at least `minimum`, shape `[]` or `[D]`.
+        maximum: Upper bound :math:`h`, in [`minimum`, inf], shape `[]` or `[D]`.
 
     Returns:
         Action :math:`a'`, shape `[D]`.
@@ -188,7 +189,7 @@ def sac_policy_loss(
     Args:
         log_prob: Log-density of the action, shape `[...]`.
         q: Value of the action, shape `[...]`; or by N critics, shape `[N, ...]`.
-        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
         Loss, shape `[...]`.
@@ -268,7 +269,7 @@ def discrete_sac_value(
     Args:
         logits: Logits of the policy, shape `[..., A]`.
         q: Action values, shape `[..., A]`; or by N critics, shape `[N, ..., A]`.
-        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
@@ -308,7 +309,7 @@ def discrete_sac_policy_loss(
     Args:
         logits: Logits of the policy, shape `[..., A]`.
         q: Action values, shape `[..., A]`; or by N critics, shape `[N, ..., A]`.
-        temperature: Temperature :math:`α`, at least 0, shape `[]`.
+        temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
@@ -385,8 +386,7 @@ def _soft_value(
     logits: Array, q: Array, temperature: Array, action_mask: Array | None
 ) -> Array:
     """Return the expected action value plus the temperature times the entropy."""
-    legal = logits != -jnp.inf
-    legal = legal if action_mask is None else action_mask & legal
+    legal = legality.legal(logits, action_mask)
     # Mask before the minimum, whose gradient would otherwise be NaN.
     each_q = q if q.ndim > logits.ndim else q[None]
     q = safe.smallest(jnp.where(legal[None], each_q, 0), axis=0)

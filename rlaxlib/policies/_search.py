@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
@@ -55,7 +55,7 @@ def cmpo_policy_targets(
         prior_logits: Logits of the prior, shape `[A]`.
         q: Action values of the prior, shape `[A]`.
         v: Value :math:`v` of the prior, shape `[]`.
-        clip: Bound :math:`c`, at least 0, shape `[]`.
+        clip: Bound :math:`c`, in [0, inf], shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
         stop_target_gradients: Whether to stop the gradient of the targets.
 
@@ -74,7 +74,7 @@ def cmpo_policy_targets(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
-    legal = _legal(prior_logits, action_mask)
+    legal = legality.legal(prior_logits, action_mask)
     logits = prior_logits + gradients.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
@@ -104,8 +104,8 @@ def cmpo_sample_weights(
     Args:
         q: Values :math:`q_i` of N actions sampled from the prior, shape `[N]`.
         v: Value :math:`v` of the prior, shape `[]`.
-        clip: Bound :math:`c`, at least 0, shape `[]`. Above 5, weights lose precision.
-        z_init: Initial estimate of the normaliser, positive, shape `[]`.
+        clip: Bound :math:`c`, in [0, inf], shape `[]`. Above 5, weights lose precision.
+        z_init: Initial estimate of the normaliser, in (0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the weights.
 
     Returns:
@@ -154,7 +154,7 @@ def completed_q_values(
     Args:
         logits: Logits of the policy :math:`π`, shape `[A]`.
         q: Action values from the search, ignored for unvisited actions, shape `[A]`.
-        visits: Visit counts :math:`N`, at least 0, ignored if illegal, shape `[A]`.
+        visits: Visit counts :math:`N`, in [0, inf), ignored if illegal, shape `[A]`.
         v: Value :math:`v` of the state from the network, shape `[]`.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
@@ -173,7 +173,7 @@ def completed_q_values(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
         10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    return _complete(logits, q, visits, v, _legal(logits, action_mask))
+    return _complete(logits, q, visits, v, legality.legal(logits, action_mask))
 
 
 @checked
@@ -202,10 +202,10 @@ def gumbel_policy_targets(
     Args:
         logits: Logits of the policy, shape `[A]`.
         q: Action values from the search, ignored for unvisited actions, shape `[A]`.
-        visits: Visit counts :math:`N`, at least 0, shape `[A]`.
+        visits: Visit counts :math:`N`, in [0, inf), shape `[A]`.
         v: Value of the state from the network, shape `[]`.
-        c_visit: Offset :math:`c_visit` of the visit count, at least 0, shape `[]`.
-        c_scale: Scale :math:`c_scale` of the values, at least 0, shape `[]`.
+        c_visit: Offset :math:`c_visit` of the visit count, in [0, inf), shape `[]`.
+        c_scale: Scale :math:`c_scale` of the values, in [0, inf), shape `[]`.
         rescale_values: Whether to rescale :math:`q̄` of legal actions to [0, 1], unless
             their range is below 1e-8.
         action_mask: True where an action is legal, shape `[A]`; or None if all are.
@@ -227,20 +227,14 @@ def gumbel_policy_targets(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, section
         3.4 and section 4, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    legal = _legal(logits, action_mask)
+    legal = legality.legal(logits, action_mask)
     completed = _complete(logits, q, visits, v, legal)
     if rescale_values:
         completed = _rescale(completed, legal)
     most = jnp.max(jnp.where(legal, visits, 0))
-    logits = logits + (c_visit + most) * c_scale * completed
+    logits = logits + safe.product((c_visit + most) * c_scale, completed)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
-
-
-def _legal(logits: Array, action_mask: Array | None) -> Array:
-    """Return which actions are legal by the mask and have a logit above -inf."""
-    possible = logits != -jnp.inf
-    return possible if action_mask is None else action_mask & possible
 
 
 def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) -> Array:

@@ -13,7 +13,7 @@ from products :math:`F v`, as far as the KL divergence allows:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -91,8 +91,8 @@ def fisher_vector_product(
             over its own states.
         params: Parameters :math:`θ` of the old policy, a pytree.
         vector: Vector :math:`v`, a pytree of the same structure and shapes.
-        damping: Damping :math:`c ≥ 0`, which keeps the matrix regular, such as 0.1,
-            shape `[]`.
+        damping: Damping :math:`c`, in [0, inf), such as 0.1, which keeps the matrix
+            regular, shape `[]`.
         axis_name: Mapped axis name, or names, of the states; or None.
 
     Returns:
@@ -117,10 +117,16 @@ def fisher_vector_product(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    params, vector = jax.tree.map(jnp.asarray, (params, vector))
+    params, vector = _arrays(params), _arrays(vector)
 
     def widen(x: Array, y: Array) -> Array:
-        return devices.own(dtypes.widen(x, y)[0][0], axis_name)
+        return dtypes.widen(x, y)[0][0]
+
+    def own(x: Array) -> Array:
+        return devices.own(x, axis_name)
+
+    def average(x: Array) -> Array:
+        return devices.mean(x, axis_name)
 
     def narrow(product: Array, x: Array, y: Array) -> Array:
         return dtypes.widen(x, y)[1](product)
@@ -129,9 +135,10 @@ def fisher_vector_product(
         return checks.result("kl(params)", kl(params))
 
     theta, v = jax.tree.map(widen, params, vector), jax.tree.map(widen, vector, params)
-    product = jax.jvp(jax.grad(divergence), (theta,), (v,))[1]
-    product = jax.tree.map(lambda x: devices.mean(x, axis_name), product)
-    return jax.tree.map(narrow, _move(product, damping, vector), params, vector)
+    at, along = jax.tree.map(own, theta), jax.tree.map(own, v)
+    product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
+    product = jax.tree.map(average, product)
+    return jax.tree.map(narrow, _move(product, damping, v), params, vector)
 
 
 @checked(wide=True, rule=checks.alike("direction", "product"))
@@ -151,7 +158,8 @@ def trust_region_step_size(
     Args:
         direction: Direction :math:`x`, such as the natural gradient, a pytree.
         product: Product :math:`F x`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, 0.001 to 0.05, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), 0.001 to 0.05,
+            shape `[]`.
 
     Returns:
         Step size :math:`α`, shape `[]`, of the dtype of the pytrees; 0 if
@@ -202,9 +210,9 @@ def backtracking_line_search(
             from the old policy, both of shape `[]`. NaN is no success.
         params: Parameters :math:`θ`, a pytree.
         step: Largest step :math:`s`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf], shape `[]`.
         shrink: Factor :math:`β` in (0, 1) from one try to the next, shape `[]`.
-        num_tries: Number of tries, a Python integer of at least 1.
+        num_tries: Number of tries, a Python integer in [1, inf).
 
     Returns:
         A tuple of two: parameters :math:`θ'`, in the dtypes of `params`, and a
@@ -226,16 +234,18 @@ def backtracking_line_search(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    params, step = jax.tree.map(jnp.asarray, (params, step))
+    params, step = _arrays(params), _arrays(step)
 
     def evaluated(params: ArrayTree) -> tuple[Array, Array]:
         found: Any = evaluate(params)
-        if not isinstance(found, tuple | list) or len(found) != 2:
+        is_pair = isinstance(found, tuple | list) and len(cast(Any, found)) == 2
+        if not is_pair:
             must = "must be a tuple of two: the loss and the divergence"
             checks.fail(f"`evaluate(params)` is {errors.describe(found)}, {must}")
-        names = "evaluate(params)[0]", "evaluate(params)[1]"
-        loss, kl = map(checks.result, names, found)
-        return loss, kl
+        return (
+            checks.result("evaluate(params)[0]", found[0]),
+            checks.result("evaluate(params)[1]", found[1]),
+        )
 
     def promote(x: Array, y: Array) -> Array:
         return x.astype(jnp.result_type(x, y))
@@ -300,12 +310,12 @@ def cpo_step(
     :math:`H⁻¹ b`. Follow the step by a line search.
 
     Args:
-        q: Product :math:`gᵀ H⁻¹ g ≥ 0`, shape `[]`.
+        q: Product :math:`gᵀ H⁻¹ g`, in [0, inf), shape `[]`.
         r: Product :math:`gᵀ H⁻¹ b`, shape `[]`.
-        s: Product :math:`bᵀ H⁻¹ b ≥ 0`, shape `[]`.
+        s: Product :math:`bᵀ H⁻¹ b`, in [0, inf), shape `[]`.
         cost: Excess :math:`c` of the cost over its limit, negative if it is below,
             shape `[]`.
-        max_kl: Bound :math:`δ ≥ 0` on the divergence, shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
 
     Returns:
         Coefficients, without a gradient, and feasibility, a `CpoStep`.
@@ -362,7 +372,7 @@ def acer_trust_region(
     Args:
         gradient: Gradients :math:`g` of the objective, shape `[..., A]`.
         kl_gradient: Gradients :math:`k` of the divergence, shape `[..., A]`.
-        max_change: Bound :math:`δ ≥ 0` on the change, shape `[]`.
+        max_change: Bound :math:`δ` on the change, in [0, inf), shape `[]`.
 
     Returns:
         Projected gradients :math:`z`, shape `[..., A]`.
@@ -393,6 +403,11 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
         return narrow(x + fraction.astype(y.dtype) * y)
 
     return jax.tree.map(add, params, step)
+
+
+def _arrays(tree: ArrayTree) -> ArrayTree:
+    """Return a pytree of JAX arrays."""
+    return jax.tree.map(cast(Any, jnp.asarray), tree)
 
 
 def _dtypes(*trees: ArrayTree) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, devices
+from rlaxlib._core import checks, devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -78,11 +78,12 @@ def vmpo_loss(
         kl_constraints: Pairs of divergences and penalties; may be empty. Divergences
             have the axes of the steps, and a last one if per dimension.
         projection_operator: Function that makes the dual variables positive.
-        restarting_weights: 0 for time steps to ignore, such as the first after a reset,
-            1 for all others, shape `[...]`; or None. Their divergences still count.
-        importance_weights: Importance weights, at least 0, shape `[...]`; or None.
+        restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
+            such as the first after a reset, shape `[...]`; or None. Their divergences
+            still count.
+        importance_weights: Importance weights, in [0, inf), shape `[...]`; or None.
         top_k_fraction: Fraction :math:`K/N` of the valid steps in (0, 1]. K is rounded
-            down, and at least 1. Ties go to the first in the batch.
+            down. Ties go to the first in the batch.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
         kl_loss_weight: Weight of the third term, shape `[]`.
@@ -123,15 +124,15 @@ def vmpo_loss(
     weights = stop_if(use_stop_gradient, weights)
     steps = advantages.size * devices.number(axis_name)
     # Steps of weight 0 may have log-probabilities of NaN or -inf.
-    policy_loss = steps * weights * jnp.where(weights == 0, 0, -sample_log_probs)
+    policy_loss = -safe.product(steps * weights, sample_log_probs)
     kl_loss, alpha_loss = _constraints.total_losses(
         kl_constraints, projection_operator, states=("advantages", policy_loss)
     )
     loss = (
-        policy_loss_weight * policy_loss
-        + temperature_loss_weight * temperature_loss
-        + kl_loss_weight * kl_loss
-        + alpha_loss_weight * alpha_loss
+        safe.product(policy_loss_weight, policy_loss)
+        + safe.product(temperature_loss_weight, temperature_loss)
+        + safe.product(kl_loss_weight, kl_loss)
+        + safe.product(alpha_loss_weight, alpha_loss)
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return loss, MpoOutputs(*terms, weights, count)
@@ -162,13 +163,14 @@ def vmpo_compute_weights_and_temperature_loss(
     Args:
         advantages: Advantages :math:`Â_t`, shape `[...]`. Infinite ones count as the
             largest finite ones.
-        restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
-        importance_weights: Importance weights :math:`ρ_t`, at least 0, shape `[...]`.
+        restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
+            shape `[...]`.
+        importance_weights: Importance weights :math:`ρ_t`, in [0, inf), shape `[...]`.
         temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats, and
             the parameter of the temperature, a scalar.
         projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
         top_k_fraction: Fraction of the valid steps to weigh, in (0, 1]. Their number
-            :math:`K` is rounded down, and at least 1.
+            :math:`K` is rounded down.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
         use_stop_gradient: Whether to stop the gradients of :math:`ψ_t` and :math:`ρ_t`.
 
@@ -224,7 +226,8 @@ def get_top_k_weights(
 
     Args:
         top_k_fraction: Fraction :math:`f` in (0, 1], rounded down to 1 step or more.
-        restarting_weights: 0 for time steps to ignore, 1 for all others, shape `[...]`.
+        restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
+            shape `[...]`.
         scaled_advantages: Advantages on any scale; ties go to the first, shape `[...]`.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
         use_stop_gradient: Has no effect, as the selection has no gradient.

@@ -63,7 +63,7 @@ def n_step_transitions(
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        n: Number of steps before bootstrapping, a Python integer in [1, inf).
         truncated_t: True where truncated: no window goes beyond, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
@@ -72,7 +72,7 @@ def n_step_transitions(
         `[T]`. At ignored steps the first two are 0, and the index is that of the step.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> r_t, discount_t = jnp.array([1.0, 2.0, 4.0]), jnp.array([0.5, 0.5, 0.5])

@@ -38,8 +38,8 @@ def general_off_policy_returns_from_action_values(
     a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    c_t: Float[ArrayLike, "T"],
-    pi_t: Float[ArrayLike, "T, A"],
+    c_t: Float[ArrayLike, "T in [0, inf)"],
+    pi_t: Float[ArrayLike, "T, A in [0, 1]"],
     stop_target_gradients: bool = False,
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -63,11 +63,13 @@ def general_off_policy_returns_from_action_values(
 
     Args:
         q_t: Action values :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_t: Actions taken :math:`a_1, …, a_T` in [0, A), NaN if outside, shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
+            used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        c_t: Traces :math:`c_1, …, c_T`, at least 0, shape `[T]`.
-        pi_t: Probabilities of the actions under the target policy, shape `[T, A]`.
+        c_t: Traces :math:`c_1, …, c_T`, in [0, inf), shape `[T]`.
+        pi_t: Action probabilities :math:`π_t` of the target policy, in [0, 1],
+            shape `[T, A]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
         truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
@@ -76,7 +78,7 @@ def general_off_policy_returns_from_action_values(
         Returns :math:`G_0, …, G_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, pi_t = jnp.array([[2.0, 4.0], [6.0, 8.0]]), jnp.full((2, 2), 0.5)
@@ -110,7 +112,7 @@ def general_off_policy_returns_from_q_and_v(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    c_t: Float[ArrayLike, "[T-1] or [T]"],
+    c_t: Float[ArrayLike, "[T-1] or [T] in [0, inf)"],
     stop_target_gradients: bool = False,
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -132,7 +134,7 @@ def general_off_policy_returns_from_q_and_v(
         v_t: State values :math:`v_1, …, v_T` under the target policy, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        c_t: Traces :math:`c_1, …, c_{T-1}`, at least 0, shape `[T-1]` or `[T]`.
+        c_t: Traces :math:`c_1, …, c_{T-1}`, in [0, inf), shape `[T-1]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
@@ -141,7 +143,7 @@ def general_off_policy_returns_from_q_and_v(
         Returns :math:`G_0, …, G_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> r_t, discount_t, v_t = jnp.array([[1.0, 2.0], [0.5, 0.5], [3.0, 7.0]])
@@ -169,7 +171,7 @@ def general_off_policy_returns_from_q_and_v(
 def importance_corrected_td_errors(
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf)"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     values: Float[ArrayLike, "T+1"],
     stop_target_gradients: bool = False,
@@ -193,7 +195,8 @@ def importance_corrected_td_errors(
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf),
+            shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         values: State values at all times, :math:`v_0, …, v_T`, shape `[T+1]`.
         stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
@@ -205,7 +208,7 @@ def importance_corrected_td_errors(
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> r_t, discount_t, rho_tm1 = jnp.array([[1.0, 2.0], [0.5, 0.5], [2.0, 0.5]])
@@ -233,7 +236,7 @@ def tree_backup(
     a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    pi_t: Float[ArrayLike, "T, A"],
+    pi_t: Float[ArrayLike, "T, A in [0, 1]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
     *,
@@ -257,10 +260,12 @@ def tree_backup(
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
+            used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        pi_t: Probabilities of all next actions under the target policy, shape `[T, A]`.
+        pi_t: Probabilities :math:`π_t` of all next actions, target policy, in [0, 1],
+            shape `[T, A]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
@@ -270,7 +275,7 @@ def tree_backup(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[2.0, 4.0], [6.0, 8.0]]])

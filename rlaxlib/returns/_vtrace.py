@@ -55,7 +55,7 @@ def vtrace(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     stop_target_gradients: bool = True,
@@ -82,14 +82,15 @@ def vtrace(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`. A
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`. A
             smaller one evaluates a policy closer to the behaviour policy.
         stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`. It
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`. It
             affects the variance, not which policy is evaluated.
 
     Returns:
@@ -120,7 +121,7 @@ def leaky_vtrace(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     alpha_: Float[ArrayLike, "in [0, 1]"] = 1.0,
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -149,14 +150,15 @@ def leaky_vtrace(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         alpha_: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -186,7 +188,7 @@ def vtrace_td_error_and_advantage(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
     clip_pg_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -215,14 +217,15 @@ def vtrace_td_error_and_advantage(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
-        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, at least 0, shape `[]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
+        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradients of targets and estimates.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
 
     Returns:
         A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
@@ -255,7 +258,7 @@ def leaky_vtrace_td_error_and_advantage(
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "T"],
+    rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     alpha: Float[ArrayLike, "in [0, 1]"] = 1.0,
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -286,15 +289,16 @@ def leaky_vtrace_td_error_and_advantage(
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t`, target to behaviour policy, shape `[T]`.
+        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
+            shape `[T]`.
         alpha: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, at least 0, shape `[]`.
-        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, at least 0, shape `[]`.
+        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
+        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradients of targets and estimates.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, at least 0, shape `[]`.
+        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
 
     Returns:
         A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.

@@ -49,10 +49,11 @@ def transform_to_hl_gauss(
 
     Args:
         scalar: Values :math:`x`, shape `[...]`.
-        min_value: First edge :math:`e_0`, shape `[]`.
-        max_value: Last edge :math:`e_K`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
-        sigma_ratio: Standard deviation :math:`s > 0`, in widths of a bin, shape `[]`.
+        min_value: First edge :math:`e_0`, finite, shape `[]`.
+        max_value: Last edge :math:`e_K`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
+        sigma_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
+            shape `[]`.
 
     Returns:
         Probabilities, shape `[..., num_bins]`.
@@ -95,7 +96,7 @@ def _encode(
 
 @checked(compiled=False)
 def transform_from_hl_gauss(
-    probs: Float[ArrayLike, "..., num_bins"],
+    probs: Float[ArrayLike, "..., num_bins in [0, 1]"],
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
     num_bins: Static[int, "in [2, inf)"],
@@ -109,10 +110,10 @@ def transform_from_hl_gauss(
     Each bin counts at its centre. It inverts `transform_to_hl_gauss`.
 
     Args:
-        probs: Probabilities :math:`p`, shape `[..., num_bins]`.
-        min_value: First edge :math:`e_0`, shape `[]`.
-        max_value: Last edge :math:`e_K`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        probs: Probabilities :math:`p`, in [0, 1], shape `[..., num_bins]`.
+        min_value: First edge :math:`e_0`, finite, shape `[]`.
+        max_value: Last edge :math:`e_K`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
 
     Returns:
         Means :math:`x`, shape `[...]`.

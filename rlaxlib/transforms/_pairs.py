@@ -109,9 +109,9 @@ def twohot_pair(
     are clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b_0`, shape `[]`.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        min_value: First bin :math:`b_0`, finite, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
@@ -154,10 +154,11 @@ def hl_gauss_pair(
     are centred there.
 
     Args:
-        min_value: First edge :math:`e_0`, shape `[]`.
-        max_value: Last edge :math:`e_K`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
-        sigma_ratio: Standard deviation :math:`s > 0`, in widths of a bin, shape `[]`.
+        min_value: First edge :math:`e_0`, finite, shape `[]`.
+        max_value: Last edge :math:`e_K`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
+        sigma_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
+            shape `[]`.
 
     Returns:
         A pair that maps `[...]` to `[..., num_bins]`, and back.
@@ -199,9 +200,9 @@ def muzero_pair(
     transform is outside the bins are clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b_0`, on the transformed scale, shape `[]`.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        min_value: First bin :math:`b_0`, finite, on the transformed scale, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
         tx: The transform :math:`h` with its inverse.
 
     Returns:
@@ -247,9 +248,9 @@ def unbiased_transform_pair(
     clipped; `outside_support` reports them.
 
     Args:
-        min_value: First bin :math:`b'_0`, on the transformed scale, shape `[]`.
-        max_value: Last bin :math:`b'_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        min_value: First bin :math:`b'_0`, finite, on the transformed scale, shape `[]`.
+        max_value: Last bin :math:`b'_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
         tx: The transform :math:`h` with its inverse; only the inverse is used.
 
     Returns:
@@ -421,7 +422,7 @@ class _TwohotPair:
         )
 
     @checked(compiled=False)
-    def apply_inv(self, probs: Float[ArrayLike, "..., K"]) -> Array:
+    def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _two_hot.transform_from_2hot(
             probs=probs,
@@ -454,7 +455,7 @@ class _HlGaussPair:
         )
 
     @checked(compiled=False)
-    def apply_inv(self, probs: Float[ArrayLike, "..., K"]) -> Array:
+    def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _hl_gauss.transform_from_hl_gauss(
             probs=probs,
@@ -481,7 +482,7 @@ class _UnbiasedTransformPair:
         return _two_hot.encode(x, self.bins())
 
     @checked(compiled=False)
-    def apply_inv(self, x: Float[ArrayLike, "..., K"]) -> Array:
+    def apply_inv(self, x: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(x=(x, Float[ArrayLike, f"..., {self.num_bins}"]))
         return _two_hot.decode(x, self.bins())
 

@@ -88,7 +88,7 @@ def sigmoid(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
 
 @checked
-def logit(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+def logit(x: Float[ArrayLike, "... in [0, 1]"]) -> Float[Array, "..."]:
     """Compute the logit, inverse of `sigmoid`.
 
     Takes values of any shape, returns one value for each.
@@ -102,7 +102,7 @@ def logit(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
         Log-odds, shape `[...]`: -∞ for 0, ∞ for 1, and NaN outside [0, 1].
 
     Raises:
-        ArgumentError: If `x` has the wrong dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.logit(jnp.array([0.0, 0.5])))
@@ -243,7 +243,7 @@ def signed_hyperbolic(
 
     Args:
         x: Values, shape `[...]`.
-        eps: Coefficient :math:`ε` of the linear term, at least 0, shape `[]`.
+        eps: Coefficient :math:`ε` of the linear term, in [0, inf), shape `[]`.
 
     Returns:
         Transformed values, shape `[...]`.
@@ -278,7 +278,7 @@ def signed_parabolic(
 
     Args:
         x: Values, shape `[...]`.
-        eps: Coefficient :math:`ε ≥ 0` of `signed_hyperbolic`, shape `[]`.
+        eps: Coefficient :math:`ε` of `signed_hyperbolic`, in [0, inf), shape `[]`.
 
     Returns:
         Values on the original scale, shape `[...]`.
@@ -373,7 +373,7 @@ def power(
 
     Args:
         x: Values, shape `[...]`.
-        p: Power :math:`p`, more than 0, shape `[]`.
+        p: Power :math:`p`, in (0, inf), shape `[]`.
 
     Returns:
         Transformed values, shape `[...]`.

@@ -47,9 +47,9 @@ def transform_to_2hot(
 
     Args:
         scalar: Values :math:`x`, shape `[...]`.
-        min_value: First bin :math:`b_0`, shape `[]`.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        min_value: First bin :math:`b_0`, finite, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
 
     Returns:
         Probabilities, shape `[..., num_bins]`.
@@ -71,7 +71,7 @@ def transform_to_2hot(
 
 @checked(compiled=False)
 def transform_from_2hot(
-    probs: Float[ArrayLike, "..., num_bins"],
+    probs: Float[ArrayLike, "..., num_bins in [0, 1]"],
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
     num_bins: Static[int, "in [2, inf)"],
@@ -85,10 +85,10 @@ def transform_from_2hot(
     It inverts `transform_to_2hot`, and decodes any predicted distribution.
 
     Args:
-        probs: Probabilities :math:`p`, shape `[..., num_bins]`.
-        min_value: First bin :math:`b_0`, shape `[]`.
-        max_value: Last bin :math:`b_{K-1}`, more than `min_value`, shape `[]`.
-        num_bins: Number of bins :math:`K`, at least 2.
+        probs: Probabilities :math:`p`, in [0, 1], shape `[..., num_bins]`.
+        min_value: First bin :math:`b_0`, finite, shape `[]`.
+        max_value: Last bin :math:`b_{K-1}`, finite, in (`min_value`, inf), shape `[]`.
+        num_bins: Number of bins :math:`K`, in [2, inf).
 
     Returns:
         Means :math:`x`, shape `[...]`.
@@ -129,7 +129,7 @@ def transform_to_2hot_nonlinear(
 
     Args:
         scalar: Values :math:`x`, shape `[...]`.
-        bins: Bins :math:`b`, at least 2, finite and increasing, shape `[K]`.
+        bins: Two or more bins :math:`b`, finite and increasing, shape `[K]`.
 
     Returns:
         Probabilities, shape `[..., K]`.
@@ -152,7 +152,7 @@ def transform_to_2hot_nonlinear(
 
 @checked
 def transform_from_2hot_nonlinear(
-    probs: Float[ArrayLike, "..., K"],
+    probs: Float[ArrayLike, "..., K in [0, 1]"],
     bins: Float[ArrayLike, "K increasing in (-inf, inf)"],
 ) -> Float[Array, "..."]:
     """Compute the mean of a distribution over bins of any spacing.
@@ -164,8 +164,8 @@ def transform_from_2hot_nonlinear(
     It inverts `transform_to_2hot_nonlinear`.
 
     Args:
-        probs: Probabilities :math:`p`, shape `[..., K]`.
-        bins: Bins :math:`b`, at least 2, finite and increasing, shape `[K]`.
+        probs: Probabilities :math:`p`, in [0, 1], shape `[..., K]`.
+        bins: Two or more bins :math:`b`, finite and increasing, shape `[K]`.
 
     Returns:
         Means :math:`x`, shape `[...]`.

@@ -39,8 +39,10 @@ def pixel_control_rewards(
         r_{t,i,j} = (1 / (K² C)) ∑_{(y,x,c) ∈ cell (i,j)} |o_{t,y,x,c} - o_{t-1,y,x,c}|
 
     Args:
-        observations: Images :math:`o_0, …, o_T` in [0, 1], shape `[T+1, H, W, C]`.
-        cell_size: Size :math:`K` of a cell, a Python integer that divides `H` and `W`.
+        observations: Images :math:`o_0, …, o_T`, shape `[T+1, H, W, C]`, such as pixels
+            in [0, 1].
+        cell_size: Size :math:`K` of a cell, a Python integer in [1, inf) that divides
+            `H` and `W`.
 
     Returns:
         Rewards :math:`r_1, …, r_T`, shape `[T, I, J]`, with `I = H / cell_size` and
@@ -149,12 +151,14 @@ def pixel_control_loss(
     paper has a discount of 0.9, and a transposed convolution for the action values.
 
     Args:
-        observations: Images :math:`o_0, …, o_T` in [0, 1], shape `[T+1, H, W, C]`.
+        observations: Images :math:`o_0, …, o_T`, shape `[T+1, H, W, C]`, such as pixels
+            in [0, 1].
         actions: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         action_values: Values :math:`q_0, …, q_T` of each cell, shape `[T+1, I, J, A]`,
             with `I = H / cell_size` and `J = W / cell_size`.
         discount_factor: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[]` or `[T]`.
-        cell_size: Size of a cell, a Python integer that divides `H` and `W`.
+        cell_size: Size of a cell, a Python integer in [1, inf) that divides `H` and
+            `W`.
         truncated_t: True where truncated, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
 

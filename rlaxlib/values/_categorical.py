@@ -35,7 +35,7 @@ __all__ = [
 @checked
 def categorical_l2_project(
     z_p: Float[ArrayLike, "M"],
-    probs: Float[ArrayLike, "M"],
+    probs: Float[ArrayLike, "M in [0, 1]"],
     z_q: Float[ArrayLike, "K ascending"],
 ) -> Float[Array, "K"]:
     """Project a categorical distribution onto other atoms (C51).
@@ -54,14 +54,14 @@ def categorical_l2_project(
 
     Args:
         z_p: Atoms :math:`z` of the distribution, in any order, shape `[M]`.
-        probs: Their probabilities :math:`p`, shape `[M]`.
+        probs: Their probabilities :math:`p`, in [0, 1], shape `[M]`.
         z_q: New atoms :math:`z'`, in ascending order, shape `[K]`.
 
     Returns:
         Probabilities :math:`q` of the new atoms, shape `[K]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or NumPy `z_q` is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> z_p, probs = jnp.array([[0.5, 9.0], [0.5, 0.5]])
@@ -107,7 +107,7 @@ def categorical_td_learning(
         Loss, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or NumPy `v_atoms_tm1` is wrong.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> atoms, logits = jnp.array([0.0, 1.0]), jnp.log(jnp.array([0.25, 0.75]))

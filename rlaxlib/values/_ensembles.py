@@ -89,7 +89,7 @@ def subset_minimum(
     Args:
         key: Random key, shape `[]`.
         q: Values :math:`q_i` of the critics, shape `[N]`.
-        size: Number of critics to sample :math:`m`, a Python integer from 1 to N.
+        size: Number :math:`m` of critics to sample, a Python integer in [1, N].
 
     Returns:
         Value :math:`v`, shape `[]`.

@@ -173,7 +173,7 @@ def impute_expectile_samples(
     Args:
         expectiles: Expectiles :math:`e`, shape `[N]`.
         tau: Their fractions :math:`τ` in [0, 1], in any order, shape `[N]`.
-        num_samples: Number :math:`n` of samples, at least 1; or None for `N`.
+        num_samples: Number :math:`n` of samples, in [1, inf); or None for `N`.
 
     Returns:
         Samples :math:`z`, ascending, without a gradient, shape `[num_samples]`.
@@ -228,7 +228,7 @@ def imputed_expectile_q_learning(
         dist_q_t_selector: Next expectiles :math:`s` to select by, shape `[N, A]`.
         dist_q_t: Next expectiles :math:`x'`, without a gradient, shape `[N, A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
-        num_samples: Number :math:`n` of samples, at least 1; or None for `N`.
+        num_samples: Number :math:`n` of samples, in [1, inf); or None for `N`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).

@@ -70,7 +70,7 @@ def td_lambda(
         Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> v_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [8.0, 4.0], [1.0, 2.0]])
@@ -132,7 +132,7 @@ def sarsa_lambda(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[0.0, 8.0], [4.0, 0.0]]])
@@ -197,7 +197,7 @@ def q_lambda(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[0.0, 8.0], [4.0, 0.0]]])
@@ -226,7 +226,7 @@ def q_lambda(
 
 @checked
 def watkins_trace(
-    q_t: Float[ArrayLike, "T, A"], a_t: Int[ArrayLike, "T"]
+    q_t: Float[ArrayLike, "T, A"], a_t: Int[ArrayLike, "T in [0, A)"]
 ) -> Float[Array, "T"]:
     """Compute the trace coefficients of Watkins's Q(λ).
 
@@ -247,7 +247,7 @@ def watkins_trace(
         Trace coefficients :math:`c_t`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, a_t = jnp.array([[0.0, 8.0], [4.0, 0.0]]), jnp.array([1, 1])
@@ -270,8 +270,8 @@ def retrace(
     a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    pi_t: Float[ArrayLike, "T, A"],
-    mu_t: Float[ArrayLike, "T"],
+    pi_t: Float[ArrayLike, "T, A in [0, 1]"],
+    mu_t: Float[ArrayLike, "T in [0, 1]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     eps: Float[ArrayLike, "in [0, inf)"] = 1e-8,
     stop_target_gradients: bool = True,
@@ -294,11 +294,13 @@ def retrace(
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
+            used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        pi_t: Probabilities of all next actions under the target policy, shape `[T, A]`.
-        mu_t: Probabilities of `a_t` under the behaviour policy, shape `[T]`.
+        pi_t: Probabilities :math:`π_t` of all next actions, target policy, in [0, 1],
+            shape `[T, A]`.
+        mu_t: Probabilities of `a_t` under the behaviour policy, in [0, 1], shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
@@ -309,7 +311,7 @@ def retrace(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or a concrete `eps` negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[2.0, 4.0], [6.0, 8.0]]])
@@ -379,7 +381,7 @@ def retrace_continuous(
         Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, v_t, r_t = jnp.array([[1.0, 8.0], [3.0, 7.0], [1.0, 2.0]])

@@ -51,7 +51,7 @@ def n_step_q_learning(
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        n: Number of steps before bootstrapping, a Python integer in [1, inf).
         stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
@@ -60,7 +60,7 @@ def n_step_q_learning(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, (r_t, discount_t) = jnp.array([[[0, 8], [4, 0]], [[1, 2], [0.5, 0.5]]])
@@ -116,7 +116,7 @@ def n_step_double_q_learning(
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t_value: Action values :math:`q^val` in the true next states, shape `[T, A]`.
         q_t_selector: The same, :math:`q^sel`, to select by, shape `[T, A]`.
-        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        n: Number of steps before bootstrapping, a Python integer in [1, inf).
         stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where truncated, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
@@ -125,7 +125,7 @@ def n_step_double_q_learning(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, (r_t, discount_t) = jnp.array([[[0, 8], [4, 0]], [[1, 2], [0.5, 0.5]]])

@@ -75,7 +75,7 @@ def quantile_regression_loss(
         dist_src: Predicted quantiles :math:`x`, shape `[N]`.
         tau_src: Their fractions :math:`τ` in [0, 1], shape `[N]`.
         dist_target: Samples :math:`y`, such as quantiles of the target, shape `[K]`.
-        huber_param: Huber threshold :math:`κ`, at least 0, shape `[]`.
+        huber_param: Huber threshold :math:`κ`, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the samples.
         normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
 
@@ -115,7 +115,7 @@ def quantile_q_learning(
     stop_target_gradients: bool = True,
     *,
     normalize_huber: Static[bool, ""] = False,
-    weights: Float[ArrayLike, "M"] | None = None,
+    weights: Float[ArrayLike, "M in [0, 1]"] | None = None,
     q_t_selector: Float[ArrayLike, "A"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the quantile Q-learning loss (QR-DQN, IQN).
@@ -138,10 +138,11 @@ def quantile_q_learning(
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`; or None.
         dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
-        huber_param: Huber threshold :math:`κ`, at least 0, shape `[]`.
+        huber_param: Huber threshold :math:`κ`, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
         normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
-        weights: Weights :math:`w` of samples :math:`s`, shape `[M]`; or None if equal.
+        weights: Weights :math:`w` of samples :math:`s`, in [0, 1], shape `[M]`; or None
+            if equal.
         q_t_selector: Next action values to select by instead, shape `[A]`; or None.
 
     Returns:
@@ -187,7 +188,7 @@ def quantile_expected_sarsa(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     dist_q_t: Float[ArrayLike, "K, A"],
-    probs_a_t: Float[ArrayLike, "A"],
+    probs_a_t: Float[ArrayLike, "A in [0, 1]"],
     huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
     stop_target_gradients: bool = True,
     *,
@@ -212,8 +213,8 @@ def quantile_expected_sarsa(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
-        probs_a_t: Next action probabilities :math:`π_t`, shape `[A]`.
-        huber_param: Huber threshold :math:`κ`, at least 0, shape `[]`.
+        probs_a_t: Next action probabilities :math:`π_t`, in [0, 1], shape `[A]`.
+        huber_param: Huber threshold :math:`κ`, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of target and `probs_a_t`.
         normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
 
@@ -307,7 +308,7 @@ def quantile_midpoints(
     The quantiles at these fractions, as samples, minimise the Wasserstein distance.
 
     Args:
-        n: Number of fractions, a Python integer of at least 1.
+        n: Number of fractions, a Python integer in [1, inf).
         dtype: Dtype of the result.
 
     Returns:
@@ -341,7 +342,7 @@ def sample_quantile_fractions(
 
     Args:
         key: PRNG key, shape `[]`.
-        n: Number of fractions, a Python integer of at least 1.
+        n: Number of fractions, a Python integer in [1, inf).
         dtype: Dtype of the result.
 
     Returns:
@@ -374,7 +375,7 @@ def cosine_embedding(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        dim: Number of features :math:`D`, a Python integer of at least 1, such as 64.
+        dim: Number of features :math:`D`, a Python integer in [1, inf), such as 64.
 
     Returns:
         Features, shape `[N, D]`.
@@ -416,7 +417,8 @@ def quantile_fraction_loss(
     loss. The paper adds a small bonus on the entropy of :math:`τ_{i+1} - τ_i`.
 
     Args:
-        fractions: Fractions :math:`0 = τ_0 ≤ … ≤ τ_N = 1`, shape `[N+1]`.
+        fractions: Fractions :math:`τ_0, …, τ_N`, ascending, in [0, 1], from 0 to 1,
+            shape `[N+1]`.
         quantiles_at_fractions: Quantiles :math:`F⁻¹(τ_1), …`, shape `[N-1]`.
         quantiles_at_midpoints: Quantiles :math:`F⁻¹(τ̂_0), …`, shape `[N]`.
 
@@ -459,7 +461,8 @@ def truncated_quantile_targets(
 
     Args:
         dist_q_t: Next quantiles of C target critics, in any order, shape `[C, N]`.
-        num_dropped: Number :math:`d` to drop for each critic, a Python integer below N.
+        num_dropped: Number :math:`d` to drop for each critic, a Python integer
+            in [0, N).
 
     Returns:
         Smallest quantiles, in ascending order, shape `[C*N - C*num_dropped]`.

@@ -48,7 +48,8 @@ def quantile_mean(
 
     Args:
         quantiles: Quantiles :math:`x`, shape `[N]`.
-        weights: Weights :math:`w`, of sum 1, shape `[N]`; or None for :math:`1/N`.
+        weights: Weights :math:`w`, in [0, 1], of sum 1, shape `[N]`; or None for
+            :math:`1/N`.
 
     Returns:
         Mean :math:`v`, shape `[]`.
@@ -90,7 +91,8 @@ def conditional_value_at_risk(
     Args:
         quantiles: Quantiles at midpoints, samples, or atoms, in any order, shape `[N]`.
         level: Probability :math:`η` of the tail in (0, 1], shape `[]`.
-        probs: Probabilities :math:`p`, of sum 1, shape `[N]`; or None for :math:`1/N`.
+        probs: Probabilities :math:`p`, in [0, 1], of sum 1, shape `[N]`; or None for
+            :math:`1/N`.
 
     Returns:
         Conditional value at risk :math:`C`, shape `[]`.
@@ -162,7 +164,8 @@ def wang_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Shift :math:`η`: negative averts risk, positive seeks it, shape `[]`.
+        level: Shift :math:`η`, finite: averts risk if negative, seeks it if positive,
+            shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -198,7 +201,7 @@ def cpw_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Exponent :math:`η`, positive, shape `[]`.
+        level: Exponent :math:`η`, in (0, inf), shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -238,7 +241,8 @@ def power_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Strength :math:`η`: negative averts risk, positive seeks it, shape `[]`.
+        level: Strength :math:`η`, finite: averts risk if negative, seeks it if
+            positive, shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.

@@ -14,13 +14,12 @@ Functions take one state or one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import devices, safe
+from rlaxlib._core import devices, legality, safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
@@ -50,7 +49,7 @@ def soft_value(
 
     Args:
         q: Action values, minus infinity for illegal actions, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         action_mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
@@ -106,17 +105,21 @@ def mellowmax(
         Kavosh Asadi and Michael L. Littman, *An Alternative Softmax Operator for
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1612.05628
     """
-    legal = _legal(q, action_mask)
+    legal = legality.legal(q, action_mask)
     count = jnp.maximum(jnp.sum(legal), 1).astype(q.dtype)
     mean = jnp.sum(jnp.where(legal, q, 0)) / count
-    centred = jnp.where(legal, q - mean, 0)
+    # Relative to the largest term: a mean of -1e9 would round the other values away.
+    sign = jnp.where(omega < 0, -1, 1).astype(q.dtype)
+    extreme = sign * devices.largest(sign * q, legal, None)
+    gaps = jnp.where(legal, q - extreme, 0)
     # Near omega = 0 the logarithm cancels and 1 / omega overflows: use a series there.
-    is_near = jnp.max(jnp.abs(omega * centred)) ** 3 < float(np.finfo(q.dtype).eps)
-    small = jnp.where(is_near, centred, 0)
-    near = jnp.sum(omega * small * small) / (2 * count)
+    is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < float(np.finfo(q.dtype).eps)
+    small = jnp.where(is_near & legal, q - mean, 0)
+    near = mean + jnp.sum(omega * small * small) / (2 * count)
     omega = jnp.where(is_near, 1, omega)
-    far = (jax.nn.logsumexp(omega * centred, where=legal) - jnp.log(count)) / omega
-    return mean + jnp.where(is_near, near, far)
+    total = jnp.sum(jnp.exp(omega * gaps), where=legal)
+    far = extreme + jnp.log(jnp.where(is_near, count, total) / count) / omega
+    return jnp.where(is_near, near, far)
 
 
 @checked
@@ -144,7 +147,7 @@ def soft_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Next action values, minus infinity for illegal actions, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -202,7 +205,7 @@ def munchausen_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
-        temperature: Positive temperature :math:`τ`, in units of values, shape `[]`.
+        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
         clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -234,15 +237,8 @@ def _soft_value(
     q: Array, temperature: Array, action_mask: Array | None = None
 ) -> Array:
     """Return the soft value of the legal actions, 0 if no action is legal."""
-    legal = _legal(q, action_mask)
-    # A quotient of large values would round their differences away.
-    largest = devices.largest(q, legal, None)
-    gaps = jnp.where(legal, q - largest, 0)
-    total = jnp.sum(jnp.exp(gaps / temperature), where=legal)
+    gaps, legal = legality.gaps(q, action_mask, temperature)
+    total = jnp.sum(jnp.exp(gaps), where=legal)
     # The logarithm of 0 has a NaN gradient.
-    return largest + temperature * jnp.log(jnp.where(jnp.any(legal), total, 1))
-
-
-def _legal(q: Array, action_mask: Array | None) -> Array:
-    """Return which actions are legal."""
-    return q != -jnp.inf if action_mask is None else action_mask & (q != -jnp.inf)
+    log_total = jnp.log(jnp.where(jnp.any(legal), total, 1))
+    return devices.largest(q, legal, None) + temperature * log_total

@@ -59,7 +59,7 @@ def td_learning(
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.td_learning(v_tm1=1.0, r_t=2.0, discount_t=0.5, v_t=4.0))
@@ -166,7 +166,7 @@ def expected_sarsa(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "A"],
-    probs_a_t: Float[ArrayLike, "A"],
+    probs_a_t: Float[ArrayLike, "A in [0, 1]"],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
     """Compute the expected Sarsa TD error.
@@ -183,7 +183,7 @@ def expected_sarsa(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, shape `[A]`.
-        probs_a_t: Action probabilities in the next state :math:`π_t`, shape `[A]`.
+        probs_a_t: Next action probabilities :math:`π_t`, in [0, 1], shape `[A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
@@ -364,7 +364,7 @@ def qv_max(
         TD error :math:`δ`, shape `[]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> print(rlaxlib.qv_max(1.0, 1.0, 0.5, jnp.array([4.0, 8.0])))

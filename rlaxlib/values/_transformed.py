@@ -74,7 +74,7 @@ def transformed_lambda_returns(
         Transformed returns :math:`h(G_0), …, h(G_{T-1})`, shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
@@ -89,7 +89,7 @@ def transformed_lambda_returns(
     targets = returns.lambda_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(v_t),
+        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
         lambda_=lambda_,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
@@ -128,7 +128,7 @@ def transformed_n_step_returns(
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
-        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        n: Number of steps before bootstrapping, a Python integer in [1, inf).
         lambda_t: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
@@ -138,7 +138,7 @@ def transformed_n_step_returns(
         Transformed returns :math:`h(G_0^{(n)}), …, h(G_{T-1}^{(n)})`, shape `[T]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> tx_pair = rlaxlib.TxPair(jnp.sqrt, jnp.square)
@@ -153,7 +153,7 @@ def transformed_n_step_returns(
     targets = returns.n_step_bootstrapped_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(v_t),
+        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
         n=n,
         lambda_t=lambda_t,
         stop_target_gradients=stop_target_gradients,
@@ -170,8 +170,8 @@ def transformed_general_off_policy_returns_from_action_values(
     a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    c_t: Float[ArrayLike, "T"],
-    pi_t: Float[ArrayLike, "T, A"],
+    c_t: Float[ArrayLike, "T in [0, inf)"],
+    pi_t: Float[ArrayLike, "T, A in [0, 1]"],
     stop_target_gradients: bool = False,
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -192,11 +192,13 @@ def transformed_general_off_policy_returns_from_action_values(
     Args:
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
         q_t: Transformed action values :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_t: Actions taken, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
+            used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        c_t: Traces :math:`c_1, …, c_T`, at least 0, shape `[T]`.
-        pi_t: Action probabilities under the target policy, shape `[T, A]`.
+        c_t: Traces :math:`c_1, …, c_T`, in [0, inf), shape `[T]`.
+        pi_t: Action probabilities :math:`π_t` of the target policy, in [0, 1],
+            shape `[T, A]`.
         stop_target_gradients: Whether to stop the gradient of the returns.
         truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
@@ -205,7 +207,7 @@ def transformed_general_off_policy_returns_from_action_values(
         Transformed returns, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_t, pi_t = jnp.array([[4.0, 0.0], [0.0, 4.0]]), jnp.full((2, 2), 0.5)
@@ -220,7 +222,7 @@ def transformed_general_off_policy_returns_from_action_values(
         https://arxiv.org/abs/1907.03687
     """
     targets = returns.general_off_policy_returns_from_action_values(
-        q_t=tx_pair.apply_inv(q_t),
+        q_t=tx_pair.apply_inv(safe.without(discount_t[:, None], q_t)),
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,
@@ -275,7 +277,7 @@ def transformed_q_lambda(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])
@@ -308,8 +310,8 @@ def transformed_retrace(
     a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    pi_t: Float[ArrayLike, "T, A"],
-    mu_t: Float[ArrayLike, "T"],
+    pi_t: Float[ArrayLike, "T, A in [0, 1]"],
+    mu_t: Float[ArrayLike, "T in [0, 1]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     eps: Float[ArrayLike, "in [0, inf)"] = 1e-8,
     stop_target_gradients: bool = True,
@@ -333,11 +335,13 @@ def transformed_retrace(
         q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         q_t: The same in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
+            used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        pi_t: Probabilities of all next actions under the target policy, shape `[T, A]`.
-        mu_t: Probabilities of `a_t` under the behaviour policy, shape `[T]`.
+        pi_t: Probabilities :math:`π_t` of all next actions, target policy, in [0, 1],
+            shape `[T, A]`.
+        mu_t: Probabilities of `a_t` under the behaviour policy, in [0, 1], shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
@@ -349,7 +353,7 @@ def transformed_retrace(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or a concrete `eps` negative.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, q_t, pi_t = jnp.array([[[1.0, 0.0]], [[2.0, 4.0]], [[0.0, 1.0]]])
@@ -410,7 +414,7 @@ def transformed_n_step_q_learning(
         a_t: Actions to bootstrap from, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        n: Number of steps before bootstrapping, a Python integer of at least 1.
+        n: Number of steps before bootstrapping, a Python integer in [1, inf).
         stop_target_gradients: Whether to stop the gradient of the targets.
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
         truncated_t: True where truncated, shape `[T]`; or None.
@@ -420,7 +424,7 @@ def transformed_n_step_q_learning(
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong or `n` not an integer of at least 1.
+        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> q_tm1, target_q_t = jnp.array([[1.0, 0.0]]), jnp.array([[2.0, 4.0]])

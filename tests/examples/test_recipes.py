@@ -13,6 +13,7 @@ import pytest
 from plain_losses import common as plain
 from plain_losses import exploration as explored
 from plain_losses import imitation as imitated
+from plain_losses import language as language_losses
 from recipes import exploration, imitation, language, policy_gradient, streaming
 
 import rlaxlib
@@ -37,6 +38,7 @@ MAY_RISE = (
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
+    "reference",
     *("masks", "valid", "n_step_batch", "sequences", "value_loss"),
     *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
     *("differential_td", "dreamer_unroll", "emphatic_td", "kl_coefficient", "stream_q"),
@@ -250,6 +252,31 @@ def test_expected_gradient_of_the_kl_term_of_grpo(differentiate_k3):
     zeros = jnp.zeros(plain.M)
     np.testing.assert_allclose(loss(zeros), kl_of_uniform(ref), rtol=1e-5)
     np.testing.assert_allclose(jax.grad(loss)(zeros), jax.grad(kl)(zeros), 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("ref_log_prob", [-jnp.inf, jnp.nan, -1e3])
+@pytest.mark.parametrize(
+    ("recipe", "settings"),
+    [
+        (language.grpo, {}),
+        (language.grpo, {"differentiate_k3": False}),
+        (language.rloo, {}),
+        (language.remax, {}),
+        (language.reinforce_plus_plus, {}),
+    ],
+)
+def test_a_kl_cost_of_zero_needs_no_reference_policy(recipe, settings, ref_log_prob):
+    table, _ = language_losses.TABLE
+
+    def loss(table, batch):
+        apply = language_losses.bigrams
+        return recipe(table, apply, batch, kl_cost=0.0, **settings)
+
+    batch = language_losses.ANSWERS
+    spoiled = batch.ref_log_prob.at[0].set(ref_log_prob)
+    right = jax.value_and_grad(loss)(table, batch)
+    found = jax.value_and_grad(loss)(table, batch._replace(ref_log_prob=spoiled))
+    jax.tree.map(np.testing.assert_array_equal, found, right)
 
 
 def kl_of_uniform(ref):

@@ -319,3 +319,10 @@ def test_the_scale_of_maxrl_is_the_mean_reward():
     # The mean of `r ∇log π / r̄` over successes alone, without the baseline.
     unbiased = scaled(rewards, baseline="none")
     np.testing.assert_allclose(unbiased, [4, 0, 0, 0], rtol=1e-6)
+
+
+def test_a_mean_reward_that_is_not_positive_gives_no_advantages():
+    """A negative divisor would reinforce the worst answer."""
+    for rewards in ([-1.0, 0.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0]):
+        adv = rlaxlib.group_advantages(np.float32(rewards), scale="mean")
+        np.testing.assert_array_equal(adv, np.zeros(4))

@@ -144,3 +144,14 @@ def test_modes_agree_for_sequences_of_full_length():
     close(token, sequence)
     close(token, constant)
     close(total, STEPS * token)
+
+
+def test_a_traced_denominator_of_zero_gives_no_loss():
+    loss, mask = np.zeros((2, 3), np.float32), np.zeros((2, 3), bool)
+
+    def total(loss, denominator):
+        return rlaxlib.aggregate_losses(loss, mask, denominator=denominator)
+
+    value, gradient = jax.jit(jax.value_and_grad(total))(loss, np.float32(0))
+    assert value == 0
+    np.testing.assert_array_equal(gradient, loss)

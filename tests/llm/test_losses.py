@@ -411,3 +411,17 @@ def test_overlong_penalty_of_lengths_of_a_small_dtype():
     for maximum, cache in ((100, 20), np.array([100, 20], np.uint8)):
         found = jax.jit(rlaxlib.overlong_penalty)(lengths, maximum, cache)
         close(found, [0, -0.5, -1])
+
+
+@pytest.mark.parametrize("fraction", [0.07, 0.29, 0.53, 0.57, 0.58])
+@pytest.mark.parametrize("count", [100, 200, 1000])
+def test_masks_have_the_number_of_tokens_that_a_fraction_states(fraction, count):
+    """The product in single precision may be just below an integer."""
+    values = np.random.default_rng(0).permutation(count).astype(np.float32)
+    kept = rlaxlib.clip_cov_mask(
+        jax.random.key(0), values, values, fraction, low=-np.inf, high=np.inf
+    )
+    assert np.sum(~np.asarray(kept)) == round(fraction * count)
+    values = np.append(values, np.float32(count))
+    chosen = rlaxlib.high_entropy_mask(values, fraction)
+    assert np.sum(chosen) == round(fraction * count) + 1

@@ -69,3 +69,13 @@ def test_groups_over_devices_share_a_baseline():
         lambda *x: rlaxlib.token_baseline(*x, axis_name="i"), axis_name="i"
     )(*(x.reshape(2, 2, 3) for x in group))
     close(mapped, np.stack([rlaxlib.token_baseline(*group)] * 2))
+
+
+def test_a_group_of_one_answer_has_no_baseline():
+    returns, log_prob = np.ones((1, 3), np.float32), np.full((1, 3), -1.0, np.float32)
+    one = rlaxlib.token_baseline(returns, log_prob, np.full((1, 3), 0.5))
+    np.testing.assert_array_equal(one, np.zeros(3))
+    mask = np.array([[True, True, True], [False, False, False]])
+    pair = (np.repeat(x, 2, axis=0) for x in (returns, log_prob, np.full((1, 3), 0.5)))
+    masked = rlaxlib.token_baseline(*pair, sample_mask=mask)
+    np.testing.assert_array_equal(masked, np.zeros(3))

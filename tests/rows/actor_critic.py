@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, Row
+from contract import ACTIONS, BAD_DISCOUNT, Row
 
 NEW = "rlax has none"
 CRITICS, DIMENSIONS = 3, 4
@@ -152,13 +152,14 @@ ROWS = [
         make_numbers(*SOFT),
         elementwise=True,
         targets=SOFT,
-        invalid=NEGATIVE_TEMPERATURE,
+        invalid=NEGATIVE_TEMPERATURE + BAD_DISCOUNT,
     ),
     row(
         "td3_critic_target",
         make_numbers(*TARGET),
         elementwise=True,
         targets=TARGET,
+        invalid=BAD_DISCOUNT,
     ),
     row(
         "sac_policy_loss",

@@ -258,6 +258,10 @@ def row(definition, make, **more):
 
 ARM = ({"arm": -1}, {"arm": ARMS})
 COUNTS = ({"counts": np.array([-1.0, 1.0, 1.0, 1.0])},)
+STATE = (
+    {"state.counts": np.full(ARMS, -1.0)},
+    {"state.variances": np.full(ARMS, -1.0)},
+)
 MEANS = ({"means": np.array([0.0, 0.5, 1.0, 1.5])},)
 PROBABILITY = ({"probability": 0.0}, {"probability": 1.5})
 
@@ -277,7 +281,7 @@ ROWS = [
             lambda rng: {"discount": np.asarray(rng.uniform(0.6, 0.9))},
         ),
         condition=4.0,
-        invalid=(*ARM, {"discount": -0.1}, {"discount": 1.1}),
+        invalid=(*ARM, *STATE, {"discount": -0.1}, {"discount": 1.1}),
     ),
     row(
         sliding_window_init,
@@ -297,7 +301,7 @@ ROWS = [
             pull,
         ),
         any_length=("state.counts",),
-        invalid=ARM,
+        invalid=ARM + STATE,
     ),
     row(
         ucb_scores,

@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, STEPS, Row, fields
+from contract import ACTIONS, BAD_DISCOUNT, STEPS, Row, fields
 
 import rlaxlib
 
@@ -258,6 +258,7 @@ ROWS = [
             "head_mask": np.array([True, False, True]),
         },
         targets=("r_t", "discount_t", "q_t"),
+        invalid=BAD_DISCOUNT,
     ),
     row(
         "rnd_loss",

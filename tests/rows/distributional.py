@@ -324,7 +324,7 @@ ROWS = [
         definition=categorical_l2_project,
         make=make_project,
         any_length=("z_q",),
-        invalid=({"z_q": DESCENDING},),
+        invalid=({"probs": np.full(OTHER_ATOMS, -0.1)}, {"z_q": DESCENDING}),
     ),
     Row(
         name="categorical_td_learning",
@@ -410,6 +410,7 @@ ROWS = [
         peer="rlax weights all samples alike",
         targets=("r_t", "discount_t", "dist_q_t"),
         any_length=("dist_q_t",),
+        invalid=({"weights": np.full(SAMPLES, -0.1)},),
     ),
     Row(
         name="quantile_q_learning",
@@ -430,7 +431,11 @@ ROWS = [
             settings=settings,
             targets=("r_t", "discount_t", "dist_q_t", "probs_a_t"),
             any_length=("dist_q_t",),
-            invalid=BAD_LEARN + BAD_HUBER,
+            invalid=(
+                *BAD_LEARN,
+                *BAD_HUBER,
+                *({"probs_a_t": np.full(ACTIONS, x)} for x in (-0.1, 1.1)),
+            ),
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),

@@ -215,6 +215,7 @@ ROWS = [
             {"dirichlet_alpha": 0.0},
             {"dirichlet_fraction": -0.1},
             {"dirichlet_fraction": 1.1},
+            {"prior": np.full((BATCH, ACTIONS), -0.1)},
         ),
     ),
     neighbors(),
@@ -243,6 +244,8 @@ ROWS = [
             {"epsilon": 0.0},
             {"cluster_distance": -1.0},
             {"max_similarity": 0.0},
+            {"reward_scale": -1.0},
+            {"num_neighbors": SEEN + 1},
         ),
     ),
 ]

@@ -4,7 +4,7 @@ import itertools
 
 import jax
 import numpy as np
-from contract import STEPS, Row, away_from, discounts
+from contract import BAD_DISCOUNTS, STEPS, Row, away_from, discounts
 
 COMPONENTS, DIMENSIONS = 4, 3
 
@@ -126,7 +126,7 @@ def hindsight(names, case="", **fields):
 
 
 MASKS = ("truncated_t", "sample_mask")
-RANGES = ({"gamma": 1.0}, {"gamma": -0.1}, {"beyond": "future"})
+RANGES = ({"gamma": 1.0}, {"gamma": -0.1}, {"beyond": "future"}, *BAD_DISCOUNTS)
 
 ROWS = [
     hindsight((), "no masks", invalid=RANGES),

@@ -336,7 +336,7 @@ ROWS = [
         settings={"max_length": 20, "cache_length": 8},
         differentiable=False,
         elementwise=True,
-        invalid=({"cache_length": 0}, {"max_length": 7}),
+        invalid=({"cache_length": 0}, {"max_length": 7}, {"lengths": -1}),
     ),
     *(
         row(

@@ -180,7 +180,11 @@ ROWS = [
         make_pairs(*MEANS),
         elementwise=True,
         condition=4.0,
-        invalid=({"beta": 0.0},),
+        invalid=(
+            {"beta": 0.0},
+            {"mean_log_prob_chosen": np.full(PAIRS, 0.1)},
+            {"mean_log_prob_rejected": np.ones(PAIRS)},
+        ),
     ),
     row(
         "orpo_loss",

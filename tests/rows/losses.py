@@ -68,6 +68,11 @@ def make_errors(rng):
     return {"x": x}
 
 
+BAD_PROBABILITIES = (
+    {"predictions": np.full(SHAPE, -0.1)},
+    {"targets": np.full(SHAPE, 1.1)},
+)
+
 ROWS = [
     Row(
         name="l2_loss",
@@ -95,12 +100,14 @@ ROWS = [
         definition=likelihood,
         make=make_probabilities,
         elementwise=True,
+        invalid=BAD_PROBABILITIES,
     ),
     Row(
         name="log_loss",
         definition=log_loss,
         make=make_probabilities,
         elementwise=True,
+        invalid=BAD_PROBABILITIES,
     ),
     Row(
         name="expectile_loss",

@@ -387,6 +387,7 @@ ROWS = [
         make=make_policy,
         constant=("weight",),
         condition=4.0,
+        invalid=({"weight": -1.0},),
     ),
     row(
         name="td3_bc_weight",

@@ -299,6 +299,7 @@ ROWS = [
         definition=counterfactual_advantage,
         make=make_critic,
         peer=NEW,
+        invalid=({"pi_t": np.full((STEPS, ACTIONS), -0.1)},),
     ),
     Row(
         name="counterfactual_advantage",
@@ -338,7 +339,7 @@ ROWS = [
         make=make_surrogate,
         settings={"epsilon": 0.25},
         targets=("adv_t",),
-        invalid=({"epsilon": -0.1},),
+        invalid=({"prob_ratios_t": np.full(STEPS, -0.1)}, {"epsilon": -0.1}),
     ),
     Row(
         name="qpg_loss",

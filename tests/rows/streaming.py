@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from contract import Row, fields
+from contract import BAD_DISCOUNT, Row, fields
 
 import rlaxlib
 
@@ -175,8 +175,11 @@ ROWS = [
         invalid=(
             {"rho_tm1": -1.0},
             {"discount_t": -1.0},
+            {"discount_t": 1.1},
             {"lambda_": 1.1},
             {"interest": -1.0},
+            {"state.rho": -1.0},
+            {"state.discount": 1.1},
         ),
     ),
     Row(
@@ -196,7 +199,12 @@ ROWS = [
         peer="rlax has none",
         condition=64.0,
         carried=fields(rlaxlib.TrueOnlineTdState),
-        invalid=({"lambda_": -0.1}, {"lambda_": 1.1}, {"step_size": -1.0}),
+        invalid=(
+            {"lambda_": -0.1},
+            {"lambda_": 1.1},
+            {"step_size": -1.0},
+            {"discount_t": 1.1},
+        ),
     ),
     row(
         tdc_losses,
@@ -206,6 +214,7 @@ ROWS = [
         ),
         differences="the losses are not those of which the gradient is that",
         condition=4.0,
+        invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
     row(
         gtd2_losses,
@@ -215,6 +224,7 @@ ROWS = [
         ),
         differences="the losses are not those of which the gradient is that",
         condition=4.0,
+        invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
     row(
         obgd_step_size,

@@ -1,7 +1,14 @@
 """Transformed values: definitions in NumPy, and the rows of the functions."""
 
 import numpy as np
-from contract import BAD_DISCOUNTS, BAD_LAMBDA, Row
+from contract import (
+    BAD_DISCOUNTS,
+    BAD_LAMBDA,
+    BAD_POLICY,
+    BAD_PROBABILITIES,
+    BAD_TRACES,
+    Row,
+)
 
 import rlaxlib
 from rows import returns, transforms
@@ -163,6 +170,7 @@ ROWS = [
         ),
         condition=ROUNDING,
         multistep=True,
+        invalid=BAD_TRACES + BAD_POLICY,
     ),
     Row(
         name="transformed_q_lambda",
@@ -188,7 +196,7 @@ ROWS = [
         name="transformed_retrace",
         definition=transformed_retrace,
         make=with_one_lambda(many_steps(*RETRACE, "lambda_")),
-        invalid=({"eps": -1.0},),
+        invalid=BAD_POLICY + BAD_PROBABILITIES + ({"eps": -1.0},),
         settings=PAIR,
         targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_"),
         condition=ROUNDING,

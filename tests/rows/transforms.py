@@ -253,13 +253,14 @@ INVALID_BINS = (
     {"bins": np.array([0.0, 1.0, 2.0, 2.0, 3.0])},
     {"bins": np.array([0.0, 1.0, 2.0, 3.0, np.inf])},
 )
+INVALID_PROBS = ({"probs": np.full(5, -0.1)}, {"probs": np.full(5, 1.1)})
 NEW = "rlax has none"
 ROUNDING = "rlax's formula cancels (audit, 1.1)"
 
 ROWS = [
     elementwise(identity, draw()),
     elementwise(sigmoid, draw()),
-    elementwise(logit, draw_unit),
+    elementwise(logit, draw_unit, invalid=({"x": -0.1}, {"x": 1.1})),
     elementwise(signed_logp1, draw()),
     elementwise(signed_expm1, draw()),
     elementwise(symlog, draw(), peer="rlax calls it signed_logp1"),
@@ -282,7 +283,10 @@ ROWS = [
         invalid=INVALID_RANGES,
     ),
     elementwise(
-        transform_from_2hot, from_equal_bins, settings=RANGE, invalid=INVALID_RANGES
+        transform_from_2hot,
+        from_equal_bins,
+        settings=RANGE,
+        invalid=INVALID_RANGES + INVALID_PROBS,
     ),
     elementwise(
         transform_to_2hot_nonlinear,
@@ -294,7 +298,7 @@ ROWS = [
         transform_from_2hot_nonlinear,
         from_any_bins,
         any_length=("probs",),
-        invalid=INVALID_BINS,
+        invalid=INVALID_BINS + INVALID_PROBS,
     ),
     elementwise(
         transform_to_hl_gauss,
@@ -308,7 +312,7 @@ ROWS = [
         from_equal_bins,
         settings=RANGE,
         peer=NEW,
-        invalid=INVALID_RANGES,
+        invalid=INVALID_RANGES + INVALID_PROBS,
     ),
     Row(
         name="hl_gauss_pair",

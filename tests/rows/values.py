@@ -6,6 +6,8 @@ from contract import (
     BAD_DISCOUNT,
     BAD_DISCOUNTS,
     BAD_LAMBDA,
+    BAD_POLICY,
+    BAD_PROBABILITIES,
     STEPS,
     Row,
     actions,
@@ -225,6 +227,10 @@ ROWS = [
         definition=expected_sarsa,
         make=one_step(*Q, "probs_a_t"),
         targets=("r_t", "discount_t", "q_t", "probs_a_t"),
+        invalid=(
+            {"probs_a_t": np.full(ACTIONS, -0.1)},
+            {"probs_a_t": np.full(ACTIONS, 1.1)},
+        ),
     ),
     Row(
         name="q_learning",
@@ -289,6 +295,7 @@ ROWS = [
         make=many_steps("q_t", "a_t"),
         peer="rlax has no such function",
         differentiable=False,
+        invalid=({"a_t": np.full(STEPS, ACTIONS)},),
     ),
     Row(
         name="n_step_q_learning",
@@ -316,7 +323,7 @@ ROWS = [
         make=make_retrace,
         targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_"),
         multistep=True,
-        invalid=({"eps": -1.0},),
+        invalid=BAD_POLICY + BAD_PROBABILITIES + ({"eps": -1.0},),
     ),
     Row(
         name="retrace_continuous",

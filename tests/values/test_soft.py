@@ -190,9 +190,14 @@ def test_nan_is_not_hidden(evaluate):
 
 @pytest.mark.parametrize("omega", [0.0, 1.0, -1.0])
 def test_mellowmax_of_distant_values_does_not_overflow(omega):
-    value, (gradient, _) = mellowmax(np.float32([3e30, -3e30]), omega)
-    close(value, omega * 3e30)
+    value, (gradient, _) = mellowmax(np.float32([4e29, -4e29]), omega)
+    close(value, omega * 4e29)
     assert np.isfinite(gradient).all()
+
+
+def test_mellowmax_of_a_very_low_value_keeps_the_precision_of_the_others():
+    value, _ = mellowmax(np.float32([1.0, 0.0, -1e9]), 2.0)
+    close(value, np.log((np.exp(2.0) + 1) / 3) / 2)
 
 
 def test_munchausen_bonus_does_not_change_with_a_constant_added_to_the_values():

@@ -1,0 +1,219 @@
+"""Test every function of logits: a masked action is as good as a deleted one."""
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+
+LOGITS = (
+    "action_logits",
+    "logits",
+    "logits_t",
+    "mu_logits_t",
+    "p_logits",
+    "pi_logits_t",
+    "posterior_logits",
+    "prior_logits",
+    "q_logits",
+    "student_logits",
+    "target_logits",
+    "teacher_logits",
+)
+# Other arguments whose softmax a function takes, for which -inf marks illegal actions.
+VALUES = {
+    "boltzmann_probabilities": ("means",),
+    "discrete_cql_loss": ("q",),
+    "effective_sample_size": ("log_weights",),
+    "mellowmax": ("q",),
+    "munchausen_q_learning": ("target_q_tm1", "target_q_t"),
+    "soft_q_learning": ("q_t",),
+    "soft_value": ("q",),
+}
+# Functions that depend on actions of probability 0, or on how many actions there are.
+COUNTS = {
+    "categorical_mpo_loss": "the relative divergence is of all actions",
+    "categorical_regression_loss": "the last axis holds the bins of a fixed support",
+    "clipped_entropy_softmax.entropy": "the maximum entropy is of all legal actions",
+    "diayn_reward": "the prior is uniform over all skills",
+    "gumbel_policy_targets": "values are rescaled to the range of all legal actions",
+    "mellowmax": "the mean is over all legal actions",
+    "rpg_loss": "the regrets are of all actions",
+    "unimix_logits": "the uniform distribution is over all classes",
+}
+UNIFORM = ("categorical_regression_loss", "diayn_reward", "rpg_loss", "unimix_logits")
+LOWEST = float(np.finfo(np.float32).min)
+TEMPERATURES = (0.1, 0.5, 0.9, 1.0, 2.0, 10.0)
+SCALE = 1e3  # Of a loss: a gradient of 0 times a large number is 0.
+
+
+def masked_names(row):
+    """Return the names of the arguments whose entries are masked."""
+    names = VALUES.get(row.name, LOGITS)
+    return [name for name in row.specs if name in names]
+
+
+ROWS = [row for row in contract.collect() if masked_names(row)]
+DRAWN = [row for row in ROWS if row.name.endswith(".sample")]
+ALIKE = [row for row in ROWS if row.key is None and row.name not in UNIFORM]
+
+
+def each(rows):
+    return pytest.mark.parametrize("row", rows, ids=[row.id for row in rows])
+
+
+def call_of(row):
+    """Return the function of a temperature, and of arguments; the former may be None.
+
+    Distributions have their temperature as a setting.
+    """
+    factory, _, method = row.name.partition(".")
+    settings = {"clipped_entropy_softmax": (0.75,)}.get(factory, ())
+
+    def call(temperature, arguments):
+        if "temperature" in row.specs:
+            return row.call()(**arguments, temperature=temperature)
+        if factory.endswith("softmax"):
+            made = getattr(rlaxlib, factory)(temperature, *settings)
+            return getattr(made, method)(**arguments)
+        return row.call()(**arguments)
+
+    return call
+
+
+def spread(row, arguments):
+    """Return the names of all arguments whose last axis holds the actions."""
+    axes = {axes[-1] for name in masked_names(row) for axes in row.specs[name].shapes}
+    size = arguments[masked_names(row)[0]].shape[-1]
+    return [
+        name
+        for name, x in arguments.items()
+        if name in row.specs
+        and any(each and each[-1] in axes for each in row.specs[name].shapes)
+        and x.ndim
+        and x.shape[-1] == size
+    ]
+
+
+def sampled(row, kept, dtype):
+    """Sample arguments that have no use for the actions from `kept` on."""
+    arguments = row.inputs(1, dtype)
+    arguments.pop("temperature", None)
+    for name, x in arguments.items():
+        if name in (*row.picks, "tokens"):
+            arguments[name] = jnp.minimum(x, kept - 1)
+        elif name == "labels":
+            left = x.at[..., kept:].set(0)
+            arguments[name] = left / jnp.sum(left, axis=-1, keepdims=True)
+        elif name == "visits":
+            arguments[name] = x.at[..., kept:].set(0)
+        elif name == "action_mask":
+            arguments[name] = x.at[..., 0].set(True)
+    return arguments
+
+
+def differentiate(row, size, kept):
+    """Return outputs and gradients, as a function of temperature and arguments."""
+    call = call_of(row)
+    names = row.moving if row.differentiable else ()
+
+    def total(moved, temperature, arguments):
+        outputs = [
+            x[..., :kept] if x.ndim and x.shape[-1] == size else x
+            for x in jax.tree.leaves(call(temperature, arguments | moved))
+        ]
+        return SCALE * contract.weigh(outputs, 0), outputs
+
+    def run(temperature, arguments):
+        moved = {name: arguments[name] for name in names if name in arguments}
+        gradients = jax.grad(total, has_aux=True)(moved, temperature, arguments)
+        return gradients[::-1]
+
+    return jax.jit(run)
+
+
+def compare(row, kept, fills, temperatures, dtype=np.float32):
+    """Compare a function of masked actions with that of the others alone."""
+    given = sampled(row, kept, dtype)
+    logits, wide = masked_names(row), spread(row, given)
+    size = given[logits[0]].shape[-1]
+    deleted = {n: x[..., :kept] if n in wide else x for n, x in given.items()}
+    of_masked = differentiate(row, size, kept)
+    of_deleted = differentiate(row, kept, kept)
+    relative = 1e-4 if np.dtype(dtype).itemsize >= 4 else 2e-2
+    wide_dtype = jnp.promote_types(dtype, np.float32)
+    for temperature in np.asarray(temperatures, wide_dtype):
+        outputs, gradients = of_deleted(temperature, deleted)
+        for fill in fills:
+            masked = {
+                n: x.at[..., kept:].set(fill) if n in logits else x
+                for n, x in given.items()
+            }
+            found, found_gradients = of_masked(temperature, masked)
+            contract.assert_close(found, outputs, relative, relative)
+            for name, right in gradients.items():
+                whole = np.float64(found_gradients[name])
+                rest = whole[..., kept:] if name in wide else np.zeros(1)
+                zero = rest if name in logits else 0.0 * rest
+                np.testing.assert_array_equal(zero, 0, err_msg=name)
+                gradient = whole[..., :kept] if name in wide else whole
+                absolute = relative * SCALE
+                np.testing.assert_allclose(
+                    gradient, np.float64(right), relative, absolute, err_msg=name
+                )
+
+
+def temperatures_of(row):
+    has_one = "temperature" in row.specs or "softmax." in row.name
+    return TEMPERATURES if has_one else (1.0,)
+
+
+def fits(row, kept):
+    """Return whether a function has settings for so few actions."""
+    size = row.inputs(1)[masked_names(row)[0]].shape[-1]
+    return kept < size and row.settings.get("top_k", 0) < kept
+
+
+@each(contract.covering_third(ALIKE, "masked logits"))
+def test_masked_logits_count_as_deleted(row):
+    """Values and gradients, for masks of minus infinity and of the lowest float."""
+    fills = [-np.inf, LOWEST, -3e38]
+    fills += [] if row.name in COUNTS else [-1e9]
+    for kept in (3, 1):
+        if fits(row, kept):
+            compare(row, kept, fills, temperatures_of(row))
+
+
+@pytest.mark.trust
+@each(ALIKE)
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float64], ids=["bfloat16", "x64"])
+def test_the_lowest_float_of_any_dtype_masks(row, dtype):
+    with contract.x64(dtype == np.float64):
+        fills = [float(jnp.finfo(dtype).min), -np.inf]
+        if fits(row, 3):
+            compare(row, 3, fills, temperatures_of(row), dtype)
+
+
+@each(DRAWN)
+def test_no_masked_action_is_sampled(row):
+    call, given = call_of(row), sampled(row, 2, np.float32)
+    for fill in (-np.inf, LOWEST, -1e9):
+        masked = given | {"logits": given["logits"].at[..., 2:].set(fill)}
+        for temperature in (0.1, 10.0):
+            assert np.max(call(temperature, masked)) < 2
+
+
+@each([row for row in ROWS if row.name in UNIFORM])
+def test_masked_logits_give_finite_gradients(row):
+    """Where a masked action is not as good as a deleted one."""
+    given = sampled(row, 3, np.float32)
+    run = differentiate(row, 4, 3)
+    for fill in (-np.inf, LOWEST, -3e38, -1e9):
+        masked = {
+            n: x.at[..., 3:].set(fill) if n in masked_names(row) else x
+            for n, x in given.items()
+        }
+        _, gradients = run(jnp.ones(()), masked)
+        assert all(np.all(np.isfinite(x)) for x in gradients.values())

@@ -1,0 +1,217 @@
+"""Test that docstrings state the ranges that are checked, and that siblings agree.
+
+An entry states a range as the annotation does, before the shape: `Discounts :math:`γ_t`
+in [0, 1], shape `[T]`.` A range of all finite numbers is stated as "finite".
+"""
+
+import inspect
+import re
+import typing
+
+import contract
+import pytest
+
+import rlaxlib
+from rlaxlib._core import signatures, specs
+
+# Ranges that a function checks, since no annotation can state them.
+CHECKED_BY_FUNCTIONS = {
+    ("extract_subsequences", "start_indices"): "in [0, T - L]",
+}
+
+# The range of a quantity, under its name.
+QUANTITIES = {
+    "a_t": "in [0, A)",
+    "discount": "in [0, 1]",
+    "discount_factor": "in [0, 1]",
+    "discount_t": "in [0, 1]",
+    "epsilon_high": "in [0, inf)",
+    "exponent": "in [0, inf)",
+    "fractions": "in [0, 1]",
+    "indices": "in [0, N)",
+    "k": "in [1, inf)",
+    "label_smoothing": "in [0, 1]",
+    "lambda_": "in [0, 1]",
+    "lambda_t": "in [0, 1]",
+    "max_kl": "in [0, inf)",
+    "max_weight": "in (0, inf]",
+    "maximum": "in [minimum, inf]",
+    "mu_t": "in [0, 1]",
+    "num_samples": "in [1, inf)",
+    "pi_t": "in [0, 1]",
+    "probability": "in (0, 1]",
+    "probs": "in [0, 1]",
+    "probs_a_t": "in [0, 1]",
+    "rho_tm1": "in [0, inf)",
+    "sigma": "in (0, inf)",
+    "sigma_0": "in (0, inf)",
+    "sigma_1": "in (0, inf)",
+    "stddev": "in (0, inf)",
+    "step_size": "in [0, inf)",
+    "temperature": "in (0, inf)",
+}
+
+# Functions in which a quantity has another range, and the reason.
+UNUSED = "The action of the last state is not used, and may be padding."
+CLIPPED = "The ratio is clipped, so that an infinite one has an effect of its bound."
+NOISE = "Noise of standard deviation 0 is no noise."
+ENTROPY = "A temperature of 0 is no entropy bonus."
+BEFORE = "A number of any sign, of which an activation makes a standard deviation."
+SHARE = "The weight of one target in a moving average."
+OTHERWISE = {
+    ("general_off_policy_returns_from_action_values", "a_t"): UNUSED,
+    ("transformed_general_off_policy_returns_from_action_values", "a_t"): UNUSED,
+    ("tree_backup", "a_t"): UNUSED,
+    ("retrace", "a_t"): UNUSED,
+    ("transformed_retrace", "a_t"): UNUSED,
+    ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
+    ("cispo_loss", "epsilon_high"): "The paper has experiments without a bound.",
+    ("importance_sampling_weights", "exponent"): "1 corrects the bias in full.",
+    ("quantile_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
+    ("batched_index", "indices"): "The axis has another name.",
+    ("one_hot", "indices"): "An index out of range gives zeros.",
+    ("pass_at_k_rewards", "k"): "There are G answers.",
+    ("dpo_loss", "label_smoothing"): "The loss of cDPO is bounded only below 1/2.",
+    ("sub_trajectory_balance_loss", "lambda_"): "It weighs longer parts, also by more.",
+    ("backtracking_line_search", "max_kl"): "An infinite bound accepts every step.",
+    ("acer_policy_loss", "max_weight"): "0 leaves the bias correction alone.",
+    ("invert_gradients", "maximum"): "It divides by the range of actions.",
+    ("pass_at_k", "num_samples"): "There are k answers at least.",
+    ("bootstrap_mask", "probability"): "It does not divide by the probability.",
+    ("categorical_sample", "probs"): "They need not sum to 1.",
+    ("vtrace", "rho_tm1"): CLIPPED,
+    ("vtrace_td_error_and_advantage", "rho_tm1"): CLIPPED,
+    ("leaky_vtrace", "rho_tm1"): CLIPPED,
+    ("leaky_vtrace_td_error_and_advantage", "rho_tm1"): CLIPPED,
+    ("squashed_gaussian.entropy", "sigma"): BEFORE,
+    ("squashed_gaussian.kl", "sigma_0"): BEFORE,
+    ("squashed_gaussian.kl", "sigma_1"): BEFORE,
+    ("squashed_gaussian.kl_to_standard_normal", "sigma"): BEFORE,
+    ("squashed_gaussian.logprob", "sigma"): BEFORE,
+    ("squashed_gaussian.prob", "sigma"): BEFORE,
+    ("squashed_gaussian.sample", "sigma"): BEFORE,
+    ("PlanState", "stddev"): NOISE,
+    ("add_gaussian_noise", "stddev"): NOISE,
+    ("add_ornstein_uhlenbeck_noise", "stddev"): NOISE,
+    ("ornstein_uhlenbeck_noise", "stddev"): NOISE,
+    ("shift_plan", "stddev"): NOISE,
+    ("td3_target_action", "stddev"): NOISE,
+    ("art", "step_size"): SHARE,
+    ("popart", "step_size"): SHARE,
+    ("discrete_sac_policy_loss", "temperature"): ENTROPY,
+    ("discrete_sac_value", "temperature"): ENTROPY,
+    ("sac_critic_target", "temperature"): ENTROPY,
+    ("sac_policy_loss", "temperature"): ENTROPY,
+}
+
+# Names that are words or letters of a paper, and not of one quantity.
+WORDS = """
+a action actions alpha beta clip damping decay delta epsilon high
+learning_rate level low margin means minimum mu predictions priorities q sample
+scale shrink target targets threshold weight weights x
+"""
+
+
+def documented():
+    """Yield name, docstring and specs of all functions, methods and states."""
+    things = {name: getattr(rlaxlib, name) for name in rlaxlib.__all__}
+    for name in filter(lambda name: "." in name, contract.public_functions()):
+        factory, method = name.split(".")
+        things[name] = getattr(things[factory](), method)
+    for name, thing in dict(things).items():
+        if inspect.isclass(thing):
+            methods = {n: x for n, x in vars(thing).items() if hasattr(x, "signature")}
+            things |= {f"{name}.{method}": x for method, x in methods.items()}
+    checked = {n: signatures.read(x) for n, x in things.items() if is_checked(x)}
+    for name, signature in checked.items():
+        yield name, inspect.getdoc(things[name]), signature.specs
+    nested = [x for each in checked.values() for x in each.nested.values()]
+    states = {part for hint in nested for part in (hint, *typing.get_args(hint))}
+    for state in filter(inspect.isclass, states):
+        fields = {n: specs.read(hint) for n, hint in specs._hints(state).items()}
+        found = {n: spec for n, spec in fields.items() if spec}
+        yield state.__name__, inspect.getdoc(state), found
+
+
+def is_checked(thing):
+    return inspect.isroutine(thing) and hasattr(thing, "signature")
+
+
+def arguments():
+    """Yield function, argument, spec and docstring entry of what may have a range."""
+    for name, docstring, found in documented():
+        for argument, spec in found.items():
+            if spec.kind == "Static" or spec.kind in ("Float", "Int", "Real", "Shaped"):
+                entry = rf"^    {argument}: (.*?)(?=^    \w|^\w|\Z)"
+                text = re.search(entry, docstring, re.M | re.S)[1]
+                yield name, argument, spec, " ".join(text.split())
+
+
+ARGUMENTS = list(arguments())
+
+
+def what_it_is(entry, spec):
+    """Return the part of an entry that describes the values, without its marks."""
+    part = entry.partition(" shape `")[0] if spec.is_array else entry
+    return re.sub(r":math:|`", "", part)
+
+
+def stated(entry, spec):
+    """Return the rules that an entry states."""
+    text = re.sub(r"\bfinite\b", "in (-inf, inf)", what_it_is(entry, spec))
+    rules = r"\bin [\[({][^\])}]*[\])}]|\bascending\b|\bincreasing\b"
+    return set(re.findall(rules, text))
+
+
+def test_docstrings_state_the_ranges_that_are_checked():
+    assert len(ARGUMENTS) > 1000
+    wrong = {}
+    for name, argument, spec, entry in ARGUMENTS:
+        checked = {CHECKED_BY_FUNCTIONS.get((name, argument))} - {None}
+        checked |= set(map(str, spec.rules))
+        if stated(entry, spec) != checked:
+            wrong[name, argument] = checked, entry
+    assert wrong == {}
+
+
+def test_docstrings_state_ranges_in_one_form():
+    words = r"at least|at most|more than|above|below|positive|non-negative"
+    wrong = {
+        (name, argument): entry
+        for name, argument, spec, entry in ARGUMENTS
+        if re.search(
+            rf"(, (of )?|^|of )({words})\b|(?<!if) [^\s`]+ [<>≤≥]( |$)",
+            what_it_is(entry, spec),
+            re.IGNORECASE,
+        )
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "rules"),
+    [
+        ("Discount :math:`γ` in [0, 1], shape `[]`.", {"in [0, 1]"}),
+        ("Bound, in [`low`, inf], shape `[]`; or 2.", {"in [low, inf]"}),
+        ("Bins, finite and increasing, shape `[K]`.", {"in (-inf, inf)", "increasing"}),
+        ("Loss, shape `[]`, such as a reward in [0, 1].", set()),
+    ],
+)
+def test_ranges_are_found_in_an_entry(entry, rules):
+    assert stated(entry, specs.Spec("Float", ((),))) == rules
+
+
+def test_a_quantity_has_one_range():
+    ranges = {}
+    for name, argument, spec, _ in ARGUMENTS:
+        if (argument, spec.kind) != ("a_t", "Float"):  # An action of D dimensions.
+            ranges.setdefault(argument, {})[name] = " ".join(map(str, spec.rules))
+    exceptions = {
+        (name, argument)
+        for argument, expected in QUANTITIES.items()
+        for name, rules in ranges[argument].items()
+        if rules != expected
+    }
+    assert exceptions == set(OTHERWISE)
+    differing = {argument for argument, of in ranges.items() if len({*of.values()}) > 1}
+    assert differing - set(QUANTITIES) == set(WORDS.split())

@@ -1,0 +1,115 @@
+"""Test that no loss of ratios is NaN, however far two policies are apart."""
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+
+TOPICS = ("imitation", "llm", "offline", "policies")
+NAMES = {name for topic in TOPICS for name in getattr(rlaxlib, topic).__all__}
+LOG_PROBS = np.float32([-np.inf, -1e4, -1e3, -89.0, -30.0, -1.0, -0.5, 0.0])
+LOG_RATIOS = np.float32([-np.inf, np.inf, -1e4, 1e4, -89.0, 89.0, 1.0, 0.0])
+ADVANTAGES = np.float32([0.0, 1.0, -1.0, 1e3, -1e3])
+EXAMPLES = 500
+# Functions whose definition has a difference or a product of infinities.
+EXCEPT = {
+    "cql_loss": "the samples were drawn with a positive probability",
+    "orpo_loss": "log-probabilities are finite",
+    "sub_trajectory_balance_loss": "sums of infinities of both signs",
+    "trajectory_balance_loss": "sums of infinities of both signs",
+}
+# Cases whose gradient is infinite: a log-probability, or twice the error of a square.
+INFINITE = ("free weights", "ipo")
+
+
+def ratio_names(row):
+    """Return the names of log-probabilities and log-ratios of taken actions."""
+    return [n for n in row.floats if "log_prob" in n or n == "log_ratio"]
+
+
+ROWS = [
+    row
+    for row in contract.collect()
+    if row.name in NAMES - EXCEPT.keys()
+    and ratio_names(row)
+    and row.case not in INFINITE
+]
+
+
+def examples(row):
+    """Sample arguments: log-probabilities far apart, advantages with many zeros."""
+    rng = np.random.default_rng(0)
+    batch = {n: np.stack([x] * EXAMPLES) for n, x in row.inputs().items() if n != "key"}
+    for name in ratio_names(row):
+        values = LOG_RATIOS if name == "log_ratio" else LOG_PROBS
+        batch[name] = rng.choice(values, batch[name].shape)
+    for name, values in list(batch.items()):
+        if name.startswith("adv"):
+            batch[name] = rng.choice(ADVANTAGES, values.shape)
+    return batch
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_distant_policies_give_no_nan(row):
+    batch = examples(row)
+    key = {} if row.key is None else {row.key: jax.random.key(0)}
+    moved = [n for n in row.moving if n in ratio_names(row) or n.startswith("adv")]
+    call = row.call()
+
+    def evaluate(given):
+        def total(free):
+            outputs = jax.tree.leaves(call(**key | given | free))
+            floats = [x for x in outputs if contract.is_float(x)]
+            # A loss may be infinite, and infinities of both signs have no sum.
+            finite = [jnp.where(jnp.isfinite(x), x, 0) for x in floats]
+            return contract.weigh(finite, 0), floats
+
+        free = {n: given[n] for n in moved if row.differentiable}
+        gradient, floats = jax.grad(total, has_aux=True)(free)
+        return floats, gradient
+
+    for x in jax.tree.leaves(jax.jit(jax.vmap(evaluate))(batch)):
+        assert not np.any(np.isnan(x))
+
+
+@pytest.mark.parametrize("loss", ["cispo_loss", "sapo_loss", "ppo_clip_loss"])
+def test_a_masked_token_has_no_gradient_however_large_its_ratio(loss):
+    old, adv = np.float32([-1e3, -1.0]), np.float32([1.0, 1.0])
+    options = {"epsilon_high": jnp.inf} if loss == "cispo_loss" else {}
+
+    def total(log_prob, mask):
+        found = getattr(rlaxlib, loss)(log_prob, old, adv, sample_mask=mask, **options)
+        return jnp.sum(jax.tree.leaves(found)[0])
+
+    gradient = jax.grad(total)(np.float32([-1.0, -1.0]), np.array([False, True]))
+    np.testing.assert_allclose(gradient, [0.0, -1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("log_prob", "old_log_prob", "k", "expected"),
+    [
+        (-1.0, -np.inf, 2.0, 0.0),
+        (-np.inf, -1.0, 2.0, 0.0),
+        (-np.inf, -1.0, 0.0, np.exp(3.0)),
+        (-np.inf, -np.inf, 2.0, 1.0),
+        (-1.0, -1e4, 0.0, 0.0),
+    ],
+)
+def test_the_weight_of_vespo_at_its_limits(log_prob, old_log_prob, k, expected):
+    """w^k exp(λ (1 - w)) for w of 0, infinity and 1, with λ = 3."""
+    pair = np.float32([log_prob, -0.5]), np.float32([old_log_prob, -0.5])
+    weight = rlaxlib.vespo_weight(*pair, 1.0, k_positive=k)
+    np.testing.assert_allclose(weight, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["truncate", "mask", "band"])
+@pytest.mark.parametrize("level", ["token", "sequence", "geometric"])
+def test_importance_weights_are_finite_without_a_bound(mode, level):
+    log_ratio = np.float32([1e4, 1.0, 0.0])
+    weigh = rlaxlib.importance_weights
+    weights = weigh(log_ratio, None, level, mode, 0.0, np.inf)
+    assert np.all(np.isfinite(weights))
+    assert np.all(weights > 0)

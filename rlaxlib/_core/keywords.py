@@ -43,7 +43,6 @@ _MEANT = {
     "labels": "target",
     "stop_target_gradients": "stop_gradient stop_grad use_stop_gradient",
     "delta": "huber_delta huber_param",
-    "r_t": "",
 }
 
 

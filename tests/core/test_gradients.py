@@ -32,13 +32,45 @@ def test_stop_if_keeps_the_value_and_stops_the_gradient(known, flag):
 @each_flag
 @each_way
 def test_error_has_the_gradient_of_the_target_unless_it_is_stopped(known, flag):
-    def error(flag, target, prediction, reward):
-        return gradients.error(target, prediction, flag, reward)
+    def error(flag, target, prediction):
+        return gradients.error(target, prediction, flag)
 
-    value, found = value_and_gradient(error, flag, known, TARGET, PREDICTION, REWARD)
-    assert value == TARGET - PREDICTION + REWARD
-    pull = 0.0 if flag else 1.0
-    np.testing.assert_array_equal(found, [pull, -1.0, pull])
+    value, found = value_and_gradient(error, flag, known, TARGET, PREDICTION)
+    assert value == TARGET - PREDICTION
+    np.testing.assert_array_equal(found, [0.0 if flag else 1.0, -1.0])
+
+
+@each_flag
+@each_way
+def test_td_error_has_the_gradient_of_the_target_unless_it_is_stopped(known, flag):
+    def error(flag, prediction, reward, target):
+        return gradients.td_error(prediction, reward, 0.5, target, flag)
+
+    value, found = value_and_gradient(error, flag, known, PREDICTION, REWARD, TARGET)
+    assert value == REWARD + (0.5 * TARGET - PREDICTION)
+    np.testing.assert_array_equal(found, [-1.0, *([0.0, 0.0] if flag else [1.0, 0.5])])
+
+
+@each_flag
+@each_way
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_td_error_at_an_end_does_not_depend_on_the_next_value(known, flag, value):
+    def error(flag, prediction, target):
+        return gradients.td_error(prediction, REWARD, 0.0, target, flag)
+
+    found, slope = value_and_gradient(error, flag, known, PREDICTION, np.float32(value))
+    assert found == REWARD - PREDICTION
+    np.testing.assert_array_equal(slope, [-1.0, 0.0])
+
+
+@each_way
+@pytest.mark.parametrize("flag", [False, True])
+def test_correction_keeps_the_value_beside_an_infinite_prediction(known, flag):
+    def correction(flag, difference, prediction):
+        return gradients.correction(difference, prediction, flag)
+
+    value, _ = value_and_gradient(correction, flag, known, TARGET, np.float32(np.inf))
+    assert value == TARGET
 
 
 @each_flag

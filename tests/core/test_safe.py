@@ -33,6 +33,11 @@ def test_a_finite_value_is_the_gradient_of_a_weight_of_0():
     assert jax.grad(safe.product)(0.0, 5.0) == 5.0
 
 
+def test_the_mixed_derivative_of_a_product_is_1_at_a_weight_of_0():
+    assert jax.grad(jax.grad(safe.product), 1)(0.0, 5.0) == 1.0
+    assert jax.grad(jax.grad(safe.product, 1))(0.0, 5.0) == 1.0
+
+
 @each_bad
 def test_a_positive_weight_shows_what_is_not_finite(bad):
     p, x = jnp.array([0.5, 0.5]), jnp.array([1.0, bad])

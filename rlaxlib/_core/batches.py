@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 
@@ -19,6 +19,7 @@ MappedAxes = dict[str, int | None]
 
 # Axes of a batch, and the position of the batch axis in a stream.
 LAYOUTS = {"[B, T]": 0, "[T, B]": 1}
+_LOOKS = "This looks like a batch, but the function takes one example."
 
 
 class Function(NamedTuple):
@@ -84,6 +85,8 @@ def lines(
     Returns:
         Lines; none if the arguments are not a batch, or may be read in several ways.
     """
+    if not call.function.name:  # The leaves of a pytree.
+        return []
     is_timed = any(_is_time(axes) for x in call.wanted.values() for axes in x.shapes)
     fixed = [n for n, spec in call.wanted.items() if not is_many(spec)]
     for level in (1,) if is_timed else (1, 2):
@@ -93,14 +96,19 @@ def lines(
         if any(len(each) > 1 for each in ways):
             return []
         if read := {layout: each for layout, each in found.items() if each}:
+            one = next(iter(read.values()))[0]
+            if any(x is None and _is_updated(call, n) for n, x in one.items()):
+                return [
+                    f"{_LOOKS} With a state for each, map over the batch with "
+                    "jax.vmap; with one for all, update it in turn, with jax.lax.scan."
+                ]
             calls = {
                 layout: _vmap(call, shapes, each[0], level) * (len(each) == 1)
                 for layout, each in read.items()
             }
             both = ", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
             return [
-                "This looks like a batch, but the function takes one example. Map it "
-                f"over the batch with jax.vmap{both * (len(read) > 1)}"
+                f"{_LOOKS} Map it over the batch with jax.vmap{both * (len(read) > 1)}"
                 f"{':' if any(calls.values()) else '.'}",
                 *[f"  {x}{f'  # {n}' * is_timed}" for n, x in calls.items() if x],
             ]
@@ -162,6 +170,21 @@ def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     return not _is_time(axes) and spec.shapes not in roles
 
 
+def _root(path: str) -> str:
+    """Return the argument that contains an array, such as `state` for `state.mean`."""
+    return re.split(r"[.[]", path)[0]
+
+
+def _is_updated(call: Call, path: str) -> bool:
+    """Return whether an array is in a state that the function returns anew."""
+    kind: Any = cast(Any, type(call.given[_root(path)]))
+
+    def returns(hint: Any) -> bool:
+        return hint is kind or any(map(returns, specs.contents(hint)))
+
+    return _root(path) != path and returns(call.function.result)
+
+
 def _is_time(axes: Axes) -> bool:
     """Return whether the first axis is time."""
     return bool(axes) and specs.split(axes[0])[0] == "T"
@@ -201,7 +224,7 @@ def _whole(axes: MappedAxes) -> dict[str, Any]:
     """Return the axis of each argument, -1 for a state whose fields have several."""
     found: dict[str, Any] = {}
     for path, axis in axes.items():
-        name = re.split(r"[.[]", path)[0]
+        name = _root(path)
         found[name] = axis if found.get(name, axis) == axis else -1
     return found
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import jax
 import numpy as np
 from jax.core import Tracer
 
@@ -113,7 +114,8 @@ def _swapped(call: Call) -> str:
     pairs = [
         (one, other)
         for one, other in itertools.combinations(call.wanted, 2)
-        if fits({**call.given, one: call.given[other], other: call.given[one]})
+        if call.type_of(one) != call.type_of(other)
+        and fits({**call.given, one: call.given[other], other: call.given[one]})
     ]
     if len(pairs) != 1 or fits(call.given):
         return ""
@@ -137,7 +139,7 @@ def _kind(name: str, call: Call) -> str:
         return ""
     if spec.kind == "Int" and _is_one_hot(name, call):
         return f"`{name}` takes indices: of one-hot vectors, `jnp.argmax({name}, -1)`."
-    if spec.kind in ("Int", "Bool") and not _is_whole(value, spec.kind):
+    if not _is_whole(value, spec.kind):
         return ""
     return f"Convert it: `{name}.astype({kind})`."
 
@@ -152,13 +154,15 @@ def _key(name: str, function: Function) -> str:
 
 def _listed(name: str, spec: Spec, value: Sequence[Any]) -> str:
     """Return how to convert a list."""
+    if any(isinstance(x, Tracer) for x in jax.tree.leaves(value)):
+        return f"Convert it: `jnp.asarray({name})`."
     try:
         array = np.asarray(value)
-    except ValueError:  # Entries of several shapes.
+    except (TypeError, ValueError, RuntimeError):  # Such as entries of several shapes.
         return ""
-    kind = {"Real": "float"}.get(spec.kind, spec.kind.lower())
     if specs.has_kind(array.shape, array.dtype, spec.kind):
         return f"Convert it: `jnp.asarray({name})`."
+    kind = {"Real": "float"}.get(spec.kind, spec.kind.lower())
     is_number = array.dtype.kind in "biuf" and _is_whole(array, spec.kind)
     return f"Convert it: `jnp.asarray({name}, {kind})`." * is_number
 
@@ -166,18 +170,16 @@ def _listed(name: str, spec: Spec, value: Sequence[Any]) -> str:
 def _is_one_hot(name: str, call: Call) -> bool:
     """Return whether an index has the shape of the array that it is an index of."""
     rules = call.wanted[name].rules
-    ends = [rule.high for rule in rules if isinstance(rule, specs.Interval)]
-    shape = np.shape(call.given[name])
-    return len(shape) > 0 and any(
-        shape == np.shape(call.given[other])
-        for other, spec in call.wanted.items()
-        if spec.shapes[0][-1:] and spec.shapes[0][-1] in ends
-    )
+    sizes = {rule.high for rule in rules if isinstance(rule, specs.Interval)}
+    ends = [n for n, spec in call.wanted.items() if {*spec.shapes[0][-1:]} & sizes]
+    shape = call.type_of(name)[0]
+    return shape != () and any(shape == call.type_of(other)[0] for other in ends)
 
 
 def _is_whole(value: Any, kind: str) -> bool:
     """Return whether no value changes if it is converted, as far as it is known."""
-    if isinstance(value, Tracer) or kind not in ("Int", "Bool"):
+    is_here = getattr(value, "is_fully_addressable", True)
+    if isinstance(value, Tracer) or not is_here or kind not in ("Int", "Bool"):
         return True
     x = np.asarray(value)
     return bool(np.all((x == 0) | (x == 1) if kind == "Bool" else x == np.round(x)))
@@ -259,11 +261,8 @@ def _sliced(call: Call, shapes: Shapes) -> Change | None:
             return None
         steps = min(shapes[n][axis] for n in streams)
         long = [n for n in streams if shapes[n][axis] == steps + 1]
-        others = [n for n in streams if shapes[n][axis] == steps]
         names = {n.removesuffix("_tm1").removesuffix("_t") for n in long}
         is_pair = len(long) == 2 and len(names) == 1
-        if len(long) + len(others) < len(streams):
-            continue
         if long and (is_pair or names <= {*_OF_STATES}):
             at = ":, " * axis
             ends = {n: ":-1" if n.endswith("_tm1") else "1:" for n in long}

@@ -10,6 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 
+@jax.custom_jvp
 def product(weight: ArrayLike, x: Array) -> Array:
     """Return `weight * x`, which is 0 where the weight is 0, whatever `x` is.
 
@@ -19,9 +20,22 @@ def product(weight: ArrayLike, x: Array) -> Array:
             ones count as 0 where the weight is 0, since `0 * inf` would be NaN.
 
     Returns:
-        The product.
+        The product. The gradient of a weight of 0 is `x`, or 0 where it is infinite or
+        NaN.
     """
-    return without(weight, x) * weight
+    # `weight * without(weight, x)` has this gradient, but uses `x` twice: XLA computes
+    # it twice, and four times in a product of products, which took 8 times the time.
+    return jnp.where(weight == 0, 0, x * weight)
+
+
+@product.defjvp
+def _product_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Return the product, and the derivative of `weight * without(weight, x)`."""
+    (weight, x), (weight_dot, x_dot) = primals, tangents
+    x_dot = jnp.where(_is_unused(weight, x), 0, x_dot)
+    return product(weight, x), without(weight, x) * weight_dot + x_dot * weight
 
 
 def expectation(probs: Array, x: Array, axis: int = -1) -> Array:
@@ -117,4 +131,8 @@ def without(weight: ArrayLike, x: Array) -> Array:
 
     Finite values stay, since they are the gradient of the weight.
     """
-    return jnp.where((weight == 0) & ~jnp.isfinite(x), 0, x)
+    return jnp.where(_is_unused(weight, x), 0, x)
+
+
+def _is_unused(weight: ArrayLike, x: Array) -> Array:
+    return (weight == 0) & ~jnp.isfinite(x)

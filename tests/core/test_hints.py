@@ -327,6 +327,11 @@ MISTAKES = {
         ["`jnp.asarray(r_t, float)`"],
         ["vmap"],
     ),
+    "a list of traced values": (
+        lambda: jax.jit(lambda y: r.lambda_returns([y, y], x(2), x(2)))(0.5),
+        ["`jnp.asarray(r_t)`"],
+        ["vmap"],
+    ),
     "a ragged list": (
         lambda: r.lambda_returns([[1.0], [1.0, 2.0]], x(2), x(2)),
         ["`r_t` is [[1.0], [1.0, 2.0]]"],
@@ -349,6 +354,11 @@ MISTAKES = {
     ),
     "continuous actions": (
         lambda: r.q_learning(x(A), np.float32(0.3), 1.0, 0.9, x(A)),
+        ["`a_tm1` is float32[], must be an integer array"],
+        ANY_HINT,
+    ),
+    "continuous actions on a device": (
+        lambda: r.q_learning(x(A), jnp.float32(0.3), 1.0, 0.9, x(A)),
         ["`a_tm1` is float32[], must be an integer array"],
         ANY_HINT,
     ),
@@ -505,6 +515,10 @@ MISTAKES = {
 # Keywords: the call, and what the error says.
 KEYWORDS = {
     "gamma": (lambda: r.lambda_returns(x(T), gamma=0.9, v_t=x(T)), "see `discount_t`"),
+    "discount": (
+        lambda: r.lambda_returns(x(T), 5 + x(T), discount=0.9),
+        "see `discount_t`",
+    ),
     "dones": (lambda: gae(x(T), x(T), x(T), dones=mask(T)), "see `discount_t`, γ tim"),
     "lam": (lambda: r.lambda_returns(x(T), x(T), x(T), lam=0.9), "see `lambda_`"),
     "gae_lambda": (lambda: gae(x(T), x(T), x(T), x(T), gae_lambda=1), "see `lambda_`"),
@@ -612,6 +626,24 @@ def test_the_line_to_paste_maps_the_function(row, layout):
     out = int("out_axes=1" in line)
     for one, *others in zip(found, *each, strict=True):
         contract.assert_close(one, jnp.stack(others, out), 1e-5, 1e-5)
+
+
+def test_the_line_to_paste_maps_a_state():
+    state = r.bandit_update(r.bandit_init(A), 0, 1.0)
+    many = jax.tree.map(lambda leaf: jnp.stack([leaf] * B), state)
+    arm, reward = jnp.array([0, 1, 1]), jnp.array([1.0, 2.0, 3.0])
+    with pytest.raises(ArgumentError) as error:
+        r.bandit_update(many, arm, reward)
+    line = str(error.value).split("\n")[-1]
+    names = {"jax": jax, "rlaxlib": r, "state": many, "arm": arm, "reward": reward}
+    found = eval(line.strip(), names)
+    each = [r.bandit_update(state, *both) for both in zip(arm, reward, strict=True)]
+    for one, *others in zip(found, *each, strict=True):
+        np.testing.assert_allclose(one, jnp.stack(others), rtol=1e-6)
+    with pytest.raises(
+        ArgumentError, match=r"state for each.*vmap; with one .*scan\.$"
+    ):
+        r.bandit_update(state, arm, reward)
 
 
 # --- Arrays that JAX would refuse or misread. ---

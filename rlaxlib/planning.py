@@ -173,7 +173,8 @@ def mppi_update(
     weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
     is_any = jnp.any(weights > 0)
-    plan = jax.tree.map(lambda x, y: jnp.where(is_any, x, y), plan, state)
+    mean = jnp.where(is_any, plan.mean, state.mean)
+    plan = PlanState(mean, jnp.where(is_any, plan.stddev, state.stddev))
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 

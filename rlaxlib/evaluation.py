@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, streams
+from rlaxlib._core import checks, devices, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static, Tree
 
 __all__ = [
     "bootstrap_interval",
@@ -107,25 +107,24 @@ def off_policy_evaluation(
     if (q_tm1 is not None, v_tm1 is not None) != (needs_values,) * 2:
         must = "are needed" if needs_values else "must be None"
         checks.fail(f'`q_tm1` and `v_tm1` {must} with the kind "{kind}"')
-    valid = jnp.ones_like(r_t, bool)
-    if sample_mask is not None:
-        delete = jax.vmap(lambda x: streams.compact(*x))
-        data = r_t, discount_t, rho_tm1, q_tm1, v_tm1, sample_mask
-        data = [x if x is None else delete((x, sample_mask)) for x in data]
-        r_t, discount_t, rho_tm1, q_tm1, v_tm1, valid = data
+    q, v = (jnp.zeros_like(r_t) if x is None else x for x in (q_tm1, v_tm1))
+    data, valid = (r_t, discount_t, rho_tm1, q, v), jnp.ones_like(r_t, bool)
+    if sample_mask is not None:  # Delete ignored steps.
+        compact = cast(Any, jax.vmap(streams.compact))
+        data = tuple(compact(x, sample_mask) for x in data)
+        valid = compact(sample_mask, sample_mask)
+    r, gamma, rho, q, v = data
     is_given = valid[:, 0]  # False for a trajectory without a valid step.
-    first = jnp.ones_like(r_t[:, :1])
-    gamma = jnp.concatenate([first, discount_t[:, :-1]], axis=1)
+    first = jnp.ones_like(r[:, :1])
+    gamma = jnp.concatenate([first, gamma[:, :-1]], axis=1)  # Before each step.
     valid &= jnp.cumprod(gamma != 0, axis=1) == 1
-    discount = jnp.cumprod(jnp.where(valid, gamma, 0), axis=1)
-    weights, count = _weights(jnp.where(valid, rho_tm1, 1), is_given, kind, axis_name)
-    before = jnp.concatenate([first / count, weights[:, :-1]], axis=1)
     # A step after an end may be NaN, and so would be gradients of the products.
-    terms = weights * streams.valid(r_t, valid)
-    if q_tm1 is not None and v_tm1 is not None:
-        q_tm1, v_tm1 = streams.clean(valid, q_tm1, v_tm1)
-        terms += before * v_tm1 - weights * q_tm1
-    return devices.total(jnp.sum(jnp.where(valid, discount * terms, 0)), axis_name)
+    rho, gamma = (jnp.where(valid, x, 1) for x in (rho, gamma))
+    r, q, v = streams.clean(valid, r, q, v)
+    w, count = _weights(rho, gamma, is_given, kind, axis_name)
+    w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
+    terms = safe.product(w, r - q) + safe.product(w_before, v)
+    return devices.total(jnp.sum(jnp.where(valid, terms, 0)), axis_name)
 
 
 @checked
@@ -193,7 +192,7 @@ def optimality_gap(
         Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
-    return jnp.mean(jax.nn.relu(target - scores))
+    return jnp.mean(safe.relu(target - scores))
 
 
 @checked
@@ -251,7 +250,7 @@ def _check_data(*, data: Any, stratified: bool, **_: Any) -> None:
 @checked(rule=_check_data)
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
-    data: Any,
+    data: Tree[Any, ""],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
     *,
@@ -319,8 +318,7 @@ def bootstrap_interval(
 
     def evaluate(key: Array) -> Array:
         value = statistic(jax.tree.unflatten(structure, resample(key)))
-        checks.fit(**{"statistic(data)": (value, Real[ArrayLike, ""])})
-        return jnp.asarray(value)
+        return checks.result("statistic(data)", value, Real[ArrayLike, ""])
 
     # One sample at a time: all samples of large data would not fit in memory.
     values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))
@@ -329,12 +327,13 @@ def bootstrap_interval(
 
 
 def _weights(
-    rho: Array, is_given: Array, kind: str, axis_name: AxisName | None
+    rho: Array, gamma: Array, is_given: Array, kind: str, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
-    """Return the importance weight of each step, `[N, T]`, and the number N.
+    """Return the discounted weight of each step, `[N, T]`, and the number N.
 
     Args:
         rho: Ratios, 1 at ignored steps, `[N, T]`.
+        gamma: Discounts before the steps, 1 at ignored steps, `[N, T]`.
         is_given: False for trajectories to ignore, `[N]`.
         kind: As for `off_policy_evaluation`.
         axis_name: As for `off_policy_evaluation`.
@@ -346,11 +345,14 @@ def _weights(
     log_ratio = jnp.cumsum(log_ratio, axis=1)
     if kind in ("is", "wis"):
         log_ratio = jnp.broadcast_to(log_ratio[:, -1:], log_ratio.shape)
+    # The product of ratios alone may overflow where that with the discounts does not.
+    log_discount = jnp.cumsum(jnp.log(gamma), axis=1)
     if not kind.startswith("w"):
-        return jnp.exp(log_ratio) / number, number
+        return jnp.exp(log_ratio + log_discount) / number, number
     # Relative to the largest, products of a thousand ratios do not overflow.
     counts = is_given[:, None] & ~jnp.isneginf(log_ratio)
     largest = devices.largest(log_ratio, counts, axis_name, axis=0)
     ratio = jnp.where(counts, jnp.exp(log_ratio - largest[None]), 0)
     total = devices.total(jnp.sum(ratio, axis=0), axis_name)
-    return ratio / jnp.where(total == 0, 1, total)[None], number
+    share = ratio / jnp.where(total == 0, 1, total)[None]
+    return jnp.exp(log_discount) * share, number

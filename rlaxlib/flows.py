@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, ParamSpec
+from typing import Any, Literal, NamedTuple, ParamSpec, cast
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +79,7 @@ def _before_the_end(function: Callable[P, FlowSample]) -> Callable[P, FlowSample
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> FlowSample:
         sample = function(*args, **kwargs)
-        last = 1 - float(jnp.finfo(sample.t.dtype).epsneg)
+        last = 1 - float(cast(Any, jnp.finfo(sample.t.dtype)).epsneg)
         return sample._replace(t=jnp.minimum(sample.t, last))
 
     return call
@@ -271,7 +271,7 @@ def linear_noise_schedule(
 def _shares(beta: np.ndarray, dtype: DTypeLike) -> Array:
     """Return the shares of the signal after steps that add the variances `beta`."""
     # Rounded to 0, a share would leave no signal to compute the data from.
-    least = float(jnp.finfo(dtype).tiny)
+    least = float(cast(Any, jnp.finfo(dtype)).tiny)
     return jnp.asarray(np.maximum(np.cumprod(1 - beta), least), dtype)
 
 

@@ -11,7 +11,7 @@ Uniform goals are those of `hindsight_indices`. Contrastive RL is
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +96,8 @@ def geometric_hindsight_indices(
     left = (last if sample_mask is None else number[last]) - number
     u = jax.random.uniform(key, steps.shape, discount_t.dtype)
     # A traced factor may be 1: divided by log 1, its distances would be NaN.
-    log_gamma = jnp.log(jnp.minimum(gamma, 1 - float(jnp.finfo(gamma.dtype).epsneg)))
+    largest = 1 - float(cast(Any, jnp.finfo(gamma.dtype)).epsneg)
+    log_gamma = jnp.log(jnp.minimum(gamma, largest))
     if beyond == "renormalize":
         u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
     # The inverse of the distribution function, 1 - γ^(k+1).

@@ -173,8 +173,7 @@ def mppi_update(
     weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
     is_any = jnp.any(weights > 0)
-    mean = jnp.where(is_any, plan.mean, state.mean)
-    plan = PlanState(mean, jnp.where(is_any, plan.stddev, state.stddev))
+    plan = PlanState(*(jnp.where(is_any, *x) for x in zip(plan, state, strict=True)))
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 

@@ -18,11 +18,11 @@ from rlaxlib._core import checks, dtypes, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.states import keeps_dtype
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = ["l2_init_loss", "redo_mask", "shrink_and_perturb"]
 
-Tree = TypeVar("Tree")
+Params = TypeVar("Params")
 
 
 @checked
@@ -76,11 +76,11 @@ def redo_mask(
 @keeps_dtype("params")
 @checked(wide=True, rule=checks.alike("params", "fresh_params"))
 def shrink_and_perturb(
-    params: Tree,
-    fresh_params: Tree,
+    params: Tree[Params, ""],
+    fresh_params: Tree[Params, ""],
     shrink: Float[ArrayLike, "in [0, 1]"] = 0.8,
     perturb: Float[ArrayLike, "in [0, inf)"] = 0.2,
-) -> Tree:
+) -> Params:
     """Mix parameters with new initial ones (shrink-and-perturb).
 
     Takes two pytrees of parameters, returns one.
@@ -126,7 +126,9 @@ def shrink_and_perturb(
 
 
 @checked(rule=checks.alike("params", "initial_params"))
-def l2_init_loss(params: Any, initial_params: Any) -> Float[Array, ""]:
+def l2_init_loss(
+    params: Tree[Any, ""], initial_params: Tree[Any, ""]
+) -> Float[Array, ""]:
     """Compute the squared distance of parameters from their initial values (L2 Init).
 
     Takes two pytrees of parameters, returns one loss.

@@ -114,7 +114,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 
 @checked(compiled=False)
 def tree_split_key(
-    rng_key: Key[ArrayLike, ""], tree_like: ArrayTree
+    rng_key: Key[ArrayLike, ""], tree_like: Tree[ArrayTree, ""]
 ) -> tuple[Key[Array, ""], ArrayTree]:
     """Split a random key into a key for each leaf of a pytree, and a new key.
 
@@ -148,7 +148,9 @@ def tree_split_key(
 
 @checked(compiled=False)
 def tree_split_leaves(
-    tree_like: ArrayTree, axis: Static[int, ""] = 0, keepdim: Static[bool, ""] = False
+    tree_like: Tree[ArrayTree, ""],
+    axis: Static[int, ""] = 0,
+    keepdim: Static[bool, ""] = False,
 ) -> tuple[ArrayTree, ...]:
     """Split a pytree of arrays into one pytree for each index of an axis.
 

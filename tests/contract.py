@@ -373,7 +373,7 @@ def public_functions() -> Iterator[str]:
             is_data = issubclass(thing, tuple | Exception)
             if not is_data and not dataclasses.is_dataclass(thing):
                 yield name
-        elif inspect.isfunction(thing) and name != "batched":  # It takes functions.
+        elif inspect.isfunction(thing):
             yield from (
                 (f"{name}.{part}" for part in _parts(thing))
                 if _makes_functions(thing)

@@ -128,24 +128,6 @@ def test_a_scalar_equals_a_constant_array(row):
             contract.assert_close(one, full, SINGLE, SINGLE)
 
 
-@each_row("over_devices")
-def test_result_over_devices_equals_that_of_one_device(row):
-    inputs = row.inputs()
-    function = functools.partial(row.over_devices(rlaxlib, "devices"), **row.settings)
-
-    def on_each(x):
-        return x.reshape(2, -1, *x.shape[1:])
-
-    @jax.jit
-    def program(inputs):
-        whole = row.call()(**inputs)
-        parts = jax.vmap(lambda x: function(**x), axis_name="devices")
-        expected = on_each(whole) if np.ndim(whole) else jnp.stack([whole] * 2)
-        return parts(jax.tree.map(on_each, inputs)), expected
-
-    contract.assert_close(*program(inputs), SINGLE, SINGLE)
-
-
 # --- Invalid arguments. ---
 
 

@@ -32,6 +32,7 @@ HIDDEN = {
         "embeddings": FAR,
         "intrinsic_reward_state.memory": FAR,
     },
+    "get_top_k_weights": {"restarting_weights": MASK},
     "knn_entropy_reward": {"x": FAR},
     "knn_query": {"data": FAR, "query_points": FAR},
     "mppi_update": {"returns": LOWEST},
@@ -78,11 +79,11 @@ def test_nan_shows_in_all_results_that_depend_on_it(row):
         if not contract.is_float(output):
             continue  # An index or a flag cannot be NaN.
         found = np.asarray(output).reshape(len(groups), 1 + len(CHANGES), -1)
-        first = np.asarray(first).ravel()
+        base = np.asarray(first).ravel()
         for (name, entry), (bad, *others) in zip(groups, found, strict=True):
             with np.errstate(invalid="ignore"):
-                gap = np.abs(np.array(others) - first)
-            moved = np.any(np.isfinite(gap) & (gap > 1e-6 * (1 + np.abs(first))), 0)
+                gap = np.abs(np.array(others) - base)
+            moved = np.any(np.isfinite(gap) & (gap > 1e-6 * (1 + np.abs(base))), 0)
             if name not in HIDDEN.get(row.name, {}):
                 assert np.isnan(bad[moved]).all(), (name, entry)
 

@@ -1,7 +1,6 @@
 """Test what every signature states: annotations, results, flags, options, batches."""
 
 import functools
-import itertools
 import types
 import typing
 
@@ -12,7 +11,7 @@ import pytest
 from contract import each_row
 
 import rlaxlib
-from rlaxlib._core import errors, signatures, specs
+from rlaxlib._core import signatures, specs
 
 ROWS = contract.collect()
 
@@ -72,9 +71,11 @@ def test_results_have_the_shapes_of_their_annotations(row, monkeypatch):
 
 def sizes_of(signature, given):
     values, wanted = signature.unpack(given)
-    some = {name: spec for name, spec in wanted.items() if values[name] is not None}
-    in_order = sorted(some.items(), key=lambda each: len(each[1].shapes))
-    return errors._sizes(dict(in_order), values)
+    arrays = [n for n in wanted if not isinstance(values[n], str | None)]
+    types = {n: specs.type_of(values[n])[:2] for n in arrays}
+    shapes = {n: specs.own_shape(*types[n], wanted[n].kind) for n in arrays}
+    static = {n: value for n, value in given.items() if type(value) is int}
+    return specs.fit_shapes(shapes, wanted, static)
 
 
 def assert_fits(result, hint, sizes):
@@ -123,26 +124,3 @@ def test_a_second_call_compiles_nothing(row):
     COMPILATIONS.clear()
     row.call()(**inputs)
     assert not [event for event in COMPILATIONS if "backend_compile" in event]
-
-
-def states_one_example(row):
-    """Return whether shapes say what one example is: no trees, no free axes."""
-    function = row.function(rlaxlib)
-    if not hasattr(function, "signature") or not row.given:
-        return False
-    signature = signatures.read(function)
-    shapes = [shape for spec in signature.arrays.values() for shape in spec.shapes]
-    is_free = any(map(specs.is_many, itertools.chain(*shapes)))
-    is_stated = signature.names <= signature.specs.keys() | {"axis_name"}
-    return bool(shapes) and is_stated and not is_free
-
-
-SINGLE = contract.sampled([row for row in ROWS if states_one_example(row)], "batched")
-
-
-@pytest.mark.parametrize("row", SINGLE, ids=[row.id for row in SINGLE])
-def test_batched_is_vmap(row):
-    stacked = contract.stack([row.inputs(seed) for seed in range(3)])
-    expected = jax.vmap(lambda inputs: row.call()(**inputs))(stacked)
-    got = rlaxlib.batched(row.function(rlaxlib))(**stacked, **row.settings)
-    contract.assert_close(got, expected, 0, 0)

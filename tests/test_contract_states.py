@@ -124,6 +124,61 @@ def test_the_state_of_a_factory_keeps_its_dtype(name, dtype):
         assert new.dtype == old.dtype
 
 
+# --- States of default values, which are Python numbers. ---
+
+SINGLE = jnp.ones(3, jnp.float32)
+BEGINNINGS = {
+    "emphatic_trace": (
+        rlaxlib.EmphaticTraceState(SINGLE),
+        lambda s, x: rlaxlib.emphatic_trace(s, x, x[0], x[0], x[0]),
+    ),
+    "true_online_td_lambda": (
+        rlaxlib.TrueOnlineTdState(SINGLE, SINGLE),
+        lambda s, x: rlaxlib.true_online_td_lambda(s, x, *x[:2], x, x[0], x[0]),
+    ),
+    "gradient_bandit_update": (
+        rlaxlib.GradientBanditState(SINGLE),
+        lambda s, x: rlaxlib.gradient_bandit_update(s, 0, x[0], x[0]),
+    ),
+    "rnd_reward": (
+        rlaxlib.RndState(),
+        lambda s, x: rlaxlib.rnd_reward(x[None], 0 * x[None], s)[1],
+    ),
+    "ez_greedy": (
+        rlaxlib.EzGreedyState(),
+        lambda s, x: rlaxlib.ez_greedy(jax.random.key(0), x, s, x[0])[1],
+    ),
+    "episodic_memory_intrinsic_rewards": (
+        rlaxlib.IntrinsicRewardState(jnp.ones((8, 3), jnp.float32)),
+        lambda s, x: rlaxlib.episodic_memory_intrinsic_rewards(
+            x[None], 1, x[0], s, max_memory_size=8
+        )[1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+@pytest.mark.parametrize("dtype", STORED)
+def test_a_loop_begins_from_a_state_of_defaults(name, dtype):
+    state, update = BEGINNINGS[name]
+    with contract.x64(True), jax.numpy_dtype_promotion("standard"):
+        x = np.full(3, 0.5, dtype)
+        end, _ = jax.lax.scan(lambda s, _: (update(s, x), None), state, None, 3)
+    for new, old in zip(jax.tree.leaves(end), jax.tree.leaves(state), strict=True):
+        if contract.is_float(old):
+            assert new.dtype == old.dtype
+
+
+def test_all_states_of_defaults_are_tested():
+    def has_defaults(name):
+        states = signatures.read(getattr(rlaxlib, name)).nested.values()
+        classes = {x for hint in states for x in parts_of(hint)}
+        return any(getattr(x, "_field_defaults", {}) for x in classes)
+
+    names = {name for name in CARRIED if hasattr(getattr(rlaxlib, name), "signature")}
+    assert {name for name in names if has_defaults(name)} == BEGINNINGS.keys()
+
+
 # --- The rows with a state are all there are. ---
 
 

@@ -82,6 +82,15 @@ def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
         pytest.xfail("JAX 0.12.0 itself cannot differentiate erf in shard_map")
 
 
+@each_row("key", sample=True)
+def test_no_key_is_used_twice(row):
+    function = row.call()
+    for call in (function, jax.jit(function)):
+        inputs = row.inputs()  # A new key: each may be used once.
+        with jax.debug_key_reuse(True):
+            jax.block_until_ready(call(**inputs))
+
+
 @each_row("twice_differentiable", sample=True)
 def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
     with contract.x64(True):

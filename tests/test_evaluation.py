@@ -139,6 +139,23 @@ def test_products_of_many_ratios_do_not_overflow(kind):
         )
 
 
+@pytest.mark.parametrize("kind", ["pdis", "dr"])
+@pytest.mark.parametrize(("ratio", "discount"), [(1.25, 0.85), (0.5, 0.9)])
+def test_discounts_keep_products_of_many_ratios_finite(kind, ratio, discount):
+    # The product of the ratios alone is 1e58 after 600 steps.
+    r, rho, gamma = (np.full((2, 600), x, np.float32) for x in (1.0, ratio, discount))
+    values = values_of(kind, 0.5 * r, 0.0 * r)
+    loss, gradient = jax.value_and_grad(evaluate)(r, gamma, rho, **values, kind=kind)
+    powers = ratio * (
+        np.float64(ratio) * np.float64(np.float32(discount))
+    ) ** np.arange(600)
+    reward = 0.5 if kind == "dr" else 1.0
+    np.testing.assert_allclose(loss, reward * np.sum(powers), rtol=1e-4)
+    np.testing.assert_allclose(
+        gradient, np.tile(powers / 2, (2, 1)), rtol=1e-4, atol=1e-30
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_ratios_of_zero_have_finite_gradients(kind):
     r, discount, rho = make_trajectories(4, 5)

@@ -46,8 +46,10 @@ def examples(row):
     for name in ratio_names(row):
         values = LOG_RATIOS if name == "log_ratio" else LOG_PROBS
         batch[name] = rng.choice(values, batch[name].shape)
-    chosen = {n: x for n, x in batch.items() if n.startswith("adv")}
-    return batch | {n: rng.choice(ADVANTAGES, x.shape) for n, x in chosen.items()}
+    for name, values in list(batch.items()):
+        if name.startswith("adv"):
+            batch[name] = rng.choice(ADVANTAGES, values.shape)
+    return batch
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)

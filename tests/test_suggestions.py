@@ -32,6 +32,7 @@ def test_a_misspelt_name_raises_an_error_that_suggests_the_right_one():
     with pytest.raises(AttributeError, match="See `vtrace`"):
         _ = rlaxlib.vtrce
     assert suggestions.suggest("soft_update", []) == ["optax.incremental_update"]
+    assert suggestions.suggest("batched", rlaxlib.__all__) == ["jax.vmap"]
 
 
 @pytest.mark.parametrize("name", ["__path_of__", "zzzzzz"])

@@ -36,9 +36,10 @@ def write_pages(app):
     for topic in catalog.TOPICS:
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
-    for name, kind in {"batched": "function", "ArgumentError": "exception"}.items():
-        index = f".. index:: ! {name}\n\n{_heading(name, '=')}"
-        pages[f"api/{name}.rst"] = f"{index}\n\n.. auto{kind}:: rlaxlib.{name}\n"
+    error = f".. index:: ! ArgumentError\n\n{_heading('ArgumentError', '=')}"
+    pages["api/ArgumentError.rst"] = (
+        f"{error}\n\n.. autoexception:: rlaxlib.ArgumentError\n"
+    )
     for folder in ("api", "gallery"):
         shutil.rmtree(DOCS / folder, ignore_errors=True)
     for page, text in pages.items():

@@ -176,6 +176,12 @@ def adaptive_learning_rate(learning_rate, kl, target=0.01):
     (github.com/leggedrobotics/rsl_rl): target 0.01, at first 1e-3.
     """
     inverse = rlaxlib.adaptive_kl_coefficient(
-        1 / learning_rate, kl, target, tolerance=2.0, factor=1.5
+        1 / learning_rate,
+        kl,
+        target,
+        tolerance=2.0,
+        factor=1.5,
+        minimum=1e2,
+        maximum=1e5,
     )
-    return jnp.clip(1 / inverse, 1e-5, 1e-2)
+    return 1 / inverse

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from rlaxlib._core import errors, rules, specs
+from rlaxlib._core.batches import Function
 from rlaxlib._core.types import ArrayLike, Float
 
 
@@ -27,10 +28,10 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     given = {name: value for name, (value, _) in arguments.items()}
     wanted = {name: cast(Any, specs.read(x)) for name, (_, x) in arguments.items()}
     sizes: specs.Sizes = {}
-    for name in sorted(wanted, key=lambda each: len(wanted[each].shapes)):
-        found = specs.fit(*errors.type_of(given[name]), wanted[name], sizes)
+    for name in specs.in_order(wanted, wanted):
+        found = specs.fit(*specs.type_of(given[name])[:2], wanted[name], sizes)
         if found is None:
-            raise errors.misfit(name, wanted, given)
+            raise errors.misfit(name, wanted, given, Function("", (), {}, None))
         sizes = found[1]
     for name, spec in wanted.items():
         for rule in spec.rules:
@@ -99,23 +100,32 @@ def like(**trees: Any) -> None:
 
 def alike(*names: str) -> Callable[..., None]:
     """Return a rule that the arguments of these names are `like` each other."""
-    return lambda **given: like(**{name: given[name] for name in names})
+
+    def rule(**given: Any) -> None:
+        like(**{name: given[name] for name in names})
+
+    return rule
 
 
-def result(name: str, value: Any) -> Array:
-    """Check the result of a function that the user gave: one float.
+def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
+    """Check the result of a function that the user gave.
 
     Args:
         name: The call, such as `kl(params)`.
         value: Its result.
+        kind: What it must be, by default one float.
 
     Returns:
-        The result, as an array of shape `[]`.
+        The result, as an array.
 
     Raises:
         ArgumentError: If it has another shape or dtype.
     """
-    fit(**{name: (_scalar(value), Float[ArrayLike, ""])})
+    try:
+        fit(**{name: (_scalar(value), kind)})
+    except errors.ArgumentError:  # Its hints are about arguments.
+        must = cast(Any, specs.read(kind)).text
+        fail(f"`{name}` is {errors.describe(value)}, must be {must}")
     return jnp.asarray(value)
 
 

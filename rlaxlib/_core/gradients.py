@@ -33,7 +33,7 @@ def stop_each(condition: ArrayLike, *arrays: Array) -> tuple[Array, ...]:
     return tuple(stop_if(condition, x) for x in arrays)
 
 
-def clip(x: Array, low: Array, high: Array) -> Array:
+def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
     """Clip an array, with the whole gradient at the bounds.
 
     `jnp.clip` halves the gradient there, and values meet their bounds often: they were

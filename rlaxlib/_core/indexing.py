@@ -127,3 +127,12 @@ def is_inside(indices: Array, size: int) -> Array:
 def widened(indices: Array) -> Array:
     """Return indices in at least 32 bits: an int8 cannot hold a size of 128."""
     return indices.astype(jnp.int32) if indices.dtype.itemsize < 4 else indices
+
+
+def part(fraction: Array, count: Array) -> Array:
+    """Return the floor of a fraction of a number, 53 for 0.53 of 100.
+
+    The product in single precision is 52.999996.
+    """
+    eps = float(cast(Any, jnp.finfo(fraction.dtype)).eps)
+    return jnp.floor(fraction * count * (1 + 2 * eps))

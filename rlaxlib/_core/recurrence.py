@@ -14,6 +14,7 @@ Where :math:`a_t` is 0, as at the end of an episode, :math:`y_t = b_t`, even if
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import jax
@@ -24,6 +25,8 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import streams
 from rlaxlib._core.safe import product
+
+LONG = 8192  # Number of steps from which on a sum one by one loses 1e-4.
 
 Run = tuple[Array, Array]
 
@@ -96,10 +99,11 @@ def _cut(a: Array, end: Array | None) -> Array:
 
 def _solve(b: Array, a: Array, final: ArrayLike) -> Array:
     """Solve the recurrence in the way that suits the platform."""
+    on_cpu = _loop if b.size <= LONG else _blocks
     if set(cast(Any, backend).backends()) == {"cpu"}:
-        return _loop(b, a, final)
+        return on_cpu(b, a, final)
     solve = cast(Any, jax.lax.platform_dependent)
-    return solve(b, a, final, cpu=_loop, default=_associative_scan)
+    return solve(b, a, final, cpu=on_cpu, default=_associative_scan)
 
 
 def _loop(b: Array, a: Array, final: ArrayLike) -> Array:
@@ -112,6 +116,25 @@ def _loop(b: Array, a: Array, final: ArrayLike) -> Array:
 
     _, solution = jax.lax.scan(step, _like(b[-1], final), (b, a), reverse=True)
     return solution
+
+
+def _blocks(b: Array, a: Array, final: ArrayLike) -> Array:
+    """Solve the recurrence in blocks of about √T steps, and join them.
+
+    In single precision, a sum of a million terms of one sign, one by one, is wrong by
+    1 %, a sum of a thousand such sums of a thousand terms by less than 1e-5.
+    """
+    size = math.isqrt(b.size - 1) + 1
+    b_blocks, a_blocks = (  # Steps beyond the end return the value that they are given.
+        jnp.pad(x, (0, -b.size % size), constant_values=beyond).reshape(-1, size)
+        for x, beyond in ((b, 0), (a, 1))
+    )
+    own = jax.vmap(_loop, (0, 0, None))(b_blocks, a_blocks, 0.0)
+    factor = jax.lax.cumprod(a_blocks, axis=1, reverse=True)
+    firsts = _loop(own[:, 0], factor[:, 0], final)
+    later = jnp.append(firsts[1:], _like(firsts[0], final))
+    later = jnp.broadcast_to(later[:, None], own.shape)
+    return (own + product(factor, later)).ravel()[: b.size]
 
 
 def _associative_scan(b: Array, a: Array, final: ArrayLike) -> Array:

@@ -13,8 +13,8 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core.errors import describe, problem, type_of
-from rlaxlib._core.specs import Interval, Sizes, Spec, size_of
+from rlaxlib._core.errors import describe, problem
+from rlaxlib._core.specs import Interval, Sizes, Spec, size_of, type_of
 
 _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool, np.bool_), "a Python bool"),
@@ -95,7 +95,7 @@ def check_static(
         return
     found = describe(value)
     if spec.kind == "Flag":
-        shape, dtype = type_of(value)
+        shape, dtype, _ = type_of(value)
         is_right, must = shape == () and dtype in (bool, np.bool_), "a bool"
         masks = [f"`{n}`" for n, x in all_specs.items() if x.kind == "Bool"]
         if shape and masks:

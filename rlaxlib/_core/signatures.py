@@ -48,6 +48,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType
 
 from rlaxlib._core import errors, rules, specs, streams
+from rlaxlib._core.batches import Function
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.specs import Sizes, Spec
 
@@ -164,6 +165,8 @@ class Signature:
         static = [n for n, x in self.others.items() if not x.is_array]
         self.settings = static + [n for n, x in others.items() if specs.is_setting(x)]
         self.options = [n for n, x in self.others.items() if x.is_array or x.is_flag]
+        trees = {name for name, spec in found.items() if spec and spec.kind == "Tree"}
+        self.loose = trees | {n for n, x in self.nested.items() if specs.is_loose(x)}
         axes = {
             x for spec in self.arrays.values() for each in spec.shapes for x in each
         }
@@ -188,7 +191,12 @@ class Signature:
         try:
             casts = self.check(given)
         except ArgumentError as error:
-            raise errors.named(error, self.name(given)).with_traceback(None) from None
+            if kwargs.keys() <= self.names:  # An unknown keyword explains more.
+                named = errors.named(error, self.name(given))
+                raise named.with_traceback(None) from None
+            raise errors.unbound(
+                self.function, self.name(given), args, kwargs
+            ) from None
         if not self._is_complete(given, args, kwargs):
             raise errors.unbound(self.function, self.name(given), args, kwargs)
         try:
@@ -233,11 +241,13 @@ class Signature:
         for name, spec in self.others.items():
             if name in given:
                 rules.check_static(name, given[name], spec, self.specs)
-        types = tuple([(n, _type(values[n])) for n in wanted if n in values])
+        types = tuple([(n, specs.type_of(values[n])) for n in wanted if n in values])
         known = tuple([(n, given[n]) for n in self.sizes if n in given])
         fitted = self.fit(types, known, tuple(wanted.items()) if self.nested else None)
         if isinstance(fitted, str):
-            raise errors.misfit(fitted, wanted, values)
+            raise errors.misfit(fitted, wanted, values, self._described(given))
+        for name in self.loose & given.keys():
+            errors.check_leaves(name, given[name])
         sizes, casts = fitted
         if (mask := given.get("sample_mask")) is not None:
             valid = {n: rules.at_valid_steps(values[n], mask) for n in casts.masked}
@@ -253,6 +263,10 @@ class Signature:
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
         return casts
+
+    def _described(self, given: Arguments) -> Function:
+        """Return what errors say about the function."""
+        return Function(self.name(given), self.positional, self.defaults, self.result)
 
     def unpack(self, given: Arguments) -> tuple[Arguments, Wanted]:
         """Return values and specs of arrays, with those inside of states by paths."""
@@ -366,16 +380,6 @@ class Signature:
 
         body.__name__ = self.function.__name__  # Profilers show it.
         return cast(Any, jax.jit)(body, static_argnums=(0, 1), inline=True)
-
-
-def _type(value: Any) -> tuple[tuple[int, ...], Any, bool]:
-    """Return shape, dtype and weakness of an array; `()` and the type of all else."""
-    if hasattr(value, "dtype"):
-        return value.shape, value.dtype, getattr(value, "weak_type", False)
-    for scalar in (bool, int, float):
-        if isinstance(value, scalar):
-            return (), scalar, True
-    return (), value.__class__, True
 
 
 def _mesh_of(dynamic: Arguments) -> AbstractContextManager[Any]:

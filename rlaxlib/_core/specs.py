@@ -19,17 +19,21 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
 from jax.typing import DTypeLike
 
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.types import Note
 
 Axes = tuple[str, ...]
+Shape = tuple[int, ...]
 Sizes = dict[str, int | tuple[int, ...]]
 
 # The dtypes of arrays, the types of Python scalars, and a description.
@@ -150,25 +154,55 @@ def _rule(text: str) -> Interval | str:
     return Interval(low, high, text[3] == "[", text[-1] == "]")
 
 
-def has_kind(shape: tuple[int, ...], dtype: Any, kind: str) -> bool:
+@functools.lru_cache(maxsize=1024)
+def _is_array(kind: type) -> bool:
+    """Return whether JAX reads a type as an array, or as the shape of one."""
+    arrays = (Array, Tracer, np.ndarray, np.generic, jax.ShapeDtypeStruct)
+    is_array = issubclass(kind, arrays)
+    return is_array and not issubclass(kind, np.ma.MaskedArray)
+
+
+def type_of(value: Any) -> tuple[Shape, Any, bool]:
+    """Return shape, dtype and weakness of an array; `()` and the type of all else.
+
+    Arrays of other libraries and masked arrays do not count as arrays: JAX refuses
+    them, and a compiled program would read their memory without their meaning.
+    """
+    if _is_array(cast(Any, type(value))):
+        return value.shape, value.dtype, getattr(value, "weak_type", False)
+    for scalar in (bool, int, float):
+        if isinstance(value, scalar):
+            return (), scalar, True
+    return (), cast(Any, type(value)), True
+
+
+@functools.lru_cache(maxsize=1024)
+def is_in_jax(dtype: Any) -> bool:
+    """Return whether JAX has a dtype: numbers in native byte order, not long double."""
+    is_long = getattr(dtype, "char", "") in ("g", "G")
+    is_number = any(jnp.issubdtype(dtype, each) for each in KINDS["Shaped"][0])
+    return is_number and getattr(dtype, "isnative", True) and not is_long
+
+
+def has_kind(shape: Shape, dtype: Any, kind: str) -> bool:
     """Return whether an array, or a scalar whose type is `dtype`, is of a kind."""
     arrays, scalars, _ = KINDS[kind]
     if isinstance(dtype, type):
         return dtype in scalars
+    if not is_in_jax(dtype):
+        return False
     if kind == "Key" and dtype == jnp.uint32:
         return len(shape) > 0
-    if not getattr(dtype, "isnative", True):
-        return False  # A compiled program would read big-endian bytes as they are.
     return any(jnp.issubdtype(dtype, each) for each in arrays)
 
 
-def own_shape(shape: tuple[int, ...], dtype: Any, kind: str) -> tuple[int, ...]:
+def own_shape(shape: Shape, dtype: Any, kind: str) -> Shape:
     """Return a shape without the last axis of a legacy key, which holds its words."""
     return shape[:-1] if kind == "Key" and dtype == jnp.uint32 else shape
 
 
 def fit(
-    shape: tuple[int, ...], dtype: Any, spec: Spec, sizes: Sizes
+    shape: Shape, dtype: Any, spec: Spec, sizes: Sizes
 ) -> tuple[Axes, Sizes] | None:
     """Fit an array to its spec, given the sizes of the axes known so far.
 
@@ -178,12 +212,35 @@ def fit(
     """
     if not has_kind(shape, dtype, spec.kind):
         return None
-    shape = own_shape(shape, dtype, spec.kind)
+    return _fit_shape(own_shape(shape, dtype, spec.kind), spec, sizes)
+
+
+def fit_shapes(
+    shapes: Mapping[str, Shape], wanted: Mapping[str, Spec], sizes: Sizes
+) -> Sizes | None:
+    """Return `sizes` with those of all arrays added, or None if one does not fit."""
+    for name in in_order(shapes, wanted):
+        found = _fit_shape(shapes[name], wanted[name], sizes)
+        if found is None:
+            return None
+        sizes = found[1]
+    return sizes
+
+
+def in_order(names: Iterable[str], wanted: Mapping[str, Spec]) -> list[str]:
+    """Return the names of arrays of one shape, before those that may have several.
+
+    The former determine the sizes that the latter need.
+    """
+    return sorted(names, key=lambda name: len(wanted[name].shapes))
+
+
+def _fit_shape(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Axes, Sizes] | None:
     found = ((axes, _bind(shape, axes, sizes)) for axes in spec.shapes)
     return next(((axes, bound) for axes, bound in found if bound is not None), None)
 
 
-def _bind(shape: tuple[int, ...], axes: Axes, sizes: Sizes) -> Sizes | None:
+def _bind(shape: Shape, axes: Axes, sizes: Sizes) -> Sizes | None:
     """Return `sizes` with those of `shape` added, or None if they contradict."""
     bound = dict(sizes)
     if many := [axis for axis in axes if is_many(axis)]:
@@ -258,10 +315,15 @@ def _alternatives(hint: Any) -> set[Any]:
 
 def is_nested(hint: Any) -> bool:
     """Return whether an annotation contains specs: a record, tuple or sequence."""
-    return any(read(part) or is_nested(part) for part in _parts(hint))
+    return any(read(part) or is_nested(part) for part in contents(hint))
 
 
-def _parts(hint: Any) -> tuple[Any, ...]:
+def is_loose(hint: Any) -> bool:
+    """Return whether an annotation contains values of which it says nothing."""
+    return not read(hint) and (not contents(hint) or any(map(is_loose, contents(hint))))
+
+
+def contents(hint: Any) -> tuple[Any, ...]:
     """Return the annotations that an annotation contains."""
     if is_record(hint):
         return tuple(_hints(hint).values())
@@ -297,8 +359,8 @@ def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
             raise TypeError(path, hint)
         return [(f"{path}.{x}", y, getattr(value, x)) for x, y in _hints(hint).items()]
     if typing.get_origin(hint) in (Union, types.UnionType):
-        return [] if value is None else [(path, _parts(hint)[0], value)]
-    if not (inner := _parts(hint)):
+        return [] if value is None else [(path, contents(hint)[0], value)]
+    if not (inner := contents(hint)):
         return []
     entries = list(cast(Any, value)) if isinstance(value, list | tuple) else []
     is_fixed = typing.get_origin(hint) is tuple and ... not in typing.get_args(hint)

@@ -117,7 +117,7 @@ def linucb_scores(
     """
     square = jnp.sum(jnp.square(_matmul(contexts, state.root)), axis=-1)
     width = safe.sqrt(square)
-    return _matmul(contexts, state.weights) + bonus_scale * width
+    return _matmul(contexts, state.weights) + safe.product(bonus_scale, width)
 
 
 @keeps_dtype("state")
@@ -210,7 +210,7 @@ def linear_thompson_sample(
     """
     theta, s = state
     noise = jax.random.normal(key, theta.shape, theta.dtype)
-    return theta + scale * _matmul(s, noise)
+    return theta + safe.product(scale, _matmul(s, noise))
 
 
 def _matmul(x: Array, y: Array) -> Array:

@@ -112,7 +112,7 @@ def exp3_probabilities(
     """
     uniform = 1 / log_weights.size
     weights = legality.softmax(log_weights)
-    return (1 - exploration) * weights + exploration * uniform
+    return safe.product(1 - exploration, weights) + exploration * uniform
 
 
 @keeps_dtype("log_weights")
@@ -158,7 +158,7 @@ def exp3_update(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     estimates = one_hot(arm, log_weights) * reward / probability
-    return log_weights + learning_rate * estimates
+    return log_weights + safe.product(learning_rate, estimates)
 
 
 @checked
@@ -195,7 +195,7 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    gap = learning_rate * (losses - safe.smallest(losses))
+    gap = safe.product(learning_rate, losses - safe.smallest(losses))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.
@@ -297,7 +297,8 @@ def gradient_bandit_update(
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
     direction = one_hot(arm, preferences) - legality.softmax(preferences)
-    preferences = preferences + step_size * (reward - baseline) * direction
+    step = (reward - baseline) * direction
+    preferences = preferences + safe.product(step_size, step)
     pulls = pulls + 1
     baseline = baseline + (reward - baseline) / pulls.astype(baseline.dtype)
     return GradientBanditState(preferences, baseline, pulls)

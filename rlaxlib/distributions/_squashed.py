@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks
+from rlaxlib._core import checks, errors
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
 from rlaxlib.distributions._categorical import methods
@@ -51,7 +51,9 @@ def squashed_gaussian(
     the bounds of the action. Its functions are `sample(key, mu, sigma, action_spec)`,
     `prob` and `logprob(sample, mu, sigma, action_spec)`, `entropy` and
     `kl_to_standard_normal(mu, sigma)`, and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with
-    vectors of shape `[..., D]`.
+    vectors of shape `[..., D]`. `action_spec` is an object with the finite bounds
+    `minimum` and `maximum`, or `low` and `high`, such as a Box; None stands for -1
+    and 1.
 
     The mean :math:`m` is in [-1, 1], so that the second tanh does not saturate: the
     median of the action is within the middle 76 % of its range.
@@ -185,13 +187,25 @@ def _check_bounds(*, mu: Any, action_spec: Any, **_: Any) -> None:
     """Check the bounds of an action."""
     if action_spec is None:
         return
-    low, high = (getattr(action_spec, end, None) for end in ("minimum", "maximum"))
-    shapes = "[] or [1] or [D] or [..., D]"
-    higher = f"{shapes} in (-inf, inf) in (action_spec.minimum, inf)"
-    minimum = low, Shaped[ArrayLike, f"{shapes} in (-inf, inf)"]
-    maximum = high, Shaped[ArrayLike, higher]
-    bounds = {"action_spec.minimum": minimum, "action_spec.maximum": maximum}
+    names = _ends(action_spec)
+    if not all(hasattr(action_spec, name) for name in names):
+        found = errors.describe(action_spec)
+        pairs = "`minimum` and `maximum`, or `low` and `high`"
+        checks.fail(f"`action_spec` is {found}, must be an object with {pairs}")
+    low, high = (f"action_spec.{name}" for name in names)
+    minimum, maximum = (getattr(action_spec, name) for name in names)
+    shapes = "[] or [1] or [D] or [..., D] in (-inf, inf)"
+    bounds = {
+        low: (minimum, Shaped[ArrayLike, shapes]),
+        high: (maximum, Shaped[ArrayLike, f"{shapes} in ({low}, inf)"]),
+    }
     checks.fit(mu=(mu, Float[ArrayLike, "..., D"]), **bounds)
+
+
+def _ends(action_spec: Any) -> tuple[str, str]:
+    """Return the names of the bounds of an action; a Box has `low` and `high`."""
+    is_box = hasattr(action_spec, "low") and not hasattr(action_spec, "minimum")
+    return ("low", "high") if is_box else ("minimum", "maximum")
 
 
 @jax.tree_util.register_dataclass
@@ -217,8 +231,9 @@ class _SquashedGaussian(Functions):
             mu: Mean before its activation, shape `[..., D]`.
             sigma: Standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
-            action_spec: Object with the bounds `minimum` and `maximum`; or None for -1
-                and 1.
+            action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
+                `high` as a Box has them, each of shape `[]`, `[1]`, `[D]` or
+                `[..., D]`; or None for -1 and 1.
 
         Returns:
             Actions within the bounds, shape `[..., D]`.
@@ -246,8 +261,9 @@ class _SquashedGaussian(Functions):
             mu: Mean before its activation, shape `[..., D]`.
             sigma: Standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
-            action_spec: Object with the bounds `minimum` and `maximum`; or None for -1
-                and 1.
+            action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
+                `high` as a Box has them, each of shape `[]`, `[1]`, `[D]` or
+                `[..., D]`; or None for -1 and 1.
 
         Returns:
             Densities, shape `[...]` or `[N, ...]`.
@@ -274,8 +290,9 @@ class _SquashedGaussian(Functions):
             mu: Mean before its activation, shape `[..., D]`.
             sigma: Standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
-            action_spec: Object with the bounds `minimum` and `maximum`; or None for -1
-                and 1.
+            action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
+                `high` as a Box has them, each of shape `[]`, `[1]`, `[D]` or
+                `[..., D]`; or None for -1 and 1.
 
         Returns:
             Log-densities, shape `[...]` or `[N, ...]`.
@@ -413,6 +430,7 @@ def _margin(action: ArrayLike) -> float:
 
 def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
     """Return the bounds of an action, which broadcast to `like`."""
-    is_given = action_spec is not None
-    low, high = (action_spec.minimum, action_spec.maximum) if is_given else (-1.0, 1.0)
+    low, high = -1.0, 1.0
+    if action_spec is not None:
+        low, high = (getattr(action_spec, name) for name in _ends(action_spec))
     return jnp.asarray(low, like.dtype), jnp.asarray(high, like.dtype)

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import dtypes
+from rlaxlib._core import checks, dtypes
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
+from rlaxlib._core.types import ArrayLike, Float, Int, Real, Shaped, Static
 
 __all__ = ["KNNQueryResult", "knn_query"]
 
@@ -61,7 +61,8 @@ def knn_query(
         *squared* and *negative*, in single precision at least.
 
     Raises:
-        ArgumentError: If a shape is wrong, or `num_neighbors` is less than 1.
+        ArgumentError: If a shape or the result of `metric` is wrong, or `num_neighbors`
+            is less than 1.
 
     Example:
         >>> data, query_points = jnp.array([[0.0], [5.0], [9.0]]), jnp.array([[6.0]])
@@ -115,7 +116,11 @@ def _search(
     data: Array, points: Array, count: int, metric: Metric
 ) -> tuple[Array, Array]:
     """Return the negated distances and the indices of the nearest points."""
-    to_all = jax.vmap(jax.vmap(metric, (None, 0)), (0, None))
+
+    def distance(x: Array, y: Array) -> Array:
+        return checks.result("metric(x, y)", metric(x, y), Real[ArrayLike, ""])
+
+    to_all = jax.vmap(jax.vmap(distance, (None, 0)), (0, None))
     distances = to_all(points, data)
     if not jnp.issubdtype(distances.dtype, jnp.floating):
         distances = distances.astype(float)  # Unsigned integers cannot be negated.

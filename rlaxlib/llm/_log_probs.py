@@ -280,7 +280,8 @@ def _split(hidden: Array, head: Array, chunk_size: int) -> _Chunks:
 
 def _gap(logits: Array, maximum: Array, temperature: Array) -> Array:
     """Return the logits of a softmax relative to the largest, at least `_MASKED`."""
-    return jnp.maximum((logits - maximum) / temperature, _MASKED)
+    gap = (logits - maximum) / temperature
+    return jnp.where(gap < _MASKED, _MASKED, gap)  # Not a maximum: see `safe.largest`.
 
 
 def _chunk(

@@ -13,7 +13,7 @@ number for all tokens.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import devices, ratios, safe, streams
+from rlaxlib._core import devices, indexing, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
@@ -382,7 +382,7 @@ def clip_cov_mask(
     is_high = mask & (covariance >= low) & (covariance <= high)
     order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)
     valid = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
-    count = _part(fraction, valid)
+    count = indexing.part(fraction, valid)
     smallest = _ranked(order, count - 1, axis_name)
     return mask & ~(is_high & (order >= smallest) & (count > 0))
 
@@ -430,7 +430,7 @@ def high_entropy_mask(
     """
     mask = jnp.ones_like(entropy, bool) if sample_mask is None else sample_mask
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
-    rank = _part(fraction, count - 1)
+    rank = indexing.part(fraction, count - 1)
     mask &= ~jnp.isnan(entropy)  # NaN would be the highest entropy.
     smallest = _ranked(jnp.where(mask, entropy, -jnp.inf), rank, axis_name)
     return mask & (entropy >= smallest)
@@ -485,15 +485,6 @@ def overlong_penalty(
 def _zero(x: Array) -> Array:
     """Return 0, with the gradient of `x` where `x` is finite."""
     return jnp.where(jnp.isinf(x), 0, x - stop_gradient(x))
-
-
-def _part(fraction: Array, count: Array) -> Array:
-    """Return the floor of a fraction of a number, 53 for 0.53 of 100.
-
-    The product in single precision is 52.999996.
-    """
-    eps = float(cast(Any, jnp.finfo(fraction.dtype)).eps)
-    return jnp.floor(fraction * count * (1 + 2 * eps))
 
 
 def _ranked(x: Array, rank: Array, axis_name: AxisName | None) -> Array:

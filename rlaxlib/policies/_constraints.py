@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +67,14 @@ jax.tree_util.register_dataclass(
 )
 
 KlConstraints = Sequence[tuple[Float[ArrayLike, "*_"], LagrangePenalty]]
+
+
+def project(operator: Projection, alpha: Array, name: str = "alpha") -> Array:
+    """Return a projected dual variable, after checking its shape."""
+    dual: Any = operator(alpha)
+    shape = ", ".join(map(str, alpha.shape))
+    kind = Float[ArrayLike, shape]
+    return checks.result(f"projection_operator({name})", dual, kind)
 
 
 @checked
@@ -291,7 +299,7 @@ def losses_of(
     kl: Array, penalty: LagrangePenalty, operator: Projection, stop: bool = True
 ) -> tuple[Array, Array, Array]:
     """Return both losses of a constraint, and its projected dual variable."""
-    dual = operator(penalty.alpha)
+    dual = project(operator, penalty.alpha)
     alpha = jnp.broadcast_to(dual.reshape(()) if dual.size == 1 else dual, kl.shape)
     kl_loss = safe.product(stop_if(stop, alpha), kl)
     alpha_loss = safe.product(alpha, penalty.epsilon - stop_if(stop, kl))
@@ -334,7 +342,7 @@ def total_losses(
 def temperature(name: str, constraint: LagrangePenalty, operator: Projection) -> Array:
     """Return the temperature of an E-step, shape `[]`."""
     check_dual(name, constraint, "temperature", jnp.zeros(()))
-    return operator(constraint.alpha).reshape(())
+    return project(operator, constraint.alpha).reshape(())
 
 
 # --- Checks of shapes. ---

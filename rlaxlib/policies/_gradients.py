@@ -373,7 +373,7 @@ def rm_loss(
     """
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = safe.expectation(pi_t, q_t)[:, None]
-    regret_t = stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
+    regret_t = stop_if(use_stop_gradient, safe.relu(q_t - baseline_t))
     return -jnp.mean(safe.expectation(pi_t, regret_t))
 
 
@@ -416,7 +416,7 @@ def rpg_loss(
     """
     q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    regret_t = jax.nn.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
+    regret_t = safe.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
     if action_mask is not None:
         regret_t = jnp.where(action_mask, regret_t, 0)
     return jnp.mean(jnp.sum(regret_t, axis=-1))

@@ -13,7 +13,7 @@ from products :math:`F v`, as far as the KL divergence allows:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -117,10 +117,16 @@ def fisher_vector_product(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    params, vector = jax.tree.map(jnp.asarray, (params, vector))
+    params, vector = _arrays(params), _arrays(vector)
 
     def widen(x: Array, y: Array) -> Array:
-        return devices.own(dtypes.widen(x, y)[0][0], axis_name)
+        return dtypes.widen(x, y)[0][0]
+
+    def own(x: Array) -> Array:
+        return devices.own(x, axis_name)
+
+    def average(x: Array) -> Array:
+        return devices.mean(x, axis_name)
 
     def narrow(product: Array, x: Array, y: Array) -> Array:
         return dtypes.widen(x, y)[1](product)
@@ -129,9 +135,10 @@ def fisher_vector_product(
         return checks.result("kl(params)", kl(params))
 
     theta, v = jax.tree.map(widen, params, vector), jax.tree.map(widen, vector, params)
-    product = jax.jvp(jax.grad(divergence), (theta,), (v,))[1]
-    product = jax.tree.map(lambda x: devices.mean(x, axis_name), product)
-    return jax.tree.map(narrow, _move(product, damping, vector), params, vector)
+    at, along = jax.tree.map(own, theta), jax.tree.map(own, v)
+    product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
+    product = jax.tree.map(average, product)
+    return jax.tree.map(narrow, _move(product, damping, v), params, vector)
 
 
 @checked(wide=True, rule=checks.alike("direction", "product"))
@@ -227,16 +234,18 @@ def backtracking_line_search(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    params, step = jax.tree.map(jnp.asarray, (params, step))
+    params, step = _arrays(params), _arrays(step)
 
     def evaluated(params: ArrayTree) -> tuple[Array, Array]:
         found: Any = evaluate(params)
-        if not isinstance(found, tuple | list) or len(found) != 2:
+        is_pair = isinstance(found, tuple | list) and len(cast(Any, found)) == 2
+        if not is_pair:
             must = "must be a tuple of two: the loss and the divergence"
             checks.fail(f"`evaluate(params)` is {errors.describe(found)}, {must}")
-        names = "evaluate(params)[0]", "evaluate(params)[1]"
-        loss, kl = map(checks.result, names, found)
-        return loss, kl
+        return (
+            checks.result("evaluate(params)[0]", found[0]),
+            checks.result("evaluate(params)[1]", found[1]),
+        )
 
     def promote(x: Array, y: Array) -> Array:
         return x.astype(jnp.result_type(x, y))
@@ -394,6 +403,11 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
         return narrow(x + fraction.astype(y.dtype) * y)
 
     return jax.tree.map(add, params, step)
+
+
+def _arrays(tree: ArrayTree) -> ArrayTree:
+    """Return a pytree of JAX arrays."""
+    return jax.tree.map(cast(Any, jnp.asarray), tree)
 
 
 def _dtypes(*trees: ArrayTree) -> tuple[Any, Any]:

@@ -15,14 +15,13 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, devices, safe
+from rlaxlib._core import devices, indexing, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Static
+from rlaxlib._core.types import ArrayLike, Float
 from rlaxlib.policies import _constraints
 from rlaxlib.policies._constraints import (
     KlConstraints,
@@ -47,7 +46,7 @@ def vmpo_loss(
     projection_operator: Projection = _constraints.positive,
     restarting_weights: Float[ArrayLike, "... in {0, 1}"] | None = None,
     importance_weights: Float[ArrayLike, "... in [0, inf)"] | None = None,
-    top_k_fraction: Static[float, "in (0, 1]"] = 0.5,
+    top_k_fraction: Float[ArrayLike, "in (0, 1]"] = 0.5,
     policy_loss_weight: Float[ArrayLike, ""] = 1.0,
     temperature_loss_weight: Float[ArrayLike, ""] = 1.0,
     kl_loss_weight: Float[ArrayLike, ""] = 1.0,
@@ -82,8 +81,8 @@ def vmpo_loss(
             such as the first after a reset, shape `[...]`; or None. Their divergences
             still count.
         importance_weights: Importance weights, in [0, inf), shape `[...]`; or None.
-        top_k_fraction: Fraction :math:`K/N` of the valid steps in (0, 1]. K is rounded
-            down. Ties go to the first in the batch.
+        top_k_fraction: Fraction :math:`K/N` of the valid steps, in (0, 1], shape `[]`.
+            K is rounded down, to 1 at least. Ties go to the first in the batch.
         policy_loss_weight: Weight of the first term, shape `[]`.
         temperature_loss_weight: Weight of the second term, shape `[]`.
         kl_loss_weight: Weight of the third term, shape `[]`.
@@ -95,8 +94,8 @@ def vmpo_loss(
         A tuple of two: the losses of the steps, shape `[...]`, and an `MpoOutputs`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong,
-            or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype or concrete value is wrong, or
+            `temperature_constraint` is per dimension.
 
     Example:
         >>> log_probs, advantages = jnp.zeros(4), jnp.array([-1.0, 3.0, -2.0, 3.0])
@@ -145,7 +144,7 @@ def vmpo_compute_weights_and_temperature_loss(
     importance_weights: Float[ArrayLike, "... in [0, inf)"],
     temperature_constraint: LagrangePenalty,
     projection_operator: Projection,
-    top_k_fraction: Static[float, "in (0, 1]"],
+    top_k_fraction: Float[ArrayLike, "in (0, 1]"],
     axis_name: AxisName | None = None,
     use_stop_gradient: bool = True,
 ) -> tuple[Float[Array, ""], Float[Array, "..."], Float[Array, ""]]:
@@ -169,8 +168,8 @@ def vmpo_compute_weights_and_temperature_loss(
         temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats, and
             the parameter of the temperature, a scalar.
         projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
-        top_k_fraction: Fraction of the valid steps to weigh, in (0, 1]. Their number
-            :math:`K` is rounded down.
+        top_k_fraction: Fraction of the valid steps to weigh, in (0, 1], shape `[]`.
+            Their number :math:`K` is rounded down, to 1 at least.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
         use_stop_gradient: Whether to stop the gradients of :math:`ψ_t` and :math:`ρ_t`.
 
@@ -179,8 +178,8 @@ def vmpo_compute_weights_and_temperature_loss(
             no step is valid, shape `[...]`; and :math:`K`, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong,
-            or `temperature_constraint` is per dimension.
+        ArgumentError: If a shape, dtype or concrete value is wrong, or
+            `temperature_constraint` is per dimension.
 
     Example:
         >>> constraint = rlaxlib.LagrangePenalty(alpha=2.0, epsilon=0.5)
@@ -209,7 +208,7 @@ def vmpo_compute_weights_and_temperature_loss(
 
 @checked
 def get_top_k_weights(
-    top_k_fraction: Static[float, "in (0, 1]"],
+    top_k_fraction: Float[ArrayLike, "in (0, 1]"],
     restarting_weights: Float[ArrayLike, "... in {0, 1}"],
     scaled_advantages: Float[ArrayLike, "..."],
     axis_name: AxisName | None = None,
@@ -225,7 +224,8 @@ def get_top_k_weights(
               { 0   otherwise
 
     Args:
-        top_k_fraction: Fraction :math:`f` in (0, 1], rounded down to 1 step or more.
+        top_k_fraction: Fraction :math:`f`, in (0, 1], rounded down to 1 step at least,
+            shape `[]`.
         restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
             shape `[...]`.
         scaled_advantages: Advantages on any scale; ties go to the first, shape `[...]`.
@@ -236,7 +236,7 @@ def get_top_k_weights(
         1 for selected steps and 0 for all others, shape `[...]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete value or `top_k_fraction` is wrong.
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> advantages = jnp.array([3.0, 1.0, 2.0, 9.0])
@@ -284,31 +284,22 @@ def _e_step(
 
 
 def _top_k(
-    fraction: float,
+    fraction: Array,
     advantages: Array,
     restarting: Array | None,
     axis_name: AxisName | None,
 ) -> Array:
     """Return which valid steps have the highest advantages, over all devices."""
-    steps = advantages.size * devices.number(axis_name)
-    # How many to choose of 0, 1, ... valid steps, in double precision: in single,
-    # 0.53 * 100 is less than 53.
-    counts = np.floor(float(fraction) * np.arange(steps + 1) + 1e-6)
-    if not counts[steps]:
-        checks.fail(f"`int(top_k_fraction * {steps})` is 0, must be at least 1")
-    # How many valid steps there must be to choose 1, 2, ..., where 1 is always chosen.
-    least = np.searchsorted(counts, np.arange(1, steps + 1)).astype(np.int32)
-    least[0] = 0
-
     valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
     names = devices.names(axis_name)
-    number = devices.total(jnp.sum(valid, dtype=jnp.int32), names)
+    number = devices.total(jnp.sum(valid, dtype=fraction.dtype), names)
+    count = jnp.maximum(indexing.part(fraction, number), 1)
     # Finite, so that all valid steps come before the others.
     finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
     here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
     order = jnp.argsort(devices.gather(here, names), descending=True)
     # Sorted back: a scatter does not know its sharding on an explicit mesh.
-    taken = jnp.asarray(least) <= number
+    taken = jnp.arange(order.size) < count.astype(int)
     chosen: Array = cast(Any, jax.lax.sort)((order, taken), num_keys=1)[1]
     if names is not None:
         start = jax.lax.axis_index(names) * here.size

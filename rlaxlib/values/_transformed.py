@@ -89,7 +89,7 @@ def transformed_lambda_returns(
     targets = returns.lambda_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(v_t),
+        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
         lambda_=lambda_,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
@@ -153,7 +153,7 @@ def transformed_n_step_returns(
     targets = returns.n_step_bootstrapped_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(v_t),
+        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
         n=n,
         lambda_t=lambda_t,
         stop_target_gradients=stop_target_gradients,
@@ -222,7 +222,7 @@ def transformed_general_off_policy_returns_from_action_values(
         https://arxiv.org/abs/1907.03687
     """
     targets = returns.general_off_policy_returns_from_action_values(
-        q_t=tx_pair.apply_inv(q_t),
+        q_t=tx_pair.apply_inv(safe.without(discount_t[:, None], q_t)),
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,

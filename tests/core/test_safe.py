@@ -6,6 +6,8 @@ import jaxlib
 import numpy as np
 import pytest
 import shared_product
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from rlaxlib._core import safe
 
@@ -79,6 +81,17 @@ def test_a_large_batch_may_share_a_factor(function, shapes, axes):
         expected = -np.float64(np.broadcast_to(other, (40, 1024, 4)))
         expected = expected.sum(tuple(range(3 - x.ndim)))
         np.testing.assert_allclose(found, expected, 1e-4, 1e-2 if x.ndim == 1 else 1e-4)
+
+
+@pytest.mark.parametrize("specs", [("x", None), (None, "x")])
+def test_either_factor_may_be_sharded_over_explicit_axes(specs):
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))
+    ones = np.ones((8, 4), np.float32)
+    x, y = (jax.device_put(ones, NamedSharding(mesh, P(spec))) for spec in specs)
+    for function in (safe.dot, safe.expectation):
+        found = function(x, y)
+        assert jax.typeof(found).sharding.spec == P("x")
+        np.testing.assert_array_equal(found, np.full(8, 4))
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the fault is of CPUs")

@@ -26,6 +26,14 @@ class Spec(NamedTuple):
     maximum: float | np.ndarray
 
 
+class Box:
+    """A space of actions, as Gymnasium has it."""
+
+    def __init__(self, low, high):
+        self.low, self.high = low, high
+        self.shape, self.dtype = np.shape(low), np.dtype(np.float32)
+
+
 SPECS = [None, Spec(-2.0, 3.0), Spec(np.array([0.0]), np.array([1.0]))]
 all_specs = pytest.mark.parametrize("spec", SPECS, ids=str)
 
@@ -69,6 +77,16 @@ def test_samples_follow_the_density(spec):
     before = np.arctanh(2 * (np.asarray(actions, float) - low) / (high - low) - 1)
     normal = stats.norm(np.tanh(1.0), np.exp(-2.0))
     assert stats.kstest(before, normal.cdf).pvalue > 1e-3
+
+
+def test_a_box_is_an_action_spec():
+    low, high = np.float32([-2.0, 0.0]), np.float32([2.0, 1.0])
+    box, spec = Box(low, high), Spec(low, high)
+    action = SQUASHED.sample(KEY, MU, SIGMA, box)
+    np.testing.assert_array_equal(action, SQUASHED.sample(KEY, MU, SIGMA, spec))
+    for density in (SQUASHED.prob, SQUASHED.logprob):
+        found = density(action, MU, SIGMA, box)
+        close(found, density(action, MU, SIGMA, spec))
 
 
 def test_action_spec_is_optional():
@@ -317,7 +335,15 @@ def test_distributions_can_be_pickled():
         ),
         (
             lambda: SQUASHED.logprob(MU, MU, SIGMA, object()),
+            r"`action_spec` is .*, must be .* `minimum` and `maximum`, or `low` and",
+        ),
+        (
+            lambda: SQUASHED.logprob(MU, MU, SIGMA, Spec(None, 1.0)),
             r"^squashed_gaussian.logprob: `action_spec.minimum` is None",
+        ),
+        (
+            lambda: SQUASHED.logprob(MU, MU, SIGMA, Box(-1.0, np.inf)),
+            r"`action_spec.high` is inf, must be in \(-inf, inf\)",
         ),
         (
             lambda: SQUASHED.prob(MU, MU, SIGMA, Spec(np.zeros(3), 1.0)),

@@ -227,6 +227,14 @@ def test_pmap_and_shard_map_equal_the_whole_batch():
     jax.tree.map(close, jax.jit(sharded)(placed)[1], expected)
 
 
+@pytest.mark.parametrize(("fraction", "number"), [(0.53, 53), (0.59, 59), (0.001, 1)])
+def test_the_fraction_may_be_traced_and_is_rounded_down(fraction, number):
+    weights = jax.jit(rlaxlib.get_top_k_weights)(
+        fraction, np.ones(100), np.arange(100.0)
+    )
+    np.testing.assert_array_equal(weights, np.arange(100) >= 100 - number)
+
+
 # --- Errors. ---
 
 
@@ -234,12 +242,8 @@ def test_pmap_and_shard_map_equal_the_whole_batch():
     ("call", "message"),
     [
         (
-            lambda: rlaxlib.get_top_k_weights(0.01, np.ones(4), np.ones(4)),
-            r"^get_top_k_weights: `int\(top_k_fraction \* 4\)` is 0, must be",
-        ),
-        (
-            lambda: jax.jit(rlaxlib.get_top_k_weights)(0.5, np.ones(4), np.ones(4)),
-            r"`top_k_fraction` is traced, must be a Python value",
+            lambda: rlaxlib.get_top_k_weights(1.01, np.ones(4), np.ones(4)),
+            r"^get_top_k_weights: `top_k_fraction` is 1\.01, must be in \(0, 1\]",
         ),
         (
             lambda: loss((LOG_PROBS, ADVANTAGES, None, None, KL[:2])),

@@ -67,6 +67,13 @@ def test_infinite_ratio_is_clipped_like_any_other():
         jax.tree.map(close, function(**infinite), function(**clipped))
 
 
+def test_a_lambda_of_0_removes_an_infinite_trace():
+    inputs = pick(make_stream(), *STEPS) | {"lambda_": np.float32(0.0)}
+    infinite, one = (np.full(8, ratio, np.float32) for ratio in (np.inf, 1.0))
+    errors = vtrace(**inputs, rho_tm1=infinite, clip_c_threshold=np.float32(np.inf))
+    close(errors, vtrace(**inputs, rho_tm1=one))
+
+
 def test_overflowing_ratio_has_a_finite_gradient():
     def loss(log_ratio):
         inputs = pick(make_stream(2), *STEPS)

@@ -29,7 +29,6 @@ advantages: Array = 2 * estimates.pg_advantage + estimates.errors
 step: Array = jax.jit(rlaxlib.vtrace)(x, x, x, x, x)
 gradient: Array = jax.grad(rlaxlib.td_learning)(1.0, 2.0, 0.5, 4.0)
 mapped: Array = jax.vmap(rlaxlib.lambda_returns)(batch, batch, batch)
-batched: Array = rlaxlib.batched(rlaxlib.lambda_returns)(batch, batch, batch, 0.9)
 
 rlaxlib.td_learning(1.0, 2.0, 0.5)  # error
 rlaxlib.td_learning(1.0, 2.0, 0.5, None)  # error

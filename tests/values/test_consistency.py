@@ -30,3 +30,12 @@ def test_vectors_of_zero_have_no_loss_and_finite_gradients():
         value, gradient = jax.value_and_grad(lambda x, y: jnp.sum(loss(x, y)))(x, y)
         assert value == 0
         assert np.all(np.isfinite(gradient))
+
+
+def test_losses_of_equal_vectors_are_at_least_minus_one():
+    x = np.random.default_rng(0).normal(size=(1000, 7)).astype(np.float32)
+    loss = rlaxlib.cosine_consistency_loss(x, x)
+    assert np.min(loss) == -1
+    assert np.max(rlaxlib.cosine_consistency_loss(x, -x)) == 1
+    gradient = jax.grad(lambda y: jnp.sum(rlaxlib.cosine_consistency_loss(y, x)))(x)
+    np.testing.assert_allclose(gradient, 0, atol=1e-6)

@@ -1,0 +1,777 @@
+"""Test what errors say of mistakes: each names the argument, and misleads nobody."""
+
+import re
+import sys
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+from rlaxlib import ArgumentError
+from rlaxlib._core import hints, keywords, signatures, specs
+
+B, T, A = 3, 5, 2
+KEY, LEGACY = jax.random.key(0), jax.random.PRNGKey(0)
+VMAP, LAYOUTS = "jax.vmap(", "in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
+ANY_HINT = ("vmap", "Squeeze", "Convert", "T+1", "exchanged", "1 - terminated")
+
+
+def x(*shape):
+    return np.full(shape, 0.5, np.float32)
+
+
+def ints(*shape):
+    return np.zeros(shape, np.int32)
+
+
+def mask(*shape):
+    return np.ones(shape, bool)
+
+
+def mapped(function, in_axes=0):
+    """Return a function that is mapped, with arguments by position."""
+    return jax.vmap(function, in_axes)
+
+
+class Tensor:
+    """An array of another library: torch has `detach`, all others do not."""
+
+    def __init__(self, array):
+        self.array, self.shape = array, array.shape
+        self.dtype = f"torch.{array.dtype}"
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.array, dtype, copy=copy)
+
+
+class TorchTensor(Tensor):
+    def detach(self):
+        return self
+
+
+class Variable(Tensor):
+    """A variable of a network, which `jnp.asarray` reads."""
+
+    __array__ = None
+
+    def __jax_array__(self):
+        return self.array
+
+
+r = rlaxlib
+gae, vtrace = r.generalized_advantage_estimation, r.vtrace_td_error_and_advantage
+truncated_gae = r.truncated_generalized_advantage_estimation
+softmax, gaussian = r.softmax(), r.gaussian_diagonal()
+
+# Mistakes: the call, the words that the error has, and those that it has not.
+MISTAKES = {
+    # --- Batches. ---
+    "GAE of a batch": (
+        lambda: gae(x(B, T), x(B, T), x(B, T), x(B, T), 0.9),
+        [LAYOUTS, "in_axes=(0, 0, 0, 0, None)", "in_axes=(1, 1, 1, 1, None)"],
+        ["Squeeze"],
+    ),
+    "λ-returns of one-step streams": (
+        lambda: r.lambda_returns(x(B, 1), x(B, 1), x(B, 1)),
+        [LAYOUTS],
+        ["Squeeze"],
+    ),
+    "vectors of size 1, a batch of them": (
+        lambda: r.tanh_normal_log_prob(x(B, 1), x(B, 1), x(B, 1)),
+        ["jax.vmap(rlaxlib.tanh_normal_log_prob, in_axes=(0, 0, 0))"],
+        ["Squeeze", "[T, B]"],
+    ),
+    "V-trace of [T, B], by keyword": (
+        lambda: vtrace(
+            v_tm1=x(T, B), v_t=x(T, B), r_t=x(T, B), discount_t=x(T, B), rho_tm1=x(T, B)
+        ),
+        [LAYOUTS, "in_axes=(1, 1, 1, 1, 1), out_axes=1)(v_tm1, v_t, "],
+        [],
+    ),
+    "a mask by keyword": (
+        lambda: r.lambda_returns(x(B, T), x(B, T), x(B, T), sample_mask=mask(B, T)),
+        ["sample_mask=sample_mask", LAYOUTS],
+        [],
+    ),
+    "DQN without vmap": (
+        lambda: r.q_learning(x(B, A), ints(B), x(B), x(B), x(B, A)),
+        ["jax.vmap(rlaxlib.q_learning, in_axes=(0, 0, 0, 0, 0))(q_tm1, a_tm1, "],
+        ["[T, B]", "Convert"],
+    ),
+    "DQN of [B, T, A]": (
+        lambda: r.q_learning(x(B, T, A), ints(B, T), x(B, T), x(B, T), x(B, T, A)),
+        ["jax.vmap(jax.vmap("],
+        [],
+    ),
+    "DQN with one action for all": (
+        lambda: r.q_learning(x(B, A), 0, 1.0, 0.9, x(B, A)),
+        ["`q_tm1` has shape (3, 2), must be [A]"],
+        ANY_HINT,
+    ),
+    "C51 shares its atoms": (
+        lambda: r.categorical_q_learning(
+            x(7), x(B, A, 7), ints(B), x(B), x(B), x(7), x(B, A, 7)
+        ),
+        ["in_axes=(None, 0, 0, 0, 0, None, 0)"],
+        [],
+    ),
+    "a batch shares its temperature": (
+        lambda: r.soft_value(x(B, A), 0.5),
+        ["in_axes=(0, None))(q, 0.5)"],
+        [],
+    ),
+    "a batch with one key": (
+        lambda: r.thompson_beta(KEY, x(B, A), x(B, A)),
+        ["jax.random.split(key, 3)"],
+        [],
+    ),
+    "a λ for each stream": (
+        lambda: r.lambda_returns(x(B, T), x(B, T), x(B, T), x(B)),
+        ["in_axes=(0, 0, 0, 0)", "in_axes=(1, 1, 1, None)"],
+        [],
+    ),
+    "a λ for each stream or step, as many": (
+        lambda: r.lambda_returns(x(T, T), x(T, T), x(T, T), x(T)),
+        ["`r_t` has shape (5, 5), must be [T]"],
+        ANY_HINT,
+    ),
+    "some arguments of a batch": (
+        lambda: r.lambda_returns(x(B, T), x(B, T), x(T)),
+        ["`r_t` has shape (3, 5), must be [T]"],
+        ANY_HINT,
+    ),
+    "streams of several sizes": (
+        lambda: r.lambda_returns(x(B, T), x(T, B), x(B, T)),
+        ["must be [T]"],
+        ANY_HINT,
+    ),
+    "a batch of streams of a batch": (
+        lambda: r.lambda_returns(x(2, B, T), x(2, B, T), x(2, B, T)),
+        ["must be [T]"],
+        ANY_HINT,
+    ),
+    "a batch within vmap": (
+        lambda: mapped(r.td_learning)(x(2, B), x(2, B), x(2, B), x(2, B)),
+        ["jax.vmap(rlaxlib.td_learning"],
+        [],
+    ),
+    "a key for each of the logits": (
+        lambda: softmax.sample(jax.random.split(KEY, B), x(B, A)),
+        ["`key` has shape (3,)", "One key is enough", "jax.vmap"],
+        ["Convert"],
+    ),
+    "a legacy key for each": (
+        lambda: softmax.sample(jax.random.split(LEGACY, B), x(B, A)),
+        ["`key` has shape (3,)", "One key is enough"],
+        ["Convert"],
+    ),
+    # --- Axes of size 1. ---
+    "a value head within vmap": (
+        lambda: mapped(r.td_learning)(x(B, 1), x(B), x(B), x(B, 1)),
+        ["Squeeze them: `v_tm1[..., 0]`, `v_t[..., 0]`"],
+        ["vmap"],
+    ),
+    "values of [T, 1]": (
+        lambda: r.lambda_returns(x(T), x(T), x(T, 1)),
+        ["Squeeze it: `v_t[..., 0]`"],
+        ["vmap"],
+    ),
+    "a replay buffer of [B, 1]": (
+        lambda: r.q_learning(x(B, A), ints(B, 1), x(B, 1), x(B, 1), x(B, A)),
+        ["`a_tm1[..., 0]`, `r_t[..., 0]`, `discount_t[..., 0]`", VMAP],
+        ["`q_tm1[..., 0]`"],
+    ),
+    "a value head without vmap": (
+        lambda: r.td_learning(x(B, 1), x(B), x(B), x(B, 1)),
+        ["`v_tm1[..., 0]`, `v_t[..., 0]`", VMAP],
+        ["`r_t[..., 0]`"],
+    ),
+    "predictions of [B, 1]": (
+        lambda: r.l2_loss(x(B, 1), x(B)),
+        ["Squeeze it: `predictions[..., 0]`"],
+        ["vmap"],
+    ),
+    "targets of [B, 1]": (
+        lambda: r.l2_loss(x(B), x(B, 1)),
+        ["Squeeze it: `targets[..., 0]`"],
+        ["vmap"],
+    ),
+    "a temperature that is a parameter": (
+        lambda: r.soft_value(x(A), x(1)),
+        ["Squeeze it: `temperature[..., 0]`"],
+        ["vmap"],
+    ),
+    "actions of [B, 1] and logits": (
+        lambda: softmax.logprob(ints(B, 1), x(B, A)),
+        ["Squeeze it: `sample[..., 0]`"],
+        ["vmap"],
+    ),
+    "a temperature of [1] and two critics": (
+        lambda: r.sac_policy_loss(x(B), x(2, B), x(1)),
+        ["Squeeze it: `temperature[..., 0]`"],
+        ["vmap"],
+    ),
+    "the logarithm of a temperature of [1]": (
+        lambda: r.sac_temperature_loss(x(1), x(B), -2.0),
+        ["Squeeze it: `log_temperature[..., 0]`"],
+        ["vmap"],
+    ),
+    "samples without their axis": (
+        lambda: gaussian.logprob(x(B), x(B, 1), 1.0),
+        ["must be"],
+        ["Squeeze", "vmap"],
+    ),
+    # --- T+1 values, and lengths. ---
+    "T+1 values": (
+        lambda: gae(r_t=x(T), discount_t=x(T), v_tm1=x(T + 1), v_t=x(T + 1), lambda_=1),
+        ["`v_tm1` is `values[:-1]` and `v_t` is `values[1:]`"],
+        ["vmap"],
+    ),
+    "T+1 next values": (
+        lambda: r.lambda_returns(x(T), x(T), x(T + 1)),
+        ["`v_t` is `values[1:]`"],
+        ["vmap"],
+    ),
+    "T+1 values of a batch": (
+        lambda: r.td_lambda(x(B, T + 1), x(B, T), x(B, T), x(B, T + 1), 0.9),
+        ["`values[:, :-1]`", "# [B, T]"],
+        ["[T, B]"],
+    ),
+    "T+1 values, time-major": (
+        lambda: r.td_lambda(x(T + 1, B), x(T, B), x(T, B), x(T + 1, B), 0.9),
+        ["`values[:-1]`", "in_axes=(1, 1, 1, 1, None)"],
+        ["[B, T]"],
+    ),
+    "T values in place of T+1": (
+        lambda: truncated_gae(x(T), x(T), 0.9, x(T)),
+        ["`values` has T+1 entries: append that of the last next observation"],
+        ["vmap"],
+    ),
+    "discounts of a step less": (
+        lambda: r.upgo_returns(r_t=x(T), discount_t=x(4), v_tm1=x(T), v_t=x(T)),
+        ["must be (5,)"],
+        ANY_HINT,
+    ),
+    "rewards of a step more": (
+        lambda: r.lambda_returns(x(T + 1), x(T), x(T)),
+        ["`discount_t` has shape (5,), must be (6,)"],
+        ANY_HINT,
+    ),
+    "λ of another length": (
+        lambda: r.lambda_returns(x(T), x(T), x(T), x(3)),
+        ["`lambda_` has shape (3,), must be () or (5,)"],
+        ANY_HINT,
+    ),
+    "λ of a step less": (
+        lambda: r.vtrace(x(T), x(T), x(T), x(T), x(T), x(T - 1)),
+        ["`lambda_` has shape (4,), must be () or (5,)"],
+        ANY_HINT,
+    ),
+    "no steps": (
+        lambda: r.lambda_returns(x(0), x(0), x(0)),
+        ["`r_t` has shape (0,), must be [T] and not empty"],
+        ANY_HINT,
+    ),
+    # --- Scalars. ---
+    "γ as a number": (
+        lambda: r.lambda_returns(x(T), 0.99, x(T)),
+        ["`discount_t` is γ times `1 - terminated`, for each step"],
+        ["vmap", "Convert"],
+    ),
+    "γ as a NumPy number": (
+        lambda: gae(x(T), x(T), x(T), discount_t=np.float32(0.99), lambda_=0.9),
+        ["`discount_t` is γ times `1 - terminated`, for each step"],
+        ["vmap", "Convert"],
+    ),
+    "γ as a number, in a batch": (
+        lambda: r.lambda_returns(x(B, T), 0.99, x(B, T)),
+        ["γ times `1 - terminated`", "(r_t, discount_t, v_t)", LAYOUTS],
+        [],
+    ),
+    "one step of a stream": (
+        lambda: r.lambda_returns(1.0, 0.9, 0.5),
+        ["`r_t` is a stream, with an entry for each time step"],
+        ["vmap"],
+    ),
+    # --- Kinds. ---
+    "done as the discount": (
+        lambda: r.lambda_returns(x(T), mask(T), x(T)),
+        ["`discount_t` is the discount γ times `1 - terminated`"],
+        ["Convert"],
+    ),
+    "done as the discount of a step": (
+        lambda: r.q_learning(x(A), 0, 1.0, True, x(A)),
+        ["`discount_t` is the discount γ times `1 - terminated`"],
+        ["Convert"],
+    ),
+    "rewards of integers": (
+        lambda: r.lambda_returns(ints(T), x(T), x(T)),
+        ["Convert it: `r_t.astype(float)`"],
+        ["vmap"],
+    ),
+    "a reward that is an integer, and an action": (
+        lambda: r.q_learning(x(A), 1, np.int64(1), 0.9, x(A)),
+        ["Convert it: `r_t.astype(float)`"],
+        ["exchanged"],
+    ),
+    "a list": (
+        lambda: r.lambda_returns([0.5, 0.5], x(2), x(2)),
+        ["`jnp.asarray(r_t)`"],
+        ["vmap"],
+    ),
+    "a list of integers": (
+        lambda: r.lambda_returns([1, 2], x(2), x(2)),
+        ["`jnp.asarray(r_t, float)`"],
+        ["vmap"],
+    ),
+    "a list of traced values": (
+        lambda: jax.jit(lambda y: r.lambda_returns([y, y], x(2), x(2)))(0.5),
+        ["`jnp.asarray(r_t)`"],
+        ["vmap"],
+    ),
+    "a ragged list": (
+        lambda: r.lambda_returns([[1.0], [1.0, 2.0]], x(2), x(2)),
+        ["`r_t` is [[1.0], [1.0, 2.0]]"],
+        ["vmap", "Convert"],
+    ),
+    "one-hot actions": (
+        lambda: r.q_learning(x(A), np.eye(A, dtype=np.float32)[0], 1.0, 0.9, x(A)),
+        ["`jnp.argmax(a_tm1, -1)`"],
+        ["astype"],
+    ),
+    "one-hot actions of a batch": (
+        lambda: r.q_learning(x(B, A), np.eye(B, A), x(B), x(B), x(B, A)),
+        ["`jnp.argmax(a_tm1, -1)`"],
+        ["astype"],
+    ),
+    "actions of floats": (
+        lambda: r.q_learning(x(B, A), np.zeros(B), x(B), x(B), x(B, A)),
+        ["Convert it: `a_tm1.astype(int)`"],
+        ["argmax"],
+    ),
+    "continuous actions": (
+        lambda: r.q_learning(x(A), np.float32(0.3), 1.0, 0.9, x(A)),
+        ["`a_tm1` is float32[], must be an integer array"],
+        ANY_HINT,
+    ),
+    "continuous actions on a device": (
+        lambda: r.q_learning(x(A), jnp.float32(0.3), 1.0, 0.9, x(A)),
+        ["`a_tm1` is float32[], must be an integer array"],
+        ANY_HINT,
+    ),
+    "a mask of floats": (
+        lambda: r.masked_mean(x(T), np.ones(T, np.float32)),
+        ["`mask.astype(bool)`"],
+        ["vmap"],
+    ),
+    "weights as a mask": (
+        lambda: r.masked_mean(x(T), x(T)),
+        ["`mask` is float32[5], must be a bool array"],
+        ANY_HINT,
+    ),
+    "None for what is needed": (
+        lambda: r.lambda_returns(x(T), x(T), None),
+        ["`v_t` is None, must be a floating-point array"],
+        ANY_HINT,
+    ),
+    "a string": (
+        lambda: r.lambda_returns(x(T), x(T), x(T), "0.9"),
+        ["`lambda_` is '0.9', must be a floating-point array"],
+        ANY_HINT,
+    ),
+    "complex values": (
+        lambda: r.lambda_returns(x(T), x(T), x(T) * 1j),
+        ["`v_t` is complex64[5]"],
+        ANY_HINT,
+    ),
+    "a distribution for logits": (
+        lambda: r.categorical_cross_entropy(x(A), softmax),
+        ["`logits` is a `", "must be a floating-point array"],
+        ANY_HINT,
+    ),
+    "parameters of integers": (
+        lambda: r.l2_init_loss({"w": ints(2)}, {"w": ints(2)}),
+        ["`params['w']` is int32[2], must be a float array"],
+        ["vmap"],
+    ),
+    # --- The order of arguments. ---
+    "reward and action exchanged": (
+        lambda: r.q_learning(x(A), 1.5, 1, 0.9, x(A)),
+        ["`a_tm1` and `r_t` fit if they are exchanged", "(q_tm1, a_tm1, r_t, "],
+        ["Convert"],
+    ),
+    "reward and action exchanged, in a batch": (
+        lambda: r.q_learning(x(B, A), x(B), ints(B), x(B), x(B, A)),
+        ["`a_tm1` and `r_t` fit if they are exchanged"],
+        ["Convert"],
+    ),
+    "λ and values exchanged": (
+        lambda: truncated_gae(x(T), x(T), x(T + 1), 0.9),
+        ["`lambda_` and `values` fit if they are exchanged"],
+        ["vmap"],
+    ),
+    "logits before the key": (
+        lambda: softmax.sample(x(A), KEY),
+        ["`key` and `logits` fit if they are exchanged"],
+        ["Convert"],
+    ),
+    "a mask in the place of a flag": (
+        lambda: r.lambda_returns(x(T), x(T), x(T), 0.9, mask(T)),
+        ["pass `truncated_t` or `sample_mask` by keyword"],
+        ["vmap"],
+    ),
+    # --- Keys. ---
+    "no key": (
+        lambda: softmax.sample(x(A)),
+        ["The first argument is a key: `jax.random.key(0)`"],
+        ["astype"],
+    ),
+    "a seed": (
+        lambda: r.categorical_sample(0, x(A)),
+        ["`key` is 0, must be a PRNG key", "`jax.random.key(0)`"],
+        ["astype"],
+    ),
+    # --- Options. ---
+    "an option that is none": (
+        lambda: r.kl_loss(x(T), x(T), kind="k4"),
+        ["`kind` is 'k4', must be", '"k3"'],
+        ["vmap"],
+    ),
+    "a float for n": (
+        lambda: r.n_step_bootstrapped_returns(x(T), x(T), x(T), 3.0),
+        ["`n` is 3.0, must be a Python integer"],
+        ["vmap"],
+    ),
+    "an array for n": (
+        lambda: r.n_step_bootstrapped_returns(x(T), x(T), 3, x(T)),
+        ["`n` is float32[5], must be a Python integer"],
+        ["vmap"],
+    ),
+    "a traced n": (
+        lambda: jax.jit(r.one_hot)(ints(T), 3),
+        ["`num_classes` is traced", "static_argnames"],
+        ["vmap"],
+    ),
+    "a percentage for ε": (
+        lambda: r.epsilon_greedy(10).probs(x(A)),
+        ["`epsilon` is 10, must be in [0, 1]"],
+        ["vmap"],
+    ),
+    "targets in the place of δ": (
+        lambda: r.huber_loss(x(B), x(B)),
+        ["`delta` has shape (3,), must be ()"],
+        ANY_HINT,
+    ),
+    # --- Arrays of others. ---
+    "a tensor of torch": (
+        lambda: r.lambda_returns(x(T), x(T), TorchTensor(x(T))),
+        ["`v_t` is a `", "TorchTensor`", "`v_t.detach().cpu().numpy()`"],
+        ["vmap"],
+    ),
+    "a series": (
+        lambda: r.lambda_returns(Tensor(x(T)), x(T), x(T)),
+        ["`r_t` is a `", "`np.asarray(r_t)`"],
+        ["detach"],
+    ),
+    "a variable": (
+        lambda: r.l2_loss(Variable(x(T))),
+        ["`predictions` is a `", "`jnp.asarray(predictions)`"],
+        ["detach"],
+    ),
+    "big-endian rewards": (
+        lambda: r.lambda_returns(x(T).astype(">f4"), x(T), x(T)),
+        ['`r_t.astype(r_t.dtype.newbyteorder("="))`'],
+        ["vmap"],
+    ),
+    "big-endian actions": (
+        lambda: r.q_learning(x(A), np.array(0, ">i4"), 1.0, 0.9, x(A)),
+        ['`a_tm1.astype(a_tm1.dtype.newbyteorder("="))`'],
+        ["astype(int)"],
+    ),
+    "a masked array": (
+        lambda: r.lambda_returns(np.ma.masked_array(x(T)), x(T), x(T)),
+        ["`r_t` is a `numpy.MaskedArray`", "Use `sample_mask`"],
+        ["Convert"],
+    ),
+    "a masked array, where there is no mask": (
+        lambda: r.soft_value(np.ma.masked_array(x(A)), 0.5),
+        ["`q.filled(...)`"],
+        ["sample_mask"],
+    ),
+    "long double": (
+        lambda: r.lambda_returns(x(T).astype(np.longdouble), x(T), x(T)),
+        ["Convert it: `r_t.astype(np.float64)`"],
+        ["vmap"],
+    ),
+    "an array of strings": (
+        lambda: r.one_hot(np.array(["a"]), 2),
+        ["`indices` is <U1[1], must be an array"],
+        ANY_HINT,
+    ),
+}
+# Keywords: the call, and what the error says.
+KEYWORDS = {
+    "gamma": (lambda: r.lambda_returns(x(T), gamma=0.9, v_t=x(T)), "see `discount_t`"),
+    "discount": (
+        lambda: r.lambda_returns(x(T), 5 + x(T), discount=0.9),
+        "see `discount_t`",
+    ),
+    "dones": (lambda: gae(x(T), x(T), x(T), dones=mask(T)), "see `discount_t`, γ tim"),
+    "lam": (lambda: r.lambda_returns(x(T), x(T), x(T), lam=0.9), "see `lambda_`"),
+    "gae_lambda": (lambda: gae(x(T), x(T), x(T), x(T), gae_lambda=1), "see `lambda_`"),
+    "mask": (
+        lambda: r.lambda_returns(x(T), x(T), x(T), mask=mask(T)),
+        "see `sample_mask`",
+    ),
+    "truncation_t": (
+        lambda: r.lambda_returns(x(T), x(T), x(T), truncation_t=mask(T)),
+        "see `truncated_t`",
+    ),
+    "rewards": (lambda: r.lambda_returns(rewards=x(T), v_t=x(T)), "see `r_t`"),
+    "actions": (lambda: r.q_learning(x(A), actions=0, r_t=1.0), "see `a_tm1`"),
+    "values": (
+        lambda: gae(values=x(T), r_t=x(T), discount_t=x(T)),
+        "see `v_tm1` and `v_t`",
+    ),
+    "next_values": (lambda: r.lambda_returns(x(T), x(T), next_values=1), "see `v_t`"),
+    "clip_eps": (
+        lambda: r.ppo_clip_loss(x(T), x(T), x(T), clip_eps=1),
+        "see `epsilon`",
+    ),
+    "advantages": (lambda: r.ppo_clip_loss(x(T), x(T), advantages=x(T)), "see `adv_t`"),
+    "rng": (lambda: softmax.sample(rng=KEY, logits=x(A)), "see `key`"),
+    "lamda_": (lambda: r.lambda_returns(x(T), x(T), x(T), lamda_=1), "see `lambda_`"),
+    "reduction": (
+        lambda: r.l2_loss(x(T), x(T), reduction="mean"),
+        "its arguments are predictions, targets",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_error_has_the_right_hint_and_no_other(mistake):
+    call, words, wrong = MISTAKES[mistake]
+    with pytest.raises(ArgumentError) as error:
+        call()
+    text = str(error.value)
+    assert [word for word in words if word not in text] == [], text
+    hint = "\n".join(line for line in text.split("\n") if ", must be" not in line)
+    assert [word for word in wrong if word in hint] == [], text
+
+
+@pytest.mark.parametrize("word", KEYWORDS)
+def test_an_unknown_keyword_is_explained(word):
+    call, see = KEYWORDS[word]
+    with pytest.raises(TypeError, match=rf"got an unexpected `{word}`: ") as error:
+        call()
+    assert see in str(error.value)
+
+
+def test_the_table_of_keywords_leads_to_arguments_that_exist():
+    names = {name for each in ALL.values() for name in each.names}
+    stems = names | set(map(keywords._stem, names))
+    assert not keywords._MEANT.keys() - stems
+    for name in names:  # An argument is no other word for another one.
+        assert name in keywords.meant(name, [name, "else"])
+
+
+# --- The line to paste. ---
+
+ROWS = contract.collect()
+
+
+def takes_one_example(row):
+    """Return whether a function takes arrays of fixed numbers of axes, and no trees."""
+    function = row.function(rlaxlib)
+    if not hasattr(function, "signature") or not row.given or "." in row.name:
+        return False
+    wanted = signatures.read(function).arrays
+    names = row.inputs().keys()
+    return names <= wanted.keys() and not any(
+        specs.is_many(axis) for n in names for axes in wanted[n].shapes for axis in axes
+    )
+
+
+def is_stream(row, name, value):
+    spec = signatures.read(row.function(rlaxlib)).arrays[name]
+    return ("T",) in [axes[:1] for axes in spec.shapes if len(axes) == np.ndim(value)]
+
+
+SINGLE = [row for row in ROWS if takes_one_example(row)]
+# `q_t` is of one critic or several, and a `step_type` may have a batch.
+AMBIGUOUS = {"rebrac_critic_target:one critic", "fix_step_type_on_interruptions:one"}
+SINGLE = [row for row in SINGLE if not row.id.startswith(tuple(AMBIGUOUS))]
+
+
+@pytest.mark.parametrize("layout", ["[B, T]", "[T, B]"])
+@pytest.mark.parametrize("row", contract.share(SINGLE, "paste", 12), ids=lambda x: x.id)
+def test_the_line_to_paste_maps_the_function(row, layout):
+    examples = [row.inputs(seed) for seed in range(B)]
+    timed = {n: is_stream(row, n, value) for n, value in examples[0].items()}
+    if layout == "[T, B]" and not any(timed.values()):
+        pytest.skip("no streams")
+    axes = {n: int(layout == "[T, B]" and timed[n]) for n in timed}
+    given = {n: jnp.stack([each[n] for each in examples], axes[n]) for n in axes}
+    with pytest.raises(ArgumentError) as error:
+        row.call()(**given)
+    lines = [x for x in str(error.value).split("\n") if x.startswith("  jax.vmap(")]
+    line = next((x for x in lines if layout in x), lines[0])
+    assert layout in line or "#" not in line
+    names = {"jax": jax, "jnp": jnp, "rlaxlib": rlaxlib, **row.settings, **given}
+    found = jax.tree.leaves(eval(line.strip(), names))
+    each = [jax.tree.leaves(row.call()(**example)) for example in examples]
+    out = int("out_axes=1" in line)
+    for one, *others in zip(found, *each, strict=True):
+        contract.assert_close(one, jnp.stack(others, out), 1e-5, 1e-5)
+
+
+def test_the_line_to_paste_maps_a_state():
+    state = r.bandit_update(r.bandit_init(A), 0, 1.0)
+    many = jax.tree.map(lambda leaf: jnp.stack([leaf] * B), state)
+    arm, reward = jnp.array([0, 1, 1]), jnp.array([1.0, 2.0, 3.0])
+    with pytest.raises(ArgumentError) as error:
+        r.bandit_update(many, arm, reward)
+    line = str(error.value).split("\n")[-1]
+    names = {"jax": jax, "rlaxlib": r, "state": many, "arm": arm, "reward": reward}
+    found = eval(line.strip(), names)
+    each = [r.bandit_update(state, *both) for both in zip(arm, reward, strict=True)]
+    for one, *others in zip(found, *each, strict=True):
+        np.testing.assert_allclose(one, jnp.stack(others), rtol=1e-6)
+    with pytest.raises(
+        ArgumentError, match=r"state for each.*vmap; with one .*scan\.$"
+    ):
+        r.bandit_update(state, arm, reward)
+
+
+# --- Arrays that JAX would refuse or misread. ---
+
+
+def checked_functions():
+    """Yield all checked functions and methods, public or not."""
+    for module in [x for n, x in sys.modules.items() if n.startswith("rlaxlib.")]:
+        for owner in [
+            module,
+            *filter(lambda x: isinstance(x, type), vars(module).values()),
+        ]:
+            for thing in list(vars(owner).values()):
+                if hasattr(thing, "signature") and hasattr(thing, "__wrapped__"):
+                    yield f"{thing.__module__}.{thing.__qualname__}", thing
+
+
+ALL = {name: signatures.read(function) for name, function in checked_functions()}
+DTYPES = {"Bool": bool, "Int": np.int32}
+MISREAD = {
+    "big-endian": lambda x: x.astype(x.dtype.newbyteorder(">")),
+    "masked": np.ma.masked_array,
+    "long double": lambda x: x.astype(np.longdouble),
+    "tensor": Tensor,
+}
+
+
+def paths(path, hint):
+    """Yield path and spec, or None, of each array that an annotation contains."""
+    spec = specs.read(hint)
+    if spec and spec.kind == "Tree":
+        yield f"{path}['w']", None
+    elif spec:
+        yield from [(path, spec)] * spec.is_array
+    elif specs.is_record(hint):
+        for name, part in specs._hints(hint).items():
+            yield from paths(f"{path}.{name}", part)
+    elif parts := specs.contents(hint):
+        is_union = "Union" in str(type(hint)) or type(None) in hint.__args__
+        for i, part in enumerate(parts):
+            yield from paths(path if is_union else f"{path}[{i}]", part)
+
+
+def build(path, hint, at, bad):
+    """Return an argument with one bad array, at a path; ones elsewhere."""
+    if path == at:
+        return bad
+    spec = specs.read(hint)
+    if spec and spec.kind == "Tree":
+        return {"w": bad if at.startswith(path) else np.ones(1, np.float32)}
+    if spec and spec.is_array:
+        shape = (1,) * sum(not specs.is_many(axis) for axis in spec.shapes[0])
+        return KEY if spec.kind == "Key" else np.ones(shape, dtype_of(spec))
+    if spec:
+        return spec.options[0] if spec.options else False
+    if specs.is_record(hint):
+        fields = specs._hints(hint).items()
+        return hint(*[build(f"{path}.{n}", part, at, bad) for n, part in fields])
+    if parts := specs.contents(hint):
+        if "Union" in str(type(hint)) or type(None) in hint.__args__:
+            return build(path, parts[0], at, bad)
+        return tuple(
+            build(f"{path}[{i}]", part, at, bad) for i, part in enumerate(parts)
+        )
+    return np.ones(1, np.float32)
+
+
+def dtype_of(spec):
+    return DTYPES.get(spec.kind, np.float32) if spec else np.float32
+
+
+@pytest.mark.parametrize("kind", MISREAD)
+def test_every_array_argument_refuses_what_jax_would_misread(kind):
+    count = 0
+    for name, signature in ALL.items():
+        given = signature.arrays | signature.nested | dict.fromkeys(signature.trees)
+        hints_of = signatures.typing.get_type_hints(
+            signature.function, include_extras=True
+        )
+        for argument in given:
+            for path, spec in paths(argument, hints_of[argument]):
+                if (
+                    spec
+                    and spec.kind in ("Key", "Bool", "Int")
+                    and kind == "long double"
+                ):
+                    continue
+                shape = (1,) * (len(spec.shapes[0]) if spec else 1)
+                bad = MISREAD[kind](np.ones(shape, dtype_of(spec)))
+                if kind == "big-endian" and dtype_of(spec) is bool:
+                    continue
+                value = build(argument, hints_of[argument], path, bad)
+                with pytest.raises(ArgumentError) as error:
+                    signature.check({argument: value})
+                text = str(error.value)
+                assert text.startswith(f"`{path}` is "), (name, path, text)
+                assert re.search("Convert it|Use `|Fill its|is a key", text), text
+                count += 1
+    assert count > 500
+
+
+def test_a_compiled_program_does_not_read_big_endian_memory():
+    data = np.array([1, 2, 3], np.float32)
+    for _ in range(2):
+        r.lambda_returns(data, x(3), x(3))
+        with pytest.raises(ArgumentError, match="newbyteorder"):
+            r.lambda_returns(data.astype(">f4"), x(3), x(3))
+        r.masked_mean(data)
+        with pytest.raises(ArgumentError, match="getmaskarray"):
+            r.masked_mean(np.ma.masked_array(data, [0, 0, 1]))
+        r.l2_init_loss({"w": data}, {"w": data})
+        with pytest.raises(
+            ArgumentError, match=r"^l2_init_loss: `params\['w'\]` is >f4"
+        ):
+            r.l2_init_loss({"w": data.astype(">f4")}, {"w": data})
+
+
+def test_arrays_of_numpy_that_jax_reads_are_taken():
+    data = np.arange(3, dtype=np.float32)
+    views = [data[::-1], data.view(np.recarray), np.asfortranarray(data), data[:1]]
+    for view in views:
+        view.flags.writeable = False
+        found = r.l2_loss(view)
+        np.testing.assert_array_equal(found, 0.5 * np.asarray(view) ** 2)
+
+
+def test_a_hint_reads_no_more_than_the_call():
+    assert hints.conversion("x", x(T), {}) == ""
+    assert not any(
+        map(hints.is_foreign, (x(T), jnp.ones(T), KEY, 1.0, None, "x", jnp.float32))
+    )

@@ -143,7 +143,7 @@ def compare(row, kept, fills, temperatures, dtype=np.float32):
     of_masked = differentiate(row, size, kept)
     of_deleted = differentiate(row, kept, kept)
     relative = 1e-4 if np.dtype(dtype).itemsize >= 4 else 2e-2
-    wide_dtype = jnp.promote_types(dtype, np.float32)
+    wide_dtype = np.float64 if dtype == np.float64 else np.float32
     for temperature in np.asarray(temperatures, wide_dtype):
         outputs, gradients = of_deleted(temperature, deleted)
         for fill in fills:
@@ -217,3 +217,33 @@ def test_masked_logits_give_finite_gradients(row):
         }
         _, gradients = run(jnp.ones(()), masked)
         assert all(np.all(np.isfinite(x)) for x in gradients.values())
+
+
+def test_the_lowest_float_masks_as_the_definition_says():
+    """Entropy H and its gradient -p (log p + H) / τ, by NumPy in double precision."""
+    temperature, x = 0.5, np.array([1.0, 0.0])
+    p = np.exp(x / temperature) / np.sum(np.exp(x / temperature))
+    entropy = -np.sum(p * np.log(p))
+    slope = np.append(-p * (np.log(p) + entropy) / temperature, 0.0)
+    logits = np.float32([*x, LOWEST])
+
+    def of_tokens(logits):
+        log_probs = rlaxlib.token_log_probs
+        return log_probs(logits, 0, temperature=temperature, with_entropy=True)[1]
+
+    for function in (rlaxlib.softmax(temperature).entropy, of_tokens):
+        value, gradient = jax.value_and_grad(function)(logits)
+        np.testing.assert_allclose(value, entropy, rtol=1e-6)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-7)
+    kl = rlaxlib.categorical_kl_divergence
+    value, gradient = jax.value_and_grad(kl)(logits, logits, temperature)
+    assert value == 0
+    np.testing.assert_array_equal(gradient, np.zeros(3))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_a_factor_of_the_entropy_leaves_the_gradient_of_a_masked_logit_at_zero(scale):
+    def loss(logits):
+        return scale * rlaxlib.discrete_sac_policy_loss(logits, jnp.ones(3), 2.0)
+
+    assert jax.grad(loss)(jnp.array([1.0, 0.0, LOWEST]))[2] == 0

@@ -130,7 +130,7 @@ def group_advantages(
         no_scale = variance == 0
         divisor = jnp.sqrt(jnp.where(no_scale, 1, variance))
     divisor = jnp.where(no_scale, 1, divisor + epsilon)
-    return jnp.where(no_scale, 0, advantages / divisor)
+    return streams.valid(jnp.where(no_scale, 0, advantages / divisor), exists)
 
 
 @checked(wide=True)

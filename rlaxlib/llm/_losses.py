@@ -21,7 +21,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import devices, gradients, indexing, ratios, safe, streams
+from rlaxlib._core import devices, indexing, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
@@ -197,7 +197,7 @@ def gspo_ratio(
     if level == "token":
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
-    bounded = gradients.clip(mean, -ratios.BOUND, ratios.BOUND)
+    bounded = jnp.where(mean < -ratios.BOUND, -ratios.BOUND, mean)
     return jnp.exp(streams.valid(bounded, sample_mask))
 
 

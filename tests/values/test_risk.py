@@ -148,3 +148,9 @@ def test_rejects_fractions_out_of_range(distort, level):
     for wrong in (-0.1, 1.1, float("nan")):
         with pytest.raises(rlaxlib.ArgumentError, match=f"`fractions` is {wrong}"):
             distort.__wrapped__(np.array([0.5, wrong]), level)
+
+
+def test_cvar_ignores_infinite_quantiles_beyond_the_tail_but_shows_nan():
+    cvar = rlaxlib.conditional_value_at_risk
+    assert cvar(np.float32([1.0, 3.0, np.inf, np.inf]), 0.5) == 2.0
+    assert np.isnan(cvar(np.float32([1.0, 3.0, 4.0, np.nan]), 0.5))

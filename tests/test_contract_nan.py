@@ -21,7 +21,9 @@ LOWEST = "a sample whose return is NaN, where a model diverges, ranks lowest"
 MASK = "a mask, whose values are 0 and 1"
 REFUSED = "a step whose loss or divergence is NaN is not taken"
 UNREACHED = "an atom that no sample is near has no weight"
+NO_CHANGE = "a divergence of NaN does not change the coefficient, for ever"
 HIDDEN = {
+    "adaptive_kl_coefficient": {"kl": NO_CHANGE},
     "backtracking_line_search": dict.fromkeys(
         ("params", "step", "max_kl", "shrink"), REFUSED
     ),

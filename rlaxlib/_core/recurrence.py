@@ -130,7 +130,11 @@ def _blocks(b: Array, a: Array, final: ArrayLike) -> Array:
         for x, beyond in ((b, 0), (a, 1))
     )
     own = jax.vmap(_loop, (0, 0, None))(b_blocks, a_blocks, 0.0)
-    factor = jax.lax.cumprod(a_blocks, axis=1, reverse=True)
+
+    def join(far: Array, near: Array) -> Array:
+        return product(near, far)
+
+    factor: Array = jax.lax.associative_scan(join, a_blocks, reverse=True, axis=1)
     firsts = _loop(own[:, 0], factor[:, 0], final)
     later = jnp.append(firsts[1:], _like(firsts[0], final))
     later = jnp.broadcast_to(later[:, None], own.shape)

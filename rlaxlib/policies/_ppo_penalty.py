@@ -161,8 +161,8 @@ def adaptive_kl_coefficient(
     kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
     changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
-    bounded = jnp.where(coefficient > 0, jnp.clip(changed, minimum, maximum), 0)
-    return safe.with_nan(bounded, kl, target)
+    bounded = jnp.where(coefficient == 0, 0, jnp.clip(changed, minimum, maximum))
+    return safe.with_nan(bounded, target)
 
 
 @checked

@@ -48,9 +48,11 @@ def mask_of(row):
     signature = getattr(row.function(rlaxlib), "signature", None)
     if signature is None or "sample_mask" not in signature().arrays:
         return None, ()
-    steps = [np.shape(x) for x in drawn.values() if np.ndim(x)]
-    axes = len(signature().arrays["sample_mask"].shapes[0])
-    return "sample_mask", min(steps, key=len)[: axes or 1]
+    wanted = signature().arrays
+    axes = wanted["sample_mask"].shapes[0]
+    alike = [n for n, x in wanted.items() if x.shapes[0][: len(axes)] == axes]
+    steps = [np.shape(x) for n, x in drawn.items() if n in alike and np.ndim(x)]
+    return "sample_mask", min(steps, key=len)[: len(axes) or 1]
 
 
 def is_masked(row):

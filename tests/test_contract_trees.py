@@ -95,11 +95,6 @@ def penalised(operator):
     return rlaxlib.kl_constraint_loss(jnp.ones(3), penalty, operator)
 
 
-def projected(operator):
-    penalty = rlaxlib.LagrangePenalty(jnp.array(1.0), 0.1)
-    return rlaxlib.vmpo_loss(jnp.ones(4), jnp.arange(4.0), penalty, [], operator)
-
-
 CALLS = {
     "kl(params)": (lambda f: FISHER(lambda x: f(x["w"]), TREE, TREE)),
     "evaluate(params)[0]": lambda f: SEARCH(
@@ -114,8 +109,7 @@ CALLS = {
     "metric(x, y)": lambda f: rlaxlib.knn_query(
         jnp.ones((4, 3)), jnp.ones((2, 3)), 2, lambda x, y: f(x - y)
     ),
-    "projection_operator(penalty.alpha)": penalised,
-    "projection_operator(temperature_constraint.alpha)": projected,
+    "projection_operator(alpha)": penalised,
 }
 RESULTS = {
     "an array": lambda x: jnp.stack([jnp.sum(x)] * 2),

@@ -178,8 +178,9 @@ def _is_one_hot(name: str, call: Call) -> bool:
 
 def _is_whole(value: Any, kind: str) -> bool:
     """Return whether no value changes if it is converted, as far as it is known."""
-    is_here = getattr(value, "is_fully_addressable", True)
-    if isinstance(value, Tracer) or not is_here or kind not in ("Int", "Bool"):
+    if isinstance(value, Tracer) or kind not in ("Int", "Bool"):
+        return True
+    if not getattr(value, "is_fully_addressable", True):
         return True
     x = np.asarray(value)
     return bool(np.all((x == 0) | (x == 1) if kind == "Bool" else x == np.round(x)))

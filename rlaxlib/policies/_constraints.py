@@ -69,12 +69,12 @@ jax.tree_util.register_dataclass(
 KlConstraints = Sequence[tuple[Float[ArrayLike, "*_"], LagrangePenalty]]
 
 
-def project(operator: Projection, alpha: Array, name: str = "alpha") -> Array:
+def project(operator: Projection, alpha: Array) -> Array:
     """Return a projected dual variable, after checking its shape."""
     dual: Any = operator(alpha)
     shape = ", ".join(map(str, alpha.shape))
     kind = Float[ArrayLike, shape]
-    return checks.result(f"projection_operator({name})", dual, kind)
+    return checks.result("projection_operator(alpha)", dual, kind)
 
 
 @checked

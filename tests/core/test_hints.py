@@ -394,7 +394,7 @@ MISTAKES = {
     ),
     "parameters of integers": (
         lambda: r.l2_init_loss({"w": ints(2)}, {"w": ints(2)}),
-        ["`params['w']` is int32[2], must be a float array"],
+        ["`params['w']` is int32[2], must be a floating-point array"],
         ["vmap"],
     ),
     # --- The order of arguments. ---
@@ -719,7 +719,7 @@ def dtype_of(spec):
 def test_every_array_argument_refuses_what_jax_would_misread(kind):
     count = 0
     for name, signature in ALL.items():
-        given = signature.arrays | signature.nested | dict.fromkeys(signature.trees)
+        given = signature.arrays | signature.nested | dict.fromkeys(signature.loose)
         hints_of = signatures.typing.get_type_hints(
             signature.function, include_extras=True
         )

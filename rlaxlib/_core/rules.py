@@ -59,8 +59,7 @@ def check(
         if np.all(is_above & is_below):
             return
         is_wrong = np.logical_not(is_above & is_below)
-        low = rule.low if low is None or np.ndim(low) else low
-        high = rule.high if high is None or np.ndim(high) else high
+        low, high = _shown(rule.low, low), _shown(rule.high, high)
         must = f"must be {rule._replace(low=low, high=high)}"
     else:
         find, must = _OTHERS[rule]
@@ -75,6 +74,12 @@ def _bound(end: float | str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
     if not isinstance(end, str):
         return end
     return concrete(given[end]) if end in given else size_of(end, sizes)
+
+
+def _shown(end: float | str, bound: Any) -> float | str:
+    """Return a bound for errors: the value of an argument if it is one number."""
+    is_value = isinstance(end, str) and bound is not None and not np.ndim(bound)
+    return str(bound) if is_value else end
 
 
 def check_static(

@@ -162,8 +162,8 @@ def rnd_reward(
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
     moments = _update_moments(state, g_t, valid, axis_name)
-    rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     state = states.like(moments._replace(carried=g_t[-1]), state)
+    rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     return rewards, state
 
 

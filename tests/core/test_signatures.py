@@ -177,7 +177,7 @@ def test_an_error_shows_the_interval_with_sizes():
 def test_a_bound_may_be_another_argument():
     learn = two(SCALAR, Float[ArrayLike, "[] or [T] in [x, inf)"])
     learn(1.0, np.array([1.0, 2.0]))
-    with pytest.raises(ArgumentError, match=r"`y` is 0\.5, must be in \[1, inf\)"):
+    with pytest.raises(ArgumentError, match=r"`y` is 0\.5, must be in \[1\.0, inf\)"):
         learn(1.0, np.array([1.0, 0.5]))
     jax.jit(lambda x: learn(x, 0.5))(1.0)  # A bound that is traced is not known.
 

@@ -22,7 +22,7 @@ from jax import Array
 from rlaxlib._core import gradients, streams
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.recurrence import backward
-from rlaxlib._core.safe import product
+from rlaxlib._core.safe import product, weighted
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -343,7 +343,7 @@ def _errors(
 ) -> Array:
     """Return the V-trace TD errors of clipped ratios and traces."""
     delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
-    b, a = product(rho, delta), product(discount_t, c)
+    b, a = weighted(rho, delta), product(discount_t, c)
     return backward(b, a, 0.0, truncated_t, sample_mask)
 
 
@@ -363,6 +363,6 @@ def _outputs(
     e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
     # Without the reward, which is added last.
     q = product(discount_t, v_t + product(lambda_, e_t))
-    estimates = stop_each(stop, product(pg_rho, r_t + (q - v_tm1)), r_t + q)
+    estimates = stop_each(stop, weighted(pg_rho, r_t + (q - v_tm1)), r_t + q)
     errors = gradients.correction(errors, v_tm1, stop)
     return VTraceOutput(errors, *streams.clean(sample_mask, *estimates))

@@ -385,6 +385,7 @@ ROWS = [
         key="key",
         differentiable=False,
         elementwise=True,
+        invalid=({"probs": np.full((BATCH, ACTIONS), -0.1)},),
     ),
     Row(
         name="categorical_cross_entropy",

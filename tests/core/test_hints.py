@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from catalogue import ALL
 from foreign import Tensor, TorchTensor, Variable
 
 import rlaxlib

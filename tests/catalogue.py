@@ -1,0 +1,20 @@
+"""The signatures of all checked functions and methods."""
+
+import sys
+
+from rlaxlib._core import signatures
+
+
+def checked_functions():
+    """Yield all checked functions and methods, public or not."""
+    for module in [x for n, x in sys.modules.items() if n.startswith("rlaxlib.")]:
+        for owner in [
+            module,
+            *filter(lambda x: isinstance(x, type), vars(module).values()),
+        ]:
+            for thing in list(vars(owner).values()):
+                if hasattr(thing, "signature") and hasattr(thing, "__wrapped__"):
+                    yield f"{thing.__module__}.{thing.__qualname__}", thing
+
+
+ALL = {name: signatures.read(function) for name, function in checked_functions()}

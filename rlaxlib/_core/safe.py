@@ -22,7 +22,7 @@ def product(weight: ArrayLike, x: Array) -> Array:
         The product. The gradient of a weight of 0 is `x`, or 0 where it is infinite or
         NaN.
     """
-    return weight * without(weight, x)
+    return without(weight, x) * weight
 
 
 def weighted(ratio: Array, x: Array) -> Array:

@@ -344,8 +344,8 @@ def _pair(functions: Any) -> TxPair:
 
 def _is_ours(part: Any) -> bool:
     """Return whether a pair or its setting has no function of the user, nor array."""
-    if type(part).__module__ == __name__:  # A pair, a method, or the owner of one.
-        part = part if isinstance(part, tuple) else tuple(vars(part).values())
+    if dataclasses.is_dataclass(part) and type(part).__module__ == __name__:
+        part = tuple(vars(part).values())
     if isinstance(part, tuple):
         return all(map(_is_ours, cast(Any, part)))
     is_function = getattr(_squashing, getattr(part, "__name__", ""), None) is part

@@ -172,7 +172,7 @@ def mppi_update(
     finite = jnp.nan_to_num(returns[elites], nan=-jnp.inf, neginf=-jnp.inf)
     weights = legality.softmax(finite, temperature)
     plan = _fit(actions[elites], weights)
-    is_any = jnp.any(weights > 0)
+    is_any = jnp.any(weights != 0)  # Also if they are NaN.
     plan = PlanState(*(jnp.where(is_any, *x) for x in zip(plan, state, strict=True)))
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 

@@ -43,7 +43,9 @@ EXCEPTIONS = {
     r"persistent_advantage_learning \S+ target_q_tm1": "the gap of the greedy action",
     # NaN in data is shown, not sorted, clipped or compared away.
     r"impute\w+ tau\w*=1": "sorted",
-    r"clip_fraction \S+ log_ratio=nan": "compared",
+    r"clip_fraction \S+ (log_ratio|adv_t)=nan": "compared",
+    r"td3_target_action stddev=0 minimum=nan": "compared",
+    r"trust_region_step_size max_kl=0": "compared",
     r"leaky_vtrace\S* \S+ rho_tm1=nan": "clipped",
     r"rank_probabilities \S+ priorities": "sorted",
     r"diffusion_reverse_step clip=0 prediction=nan": "clipped",
@@ -61,7 +63,9 @@ EXCEPTIONS = {
     r"thompson_gaussian counts=0 means": "a prior",
     r"(exp3_update|tsallis_inf_update) probability=1": "another arm",
     r"gaussian_mpo_loss (target_)?stddev=0 target_mean": "positive",
-    r"cpo_step q=0 r": "positive",
+    r"cpo_step ": "compared, and NaN shows in all results",
+    r"rnd_reward discount=\S+ (prediction|target)": "the deviation of all errors",
+    r"episodic_memory_intrinsic_rewards reward_scale=0": "a mean distance",
     # A product of two data, of which the other is NaN.
     r"(dutch_trace|emphatic_trace|true_online_td_lambda) .* gradient": "a trace",
     r"(obgd_step_size|linucb_scores) .* gradient": "a step size, and a score",

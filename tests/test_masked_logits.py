@@ -190,7 +190,8 @@ def test_masked_logits_count_as_deleted(row):
 @each(ALIKE)
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float64], ids=["bfloat16", "x64"])
 def test_the_lowest_float_of_any_dtype_masks(row, dtype):
-    with contract.x64(dtype == np.float64):
+    promotion = jax.numpy_dtype_promotion("standard")  # Temperatures are float32.
+    with contract.x64(dtype == np.float64), promotion:
         fills = [float(jnp.finfo(dtype).min), -np.inf]
         if fits(row, 3):
             compare(row, 3, fills, temperatures_of(row), dtype)

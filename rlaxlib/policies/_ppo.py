@@ -375,4 +375,5 @@ def _clipped_objective(
     if dual_clip is not None:
         ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
     lower = jnp.where(ratio < low, low, ratio)
-    return safe.product(adv, jnp.where(adv >= 0, upper, lower))
+    ratio = jnp.where(adv >= 0, upper, lower)
+    return safe.product(safe.without(ratio, adv), ratio)

@@ -175,7 +175,8 @@ def categorical_q_learning(
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
     probs_t = jax.nn.softmax(safe.without(discount_t, q_logits_t))
-    a_t = indexing.best(safe.expectation(probs_t, q_atoms_t[None]))
+    atoms_t = safe.without(discount_t, q_atoms_t)
+    a_t = indexing.best(safe.expectation(probs_t, atoms_t[None]))
     probs_a_t = indexing.pick_slice(probs_t, a_t)
     z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
     target = _project(z, probs_a_t, q_atoms_tm1)

@@ -571,7 +571,8 @@ def takes_one_example(row):
 
 def is_stream(row, name, value):
     spec = signatures.read(row.function(rlaxlib)).arrays[name]
-    return ("T",) in [axes[:1] for axes in spec.shapes if len(axes) == np.ndim(value)]
+    firsts = [axes[:1] for axes in spec.shapes if len(axes) == np.ndim(value)]
+    return ("T",) in firsts or ("T+1",) in firsts
 
 
 SINGLE = [row for row in ROWS if takes_one_example(row)]

@@ -12,9 +12,7 @@ batch, with one key for each example. An action of a flow policy is the solution
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, ParamSpec, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +39,6 @@ __all__ = [
 ]
 
 Kind = Literal["noise", "velocity", "data"]
-P = ParamSpec("P")
 
 
 class FlowSample(NamedTuple):
@@ -49,7 +46,7 @@ class FlowSample(NamedTuple):
 
     Attributes:
         x: Point :math:`x_t`, shape `[D]`.
-        t: Time :math:`t` in [0, 1), shape `[]`. Half precision rounds it down.
+        t: Time :math:`t` in [0, 1), shape `[]`; half precision may round it to 1.
         velocity: Velocity of the path, the target of the network, shape `[D]`.
     """
 
@@ -73,19 +70,6 @@ class DiffusionSample(NamedTuple):
 # --- Flow matching. ---
 
 
-def _before_the_end(function: Callable[P, FlowSample]) -> Callable[P, FlowSample]:
-    """Keep the time of a sample below 1, to which half precision may round it."""
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> FlowSample:
-        sample = function(*args, **kwargs)
-        last = 1 - float(cast(Any, jnp.finfo(sample.t.dtype)).epsneg)
-        return sample._replace(t=jnp.minimum(sample.t, last))
-
-    return call
-
-
-@_before_the_end
 @checked
 def flow_matching_sample(
     key: Key[ArrayLike, ""],

@@ -282,8 +282,7 @@ class _PidLagrangian:
         """
         # The state keeps its dtype, whatever that of the cost.
         dtype = state.cost.dtype
-        if self.axis_name is not None:
-            cost = jax.lax.pmean(cost, self.axis_name)
+        cost = devices.mean(cost, self.axis_name)
         cost = stop_gradient(cost).astype(dtype)
         delta = cost - self.limit
         integral = jax.nn.relu(state.integral + delta).astype(dtype)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import ratios, safe
+from rlaxlib._core import devices, ratios, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.ratios import bounded_log_ratio
@@ -158,7 +158,7 @@ def adaptive_kl_coefficient(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, section 4,
         2017. https://arxiv.org/abs/1707.06347
     """
-    kl = kl if axis_name is None else jax.lax.pmean(kl, axis_name)
+    kl = devices.mean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
     changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
     bounded = jnp.where(coefficient == 0, 0, jnp.clip(changed, minimum, maximum))

@@ -88,6 +88,18 @@ def test_a_large_batch_may_share_a_factor(function, shapes, axes):
         np.testing.assert_allclose(found, expected, 1e-4, 1e-2 if x.ndim == 1 else 1e-4)
 
 
+@each_bad
+def test_a_ratio_of_0_removes_what_it_weighs_and_has_no_gradient(bad):
+    ratio, x = jnp.array([2.0, 0.0, 0.0]), jnp.array([3.0, bad, 3.0])
+
+    def total(ratio, x):
+        return jnp.sum(safe.weighted(ratio, x))
+
+    value, slopes = jax.value_and_grad(total, (0, 1))(ratio, x)
+    assert value == 6
+    np.testing.assert_array_equal(slopes, [[3, 0, 0], [2, 0, 0]])
+
+
 @pytest.mark.parametrize("specs", [("x", None), (None, "x")])
 def test_either_factor_may_be_sharded_over_explicit_axes(specs):
     mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))

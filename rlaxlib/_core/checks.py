@@ -69,12 +69,7 @@ def same_structure(**trees: Any) -> None:
     """
     (name, first), *others = trees.items()
     for other, tree in others:
-        structures = [cast(Any, jax.tree.structure(each)) for each in (first, tree)]
-        if structures[0] != structures[1]:
-            fail(
-                f"`{name}` and `{other}` must have the same tree structure, but have "
-                f"{structures[0]} and {structures[1]}"
-            )
+        errors.check_structure(name, first, other, tree)
 
 
 def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, indexing, recurrence, safe, states, sums
+from rlaxlib._core import checks, devices, indexing, recurrence, safe, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -104,7 +104,7 @@ def rnd_loss(
     return jnp.sum(jnp.square(error))
 
 
-@checked(wide=RndState)
+@checked
 def rnd_reward(
     prediction: Float[ArrayLike, "T, K"],
     target: Float[ArrayLike, "T, K"],
@@ -156,13 +156,12 @@ def rnd_reward(
     """
     prediction, target = jax.lax.stop_gradient((prediction, target))
     errors = jnp.sum(jnp.square(prediction - target), axis=-1)
-    state = states.begin(state, errors)
     valid = jnp.ones(errors.shape, bool) if sample_mask is None else sample_mask
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
     moments = _update_moments(state, g_t, valid, axis_name)
-    state = states.like(moments._replace(carried=g_t[-1]), state)
+    state = moments._replace(carried=g_t[-1])
     rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     return rewards, state
 

@@ -151,8 +151,8 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
     """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
     known = [specs.size_of(axis, sizes) for axis in axes]
     if None in known:
-        sized = zip(axes, known, strict=True)
-        return f"[{', '.join(str(x) if type(x) is int else specs.shown(a) for a, x in sized)}]"
+        sized = zip(map(specs.shown, axes), known, strict=True)
+        return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"
     flat = [size if isinstance(size, tuple) else (size,) for size in known]
     return str(tuple(cast(Any, itertools.chain.from_iterable(cast(Any, flat)))))
 

@@ -177,7 +177,9 @@ class Plan:
             for x in specs.alternatives(hint)
             if specs.is_record(x) and specs.is_in(x, self.result)
         }
+        self.trees = {n for n, x in found.items() if x and x.is_tree}
         self.states = {*states.values()}
+        self.apart = self.trees | self.states
         self.program = programs.Program(function, self.result, states, wide)
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
 
@@ -193,7 +195,7 @@ class Plan:
 
     def call(self, args: tuple[Any, ...], kwargs: Arguments) -> Any:
         """Check the arguments, and run the body."""
-        given = self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
+        given = self.bind(args, kwargs)
         try:
             static, leaves, fitted = self.check(given)
         except ArgumentError as error:
@@ -214,6 +216,10 @@ class Plan:
             if self.functions or not self.compiled:
                 raise  # The traceback may show a function of the user.
             raise ArgumentError(str(error)) from None
+
+    def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
+        """Return arguments by name, with defaults."""
+        return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
     def check(self, given: Arguments) -> tuple[Arguments, list[Any], Fitted]:
         """Check arguments.
@@ -250,17 +256,26 @@ class Plan:
         except specs.TypeMismatchError as error:
             raise errors.wrong_type(*error.args, given, self.described(given)) from None
         if fitted.misfit:
-            wanted = {path: spec for path, (spec, _) in fitted.places.items()}
-            found = {n: _at(x, leaves) for n, (_, x) in fitted.places.items()}
-            raise errors.misfit(
-                fitted.misfit, wanted, given | found, self.described(given)
-            )
+            raise self._misfit(given, leaves, fitted)
         self._check_values(given, leaves, fitted)
         return static, leaves, fitted
 
     def described(self, given: Arguments) -> Function:
         """Return what errors say about the function."""
         return Function(self.name(given), self.positional, self.defaults, self.result)
+
+    def _misfit(
+        self, given: Arguments, leaves: list[Any], fitted: Fitted
+    ) -> ArgumentError:
+        """Return the error of an array that does not fit."""
+        values = given | {n: _at(x, leaves) for n, (_, x) in fitted.places.items()}
+        # The leaves of a pytree are none of a batch, which hints would look for.
+        in_tree = root(fitted.misfit) in self.trees
+        places = [n for n in fitted.places if in_tree or root(n) not in self.trees]
+        wanted = {n: fitted.places[n][0] for n in places}
+        function = self.described(given)
+        function = function._replace(name="") if in_tree else function
+        return errors.misfit(fitted.misfit, wanted, values, function)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
@@ -311,7 +326,7 @@ class Plan:
             elif spec.kind in FLOATS and leaf.is_weak:  # Of a state of defaults.
                 integers += [leaf.place] if root(path) in self.states else []
             elif spec.kind in FLOATS:
-                floats += [] if root(path) in self.states else [leaf.dtype]
+                floats += [] if root(path) in self.apart else [leaf.dtype]
                 half += [leaf.place] if leaf.dtype.itemsize < 4 else []
             if spec.kind in (*FLOATS, "Int") and steps == axes[: len(steps or ())]:
                 masked.append(path)

@@ -153,7 +153,7 @@ def trust_region_step_size(
             shape `[]`.
 
     Returns:
-        Step size :math:`α`, shape `[]`, of the dtype of the pytrees; 0 if
+        Step size :math:`α`, shape `[]`, in single precision at least; 0 if
         :math:`xᵀ F x` is not positive.
 
     Raises:

@@ -348,7 +348,7 @@ class _Chunk(NamedTuple):
     Attributes:
         logits: Logits, `[T, N, C]`, `_MASKED` for tokens that are not kept or that the
             chunk before has too.
-        derivative: Derivative of the logits by what the soft cap bounds, `[T, N, C]` or 1.
+        derivative: Derivative of the logits by what the soft cap bounds, `[T, N, C]`.
         is_token: Which logits are of which token, `[T, K, N, C]`.
         weights: Weights of the head, `[D, N, C]`.
     """

@@ -298,7 +298,11 @@ def scale_gradient(
         Planning with a Learned Model*, appendix G, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    return jax.tree.map(lambda leaf: _scale_gradient(leaf, scale), x)
+
+    def scaled(leaf: Array) -> Array:
+        return _scale_gradient(leaf, scale)
+
+    return jax.tree.map(scaled, x)
 
 
 @jax.custom_jvp

@@ -129,7 +129,11 @@ def accumulating_trace(
         Introduction*, second edition, section 12.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return jax.tree.map(lambda z, g: safe.product(decay, z) + g, trace, gradient)
+
+    def update(z: Array, g: Array) -> Array:
+        return safe.product(decay, z) + g
+
+    return jax.tree.map(update, trace, gradient)
 
 
 @checked
@@ -512,7 +516,7 @@ def obgd_step_size(
         Mohamed Elsayed, Gautham Vasan and A. Rupam Mahmood, *Streaming Deep
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
-    norm = _total(jax.tree.map(lambda z: jnp.sum(jnp.abs(z)), trace))
+    norm = _total(jax.tree.map(_norm, trace))
     size = jnp.maximum(jnp.abs(td_error), 1) * norm
     bound = safe.product(step_size * kappa, size)
     return step_size / jnp.maximum(1, bound)
@@ -527,6 +531,11 @@ def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:
 def _unless(cut: Array | None, discount: Array) -> Array:
     """Return a discount, or 0 if the stream is cut."""
     return discount if cut is None else jnp.where(cut, 0, discount)
+
+
+def _norm(x: Array) -> Array:
+    """Return the sum of the magnitudes of all entries."""
+    return jnp.sum(jnp.abs(x))
 
 
 def _dot(x: Array, y: Array) -> Array:

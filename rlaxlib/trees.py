@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.tree_util import keystr
 
 from rlaxlib import arrays
 from rlaxlib._core import checks
@@ -292,7 +291,11 @@ def transpose_last_axis_to_first(
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-    return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), tree)
+
+    def move(x: Array) -> Array:
+        return jnp.moveaxis(x, -1, 0)
+
+    return jax.tree.map(move, tree)
 
 
 @checked
@@ -323,7 +326,11 @@ def transpose_first_axis_to_last(
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
+
+    def move(x: Array) -> Array:
+        return jnp.moveaxis(x, 0, -1)
+
+    return jax.tree.map(move, tree)
 
 
 @checked
@@ -432,7 +439,9 @@ def _select(**arguments: Any) -> Any:
     (name, condition), (true, on_true), (_, on_false) = arguments.items()
 
     def select(path: Any, x: Array, y: Array) -> Array:
-        checks.leading_axes(**{name: condition, f"{true}{keystr(path)}": x})
+        checks.leading_axes(
+            **{name: condition, f"{true}{jax.tree_util.keystr(path)}": x}
+        )
         mask = arrays.lhs_broadcast(source=condition.astype(bool), target=x)
         return jnp.where(mask, x, y)
 

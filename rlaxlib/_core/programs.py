@@ -106,7 +106,7 @@ class Program:
         spec = specs.read(hint)
         old = self.states.get(hint, spec and spec.like)
         if old and given[old] is not None:
-            return jax.tree.map(_like, value, given[old])
+            return jax.tree.map(like, value, given[old])
         parts = [] if spec else specs.parts("", hint, value)
         if not parts:
             is_masked = mask is not None and spec and _begins(value, spec, casts, mask)
@@ -114,7 +114,7 @@ class Program:
             if self.wide or not (casts.half and casts.floats):
                 return value
             dtype = jnp.result_type(*map(_canonical, casts.floats))
-            return jax.tree.map(lambda x: _narrow(x, dtype), value)
+            return jax.tree.map(functools.partial(_narrow, dtype=dtype), value)
         new = [self._finish(y, x, given, casts, mask) for _, y, x in parts]
         return new[0] if parts[0][2] is value else _rebuild(value, new)  # Of a union.
 
@@ -163,7 +163,7 @@ def _narrow(x: Any, dtype: Any) -> Any:
     return x.astype(dtype) if _is_float(x) else x
 
 
-def _like(new: Any, old: Any) -> Any:
+def like(new: Any, old: Any) -> Any:
     """Return a float in the dtype of another, unless that is a Python number."""
     is_weak = isinstance(old, bool | int | float) or getattr(old, "weak_type", False)
     dtype = jnp.result_type(old)  # As in JAX: without double precision.

@@ -237,7 +237,7 @@ class Plan:
         for name, spec in self.others.items():
             if name in given:
                 rules.check_static(name, given[name], spec, self.specs)
-        static = {
+        static: Arguments = {
             n: x
             for n, x in given.items()
             if n in self.static
@@ -254,7 +254,8 @@ class Plan:
         try:
             fitted = self.fit(structure, types, known)
         except specs.TypeMismatchError as error:
-            raise errors.wrong_type(*error.args, given, self.described(given)) from None
+            path, hint = error.args
+            raise errors.wrong_type(path, hint, given, self.described(given)) from None
         if fitted.misfit:
             raise self._misfit(given, leaves, fitted)
         self._check_values(given, leaves, fitted)
@@ -305,9 +306,13 @@ class Plan:
         leaves = [Leaf(place, *each) for place, each in enumerate(types)]
         places = self._places(structure.unflatten(leaves))
         mask = self.arrays.get("sample_mask")
-        steps = mask.shapes[0] if mask else None
+        steps = mask.shapes[0] if mask else ("",)
         sizes: Sizes = dict(known)
-        half, integers, floats, numbers, masked = cast(Any, ([], [], [], [], []))
+        half: list[int] = []
+        integers: list[int] = []
+        floats: list[Any] = []
+        numbers: list[int] = []
+        masked: list[str] = []
         # Arguments of one shape tell the sizes to those that may have several.
         for path in sorted(places, key=lambda path: len(places[path][0].shapes)):
             spec, leaf = places[path]
@@ -316,7 +321,7 @@ class Plan:
             is_leaf = isinstance(leaf, Leaf)
             found = is_leaf and specs.fit(leaf.shape, leaf.dtype, spec, sizes)
             if not found:
-                return Fitted(path, sizes, places, {}, [], [], None)
+                return Fitted(path, sizes, places, {}, [], [], cast(Any, None))
             axes, sizes = found
             is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
             if spec.kind in FLOATS and leaf.dtype is int:
@@ -328,7 +333,7 @@ class Plan:
             elif spec.kind in FLOATS:
                 floats += [] if root(path) in self.apart else [leaf.dtype]
                 half += [leaf.place] if leaf.dtype.itemsize < 4 else []
-            if spec.kind in (*FLOATS, "Int") and steps == axes[: len(steps or ())]:
+            if spec.kind in (*FLOATS, "Int") and steps == axes[: len(steps)]:
                 masked.append(path)
         floats = floats if half or integers else []
         at_mask = tuple(places[n][1].place for n in masked)
@@ -396,7 +401,7 @@ def _at(part: Any, leaves: list[Any]) -> Any:
     """Return the values of a part of the arguments that was fitted."""
     if isinstance(part, Leaf):
         return leaves[part.place]
-    return jax.tree.map(lambda leaf: leaves[leaf.place], part)
+    return jax.tree.map(functools.partial(_at, leaves=leaves), part)
 
 
 def _hashable(value: Any) -> Any:

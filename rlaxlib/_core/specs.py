@@ -263,8 +263,9 @@ def _bind(shape: Shape, axes: Axes, sizes: Sizes) -> Sizes | None:
     """Return `sizes` with those of `shape` added, or None if they contradict."""
     bound = dict(sizes)
     if sum(map(is_many, axes)) > 1:  # All but one of them are known.
-        known = [cast(Any, bound.get(axis, axis)) for axis in axes]
-        axes = tuple(str(x) for y in known for x in (y if type(y) is tuple else [y]))
+        known: list[Any] = [bound.get(axis, axis) for axis in axes]
+        each = [[x] if isinstance(x, str) else x for x in known]
+        axes = tuple(str(x) for part in each for x in part)
     if many := [axis for axis in axes if is_many(axis)]:
         start = axes.index(many[0])
         end = max(start, len(shape) - len(axes[start + 1 :]))

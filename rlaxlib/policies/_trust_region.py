@@ -170,7 +170,8 @@ def trust_region_step_size(
         https://arxiv.org/abs/1502.05477
     """
     products = jax.tree.map(jnp.vdot, direction, product)
-    return _root_of_ratio(2 * max_kl, sum(jax.tree.leaves(products), 0.0))
+    length = sum(jax.tree.leaves(products), jnp.zeros(()))
+    return _root_of_ratio(2 * max_kl, length)
 
 
 @checked(wide=True)

@@ -87,7 +87,7 @@ class Program:
         """Convert the arguments, run the function, and cast its result.
 
         Args:
-            static: Names and values of arguments that are no arrays.
+            static: Names and values of arguments for which a program is compiled.
             casts: Conversions of leaves.
             leaves: Leaves of arguments that are or contain arrays.
             others: Arguments to take as they are.

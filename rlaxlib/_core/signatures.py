@@ -270,7 +270,7 @@ class Plan:
     ) -> ArgumentError:
         """Return the error of an array that does not fit."""
         values = given | {n: _at(x, leaves) for n, (_, x) in fitted.places.items()}
-        # The leaves of a pytree are none of a batch, which hints would look for.
+        # Hints about a batch do not see the leaves of pytrees, which have any axes.
         in_tree = root(fitted.misfit) in self.trees
         places = [n for n in fitted.places if in_tree or root(n) not in self.trees]
         wanted = {n: fitted.places[n][0] for n in places}

@@ -170,7 +170,7 @@ def trust_region_step_size(
         https://arxiv.org/abs/1502.05477
     """
     products = jax.tree.map(jnp.vdot, direction, product)
-    length = sum(jax.tree.leaves(products), jnp.zeros(()))
+    length = cast(Array, sum(jax.tree.leaves(products)))
     return _root_of_ratio(2 * max_kl, length)
 
 

@@ -627,7 +627,7 @@ def test_loss_that_checks_its_stream_keeps_its_gradient():
         ),
         (
             lambda: rlaxlib.clip_fraction(
-                np.ones(2, np.float32), adv_t=np.ones((2, 2), np.float32)
+                np.ones(2, np.float32), adv=np.ones((2, 2), np.float32)
             ),
             r"`adv_t` has shape \(2, 2\), must be \(2,\)",
         ),

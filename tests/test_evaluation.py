@@ -251,7 +251,7 @@ def test_an_estimate_of_trajectories_has_an_interval():
         lambda data: rlaxlib.off_policy_evaluation(*data, kind="wpdis"),
         num_samples=200,
     )
-    assert low < rlaxlib.off_policy_evaluation(r, discount, rho) < high
+    assert low < rlaxlib.off_policy_evaluation(rho, r, discount) < high
     assert high - low < 0.6
 
 

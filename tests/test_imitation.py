@@ -162,7 +162,7 @@ def test_potentials_of_airl_add_up_to_those_of_the_ends():
     def total(potential):
         discount_t, zeros = np.float32([0.9, 0.9, 0.9, 0]), jnp.zeros(4)
         shaping = rlaxlib.airl_logit(
-            zeros, discount_t, potential[:-1], potential[1:], zeros
+            potential[:-1], zeros, zeros, discount_t, potential[1:]
         )
         return rlaxlib.discounted_returns(shaping, discount_t, 0.0)
 

@@ -67,7 +67,7 @@ OTHERWISE = {
     ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
     ("cispo_loss", "epsilon_high"): "The paper has experiments without a bound.",
     ("importance_sampling_weights", "exponent"): "1 corrects the bias in full.",
-    ("quantile_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
+    ("fqf_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
     ("batched_index", "indices"): "The axis has another name.",
     ("one_hot", "indices"): "An index out of range gives zeros.",
     ("pass_at_k_rewards", "k"): "There are G answers.",

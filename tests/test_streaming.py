@@ -337,7 +337,7 @@ def test_td_diverges_on_bairds_counterexample():
     assert np.linalg.norm(weights[-1]) > 1e3 * np.linalg.norm(START)
 
 
-@pytest.mark.parametrize("losses", [rlaxlib.tdc_losses, rlaxlib.gtd2_losses])
+@pytest.mark.parametrize("losses", [rlaxlib.tdc_loss, rlaxlib.gtd2_loss])
 def test_gradient_td_converges_on_bairds_counterexample(losses):
     update = functools.partial(gradient_td_step, losses)
     with x64(True):

@@ -297,7 +297,7 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
-    surrogate = jax.vmap(rlaxlib.spo_loss, (0, 0, 0, None))
+    surrogate = jax.vmap(rlaxlib.simple_policy_loss, (0, 0, 0, None))
     inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
     policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
     loss = rlaxlib.masked_mean(policy_loss, mask)

@@ -18,14 +18,14 @@ __all__ = ["aggregate_losses"]
 @checked(wide=True)
 def aggregate_losses(
     loss: Float[ArrayLike, "B, T"],
-    sample_mask: Bool[ArrayLike, "B, T"],
-    mode: Literal[
+    kind: Literal[
         "token_mean",
         "sequence_mean_token_mean",
         "sequence_mean_token_sum",
         "constant",
     ] = "token_mean",
     *,
+    sample_mask: Bool[ArrayLike, "B, T"],
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
@@ -53,9 +53,9 @@ def aggregate_losses(
 
     Args:
         loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
+        kind: One of the four modes above.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`.
-        mode: One of the four modes above.
         denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
             None.
         axis_name: Mapped axis name, or names, of the batch; or None.
@@ -65,14 +65,14 @@ def aggregate_losses(
             is 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, `mode` or concrete value is wrong.
+        ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
 
     Example:
         >>> loss = jnp.array([[1.0, 1.0, 4.0], [8.0, 0.0, 0.0]])
         >>> mask = jnp.array([[True, True, True], [True, False, False]])
-        >>> print(rlaxlib.aggregate_losses(loss, mask))
+        >>> print(rlaxlib.aggregate_losses(loss, sample_mask=mask))
         3.5
-        >>> print(rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean"))
+        >>> print(rlaxlib.aggregate_losses(loss, "sequence_mean_token_mean", sample_mask=mask))
         5.0
 
     References:
@@ -84,10 +84,10 @@ def aggregate_losses(
     """
     lengths = jnp.sum(sample_mask, axis=1, dtype=loss.dtype)
     losses = jnp.sum(loss, axis=1)
-    if mode == "sequence_mean_token_mean":
+    if kind == "sequence_mean_token_mean":
         losses = losses / jnp.maximum(lengths, 1)
     counts = {"token_mean": lengths, "constant": jnp.full_like(lengths, loss.shape[1])}
-    count = counts.get(mode, (lengths > 0).astype(loss.dtype))
+    count = counts.get(kind, (lengths > 0).astype(loss.dtype))
     total = devices.total(jnp.sum(losses), axis_name)
     if denominator is None:
         denominator = jnp.maximum(devices.total(jnp.sum(count), axis_name), 1)

@@ -38,7 +38,7 @@ def test_rnd_moments_are_those_of_all_mapped_streams():
 
     def reward(prediction, target, carried):
         state = rlaxlib.RndState(carried=carried)
-        return rlaxlib.rnd_reward(prediction, target, state, 0.9, axis_name="streams")
+        return rlaxlib.rnd_reward(state, prediction, target, 0.9, axis_name="streams")
 
     over_streams = jax.jit(jax.vmap(reward, axis_name="streams"))
     _, states = over_streams(predictions, targets, carried)
@@ -77,7 +77,7 @@ def test_rnd_rewards_ignore_masked_steps_and_have_no_gradient():
     np.testing.assert_array_equal(nothing, np.float32(state))
 
     def total(prediction, target):
-        return jnp.sum(rlaxlib.rnd_reward(prediction, target, state)[0])
+        return jnp.sum(rlaxlib.rnd_reward(state, prediction, target)[0])
 
     for gradient in jax.jit(jax.grad(total, (0, 1)))(prediction, target):
         np.testing.assert_array_equal(gradient, 0)
@@ -116,7 +116,7 @@ def test_icm_trains_features_by_the_inverse_model_only():
     def loss(features_t, weight):
         logits = features_t * np.float32([1.0, -2.0, 0.5])
         ones = np.ones(3, np.float32)
-        return rlaxlib.icm_losses(ones, features_t, logits, 1, weight).loss
+        return rlaxlib.icm_loss(ones, features_t, logits, 1, weight).loss
 
     x, gradient = np.float32([0.3, 0.2, -0.4]), jax.jit(jax.grad(loss))
     np.testing.assert_array_equal(gradient(x, 1.0), 0)

@@ -260,7 +260,9 @@ def test_kl_shaped_rewards_without_valid_tokens_are_zero():
 def test_kl_shaped_rewards_have_no_gradient():
     def total(log_prob):
         ones = jnp.ones(2, bool)
-        return jnp.sum(rlaxlib.kl_shaped_rewards(1.0, log_prob, log_prob, ones, 1.0))
+        return jnp.sum(
+            rlaxlib.kl_shaped_rewards(1.0, log_prob, log_prob, 1.0, sample_mask=ones)
+        )
 
     np.testing.assert_array_equal(jax.jit(jax.grad(total))(np.float32([1, 1])), 0.0)
 
@@ -281,7 +283,7 @@ def test_expected_return_of_shaped_rewards_has_the_gradient_of_the_whole_kl():
 
     def estimate(pair):
         now, ref = log_probs(logits, pair), log_probs(ref_logits, pair)
-        r_t = rlaxlib.kl_shaped_rewards(0.0, now, ref, both, 1.0)
+        r_t = rlaxlib.kl_shaped_rewards(0.0, now, ref, 1.0, sample_mask=both)
         returns = rlaxlib.discounted_returns(r_t, jnp.array([1.0, 0.0]), 0.0)
         gradient = jax.grad(lambda x: jnp.sum(returns * log_probs(x, pair)))(logits)
         return jax.tree.map(lambda x: jnp.exp(jnp.sum(now)) * x, gradient)

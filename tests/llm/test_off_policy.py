@@ -102,7 +102,7 @@ def test_a_sequence_is_rejected_as_a_whole():
 
 def test_mode_must_be_known():
     with pytest.raises(rlaxlib.ArgumentError, match="`mode` is 'drop', must be "):
-        rlaxlib.importance_weights(LOG_RATIO, None, "token", "drop")
+        rlaxlib.importance_weights(LOG_RATIO, "token", "drop", sample_mask=None)
 
 
 # --- Sequences that are far from the policy. ---

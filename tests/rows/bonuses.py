@@ -12,7 +12,7 @@ FEATURES, HEADS, BATCH = 3, 3, 6
 # --- Behaviour. ---
 
 
-def ladder_epsilons(n, base, alpha):
+def apex_epsilons(n, base, alpha):
     return np.array([base ** (1 + i / (n - 1) * alpha) for i in range(n)])
 
 
@@ -34,7 +34,7 @@ def ez_greedy(
     return [np.asarray(x) for x in (chosen, action, max(remaining - 1, 0))]
 
 
-def factorised_noise(key, n_in, n_out):
+def factorized_noise(key, n_in, n_out):
     def f(x):
         return np.sign(x) * np.abs(x) ** 0.5
 
@@ -81,7 +81,7 @@ def rnd_reward(
     return [np.asarray(x) for x in (rewards, steps, mean, variance, carried, *rests)]
 
 
-def icm_losses(
+def icm_loss(
     predicted_features, features_t, action_logits, a_tm1, forward_weight, reward_scale
 ):
     forward = 0.5 * np.linalg.norm(predicted_features - features_t) ** 2
@@ -93,7 +93,7 @@ def icm_losses(
 def icm_moved(x, held):
     """Differentiate neither the target of the forward model nor the reward."""
     fixed = {"features_t": held["features_t"]}
-    return [*icm_losses(**x | fixed)[:3], icm_losses(**held)[3]]
+    return [*icm_loss(**x | fixed)[:3], icm_loss(**held)[3]]
 
 
 def knn_entropy_reward(x, k, average=False):
@@ -201,8 +201,8 @@ def ez_row(case, remaining, **more):
 
 ROWS = [
     row(
-        "ladder_epsilons",
-        ladder_epsilons,
+        "apex_epsilons",
+        apex_epsilons,
         lambda rng: {"base": scalar(rng), "alpha": scalar(rng, 2.0, 8.0)},
         settings={"n": 5},
         invalid=({"base": -0.1}, {"base": 1.1}, {"alpha": -1.0}, {"n": 0}),
@@ -229,8 +229,8 @@ ROWS = [
         },
     ),
     row(
-        "factorised_noise",
-        factorised_noise,
+        "factorized_noise",
+        factorized_noise,
         lambda rng: {},
         settings={"n_in": 3, "n_out": 2},
         key="key",
@@ -297,8 +297,8 @@ ROWS = [
         condition=16.0,
     ),
     row(
-        "icm_losses",
-        icm_losses,
+        "icm_loss",
+        icm_loss,
         lambda rng: {
             "predicted_features": rng.normal(size=FEATURES),
             "features_t": rng.normal(size=FEATURES),

@@ -29,7 +29,7 @@ def persistent_advantage_learning(
     return max(here, there)
 
 
-def duelling_q_values(v, advantages, action_mask=None):
+def dueling_q_values(v, advantages, action_mask=None):
     """Wang et al. 2016, equation 9."""
     if action_mask is None:
         return v + advantages - np.mean(advantages)
@@ -135,15 +135,15 @@ ROWS = [
         targets=TARGETS,
     ),
     Row(
-        name="duelling_q_values",
-        definition=duelling_q_values,
+        name="dueling_q_values",
+        definition=dueling_q_values,
         make=make_network("v", "advantages"),
         peer="rlax has no such function",
     ),
     Row(
-        name="duelling_q_values",
+        name="dueling_q_values",
         case="mask",
-        definition=duelling_q_values,
+        definition=dueling_q_values,
         make=make_network("v", "advantages", "action_mask"),
         peer="rlax has no such function",
         differentiable=False,

@@ -40,7 +40,7 @@ def power_fractions(fractions, level):
     return fractions**exponent if level >= 0 else 1 - (1 - fractions) ** exponent
 
 
-def quantile_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpoints):
+def fqf_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpoints):
     """Yang et al. 2019, proposition 1: the derivative by each fraction."""
     derivatives = [
         2 * at - quantiles_at_midpoints[i + 1] - quantiles_at_midpoints[i]
@@ -70,7 +70,7 @@ def conditional_value_at_risk(quantiles, level, probs=None):
     return np.asarray(total / level)
 
 
-def truncated_quantile_targets(dist_q_t, num_dropped):
+def tqc_targets(dist_q_t, num_dropped):
     pool = sorted(dist_q_t.ravel())
     return np.array(pool[: len(pool) - num_dropped * len(dist_q_t)])
 
@@ -187,8 +187,8 @@ ROWS = [
         case="risk-averse",
     ),
     fraction(
-        "quantile_fraction_loss",
-        quantile_fraction_loss,
+        "fqf_fraction_loss",
+        fqf_fraction_loss,
         make_proposal,
         constant=("quantiles_at_fractions", "quantiles_at_midpoints"),
         invalid=(DESCENDING, TOO_LARGE),
@@ -223,8 +223,8 @@ ROWS = [
         invalid=tuple({"weights": x["fractions"]} for x in OUTSIDE),
     ),
     Row(
-        name="truncated_quantile_targets",
-        definition=truncated_quantile_targets,
+        name="tqc_targets",
+        definition=tqc_targets,
         make=lambda rng: {"dist_q_t": rng.normal(size=(3, NUMBER))},
         settings={"num_dropped": 2},
         peer="rlax has no ensembles",

@@ -32,7 +32,7 @@ def geometric_hindsight_indices(
     return np.array(goals)
 
 
-def advantage_expectile_loss(v, target, adv, expectile=0.9, sample_mask=None):
+def hiql_value_loss(v, target, adv, expectile=0.9, sample_mask=None):
     """Park et al. 2023, equation 4."""
     weight = np.abs(expectile - (adv < 0))
     loss = weight * (target - v) ** 2
@@ -133,17 +133,17 @@ ROWS = [
     hindsight(MASKS),
     hindsight(MASKS, "renormalized", settings={"beyond": "renormalize"}),
     Row(
-        name="advantage_expectile_loss",
-        definition=advantage_expectile_loss,
+        name="hiql_value_loss",
+        definition=hiql_value_loss,
         make=make_values("v", "target", "adv", "expectile", "sample_mask"),
         peer=NEW,
         targets=("target",),
         elementwise=True,
     ),
     Row(
-        name="advantage_expectile_loss",
+        name="hiql_value_loss",
         case="no mask",
-        definition=advantage_expectile_loss,
+        definition=hiql_value_loss,
         make=make_values("v", "target", "adv"),
         peer=NEW,
         targets=("target",),

@@ -7,7 +7,7 @@ GROUP = 4
 NEW = "rlax has no functions for language models"
 
 
-def dppo_mask(
+def divergence_ppo_mask(
     log_prob, old_log_prob, adv, low=0.2, high=0.2, kind="tv", sample_mask=None
 ):
     """Qi et al. 2026, the binary divergences and the mask."""
@@ -43,7 +43,7 @@ def vespo_weight(
     return w**k * np.exp(rate * (1 - w))
 
 
-def token_baseline(returns, log_prob, sum_squared_probs, sample_mask=None):
+def optimal_token_baseline(returns, log_prob, sum_squared_probs, sample_mask=None):
     """Li et al. 2026: weights are cumulative norms of the gradients of logits."""
     mask = np.ones(returns.shape, bool) if sample_mask is None else sample_mask
     baselines = []
@@ -129,7 +129,7 @@ DATA = ("returns", "log_prob", "sum_squared_probs")
 ROWS = [
     *(
         row(
-            dppo_mask,
+            divergence_ppo_mask,
             make_tokens(*PAIR, *names),
             " ".join([kind, *names]),
             settings={"kind": kind},
@@ -161,13 +161,13 @@ ROWS = [
         )
     ),
     row(
-        token_baseline,
+        optimal_token_baseline,
         make_group(*DATA, "sample_mask"),
         single_precision=(0,),
         condition=4.0,
     ),
     row(
-        token_baseline,
+        optimal_token_baseline,
         make_group(*DATA),
         "no mask",
         single_precision=(0,),

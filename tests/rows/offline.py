@@ -38,14 +38,14 @@ def iql_value_loss(v, q, expectile):
     return np.abs(expectile - (u < 0)) * u**2
 
 
-def gumbel_value_loss(v, q, temperature, max_clip=7.0):
+def xql_value_loss(v, q, temperature, max_clip=7.0):
     """Garg et al. 2023, Gumbel regression; with the tangent at the clip above it."""
     z = (q - v) / temperature
     c = np.minimum(z, max_clip)
     return np.exp(c) - c - 1 + (np.exp(c) - 1) * (z - c)
 
 
-def sparse_value_loss(v, q, temperature):
+def sql_value_loss(v, q, temperature):
     """Xu et al. 2023, sparse Q-learning."""
     w = 1 + (q - v) / (2 * temperature)
     return (w > 0) * w**2 + v / temperature
@@ -95,7 +95,7 @@ def rebrac_critic_target(r_t, discount_t, q_t, action_t, data_action_t, penalty_
 # --- Support of the data. ---
 
 
-def ensemble_diversity_loss(gradients):
+def edac_diversity_loss(gradients):
     """An et al. 2021: the mean cosine of two critics' gradients, times N."""
     total, count = 0.0, len(gradients)
     for i in range(count):
@@ -320,8 +320,8 @@ ROWS = [
         invalid=({"expectile": -0.1}, {"expectile": 1.1}),
     ),
     row(
-        name="gumbel_value_loss",
-        definition=gumbel_value_loss,
+        name="xql_value_loss",
+        definition=xql_value_loss,
         make=make_values(),
         targets=("q",),
         condition=32.0,
@@ -329,9 +329,9 @@ ROWS = [
         invalid=(*TEMPERATURE, {"max_clip": 0.0}, {"max_clip": -1.0}),
     ),
     row(
-        name="gumbel_value_loss",
+        name="xql_value_loss",
         case="clipped",
-        definition=gumbel_value_loss,
+        definition=xql_value_loss,
         make=make_values(0.25),
         settings={"max_clip": 0.5},
         targets=("q",),
@@ -339,8 +339,8 @@ ROWS = [
         elementwise=True,
     ),
     row(
-        name="sparse_value_loss",
-        definition=sparse_value_loss,
+        name="sql_value_loss",
+        definition=sql_value_loss,
         make=make_values(-1.0),
         targets=("q",),
         condition=4.0,
@@ -420,8 +420,8 @@ ROWS = [
         invalid=({"discount_t": -0.5},),
     ),
     row(
-        name="ensemble_diversity_loss",
-        definition=ensemble_diversity_loss,
+        name="edac_diversity_loss",
+        definition=edac_diversity_loss,
         make=lambda rng: {"gradients": rng.normal(size=(CRITICS, DIMENSIONS))},
     ),
     row(

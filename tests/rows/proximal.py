@@ -84,7 +84,9 @@ def adaptive_kl_coefficient(
     return np.minimum(np.maximum(coefficient, minimum), maximum)
 
 
-def spo_loss(log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None):
+def simple_policy_loss(
+    log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None
+):
     """Xie et al. 2024."""
     steps = log_prob_t, old_log_prob_t
     log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
@@ -273,8 +275,8 @@ ROWS = [
         condition=2.0,
     ),
     *rows_of(
-        "spo_loss",
-        spo_loss,
+        "simple_policy_loss",
+        simple_policy_loss,
         make_steps,
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},

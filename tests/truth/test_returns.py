@@ -57,7 +57,7 @@ def td_lambda(v, stream, lambda_):
 def generalized_advantages(v, stream, lambda_):
     v_tm1, r_t, discount_t, v_t = transitions(v, stream)
     return rlaxlib.generalized_advantage_estimation(
-        v_tm1, v_t, r_t, discount_t, lambda_
+        v_tm1, r_t, discount_t, v_t, lambda_
     )
 
 
@@ -396,7 +396,7 @@ def test_vtrace_at_its_fixed_point_estimates_action_values_and_advantages(name):
 
 def upgo(v, stream, _):
     v_tm1, r_t, discount_t, v_t = transitions(v, stream)
-    return rlaxlib.upgo_returns(v_tm1, v_t, r_t, discount_t) - v_tm1
+    return rlaxlib.upgo_returns(v_tm1, r_t, discount_t, v_t) - v_tm1
 
 
 def upgo_bias(m, v, steps):

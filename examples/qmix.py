@@ -15,7 +15,7 @@ that increases with each of them, whose weights depend on the state. It learns t
 second matrix returns 8.
 
     rlaxlib.epsilon_greedy          the actions,
-    rlaxlib.qmix           the value of the team, from those of the agents,
+    rlaxlib.qmix                    the value of the team, from those of the agents,
     rlaxlib.batched_index           the values of the actions,
     rlaxlib.td_learning             the TD errors of the team,
     rlaxlib.l2_loss                 their loss,

@@ -12,8 +12,8 @@ state is reset. Their priorities mix the largest and the mean TD error.
 
     rlaxlib.tree_select                     the reset of environments,
     rlaxlib.epsilon_greedy                  the actions,
-    rlaxlib.apex_epsilons                 the exploration rates of the environments,
-    rlaxlib.dueling_q_values               the output of the network,
+    rlaxlib.apex_epsilons                   the exploration rates of the environments,
+    rlaxlib.dueling_q_values                the output of the network,
     rlaxlib.prioritized_probabilities       the replay probabilities,
     rlaxlib.stratified_sample               the replayed sequences,
     rlaxlib.importance_sampling_weights     the weights of their losses,

@@ -88,7 +88,7 @@ def off_policy_evaluation(
 
     Example:
         >>> r_t, discount_t = jnp.array([[1.0], [3.0]]), jnp.zeros((2, 1))
-        >>> data = r_t, discount_t, jnp.array([[0.5], [1.5]])
+        >>> data = jnp.array([[0.5], [1.5]]), r_t, discount_t
         >>> print(rlaxlib.off_policy_evaluation(*data, kind="pdis"))
         2.5
 

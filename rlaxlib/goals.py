@@ -23,8 +23,8 @@ from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
 __all__ = [
-    "hiql_value_loss",
     "geometric_hindsight_indices",
+    "hiql_value_loss",
     "mrn_distance",
     "quasimetric_distance",
 ]

@@ -247,7 +247,7 @@ def test_an_estimate_of_trajectories_has_an_interval():
     r, discount, rho = make_trajectories(200, 3)
     low, high = rlaxlib.bootstrap_interval(
         jax.random.key(0),
-        (r, discount, rho),
+        (rho, r, discount),
         lambda data: rlaxlib.off_policy_evaluation(*data, kind="wpdis"),
         num_samples=200,
     )

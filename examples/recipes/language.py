@@ -179,9 +179,9 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
     0.01, 8 updates for each batch of 1,024 answers, Adam 5e-7.
     """
     mask = batch.sample_mask
-    r_t = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, 0, None))(
-        batch.rewards.reshape(-1), batch.old_log_prob, batch.ref_log_prob, mask, kl_cost
-    )
+    inputs = batch.rewards.reshape(-1), batch.old_log_prob, batch.ref_log_prob
+    shaped = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, None))
+    r_t = shaped(*inputs, kl_cost, sample_mask=mask)
     returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
     adv_t = rlaxlib.standardize(returns(r_t, jnp.ones_like(r_t), 0.0), mask)
     policy_loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)

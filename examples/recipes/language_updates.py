@@ -141,7 +141,7 @@ def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
     covariance = (log_prob - mean(log_prob)) * (adv_t - mean(adv_t))
     chosen = rlaxlib.high_entropy_mask(covariance, fraction, sample_mask=mask)
     kl = rlaxlib.kl_loss(log_prob, batch.old_log_prob, "k2", sample_mask=mask)
-    inputs = log_prob, batch.old_log_prob, adv_t, None, 0.0
+    inputs = log_prob, batch.old_log_prob, adv_t, 0.0
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, sample_mask=mask)
     loss = loss + kl_cost * jnp.where(chosen, kl, 0.0)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)

@@ -240,10 +240,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
     mu, mask = valid(batch, batch.logits_tm1), batch.sample_mask
-    policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, 0, None))(
+    policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, None))(
         *surrogate_inputs(logits, batch, adv_t),
-        rlaxlib.categorical_kl_divergence(mu, logits),
         coefficient,
+        kl=rlaxlib.categorical_kl_divergence(mu, logits),
         sample_mask=mask,
     )
     policy_loss = rlaxlib.masked_mean(policy_loss, mask)

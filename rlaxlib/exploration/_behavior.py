@@ -15,11 +15,11 @@ from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
 
 __all__ = [
     "EzGreedyState",
+    "apex_epsilons",
     "bootstrap_mask",
     "bootstrapped_q_learning",
     "ez_greedy",
     "factorized_noise",
-    "apex_epsilons",
 ]
 
 
@@ -52,12 +52,12 @@ def apex_epsilons(
     Each actor acts by ε-greedy with a constant rate, a single actor with :math:`ε`.
 
     Args:
-        num_actors: Number of actors, a Python integer in [1, inf).
+        num_actors: Number :math:`n` of actors, a Python integer in [1, inf).
         base: Largest rate :math:`ε`, in [0, 1], shape `[]`.
         alpha: Exponent :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
-        Rates :math:`ε_i`, in decreasing order, shape `[n]`.
+        Rates :math:`ε_i`, in decreasing order, shape `[num_actors]`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -171,7 +171,8 @@ def factorized_noise(
         num_outputs: Number of outputs, a Python integer in [1, inf).
 
     Returns:
-        Noise :math:`ε^w`, shape `[n_in, n_out]`, and :math:`ε^b`, shape `[n_out]`.
+        Noise :math:`ε^w`, shape `[num_inputs, num_outputs]`, and :math:`ε^b`, shape
+        `[num_outputs]`.
 
     Raises:
         ArgumentError: If `key` is not a single key, or a size is less than 1.

@@ -238,15 +238,15 @@ def knn_entropy_reward(
     .. math:: r_i = log(1 + d_i)
 
     where :math:`d_i` is the Euclidean distance of a state to its kth nearest neighbour
-    in the batch (RE3), or the mean distance to its k nearest neighbours (APT). Adding 1
-    to the entropy estimate :math:`log d` bounds the reward below by 0.
+    in the batch (RE3), or the mean distance to its :math:`k` nearest neighbours (APT).
+    Adding 1 to the entropy estimate :math:`log d` bounds the reward below by 0.
 
     Args:
         x: Embeddings of states, random (RE3) or trained contrastively (APT),
             shape `[N, D]`.
-        num_neighbors: Number of neighbours, a Python integer in [1, inf) and less than the number
-            of states.
-        average: Whether to average the distances of all k neighbours.
+        num_neighbors: Number :math:`k` of neighbours, a Python integer in [1, inf) and
+            less than the number of states.
+        average: Whether to average the distances of all :math:`k` neighbours.
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
 
     Returns:
@@ -272,7 +272,8 @@ def knn_entropy_reward(
     data = devices.gather(x, axis_name)
     if num_neighbors >= len(data):
         checks.fail(
-            f"`num_neighbors` is {num_neighbors}, must be less than the number of states, {len(data)}"
+            f"`num_neighbors` is {num_neighbors}, must be less than the number of "
+            f"states, {len(data)}"
         )
     negated, _ = _neighbors.nearest(data, x, num_neighbors + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.

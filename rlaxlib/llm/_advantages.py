@@ -312,7 +312,8 @@ def kl_shaped_rewards(
     Example:
         >>> log_prob, ref_log_prob = jnp.array([-1.0, -2.0, 0.0]), jnp.full(3, -1.5)
         >>> mask = jnp.array([True, True, False])
-        >>> print(rlaxlib.kl_shaped_rewards(1.0, log_prob, ref_log_prob, 0.5, sample_mask=mask))
+        >>> inputs = 1.0, log_prob, ref_log_prob, 0.5
+        >>> print(rlaxlib.kl_shaped_rewards(*inputs, sample_mask=mask))
         [-0.25  1.25  0.  ]
 
     References:

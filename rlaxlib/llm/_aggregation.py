@@ -38,7 +38,7 @@ def aggregate_losses(
         L = (1/N) ∑_i ∑_t m_{i,t} l_{i,t}   or, by `"sequence_mean_token_mean"`,
         L = (1/N) ∑_i (∑_t m_{i,t} l_{i,t}) / ∑_t m_{i,t}
 
-    The denominator :math:`N` depends on the mode:
+    The denominator :math:`N` depends on the kind:
 
     - `"token_mean"`: the number of valid tokens, of equal weight (DAPO).
     - `"sequence_mean_token_mean"`: the number of sequences with valid tokens, of equal
@@ -53,7 +53,7 @@ def aggregate_losses(
 
     Args:
         loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
-        kind: One of the four modes above.
+        kind: One of the four kinds above.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`.
         denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
@@ -72,7 +72,8 @@ def aggregate_losses(
         >>> mask = jnp.array([[True, True, True], [True, False, False]])
         >>> print(rlaxlib.aggregate_losses(loss, sample_mask=mask))
         3.5
-        >>> print(rlaxlib.aggregate_losses(loss, "sequence_mean_token_mean", sample_mask=mask))
+        >>> kind = "sequence_mean_token_mean"
+        >>> print(rlaxlib.aggregate_losses(loss, kind, sample_mask=mask))
         5.0
 
     References:

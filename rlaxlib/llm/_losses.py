@@ -345,9 +345,10 @@ def clip_cov_mask(
     .. math:: c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
 
     Likely tokens with high advantages reduce the entropy of the policy most. Of the
-    tokens with :math:`c_t` in [minimum, maximum], :math:`⌊r N⌋` random ones are masked, or all
-    if there are fewer. Pass the mask to the loss as its `sample_mask`, and aggregate
-    the losses with that of all tokens, so that the denominator stays the same.
+    tokens with :math:`c_t` in [`minimum`, `maximum`], :math:`⌊r N⌋` random ones are
+    masked, or all if there are fewer. Pass the mask to the loss as its `sample_mask`,
+    and aggregate the losses with that of all tokens, so that the denominator stays the
+    same.
 
     Args:
         key: PRNG key, another on each device, shape `[]`.

@@ -49,9 +49,9 @@ def importance_weights(
               { exp(∑_j l_j)   by sequence
               { exp((1/|y|) ∑_j l_j)   by geometric mean,   l_t = log (π(a_t)/μ(a_t))
 
-        w_t = { min(ρ_t, high)   to truncate
-              { ρ_t 1[ρ_t ≤ high]   to mask
-              { ρ_t 1[low ≤ ρ_t ≤ high]   to keep a band
+        w_t = { min(ρ_t, c_max)   to truncate
+              { ρ_t 1[ρ_t ≤ c_max]   to mask
+              { ρ_t 1[c_min ≤ ρ_t ≤ c_max]   to keep a band
 
     - `"truncate"`: truncated importance sampling (TIS), of bounded variance.
     - `"mask"`: masked importance sampling (MIS), 0 for large ratios.
@@ -65,8 +65,8 @@ def importance_weights(
         log_ratio: Log-ratios :math:`l_t`, not clipped, shape `[T]`.
         level: `"token"`, `"sequence"` or `"geometric"`.
         kind: `"truncate"`, `"mask"` or `"band"`.
-        minimum: Smallest ratio of a band, in [0, inf), shape `[]`.
-        maximum: Largest ratio, in [`minimum`, inf], shape `[]`.
+        minimum: Smallest ratio :math:`c_min` of a band, in [0, inf), shape `[]`.
+        maximum: Largest ratio :math:`c_max`, in [`minimum`, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 

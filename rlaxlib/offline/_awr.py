@@ -134,7 +134,8 @@ def crr_weights(
         q_samples: Values :math:`q(s, a_j)` of N actions, 4 in the paper, shape `[N]`.
         kind: Weight: `"exp"` or `"binary"`.
         baseline: Baseline: `"mean"` or `"max"`.
-        temperature: Temperature :math:`β` of the exponential weight, in (0, inf), shape `[]`.
+        temperature: Temperature :math:`β` of the exponential weight, in (0, inf),
+            shape `[]`.
         max_weight: Maximum :math:`w_max` of the exponential weight, in (0, inf],
             shape `[]`.
 

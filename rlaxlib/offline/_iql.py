@@ -17,7 +17,7 @@ from rlaxlib._core import gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
-__all__ = ["xql_value_loss", "iql_value_loss", "sql_value_loss"]
+__all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 
 
 @checked

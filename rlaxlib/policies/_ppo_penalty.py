@@ -55,7 +55,7 @@ def ppo_penalty_loss(
     coefficient: Float[ArrayLike, "in [0, inf)"],
     log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
-    kl: Float[ArrayLike, "..."] | None,
+    kl: Float[ArrayLike, "..."] | None = None,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:
@@ -88,8 +88,8 @@ def ppo_penalty_loss(
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5], [0.25]]))
-        >>> inputs = log_prob, old_log_prob, jnp.array([1.0]), jnp.array([0.5])
-        >>> loss, outputs = rlaxlib.ppo_penalty_loss(*inputs, coefficient=3.0)
+        >>> inputs = log_prob, old_log_prob, jnp.array([1.0]), 3.0
+        >>> loss, outputs = rlaxlib.ppo_penalty_loss(*inputs, kl=jnp.array([0.5]))
         >>> print(loss, outputs.ratio)
         [-0.5] [2.]
 
@@ -206,7 +206,7 @@ def simple_policy_loss(
 
     Example:
         >>> log_probs_t = jnp.log(jnp.array([[0.5], [0.25]]))
-        >>> loss, outputs = rlaxlib.simple_policy_loss(*log_probs_t, jnp.ones(1), epsilon=0.25)
+        >>> loss, outputs = rlaxlib.simple_policy_loss(*log_probs_t, jnp.ones(1), 0.25)
         >>> print(loss, outputs.ratio)
         [0.] [2.]
 

@@ -281,7 +281,7 @@ def tree_backup(
         >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[2.0, 4.0], [6.0, 8.0]]])
         >>> (a_tm1, a_t), pi_t = jnp.array([[0, 1], [1, 0]]), jnp.full((2, 2), 0.5)
         >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> inputs = q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t
+        >>> inputs = q_tm1, a_tm1, r_t, discount_t, q_t, a_t, pi_t
         >>> print(rlaxlib.tree_backup(*inputs, lambda_=1.0))
         [ 1.875 -2.5  ]
 

@@ -33,8 +33,8 @@ from rlaxlib._core.types import ArrayLike, Float, Int, Key, Static
 __all__ = [
     "cosine_embedding",
     "energy_distance_loss",
-    "quantile_expected_sarsa",
     "fqf_fraction_loss",
+    "quantile_expected_sarsa",
     "quantile_midpoints",
     "quantile_q_learning",
     "quantile_regression_loss",
@@ -310,7 +310,7 @@ def quantile_midpoints(
     The quantiles at these fractions, as samples, minimise the Wasserstein distance.
 
     Args:
-        num_quantiles: Number of fractions, a Python integer in [1, inf).
+        num_quantiles: Number :math:`n` of fractions, a Python integer in [1, inf).
         dtype: Dtype of the result.
 
     Returns:
@@ -378,7 +378,8 @@ def cosine_embedding(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        num_features: Number of features :math:`D`, a Python integer in [1, inf), such as 64.
+        num_features: Number :math:`D` of features, a Python integer in [1, inf), such
+            as 64.
 
     Returns:
         Features, shape `[N, D]`.

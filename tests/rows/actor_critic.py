@@ -37,15 +37,15 @@ def td3_target_action(key, action, stddev, clip, minimum, maximum):
     return np.clip(action + np.clip(noise, -clip, clip), minimum, maximum)
 
 
-def tanh_normal_log_prob(pre_tanh, mu, stddev):
+def tanh_normal_log_prob(pre_tanh, mean, stddev):
     """Haarnoja et al. 2018, appendix C; 1 - tanh^2 is 1 / cosh^2."""
-    z = (pre_tanh - mu) / stddev
+    z = (pre_tanh - mean) / stddev
     normal = -0.5 * z**2 - np.log(stddev) - 0.5 * np.log(2 * np.pi)
     return np.sum(normal + 2 * np.log(np.cosh(pre_tanh)))
 
 
-def tanh_normal_log_prob_of_action(action, mu, stddev):
-    return tanh_normal_log_prob(np.arctanh(action), mu, stddev)
+def tanh_normal_log_prob_of_action(action, mean, stddev):
+    return tanh_normal_log_prob(np.arctanh(action), mean, stddev)
 
 
 # --- Discrete actions. ---

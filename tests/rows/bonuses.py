@@ -12,8 +12,10 @@ FEATURES, HEADS, BATCH = 3, 3, 6
 # --- Behaviour. ---
 
 
-def apex_epsilons(n, base, alpha):
-    return np.array([base ** (1 + i / (n - 1) * alpha) for i in range(n)])
+def apex_epsilons(num_actors, base, alpha):
+    return np.array(
+        [base ** (1 + i / (num_actors - 1) * alpha) for i in range(num_actors)]
+    )
 
 
 def ez_greedy(
@@ -34,12 +36,12 @@ def ez_greedy(
     return [np.asarray(x) for x in (chosen, action, max(remaining - 1, 0))]
 
 
-def factorized_noise(key, n_in, n_out):
+def factorized_noise(key, num_inputs, num_outputs):
     def f(x):
         return np.sign(x) * np.abs(x) ** 0.5
 
     keys = jax.random.split(key)
-    sizes = (n_in, n_out)
+    sizes = (num_inputs, num_outputs)
     rows, columns = (
         f(np.asarray(jax.random.normal(each, (n,)), np.float64))
         for each, n in zip(keys, sizes, strict=True)
@@ -82,23 +84,23 @@ def rnd_reward(
 
 
 def icm_loss(
-    predicted_features, features_t, action_logits, a_tm1, forward_weight, reward_scale
+    predicted_features, features, action_logits, a, forward_weight, reward_scale
 ):
-    forward = 0.5 * np.linalg.norm(predicted_features - features_t) ** 2
-    inverse = np.log(np.sum(np.exp(action_logits))) - action_logits[a_tm1]
+    forward = 0.5 * np.linalg.norm(predicted_features - features) ** 2
+    inverse = np.log(np.sum(np.exp(action_logits))) - action_logits[a]
     loss = (1 - forward_weight) * inverse + forward_weight * forward
     return [np.asarray(x) for x in (loss, forward, inverse, reward_scale * forward)]
 
 
 def icm_moved(x, held):
     """Differentiate neither the target of the forward model nor the reward."""
-    fixed = {"features_t": held["features_t"]}
+    fixed = {"features": held["features"]}
     return [*icm_loss(**x | fixed)[:3], icm_loss(**held)[3]]
 
 
-def knn_entropy_reward(x, k, average=False):
+def knn_entropy_reward(x, num_neighbors, average=False):
     distances = np.linalg.norm(x[:, None] - x, axis=-1)
-    nearest = np.sort(distances, axis=1)[:, 1 : k + 1]
+    nearest = np.sort(distances, axis=1)[:, 1 : num_neighbors + 1]
     return np.log(1 + (nearest.mean(axis=1) if average else nearest[:, -1]))
 
 
@@ -204,8 +206,8 @@ ROWS = [
         "apex_epsilons",
         apex_epsilons,
         lambda rng: {"base": scalar(rng), "alpha": scalar(rng, 2.0, 8.0)},
-        settings={"n": 5},
-        invalid=({"base": -0.1}, {"base": 1.1}, {"alpha": -1.0}, {"n": 0}),
+        settings={"num_actors": 5},
+        invalid=({"base": -0.1}, {"base": 1.1}, {"alpha": -1.0}, {"num_actors": 0}),
     ),
     ez_row(
         "",
@@ -232,10 +234,10 @@ ROWS = [
         "factorized_noise",
         factorized_noise,
         lambda rng: {},
-        settings={"n_in": 3, "n_out": 2},
+        settings={"num_inputs": 3, "num_outputs": 2},
         key="key",
         differentiable=False,
-        invalid=({"n_in": 0}, {"n_out": 0}),
+        invalid=({"num_inputs": 0}, {"num_outputs": 0}),
     ),
     row(
         "bootstrap_mask",
@@ -301,9 +303,9 @@ ROWS = [
         icm_loss,
         lambda rng: {
             "predicted_features": rng.normal(size=FEATURES),
-            "features_t": rng.normal(size=FEATURES),
+            "features": rng.normal(size=FEATURES),
             "action_logits": rng.normal(size=ACTIONS),
-            "a_tm1": np.asarray(rng.integers(ACTIONS)),
+            "a": np.asarray(rng.integers(ACTIONS)),
             "forward_weight": scalar(rng),
             "reward_scale": scalar(rng),
         },
@@ -321,19 +323,19 @@ ROWS = [
         "knn_entropy_reward",
         knn_entropy_reward,
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
-        settings={"k": 2},
+        settings={"num_neighbors": 2},
         differentiable=False,
         over_devices=lambda library, name: (
             lambda **more: library.knn_entropy_reward(axis_name=name, **more)
         ),
-        invalid=({"k": 0}, {"k": BATCH}),
+        invalid=({"num_neighbors": 0}, {"num_neighbors": BATCH}),
     ),
     row(
         "knn_entropy_reward",
         knn_entropy_reward,
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
         case="of the average",
-        settings={"k": 3, "average": True},
+        settings={"num_neighbors": 3, "average": True},
         differentiable=False,
     ),
     row(

@@ -254,7 +254,16 @@ def retrace_continuous(q, stream, lambda_):
 
 
 def tree_backup(q, stream, lambda_):
-    return rlaxlib.tree_backup(*action_transitions(q, stream), stream.pi_t, lambda_)
+    return rlaxlib.tree_backup(
+        q_tm1=q[stream.s_tm1],
+        a_tm1=stream.a_tm1,
+        r_t=stream.r_t,
+        discount_t=stream.discount_t,
+        q_t=q[stream.s_t],
+        a_t=stream.a_t,
+        pi_t=stream.pi_t,
+        lambda_=lambda_,
+    )
 
 
 def general_returns(trace):

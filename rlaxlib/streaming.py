@@ -79,16 +79,17 @@ class TrueOnlineTdState(NamedTuple):
 
 
 class GradientTdOutputs(NamedTuple):
-    """Losses of a gradient-TD method.
+    """Statistics of a gradient-TD method.
 
     Attributes:
-        value: Loss that trains the value function by its gradient only, shape `[]`.
-        correction: Loss that trains the correction :math:`h`, shape `[]`.
+        value_loss: Loss :math:`L_v`, of which only the gradient has a meaning,
+            shape `[]`.
+        correction_loss: Loss :math:`L_h` of the correction :math:`h`, shape `[]`.
         td_error: TD error :math:`δ`, shape `[]`.
     """
 
-    value: Float[Array, ""]
-    correction: Float[Array, ""]
+    value_loss: Float[Array, ""]
+    correction_loss: Float[Array, ""]
     td_error: Float[Array, ""]
 
 
@@ -380,10 +381,10 @@ def tdc_loss(
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
-) -> GradientTdOutputs:
-    """Compute the losses of TD with gradient correction (TDC).
+) -> tuple[Float[Array, ""], GradientTdOutputs]:
+    """Compute the loss of TD with gradient correction (TDC).
 
-    Takes one transition, returns one loss of the value and one of the correction.
+    Takes one transition, returns one loss, and diagnostics.
 
     .. math::
 
@@ -405,15 +406,16 @@ def tdc_loss(
         rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
-        A `GradientTdOutputs`. The gradients of `value` with respect to `h_tm1` and of
-        `correction` with respect to the values are 0.
+        A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a
+        `GradientTdOutputs`. The gradient of :math:`L_v` with respect to `h_tm1` and
+        that of :math:`L_h` with respect to the values are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
-        ...     return rlaxlib.tdc_loss(v_tm1, 4.0, 1.0, 0.5, v_t).value
+        ...     return rlaxlib.tdc_loss(v_tm1, 4.0, 1.0, 0.5, v_t)[0]
         >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
         -2.0 2.0
 
@@ -427,7 +429,8 @@ def tdc_loss(
     h, error = (stop(safe.without(rho_tm1, x)) for x in (h_tm1, delta))
     bootstrap = safe.product(stop(rho_tm1 * discount_t), h * v_t)
     value = bootstrap - safe.product(stop(rho_tm1), error * v_tm1)
-    return GradientTdOutputs(value, _correction(delta, h_tm1, rho_tm1), delta)
+    correction = _correction(delta, h_tm1, rho_tm1)
+    return value + correction, GradientTdOutputs(value, correction, delta)
 
 
 @checked
@@ -438,17 +441,17 @@ def gtd2_loss(
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
-) -> GradientTdOutputs:
-    """Compute the losses of gradient TD, second version (GTD2).
+) -> tuple[Float[Array, ""], GradientTdOutputs]:
+    """Compute the loss of gradient TD, second version (GTD2).
 
-    Takes one transition, returns one loss of the value and one of the correction.
+    Takes one transition, returns one loss, and diagnostics.
 
     .. math::
 
         -∂L_v / ∂w = ρ h (∇v_{t-1} - γ_t ∇v_t)
         L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
 
-    A stochastic gradient of the projected Bellman error. `tdc_loss` usually learn
+    A stochastic gradient of the projected Bellman error. `tdc_loss` usually learns
     faster. The correction :math:`h(s)` is a second function that learns the expected TD
     error, usually linear in the same features.
 
@@ -462,15 +465,16 @@ def gtd2_loss(
         rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
-        A `GradientTdOutputs`. The gradients of `value` with respect to `h_tm1` and of
-        `correction` with respect to the values are 0.
+        A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a
+        `GradientTdOutputs`. The gradient of :math:`L_v` with respect to `h_tm1` and
+        that of :math:`L_h` with respect to the values are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
-        ...     return rlaxlib.gtd2_loss(v_tm1, 4.0, 1.0, 0.5, v_t).value
+        ...     return rlaxlib.gtd2_loss(v_tm1, 4.0, 1.0, 0.5, v_t)[0]
         >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
         -4.0 2.0
 
@@ -484,7 +488,8 @@ def gtd2_loss(
     h = stop(safe.without(rho_tm1, h_tm1))
     gap = safe.product(stop(discount_t), v_t) - v_tm1
     value = safe.product(stop(rho_tm1), h * gap)
-    return GradientTdOutputs(value, _correction(delta, h_tm1, rho_tm1), delta)
+    correction = _correction(delta, h_tm1, rho_tm1)
+    return value + correction, GradientTdOutputs(value, correction, delta)
 
 
 @checked(rule=_check_leaves)

@@ -65,6 +65,7 @@ OTHERWISE = {
     ("retrace", "a_t"): UNUSED,
     ("transformed_retrace", "a_t"): UNUSED,
     ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
+    ("geometric_hindsight_indices", "discount"): "At 1 no step is the last.",
     ("cispo_loss", "epsilon_high"): "The paper has experiments without a bound.",
     ("importance_sampling_weights", "exponent"): "1 corrects the bias in full.",
     ("fqf_fraction_loss", "fractions"): "They are bounds of intervals, in order.",

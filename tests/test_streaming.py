@@ -303,9 +303,8 @@ def gradient_td_step(losses, state):
 
     def update(s, a):
         def loss(w, h):
-            values = x[s] @ w, 0.0, GAMMA, after[a] @ w
-            found = losses(*values, x[s] @ h, rho[a])
-            return found.value + found.correction
+            inputs = x[s] @ w, x[s] @ h, 0.0, GAMMA, after[a] @ w, rho[a]
+            return losses(*inputs)[0]
 
         return jax.grad(loss, (0, 1))(w, h)
 

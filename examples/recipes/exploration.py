@@ -121,8 +121,8 @@ def icm(params, apply, batch, scale=0.01):
     predicted = apply.forward(params, x_tm1, batch.a_tm1)
     logits = apply.inverse(params, x_tm1, x_t)
     icm_loss = jax.vmap(partial(rlaxlib.icm_loss, reward_scale=scale))
-    losses = icm_loss(predicted, x_t, logits, batch.a_tm1)
-    return jnp.mean(losses.loss), losses.reward
+    loss, outputs = icm_loss(predicted, x_t, logits, batch.a_tm1)
+    return jnp.mean(loss), outputs.reward
 
 
 def bootstrapped_dqn(params, target_params, apply, batch):

@@ -270,7 +270,7 @@ def vapo_targets(batch, alpha):
         discount_t = 1.0 * (jnp.cumsum(mask[::-1])[::-1] > 1)  # 0 at the last token.
         lambda_ = jnp.maximum(0.0, 1 - 1 / (alpha * jnp.maximum(1, jnp.sum(mask))))
         gae = rlaxlib.generalized_advantage_estimation
-        inputs = v_tm1, following(v_tm1, mask), r_t, discount_t
+        inputs = v_tm1, r_t, discount_t, following(v_tm1, mask)
         adv_t, errors = (gae(*inputs, x, sample_mask=mask) for x in (lambda_, 1.0))
         return adv_t, errors + v_tm1
 

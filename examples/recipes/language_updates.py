@@ -173,8 +173,10 @@ def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0)
 
     def weights(log_ratio, mask):
         weigh = rlaxlib.importance_weights
-        near = weigh(log_ratio, mask, "geometric", "band", low, high) > 0
-        return jnp.where(near, weigh(log_ratio, mask, high=max_weight), 0.0)
+        near = weigh(log_ratio, "geometric", "band", low, high, sample_mask=mask) > 0
+        return jnp.where(
+            near, weigh(log_ratio, sample_mask=mask, maximum=max_weight), 0.0
+        )
 
     loss = clipped(log_prob, batch, advantages(batch), 0.2)
     loss = jax.vmap(weights)(log_ratio, mask) * loss

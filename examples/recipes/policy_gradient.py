@@ -38,7 +38,7 @@ def entropy(logits, batch):
 def advantages(batch, lambda_):
     """Return generalised advantage estimates, and the targets of the values."""
     gae = jax.vmap(rlaxlib.generalized_advantage_estimation, (0, 0, 0, 0, None))
-    inputs = batch.v_tm1, batch.v_t, batch.r_t, batch.discount_t
+    inputs = batch.v_tm1, batch.r_t, batch.discount_t, batch.v_t
     adv_t = gae(*inputs, lambda_, **masks(batch))
     return adv_t, adv_t + batch.v_tm1
 

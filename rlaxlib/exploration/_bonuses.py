@@ -31,13 +31,11 @@ class IcmOutputs(NamedTuple):
     """Losses and the reward of an intrinsic curiosity module.
 
     Attributes:
-        loss: Weighted sum of both losses, shape `[]`.
         forward_loss: Loss of the forward model, shape `[]`.
         inverse_loss: Loss of the inverse model, shape `[]`.
         reward: Intrinsic reward, with its gradient stopped, shape `[]`.
     """
 
-    loss: Float[Array, ""]
     forward_loss: Float[Array, ""]
     inverse_loss: Float[Array, ""]
     reward: Float[Array, ""]
@@ -175,10 +173,10 @@ def icm_loss(
     a: Int[ArrayLike, "in [0, A)"],
     forward_weight: Float[ArrayLike, "in [0, 1]"] = 0.2,
     reward_scale: Float[ArrayLike, "in [0, inf)"] = 0.01,
-) -> IcmOutputs:
-    """Compute the losses and the reward of an intrinsic curiosity module (ICM).
+) -> tuple[Float[Array, ""], IcmOutputs]:
+    """Compute the loss and the reward of an intrinsic curiosity module (ICM).
 
-    Takes one transition, returns two losses and a reward.
+    Takes one transition, returns one loss, and an intrinsic reward among diagnostics.
 
     .. math::
 
@@ -199,16 +197,17 @@ def icm_loss(
         reward_scale: Scale :math:`η` of the reward, in [0, inf), shape `[]`.
 
     Returns:
-        An `IcmOutputs`.
+        A tuple of two: the loss :math:`L`, shape `[]`, and an `IcmOutputs`, which has
+        the reward.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> predicted, features = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
-        >>> losses = rlaxlib.icm_loss(predicted, features, jnp.zeros(2), 0)
-        >>> print(losses.forward_loss, losses.inverse_loss.round(4), losses.reward)
-        2.0 0.6931 0.02
+        >>> loss, outputs = rlaxlib.icm_loss(predicted, features, jnp.zeros(2), 0)
+        >>> print(loss.round(4), outputs.forward_loss, outputs.reward)
+        0.9545 2.0 0.02
 
     References:
         Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
@@ -220,7 +219,7 @@ def icm_loss(
     beta = forward_weight
     loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
     reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
-    return IcmOutputs(loss, forward_loss, inverse_loss, reward)
+    return loss, IcmOutputs(forward_loss, inverse_loss, reward)
 
 
 @checked

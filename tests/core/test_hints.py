@@ -256,7 +256,7 @@ MISTAKES = {
         ["vmap", "Convert"],
     ),
     "γ as a NumPy number": (
-        lambda: gae(x(T), x(T), x(T), discount_t=np.float32(0.99), lambda_=0.9),
+        lambda: gae(x(T), x(T), v_t=x(T), discount_t=np.float32(0.99), lambda_=0.9),
         ["`discount_t` is γ times `1 - terminated`, for each step"],
         ["vmap", "Convert"],
     ),
@@ -493,7 +493,10 @@ KEYWORDS = {
         lambda: r.lambda_returns(x(T), 5 + x(T), discount=0.9),
         "see `discount_t`",
     ),
-    "dones": (lambda: gae(x(T), x(T), x(T), dones=mask(T)), "see `discount_t`, γ tim"),
+    "dones": (
+        lambda: gae(x(T), x(T), v_t=x(T), dones=mask(T)),
+        "see `discount_t`, γ tim",
+    ),
     "lam": (lambda: r.lambda_returns(x(T), x(T), x(T), lam=0.9), "see `lambda_`"),
     "gae_lambda": (lambda: gae(x(T), x(T), x(T), x(T), gae_lambda=1), "see `lambda_`"),
     "mask": (

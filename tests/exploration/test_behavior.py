@@ -97,7 +97,7 @@ def test_ez_greedy_takes_legal_actions_only():
     assert set(np.asarray(actions)) == {0, 2}
     held, ez_greedy = rlaxlib.EzGreedyState(3, 5), jax.jit(rlaxlib.ez_greedy)
     action, state = ez_greedy(
-        jax.random.key(0), PREFERENCES, held, 0.0, action_mask=legal
+        jax.random.key(0), held, PREFERENCES, 0.0, action_mask=legal
     )
     assert (action, state.remaining) == (2, 0)
 

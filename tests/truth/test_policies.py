@@ -197,7 +197,7 @@ LOSSES = {
     "PPO": of_ratios(rlaxlib.ppo_clip_loss),
     "clipped surrogate": clipped_surrogate,
     "decoupled PPO": of_ratios(decoupled_ppo, old="mu_logits"),
-    "PPO-penalty": of_ratios(rlaxlib.ppo_penalty_loss, None, 0.7),
+    "PPO-penalty": of_ratios(rlaxlib.ppo_penalty_loss, 0.7),
     "SPO": of_ratios(rlaxlib.simple_policy_loss),
     "DPO": of_ratios(rlaxlib.discovered_policy_loss),
     "CISPO": of_ratios(rlaxlib.cispo_loss),

@@ -89,8 +89,8 @@ def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
 def test_crr_weights_by_hand():
     q_samples = np.float32([1, 2, 6])
     weights = jax.jit(rlaxlib.crr_weights, static_argnums=(2, 3))
-    close(weights(5.0, q_samples, beta=2.0), np.exp(1.0))
-    close(weights(5.0, q_samples, "exp", "max", beta=2.0), np.exp(-0.5))
+    close(weights(5.0, q_samples, temperature=2.0), np.exp(1.0))
+    close(weights(5.0, q_samples, "exp", "max", temperature=2.0), np.exp(-0.5))
     assert weights(100.0, q_samples, "exp", "mean", max_weight=7.0) == 7
     assert weights(3.0, q_samples, "binary", "mean") == 0  # Equal is not better.
     assert weights(3.5, q_samples, "binary", "mean") == 1

@@ -279,7 +279,7 @@ def kl_shaped_rewards(
     ref_log_prob: Float[ArrayLike, "T"],
     coefficient: Float[ArrayLike, "in [0, inf)"],
     *,
-    sample_mask: Bool[ArrayLike, "T"],
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, "T"]:
     """Compute the rewards of tokens, with a KL penalty (RLHF).
 
@@ -301,7 +301,7 @@ def kl_shaped_rewards(
         ref_log_prob: Log-probabilities under the reference policy, shape `[T]`.
         coefficient: Coefficient :math:`β` of the penalty, in [0, inf), shape `[]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
-            the output of tools, shape `[T]`.
+            the output of tools, shape `[T]`; or None.
 
     Returns:
         Rewards, shape `[T]`, 0 for other tokens, without a gradient.
@@ -323,6 +323,7 @@ def kl_shaped_rewards(
         Yu Yue and others, *VAPO: Efficient and Reliable Reinforcement Learning for
         Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
     """
-    is_last = cast(Array, streams.ends(None, sample_mask))
+    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    is_last = cast(Array, streams.ends(None, mask))
     penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

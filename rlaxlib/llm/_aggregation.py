@@ -25,7 +25,7 @@ def aggregate_losses(
         "constant",
     ] = "token_mean",
     *,
-    sample_mask: Bool[ArrayLike, "B, T"],
+    sample_mask: Bool[ArrayLike, "B, T"] | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
@@ -55,7 +55,7 @@ def aggregate_losses(
         loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
         kind: One of the four kinds above.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
-            the output of tools, shape `[B, T]`.
+            the output of tools, shape `[B, T]`; or None.
         denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
             None.
         axis_name: Mapped axis name, or names, of the batch; or None.
@@ -83,7 +83,8 @@ def aggregate_losses(
         Zichen Liu and others, *Understanding R1-Zero-Like Training: A Critical
         Perspective*, section 3.1, 2025. https://arxiv.org/abs/2503.20783
     """
-    lengths = jnp.sum(sample_mask, axis=1, dtype=loss.dtype)
+    mask = jnp.ones_like(loss, bool) if sample_mask is None else sample_mask
+    lengths = jnp.sum(mask, axis=1, dtype=loss.dtype)
     losses = jnp.sum(loss, axis=1)
     if kind == "sequence_mean_token_mean":
         losses = losses / jnp.maximum(lengths, 1)

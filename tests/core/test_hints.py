@@ -518,7 +518,7 @@ KEYWORDS = {
         lambda: r.ppo_clip_loss(x(T), x(T), x(T), clip_eps=1),
         "see `epsilon`",
     ),
-    "advantages": (lambda: r.ppo_clip_loss(x(T), x(T), advantages=x(T)), "see `adv_t`"),
+    "advantages": (lambda: r.ppo_clip_loss(x(T), x(T), advantages=x(T)), "see `adv`"),
     "rng": (lambda: softmax.sample(rng=KEY, logits=x(A)), "see `key`"),
     "lamda_": (lambda: r.lambda_returns(x(T), x(T), x(T), lamda_=1), "see `lambda_`"),
     "reduction": (

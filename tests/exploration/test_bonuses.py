@@ -9,7 +9,9 @@ from contract import x64
 import rlaxlib
 
 rnd_reward = jax.jit(rlaxlib.rnd_reward)
-knn_reward = jax.jit(rlaxlib.knn_entropy_reward, static_argnames=("k", "average"))
+knn_reward = jax.jit(
+    rlaxlib.knn_entropy_reward, static_argnames=("num_neighbors", "average")
+)
 
 
 def features(*shape, seed=0):

@@ -110,10 +110,10 @@ def test_without_baseline_or_scale_equal_rewards_are_kept():
 def test_masked_answers_do_not_count(options):
     for spoiled in (np.nan, np.inf, 1e9):
         rewards = np.where(MASK, REWARDS, np.float32(spoiled))
-        found = np.asarray(group_advantages(rewards, mask=MASK, **options))
+        found = np.asarray(group_advantages(rewards, sample_mask=MASK, **options))
         close(found[MASK], group_advantages(REWARDS[MASK], **options))
         np.testing.assert_array_equal(found[~MASK], 0.0)
-    nobody = group_advantages(REWARDS, mask=MASK & False, **options)
+    nobody = group_advantages(REWARDS, sample_mask=MASK & False, **options)
     np.testing.assert_array_equal(nobody, 0.0)
 
 
@@ -149,7 +149,7 @@ def test_length_weighted_baseline_ignores_masked_answers():
     lengths = np.array([1, 2, 1000, 3, 1000])
     rewards = np.where(MASK, REWARDS, np.float32(np.nan))
     baseline = jax.jit(rlaxlib.length_weighted_baseline)
-    found = baseline(rewards, lengths, mask=MASK)
+    found = baseline(rewards, lengths, sample_mask=MASK)
     close(found, np.average(REWARDS[MASK], weights=lengths[MASK]))
 
 

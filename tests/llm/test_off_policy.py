@@ -104,7 +104,7 @@ def test_a_sequence_is_rejected_as_a_whole():
 
 
 def test_mode_must_be_known():
-    with pytest.raises(rlaxlib.ArgumentError, match="`mode` is 'drop', must be "):
+    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'drop', must be "):
         rlaxlib.importance_weights(LOG_RATIO, "token", "drop", sample_mask=None)
 
 

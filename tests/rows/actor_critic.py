@@ -118,7 +118,7 @@ def make_vectors(name, draw):
     def make(rng):
         return {
             name: draw(rng),
-            "mu": rng.normal(size=DIMENSIONS),
+            "mean": rng.normal(size=DIMENSIONS),
             "stddev": rng.uniform(0.5, 2.0, DIMENSIONS),
         }
 

@@ -109,7 +109,7 @@ def make_samples(*names):
             "returns": rng.normal(size=SAMPLES) - 1,
             "log_ratio": log_ratio,
             "log_weights": rng.normal(size=SAMPLES),
-            "adv_t": away_from(rng.normal(size=SAMPLES), 0.0),
+            "adv": away_from(rng.normal(size=SAMPLES), 0.0),
             "epsilon": np.asarray(0.2),
             "epsilon_high": np.asarray(0.5),
             "sample_mask": sample_mask,

@@ -186,8 +186,8 @@ def make_policy_gradient(rng):
 def make_reinforce(*names):
     def make(rng):
         drawn = {
-            "log_prob_t": rng.normal(size=STEPS),
-            "adv_t": rng.normal(size=STEPS),
+            "log_prob": rng.normal(size=STEPS),
+            "adv": rng.normal(size=STEPS),
             "sample_mask": rng.permutation(np.arange(STEPS) > 1),
         }
         return {name: drawn[name] for name in names}

@@ -296,9 +296,9 @@ def test_rejects_dropping_all_quantiles_of_a_critic(dropped):
 
 def test_rejects_less_than_one_fraction_or_feature():
     for name, function in (
-        ("n", rlaxlib.quantile_midpoints),
+        ("num_quantiles", rlaxlib.quantile_midpoints),
         ("n", lambda n: rlaxlib.sample_quantile_fractions(jax.random.key(0), n)),
-        ("dim", lambda dim: rlaxlib.cosine_embedding(TAU, dim)),
+        ("num_features", lambda dim: rlaxlib.cosine_embedding(TAU, dim)),
     ):
         with pytest.raises(rlaxlib.ArgumentError, match=f"`{name}` is 0, must be in"):
             function(0)

@@ -145,7 +145,7 @@ def test_discounts_keep_products_of_many_ratios_finite(kind, ratio, discount):
     # The product of the ratios alone is 1e58 after 600 steps.
     r, rho, gamma = (np.full((2, 600), x, np.float32) for x in (1.0, ratio, discount))
     values = values_of(kind, 0.5 * r, 0.0 * r)
-    loss, gradient = jax.value_and_grad(evaluate)(rho, r, gamma, **values, kind=kind)
+    loss, gradient = jax.value_and_grad(evaluate, 1)(rho, r, gamma, **values, kind=kind)
     powers = ratio * (
         np.float64(ratio) * np.float64(np.float32(discount))
     ) ** np.arange(600)

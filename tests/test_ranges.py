@@ -108,7 +108,7 @@ OTHERWISE = {
 # Names that are words or letters of a paper, and not of one quantity.
 WORDS = """
 a action actions alpha beta clip damping decay delta epsilon high
-learning_rate level low margin means minimum mu predictions priorities q sample
+eta learning_rate low margin means minimum mu predictions priorities q sample
 scale shrink target targets threshold weight weights x
 """
 

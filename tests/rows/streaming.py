@@ -1,4 +1,4 @@
-"""Streaming RL: definitions in NumPy, and a row for each function."""
+"""Rows of `streaming.py`, and their definitions in NumPy."""
 
 import functools
 
@@ -58,8 +58,7 @@ def losses(v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, held, kind):
     else:
         value = -rho * h * (v_tm1 - discount * v_t)
     correction = rho * (error - h_tm1) ** 2 / 2
-    delta = r_t + discount_t * v_t - v_tm1
-    return [np.asarray(x) for x in (value + correction, value, correction, delta)]
+    return [np.asarray(x) for x in (value, correction, r_t + discount_t * v_t - v_tm1)]
 
 
 def tdc_loss(**arguments):
@@ -126,8 +125,13 @@ def row(definition, make, **more):
 
 
 TRACE, ONLINE = "EmphaticTraceState", "TrueOnlineTdState"
+
+
 DECAYED = joined(vectors("trace", "gradient"), scalars("decay"))
+
+
 ERRORS = scalars("v_tm1", "r_t", "discount_t", "v_t", "h_tm1", "rho_tm1")
+
 
 ROWS = [
     row(

@@ -58,7 +58,8 @@ def losses(v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, held, kind):
     else:
         value = -rho * h * (v_tm1 - discount * v_t)
     correction = rho * (error - h_tm1) ** 2 / 2
-    return [np.asarray(x) for x in (value, correction, r_t + discount_t * v_t - v_tm1)]
+    delta = r_t + discount_t * v_t - v_tm1
+    return [np.asarray(x) for x in (value + correction, value, correction, delta)]
 
 
 def tdc_loss(**arguments):

@@ -136,16 +136,20 @@ ROWS = [
         )
         for case, (names, settings) in GROUPS.items()
     ),
-    Row(
-        name="length_weighted_baseline",
-        definition=length_weighted_baseline,
-        make=make_group("rewards", "lengths", "sample_mask"),
-        peer=NEW,
-        single_precision=(0,),
-        over_devices=lambda library, axis_name: functools.partial(
-            library.length_weighted_baseline, axis_name=axis_name
-        ),
-        invalid=({"lengths": np.arange(-1, GROUP - 1)},),
+    *(
+        Row(
+            name="length_weighted_baseline",
+            case=case,
+            definition=length_weighted_baseline,
+            make=make_group("rewards", "lengths", *names),
+            peer=NEW,
+            single_precision=(0,),
+            over_devices=lambda library, axis_name: functools.partial(
+                library.length_weighted_baseline, axis_name=axis_name
+            ),
+            invalid=() if names else ({"lengths": np.arange(-1, GROUP - 1)},),
+        )
+        for case, names in {"": (), "masked": ("sample_mask",)}.items()
     ),
     Row(
         name="pass_at_k",

@@ -68,7 +68,7 @@ def redo_mask(
     """
     mask = None if sample_mask is None else sample_mask[..., None]
     batch = tuple(range(activations.ndim - 1))
-    sizes = arrays.masked_mean(jnp.abs(activations), mask, batch, axis_name)
+    sizes = arrays.masked_mean(jnp.abs(activations), mask, batch, axis_name=axis_name)
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 
 

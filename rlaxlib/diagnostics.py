@@ -149,7 +149,7 @@ def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array
     """Return the variance of the unmasked entries."""
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
     # Subtract the maximum first: the mean of equal entries rounds, that of zeros is 0.
-    x = streams.valid(x - _largest(x, mask, axis_name), mask)
+    x = x - _largest(x, mask, axis_name)
     return mean(jnp.square(x - mean(x)))
 
 

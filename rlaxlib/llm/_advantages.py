@@ -113,9 +113,9 @@ def group_advantages(
     mean = arrays.masked_mean(shifted, exists, axis_name=axis_name)
     centred = streams.valid(shifted - mean, exists)
     if not isinstance(baseline, str):
-        advantages = streams.valid(rewards - baseline, exists)
+        advantages = rewards - baseline
     elif baseline == "none":
-        advantages = streams.valid(rewards, exists)
+        advantages = rewards
     else:
         others = jnp.maximum(size - 1, 1)
         advantages = centred if baseline == "mean" else centred * size / others
@@ -130,7 +130,7 @@ def group_advantages(
         no_scale = variance == 0
         divisor = jnp.sqrt(jnp.where(no_scale, 1, variance))
     divisor = jnp.where(no_scale, 1, divisor + epsilon)
-    return streams.valid(jnp.where(no_scale, 0, advantages / divisor), exists)
+    return jnp.where(no_scale, 0, advantages / divisor)
 
 
 @checked(wide=True)
@@ -172,9 +172,8 @@ def length_weighted_baseline(
         Yaru Hao and others, *On-Policy RL with Optimal Reward Baseline*, 2025.
         https://arxiv.org/abs/2505.23585
     """
-    weights = streams.valid(lengths, sample_mask).astype(rewards.dtype)
-    weighted = safe.expectation(weights, streams.valid(rewards, sample_mask))
-    weighted = devices.total(weighted, axis_name)
+    weights = lengths.astype(rewards.dtype)
+    weighted = devices.total(safe.expectation(weights, rewards), axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
     return weighted / jnp.where(total == 0, 1, total)
 

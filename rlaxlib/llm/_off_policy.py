@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import devices, ratios, streams
+from rlaxlib._core import devices, ratios
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -103,7 +103,7 @@ def importance_weights(
     else:
         is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
         weights = jnp.where(is_dropped, 0, ratio)
-    return streams.valid(weights, sample_mask)
+    return weights
 
 
 @checked(wide=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe, streams
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
@@ -59,7 +59,7 @@ def trajectory_balance_loss(
         Nikolay Malkin and others, *Trajectory Balance: Improved Credit Assignment in
         GFlowNets*, 2022. https://arxiv.org/abs/2201.13259
     """
-    ratio = streams.valid(log_prob_t - backward_log_prob_t, sample_mask)
+    ratio = log_prob_t - backward_log_prob_t
     return jnp.square(log_partition + jnp.sum(ratio) - log_reward)
 
 

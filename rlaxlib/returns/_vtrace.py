@@ -365,4 +365,4 @@ def _outputs(
     q = product(discount_t, v_t + product(lambda_, e_t))
     estimates = stop_each(stop, weighted(pg_rho, r_t + (q - v_tm1)), r_t + q)
     errors = gradients.correction(errors, v_tm1, stop)
-    return VTraceOutput(errors, *streams.clean(sample_mask, *estimates))
+    return VTraceOutput(errors, *estimates)

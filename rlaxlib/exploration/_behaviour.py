@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing, safe
+from rlaxlib._core import indexing, safe, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
@@ -128,7 +128,7 @@ def ez_greedy(
         Exploration*, section 4, 2020. https://arxiv.org/abs/2006.01782
     """
     held, remaining = state
-    legal = jnp.ones(preferences.shape, bool) if action_mask is None else action_mask
+    legal = streams.filled(action_mask, preferences)
     of_start, of_duration, of_action = jax.random.split(key, 3)
     greedy = indexing.best(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))

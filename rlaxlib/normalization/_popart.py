@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing, safe, sums
+from rlaxlib._core import checks, devices, dtypes, indexing, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -477,7 +477,7 @@ def _describe(
     axis_name: AxisName | None,
 ) -> tuple[Array, Array, Array]:
     """Return number, mean minus `shift`, and variance of the targets of each output."""
-    mask = jnp.ones_like(x, bool) if mask is None else mask
+    mask = streams.filled(mask, x)
     x = jnp.where(mask, x, 0)
     axes = tuple(range(x.ndim))
     # A sum over segments would need a scatter, which an explicit mesh cannot share.

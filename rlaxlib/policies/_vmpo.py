@@ -277,10 +277,9 @@ def _e_step(
     advantages = jnp.where(rho > 0, advantages, best)
     raised = rho * jnp.exp(exponents(advantages, best, eta))
     count, mass = total(chosen.astype(raised.dtype)), total(raised)
-    empty = mass == 0
-    weights = raised / jnp.where(empty, 1, mass)
-    mean = jnp.where(empty, 1, mass / jnp.maximum(count, 1))
-    return eta * constraint.epsilon + best + eta * jnp.log(mean), weights, count
+    log_mean = safe.log(mass / jnp.maximum(count, 1), otherwise=0)
+    loss = eta * constraint.epsilon + best + eta * log_mean
+    return loss, safe.divide(raised, mass), count
 
 
 def _top_k(

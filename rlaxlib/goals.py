@@ -201,8 +201,7 @@ def quasimetric_distance(
         Tongzhou Wang and others, *Optimal Goal-Reaching Reinforcement Learning via
         Quasimetric Learning*, 2023. https://arxiv.org/abs/2304.01203
     """
-    # JAX cannot differentiate a sort on an explicit mesh.
-    order = jnp.argsort(jax.lax.stop_gradient(embedding), axis=-1)
+    order = jnp.argsort(embedding, axis=-1)
     starts = jnp.take_along_axis(embedding, order, axis=-1)
     ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
     # The part of each interval that is beyond all intervals that start before it.

@@ -13,7 +13,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, safe, streams
+from rlaxlib._core import checks, devices, meshes, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
@@ -118,7 +118,7 @@ def rank_probabilities(
     p, alpha = stop_gradient((priorities, exponent))
     exists = streams.filled(sample_mask, p)
     order = jnp.argsort(jnp.where(exists, -p, jnp.inf))
-    ranks = jnp.zeros_like(p).at[order].set(jnp.arange(1, p.size + 1, dtype=p.dtype))
+    ranks = meshes.unsort(order, jnp.arange(1, p.size + 1, dtype=p.dtype))
     shares = jnp.where(jnp.isnan(p), p, ranks**-alpha)
     return _normalize(shares, exists, None)
 
@@ -437,5 +437,5 @@ def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
     total = bounds[-1]
     points = (jnp.arange(num_samples, dtype=weights.dtype) + offsets) / num_samples
     points = jnp.minimum(points * total, jnp.nextafter(total, jnp.zeros_like(total)))
-    indices = indexing.first_above(bounds, points)
+    indices = meshes.search(bounds, points)
     return jnp.where(jnp.isnan(cumulative[-1]), weights.size, indices)

@@ -290,6 +290,4 @@ def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:
     """Sample from 1 to `largest` with probabilities in proportion to n^-μ."""
     cumulative = jnp.cumsum(jnp.arange(1, largest + 1, dtype=mu.dtype) ** -mu)
     point = jax.random.uniform(key, dtype=mu.dtype) * cumulative[-1]
-    # JAX cannot search for points of arrays that are shared over an explicit mesh.
-    index = jnp.sum(cumulative <= point)
-    return jnp.minimum(index + 1, largest)
+    return jnp.minimum(jnp.sum(cumulative <= point) + 1, largest)

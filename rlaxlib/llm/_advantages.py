@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, moments, safe, streams
+from rlaxlib._core import devices, meshes, moments, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
@@ -260,7 +260,7 @@ def pass_at_k_rewards(
         jax.lax.cumsum(shared, reverse=True), jnp.zeros_like(rewards[:1])
     )
     shaped = jnp.asarray(own, rewards.dtype) * ordered + later
-    return shaped[jnp.argsort(order)]  # A scatter cannot be mapped on an explicit mesh.
+    return meshes.unsort(order, shaped)
 
 
 @checked(wide=True)

@@ -122,6 +122,7 @@ def flow_matching_sample(
 def flow_matching_loss(
     prediction: Float[ArrayLike, "..., D"],
     velocity: Float[ArrayLike, "..., D"],
+    *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, "..."]:
     """Compute the flow-matching loss.
@@ -165,6 +166,7 @@ def cosine_noise_schedule(
     num_steps: Static[int, "in [1, inf)"],
     offset: Static[float, "in [0, inf)"] = 0.008,
     max_beta: Static[float, "in (0, 1)"] = 0.999,
+    *,
     dtype: DTypeLike = jnp.float32,
 ) -> Float[Array, "num_steps"]:
     """Compute the cosine schedule of a diffusion (improved DDPM).
@@ -212,6 +214,7 @@ def linear_noise_schedule(
     num_steps: Static[int, "in [1, inf)"],
     min_beta: Static[float, "in (0, 1)"] = 1e-4,
     max_beta: Static[float, "in (0, 1)"] = 0.02,
+    *,
     dtype: DTypeLike = jnp.float32,
 ) -> Float[Array, "num_steps"]:
     """Compute the linear schedule of a diffusion (DDPM).

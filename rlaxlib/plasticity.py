@@ -68,7 +68,9 @@ def redo_mask(
         Learning*, 2023. https://arxiv.org/abs/2302.12902
     """
     batch = tuple(range(activations.ndim - 1))
-    sizes = arrays.masked_mean(jnp.abs(activations), sample_mask, batch, axis_name)
+    sizes = arrays.masked_mean(
+        jnp.abs(activations), sample_mask, batch, axis_name=axis_name
+    )
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 
 

@@ -25,15 +25,15 @@ from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = [
     "EmphaticTraceState",
-    "GradientTdLosses",
+    "GradientTdOutputs",
     "TrueOnlineTdState",
     "accumulating_trace",
     "dutch_trace",
     "emphatic_trace",
-    "gtd2_losses",
+    "gtd2_loss",
     "obgd_step_size",
     "replacing_trace",
-    "tdc_losses",
+    "tdc_loss",
     "true_online_td_lambda",
 ]
 
@@ -78,17 +78,18 @@ class TrueOnlineTdState(NamedTuple):
     discount: Float[ArrayLike, "in [0, 1]"] = 0.0
 
 
-class GradientTdLosses(NamedTuple):
-    """Losses of a gradient-TD method.
+class GradientTdOutputs(NamedTuple):
+    """Statistics of a gradient-TD method.
 
     Attributes:
-        value: Loss that trains the value function by its gradient only, shape `[]`.
-        correction: Loss that trains the correction :math:`h`, shape `[]`.
+        value_loss: Loss :math:`L_v`, of which only the gradient has a meaning,
+            shape `[]`.
+        correction_loss: Loss :math:`L_h` of the correction :math:`h`, shape `[]`.
         td_error: TD error :math:`δ`, shape `[]`.
     """
 
-    value: Float[Array, ""]
-    correction: Float[Array, ""]
+    value_loss: Float[Array, ""]
+    correction_loss: Float[Array, ""]
     td_error: Float[Array, ""]
 
 
@@ -373,17 +374,17 @@ def true_online_td_lambda(
 
 
 @checked
-def tdc_losses(
+def tdc_loss(
     v_tm1: Float[ArrayLike, ""],
+    h_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
-    h_tm1: Float[ArrayLike, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
-) -> GradientTdLosses:
-    """Compute the losses of TD with gradient correction (TDC).
+) -> tuple[Float[Array, ""], GradientTdOutputs]:
+    """Compute the loss of TD with gradient correction (TDC).
 
-    Takes one transition, returns one loss of the value and one of the correction.
+    Takes one transition, returns one loss, and diagnostics.
 
     .. math::
 
@@ -397,23 +398,24 @@ def tdc_losses(
 
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
+        h_tm1: Correction :math:`h` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
             shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
-        h_tm1: Correction :math:`h` of the state, shape `[]`.
         rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
-        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
-        `correction` with respect to the values are 0.
+        A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a
+        `GradientTdOutputs`. The gradient of :math:`L_v` with respect to `h_tm1` and
+        that of :math:`L_h` with respect to the values are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
-        ...     return rlaxlib.tdc_losses(v_tm1, 1.0, 0.5, v_t, h_tm1=4.0).value
+        ...     return rlaxlib.tdc_loss(v_tm1, 4.0, 1.0, 0.5, v_t)[0]
         >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
         -2.0 2.0
 
@@ -427,50 +429,52 @@ def tdc_losses(
     h, error = (stop(safe.without(rho_tm1, x)) for x in (h_tm1, delta))
     bootstrap = safe.product(stop(rho_tm1 * discount_t), h * v_t)
     value = bootstrap - safe.product(stop(rho_tm1), error * v_tm1)
-    return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
+    correction = _correction(delta, h_tm1, rho_tm1)
+    return value + correction, GradientTdOutputs(value, correction, delta)
 
 
 @checked
-def gtd2_losses(
+def gtd2_loss(
     v_tm1: Float[ArrayLike, ""],
+    h_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
-    h_tm1: Float[ArrayLike, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
-) -> GradientTdLosses:
-    """Compute the losses of gradient TD, second version (GTD2).
+) -> tuple[Float[Array, ""], GradientTdOutputs]:
+    """Compute the loss of gradient TD, second version (GTD2).
 
-    Takes one transition, returns one loss of the value and one of the correction.
+    Takes one transition, returns one loss, and diagnostics.
 
     .. math::
 
         -∂L_v / ∂w = ρ h (∇v_{t-1} - γ_t ∇v_t)
         L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
 
-    A stochastic gradient of the projected Bellman error. `tdc_losses` usually learn
+    A stochastic gradient of the projected Bellman error. `tdc_loss` usually learns
     faster. The correction :math:`h(s)` is a second function that learns the expected TD
     error, usually linear in the same features.
 
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
+        h_tm1: Correction :math:`h` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
             shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
-        h_tm1: Correction :math:`h` of the state, shape `[]`.
         rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
-        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
-        `correction` with respect to the values are 0.
+        A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a
+        `GradientTdOutputs`. The gradient of :math:`L_v` with respect to `h_tm1` and
+        that of :math:`L_h` with respect to the values are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
-        ...     return rlaxlib.gtd2_losses(v_tm1, 1.0, 0.5, v_t, h_tm1=4.0).value
+        ...     return rlaxlib.gtd2_loss(v_tm1, 4.0, 1.0, 0.5, v_t)[0]
         >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
         -4.0 2.0
 
@@ -484,7 +488,8 @@ def gtd2_losses(
     h = stop(safe.without(rho_tm1, h_tm1))
     gap = safe.product(stop(discount_t), v_t) - v_tm1
     value = safe.product(stop(rho_tm1), h * gap)
-    return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
+    correction = _correction(delta, h_tm1, rho_tm1)
+    return value + correction, GradientTdOutputs(value, correction, delta)
 
 
 @checked(rule=_check_leaves)

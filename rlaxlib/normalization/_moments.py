@@ -350,6 +350,7 @@ class RunningMomentsState(NamedTuple):
 
 @checked(compiled=False)
 def running_moments(
+    *,
     axis_name: AxisName | None = None,
 ) -> StateFunctions[
     TreeInit[RunningMomentsState], TreeUpdate[RunningMoments, RunningMomentsState]

@@ -243,14 +243,12 @@ def _check_data(*, data: Any, stratified: bool, **_: Any) -> None:
         checks.fail("`data` has no arrays")
     for name, x in named.items() if stratified else ():
         checks.fit(**{name: (x, Shaped[ArrayLike, "R, M"])})
-    if not stratified:
-        checks.fit(**{n: (x, Shaped[ArrayLike, "N, *_"]) for n, x in named.items()})
 
 
 @checked(rule=_check_data)
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
-    data: Tree[Any, ""],
+    data: Tree[Any, "shaped N, *_"],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
     *,
@@ -302,8 +300,7 @@ def bootstrap_interval(
         Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
-    leaves = [jnp.asarray(x) for x in jax.tree.leaves(data)]
-    structure = cast(Any, jax.tree.structure(data))
+    leaves, structure = cast(Any, jax.tree.flatten(data))
 
     def resample(key: Array) -> list[Array]:
         if not stratified:

@@ -15,7 +15,6 @@ from rlaxlib._core import (
     moments,
     recurrence,
     safe,
-    states,
     streams,
     sums,
 )
@@ -112,7 +111,7 @@ def rnd_loss(
     return jnp.sum(jnp.square(error))
 
 
-@checked(wide=RndState)
+@checked
 def rnd_reward(
     state: RndState,
     prediction: Float[ArrayLike, "T, K"],
@@ -164,13 +163,12 @@ def rnd_reward(
     """
     prediction, target = jax.lax.stop_gradient((prediction, target))
     errors = jnp.sum(jnp.square(prediction - target), axis=-1)
-    state = states.begin(state, errors)
     valid = streams.filled(sample_mask, errors)
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
     updated = _update_moments(state, g_t, valid, axis_name)
-    state = states.like(updated._replace(carried=g_t[-1]), state)
+    state = updated._replace(carried=g_t[-1])
     rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     return rewards, state
 

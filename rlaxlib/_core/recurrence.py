@@ -49,8 +49,8 @@ def backward(
             end of the stream: there too :math:`y_t = b_t`.
 
     Returns:
-        Solution :math:`y_0, …, y_{T-1}`, shape `[T]`. Invalid steps have that of the next
-        valid step.
+        Solution :math:`y_0, …, y_{T-1}`, shape `[T]`. Invalid steps have
+        that of the next valid step.
     """
     end = streams.ends(truncated_t, sample_mask)
     if sample_mask is not None:  # The carry passes through invalid steps.

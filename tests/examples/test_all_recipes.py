@@ -292,18 +292,18 @@ def test_every_argument_changes_the_result(name):
 
 
 def readers(field):
-    """Return the recipes that read a field of their batch, by name."""
+    """Return the recipes of streams that read a field of their batch, by name."""
     for name, (recipe, _) in ALL.items():
         batch = recipe.arguments.get("batch")
         if batch is not None and hasattr(batch, "chosen"):
             batch = batch.chosen
-        if hasattr(batch, field) and name not in STATE_OF_A_SEARCH:
+        if hasattr(batch, field) and name not in OF_TRANSITIONS:
             read = fields(name)
             if field in read or "chosen" in read:
                 yield name
 
 
-STATE_OF_A_SEARCH = ("gumbel_muzero",)
+OF_TRANSITIONS = ("gumbel_muzero", "mappo", "qmix", "vdn")  # Their masks.
 STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discount_t")
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),

@@ -24,13 +24,19 @@ def integers(below, *shape):
 
 
 class Case(NamedTuple):
-    """A recipe, the same loss in plain `jax.numpy`, and what gets no gradient."""
+    """A recipe, its source's loss in plain `jax.numpy`, and what gets no gradient.
+
+    The recipe is `factor` times that loss. Where it is another one on purpose, as its
+    docstring says, `cosine` is that of the two gradients.
+    """
 
     loss: object
     plain: object
     params: tuple
     stopped: str = ""
     meaningless: bool = False
+    factor: float = 1.0
+    cosine: float | None = None
 
 
 class Call:

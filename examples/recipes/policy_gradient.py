@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 import rlaxlib
 
-from .value_based import masks, sequences, valid  # noqa: TID252 - Any package.
+from .value_based import masks, valid  # noqa: TID252 - Any package.
 
 # --- What the recipes share. ---
 
@@ -475,111 +475,7 @@ def gumbel_muzero(
     return loss + jnp.mean(cross_entropy(pair.apply(r_t), r_logits))
 
 
-# --- DreamerV3. ---
-
-
-def dreamer_pair(num_bins):
-    """Return the encoding of values of DreamerV3: two-hot, symexp bins."""
-    return rlaxlib.unbiased_transform_pair(-20.0, 20.0, num_bins, rlaxlib.SYMLOG_PAIR)
-
-
-def dreamer_unroll(params, apply, s, first, a, key):
-    """Return states, samples, and logits of posteriors and priors, of one sequence.
-
-    `apply.start(params)` is a first state and sample, from which `apply.dynamics`
-    begins before each first observation, with the action -1, whose one-hot vector is 0.
-    """
-
-    def step(carry, inputs):
-        s, first, a, key = inputs
-        carry = rlaxlib.tree_select(first, apply.start(params), carry)
-        state, prior = apply.dynamics(params, *carry, jnp.where(first, -1, a))
-        posterior = rlaxlib.unimix_logits(apply.encoder(params, state, s))
-        z = rlaxlib.straight_through_sample(key, posterior)
-        return (state, z), (state, z, posterior, rlaxlib.unimix_logits(prior))
-
-    inputs = s, first, a, jax.random.split(key, len(s))
-    return jax.lax.scan(step, apply.start(params), inputs)[1]
-
-
-def dreamer_model(params, apply, batch, key, free_nats=1.0):
-    """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
-
-    The batch has `s`, [B, T+1, ...], as that of `r2d2`. `apply.start`, `apply.dynamics`
-    and `apply.encoder` are those of `dreamer_unroll`. `apply.decoder` takes states and
-    samples, and returns observations by symlog, logits of rewards, zero at first, and
-    the logit of the discount. Hafner et al., 2023, https://arxiv.org/abs/2301.04104.
-    Usual (github.com/danijar/dreamerv3): 32 samples of 64 classes, 32 in the model of
-    50M parameters; KL weights 1 and 0.1, 1 free nat, 16 streams of 64 steps. One
-    optimizer for all: LaProp 4e-5, RMS scaling before momentum, with adaptive gradient
-    clipping at 0.3; the paper's first version has Adam.
-    """
-    s, first, mask = sequences(batch)
-    seen = ~first | jnp.pad(mask, ((0, 0), (0, 1)))
-    a = jnp.pad(batch.a_tm1, ((0, 0), (1, 0)), constant_values=-1)
-    unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0, 0))
-    keys = jax.random.split(key, len(s))
-    state, z, *logits = unroll(params, apply, s, first, a, keys)
-    kl, _ = jax.vmap(jax.vmap(lambda *x: rlaxlib.balanced_kl(*x, free_nats)))(*logits)
-    decoded, r_logits, logit = apply.decoder(params, state, z)
-    s_loss = 2 * jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s)), axis=-1)
-    r_t, discount_t = valid(batch, (batch.r_t, batch.discount_t))
-    target = dreamer_pair(r_logits.shape[-1]).apply(r_t)
-    r_loss = rlaxlib.categorical_cross_entropy(target, r_logits[:, 1:])
-    end_loss = jax.nn.softplus(logit[:, 1:]) - discount_t * logit[:, 1:]
-    loss = rlaxlib.masked_mean(kl + s_loss, seen)
-    return loss + rlaxlib.masked_mean(r_loss + end_loss, mask)
-
-
-def dreamer_returns(values, batch, lambda_=0.95):
-    """Return the λ-returns of imagined streams, and the weights of their steps."""
-    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))(
-        batch.r_t, batch.discount_t, values[:, 1:], lambda_
-    )
-    survival = jnp.cumprod(batch.discount_t, axis=1)
-    first = jnp.ones_like(survival[:, :1])
-    return returns, jnp.concatenate([first, survival[:, :-1]], axis=1)
-
-
-def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):
-    """DreamerV3, actor: REINFORCE on imagined streams, with normalised returns.
-
-    A batch of imagined streams has `s`, the states and samples that begin and follow
-    each step, `values`, from the online critic, both [B, T+1, ...], and as `discount_t`
-    the model's probability of continuing, which includes the discount. `apply` returns
-    logits. `scale` is the output of `percentile_scale` for the returns of
-    `dreamer_returns`. Hafner et al., 2023, https://arxiv.org/abs/2301.04104. Usual
-    (github.com/danijar/dreamerv3): 15 steps, λ 0.95, entropy cost 3e-4, `unimix_logits`
-    0.01, `percentile_scale` from 5 to 95 with a rate of 0.01 and a minimum of 1, the
-    optimizer of the model.
-    """
-    returns, weights = dreamer_returns(batch.values, batch)
-    logits = apply(params, batch.s)[:, :-1]
-    adv_t = weights * (returns - batch.values[:, :-1]) / scale
-    log_prob = log_probs(logits, batch.a_tm1)
-    loss = jnp.mean(jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t))
-    return loss + entropy_cost * jnp.mean(
-        jax.vmap(rlaxlib.entropy_loss)(logits, weights)
-    )
-
-
-def dreamer_critic(params, target_params, apply, batch, slow_cost=1.0):
-    """DreamerV3, critic: two-hot regression on λ-returns, and on its slow average.
-
-    `apply` returns logits of the values, [B, T+1, M], zero at first. Hafner et al.,
-    2023, https://arxiv.org/abs/2301.04104. Usual (github.com/danijar/dreamerv3): M =
-    255 bins, target network averaged with a decay of 0.98, the optimizer of the model;
-    the same loss of replayed streams with a weight of 0.3.
-    """
-    logits = apply(params, batch.s)
-    pair = dreamer_pair(logits.shape[-1])
-    values = pair.apply_inv(jax.nn.softmax(jax.lax.stop_gradient(logits)))
-    returns, weights = dreamer_returns(values, batch)
-    slow = pair.apply_inv(jax.nn.softmax(apply(target_params, batch.s)))
-    target = pair.apply(returns) + slow_cost * pair.apply(slow[:, :-1])
-    target = jax.lax.stop_gradient(target)
-    log_p = jax.nn.log_softmax(logits[:, :-1])
-    return -jnp.mean(weights * jnp.sum(target * log_p, axis=-1))
+# --- Discrete SAC. ---
 
 
 def discrete_sac_critic(params, target_params, apply, batch, temperature):

@@ -23,7 +23,7 @@ import rlaxlib
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULES = (
     *("continuous", "exploration", "imitation", "language", "offline"),
-    *("policy_gradient", "value_based"),
+    *("dreamer", "policy_gradient", "value_based"),
     *("constraints", "flows", "goals", "multiagent"),
     *("evaluation", "language_updates", "phases", "planning", "preferences"),
 )
@@ -373,7 +373,7 @@ def test_padding_and_gaps_with_nan_change_nothing(name):
 
 
 # Each stream, not each step, has a weight; or its loss is that of the first step.
-OF_STREAMS = {"ape_x", "rainbow", "r2d2", "dreamer_model"}
+OF_STREAMS = {"ape_x", "rainbow", "r2d2", "dreamer_model", "dreamer_replay_critic"}
 
 
 @pytest.mark.parametrize("name", sorted(set(CUT) - OF_STREAMS))

@@ -22,7 +22,7 @@ MODULES = (
     *("continuous", "exploration", "imitation", "language", "offline"),
     *("policy_gradient", "streaming", "value_based"),
     *("constraints", "flows", "goals", "multiagent"),
-    *("evaluation", "gflownets", "language_updates", "phases", "planning"),
+    *("dreamer", "evaluation", "gflownets", "language_updates", "phases", "planning"),
     *("plasticity", "preferences"),
 )
 CASES = {
@@ -45,6 +45,7 @@ HELPERS = {
     *("log_probs", "entropy", "advantages", "retrace_errors", "sample_tanh_normal"),
     *("log_density", "smallest_q", "critics_loss", "cql_actions", "cql_gap"),
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
+    "dreamer_value_losses",
     *("surrogate", "kl_from_old", "trpo", "cpo", "cpo_direction"),
     *("adaptive_learning_rate", "mrn_value", "within_region"),
     *(
@@ -59,6 +60,7 @@ HELPERS = {
     *("gpi_action", "mppi_plan", "normalise", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
     "fpo_losses",
+    *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     *("greedy_values", "team_loss", "vp_noise_schedule"),
 }
 

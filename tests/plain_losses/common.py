@@ -112,7 +112,12 @@ SEQUENCE = make_batch(
     sample_mask=None,
     state=normal(B, F),
 )
-IMAGINED = make_batch((B, T), s=normal(B, T + 1, F), values=normal(B, T + 1))
+IMAGINED = make_batch(
+    (B, T),
+    s=normal(B, T + 1, F),
+    values=normal(B, T + 1),
+    first_discount=jnp.array([0.9, 0.8, 0.1, 0.0]),
+)
 ACTION = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
 ACTION.a_tm1 = jnp.tanh(normal(B, D))
 SEARCH = Batch(
@@ -261,6 +266,16 @@ def project(r, discount, probs, atoms):
 
 def cross_entropy(probs, logits):
     return -jnp.sum(probs * jax.nn.log_softmax(logits), axis=-1)
+
+
+def two_hot(x, bins):
+    """Return the two-hot encoding of `x` on bins in ascending order."""
+    above = jnp.clip(jnp.searchsorted(bins, x), 1, len(bins) - 1)
+    low, high = bins[above - 1], bins[above]
+    weight = (jnp.clip(x, bins[0], bins[-1]) - low) / (high - low)
+    weight = weight[..., None]
+    hot = jax.nn.one_hot
+    return (1 - weight) * hot(above - 1, len(bins)) + weight * hot(above, len(bins))
 
 
 def quantile(x, tau, y):

@@ -135,43 +135,60 @@ def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     return loss - entropy_cost * entropy(logits, batch)
 
 
-def within_region(objective, logits, average, max_change):
+def within_region(objective, pi, average, max_change):
     """Return losses with the gradient of an objective, projected (ACER).
 
-    The divergence from the average policy rises by at most `max_change`.
+    The objective is one of probabilities. So is the divergence from the average policy,
+    with the gradient -average/pi, which rises by at most `max_change`.
     """
-
-    def kl(logits):
-        return jnp.sum(rlaxlib.categorical_kl_divergence(average, logits))
-
-    gradients = (jax.grad(f)(jax.lax.stop_gradient(logits)) for f in (objective, kl))
-    z = jax.lax.stop_gradient(rlaxlib.acer_trust_region(*gradients, max_change))
-    return -jnp.sum(z * logits, axis=-1)
+    fixed = jax.lax.stop_gradient(pi)
+    k = -jax.lax.stop_gradient(average) / (fixed + 1e-6)
+    z = rlaxlib.acer_trust_region(jax.grad(objective)(fixed), k, max_change)
+    return -jnp.sum(jax.lax.stop_gradient(z) * pi, axis=-1)
 
 
-def acer(params, average_params, apply, batch, max_weight=10.0, max_change=1.0):
+def acer_weights(pi, mu, q, returns, batch, max_weight):
+    """Return the weights of the actions' log-probabilities in ACER's objective."""
+    v = jnp.sum(pi * q, axis=-1)
+    taken = jax.nn.one_hot(batch.a_tm1, q.shape[-1])
+    weight = taken * jnp.minimum(max_weight, pi / mu) * (returns - v)[..., None]
+    return weight + jnp.maximum(pi - max_weight * mu, 0.0) * (q - v[..., None])
+
+
+def acer(
+    params,
+    average_params,
+    apply,
+    batch,
+    max_weight=10.0,
+    max_change=1.0,
+    entropy_cost=0.01,
+):
     """ACER: truncated importance weights, Retrace, and a trust region.
 
     It lies around the average policy. `apply` returns logits and q, [B, T, A]. Wang et
-    al., 2016, https://arxiv.org/abs/1611.01224. Usual (github.com/openai/baselines):
-    streams of 20 steps, replay ratio 4, discount 0.99, λ 1, weights truncated at 10,
-    max change 1, averages by steps of 0.01, RMSProp 7e-4, entropy cost 0.01; the paper
-    has 0.001.
+    al., 2016, https://arxiv.org/abs/1611.01224. Source:
+    github.com/openai/baselines@ea25b9e, baselines/acer/acer.py, the same gradient; its
+    loss is not this one's value. Usual: streams of 20 steps, replay ratio 4, discount
+    0.99, λ 1, weights truncated at 10, max change (delta) 1, averages by steps of 0.01
+    (alpha 0.99), RMSProp 7e-4 with decay 0.99 and epsilon 1e-5, gradients clipped to a
+    norm of 10, entropy cost 0.01; the paper has 0.001.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, q_tm1), (logits_t, q_t) = apply(params, s_tm1), apply(params, s_t)
-    pi_t, mu_tm1 = jax.nn.softmax(logits_t), jnp.exp(log_probs(mu, batch.a_tm1))
+    pi, pi_t, mu = (jax.nn.softmax(x) for x in (logits, logits_t, mu))
+    mu_tm1 = rlaxlib.batched_index(mu, batch.a_tm1)
     errors = retrace_errors(q_tm1, q_t, pi_t, mu_tm1, batch, lambda_=1.0)
     returns = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1)
+    weights = acer_weights(pi, mu, q_tm1, returns, batch, max_weight)
+    weights = jax.lax.stop_gradient(weights)
 
-    def objective(logits):
-        inputs = mu, batch.a_tm1, q_tm1, returns, max_weight
-        return -jnp.sum(rlaxlib.acer_policy_loss(logits, *inputs))
+    def objective(pi):
+        return jnp.sum((weights - entropy_cost * pi) * jnp.log(pi + 1e-6))
 
-    average, _ = apply(average_params, s_tm1)
-    loss = within_region(objective, logits, average, max_change)
-    loss = rlaxlib.masked_mean(loss + 0.5 * rlaxlib.l2_loss(errors), batch.sample_mask)
-    return loss - 1e-3 * entropy(logits, batch)
+    average = jax.nn.softmax(apply(average_params, s_tm1)[0])
+    loss = within_region(objective, pi, average, max_change)
+    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(errors) / 2, batch.sample_mask)
 
 
 def coma(params, target_params, apply, batch, lambda_=0.8):

@@ -308,7 +308,7 @@ STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discou
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
-    *("ref_log_prob", "values", "teacher_logits", "sampler_log_prob"),
+    *("ref_log_prob", "values", "teacher_logits", "sampler_log_prob", "returns"),
 }
 MASKED = sorted(readers("sample_mask"))
 CUT = sorted(readers("truncated_t"))
@@ -337,7 +337,7 @@ def fill(name, x):
 
 
 # An ignored step begins a new episode of the recurrent state.
-BEGINS_ANEW = ("dreamer_model", "r2d2")
+BEGINS_ANEW = ("dreamer_model", "dreamer_replay_critic", "r2d2")
 
 
 # Their noise depends on the number of steps.
@@ -399,7 +399,8 @@ def without_ends(name, x):
 # Their loss is that of the first step, or their result one of three numbers.
 OF_ONE_STEP = {"ape_x", "rainbow", "kl_coefficient"}
 # A trust region leaves steps out, or a baseline of few answers is their return.
-LEFT_OUT = {"focops", "otb"}
+# The last state of a replayed stream has a return only.
+LEFT_OUT = {"dreamer_replay_critic", "focops", "otb"}
 
 
 @pytest.mark.parametrize("name", sorted({*MASKED, *CUT} - OF_ONE_STEP - LEFT_OUT))

@@ -47,7 +47,7 @@ HELPERS = {
     *("surrogate_inputs", "lagrange_multiplier", "dreamer_pair", "dreamer_returns"),
     "dreamer_value_losses",
     *("surrogate", "kl_from_old", "trpo", "cpo", "cpo_direction"),
-    *("adaptive_learning_rate", "mrn_value", "within_region"),
+    *("adaptive_learning_rate", "mrn_value", "acer_weights", "within_region"),
     *(
         "both_log_probs",
         "geometric_goals",

@@ -74,21 +74,28 @@ def plain_impala(p, t):
     return loss - 0.01 * mean_entropy(logits)
 
 
-def plain_acer(p, t, c=1.5, max_change=0.1):
-    b, ((logits, q), (logits_t, q_t)) = STREAM, both(policy_and_q, p)
-    returns = stop(retrace(q_t, jax.nn.softmax(logits_t), 1.0))
-    pi = stop(jax.nn.softmax(logits))
-    v = jnp.sum(pi * stop(q), axis=-1)
-    rho = pi / jax.nn.softmax(b.logits_tm1)
-    taken = jnp.minimum(c, pick(rho, b.a_tm1)) * (returns - v)
-    excess = pi * jnp.maximum(1 - c / rho, 0) * (stop(q) - v[..., None])
-    g = taken[..., None] * (jax.nn.one_hot(b.a_tm1, A) - pi)
-    g = g + excess - pi * jnp.sum(excess, axis=-1, keepdims=True)
-    k = pi - jax.nn.softmax(policy_and_q(t, b.s_tm1)[0])
-    beyond = jnp.sum(k * g, axis=-1, keepdims=True) - max_change
-    z = g - jnp.maximum(0, beyond) / jnp.sum(k**2, axis=-1, keepdims=True) * k
-    loss = -jnp.sum(z * logits, axis=-1) + (returns - pick(q, b.a_tm1)) ** 2 / 4
-    return jnp.mean(loss) - 1e-3 * mean_entropy(logits)
+def plain_acer(p, t, c=1.5, delta=5.0):
+    """openai/baselines@ea25b9e, baselines/acer/acer.py: grads, as those of a loss."""
+    b, eps, ((logits, q), (logits_t, q_t)) = STREAM, 1e-6, both(policy_and_q, p)
+    f, mu = jax.nn.softmax(logits), jax.nn.softmax(b.logits_tm1)
+    qret = stop(retrace(q_t, jax.nn.softmax(logits_t), 1.0))
+    v, rho = stop(jnp.sum(f * q, axis=-1)), f / (mu + eps)
+
+    def loss_policy(f):
+        logf, entropy = jnp.log(pick(f, b.a_tm1) + eps), -jnp.sum(f * jnp.log(f), -1)
+        gain = logf * stop((qret - v) * jnp.minimum(c, pick(rho, b.a_tm1)))
+        excess = stop((q - v[..., None]) * jnp.maximum(1 - c / (rho + eps), 0) * f)
+        gain = jnp.mean(gain) + jnp.mean(jnp.sum(jnp.log(f + eps) * excess, axis=-1))
+        return -gain - 0.01 * jnp.mean(entropy)
+
+    g = -jax.grad(loss_policy)(stop(f)) * B * T
+    k = -jax.nn.softmax(policy_and_q(t, b.s_tm1)[0]) / (stop(f) + eps)
+    excess = jnp.sum(k * g, axis=-1) - delta
+    adj = jnp.maximum(0, excess / (jnp.sum(k**2, axis=-1) + eps))
+    assert isinstance(adj, jax.core.Tracer) or 0 < jnp.mean(adj > 0) < 1
+    g = stop(g - adj[..., None] * k)
+    loss_q = jnp.mean((qret - pick(q, b.a_tm1)) ** 2 * 0.5)
+    return -jnp.sum(g / (B * T) * f) + 0.5 * loss_q
 
 
 def plain_coma(p, t):
@@ -299,7 +306,7 @@ CASES = {
         of(recipes.impala, policy_and_value, STREAM), plain_impala, PAIR_PARAMS
     ),
     "acer": Case(
-        of(recipes.acer, policy_and_q, STREAM, 1.5, max_change=0.1),
+        of(recipes.acer, policy_and_q, STREAM, 1.5, max_change=5.0),
         plain_acer,
         TWO_Q_PARAMS,
     ),

@@ -50,6 +50,7 @@ HELPERS = {
     *("adaptive_learning_rate", "mrn_value", "acer_weights", "within_region"),
     *(
         "both_log_probs",
+        "energy",
         "geometric_goals",
         "mrn_value",
         "improvement_interval",

@@ -39,13 +39,16 @@ class Case(NamedTuple):
     cosine: float | None = None
 
 
+APPLY = "apply", "log_prob"  # Names of the function after the parameters.
+
+
 class Call:
     """A recipe with its arguments, as a function of both parameters."""
 
     def __init__(self, recipe, apply, batch, *args, **kwargs):
         self.recipe = recipe
         second = list(inspect.signature(recipe).parameters)[1]
-        self.first = ("params",) if second == "apply" else ("params", "target_params")
+        self.first = ("params",) if second in APPLY else ("params", "target_params")
         bound = inspect.signature(recipe).bind(
             *[None] * len(self.first), apply, batch, *args, **kwargs
         )

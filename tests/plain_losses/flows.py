@@ -170,7 +170,7 @@ for step in range(K):
     mean = field(PARAMS[0], S, CHAIN.x[step], step)
     noise = normal(B, D).at[0, 0].set(5.0)
     CHAIN.x = CHAIN.x.at[step + 1].set(mean + 0.1 * noise)
-    density = log_density(PARAMS[0], step) + 0.01 * normal(B, D)
+    density = log_density(PARAMS[0], step) + 0.05 * normal(B, D)
     CHAIN.old_log_prob = CHAIN.old_log_prob.at[step].set(density)
 
 CRITICS = tuple(normal(F + D, 2) for _ in range(2))

@@ -19,9 +19,17 @@ def token_log_probs(logits, tokens, temperature=1.0, with_entropy=False):
 
 
 def linear_token_log_probs(
-    hidden, head, tokens, temperature=1.0, chunk_size=None, with_entropy=False
+    hidden,
+    head,
+    tokens,
+    temperature=1.0,
+    soft_cap=None,
+    chunk_size=None,
+    with_entropy=False,
 ):
-    return token_log_probs(hidden @ head, tokens, temperature, with_entropy)
+    logits = hidden @ head
+    logits = soft_cap * np.tanh(logits / soft_cap) if soft_cap else logits
+    return token_log_probs(logits, tokens, temperature, with_entropy)
 
 
 def make_logits(rng):
@@ -79,5 +87,6 @@ ROWS = [
     for case, settings in {
         "": {},
         "entropy": {"chunk_size": 5, "with_entropy": True},
+        "soft cap": {"soft_cap": 2.0},
     }.items()
 ]

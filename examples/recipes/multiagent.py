@@ -67,7 +67,7 @@ def qmix(params, target_params, apply, batch):
     q_tm1, *weights_tm1 = apply(params, s_tm1)
     q_t, *weights_t = apply(target_params, s_t)
     q_t = greedy_values(apply(params, s_t)[0], q_t, batch)
-    mix = jax.vmap(rlaxlib.monotonic_mix)
+    mix = jax.vmap(rlaxlib.qmix)
     team_tm1 = mix(rlaxlib.batched_index(q_tm1, batch.a_tm1), *weights_tm1)
     return team_loss(team_tm1, mix(q_t, *weights_t), batch)
 

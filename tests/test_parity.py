@@ -99,13 +99,10 @@ def arguments(function, *, shown=False):
 
 def fields(data):
     """Return the fields of a kind of data, each with whether it has a default."""
-    if dataclasses.is_dataclass(data):
-        missing = dataclasses.MISSING
-        return [
-            (each.name, each.default is not missing)
-            for each in dataclasses.fields(data)
-        ]
-    return [(name, name in data._field_defaults) for name in data._fields]
+    return [
+        (each.name, each.default is not each.empty)
+        for each in inspect.signature(data).parameters.values()
+    ]
 
 
 def differing_fields(theirs):

@@ -125,11 +125,11 @@ def test_distributions_can_be_pickled():
         ),
         (
             lambda: GAUSSIAN.entropy(MU),
-            r"^gaussian_diagonal.entropy: `sigma` is None, must be a floating-point",
+            r"^GaussianDiagonal.entropy: `sigma` is None, must be a floating-point",
         ),
         (
             lambda: GAUSSIAN.sample(KEY, MU, np.ones(3)),
-            r"^gaussian_diagonal.sample: `sigma` has shape \(3,\), must be .*\(2,\)",
+            r"^GaussianDiagonal.sample: `sigma` has shape \(3,\), must be .*\(2,\)",
         ),
     ],
 )

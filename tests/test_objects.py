@@ -42,6 +42,35 @@ OBJECTS = {
         "SquashedGaussian(sigma_min=-4.0, sigma_max=1.0)",
         lambda pi, x: pi.log_prob(x / 2, x, x, minimum=-2.0),
     ),
+    "SYMLOG_PAIR": (
+        lambda: rlaxlib.SYMLOG_PAIR,
+        "ElementwisePair(apply=symlog, apply_inv=symexp)",
+        lambda pair, x: [pair.apply(x), pair.apply_inv(x)],
+    ),
+    "twohot_pair": (
+        lambda: rlaxlib.twohot_pair(-1, 1, 5),
+        "TwohotPair(min_value=-1.0, max_value=1.0, num_bins=5)",
+        lambda pair, x: pair.apply_inv(pair.apply(x)),
+    ),
+    "hl_gauss_pair": (
+        lambda: rlaxlib.hl_gauss_pair(-1.0, jnp.float32(1.0), 5),
+        "HlGaussPair(min_value=-1.0, max_value=1.0, num_bins=5, sigma_ratio=0.75)",
+        lambda pair, x: rlaxlib.categorical_regression_loss(
+            jnp.zeros(5), x[0, 0], pair
+        ),
+    ),
+    "unbiased_transform_pair": (
+        lambda: rlaxlib.unbiased_transform_pair(-1.0, 1.0, 3, rlaxlib.SYMLOG_PAIR),
+        "UnbiasedTransformPair(twohot=TwohotPair(min_value=-1.0, max_value=1.0, "
+        "num_bins=3), tx=ElementwisePair(apply=symlog, apply_inv=symexp))",
+        lambda pair, x: pair.apply_inv(pair.apply(x)),
+    ),
+    "compose_tx": (
+        lambda: rlaxlib.compose_tx(rlaxlib.SYMLOG_PAIR, rlaxlib.twohot_pair(-2, 2, 3)),
+        "ComposedPair(tx_list=(ElementwisePair(apply=symlog, apply_inv=symexp), "
+        "TwohotPair(min_value=-2.0, max_value=2.0, num_bins=3)))",
+        lambda pair, x: rlaxlib.outside_support(pair.apply_inv(pair.apply(x)), pair),
+    ),
 }
 each_object = pytest.mark.parametrize("name", OBJECTS)
 

@@ -81,7 +81,8 @@ def is_function(thing):
 
 
 def is_pair(thing):
-    return isinstance(thing, tuple) and thing._fields == ("apply", "apply_inv")
+    names = ("apply", "apply_inv")
+    return not inspect.isclass(thing) and all(hasattr(thing, name) for name in names)
 
 
 def arguments(function, *, shown=False):

@@ -348,13 +348,6 @@ def test_gradients_by_the_temperature_match_finite_differences():
 # --- Behaviour and errors. ---
 
 
-def test_distributions_can_be_pickled():
-    for policy in POLICIES.values():
-        copy = pickle.loads(pickle.dumps(policy))
-        both = jax.jit(lambda x, two=(copy, policy): [each.entropy(x) for each in two])
-        np.testing.assert_array_equal(*both(LOGITS))
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -1,8 +1,9 @@
 """The contract of every public function: one row a function, all tested alike.
 
 A row has the arguments of a function, its definition in NumPy, and its exceptions.
-`rows/` has the rows, one file a topic, each below its definition; `test_contract.py`
-and its neighbours have the tests, each of which runs on every row that it fits.
+`rows/` has the rows, in files that mirror the package, each below its definition;
+`test_contract.py` and its neighbours have the tests, each of which runs on every row
+that it fits.
 """
 
 import contextlib
@@ -313,10 +314,15 @@ class Row:
 @functools.cache
 def collect() -> list[Row]:
     """Read the rows of all topics."""
-    folder = pathlib.Path(__file__).parent / "rows"
-    files = sorted(file.stem for file in folder.glob("[a-z]*.py"))
-    modules = [importlib.import_module(f"rows.{name}") for name in files]
-    return [row for module in modules for row in module.ROWS]
+    return [row for file in row_files() for row in file.ROWS]
+
+
+def row_files() -> list[Any]:
+    """Import the modules that have the rows of a file of the package each."""
+    folder = pathlib.Path(__file__).parent
+    files = sorted((folder / "rows").rglob("[a-z]*.py"))
+    names = [".".join(file.relative_to(folder).with_suffix("").parts) for file in files]
+    return [importlib.import_module(name) for name in names]
 
 
 def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:

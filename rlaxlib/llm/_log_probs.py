@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing, legality
+from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
@@ -43,6 +43,10 @@ def token_log_probs(
 
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
+    Position `t` of the logits predicts position `t` of `tokens`: pass `logits[:-1]`
+    with `tokens[1:]` of one sequence. Of what top-k or top-p sampling kept, pass
+    `jnp.where(kept, logits, -jnp.inf)`.
+
     Args:
         logits: Logits :math:`x_t`, minus infinity or the lowest float for impossible
             tokens, shape `[..., V]`. If all are minus infinity, :math:`π` is uniform.
@@ -67,56 +71,81 @@ def token_log_probs(
         Leandro von Werra and others, *TRL: Transformer Reinforcement Learning*, 2020.
         https://github.com/huggingface/trl
     """
-    # With half the memory of `softmax`, since a vocabulary is large.
-    z, legal = legality.gaps(logits, temperature=temperature)
-    none = ~jnp.any(legal, axis=-1, keepdims=True)  # Their softmax would be NaN.
-    log_probs = jax.nn.log_softmax(jnp.where(legal | none, z, -jnp.inf))
-    log_prob = indexing.pick(log_probs, tokens)
+    # Not by `log_softmax`, which holds an array of the size of the logits.
+    x = jnp.where(logits <= _MASKED, _MASKED, logits)
+    largest = jax.lax.stop_gradient(jnp.max(x, axis=-1))
+    gap = (x - largest[..., None]) / temperature
+    log_total = jnp.log(jnp.sum(jnp.exp(gap), axis=-1))
+    picked = indexing.pick(x, tokens)
+    is_impossible = (picked <= _MASKED) & (largest > _MASKED)
+    log_prob = (picked - largest) / temperature - log_total
+    log_prob = jnp.where(is_impossible, -jnp.inf, log_prob)
     if not with_entropy:
         return log_prob
-    finite = jnp.where(legal, log_probs, 0)  # `0 * -inf` is NaN.
-    return log_prob, -jnp.sum(jnp.exp(log_probs) * finite, axis=-1)
+    return log_prob, log_total - jnp.sum(jnp.exp(gap) * gap, -1) / jnp.exp(log_total)
 
 
 @checked(compiled=False)  # Half precision stays: it is meant for matrix products.
 def linear_token_log_probs(
     hidden: Float[ArrayLike, "T, D"],
     head: Float[ArrayLike, "D, V"],
-    tokens: Int[ArrayLike, "T in [0, V)"],
+    tokens: Int[ArrayLike, "[T] or [T, K] in [0, V)"],
     *,
-    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    bias: Float[ArrayLike, "V"] | None = None,
+    soft_cap: Float[ArrayLike, "in (0, inf)"] | None = None,
+    temperature: Float[ArrayLike, "[] or [T] in (0, inf)"] = 1.0,
+    kept: Int[ArrayLike, "T, M in [-1, V)"] | None = None,
     chunk_size: Static[int, "in [1, inf)"] = 2048,
     with_entropy: Static[bool, ""] = False,
-) -> Float[Array, "T"] | tuple[Float[Array, "T"], Float[Array, "T"]]:
-    """Compute the log-probabilities of tokens from hidden states, without logits.
+) -> (
+    Float[Array, "[T] or [T, K]"]
+    | tuple[Float[Array, "[T] or [T, K]"], Float[Array, "T"]]
+):
+    r"""Compute the log-probabilities of tokens from hidden states, without logits.
 
     Takes the hidden states of one sequence, returns one log-probability for each token.
 
-    .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = h_t W / τ
+    .. math::
 
-    The result is that of `token_log_probs` on the logits :math:`h_t W`. Both passes go
-    over the vocabulary in chunks, so that memory grows with `T * chunk_size`, not with
-    `T * V`. Matrix products of half precision accumulate in float32. Forward-mode and
-    second derivatives are not supported.
+        log π_t(v) = z_{t,v} - logsumexp_{u ∈ S_t}(z_{t,u}),
+        z_t = c \tanh((h_t W + b) / c) / τ
+
+    Without a soft cap, :math:`z_t = (h_t W + b) / τ`. The set :math:`S_t` is the
+    vocabulary, or the tokens that the sampler kept. The result is that of
+    `token_log_probs` on such logits. Both passes go over the vocabulary in chunks, so
+    that memory grows with `T * chunk_size`, not with `T * V`. Matrix products of half
+    precision accumulate in float32. Forward-mode and second derivatives are not
+    supported.
+
+    Position `t` of `hidden` predicts position `t` of `tokens`: pass `hidden[:-1]` with
+    `tokens[1:]` of one sequence.
 
     For a batch, reshape `hidden` to `[B * T, D]` rather than use `jax.vmap`, so that
     the gradient of `head` is accumulated at once. `head` may be sharded over devices by
-    vocabulary, if their number divides 64.
+    vocabulary, if their number divides 64, by features, or by both; chunks alone are
+    gathered.
 
     Args:
         hidden: Hidden states :math:`h_t` after the last layer, shape `[T, D]`.
         head: Weights :math:`W` of the output layer, or transposed embeddings,
             shape `[D, V]`.
-        tokens: Tokens :math:`a_t`, each in [0, V), shape `[T]`. A traced token outside
-            gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
+        tokens: Tokens :math:`v`, each in [0, V), shape `[T]`; or several of each
+            position, such as the most likely of a teacher, shape `[T, K]`. A traced
+            token outside gives NaN: replace an index such as -100 that marks padding.
+        bias: Bias :math:`b` of the output layer, shape `[V]`, or None.
+        soft_cap: Bound :math:`c` of the logits, in (0, inf), shape `[]`, such as 30 of
+            Gemma 2; or None. It has no gradient.
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]` or
+            `[T]`.
+        kept: Tokens :math:`S_t` that top-k or top-p sampling kept, each in [-1, V), -1
+            for none, shape `[T, M]`; or None for all. The others have probability 0.
         chunk_size: Approximate size of a chunk, a Python integer in [1, inf). It
             changes memory and speed, not the result.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
-        Log-probabilities, shape `[T]`; or a tuple of log-probabilities and entropies,
-        shape `[T]` each. They are float32 for half precision.
+        Log-probabilities, of the shape of `tokens`; or a tuple of log-probabilities and
+        entropies, shape `[T]`. They are float32 for half precision.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
@@ -131,107 +160,148 @@ def linear_token_log_probs(
         Erik Wijmans and others, *Cut Your Losses in Large-Vocabulary Language Models*,
         2024. https://arxiv.org/abs/2411.09009
     """
-    static = (chunk_size, bool(with_entropy))
-    return _program(static, hidden, head, tokens, temperature)
+    several = tokens if tokens.ndim == 2 else tokens[:, None]
+    inputs = _Inputs(hidden, head, bias, temperature, soft_cap, several, kept)
+    log_prob, entropy = _program((chunk_size, bool(with_entropy)), inputs)
+    log_prob = log_prob if tokens.ndim == 2 else log_prob[:, 0]
+    return (log_prob, entropy) if with_entropy else log_prob
+
+
+class _Inputs(NamedTuple):
+    """What the logits of tokens are computed from.
+
+    Attributes:
+        hidden: Hidden states, `[T, D]`.
+        head: Weights, `[D, V]`.
+        bias: Bias of each token, `[V]`, or None.
+        temperature: Temperatures, `[T]`.
+        soft_cap: Bound of the logits, `[]`, or None.
+        tokens: Tokens, `[T, K]`.
+        kept: Tokens that may be sampled, `[T, M]`, or None.
+    """
+
+    hidden: Array
+    head: Array
+    bias: Array | None
+    temperature: Array
+    soft_cap: Array | None
+    tokens: Array
+    kept: Array | None
 
 
 @functools.partial(cast(Any, jax.jit), static_argnums=0, inline=True)
-def _program(
-    static: _Static, hidden: Array, head: Array, tokens: Array, temperature: Array
-) -> Array | tuple[Array, Array]:
-    """Return log-probabilities, and entropies if they are wanted."""
-    hidden = hidden.astype(jnp.result_type(hidden, head))
-    half = cast(Any, jnp.finfo(hidden.dtype)).bits < 32
-    temperature = temperature.astype(jnp.float32 if half else hidden.dtype)
-    tokens = tokens.astype(int)  # The size of the vocabulary may not fit a uint8.
-    arrays = _alike(hidden, head, tokens.astype(jnp.int32), temperature)
-    log_prob, entropy = cast(Any, _linear)(static, *arrays)
-    is_token = (tokens >= 0) & (tokens < head.shape[1])
-    log_prob = jnp.where(is_token, log_prob, jnp.nan)
-    return log_prob if entropy is None else (log_prob, entropy)
+def _program(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
+    """Return log-probabilities, `[T, K]`, and entropies or None."""
+    hidden = inputs.hidden.astype(jnp.result_type(inputs.hidden, inputs.head))
+    hidden = _gathered(hidden, but=0)
+    is_half = cast(Any, jnp.finfo(hidden.dtype)).bits < 32
+    dtype = jnp.float32 if is_half else hidden.dtype
+    wide = (inputs.bias, inputs.temperature, inputs.soft_cap)
+    bias, temperature, soft_cap = jax.tree.map(lambda x: x.astype(dtype), wide)
+    temperature = temperature + jnp.zeros_like(hidden[:, 0], dtype)
+    if bias is not None:  # Shared by devices as the head is.
+        bias = bias + jnp.sum(jnp.zeros_like(inputs.head, dtype), axis=0)
+    # The size of the vocabulary may not fit a uint8.
+    integers = (inputs.tokens.astype(int), inputs.kept)
+    tokens, kept = jax.tree.map(lambda x: x.astype(jnp.int32), integers)
+    alike = _alike(
+        _Inputs(hidden, inputs.head, bias, temperature, soft_cap, tokens, kept)
+    )
+    log_prob, entropy = cast(Any, _linear)(static, alike)
+    is_token = (tokens >= 0) & (tokens < inputs.head.shape[1])
+    return jnp.where(is_token, log_prob, jnp.nan), entropy
 
 
 # Without a custom derivative, the backward pass of the scan would add an array of the
 # size of `head` to the gradient for each chunk.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _linear(static: _Static, *arrays: Array) -> tuple[Array, Array | None]:
+def _linear(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
     """Return log-probabilities, and entropies or None."""
-    return _linear_fwd(static, *arrays)[0]
+    return _linear_fwd(static, inputs)[0]
 
 
 def _linear_fwd(
-    static: _Static, hidden: Array, head: Array, tokens: Array, temperature: Array
-) -> tuple[tuple[Array, Array | None], Any]:
+    static: _Static, inputs: _Inputs
+) -> tuple[tuple[Array, Array | None], tuple[Any, ...]]:
     chunk_size, with_entropy = static
-    chunks = _split(hidden, head, chunk_size)
+    chunks = _split(inputs, chunk_size)
+    temperature = _column(inputs.temperature)
 
     def step(carry: tuple[Array, ...], index: Array) -> tuple[tuple[Array, ...], None]:
         largest, total, weighted, picked = carry
-        logits, is_token, _ = _chunk(chunks, index, hidden, tokens, temperature.dtype)
-        maximum = jnp.maximum(largest, jnp.max(logits, axis=2))
-        excess = _gap(largest, maximum, temperature)
-        shifted = _gap(logits, maximum[..., None], temperature)
+        chunk = _chunk(chunks, index, inputs)
+        maximum = jnp.maximum(largest, jnp.max(chunk.logits, axis=2))
+        excess = _gap(largest, maximum, temperature[..., 0])
+        shifted = _gap(chunk.logits, maximum[..., None], temperature)
         if with_entropy:
             weighted = jnp.exp(excess) * (weighted + excess * total)
             weighted = weighted + jnp.sum(jnp.exp(shifted) * shifted, axis=2)
         total = jnp.exp(excess) * total + jnp.sum(jnp.exp(shifted), axis=2)
-        picked = picked + jnp.sum(jnp.where(is_token, logits, 0), axis=2)
+        picked = picked + chunk.picked()
         return (maximum, total, weighted, picked), None
 
-    # Statistics of each block, which devices exchange once, at the end.
-    # Zeros are made of arrays, [T, 1] and [1, N], to vary over the same devices.
-    zeros = [
-        jnp.zeros_like(each, temperature.dtype)
-        for each in (hidden[:, :1], chunks.head[:1, :, 0])
-    ]
-    zeros = zeros[0] + zeros[1]
-    start = (zeros + _MASKED, zeros, zeros, zeros)
+    # Statistics of each block, which devices exchange once, at the end. The zeros vary
+    # over the same devices as they do; XLA computes no logits for them.
+    first = jax.tree.map(jnp.zeros_like, _chunk(chunks, chunks.indices[0], inputs))
+    zeros = first.logits[..., 0]
+    start = (zeros + _MASKED, zeros, zeros, jnp.zeros_like(first.picked()))
     end, _ = jax.lax.scan(step, start, chunks.indices)
     largest, total, weighted, picked = end
     maximum = jnp.max(largest, axis=1)
-    excess = _gap(largest, maximum[:, None], temperature)
+    excess = _gap(largest, maximum[:, None], temperature[..., 0])
     weighted = jnp.sum(jnp.exp(excess) * (weighted + excess * total), axis=1)
     total = jnp.sum(jnp.exp(excess) * total, axis=1)
-    log_prob = (jnp.sum(picked, axis=1) - maximum) / temperature - jnp.log(total)
+    picked = jnp.sum(picked, axis=2)
+    log_prob = (picked - maximum[:, None]) / temperature[..., 0]
+    log_prob = log_prob - jnp.log(total)[:, None]
+    log_prob = jnp.where(picked <= _MASKED, -jnp.inf, log_prob)
     entropy = jnp.log(total) - weighted / total if with_entropy else None
-    residuals = (hidden, head, tokens, temperature, maximum, total, entropy)
-    return (log_prob, entropy), residuals
+    return (log_prob, entropy), (inputs, maximum, total, entropy)
 
 
 def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
-    hidden, head, tokens, temperature, maximum, total, entropy = residuals
+    inputs, maximum, total, entropy = residuals
     by_log_prob, by_entropy = cotangents
-    chunks = _split(hidden, head, static[0])
-    wide = hidden.astype(temperature.dtype)
+    chunks = _split(inputs, static[0])
+    temperature = _column(inputs.temperature)
+    wide = inputs.hidden.astype(temperature.dtype)
+    by_total = jnp.sum(by_log_prob, axis=1)
 
     def step(carry: tuple[Array, ...], index: Array) -> Any:
-        d_hidden, d_head, d_scale = carry
-        logits, is_token, part = _chunk(
-            chunks, index, hidden, tokens, temperature.dtype
-        )
-        gaps = _gap(logits, _column(maximum), temperature)
+        d_hidden, d_head, d_bias, d_scale = carry
+        chunk = _chunk(chunks, index, inputs)
+        gaps = _gap(chunk.logits, _column(maximum), temperature)
         log_probs = gaps - _column(jnp.log(total))
         probs = jnp.exp(log_probs)
-        d_logits = _column(by_log_prob) * (is_token.astype(probs.dtype) - probs)
+        by_token = jnp.where(chunk.is_token, by_log_prob[..., None, None], 0)
+        d_logits = jnp.sum(by_token, axis=1) - _column(by_total) * probs
         if by_entropy is not None:
             d_logits -= _column(by_entropy) * probs * (log_probs + _column(entropy))
-        d_scale += jnp.sum(d_logits * gaps, axis=(0, 2))
-        d_logits = d_logits / temperature
-        part = part.astype(wide.dtype)
-        d_hidden += _sums("tnc,dnc->td", d_logits, part, like=hidden)
+        d_logits = jnp.where(chunk.logits <= _MASKED, 0, d_logits)
+        d_scale += jnp.sum(d_logits * gaps, axis=2)
+        d_logits = d_logits / temperature * chunk.derivative
+        part = chunk.weights.astype(wide.dtype)
+        d_hidden += _sums("tnc,dnc->td", d_logits, part, like=inputs.hidden)
         d_part = _sums("td,tnc->dnc", wide, d_logits, like=chunks.head)
-        d_part = _bits(d_part.astype(head.dtype) + chunks.cut(d_head, index))
-        first = chunks.first(index)
-        d_head = jax.lax.dynamic_update_slice_in_dim(d_head, d_part, first, 2)
-        return (d_hidden, d_head, d_scale), None
+        d_part = _bits(d_part.astype(chunks.dtype) + chunks.cut(d_head, index))
+        d_head = chunks.put(d_head, d_part, index)
+        if d_bias is not None:
+            d_part = chunks.cut(d_bias, index) + jnp.sum(d_logits, 0, keepdims=True)
+            d_bias = chunks.put(d_bias, d_part, index)
+        return (d_hidden, d_head, d_bias, d_scale), None
 
-    d_scale = jnp.zeros_like(chunks.head[0, :, 0], temperature.dtype)
-    start = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_scale)
-    (d_hidden, d_head, d_scale), _ = jax.lax.scan(step, start, chunks.indices)
+    first = jax.tree.map(jnp.zeros_like, _chunk(chunks, chunks.indices[0], inputs))
+    d_bias = None if chunks.bias is None else jnp.zeros_like(chunks.bias)
+    start = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_bias)
+    start = (*start, first.logits[..., 0])
+    end, _ = jax.lax.scan(step, start, chunks.indices)
+    d_hidden, d_head, d_bias, d_scale = end
     # The gradient by logits sums to 0, so their maximum may be subtracted.
-    d_temperature = -jnp.sum(d_scale) / temperature
-    d_head = _floats(d_head, head.dtype).reshape(head.shape)
-    return d_hidden.astype(hidden.dtype), d_head, None, d_temperature
+    d_temperature = -jnp.sum(d_scale, axis=1) / inputs.temperature
+    d_head = _floats(d_head, chunks.dtype).reshape(inputs.head.shape)
+    d_bias = None if d_bias is None else jnp.squeeze(d_bias, 0).reshape(-1)
+    d_hidden = d_hidden.astype(inputs.hidden.dtype)
+    return (_Inputs(d_hidden, d_head, d_bias, d_temperature, None, None, None),)
 
 
 _linear.defvjp(_linear_fwd, _linear_bwd)
@@ -245,6 +315,7 @@ class _Chunks(NamedTuple):
 
     Attributes:
         head: Weights, `[D, N, V / N]`, as `_bits`.
+        bias: Bias, `[1, N, V / N]`, or None.
         dtype: Dtype of the weights.
         width: Number C of tokens of each block in a chunk.
         indices: Indices of the chunks. The last overlaps the one before it if C does
@@ -252,6 +323,7 @@ class _Chunks(NamedTuple):
     """
 
     head: Array
+    bias: Array | None
     dtype: Any
     width: int
     indices: Array
@@ -260,46 +332,94 @@ class _Chunks(NamedTuple):
         """Return the first token of a chunk in each block."""
         return jnp.minimum(index * self.width, self.head.shape[2] - self.width)
 
-    def cut(self, bits: Array, index: Array) -> Array:
-        """Return the part of an array like `head` that belongs to a chunk."""
-        first = self.first(index)
-        part = jax.lax.dynamic_slice_in_dim(bits, first, self.width, 2)
-        return _floats(part, self.dtype)
+    def cut(self, x: Array, index: Array) -> Array:
+        """Return the part of an array like `head` or `bias` that belongs to a chunk."""
+        part = jax.lax.dynamic_slice_in_dim(x, self.first(index), self.width, 2)
+        return part if x is self.bias else _floats(part, self.dtype)
+
+    def put(self, x: Array, part: Array, index: Array) -> Array:
+        """Return an array with the part of a chunk replaced."""
+        return jax.lax.dynamic_update_slice_in_dim(x, part, self.first(index), 2)
 
 
-def _split(hidden: Array, head: Array, chunk_size: int) -> _Chunks:
+class _Chunk(NamedTuple):
+    """A part of the vocabulary.
+
+    Attributes:
+        logits: Logits, `[T, N, C]`, `_MASKED` for tokens that are not kept or that the
+            chunk before has too.
+        derivative: Derivative of the logits by what the soft cap bounds, `[T, N, C]`.
+        is_token: Which logits are of which token, `[T, K, N, C]`.
+        weights: Weights of the head, `[D, N, C]`.
+    """
+
+    logits: Array
+    derivative: Array
+    is_token: Array
+    weights: Array
+
+    def picked(self) -> Array:
+        """Return the logit of each token in each block, 0 in others, `[T, K, N]`."""
+        return jnp.sum(jnp.where(self.is_token, self.logits[:, None], 0), axis=3)
+
+
+def _split(inputs: _Inputs, chunk_size: int) -> _Chunks:
     """Return chunks of about `chunk_size` tokens."""
-    rows, columns = head.shape
-    blocks = math.gcd(columns, _BLOCKS)
+    rows, columns = inputs.head.shape
+    shared = math.gcd(columns, _BLOCKS)
+    # More than one block of each device: XLA for CPUs would copy the head.
+    blocks = max(n for n in range(shared, _BLOCKS + 1, shared) if columns % n == 0)
     size = columns // blocks
     width = -(-size // -(-columns // chunk_size))
     indices = jnp.arange(-(-size // width), dtype=jnp.int32)
-    bits = _bits(head.reshape(rows, blocks, size))
-    return _Chunks(bits, head.dtype, width, indices)
+    head = _bits(inputs.head.reshape(rows, blocks, size))
+    bias = None if inputs.bias is None else inputs.bias.reshape(blocks, size)[None]
+    return _Chunks(head, bias, inputs.head.dtype, width, indices)
+
+
+def _chunk(chunks: _Chunks, index: Array, inputs: _Inputs) -> _Chunk:
+    """Return the logits of a chunk."""
+    dtype = inputs.temperature.dtype
+    weights = chunks.cut(chunks.head, index).astype(inputs.hidden.dtype)
+    weights = _gathered(weights, but=1)
+    x = jnp.einsum("td,dnc->tnc", inputs.hidden, weights, preferred_element_type=dtype)
+    if chunks.bias is not None:
+        x += chunks.cut(chunks.bias, index)
+    derivative = jnp.ones_like(x)
+    if inputs.soft_cap is not None:
+        bounded = jnp.tanh(x / inputs.soft_cap)
+        x, derivative = inputs.soft_cap * bounded, 1 - bounded * bounded
+    _, blocks, size = chunks.head.shape
+    first = chunks.first(index)
+    place = jnp.arange(chunks.width, dtype=jnp.int32) + first
+    is_new = (place >= index * chunks.width).reshape(1, 1, -1)
+    start = size * jnp.arange(blocks, dtype=jnp.int32)
+    token = start.reshape(1, 1, -1, 1) + place.reshape(1, 1, 1, -1)
+    is_token = is_new[:, None] & (token == inputs.tokens[..., None, None])
+    x = jnp.where(is_new, x, _MASKED)
+    if inputs.kept is not None:
+        x = jnp.where(_is_kept(inputs.kept, first, size, x), x, _MASKED)
+    return _Chunk(x, derivative, is_token, weights)
+
+
+def _is_kept(kept: Array, first: Array, size: int, like: Array) -> Array:
+    """Return which tokens of a chunk are kept, of the shape of `like`."""
+    _, blocks, width = like.shape
+    block, place = jnp.divmod(kept, size)
+    place = place - first
+    is_inside = (kept >= 0) & (place >= 0) & (place < width)
+    at = jnp.where(is_inside, block * width + place, blocks * width)
+
+    def mark(indices: Array) -> Array:
+        return jnp.zeros(blocks * width, bool).at[indices].set(True, mode="drop")
+
+    return jax.vmap(mark)(at).reshape(like.shape)
 
 
 def _gap(logits: Array, maximum: Array, temperature: Array) -> Array:
     """Return the logits of a softmax relative to the largest, at least `_MASKED`."""
     gap = (logits - maximum) / temperature
     return jnp.where(gap < _MASKED, _MASKED, gap)  # Not a maximum: see `safe.largest`.
-
-
-def _chunk(
-    chunks: _Chunks, index: Array, hidden: Array, tokens: Array, dtype: Any
-) -> tuple[Array, Array, Array]:
-    """Return the logits of a chunk, which of them are of the tokens, and the weights.
-
-    All have the axes `[N, C]` last. Logits that the chunk before has too are masked.
-    """
-    part = chunks.cut(chunks.head, index).astype(hidden.dtype)
-    logits = jnp.einsum("td,dnc->tnc", hidden, part, preferred_element_type=dtype)
-    _, blocks, size = chunks.head.shape
-    place = jnp.arange(chunks.width, dtype=jnp.int32) + chunks.first(index)
-    is_new = (place >= index * chunks.width).reshape(1, 1, -1)
-    start = size * jnp.arange(blocks, dtype=jnp.int32)
-    token = start.reshape(1, -1, 1) + place.reshape(1, 1, -1)
-    is_token = is_new & (token == _column(tokens))
-    return jnp.where(is_new, logits, _MASKED), is_token, part
 
 
 def _bits(x: Array) -> Array:
@@ -316,6 +436,14 @@ def _floats(x: Array, dtype: Any) -> Array:
     return x if x.dtype == dtype else jax.lax.bitcast_convert_type(x, dtype)
 
 
+def _gathered(x: Array, but: int) -> Array:
+    """Gather an array over the devices of an explicit mesh, but along one axis."""
+    sharding = jax.typeof(x).sharding
+    spec = [each if i == but else None for i, each in enumerate(sharding.spec)]
+    is_whole = tuple(spec) == tuple(sharding.spec)
+    return x if is_whole else jax.reshard(x, sharding.update(spec=jax.P(*spec)))
+
+
 def _sums(subscripts: str, x: Array, y: Array, like: Array) -> Array:
     """Return sums of products, spread over devices as an array of the same axes is."""
     return jnp.einsum(subscripts, x, y, out_sharding=jax.typeof(like).sharding)
@@ -326,8 +454,8 @@ def _column(x: Array) -> Array:
     return x.reshape(-1, 1, 1)
 
 
-def _alike(*arrays: Array) -> tuple[Array, ...]:
+def _alike(inputs: _Inputs) -> _Inputs:
     """Return arrays that vary over the same mesh axes, as the carry of a scan must."""
-    zeros = [jnp.sum(jnp.zeros_like(each)) for each in arrays]
+    zeros = [jnp.sum(jnp.zeros_like(each)) for each in jax.tree.leaves(inputs)]
     zero = sum(each.astype(jnp.int32) for each in zeros)
-    return tuple(each + jnp.asarray(zero, each.dtype) for each in arrays)
+    return jax.tree.map(lambda x: x + jnp.asarray(zero, x.dtype), inputs)

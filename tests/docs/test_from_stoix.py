@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rows import returns as definitions
+from rows.returns import multistep, off_policy
 
 PAGE = (Path(__file__).parents[2] / "docs/from/stoix.md").read_text(encoding="utf-8")
 RANDOM = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def each(function, *arrays):
 
 def test_advantages_reset_at_truncations():
     cut = jnp.zeros((B, T)).at[:, 2].set(1.0)
-    gae = definitions.generalized_advantage_estimation
+    gae = multistep.generalized_advantage_estimation
 
     def of_part(part):
         arrays = (x[:, part] for x in (V_TM1, V_T, R, D))
@@ -183,7 +183,7 @@ def test_advantages_reset_at_truncations():
 
 
 def test_returns():
-    expected = each(lambda *x: definitions.lambda_returns(*x, LAMBDA), R, D, V_T)
+    expected = each(lambda *x: multistep.lambda_returns(*x, LAMBDA), R, D, V_T)
     close(page.batch_lambda_returns(R, D, V_T, 0.8), expected)
     close(page.batch_lambda_returns(R.T, D.T, V_T.T, 0.8, time_major=True).T, expected)
     q_t = normal(B, T, A)
@@ -191,7 +191,7 @@ def test_returns():
     close(page.batch_q_lambda(R, D, q_t, 0.8), expected)
     expected = page.batch_lambda_returns(R, D, jnp.full((B, T), 2.0))
     close(page.batch_discounted_returns(R, D, 2.0), expected)
-    n_step = definitions.n_step_bootstrapped_returns
+    n_step = multistep.n_step_bootstrapped_returns
     expected = each(lambda *x: np.array(n_step(*x, LAMBDA, 3)), R, D, V_T)
     close(page.batch_n_step_bootstrapped_returns(R, D, V_T, 3, 0.8), expected)
 
@@ -201,7 +201,7 @@ def test_off_policy_returns_and_errors():
         normal(B, T - 1),
         jnp.asarray(RANDOM.uniform(size=(B, T - 1)), jnp.float32),
     )
-    general = definitions.general_off_policy_returns_from_q_and_v
+    general = off_policy.general_off_policy_returns_from_q_and_v
     expected = each(general, q_t, V_T, R, D, c_t)
     found = page.batch_general_off_policy_returns_from_q_and_v(q_t, V_T, R, D, c_t)
     close(found, expected)
@@ -209,7 +209,7 @@ def test_off_policy_returns_and_errors():
     close(found, each(general, q_t, V_T, R, D, 0.8 * c_t) - V_TM1)
     rho, values = jnp.exp(normal(T)), normal(T + 1)
     found = page.importance_corrected_td_errors(R[0], D[0], rho, 0.8, values)
-    corrected = definitions.importance_corrected_td_errors
+    corrected = off_policy.importance_corrected_td_errors
     close(found, corrected(*map(np.asarray, (R[0], D[0], rho, LAMBDA, values))))
     cut = jnp.zeros(T).at[2].set(1.0)
     first = page.importance_corrected_td_errors(R[0], D[0], rho, 0.8, values, cut)[:3]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close
-from rows import exploration
+from rows.exploration import episodic
 
 import rlaxlib
 
@@ -41,7 +41,7 @@ def remember(*rows):
 def define(embeddings, state, neighbors=NEIGHBORS):
     """Compute rewards by the definition in NumPy, for a memory without empty rows."""
     memory = np.asarray(state.memory, np.float64)
-    return exploration.episodic_memory_intrinsic_rewards(
+    return episodic.episodic_memory_intrinsic_rewards(
         np.asarray(embeddings, np.float64),
         np.ones(len(embeddings)),
         memory,

@@ -18,6 +18,11 @@ STATES = RNG.normal(size=(STEPS, HIDDEN)).astype(np.float32)
 HEAD = RNG.normal(size=(HIDDEN, VOCABULARY)).astype(np.float32)
 TOKENS = RNG.integers(VOCABULARY, size=STEPS).astype(np.int32)
 WEIGHTS = RNG.normal(size=(2, STEPS)).astype(np.float32)
+BIAS = RNG.normal(size=VOCABULARY).astype(np.float32)
+# Tokens of a teacher, two at each position, and those that a sampler kept.
+SEVERAL = np.stack([TOKENS, (TOKENS + 1) % VOCABULARY], axis=1)
+KEPT = RNG.integers(-1, VOCABULARY, size=(STEPS, 20)).astype(np.int32)
+KEPT[:, :2] = SEVERAL
 LARGE = {"hidden": (4096, 512), "head": (512, 151_936), "tokens": (4096,)}
 
 
@@ -212,6 +217,76 @@ def test_gradient_by_temperature_equals_that_from_logits():
     close(linear, dense, rtol=1e-5)
 
 
+def head_of_a_model(hidden, head, bias, temperature, tokens, kept, soft_cap):
+    """Return log-probabilities and entropies by whole logits."""
+    logits = hidden @ head + bias[None]
+    logits = soft_cap * jnp.tanh(logits / soft_cap) if soft_cap else logits
+    if kept is not None:
+        is_kept = jnp.any(kept[..., None] == np.arange(head.shape[1]), axis=1)
+        logits = jnp.where(is_kept, logits, -1e9)
+    z = logits / jnp.reshape(temperature, (-1, 1))
+    log_probs = z - jax.nn.logsumexp(z, axis=1, keepdims=True)
+    entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=1)
+    columns = tokens if tokens.ndim == 2 else tokens[:, None]
+    picked = jnp.take_along_axis(log_probs, columns, axis=1)
+    return picked.reshape(tokens.shape), entropy
+
+
+def in_chunks(hidden, head, bias, temperature, tokens, kept, soft_cap):
+    """Return what `head_of_a_model` does."""
+    return rlaxlib.linear_token_log_probs(
+        hidden,
+        head,
+        tokens,
+        bias=bias,
+        temperature=temperature,
+        kept=kept,
+        soft_cap=soft_cap,
+        chunk_size=100,
+        with_entropy=True,
+    )
+
+
+def weighted_sum(function, tokens, kept, soft_cap):
+    def loss(*inputs):
+        log_prob, entropy = function(*inputs, tokens, kept, soft_cap)
+        shape = (STEPS,) + (1,) * (tokens.ndim - 1)
+        weights = jnp.asarray(WEIGHTS, entropy.dtype)
+        return jnp.sum(weights[0].reshape(shape) * log_prob) + weights[1] @ entropy
+
+    return jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3)))
+
+
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
+@pytest.mark.parametrize("kept", [None, KEPT], ids=["all", "kept"])
+@pytest.mark.parametrize("tokens", [TOKENS, SEVERAL], ids=["one", "several"])
+def test_options_of_a_head_equal_those_of_its_logits(tokens, kept, soft_cap):
+    temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
+    inputs = (STATES, HEAD, BIAS, temperature)
+    value, gradients = weighted_sum(in_chunks, tokens, kept, soft_cap)(*inputs)
+    with x64(True):
+        wide = [np.float64(x) for x in inputs]
+        expected = weighted_sum(head_of_a_model, tokens, kept, soft_cap)(*wide)
+    close(value, expected[0], rtol=1e-5, atol=1e-5)
+    for one, other in zip(gradients, expected[1], strict=True):
+        close(one, other, rtol=1e-5, atol=2e-5)
+
+
+def test_a_token_that_was_not_kept_has_probability_0_and_no_gradient():
+    kept = np.array([[0, 1, -1]], np.int32)
+
+    def log_prob(hidden):
+        return rlaxlib.linear_token_log_probs(
+            hidden, HEAD, np.array([[0, 1, 2]]), kept=kept
+        )
+
+    probs = jnp.exp(log_prob(STATES[:1]))
+    close(jnp.sum(probs), 1.0, rtol=1e-6)
+    assert probs[0, 2] == 0
+    gradient = jax.grad(lambda x: log_prob(x)[0, 2])(STATES[:1])
+    assert bool(jnp.all(jnp.isfinite(gradient)))
+
+
 def test_extreme_hidden_states_give_finite_values_and_gradients():
     def loss(hidden):
         outputs = rlaxlib.linear_token_log_probs(
@@ -300,12 +375,15 @@ def test_head_sharded_by_vocabulary_stays_sharded():
 
 @pytest.mark.parametrize("is_set", [True, False])
 @pytest.mark.parametrize("rows", [None, "batch"])
-def test_head_sharded_over_an_explicit_mesh(rows, is_set):
+@pytest.mark.parametrize(
+    "columns", [(None, "vocabulary"), ("batch", None), ("batch", "vocabulary")]
+)
+def test_head_sharded_over_an_explicit_mesh(columns, rows, is_set):
     explicit = (AxisType.Explicit, AxisType.Explicit)
     mesh = jax.make_mesh((2, 2), ("batch", "vocabulary"), axis_types=explicit)
     expected = from_logits(STATES, HEAD, TOKENS)
     with jax.set_mesh(mesh) if is_set else contextlib.nullcontext():
-        specs = ((rows, None), (None, "vocabulary"), (rows,))
+        specs = ((rows, None), columns, (rows,))
         shardings = tuple(NamedSharding(mesh, PartitionSpec(*each)) for each in specs)
         inputs = jax.device_put((STATES, HEAD, TOKENS), shardings)
         function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
@@ -314,6 +392,26 @@ def test_head_sharded_over_an_explicit_mesh(rows, is_set):
         assert each.sharding.is_equivalent_to(sharding, 2)
     found = jax.device_get((value, gradients))
     jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto])
+@pytest.mark.parametrize(
+    "columns", [(None, "vocabulary"), ("batch", None), ("batch", "vocabulary")]
+)
+def test_options_of_a_sharded_head_equal_those_on_one_device(columns, axis_type):
+    mesh = jax.make_mesh((2, 2), ("batch", "vocabulary"), axis_types=(axis_type,) * 2)
+    temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
+    inputs = (STATES, HEAD, BIAS, temperature)
+    expected = weighted_sum(in_chunks, SEVERAL, KEPT, 2.0)(*inputs)
+    specs = (("batch", None), columns, columns[1:], ("batch",), ("batch", None))
+    with jax.set_mesh(mesh):
+        put = [NamedSharding(mesh, PartitionSpec(*each)) for each in specs]
+        several, kept = jax.device_put((SEVERAL, KEPT), put[-1])
+        sharded = jax.device_put(inputs, tuple(put[:4]))
+        found = weighted_sum(in_chunks, several, kept, 2.0)(*sharded)
+    jax.tree.map(
+        lambda x, y: close(x, y, rtol=1e-5, atol=2e-5), jax.device_get(found), expected
+    )
 
 
 def test_gradients_of_a_replicated_head_add_up_over_devices():

@@ -10,7 +10,7 @@ import peers
 import pytest
 from experience import close
 from jax.sharding import Mesh, PartitionSpec
-from rows import normalization as rows
+from rows.normalization import popart as rows
 
 import rlaxlib
 

@@ -10,7 +10,7 @@ import numpy as np
 import peers
 import pytest
 from experience import close
-from rows.policy_targets import LOG_PROBS, Categorical
+from rows.policies.distillation import LOG_PROBS, Categorical
 
 import rlaxlib
 

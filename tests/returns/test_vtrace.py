@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close, make_stream, pick
-from rows import returns as definitions
+from rows.returns import vtrace as definitions
 
 import rlaxlib
 

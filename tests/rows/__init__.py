@@ -1,1 +1,1 @@
-"""The rows of the contract, one file a topic."""
+"""The rows of the contract, one file for each file of the package with functions."""

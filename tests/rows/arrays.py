@@ -1,4 +1,4 @@
-"""Array utilities: definitions in NumPy, and a row for each function."""
+"""Rows of `arrays.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import ACTIONS, Row, actions
@@ -64,6 +64,7 @@ def make_replaced(rng):
 
 
 NOT_IN_RLAX = "rlax has no such function"
+
 
 ROWS = [
     Row(

@@ -1,4 +1,4 @@
-"""Diagnostics: definitions in NumPy, and a row for each function."""
+"""Rows of `diagnostics.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import Row, away_from, discounts

@@ -1,4 +1,4 @@
-"""Evaluation: definitions in NumPy, and a row for each function."""
+"""Rows of `evaluation.py`, and their definitions in NumPy."""
 
 import functools
 
@@ -133,12 +133,18 @@ def row(definition, make, case="", **fields):
 
 
 DATA = ("r_t", "discount_t", "rho_tm1")
+
+
 VALUES = ("q_tm1", "v_tm1")
+
+
 OUTSIDE = (
     {"discount_t": np.full((TRAJECTORIES, STEPS), 1.1)},
     {"rho_tm1": np.full((TRAJECTORIES, STEPS), -1.0)},
     {"kind": "magic"},
 )
+
+
 ROWS = [
     *(
         row(

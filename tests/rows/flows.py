@@ -1,4 +1,4 @@
-"""Flow matching and diffusion: definitions in NumPy, and a row for each function."""
+"""Rows of `flows.py`, and their definitions in NumPy."""
 
 import jax
 import numpy as np
@@ -131,6 +131,7 @@ RANGES = (
     {"next_alpha_bar": 1.1},
     {"clip": 0.0},
 )
+
 
 ROWS = [
     row(flow_matching_sample, vectors("data"), key="key"),

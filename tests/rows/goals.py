@@ -1,4 +1,4 @@
-"""Goals: definitions in NumPy, and a row for each function."""
+"""Rows of `goals.py`, and their definitions in NumPy."""
 
 import itertools
 
@@ -126,7 +126,10 @@ def hindsight(names, case="", **fields):
 
 
 MASKS = ("truncated_t", "sample_mask")
+
+
 RANGES = ({"gamma": 1.0}, {"gamma": -0.1}, {"beyond": "future"}, *BAD_DISCOUNTS)
+
 
 ROWS = [
     hindsight((), "no masks", invalid=RANGES),

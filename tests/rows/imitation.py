@@ -1,4 +1,4 @@
-"""Imitation learning: definitions in NumPy, and the rows of the functions."""
+"""Rows of `imitation.py`, and their definitions in NumPy."""
 
 import functools
 
@@ -6,6 +6,8 @@ import numpy as np
 from contract import ACTIONS, Row, actions, discounts
 
 BATCH, DIMENSIONS = 6, 5
+
+
 MASK = np.array([True, False, True, True, False, True])
 
 
@@ -101,6 +103,7 @@ def draw_action(*names):
 
 
 row = functools.partial(Row, peer="rlax has none")
+
 
 ROWS = [
     row(

@@ -1,4 +1,4 @@
-"""Losses: definitions in NumPy, and a row for each function."""
+"""Rows of `losses.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import Row, away_from
@@ -72,6 +72,7 @@ BAD_PROBABILITIES = (
     {"predictions": np.full(SHAPE, -0.1)},
     {"targets": np.full(SHAPE, 1.1)},
 )
+
 
 ROWS = [
     Row(

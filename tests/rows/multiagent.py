@@ -1,4 +1,4 @@
-"""Multi-agent RL: definitions in NumPy, and a row for each function."""
+"""Rows of `multiagent.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import Row, away_from
@@ -34,5 +34,5 @@ ROWS = [
         make=make_mix,
         peer="rlax has none",
         condition=8.0,
-    )
+    ),
 ]

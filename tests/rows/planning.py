@@ -1,4 +1,4 @@
-"""Planning: definitions in NumPy, and a row for each function."""
+"""Rows of `planning.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import Row
@@ -115,7 +115,11 @@ def row(definition, names, case="", **fields):
 
 
 SAMPLED = ("actions", "returns")
+
+
 BOUNDS = ("momentum", "min_stddev", "max_stddev")
+
+
 RANGES = (
     {"momentum": 1.5},
     {"min_stddev": -1.0},
@@ -123,6 +127,7 @@ RANGES = (
     {"num_elites": 0},
     {"num_elites": SAMPLES + 1},
 )
+
 
 ROWS = [
     row(cem_update, (*SAMPLED, *BOUNDS), settings={"num_elites": 3}),

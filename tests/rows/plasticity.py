@@ -1,6 +1,4 @@
-"""Plasticity: definitions in NumPy, and a row for each function."""
-
-import functools
+"""Rows of `plasticity.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import Row
@@ -56,11 +54,6 @@ def make_params(*names):
     return make
 
 
-def over_devices(library, axis_name):
-    """The neurons have no axis of devices: repeat the mask for each input."""
-    return functools.partial(library.redo_mask, axis_name=axis_name)
-
-
 def redo(*names, **fields):
     return Row(
         name="redo_mask",
@@ -74,6 +67,7 @@ def redo(*names, **fields):
 
 
 NEW = "rlax has none"
+
 
 ROWS = [
     redo("threshold", "sample_mask", invalid=({"threshold": -1.0},)),

@@ -1,4 +1,4 @@
-"""Replay: definitions in NumPy, and a row for each function."""
+"""Rows of `replay.py`, and their definitions in NumPy."""
 
 import jax
 import numpy as np
@@ -178,8 +178,13 @@ def hindsight(case, definition, make, **settings):
 
 
 NOT_IN_RLAX = "rlax has no such function"
+
+
 EPISODES = ("discount_t", "truncated_t", "sample_mask")
+
+
 RANDOM = "its result is random"
+
 
 ROWS = [
     prioritized(

@@ -1,4 +1,4 @@
-"""Streaming RL: definitions in NumPy, and a row for each function."""
+"""Rows of `streaming.py`, and their definitions in NumPy."""
 
 import functools
 
@@ -125,8 +125,13 @@ def row(definition, make, **more):
 
 
 TRACE, ONLINE = "EmphaticTraceState", "TrueOnlineTdState"
+
+
 DECAYED = joined(vectors("trace", "gradient"), scalars("decay"))
+
+
 ERRORS = scalars("v_tm1", "r_t", "discount_t", "v_t", "h_tm1", "rho_tm1")
+
 
 ROWS = [
     row(

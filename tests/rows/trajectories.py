@@ -1,9 +1,11 @@
-"""Trajectory utilities: definitions in NumPy, and a row for each function."""
+"""Rows of `trajectories.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import ACTIONS, STEPS, Row, actions
 
 STREAMS, STARTS, LENGTH = 3, 4, 2
+
+
 FIRST, MID, LAST = range(3)
 
 

@@ -1,4 +1,4 @@
-"""Pytree utilities: definitions in NumPy, and a row for each function.
+"""Rows of `trees.py`, and their definitions in NumPy.
 
 The arguments of a row are arrays, which are pytrees too. `test_trees.py` tests pytrees
 of several leaves.
@@ -101,7 +101,10 @@ def make_tree(rng):
 
 
 BRANCHES = ("on_true", "on_false")
+
+
 TENSORS = ("new_tensors", "old_tensors")
+
 
 ROWS = [
     Row(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close
-from rows import auxiliary
+from rows.values import auxiliary
 
 import rlaxlib
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from experience import close
 from jax.sharding import NamedSharding, PartitionSpec
-from rows.distributional import expectiles
+from rows.values.expectile import expectiles
 
 import rlaxlib
 

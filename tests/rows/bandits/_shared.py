@@ -1,0 +1,100 @@
+"""Definitions and arguments that rows of `bandits` share."""
+
+import inspect
+
+import numpy as np
+from contract import ACTIONS, Row, fields
+
+import rlaxlib
+
+ARMS, DIMENSIONS, WINDOW = ACTIONS, 3, 5
+
+
+STATES = {
+    "gradient_bandit_update": "GradientBanditState",
+    "bandit_update": "BanditState",
+    "linear_thompson_sample": "LinearBanditState",
+    "linucb_scores": "LinearBanditState",
+    "linucb_update": "LinearBanditState",
+    "sliding_window_update": "SlidingWindowState",
+}
+
+
+# --- What they are called with. ---
+
+
+def with_state(name):
+    """Find a function, as one of the fields of its state under the names of errors."""
+
+    def find(library):
+        function, kind = getattr(library, name), getattr(library, STATES[name])
+
+        def call(**arguments):
+            fields = {each: arguments.pop(f"state.{each}") for each in kind._fields}
+            return function(state=kind(**fields), **arguments)
+
+        return call
+
+    return find
+
+
+def of_fields(definition):
+    """Turn a definition that takes a state into one that takes its fields."""
+
+    def define(**arguments):
+        names = [name for name in arguments if name.startswith("state.")]
+        state = [arguments.pop(name) for name in names]
+        return definition(state=state, **arguments)
+
+    return define
+
+
+def statistics(rng):
+    return {
+        "counts": rng.uniform(2.0, 9.0, ARMS),
+        "means": rng.uniform(0.1, 0.9, ARMS),
+        "variances": rng.uniform(0.01, 0.1, ARMS),
+    }
+
+
+def take(draw, *names):
+    return lambda rng: {name: np.asarray(draw(rng)[name]) for name in names}
+
+
+def pull(rng):
+    return {
+        "arm": np.asarray(rng.integers(ARMS)),
+        "reward": np.asarray(rng.uniform(0.2, 0.8)),
+    }
+
+
+def joined(*draws):
+    return lambda rng: {name: x for draw in draws for name, x in draw(rng).items()}
+
+
+def prefixed(draw):
+    return lambda rng: {f"state.{name}": x for name, x in draw(rng).items()}
+
+
+def row(definition, make, **more):
+    name = definition.__name__
+    takes_state = "state" in inspect.signature(definition).parameters
+    if takes_state and name.endswith("_update"):
+        more["carried"] = fields(getattr(rlaxlib, STATES[name]))
+    return Row(
+        name=name,
+        definition=of_fields(definition) if takes_state else definition,
+        make=make,
+        of=with_state(name) if takes_state else None,
+        peer="rlax has none",
+        **more,
+    )
+
+
+ARM = ({"arm": -1}, {"arm": ARMS})
+
+
+COUNTS = ({"counts": np.array([-1.0, 1.0, 1.0, 1.0])},)
+
+
+MEANS = ({"means": np.array([0.0, 0.5, 1.0, 1.5])},)

@@ -1,0 +1,122 @@
+"""Rows of `bandits/_randomized.py`, and their definitions in NumPy."""
+
+import numpy as np
+from rows.bandits._shared import ARM, ARMS, joined, pull, row, statistics, take
+from scipy import optimize
+
+# --- Probabilities. ---
+
+
+def boltzmann_probabilities(means, temperature):
+    return np.exp(means / temperature) / np.sum(np.exp(means / temperature))
+
+
+def exp3_probabilities(log_weights, exploration):
+    share = boltzmann_probabilities(log_weights, 1.0)
+    return (1 - exploration) * share + exploration / len(log_weights)
+
+
+def exp3_update(log_weights, arm, reward, probability, learning_rate):
+    log_weights = np.array(log_weights)
+    log_weights[arm] += learning_rate * reward / probability
+    return log_weights
+
+
+def tsallis_inf_probabilities(losses, learning_rate):
+    def weights(x):
+        return 4 / (learning_rate * (losses - x)) ** 2
+
+    least = losses.min()
+    bounds = least - 2 * np.sqrt(len(losses)) / learning_rate - 1, least - 1e-9
+    x = optimize.brentq(lambda x: weights(x).sum() - 1, *bounds, xtol=1e-14)
+    return weights(x)
+
+
+def tsallis_inf_update(losses, arm, loss, probability, baseline):
+    losses = losses + baseline
+    losses[arm] += (loss - np.broadcast_to(baseline, losses.shape)[arm]) / probability
+    return losses
+
+
+def gradient_bandit_update(state, arm, reward, step_size):
+    preferences, baseline, pulls = state
+    policy = boltzmann_probabilities(preferences, 1.0)
+    taken = np.arange(len(preferences)) == arm
+    preferences = preferences + step_size * (reward - baseline) * (taken - policy)
+    return preferences, (pulls * baseline + reward) / (pulls + 1), pulls + 1
+
+
+# --- What they are called with. ---
+
+
+def chance(rng):
+    return {"probability": np.asarray(rng.uniform(0.2, 0.8))}
+
+
+PROBABILITY = ({"probability": 0.0}, {"probability": 1.5})
+
+
+ROWS = [
+    row(
+        boltzmann_probabilities,
+        joined(
+            take(statistics, "means"),
+            lambda rng: {"temperature": np.asarray(rng.uniform(0.2, 2.0))},
+        ),
+        invalid=({"temperature": 0.0}, {"temperature": -1.0}),
+    ),
+    row(
+        exp3_probabilities,
+        lambda rng: {
+            "log_weights": rng.normal(size=ARMS),
+            "exploration": np.asarray(rng.uniform(0.1, 0.9)),
+        },
+        invalid=({"exploration": -0.1}, {"exploration": 1.1}),
+    ),
+    row(
+        exp3_update,
+        joined(
+            lambda rng: {"log_weights": rng.normal(size=ARMS)},
+            pull,
+            chance,
+            lambda rng: {"learning_rate": np.asarray(rng.uniform(0.1, 0.5))},
+        ),
+        condition=4.0,
+        carried={"log_weights": 0},
+        invalid=(*ARM, *PROBABILITY, {"learning_rate": -1.0}),
+    ),
+    row(
+        tsallis_inf_probabilities,
+        lambda rng: {
+            "losses": rng.uniform(0.0, 5.0, ARMS),
+            "learning_rate": np.asarray(rng.uniform(0.2, 2.0)),
+        },
+        condition=4.0,
+        invalid=({"learning_rate": 0.0}, {"learning_rate": -1.0}),
+    ),
+    row(
+        tsallis_inf_update,
+        joined(
+            lambda rng: {"losses": rng.uniform(0.0, 5.0, ARMS)},
+            lambda rng: {"arm": pull(rng)["arm"], "loss": pull(rng)["reward"]},
+            chance,
+            lambda rng: {"baseline": np.asarray(rng.uniform(0.0, 0.5))},
+        ),
+        condition=4.0,
+        carried={"losses": 0},
+        invalid=(*ARM, *PROBABILITY),
+    ),
+    row(
+        gradient_bandit_update,
+        joined(
+            lambda rng: {
+                "state.preferences": rng.normal(size=ARMS),
+                "state.baseline": np.asarray(rng.uniform(0.2, 0.8)),
+                "state.pulls": np.asarray(3),
+            },
+            pull,
+            lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},
+        ),
+        invalid=(*ARM, {"step_size": -1.0}),
+    ),
+]

@@ -1,0 +1,94 @@
+"""Rows of `bandits/_statistics.py`, and their definitions in NumPy."""
+
+import numpy as np
+from rows.bandits._shared import (
+    ARM,
+    ARMS,
+    WINDOW,
+    joined,
+    prefixed,
+    pull,
+    row,
+    statistics,
+)
+
+# --- Statistics. ---
+
+
+def bandit_init(num_arms):
+    return [np.zeros(num_arms)] * 3
+
+
+def bandit_update(state, arm, reward, discount):
+    """Add a reward to a weighted mean and variance, by their sums of powers."""
+    counts, means, variances = state
+    weight = np.arange(len(counts)) == arm
+    total = discount * counts * means + weight * reward
+    squares = discount * counts * (variances + means**2) + weight * reward**2
+    counts = discount * counts + weight
+    means, squares = total / counts, squares / counts
+    return counts, means, squares - means**2
+
+
+def sliding_window_init(num_arms, window):
+    return [*bandit_init(num_arms), np.full(window, -1), np.zeros(window)]
+
+
+def sliding_window_update(state, arm, reward):
+    counts, _, _, arms, rewards = state
+    arms, rewards = np.append(arms[1:], arm), np.append(rewards[1:], reward)
+    of_arms = [rewards[arms == a] for a in range(len(counts))]
+    means = [np.mean(each) if each.size else 0.0 for each in of_arms]
+    variances = [np.var(each) if each.size else 0.0 for each in of_arms]
+    counts = np.array([each.size for each in of_arms], float)
+    return counts, np.array(means), np.array(variances), arms, rewards
+
+
+# --- What they are called with. ---
+
+
+STATE = (
+    {"state.counts": np.full(ARMS, -1.0)},
+    {"state.variances": np.full(ARMS, -1.0)},
+)
+
+
+ROWS = [
+    row(
+        bandit_init,
+        lambda rng: {},
+        settings={"num_arms": ARMS},
+        differentiable=False,
+        invalid=({"num_arms": 0},),
+    ),
+    row(
+        bandit_update,
+        joined(
+            prefixed(statistics),
+            pull,
+            lambda rng: {"discount": np.asarray(rng.uniform(0.6, 0.9))},
+        ),
+        condition=4.0,
+        invalid=(*ARM, *STATE, {"discount": -0.1}, {"discount": 1.1}),
+    ),
+    row(
+        sliding_window_init,
+        lambda rng: {},
+        settings={"num_arms": ARMS, "window": WINDOW},
+        differentiable=False,
+        invalid=({"num_arms": 0}, {"window": 0}),
+    ),
+    row(
+        sliding_window_update,
+        joined(
+            prefixed(statistics),
+            lambda rng: {
+                "state.arms": rng.integers(-1, ARMS, WINDOW),
+                "state.rewards": rng.uniform(0.0, 1.0, WINDOW),
+            },
+            pull,
+        ),
+        any_length=("state.counts",),
+        invalid=ARM + STATE,
+    ),
+]

@@ -1,0 +1,120 @@
+"""Rows of `distributions/_squashed.py`, and their definitions in NumPy."""
+
+from typing import NamedTuple
+
+import numpy as np
+from contract import Row
+from rows.distributions._shared import made
+from rows.distributions.gaussian import SAMPLED, continuous, make_normal, normal_logprob
+
+NEW = "rlax has none"
+
+
+DIMENSIONS = 4
+
+
+# --- Continuous actions. ---
+
+
+def tanh_normal_log_prob(pre_tanh, mu, stddev):
+    """Haarnoja et al. 2018, appendix C; 1 - tanh^2 is 1 / cosh^2."""
+    z = (pre_tanh - mu) / stddev
+    normal = -0.5 * z**2 - np.log(stddev) - 0.5 * np.log(2 * np.pi)
+    return np.sum(normal + 2 * np.log(np.cosh(pre_tanh)))
+
+
+def tanh_normal_log_prob_of_action(action, mu, stddev):
+    return tanh_normal_log_prob(np.arctanh(action), mu, stddev)
+
+
+# --- Arguments. ---
+
+
+def make_vectors(name, draw):
+    def make(rng):
+        return {
+            name: draw(rng),
+            "mu": rng.normal(size=DIMENSIONS),
+            "stddev": rng.uniform(0.5, 2.0, DIMENSIONS),
+        }
+
+    return make
+
+
+def row(definition, make, **attributes):
+    """Return the row of a function whose definition has its name."""
+    name = definition.__name__
+    return Row(name=name, definition=definition, make=make, peer=NEW, **attributes)
+
+
+# --- Continuous distributions. ---
+
+
+class Spec(NamedTuple):
+    """Bounds of an action, as environments give them."""
+
+    minimum: float
+    maximum: float
+
+
+BOUNDS = Spec(-2.0, 3.0)
+
+
+def activate(mu, sigma):
+    """Return mean and standard deviation, with log-bounds of -4 and 0."""
+    return np.tanh(mu), np.exp(-4 + 4 * (np.tanh(sigma) + 1) / 2)
+
+
+def squashed_logprob(sample, mu, sigma, action_spec):
+    """Return the log-density before squashing, minus that of the Jacobian."""
+    low, high = (-1.0, 1.0) if action_spec is None else action_spec
+    y = 2 * (sample - low) / (high - low) - 1
+    jacobian = (high - low) / 2 * (1 - y**2)
+    before = normal_logprob(np.arctanh(y), *activate(mu, sigma))
+    return before - np.sum(np.log(jacobian), axis=-1)
+
+
+def invalid_spec(function):
+    specs = (Spec(0.0, np.inf), Spec(1.0, 1.0))
+    sampled = function in ("sample", "prob", "logprob")
+    return tuple({"action_spec": each} for each in specs) if sampled else ()
+
+
+ROWS = [
+    row(
+        tanh_normal_log_prob,
+        make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
+        condition=4.0,
+        invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
+    ),
+    row(
+        tanh_normal_log_prob,
+        make_vectors("pre_tanh", lambda rng: rng.normal(scale=6.0, size=DIMENSIONS)),
+        case="far",
+        condition=32.0,
+    ),
+    row(
+        tanh_normal_log_prob_of_action,
+        make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
+        condition=4.0,
+        invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
+    ),
+    *continuous(
+        "squashed_gaussian",
+        make_normal(*SAMPLED, bounds=BOUNDS),
+        squashed_logprob,
+        activate,
+        {"action_spec": BOUNDS},
+        invalid_spec,
+    ),
+    Row(
+        name="squashed_gaussian.logprob",
+        case="no bounds",
+        definition=squashed_logprob,
+        make=make_normal(*SAMPLED, bounds=(-1.0, 1.0)),
+        settings={"action_spec": None},
+        of=made("squashed_gaussian")("logprob"),
+        condition=16.0,
+        elementwise=True,
+    ),
+]

@@ -1,0 +1,148 @@
+"""Rows of `exploration/_behaviour.py`, and their definitions in NumPy."""
+
+import jax
+import numpy as np
+from contract import ACTIONS, BAD_DISCOUNT, fields
+from rows.exploration.bonuses import of_fields, row, scalar, with_state
+
+import rlaxlib
+
+FEATURES, HEADS, BATCH = 3, 3, 6
+
+
+# --- Behaviour. ---
+
+
+def ladder_epsilons(n, base, alpha):
+    return np.array([base ** (1 + i / (n - 1) * alpha) for i in range(n)])
+
+
+def ez_greedy(
+    key, preferences, epsilon, mu, action, remaining, max_duration, action_mask=None
+):
+    """Dabney et al. 2020, with durations from the inverse of their distribution."""
+    legal = np.ones(len(preferences), bool) if action_mask is None else action_mask
+    of_start, of_duration, of_action = jax.random.split(key, 3)
+    if remaining == 0 or not legal[action]:
+        shares = np.arange(1.0, max_duration + 1) ** -mu
+        point = float(jax.random.uniform(of_duration)) * shares.sum()
+        logits = np.where(legal, 0.0, -np.inf)
+        action = int(jax.random.categorical(of_action, logits))
+        starts = float(jax.random.uniform(of_start)) < epsilon
+        remaining = np.flatnonzero(np.cumsum(shares) > point)[0] + 1 if starts else 0
+    greedy = np.argmax(np.where(legal, preferences, -np.inf))
+    chosen = action if remaining > 0 else greedy
+    return [np.asarray(x) for x in (chosen, action, max(remaining - 1, 0))]
+
+
+def factorised_noise(key, n_in, n_out):
+    def f(x):
+        return np.sign(x) * np.abs(x) ** 0.5
+
+    keys = jax.random.split(key)
+    sizes = (n_in, n_out)
+    rows, columns = (
+        f(np.asarray(jax.random.normal(each, (n,)), np.float64))
+        for each, n in zip(keys, sizes, strict=True)
+    )
+    return np.array([[x * y for y in columns] for x in rows]), columns
+
+
+def bootstrap_mask(key, num_heads, probability):
+    return np.asarray(jax.random.bernoulli(key, probability, (num_heads,)))
+
+
+def bootstrapped_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, head_mask):
+    targets = r_t + discount_t * q_t.max(axis=1)
+    return head_mask * (targets - q_tm1[:, a_tm1])
+
+
+# --- What they are called with. ---
+
+
+def make_ez_greedy(remaining):
+    return lambda rng: {
+        "preferences": rng.normal(size=ACTIONS),
+        "epsilon": scalar(rng),
+        "mu": scalar(rng, 1.5, 2.5),
+        "state.action": np.asarray(rng.integers(ACTIONS)),
+        "state.remaining": np.asarray(remaining),
+    }
+
+
+def ez_row(case, remaining, **more):
+    return row(
+        "ez_greedy",
+        of_fields(ez_greedy),
+        make_ez_greedy(remaining),
+        case=case,
+        of=with_state("ez_greedy", "EzGreedyState"),
+        carried=fields(rlaxlib.EzGreedyState, 1),
+        key="key",
+        differentiable=False,
+        **more,
+    )
+
+
+ROWS = [
+    row(
+        "ladder_epsilons",
+        ladder_epsilons,
+        lambda rng: {"base": scalar(rng), "alpha": scalar(rng, 2.0, 8.0)},
+        settings={"n": 5},
+        invalid=({"base": -0.1}, {"base": 1.1}, {"alpha": -1.0}, {"n": 0}),
+    ),
+    ez_row(
+        "",
+        0,
+        settings={"max_duration": 50},
+        invalid=(
+            {"epsilon": -0.1},
+            {"epsilon": 1.1},
+            {"mu": 0.0},
+            {"max_duration": 0},
+            {"state.action": ACTIONS},
+            {"state.remaining": -1},
+        ),
+    ),
+    ez_row(
+        "of legal actions",
+        3,
+        settings={
+            "max_duration": 50,
+            "action_mask": np.array([True, False, False, True]),
+        },
+    ),
+    row(
+        "factorised_noise",
+        factorised_noise,
+        lambda rng: {},
+        settings={"n_in": 3, "n_out": 2},
+        key="key",
+        differentiable=False,
+        invalid=({"n_in": 0}, {"n_out": 0}),
+    ),
+    row(
+        "bootstrap_mask",
+        bootstrap_mask,
+        lambda rng: {"probability": scalar(rng)},
+        settings={"num_heads": HEADS},
+        key="key",
+        differentiable=False,
+        invalid=({"probability": -0.1}, {"probability": 1.1}, {"num_heads": 0}),
+    ),
+    row(
+        "bootstrapped_q_learning",
+        bootstrapped_q_learning,
+        lambda rng: {
+            "q_tm1": rng.normal(size=(HEADS, ACTIONS)),
+            "a_tm1": np.asarray(rng.integers(ACTIONS)),
+            "r_t": scalar(rng),
+            "discount_t": scalar(rng),
+            "q_t": rng.normal(size=(HEADS, ACTIONS)),
+            "head_mask": np.array([True, False, True]),
+        },
+        targets=("r_t", "discount_t", "q_t"),
+        invalid=BAD_DISCOUNT,
+    ),
+]

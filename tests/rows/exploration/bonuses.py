@@ -1,0 +1,247 @@
+"""Rows of `exploration/_bonuses.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import ACTIONS, STEPS, Row, fields
+
+import rlaxlib
+
+FEATURES, HEADS, BATCH = 3, 3, 6
+
+
+# --- Intrinsic rewards. ---
+
+
+def rnd_loss(prediction, target):
+    return np.linalg.norm(prediction - target) ** 2
+
+
+def rnd_reward(
+    prediction, target, discount, steps, mean, variance, carried, sample_mask=None
+):
+    """Burda et al. 2018: a running deviation of sums that no episode interrupts."""
+    errors = np.linalg.norm(prediction - target, axis=1) ** 2
+    valid = np.ones(len(errors), bool) if sample_mask is None else sample_mask
+    sums, power, total = [], (variance + mean**2) * steps, mean * steps
+    for error in errors[valid]:
+        carried = discount * carried + error
+        sums.append(carried)
+    steps, total = steps + len(sums), total + np.sum(sums)
+    mean, square = total / steps, (power + np.sum(np.square(sums))) / steps
+    variance = square - mean**2
+    rewards = np.where(valid, errors, 0.0) / np.sqrt(variance)
+    rests = (0.0, 0.0, 0.0)  # Of sums in double precision.
+    return [np.asarray(x) for x in (rewards, steps, mean, variance, carried, *rests)]
+
+
+def icm_losses(
+    predicted_features, features_t, action_logits, a_tm1, forward_weight, reward_scale
+):
+    forward = 0.5 * np.linalg.norm(predicted_features - features_t) ** 2
+    inverse = np.log(np.sum(np.exp(action_logits))) - action_logits[a_tm1]
+    loss = (1 - forward_weight) * inverse + forward_weight * forward
+    return [np.asarray(x) for x in (loss, forward, inverse, reward_scale * forward)]
+
+
+def icm_moved(x, held):
+    """Differentiate neither the target of the forward model nor the reward."""
+    fixed = {"features_t": held["features_t"]}
+    return [*icm_losses(**x | fixed)[:3], icm_losses(**held)[3]]
+
+
+def knn_entropy_reward(x, k, average=False):
+    distances = np.linalg.norm(x[:, None] - x, axis=-1)
+    nearest = np.sort(distances, axis=1)[:, 1 : k + 1]
+    return np.log(1 + (nearest.mean(axis=1) if average else nearest[:, -1]))
+
+
+def count_bonus(counts, scale, offset):
+    return scale * (counts + offset) ** -0.5
+
+
+def diayn_reward(logits, skill, log_prior=None):
+    log_q = logits[skill] - np.log(np.sum(np.exp(logits)))
+    prior = -np.log(len(logits)) if log_prior is None else log_prior[skill]
+    return log_q - prior
+
+
+def ngu_reward(episodic, modulation, max_modulation):
+    return episodic * np.minimum(np.maximum(modulation, 1.0), max_modulation)
+
+
+# --- What they are called with. ---
+
+
+def with_state(name, kind):
+    """Find a function, as one of the fields of its state under the names of errors."""
+
+    def find(library):
+        fields = getattr(library, kind)._fields
+
+        def call(**arguments):
+            given = [field for field in fields if f"state.{field}" in arguments]
+            state = {field: arguments.pop(f"state.{field}") for field in given}
+            state = getattr(library, kind)(**state)
+            return getattr(library, name)(state=state, **arguments)
+
+        return call
+
+    return find
+
+
+def of_fields(definition):
+    def define(**arguments):
+        return definition(
+            **{name.removeprefix("state."): x for name, x in arguments.items()}
+        )
+
+    return define
+
+
+def scalar(rng, low=0.2, high=0.9):
+    return np.asarray(rng.uniform(low, high))
+
+
+def make_rnd(rng):
+    return {
+        "prediction": rng.normal(size=(STEPS, FEATURES)),
+        "target": rng.normal(size=(STEPS, FEATURES)),
+        "discount": scalar(rng),
+        "state.steps": np.asarray(7.0),
+        "state.mean": np.asarray(rng.uniform(2.0, 3.0)),
+        "state.variance": np.asarray(rng.uniform(2.0, 3.0)),
+        "state.carried": np.asarray(rng.uniform(2.0, 3.0)),
+    }
+
+
+def make_modulation(rng):
+    return {
+        "episodic": rng.uniform(0.1, 1.0, (2, 3)),
+        "modulation": np.array([[0.2, 0.5, 1.5], [2.5, 3.5, 6.0]]),
+        "max_modulation": np.asarray(3.0),
+    }
+
+
+def row(name, definition, make, **more):
+    return Row(
+        name=name, definition=definition, make=make, peer="rlax has none", **more
+    )
+
+
+ROWS = [
+    row(
+        "rnd_loss",
+        rnd_loss,
+        lambda rng: {
+            "prediction": rng.normal(size=FEATURES),
+            "target": rng.normal(size=FEATURES),
+        },
+        unflagged=lambda x, held: [rnd_loss(x["prediction"], held["target"])],
+        differences="the gradient of the target is stopped",
+        condition=4.0,
+    ),
+    row(
+        "rnd_reward",
+        of_fields(rnd_reward),
+        make_rnd,
+        of=with_state("rnd_reward", "RndState"),
+        differentiable=False,
+        follows=("prediction", "target", "discount"),
+        single_precision=(1, 2, 3, 4, 5, 6, 7),
+        carried=fields(rlaxlib.RndState, 1),
+        condition=16.0,
+        invalid=({"discount": -0.1}, {"discount": 1.1}),
+    ),
+    row(
+        "rnd_reward",
+        of_fields(rnd_reward),
+        make_rnd,
+        case="with a mask",
+        settings={"sample_mask": np.arange(STEPS) % 3 > 0},
+        of=with_state("rnd_reward", "RndState"),
+        differentiable=False,
+        follows=("prediction", "target", "discount"),
+        single_precision=(1, 2, 3, 4, 5, 6, 7),
+        carried=fields(rlaxlib.RndState, 1),
+        condition=16.0,
+    ),
+    row(
+        "icm_losses",
+        icm_losses,
+        lambda rng: {
+            "predicted_features": rng.normal(size=FEATURES),
+            "features_t": rng.normal(size=FEATURES),
+            "action_logits": rng.normal(size=ACTIONS),
+            "a_tm1": np.asarray(rng.integers(ACTIONS)),
+            "forward_weight": scalar(rng),
+            "reward_scale": scalar(rng),
+        },
+        unflagged=icm_moved,
+        differences="the gradient of the target is stopped",
+        condition=4.0,
+        any_length=("action_logits",),
+        invalid=(
+            {"forward_weight": -0.1},
+            {"forward_weight": 1.1},
+            {"reward_scale": -1.0},
+        ),
+    ),
+    row(
+        "knn_entropy_reward",
+        knn_entropy_reward,
+        lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
+        settings={"k": 2},
+        differentiable=False,
+        over_devices=lambda library, name: (
+            lambda **more: library.knn_entropy_reward(axis_name=name, **more)
+        ),
+        invalid=({"k": 0}, {"k": BATCH}),
+    ),
+    row(
+        "knn_entropy_reward",
+        knn_entropy_reward,
+        lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
+        case="of the average",
+        settings={"k": 3, "average": True},
+        differentiable=False,
+    ),
+    row(
+        "count_bonus",
+        count_bonus,
+        lambda rng: {
+            "counts": rng.uniform(1.0, 9.0, (2, 3)),
+            "scale": scalar(rng),
+            "offset": scalar(rng),
+        },
+        elementwise=True,
+        any_dtype=("counts",),
+        invalid=({"counts": -1.0}, {"offset": -1.0}),
+    ),
+    row(
+        "diayn_reward",
+        diayn_reward,
+        lambda rng: {
+            "logits": rng.normal(size=ACTIONS),
+            "skill": np.asarray(rng.integers(ACTIONS)),
+        },
+        differentiable=False,
+        invalid=({"skill": -1}, {"skill": ACTIONS}),
+    ),
+    row(
+        "diayn_reward",
+        diayn_reward,
+        lambda rng: {
+            "logits": rng.normal(size=ACTIONS),
+            "skill": np.asarray(rng.integers(ACTIONS)),
+            "log_prior": np.log(rng.dirichlet(np.ones(ACTIONS))),
+        },
+        case="of a prior",
+        differentiable=False,
+    ),
+    row(
+        "ngu_reward",
+        ngu_reward,
+        make_modulation,
+        elementwise=True,
+        invalid=({"max_modulation": 0.5},),
+    ),
+]

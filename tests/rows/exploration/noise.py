@@ -1,0 +1,102 @@
+"""Rows of `exploration/_noise.py`, and their definitions in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contract import ACTIONS, Row, probabilities
+
+BATCH, DIMENSIONS, SEEN = 5, 3, 7
+
+
+# --- Noise, from the same samples. ---
+
+
+def normal(key, shape):
+    return np.asarray(jax.random.normal(key, shape), np.float64)
+
+
+def add_gaussian_noise(key, action, stddev):
+    return action + stddev * normal(key, action.shape)
+
+
+def ornstein_uhlenbeck_noise(key, noise_tm1, damping, stddev):
+    return (1 - damping) * noise_tm1 + stddev * normal(key, noise_tm1.shape)
+
+
+def add_ornstein_uhlenbeck_noise(key, action, noise_tm1, damping, stddev):
+    return action + ornstein_uhlenbeck_noise(key, noise_tm1, damping, stddev)
+
+
+def add_dirichlet_noise(key, prior, dirichlet_fraction, dirichlet_alpha):
+    alphas = jnp.full(prior.shape[-1], dirichlet_alpha)
+    noise = np.asarray(jax.random.dirichlet(key, alphas, prior.shape[:-1]), np.float64)
+    return (1 - dirichlet_fraction) * prior + dirichlet_fraction * noise
+
+
+# --- Arguments. ---
+
+
+def make_noise(*names):
+    def make(rng):
+        drawn = {
+            "action": rng.normal(size=(BATCH, ACTIONS)),
+            "noise_tm1": rng.normal(size=(BATCH, ACTIONS)),
+            "damping": rng.uniform(0.1, 0.9),
+            "stddev": rng.uniform(0.5, 2.0, ACTIONS),
+        }
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+INVALID_PROCESSES = ({"damping": -0.1}, {"damping": 2.1}, {"stddev": -1.0})
+
+
+ROWS = [
+    Row(
+        name="add_gaussian_noise",
+        definition=add_gaussian_noise,
+        make=make_noise("action", "stddev"),
+        key="key",
+        elementwise=True,
+        any_length=("action",),
+        invalid=({"stddev": -0.1}, {"stddev": np.full(ACTIONS, -1.0)}),
+    ),
+    Row(
+        name="ornstein_uhlenbeck_noise",
+        definition=ornstein_uhlenbeck_noise,
+        make=make_noise("noise_tm1", "damping", "stddev"),
+        key="key",
+        peer="rlax does not return the noise",
+        carried={"noise_tm1": 0},
+        elementwise=True,
+        any_length=("noise_tm1",),
+        invalid=INVALID_PROCESSES,
+    ),
+    Row(
+        name="add_ornstein_uhlenbeck_noise",
+        definition=add_ornstein_uhlenbeck_noise,
+        make=make_noise("action", "noise_tm1", "damping", "stddev"),
+        key="key",
+        peer="rlax takes one vector only: see test_noise.py",
+        elementwise=True,
+        invalid=INVALID_PROCESSES,
+    ),
+    Row(
+        name="add_dirichlet_noise",
+        definition=add_dirichlet_noise,
+        make=lambda rng: {
+            "prior": probabilities(rng, BATCH, ACTIONS),
+            "dirichlet_fraction": np.asarray(rng.uniform(0.2, 0.8)),
+        },
+        settings={"dirichlet_alpha": 0.3},
+        key="key",
+        elementwise=True,
+        invalid=(
+            {"dirichlet_alpha": 0.0},
+            {"dirichlet_fraction": -0.1},
+            {"dirichlet_fraction": 1.1},
+            {"prior": np.full((BATCH, ACTIONS), -0.1)},
+        ),
+    ),
+]

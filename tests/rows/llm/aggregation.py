@@ -1,0 +1,99 @@
+"""Rows of `llm/_aggregation.py`, and their definitions in NumPy."""
+
+import functools
+
+import numpy as np
+from contract import STEPS, Row
+
+NEW = "rlax has no functions for language models"
+
+
+BATCH = 4
+
+
+# --- Masks, penalties and aggregation. ---
+
+
+def aggregate_losses(loss, sample_mask, mode="token_mean", denominator=None):
+    sequences = [x[m] for x, m in zip(loss, sample_mask, strict=True) if np.any(m)]
+    parts, count = {
+        "token_mean": (map(np.sum, sequences), np.sum(sample_mask)),
+        "sequence_mean_token_mean": (map(np.mean, sequences), len(sequences)),
+        "sequence_mean_token_sum": (map(np.sum, sequences), len(sequences)),
+        "constant": (map(np.sum, sequences), loss.size),
+    }[mode]
+    return sum(parts) / (count if denominator is None else denominator)
+
+
+# --- Arguments. ---
+
+
+def make_batch(*names):
+    def make(rng):
+        mask = rng.permuted(np.arange(STEPS) < np.arange(BATCH)[:, None], axis=1)
+        drawn = {
+            "loss": rng.normal(size=(BATCH, STEPS)),
+            "sample_mask": rng.permutation(mask),
+            "denominator": np.asarray(rng.uniform(1.0, 9.0)),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def over_devices(name):
+    return lambda library, axis: functools.partial(
+        getattr(library, name), axis_name=axis
+    )
+
+
+MASKED = ("sample_mask",)
+
+
+def row(name, definition, make, case="", settings=None, gradient=None, **attributes):
+    settings = settings or {}
+    unflagged = None
+    if gradient is not None:
+        unflagged = functools.partial(gradient, settings=settings)
+    return Row(
+        name=name,
+        definition=definition,
+        make=make,
+        case=case,
+        settings=settings,
+        peer=NEW,
+        optional=attributes.pop("optional", MASKED),
+        single_precision=(0,),
+        unflagged=unflagged,
+        differences="Part of its gradient is stopped." if gradient else "",
+        **attributes,
+    )
+
+
+ROWS = [
+    *(
+        row(
+            "aggregate_losses",
+            aggregate_losses,
+            make_batch(*names),
+            mode,
+            {"mode": mode},
+            over_devices=over_devices("aggregate_losses"),
+            optional=(),
+            invalid=({"denominator": 0.0}, {"mode": "mean"}),
+        )
+        for mode, names in [
+            ("token_mean", ("loss", "sample_mask")),
+            ("sequence_mean_token_mean", ("loss", "sample_mask")),
+            ("sequence_mean_token_sum", ("loss", "sample_mask")),
+            ("constant", ("loss", "sample_mask")),
+        ]
+    ),
+    row(
+        "aggregate_losses",
+        aggregate_losses,
+        make_batch("loss", "sample_mask", "denominator"),
+        "denominator",
+        constant=("denominator",),
+    ),
+]

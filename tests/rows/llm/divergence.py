@@ -1,0 +1,135 @@
+"""Rows of `llm/_divergence.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import STEPS, Row
+
+NEW = "rlax has no functions for language models"
+
+
+def dppo_mask(
+    log_prob, old_log_prob, adv, low=0.2, high=0.2, kind="tv", sample_mask=None
+):
+    """Qi et al. 2026, the binary divergences and the mask."""
+    keep = []
+    adv = np.broadcast_to(adv, log_prob.shape)
+    for p, q, a in zip(np.exp(log_prob), np.exp(old_log_prob), adv, strict=True):
+        divergence = abs(p - q)
+        if kind == "kl":
+            divergence = q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))
+        leaves_up = a > 0 and p > q and divergence > high
+        leaves_down = a < 0 and p < q and divergence > low
+        keep.append(not (leaves_up or leaves_down))
+    mask = np.ones(log_prob.shape, bool) if sample_mask is None else sample_mask
+    return np.array(keep) & mask
+
+
+def vespo_weight(
+    log_prob,
+    old_log_prob,
+    adv,
+    k_positive=2.0,
+    lambda_positive=3.0,
+    k_negative=3.0,
+    lambda_negative=2.0,
+    sample_mask=None,
+):
+    """Shen et al. 2026: a gamma-shaped kernel that is 1 on-policy."""
+    mask = np.ones(log_prob.shape, bool) if sample_mask is None else sample_mask
+    w = np.prod(np.exp(log_prob - old_log_prob)[mask])
+    k, rate = k_negative, lambda_negative
+    if adv >= 0:
+        k, rate = k_positive, lambda_positive
+    return w**k * np.exp(rate * (1 - w))
+
+
+# --- Arguments. ---
+
+
+def make_tokens(*names):
+    def make(rng):
+        old = rng.uniform(0.05, 0.95, STEPS)
+        new = np.clip(old + rng.uniform(-0.4, 0.4, STEPS), 0.02, 0.98)
+        drawn = {
+            "log_prob": np.log(new),
+            "old_log_prob": np.log(old),
+            "adv": rng.choice([-1.0, 1.0], STEPS),
+            "low": np.asarray(rng.uniform(0.05, 0.15)),
+            "high": np.asarray(rng.uniform(0.05, 0.15)),
+            "sample_mask": rng.permutation([True] * 4 + [False] * 2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_sequence(*names, sign=1.0):
+    def make(rng):
+        old = -rng.uniform(0.1, 3.0, STEPS)
+        drawn = {
+            "log_prob": old + rng.uniform(-0.2, 0.2, STEPS),
+            "old_log_prob": old,
+            "adv": np.asarray(sign * rng.uniform(0.5, 2.0)),
+            "k_positive": np.asarray(rng.uniform(1.0, 2.0)),
+            "lambda_positive": np.asarray(rng.uniform(1.0, 2.0)),
+            "k_negative": np.asarray(rng.uniform(1.0, 2.0)),
+            "lambda_negative": np.asarray(rng.uniform(1.0, 2.0)),
+            "sample_mask": rng.permutation([True] * 4 + [False] * 2),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def row(definition, make, case="", **fields):
+    return Row(
+        name=definition.__name__,
+        case=case,
+        definition=definition,
+        make=make,
+        peer=NEW,
+        differentiable=False,
+        **fields,
+    )
+
+
+PAIR = ("log_prob", "old_log_prob", "adv")
+
+
+SHAPE = ("k_positive", "lambda_positive", "k_negative", "lambda_negative")
+
+
+ROWS = [
+    *(
+        row(
+            dppo_mask,
+            make_tokens(*PAIR, *names),
+            " ".join([kind, *names]),
+            settings={"kind": kind},
+            elementwise=True,
+            invalid=({"low": -1.0}, {"high": -1.0}, {"kind": "js"}),
+        )
+        for kind in ("tv", "kl")
+        for names in (("low", "high", "sample_mask"), ())
+    ),
+    *(
+        row(
+            vespo_weight,
+            make_sequence(*PAIR, *names, sign=sign),
+            case,
+            single_precision=(0,),
+            condition=8.0,
+            invalid=(
+                {"k_positive": -1.0},
+                {"k_negative": -1.0},
+                {"lambda_positive": 0.0},
+                {"lambda_negative": 0.0},
+            ),
+        )
+        for case, sign, names in (
+            ("positive", 1.0, ("sample_mask", *SHAPE)),
+            ("negative", -1.0, ("sample_mask", *SHAPE)),
+            ("defaults", 1.0, ()),
+            ("negative, defaults", -1.0, ()),
+        )
+    ),
+]

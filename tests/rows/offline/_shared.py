@@ -1,0 +1,16 @@
+"""Definitions and arguments that rows of `offline` share."""
+
+import functools
+
+from contract import Row
+
+SAMPLES, DIMENSIONS, CRITICS, BATCH = 5, 3, 4, 8
+
+
+# --- Arguments. ---
+
+
+row = functools.partial(Row, peer="rlax has none")
+
+
+TEMPERATURE = ({"temperature": 0.0}, {"temperature": -1.0})

@@ -1,0 +1,100 @@
+"""Rows of `offline/_awr.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import away_from
+from rows.offline._shared import BATCH, SAMPLES, row
+
+# --- Advantage-weighted policies. ---
+
+
+def advantage_weights(adv, temperature, max_weight):
+    """Peng et al. 2019, with clipped weights."""
+    return np.minimum(np.exp(adv / temperature), max_weight)
+
+
+def advantage_weighted_loss(log_prob, adv, temperature, max_weight):
+    return -advantage_weights(adv, temperature, max_weight) * log_prob
+
+
+def crr_weights(q, q_samples, kind="exp", baseline="mean", beta=1.0, max_weight=20.0):
+    """Wang et al. 2020, section 3."""
+    baselines = {"mean": np.mean, "max": np.max}
+    adv = q - baselines[baseline](q_samples)
+    if kind == "binary":
+        return np.where(adv > 0, 1.0, 0.0)
+    return np.minimum(np.exp(adv / beta), max_weight)
+
+
+# --- Arguments. ---
+
+
+def make_weighted(*names):
+    """Return a function that draws log-probabilities and advantages, some clipped."""
+
+    def make(rng):
+        drawn = {
+            "log_prob": -rng.exponential(size=BATCH),
+            "adv": away_from(2 * rng.normal(size=BATCH), 0.5 * np.log(4.0)),
+            "temperature": np.asarray(0.5),
+            "max_weight": np.asarray(4.0),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_crr(rng):
+    q_samples = rng.normal(size=SAMPLES)
+    return {"q": np.asarray(rng.normal()), "q_samples": q_samples}
+
+
+WEIGHT = (
+    {"temperature": 0.0},
+    {"temperature": -1.0},
+    {"max_weight": 0.0},
+    {"max_weight": -1.0},
+)
+
+
+ROWS = [
+    row(
+        name="advantage_weights",
+        definition=advantage_weights,
+        make=make_weighted("adv", "temperature", "max_weight"),
+        differentiable=False,
+        condition=8.0,
+        elementwise=True,
+        invalid=WEIGHT,
+    ),
+    row(
+        name="advantage_weighted_loss",
+        definition=advantage_weighted_loss,
+        make=make_weighted("log_prob", "adv", "temperature", "max_weight"),
+        constant=("adv", "temperature", "max_weight"),
+        condition=8.0,
+        elementwise=True,
+        invalid=WEIGHT,
+    ),
+    *[
+        row(
+            name="crr_weights",
+            case=f"{kind}, {baseline}",
+            definition=crr_weights,
+            make=make_crr,
+            settings={"kind": kind, "baseline": baseline},
+            differentiable=False,
+            condition=8.0,
+            any_length=("q_samples",),
+            invalid=(
+                {"kind": "exponential"},
+                {"baseline": "min"},
+                {"beta": 0.0},
+                {"max_weight": 0.0},
+            )
+            if (kind, baseline) == ("exp", "mean")
+            else (),
+        )
+        for kind in ("exp", "binary")
+        for baseline in ("mean", "max")
+    ],
+]

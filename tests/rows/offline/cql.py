@@ -1,0 +1,105 @@
+"""Rows of `offline/_cql.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import ACTIONS, actions, away_from
+from rows.offline._shared import SAMPLES, TEMPERATURE, row
+
+# --- Conservative Q-learning. ---
+
+
+def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, lower_bound=-np.inf):
+    """Kumar et al. 2020, appendix F; bounded as in Nakamoto et al. 2023."""
+    bounded = np.maximum(q_samples, lower_bound)
+    ratios = np.exp(bounded / temperature) / np.exp(log_prob_samples)
+    return temperature * np.log(np.sum(ratios)) - q
+
+
+def discrete_cql_loss(q, a, action_mask=None):
+    """Kumar et al. 2020, CQL(H)."""
+    legal = np.ones(q.shape, bool) if action_mask is None else action_mask.copy()
+    legal[a] = True
+    return np.log(np.sum(np.exp(q[legal]))) - q[a]
+
+
+def cql_temperature_loss(log_temperature, gap, target_gap):
+    """Kumar et al. 2020, appendix F."""
+    return np.exp(log_temperature) * (target_gap - gap)
+
+
+# --- Arguments. ---
+
+
+def make_cql(*names):
+    def make(rng):
+        drawn = {
+            "q": np.asarray(rng.normal()),
+            "q_samples": away_from(rng.normal(size=SAMPLES), 0.25),
+            "log_prob_samples": rng.normal(size=SAMPLES),
+            "temperature": np.asarray(rng.uniform(0.5, 2.0)),
+        }
+        return drawn | {name: BOUNDS[name] for name in names}
+
+    return make
+
+
+def make_discrete(*names):
+    def make(rng):
+        drawn = {
+            "q": rng.normal(size=ACTIONS),
+            "a": actions(rng),
+            "action_mask": np.array([True, False, True, True]),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_numbers(*names):
+    def make(rng):
+        return {name: np.asarray(rng.normal()) for name in names}
+
+    return make
+
+
+BOUNDS = {
+    "lower_bound": np.asarray(0.25),
+    "lower_bounds": np.array([0.25, 0.25, 0.25, -np.inf, -np.inf]),
+}
+
+
+ROWS = [
+    row(
+        name="cql_loss",
+        definition=cql_loss,
+        make=make_cql(),
+        constant=("log_prob_samples",),
+        condition=4.0,
+        invalid=TEMPERATURE,
+    ),
+    row(
+        name="cql_loss",
+        case="lower bound",
+        definition=cql_loss,
+        make=make_cql("lower_bound"),
+        constant=("log_prob_samples", "lower_bound"),
+        condition=4.0,
+    ),
+    row(
+        name="discrete_cql_loss",
+        definition=discrete_cql_loss,
+        make=make_discrete("q", "a"),
+    ),
+    row(
+        name="discrete_cql_loss",
+        case="masked",
+        definition=discrete_cql_loss,
+        make=make_discrete("q", "a", "action_mask"),
+    ),
+    row(
+        name="cql_temperature_loss",
+        definition=cql_temperature_loss,
+        make=make_numbers("log_temperature", "gap", "target_gap"),
+        constant=("gap", "target_gap"),
+        condition=4.0,
+    ),
+]

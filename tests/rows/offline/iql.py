@@ -1,0 +1,86 @@
+"""Rows of `offline/_iql.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import away_from
+from rows.offline._shared import BATCH, TEMPERATURE, row
+
+# --- In-sample values. ---
+
+
+def iql_value_loss(v, q, expectile):
+    """Kostrikov et al. 2021, section 4."""
+    u = q - v
+    return np.abs(expectile - (u < 0)) * u**2
+
+
+def gumbel_value_loss(v, q, temperature, max_clip=7.0):
+    """Garg et al. 2023, Gumbel regression; with the tangent at the clip above it."""
+    z = (q - v) / temperature
+    c = np.minimum(z, max_clip)
+    return np.exp(c) - c - 1 + (np.exp(c) - 1) * (z - c)
+
+
+def sparse_value_loss(v, q, temperature):
+    """Xu et al. 2023, sparse Q-learning."""
+    w = 1 + (q - v) / (2 * temperature)
+    return (w > 0) * w**2 + v / temperature
+
+
+# --- Arguments. ---
+
+
+def make_values(*kinks):
+    """Return a function that draws values whose errors are away from kinks."""
+
+    def make(rng):
+        v, error = rng.normal(size=BATCH), rng.normal(size=BATCH)
+        for kink in kinks:
+            error = away_from(error, kink)
+        return {"v": v, "q": v + error, "temperature": np.asarray(0.5)}
+
+    return make
+
+
+def make_expectile(rng):
+    drawn = make_values(0.0)(rng)
+    return {"v": drawn["v"], "q": drawn["q"], "expectile": np.asarray(0.75)}
+
+
+ROWS = [
+    row(
+        name="iql_value_loss",
+        definition=iql_value_loss,
+        make=make_expectile,
+        targets=("q",),
+        elementwise=True,
+        invalid=({"expectile": -0.1}, {"expectile": 1.1}),
+    ),
+    row(
+        name="gumbel_value_loss",
+        definition=gumbel_value_loss,
+        make=make_values(),
+        targets=("q",),
+        condition=32.0,
+        elementwise=True,
+        invalid=(*TEMPERATURE, {"max_clip": 0.0}, {"max_clip": -1.0}),
+    ),
+    row(
+        name="gumbel_value_loss",
+        case="clipped",
+        definition=gumbel_value_loss,
+        make=make_values(0.25),
+        settings={"max_clip": 0.5},
+        targets=("q",),
+        condition=4.0,
+        elementwise=True,
+    ),
+    row(
+        name="sparse_value_loss",
+        definition=sparse_value_loss,
+        make=make_values(-1.0),
+        targets=("q",),
+        condition=4.0,
+        elementwise=True,
+        invalid=TEMPERATURE,
+    ),
+]

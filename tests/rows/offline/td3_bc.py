@@ -1,0 +1,102 @@
+"""Rows of `offline/_td3_bc.py`, and their definitions in NumPy."""
+
+import functools
+
+import numpy as np
+from rows.offline._shared import BATCH, CRITICS, DIMENSIONS, row
+
+# --- Policies close to the data. ---
+
+
+def td3_bc_loss(q, action, data_action, weight):
+    """Fujimoto and Gu 2021, section 5."""
+    return -weight * q + np.linalg.norm(action - data_action) ** 2
+
+
+def td3_bc_weight(q, alpha):
+    """Fujimoto and Gu 2021, section 5."""
+    return alpha / np.mean(np.abs(q))
+
+
+def rebrac_critic_target(r_t, discount_t, q_t, action_t, data_action_t, penalty_weight):
+    """Tarasov et al. 2023."""
+    distance = np.linalg.norm(action_t - data_action_t) ** 2
+    return r_t + discount_t * (np.min(q_t) - penalty_weight * distance)
+
+
+# --- Arguments. ---
+
+
+def make_policy(rng):
+    return {
+        "q": np.asarray(rng.normal()),
+        "action": rng.normal(size=DIMENSIONS),
+        "data_action": rng.normal(size=DIMENSIONS),
+        "weight": np.asarray(rng.uniform(0.5, 2.0)),
+    }
+
+
+def make_target(q_shape):
+    def make(rng):
+        return {
+            "r_t": np.asarray(rng.normal()),
+            "discount_t": np.asarray(rng.uniform(0.5, 1.0)),
+            "q_t": rng.normal(size=q_shape),
+            "action_t": rng.normal(size=DIMENSIONS),
+            "data_action_t": rng.normal(size=DIMENSIONS),
+            "penalty_weight": np.asarray(rng.uniform(0.1, 1.0)),
+        }
+
+    return make
+
+
+TARGET = (
+    "r_t",
+    "discount_t",
+    "q_t",
+    "action_t",
+    "data_action_t",
+    "penalty_weight",
+)
+
+
+ROWS = [
+    row(
+        name="td3_bc_loss",
+        definition=td3_bc_loss,
+        make=make_policy,
+        constant=("weight",),
+        condition=4.0,
+        invalid=({"weight": -1.0},),
+    ),
+    row(
+        name="td3_bc_weight",
+        definition=td3_bc_weight,
+        make=lambda rng: {"q": rng.normal(size=BATCH)},
+        settings={"alpha": 2.5},
+        differentiable=False,
+        over_devices=lambda library, axis_name: functools.partial(
+            library.td3_bc_weight, axis_name=axis_name
+        ),
+        condition=4.0,
+        invalid=({"alpha": -1.0},),
+    ),
+    row(
+        name="rebrac_critic_target",
+        definition=rebrac_critic_target,
+        make=make_target(CRITICS),
+        targets=TARGET,
+        condition=4.0,
+        any_length=("q_t",),
+        invalid=({"penalty_weight": -1.0},),
+    ),
+    row(
+        name="rebrac_critic_target",
+        case="one critic",
+        definition=rebrac_critic_target,
+        make=make_target(()),
+        targets=TARGET,
+        condition=4.0,
+        invalid=({"discount_t": -0.5},),
+    ),
+]

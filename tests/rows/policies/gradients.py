@@ -1,0 +1,344 @@
+"""Rows of `policies/_gradients.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import ACTIONS, STEPS, Row, actions, away_from, probabilities
+
+NEW = "rlax has none"
+
+
+def softmax(logits, action_mask=None):
+    weights = np.exp(logits - np.max(logits, axis=-1, keepdims=True))
+    weights = weights if action_mask is None else np.where(action_mask, weights, 0.0)
+    return weights / np.sum(weights, axis=-1, keepdims=True)
+
+
+def policy_gradient_loss(logits_t, a_t, adv_t, w_t):
+    log_prob_t = np.log(softmax(logits_t))[np.arange(len(a_t)), a_t]
+    return -np.mean(w_t * adv_t * log_prob_t)
+
+
+def reinforce_loss(log_prob_t, adv_t, sample_mask=None):
+    """Williams 1992."""
+    losses = -adv_t * log_prob_t
+    return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
+
+
+def counterfactual_advantage(q_t, pi_t, a_t, action_mask=None):
+    """Foerster et al. 2017, equation 4."""
+    q_t = q_t if action_mask is None else np.where(action_mask, q_t, 0.0)
+    return q_t[np.arange(len(a_t)), a_t] - np.sum(pi_t * q_t, axis=-1)
+
+
+def acer_policy_loss(
+    logits_t,
+    mu_logits_t,
+    a_t,
+    q_t,
+    returns_t,
+    max_weight=10.0,
+    action_mask=None,
+    sample_mask=None,
+    held=None,
+):
+    """Wang et al. 2016, equation 9. `held` has the logits of the weights."""
+    steps, legal = np.arange(len(a_t)), True if action_mask is None else action_mask
+    pi_t = softmax(logits_t if held is None else held["logits_t"], action_mask)
+    mu_t = softmax(mu_logits_t, action_mask)
+    ratio_t = np.where(legal, pi_t, 1.0) / np.where(legal, mu_t, 1.0)
+    log_pi_t = np.where(legal, np.log(softmax(logits_t)), 0.0)
+    if action_mask is not None:
+        total = np.sum(np.where(legal, np.exp(log_pi_t), 0.0), axis=-1, keepdims=True)
+        log_pi_t = log_pi_t - np.log(total)
+    q_t = np.where(legal, q_t, 0.0)
+    adv_t = q_t - np.sum(pi_t * q_t, axis=-1, keepdims=True)
+    error_t = returns_t - np.sum(pi_t * q_t, axis=-1)
+    truncated_t = np.minimum(max_weight, ratio_t[steps, a_t])
+    excess_t = np.maximum(0.0, (ratio_t - max_weight) / ratio_t)
+    losses = -truncated_t * error_t * log_pi_t[steps, a_t]
+    losses -= np.sum(pi_t * excess_t * adv_t * log_pi_t, axis=-1)
+    return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
+
+
+def entropy_loss(logits_t, w_t):
+    probs_t = softmax(logits_t)
+    entropy_t = -np.sum(probs_t * np.log(probs_t), axis=-1)
+    return -np.mean(w_t * entropy_t)
+
+
+def advantages(logits_t, q_t):
+    return q_t - np.sum(softmax(logits_t) * q_t, axis=-1, keepdims=True)
+
+
+def expected(logits_t, values_t):
+    return np.mean(np.sum(softmax(logits_t) * values_t, axis=-1))
+
+
+def qpg_loss(logits_t, q_t):
+    """Srinivasan et al. 2018, section 3.1."""
+    return -expected(logits_t, advantages(logits_t, q_t))
+
+
+def rm_loss(logits_t, q_t):
+    return -expected(logits_t, np.maximum(0.0, advantages(logits_t, q_t)))
+
+
+def rpg_loss(logits_t, q_t):
+    return np.mean(np.sum(np.maximum(0.0, advantages(logits_t, q_t)), axis=-1))
+
+
+def dpg_loss(a_t, dqda_t, dqda_clipping=None):
+    """Silver et al. 2014, as half the squared norm of the gradient of q."""
+    if dqda_clipping is not None:
+        dqda_t = dqda_t * min(1.0, dqda_clipping / np.sqrt(np.sum(dqda_t**2)))
+    return dqda_t**2 / 2
+
+
+def invert_gradients(a_t, dqda_t, minimum, maximum):
+    """Hausknecht and Stone 2016, equation 11."""
+    up, down = maximum - a_t, a_t - minimum
+    return dqda_t * np.where(dqda_t > 0, up, down) / (maximum - minimum)
+
+
+# --- Losses whose stopped terms are not arguments. ---
+
+
+def acer_with_constant_weights(*targets, **settings):
+    def loss(x, constants):
+        x = x | {name: constants[name] for name in targets}
+        return acer_policy_loss(**x, **settings, held=constants)
+
+    return loss
+
+
+def qpg_with_constant_advantages(x, constants):
+    return -expected(x["logits_t"], advantages(**constants))
+
+
+def qpg_with_constant_baseline(x, constants):
+    baseline_t = constants["q_t"] - advantages(**constants)
+    return -expected(x["logits_t"], x["q_t"] - baseline_t)
+
+
+def rm_with_constant_regret(x, constants):
+    return -expected(x["logits_t"], np.maximum(0.0, advantages(**constants)))
+
+
+def dpg_with_constant_target(dqda_clipping=None):
+    def loss(x, constants):
+        move = np.sqrt(2 * dpg_loss(**constants, dqda_clipping=dqda_clipping))
+        target = constants["a_t"] + np.sign(constants["dqda_t"]) * move
+        return (target - x["a_t"]) ** 2 / 2
+
+    return loss
+
+
+# --- Arguments. ---
+
+
+def make_logits_and_values(rng):
+    """Draw values away from their mean, where the regret has a kink."""
+    while True:
+        drawn = {
+            "logits_t": rng.normal(size=(STEPS, ACTIONS)),
+            "q_t": rng.normal(size=(STEPS, ACTIONS)),
+        }
+        if np.abs(advantages(**drawn)).min() > 0.01:
+            return drawn
+
+
+def make_policy_gradient(rng):
+    return {
+        "logits_t": rng.normal(size=(STEPS, ACTIONS)),
+        "a_t": actions(rng, STEPS),
+        "adv_t": rng.normal(size=STEPS),
+        "w_t": rng.uniform(0.5, 1.5, STEPS),
+    }
+
+
+def make_reinforce(*names):
+    def make(rng):
+        drawn = {
+            "log_prob_t": rng.normal(size=STEPS),
+            "adv_t": rng.normal(size=STEPS),
+            "sample_mask": rng.permutation(np.arange(STEPS) > 1),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_critic(rng):
+    return {
+        "q_t": rng.normal(size=(STEPS, ACTIONS)),
+        "pi_t": probabilities(rng, STEPS, ACTIONS),
+        "a_t": actions(rng, STEPS),
+    }
+
+
+def make_acer(rng):
+    return {
+        "logits_t": rng.normal(size=(STEPS, ACTIONS)),
+        "mu_logits_t": rng.normal(size=(STEPS, ACTIONS)),
+        "a_t": actions(rng, STEPS),
+        "q_t": rng.normal(size=(STEPS, ACTIONS)),
+        "returns_t": rng.normal(size=STEPS),
+    }
+
+
+def masked(make):
+    """Add a mask without one action, which is not taken."""
+
+    def make_masked(rng):
+        drawn = make(rng)
+        illegal = (drawn["a_t"] + rng.integers(1, ACTIONS, STEPS)) % ACTIONS
+        return {**drawn, "action_mask": np.arange(ACTIONS) != illegal[:, None]}
+
+    return make_masked
+
+
+def make_masked_acer(rng):
+    sample_mask = rng.permutation(np.arange(STEPS) > 1)
+    return {**masked(make_acer)(rng), "sample_mask": sample_mask}
+
+
+def make_bounded(rng):
+    """Draw actions, some of them outside their bounds."""
+    return {
+        "a_t": rng.normal(size=ACTIONS),
+        "dqda_t": away_from(rng.normal(size=ACTIONS), 0.0),
+        "minimum": rng.uniform(-1.5, -0.5, ACTIONS),
+        "maximum": np.asarray(rng.uniform(0.5, 1.5)),
+    }
+
+
+def make_entropy(rng):
+    return {
+        "logits_t": rng.normal(size=(STEPS, ACTIONS)),
+        "w_t": rng.uniform(0.5, 1.5, STEPS),
+    }
+
+
+def make_deterministic(rng):
+    dqda_t = np.array([1.0, -1.0, 1.0]) * (2.0 + rng.uniform(size=3))
+    return {"a_t": rng.normal(size=3), "dqda_t": dqda_t}
+
+
+ROWS = [
+    Row(
+        name="policy_gradient_loss",
+        definition=policy_gradient_loss,
+        make=make_policy_gradient,
+        targets=("adv_t",),
+    ),
+    Row(
+        name="reinforce_loss",
+        elementwise=True,
+        definition=reinforce_loss,
+        make=make_reinforce("log_prob_t", "adv_t"),
+        peer=NEW,
+        targets=("adv_t",),
+    ),
+    Row(
+        name="reinforce_loss",
+        elementwise=True,
+        case="masked",
+        definition=reinforce_loss,
+        make=make_reinforce("log_prob_t", "adv_t", "sample_mask"),
+        peer=NEW,
+        targets=("adv_t",),
+    ),
+    Row(
+        name="counterfactual_advantage",
+        elementwise=True,
+        definition=counterfactual_advantage,
+        make=make_critic,
+        peer=NEW,
+        invalid=({"pi_t": np.full((STEPS, ACTIONS), -0.1)},),
+    ),
+    Row(
+        name="counterfactual_advantage",
+        elementwise=True,
+        case="masked",
+        definition=counterfactual_advantage,
+        make=masked(make_critic),
+        peer=NEW,
+    ),
+    *(
+        Row(
+            name="acer_policy_loss",
+            elementwise=True,
+            case=case,
+            definition=acer_policy_loss,
+            make=make,
+            settings=settings,
+            peer=NEW,
+            targets=("q_t", "returns_t"),
+            flagged=acer_with_constant_weights("q_t", "returns_t", **settings),
+            unflagged=acer_with_constant_weights(**settings),
+            differences="the gradients of the importance weights are stopped",
+            constant=("mu_logits_t",),
+            condition=8.0,
+            invalid=({"max_weight": -1.0},) if "max_weight" not in settings else (),
+        )
+        for case, make, settings in [
+            ("", make_acer, {}),
+            ("truncated", make_acer, {"max_weight": 0.5}),
+            ("masked", make_masked_acer, {"max_weight": 0.75}),
+        ]
+    ),
+    Row(name="entropy_loss", definition=entropy_loss, make=make_entropy),
+    Row(
+        name="qpg_loss",
+        definition=qpg_loss,
+        make=make_logits_and_values,
+        peer_gradient={False: "rlax always stops the gradient of q (audit, 3.1)"},
+        targets=("q_t",),
+        flagged=qpg_with_constant_advantages,
+        unflagged=qpg_with_constant_baseline,
+        differences="the gradient of the baseline is stopped, the value is always 0",
+        condition=4.0,
+    ),
+    Row(
+        name="rm_loss",
+        definition=rm_loss,
+        make=make_logits_and_values,
+        peer_gradient={False: "rlax always stops the gradient of q (audit, 3.1)"},
+        targets=("q_t",),
+        flagged=rm_with_constant_regret,
+    ),
+    Row(
+        name="rpg_loss",
+        definition=rpg_loss,
+        make=make_logits_and_values,
+        targets=("q_t",),
+    ),
+    Row(
+        name="dpg_loss",
+        definition=dpg_loss,
+        make=make_deterministic,
+        targets=("dqda_t",),
+        flagged=dpg_with_constant_target(),
+    ),
+    Row(
+        name="dpg_loss",
+        case="clipped",
+        definition=dpg_loss,
+        make=make_deterministic,
+        settings={"dqda_clipping": 0.5},
+        targets=("dqda_t",),
+        flagged=dpg_with_constant_target(0.5),
+        invalid=({"dqda_clipping": -1.0},),
+    ),
+    Row(
+        name="invert_gradients",
+        definition=invert_gradients,
+        make=make_bounded,
+        peer=NEW,
+        condition=4.0,
+        invalid=(
+            {"maximum": -1.0, "minimum": 1.0},
+            {"maximum": np.inf},
+            {"minimum": -np.inf},
+        ),
+    ),
+]

@@ -1,0 +1,244 @@
+"""Rows of `policies/_ppo.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import STEPS, Row, away_from
+
+
+def clipped_surrogate_pg_loss(prob_ratios_t, adv_t, epsilon):
+    """Schulman et al. 2017, equation 7."""
+    clipped_t = np.clip(prob_ratios_t, 1 - epsilon, 1 + epsilon)
+    return -np.mean(np.minimum(prob_ratios_t * adv_t, clipped_t * adv_t))
+
+
+# --- Arguments. ---
+
+
+def make_surrogate(rng):
+    ratios = rng.uniform(0.25, 2.0, STEPS)
+    for kink in (0.75, 1.25):
+        ratios = away_from(ratios, kink)
+    return {"prob_ratios_t": ratios, "adv_t": away_from(rng.normal(size=STEPS), 0.0)}
+
+
+NEW = "rlax has none"
+
+
+EPSILON, EPSILON_HIGH = 0.2, 0.3
+
+
+# --- Losses of log-probabilities. ---
+
+
+def ratios(log_prob_t, old_log_prob_t, log_ratio_bound=20.0, sample_mask=None):
+    """Return log-ratios, ratios, bounds, and Schulman's estimates of the KL."""
+    difference = log_prob_t - old_log_prob_t
+    if sample_mask is not None:
+        difference = np.where(sample_mask, difference, 0.0)
+    log_ratio = np.clip(difference, -log_ratio_bound, log_ratio_bound)
+    ratio = np.exp(log_ratio)
+    bounded = np.abs(difference) > log_ratio_bound
+    return log_ratio, ratio, bounded, ratio - 1 - log_ratio
+
+
+def valid(sample_mask, loss):
+    return loss if sample_mask is None else np.where(sample_mask, loss, 0.0)
+
+
+def ppo_clip_loss(
+    log_prob_t,
+    old_log_prob_t,
+    adv_t,
+    epsilon=0.2,
+    epsilon_high=None,
+    dual_clip=None,
+    sample_mask=None,
+    **bound,
+):
+    """Schulman et al. 2017, equation 7; with the dual clip of Ye et al. 2019."""
+    low, high = 1 - epsilon, 1 + (epsilon_high or epsilon)
+    log_ratio, ratio, bounded, kl = ratios(
+        log_prob_t, old_log_prob_t, sample_mask=sample_mask, **bound
+    )
+    adv_t = valid(sample_mask, adv_t)
+    objective = np.minimum(ratio * adv_t, np.clip(ratio, low, high) * adv_t)
+    clipped = objective != ratio * adv_t
+    dual = np.zeros(len(adv_t), bool)
+    if dual_clip is not None:
+        dual = (adv_t < 0) & (objective < dual_clip * adv_t)
+        objective = np.where(dual, dual_clip * adv_t, objective)
+    outside = (ratio < low) | (ratio > high)
+    return -objective, log_ratio, ratio, clipped, dual, outside, bounded, kl
+
+
+def decoupled_ppo_loss(
+    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, **settings
+):
+    """Hilton et al. 2021."""
+    mask, max_weight = settings.get("sample_mask"), settings.pop("max_weight", np.inf)
+    log_ratio, *_ = ratios(log_prob_t, old_log_prob_t, sample_mask=mask)
+    _, weight, _, _ = ratios(proximal_log_prob_t, old_log_prob_t, sample_mask=mask)
+    weight = np.minimum(max_weight, weight)
+    loss, *rest = ppo_clip_loss(log_prob_t, proximal_log_prob_t, adv_t, **settings)
+    return weight * loss, log_ratio, weight, *rest
+
+
+# --- Losses of values. ---
+
+
+def ppo_value_loss(v, old_v, target, epsilon, huber_delta=None, sample_mask=None):
+    """Engstrom et al. 2020."""
+
+    def loss(error):
+        magnitude = np.abs(error)
+        if huber_delta is None:
+            return magnitude**2 / 2
+        linear = huber_delta * (magnitude - huber_delta / 2)
+        return np.where(magnitude <= huber_delta, magnitude**2 / 2, linear)
+
+    near = old_v + np.clip(v - old_v, -epsilon, epsilon)
+    free, near = loss(v - target), loss(near - target)
+    clipped, outside = near > free, np.abs(v - old_v) > epsilon
+    if sample_mask is not None:
+        clipped, outside = clipped & sample_mask, outside & sample_mask
+    return valid(sample_mask, np.maximum(free, near)), clipped, outside
+
+
+# --- Arguments. ---
+
+
+def make_steps(*names):
+    """Draw time steps, some of them outside the bounds on either side."""
+
+    def make(rng):
+        log_ratio = rng.permutation(np.linspace(-0.8, 1.2, STEPS))
+        for kink in (1 - EPSILON, 1 + EPSILON, 1 + EPSILON_HIGH, 1.5):
+            log_ratio = away_from(log_ratio, np.log(kink))
+        old = -rng.uniform(0.5, 2.0, STEPS)
+        drawn = {
+            "log_prob_t": old + log_ratio,
+            "old_log_prob_t": old,
+            "adv_t": away_from(rng.normal(size=STEPS), 0.0, 0.1),
+            "kl_t": rng.uniform(size=STEPS),
+            "sample_mask": rng.permutation(np.arange(STEPS) > 1),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+def make_three_policies(*names):
+    def make(rng):
+        drawn = make_steps("log_prob_t", "old_log_prob_t", "adv_t", *names)(rng)
+        proximal = drawn["old_log_prob_t"]
+        old = proximal + rng.normal(scale=0.5, size=STEPS)
+        return drawn | {"proximal_log_prob_t": proximal, "old_log_prob_t": old}
+
+    return make
+
+
+def make_values(*names):
+    """Draw values that moved little or far, towards their targets and away."""
+
+    def make(rng):
+        old = rng.normal(size=STEPS)
+        moved = rng.permutation([-0.8, -0.4, -0.1, 0.1, 0.4, 0.8])
+        errors = away_from(rng.normal(size=STEPS), 0.0, 0.1)
+        for kink in (-1.0, 1.0):
+            errors = away_from(errors, kink)
+        drawn = {
+            "v": old + moved,
+            "old_v": old,
+            "target": old + moved - errors,
+            "sample_mask": rng.permutation(np.arange(STEPS) > 1),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+STEP = ("log_prob_t", "old_log_prob_t", "adv_t")
+
+
+MASKED = ("sample_mask",)
+
+
+def rows_of(name, definition, make, names, cases, **attributes):
+    """Return a row for each case of a function."""
+    targets = attributes.pop("targets", STEP[1:])
+    invalid = attributes.pop("invalid", ())
+    return [
+        Row(
+            name=name,
+            definition=definition,
+            make=make(*names, *(MASKED if "masked" in case else ())),
+            case=case,
+            settings=settings,
+            peer=NEW,
+            targets=targets,
+            invalid=() if case else invalid,
+            elementwise=True,
+            **attributes,
+        )
+        for case, settings in cases.items()
+    ]
+
+
+CLIPS = {
+    "": {},
+    "higher": {"epsilon": EPSILON, "epsilon_high": EPSILON_HIGH},
+    "dual": {"dual_clip": 1.5},
+    "masked": {},
+}
+
+
+INVALID_CLIPS = (
+    {"epsilon": -0.1},
+    {"epsilon_high": -0.1},
+    {"dual_clip": 1.0},
+    {"log_ratio_bound": 0.0},
+)
+
+
+ROWS = [
+    Row(
+        name="clipped_surrogate_pg_loss",
+        definition=clipped_surrogate_pg_loss,
+        make=make_surrogate,
+        settings={"epsilon": 0.25},
+        targets=("adv_t",),
+        invalid=({"prob_ratios_t": np.full(STEPS, -0.1)}, {"epsilon": -0.1}),
+    ),
+    *rows_of(
+        "ppo_clip_loss",
+        ppo_clip_loss,
+        make_steps,
+        STEP,
+        {**CLIPS, "bounded": {"log_ratio_bound": 0.25}},
+        invalid=INVALID_CLIPS,
+        condition=2.0,
+    ),
+    *rows_of(
+        "decoupled_ppo_loss",
+        decoupled_ppo_loss,
+        make_three_policies,
+        (),
+        {**CLIPS, "truncated": {"max_weight": 1.25}},
+        targets=("old_log_prob_t", "proximal_log_prob_t", "adv_t"),
+        invalid=(*INVALID_CLIPS, {"max_weight": 0.0}),
+        condition=8.0,
+    ),
+    *rows_of(
+        "ppo_value_loss",
+        ppo_value_loss,
+        make_values,
+        ("v", "old_v", "target"),
+        {
+            "": {"epsilon": 0.25},
+            "Huber": {"epsilon": 0.25, "huber_delta": 1.0},
+            "masked": {"epsilon": 0.25},
+        },
+        targets=("old_v", "target"),
+        invalid=({"epsilon": -0.1}, {"huber_delta": 0.0}),
+        condition=4.0,
+    ),
+]

@@ -1,0 +1,131 @@
+"""Rows of `policies/_ppo_penalty.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import Row
+from rows.policies.ppo import STEP, make_steps, ratios, rows_of, valid
+
+NEW = "rlax has none"
+
+
+# --- Losses of log-probabilities. ---
+
+
+def ppo_penalty_loss(
+    log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, sample_mask=None
+):
+    """Schulman et al. 2017, equation 8."""
+    steps = log_prob_t, old_log_prob_t
+    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
+    loss = coefficient * (kl if kl_t is None else kl_t) - ratio * adv_t
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
+
+
+def adaptive_kl_coefficient(
+    coefficient, kl, target, tolerance=1.5, factor=2.0, minimum=0.0, maximum=np.inf
+):
+    """Schulman et al. 2017, section 4, between bounds."""
+    if kl < target / tolerance:
+        coefficient = coefficient / factor
+    elif kl > target * tolerance:
+        coefficient = coefficient * factor
+    return np.minimum(np.maximum(coefficient, minimum), maximum)
+
+
+def spo_loss(log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None):
+    """Xie et al. 2024."""
+    steps = log_prob_t, old_log_prob_t
+    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
+    penalty = np.abs(adv_t) / (2 * epsilon) * (ratio - 1) ** 2
+    loss = penalty - ratio * adv_t
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
+
+
+def discovered_policy_loss(
+    log_prob_t, old_log_prob_t, adv_t, alpha=2.0, beta=0.6, sample_mask=None
+):
+    """Lu et al. 2022."""
+    steps = log_prob_t, old_log_prob_t
+    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
+
+    def drift(x, threshold):
+        return np.maximum(x - threshold * np.tanh(x / threshold), 0.0)
+
+    drifts = np.where(
+        adv_t >= 0,
+        drift((ratio - 1) * adv_t, alpha),
+        drift(np.log(ratio) * adv_t, beta),
+    )
+    loss = drifts - ratio * adv_t
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
+
+
+# --- Arguments. ---
+
+
+def make_coefficient(kl):
+    def make(rng):
+        return {
+            "coefficient": np.asarray(rng.uniform(0.5, 2.0)),
+            "kl": np.asarray(kl),
+            "target": np.asarray(1.0),
+        }
+
+    return make
+
+
+ROWS = [
+    *rows_of(
+        "ppo_penalty_loss",
+        ppo_penalty_loss,
+        make_steps,
+        (*STEP, "kl_t"),
+        {"": {"coefficient": 0.5}, "masked": {"coefficient": 0.5}},
+        invalid=({"coefficient": -1.0}, {"log_ratio_bound": 0.0}),
+        condition=2.0,
+    ),
+    *rows_of(
+        "ppo_penalty_loss",
+        ppo_penalty_loss,
+        make_steps,
+        STEP,
+        {"estimated": {"kl_t": None, "coefficient": 0.5}},
+        condition=2.0,
+    ),
+    *rows_of(
+        "spo_loss",
+        spo_loss,
+        make_steps,
+        STEP,
+        {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
+        invalid=({"epsilon": 0.0}, {"log_ratio_bound": 0.0}),
+        condition=8.0,
+    ),
+    *rows_of(
+        "discovered_policy_loss",
+        discovered_policy_loss,
+        make_steps,
+        STEP,
+        {"": {}, "sharper": {"alpha": 0.5, "beta": 0.25}, "masked": {}},
+        invalid=({"alpha": 0.0}, {"beta": 0.0}, {"log_ratio_bound": 0.0}),
+        condition=4.0,
+    ),
+    *(
+        Row(
+            name="adaptive_kl_coefficient",
+            definition=adaptive_kl_coefficient,
+            make=make_coefficient(kl),
+            carried={"coefficient": 0},
+            case=case,
+            peer=NEW,
+            invalid=(
+                {"coefficient": -1.0},
+                {"target": 0.0},
+                {"tolerance": 0.5},
+                {"factor": 0.5},
+                {"minimum": -1.0},
+                {"maximum": 0.0},
+            ),
+        )
+        for case, kl in {"far": 2.0, "near": 0.25, "right": 1.25}.items()
+    ),
+]

@@ -1,0 +1,159 @@
+"""Rows of `policies/_search.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import ACTIONS, Row, away_from
+from rows.policies.sac import softmax
+
+NEW = "rlax has none"
+
+
+CLIP = 1.0
+
+
+def cmpo_policy_targets(prior_logits, q, v, clip, action_mask=None):
+    """Hessel et al. 2021, equation 8."""
+    weights = softmax(prior_logits, action_mask) * np.exp(np.clip(q - v, -clip, clip))
+    return weights / np.sum(weights)
+
+
+def cmpo_sample_weights(q, v, clip, z_init):
+    """Hessel et al. 2021, section 4.2: the normaliser leaves each sample out."""
+    raised = np.exp(np.clip(q - v, -clip, clip))
+    weights = []
+    for i, each in enumerate(raised):
+        others = np.delete(raised, i)
+        weights.append(each / ((z_init + np.sum(others)) / len(q)))
+    return np.array(weights)
+
+
+def completed_q_values(logits, q, visits, v, action_mask=None):
+    """Danihelka et al. 2022, equations 10 and 33."""
+    action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
+    pi = softmax(logits, action_mask)
+    visited = [a for a in range(len(q)) if action_mask[a] and visits[a] > 0]
+    total = sum(visits[a] for a in visited)
+    mixed = v
+    if total:
+        mean = sum(pi[a] * q[a] for a in visited) / sum(pi[a] for a in visited)
+        mixed = (v + total * mean) / (1 + total)
+    return np.array([q[a] if a in visited else mixed for a in range(len(q))])
+
+
+def gumbel_policy_targets(
+    logits, q, visits, v, c_visit, c_scale, rescale_values=False, action_mask=None
+):
+    """Danihelka et al. 2022, equations 8 and 11."""
+    completed = completed_q_values(logits, q, visits, v, action_mask)
+    action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
+    if rescale_values:
+        low, high = np.min(completed[action_mask]), np.max(completed[action_mask])
+        completed = (completed - low) / (high - low)
+    sigma = (c_visit + np.max(visits[action_mask])) * c_scale * completed
+    return softmax(logits + sigma, action_mask)
+
+
+def make_prior(rng):
+    """Draw advantages, some of them clipped, none close to the bound."""
+    advantages = 2 * rng.normal(size=ACTIONS)
+    for bound in (-CLIP, CLIP):
+        advantages = away_from(advantages, bound)
+    advantages[rng.integers(ACTIONS)] = 0.5
+    v = rng.normal()
+    return {
+        "prior_logits": rng.normal(size=ACTIONS),
+        "q": v + advantages,
+        "v": np.asarray(v),
+    }
+
+
+def make_samples(rng):
+    drawn = make_prior(rng)
+    return {"q": drawn["q"], "v": drawn["v"], "z_init": np.asarray(rng.uniform(1, 2))}
+
+
+def make_search(rng):
+    """Draw the results of a search with one unvisited action."""
+    return {
+        "logits": rng.normal(size=ACTIONS),
+        "q": rng.normal(size=ACTIONS),
+        "visits": rng.permutation([0, 1, 2, 3]),
+        "v": np.asarray(rng.normal()),
+    }
+
+
+def masked(make):
+    """Add a mask without the most visited action."""
+
+    def make_masked(rng):
+        drawn = make(rng)
+        action_mask = np.ones(ACTIONS, bool)
+        action_mask[np.argmax(drawn.get("visits", action_mask))] = False
+        return {**drawn, "action_mask": action_mask}
+
+    return make_masked
+
+
+def row(definition, make, **attributes):
+    """Return the row of a function whose definition has its name."""
+    name = definition.__name__
+    return Row(name=name, definition=definition, make=make, peer=NEW, **attributes)
+
+
+SIGMA = {"c_visit": 2.0, "c_scale": 0.25}
+
+
+SEARCH = ("logits", "q", "v")
+
+
+NEGATIVE = {"visits": np.array([1, -1, 0, 2], np.int32)}
+
+
+ROWS = [
+    row(
+        cmpo_policy_targets,
+        masked(make_prior),
+        case="mask",
+        settings={"clip": CLIP},
+        targets=("prior_logits", "q", "v"),
+        invalid=({"clip": -1.0}, {"clip": np.nan}),
+    ),
+    row(
+        cmpo_sample_weights,
+        make_samples,
+        settings={"clip": CLIP},
+        targets=("q", "v", "z_init"),
+        invalid=({"clip": -1.0}, {"z_init": 0.0}),
+    ),
+    row(
+        completed_q_values,
+        make_search,
+        condition=4.0,
+        any_dtype=("visits",),
+        invalid=(NEGATIVE,),
+    ),
+    row(
+        completed_q_values,
+        masked(make_search),
+        case="mask",
+        any_dtype=("visits",),
+        condition=4.0,
+    ),
+    row(
+        gumbel_policy_targets,
+        make_search,
+        settings=SIGMA,
+        any_dtype=("visits",),
+        targets=SEARCH,
+        condition=4.0,
+        invalid=({"c_visit": -1.0}, {"c_scale": -1.0}, NEGATIVE),
+    ),
+    row(
+        gumbel_policy_targets,
+        masked(make_search),
+        case="mask, rescaled",
+        settings={**SIGMA, "rescale_values": True},
+        any_dtype=("visits",),
+        targets=SEARCH,
+        condition=16.0,
+    ),
+]

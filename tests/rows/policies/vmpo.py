@@ -1,0 +1,178 @@
+"""Rows of `policies/_vmpo.py`, and their definitions in NumPy."""
+
+import functools
+
+import numpy as np
+from rows.policies.constraints import (
+    SOFTPLUS,
+    STATES,
+    STOPPED,
+    compute_parametric_kl_penalty_and_dual_loss,
+    constraints_of,
+    hidden,
+    losses,
+    make_constraints,
+    make_temperature,
+    row,
+    softplus,
+)
+
+# --- The E-step. ---
+
+
+def get_top_k_weights(top_k_fraction, restarting_weights, scaled_advantages):
+    """Song et al. 2020, section 4.1: the top half of the valid steps."""
+    valid = np.flatnonzero(restarting_weights)
+    best = np.argsort(-scaled_advantages.ravel()[valid], kind="stable")
+    marks = np.zeros(scaled_advantages.size)
+    marks[valid[best[: max(1, int(top_k_fraction * len(valid)))]]] = 1.0
+    return marks.reshape(scaled_advantages.shape)
+
+
+def vmpo_compute_weights_and_temperature_loss(
+    advantages,
+    restarting_weights,
+    importance_weights,
+    top_k_fraction,
+    projection_operator=None,
+    **penalties,
+):
+    """Song et al. 2020, section 4.1."""
+    temperature = softplus(penalties["temperature_constraint.alpha"])
+    bound = penalties["temperature_constraint.epsilon"]
+    chosen = get_top_k_weights(top_k_fraction, restarting_weights, advantages)
+    raised = chosen * importance_weights * np.exp(advantages / temperature)
+    log_mean = np.log(np.sum(raised) / np.sum(chosen))
+    loss = temperature * (bound + log_mean)
+    return np.asarray(loss), raised / np.sum(raised), np.sum(chosen)
+
+
+# --- The M-step. ---
+
+
+def vmpo_loss(sample_log_probs, top_k_fraction=0.5, held=None, **others):
+    keep = others.pop("use_stop_gradient", True)
+    temperature_loss, weights, count = vmpo_compute_weights_and_temperature_loss(
+        **others, top_k_fraction=top_k_fraction
+    )
+    if held:
+        constant = {name: x for name, x in held.items() if name != "sample_log_probs"}
+        importance = (
+            {"importance_weights": constant["importance_weights"]} if keep else {}
+        )
+        temperature_loss, *_ = vmpo_compute_weights_and_temperature_loss(
+            **others | importance, top_k_fraction=top_k_fraction
+        )
+        if keep:
+            _, weights, _ = vmpo_compute_weights_and_temperature_loss(
+                **constant, top_k_fraction=top_k_fraction
+            )
+    policy_loss = -weights.size * weights * sample_log_probs
+    duals = compute_parametric_kl_penalty_and_dual_loss(
+        **constraints_of(others), held=constraints_of(held) if held else None
+    )
+    return losses(temperature_loss, policy_loss, duals, weights, count)
+
+
+def vmpo_e_step_with_constant_weights(x, constants):
+    importance = {"importance_weights": constants["importance_weights"]}
+    loss, _, count = vmpo_compute_weights_and_temperature_loss(
+        **x | importance, top_k_fraction=0.5
+    )
+    _, weights, _ = vmpo_compute_weights_and_temperature_loss(
+        **constants, top_k_fraction=0.5
+    )
+    return loss, weights, count
+
+
+# --- Arguments. ---
+
+
+def make_vmpo(rng, restarts=2):
+    restarting = rng.permutation(np.arange(STATES) >= restarts).astype(float)
+    return {
+        "advantages": rng.normal(size=STATES),
+        "restarting_weights": restarting,
+        "importance_weights": rng.uniform(0.5, 1.5, STATES),
+        **make_temperature(rng),
+    }
+
+
+def make_vmpo_loss(rng, restarts=2):
+    return {
+        "sample_log_probs": rng.normal(size=STATES),
+        **make_vmpo(rng, restarts),
+        **make_constraints(rng, (), (STATES,)),
+    }
+
+
+def without_restarts(make):
+    return functools.partial(make, restarts=0)
+
+
+FRACTIONS = {"top_k_fraction": 0.0}, {"top_k_fraction": 1.5}
+
+
+HALF = np.full(STATES, 0.5, np.float32)
+
+
+WEIGHTS = {"restarting_weights": HALF}, {"importance_weights": -HALF}
+
+
+ROWS = [
+    row(
+        "get_top_k_weights",
+        get_top_k_weights,
+        lambda rng: {
+            "restarting_weights": np.repeat([1.0, 0.0, 1.0], [5, 2, 5])[:, None],
+            "scaled_advantages": rng.normal(size=(12, 1)),
+        },
+        settings={"top_k_fraction": 0.5},
+        peer_of=hidden("get_top_k_weights"),
+        peer_make=lambda rng: {
+            "restarting_weights": np.ones((3, 4)),
+            "scaled_advantages": rng.normal(size=(3, 4)),
+        },
+        differentiable=False,
+        invalid=(*FRACTIONS, {"restarting_weights": np.full((12, 1), 0.5, "f")}),
+        over_devices=lambda library, axis_name: functools.partial(
+            library.get_top_k_weights, axis_name=axis_name
+        ),
+    ),
+    row(
+        "vmpo_compute_weights_and_temperature_loss",
+        vmpo_compute_weights_and_temperature_loss,
+        make_vmpo,
+        settings=SOFTPLUS | {"top_k_fraction": 0.5},
+        peer_make=without_restarts(make_vmpo),
+        constant=("restarting_weights",),
+        targets=("importance_weights",),
+        flagged=vmpo_e_step_with_constant_weights,
+        invalid=FRACTIONS + WEIGHTS,
+    ),
+    row(
+        "vmpo_loss",
+        vmpo_loss,
+        make_vmpo_loss,
+        settings=SOFTPLUS,
+        peer_make=without_restarts(make_vmpo_loss),
+        constant=("restarting_weights",),
+        unflagged=lambda x, constants: vmpo_loss(**x, held=constants),
+        differences=STOPPED,
+        invalid=FRACTIONS + WEIGHTS,
+    ),
+    row(
+        "vmpo_loss",
+        vmpo_loss,
+        make_vmpo_loss,
+        case="free weights",
+        settings=SOFTPLUS | {"use_stop_gradient": False, "top_k_fraction": 1.0},
+        peer_make=without_restarts(make_vmpo_loss),
+        peer_gradient={None: "rlax's penalty cancels its dual (audit, 1.8)"},
+        constant=("restarting_weights",),
+        unflagged=lambda x, constants: vmpo_loss(
+            **x, use_stop_gradient=False, top_k_fraction=1.0, held=constants
+        ),
+        differences=STOPPED,
+    ),
+]

@@ -1,0 +1,165 @@
+"""Rows of `returns/_multistep.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import (
+    BAD_DISCOUNTS,
+    BAD_LAMBDA,
+    Row,
+)
+from rows.returns._shared import ROWWISE, constant, maker, sum_of_errors, values_of_rows
+
+# --- Definitions. ---
+
+
+def one_step_target(t, r_t, discount_t, v_t, lambda_, further):
+    bootstrap = (1 - lambda_[t]) * v_t[t] + lambda_[t] * further
+    return r_t[t] + discount_t[t] * bootstrap
+
+
+def discounted_returns(r_t, discount_t, v_t):
+    """Sum the rewards from each step on, each times all discounts before it."""
+    rewards = np.append(r_t, v_t[-1])
+    return [
+        sum(np.prod(discount_t[t:k]) * rewards[k] for k in range(t, len(rewards)))
+        for t in range(len(r_t))
+    ]
+
+
+def lambda_returns(r_t, discount_t, v_t, lambda_):
+    def from_step(t):
+        if t == len(r_t):
+            return v_t[-1]
+        return one_step_target(t, r_t, discount_t, v_t, lambda_, from_step(t + 1))
+
+    return np.array([from_step(t) for t in range(len(r_t))])
+
+
+def n_step_bootstrapped_returns(r_t, discount_t, v_t, lambda_t, n):
+    def window(t, steps):
+        if steps == 0 or t == len(r_t):
+            return v_t[t - 1]
+        further = window(t + 1, steps - 1)
+        return one_step_target(t, r_t, discount_t, v_t, lambda_t, further)
+
+    return [window(t, n) for t in range(len(r_t))]
+
+
+def generalized_advantage_estimation(v_tm1, v_t, r_t, discount_t, lambda_):
+    return sum_of_errors(r_t + discount_t * v_t - v_tm1, discount_t * lambda_)
+
+
+def upgo_returns(v_tm1, v_t, r_t, discount_t):
+    """Vinyals et al. 2019, with a discount."""
+
+    def from_step(t):
+        last = t == len(r_t) - 1
+        if last or r_t[t + 1] + discount_t[t + 1] * v_t[t + 1] < v_tm1[t + 1]:
+            return r_t[t] + discount_t[t] * v_t[t]
+        return r_t[t] + discount_t[t] * from_step(t + 1)
+
+    return np.array([from_step(t) for t in range(len(r_t))])
+
+
+def linear_recurrence(a, b, final):
+    """Unroll the recurrence: the final value and each offset, times all factors."""
+    later = np.append(b, final)
+    return np.array(
+        [
+            sum(np.prod(a[t:k]) * later[k] for k in range(t, len(later)))
+            for t in range(len(b))
+        ]
+    )
+
+
+def truncated_generalized_advantage_estimation(
+    r_t, discount_t, lambda_, values, v_t=None
+):
+    v_t = values[1:] if v_t is None else v_t
+    return generalized_advantage_estimation(values[:-1], v_t, r_t, discount_t, lambda_)
+
+
+# --- Arguments. ---
+
+
+LAMBDA = ("r_t", "discount_t", "v_t", "lambda_")
+
+
+GAE = ("r_t", "discount_t", "lambda_", "values")
+
+
+ROWS = [
+    Row(
+        name="discounted_returns",
+        definition=discounted_returns,
+        make=maker("r_t", "discount_t", "v_t"),
+        invalid=BAD_DISCOUNTS,
+        targets=("r_t", "discount_t", "v_t"),
+        flagged=constant(discounted_returns),
+        multistep=True,
+    ),
+    Row(
+        name="lambda_returns",
+        definition=lambda_returns,
+        make=maker(*LAMBDA),
+        invalid=(*BAD_DISCOUNTS, {"lambda_": -0.1}),
+        targets=LAMBDA,
+        flagged=constant(lambda_returns),
+        multistep=True,
+    ),
+    Row(
+        name="n_step_bootstrapped_returns",
+        definition=n_step_bootstrapped_returns,
+        make=maker("r_t", "discount_t", "v_t", "lambda_t"),
+        settings={"n": 3},
+        invalid=({"n": 0}, {"n": -1}, {"n": 2.0}),
+        targets=("r_t", "discount_t", "v_t", "lambda_t"),
+        flagged=constant(n_step_bootstrapped_returns, n=3),
+        multistep=True,
+    ),
+    Row(
+        name="truncated_generalized_advantage_estimation",
+        definition=truncated_generalized_advantage_estimation,
+        make=maker(*GAE),
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        targets=GAE,
+        flagged=constant(truncated_generalized_advantage_estimation),
+        multistep=True,
+        rows=maker(*ROWWISE),
+        assemble=values_of_rows,
+    ),
+    Row(
+        name="generalized_advantage_estimation",
+        definition=generalized_advantage_estimation,
+        make=maker("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
+        peer="rlax has no advantages with two values a step",
+        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
+        flagged=constant(generalized_advantage_estimation),
+        multistep=True,
+    ),
+    Row(
+        name="upgo_returns",
+        definition=upgo_returns,
+        make=maker("v_tm1", "v_t", "r_t", "discount_t"),
+        peer="rlax has no such returns",
+        invalid=BAD_DISCOUNTS,
+        targets=("v_t", "r_t", "discount_t"),
+        flagged=constant(upgo_returns),
+        multistep=True,
+    ),
+    Row(
+        name="linear_recurrence",
+        definition=linear_recurrence,
+        make=maker("a", "b", "final"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="linear_recurrence",
+        case="streams",
+        definition=linear_recurrence,
+        make=maker("a", "b"),
+        settings={"final": 0.0},
+        peer="rlax has no such function",
+        multistep=True,
+    ),
+]

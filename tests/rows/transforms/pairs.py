@@ -1,0 +1,133 @@
+"""Rows of `transforms/_pairs.py`, and their definitions in NumPy."""
+
+import functools
+
+from contract import Row
+from rows.transforms.hl_gauss import transform_to_hl_gauss
+from rows.transforms.squashing import (
+    draw,
+    signed_hyperbolic,
+    signed_logp1,
+    signed_parabolic,
+    symlog,
+)
+from rows.transforms.two_hot import EQUAL, RANGE, between, to_bins
+
+# --- Pairs, each with its `apply`. ---
+
+
+def hl_gauss_pair(scalar):
+    return transform_to_hl_gauss(scalar, **RANGE, sigma_ratio=1.5)
+
+
+def outside_support(x):
+    y = symlog(x)
+    return (y < -2.0) | (y > 2.0)
+
+
+def compose_tx(x):
+    return signed_logp1(signed_hyperbolic(x))
+
+
+def twohot_pair(scalar):
+    return to_bins(scalar, EQUAL)
+
+
+def muzero_pair(x):
+    return to_bins(signed_hyperbolic(x), EQUAL)
+
+
+def unbiased_transform_pair(x):
+    return to_bins(x, signed_parabolic(EQUAL))
+
+
+def composed(library):
+    return library.compose_tx(
+        library.SIGNED_HYPERBOLIC_PAIR, library.SIGNED_LOGP1_PAIR
+    ).apply
+
+
+def two_hot(library):
+    return library.twohot_pair(**RANGE).apply
+
+
+def hl_gauss(library):
+    return library.hl_gauss_pair(**RANGE, sigma_ratio=1.5).apply
+
+
+def beyond(library):
+    bins = library.hl_gauss_pair(-2.0, 2.0, 5)
+    pair = library.compose_tx(library.SYMLOG_PAIR, bins)
+    return functools.partial(library.outside_support, tx_pair=pair)
+
+
+def two_hot_of_rlax(library):
+    """Return a function whose signature has the one argument that is not set."""
+    apply = two_hot(library)
+    return lambda scalar: apply(scalar=scalar)
+
+
+def muzero(library):
+    return library.muzero_pair(**RANGE, tx=library.SIGNED_HYPERBOLIC_PAIR).apply
+
+
+def unbiased(library):
+    return library.unbiased_transform_pair(
+        **RANGE, tx=library.SIGNED_HYPERBOLIC_PAIR
+    ).apply
+
+
+# --- Arguments. ---
+
+
+NEW = "rlax has none"
+
+
+ROWS = [
+    Row(
+        name="hl_gauss_pair",
+        definition=hl_gauss_pair,
+        make=between(EQUAL, "scalar"),
+        of=hl_gauss,
+        elementwise=True,
+        peer=NEW,
+    ),
+    Row(
+        name="outside_support",
+        definition=outside_support,
+        make=draw(scale=8.0),
+        of=beyond,
+        elementwise=True,
+        differentiable=False,
+        peer=NEW,
+    ),
+    Row(
+        name="compose_tx",
+        definition=compose_tx,
+        make=draw(),
+        of=composed,
+        elementwise=True,
+    ),
+    Row(
+        name="twohot_pair",
+        definition=twohot_pair,
+        make=between(EQUAL, "scalar"),
+        of=two_hot,
+        peer_of=two_hot_of_rlax,
+        elementwise=True,
+    ),
+    Row(
+        name="muzero_pair",
+        definition=muzero_pair,
+        make=draw(scale=100.0),
+        of=muzero,
+        elementwise=True,
+    ),
+    Row(
+        name="unbiased_transform_pair",
+        definition=unbiased_transform_pair,
+        make=between(signed_parabolic(EQUAL), "x"),
+        of=unbiased,
+        elementwise=True,
+    ),
+]

@@ -1,0 +1,45 @@
+"""Rows of `values/_duelling.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import ACTIONS, Row
+
+
+def duelling_q_values(v, advantages, action_mask=None):
+    """Wang et al. 2016, equation 9."""
+    if action_mask is None:
+        return v + advantages - np.mean(advantages)
+    q = v + advantages - np.mean(advantages[action_mask])
+    return np.where(action_mask, q, -np.inf)
+
+
+# --- Arguments. ---
+
+
+def make_network(*names):
+    def make(rng):
+        drawn = {
+            "v": np.asarray(rng.normal()),
+            "advantages": rng.normal(size=ACTIONS),
+            "action_mask": np.arange(ACTIONS) != 1,
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+ROWS = [
+    Row(
+        name="duelling_q_values",
+        definition=duelling_q_values,
+        make=make_network("v", "advantages"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="duelling_q_values",
+        case="mask",
+        definition=duelling_q_values,
+        make=make_network("v", "advantages", "action_mask"),
+        peer="rlax has no such function",
+        differentiable=False,
+    ),
+]

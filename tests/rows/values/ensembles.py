@@ -1,0 +1,61 @@
+"""Rows of `values/_ensembles.py`, and their definitions in NumPy."""
+
+import jax
+import numpy as np
+from contract import Row
+
+
+def ensemble_value(q, weight=0.75, kind="min"):
+    least, greatest = np.sort(q)[[0, -1]]
+    return {
+        "min": least,
+        "mean": np.sum(q) / len(q),
+        "min_max_mix": weight * least + (1 - weight) * greatest,
+    }[kind]
+
+
+def subset_minimum(key, q, size):
+    drawn = np.argsort(jax.random.bits(key, q.shape)) < size
+    return np.min(q[drawn])
+
+
+# --- Arguments. ---
+
+
+CRITICS = 5
+
+
+def make_critics(*names):
+    def make(rng):
+        drawn = {"q": rng.normal(size=CRITICS), "weight": rng.uniform(0.2, 0.8)}
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+NONE = "rlax has no ensembles"
+
+
+ROWS = [
+    *(
+        Row(
+            name="ensemble_value",
+            case=kind,
+            definition=ensemble_value,
+            make=make_critics("q", *["weight"] * (kind == "min_max_mix")),
+            settings={"kind": kind},
+            peer=NONE,
+            invalid=({"kind": "max"}, {"kind": None}, {"weight": 1.5}),
+        )
+        for kind in ("min", "mean", "min_max_mix")
+    ),
+    Row(
+        name="subset_minimum",
+        definition=subset_minimum,
+        make=make_critics("q"),
+        settings={"size": 2},
+        invalid=({"size": 0}, {"size": CRITICS + 1}, {"size": 2.0}),
+        key="key",
+        peer=NONE,
+    ),
+]

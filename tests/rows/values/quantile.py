@@ -1,0 +1,321 @@
+"""Rows of `values/_quantile.py`, and their definitions in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contract import ACTIONS, Row, actions, probabilities
+
+ATOMS, OTHER_ATOMS, QUANTILES, SAMPLES, BINS = 5, 7, 4, 6, 5
+
+
+# --- Quantiles. ---
+
+
+def quantile_regression_loss(
+    dist_src, tau_src, dist_target, huber_param=0.0, normalize_huber=False
+):
+    """Dabney et al. 2017, equation 10, and without a parameter equation 8.
+
+    Normalised, Dabney et al. 2018, equation 3.
+    """
+    divisor = huber_param if normalize_huber else 1.0
+
+    def penalty(u):
+        square = 0.5 * u**2 if abs(u) <= huber_param else None
+        beyond = huber_param * (abs(u) - 0.5 * huber_param)
+        huber = beyond if square is None else square
+        return abs(u) if huber_param == 0 else huber / divisor
+
+    return sum(
+        np.mean([abs(tau - (y < x)) * penalty(y - x) for y in dist_target])
+        for x, tau in zip(dist_src, tau_src, strict=True)
+    )
+
+
+def quantile_q_learning(
+    dist_q_tm1,
+    tau_q_tm1,
+    a_tm1,
+    r_t,
+    discount_t,
+    dist_q_t_selector,
+    dist_q_t,
+    weights=None,
+    q_t_selector=None,
+    **huber,
+):
+    """Dabney et al. 2017, algorithm 1; with weights, Yang et al. 2019, equation 1."""
+    if q_t_selector is None:
+        q_t_selector = np.average(dist_q_t_selector, axis=0, weights=weights)
+    target = r_t + discount_t * dist_q_t[:, np.argmax(q_t_selector)]
+    return quantile_regression_loss(dist_q_tm1[:, a_tm1], tau_q_tm1, target, **huber)
+
+
+def quantile_expected_sarsa(
+    dist_q_tm1,
+    tau_q_tm1,
+    a_tm1,
+    r_t,
+    discount_t,
+    dist_q_t,
+    probs_a_t,
+    **huber,
+):
+    losses = [
+        quantile_regression_loss(
+            dist_q_tm1[:, a_tm1], tau_q_tm1, r_t + discount_t * samples, **huber
+        )
+        for samples in dist_q_t.T
+    ]
+    return np.sum(probs_a_t * losses)
+
+
+# --- Arguments. ---
+
+
+def samples(*names):
+    """Draw predictions, and samples of the target."""
+
+    def make(rng):
+        drawn = {
+            "dist_src": rng.normal(size=QUANTILES),
+            "tau_src": rng.uniform(0.1, 0.9, QUANTILES),
+            "dist_target": rng.normal(size=SAMPLES),
+            "dist_q_tm1": rng.normal(size=(QUANTILES, ACTIONS)),
+            "tau_q_tm1": rng.uniform(0.1, 0.9, QUANTILES),
+            "a_tm1": actions(rng),
+            "r_t": rng.normal(),
+            "discount_t": rng.uniform(0.5, 1.0),
+            "dist_q_t_selector": rng.normal(size=(3, ACTIONS)),
+            "dist_q_t": rng.normal(size=(SAMPLES, ACTIONS)),
+            "probs_a_t": probabilities(rng, ACTIONS),
+            "weights": probabilities(rng, 3),
+            "q_t_selector": rng.normal(size=ACTIONS),
+        }
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+LOSS = ("dist_src", "tau_src", "dist_target")
+
+
+TAKEN = ("dist_q_tm1", "tau_q_tm1", "a_tm1", "r_t", "discount_t")
+
+
+LEARN = (*TAKEN, "dist_q_t_selector", "dist_q_t")
+
+
+HUBER = {"huber_param": 1.0}
+
+
+NORMALIZED = {"huber_param": 0.3, "normalize_huber": True}
+
+
+ABOVE, BELOW = (np.full(QUANTILES, x, np.float32) for x in (1.1, -0.1))
+
+
+BAD_LOSS = ({"tau_src": ABOVE}, {"tau_src": BELOW})
+
+
+BAD_LEARN = ({"tau_q_tm1": ABOVE}, {"tau_q_tm1": BELOW})
+
+
+BAD_HUBER = ({"huber_param": -1.0},)
+
+
+# --- Fractions. ---
+
+
+def quantile_midpoints(n):
+    return np.array([(2 * i - 1) / (2 * n) for i in range(1, n + 1)], np.float32)
+
+
+def sample_quantile_fractions(key, n):
+    return jax.random.uniform(key, (n,), jnp.float32)
+
+
+def cosine_embedding(fractions, dim):
+    """Dabney et al. 2018, equation 4."""
+    return np.cos(np.pi * np.arange(dim) * fractions[:, None])
+
+
+def quantile_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpoints):
+    """Yang et al. 2019, proposition 1: the derivative by each fraction."""
+    derivatives = [
+        2 * at - quantiles_at_midpoints[i + 1] - quantiles_at_midpoints[i]
+        for i, at in enumerate(quantiles_at_fractions)
+    ]
+    return np.dot(derivatives, fractions[1:-1])
+
+
+# --- Samples. ---
+
+
+def truncated_quantile_targets(dist_q_t, num_dropped):
+    pool = sorted(dist_q_t.ravel())
+    return np.array(pool[: len(pool) - num_dropped * len(dist_q_t)])
+
+
+def energy_distance_loss(samples, targets):
+    def mean_distance(x, y):
+        return np.mean(np.abs(x[:, None] - y[None, :]))
+
+    within = mean_distance(samples, samples) + mean_distance(targets, targets)
+    return 2 * mean_distance(samples, targets) - within
+
+
+# --- Arguments. ---
+
+
+NUMBER = 5
+
+
+OUTSIDE = tuple({"fractions": np.full(NUMBER, x, np.float32)} for x in (1.1, -0.1))
+
+
+DESCENDING = {"fractions": np.linspace(1, 0, NUMBER + 1, dtype=np.float32)}
+
+
+TOO_LARGE = {"fractions": np.linspace(0.0, 1.2, NUMBER + 1, dtype=np.float32)}
+
+
+NONE = "rlax has no fractions but those that it is given"
+
+
+def make_proposal(rng):
+    """Draw fractions away from the ends, so that differences stay inside."""
+    return {
+        "fractions": np.sort(rng.uniform(0.05, 0.95, NUMBER + 1)),
+        "quantiles_at_fractions": rng.normal(size=NUMBER - 1),
+        "quantiles_at_midpoints": rng.normal(size=NUMBER),
+    }
+
+
+def fraction(name, definition, make, **extra):
+    return Row(name=name, definition=definition, make=make, peer=NONE, **extra)
+
+
+ROWS = [
+    *(
+        Row(
+            name="quantile_regression_loss",
+            case=case,
+            definition=quantile_regression_loss,
+            make=samples(*LOSS),
+            settings=settings,
+            targets=("dist_target",),
+            any_length=("dist_target",),
+            peer_gradient={True: "The flag does nothing."},
+            invalid=BAD_LOSS + BAD_HUBER,
+        )
+        for case, settings in (("", {}), ("huber", HUBER))
+    ),
+    Row(
+        name="quantile_regression_loss",
+        case="normalized",
+        definition=quantile_regression_loss,
+        make=samples(*LOSS),
+        settings=NORMALIZED,
+        peer="rlax does not divide",
+        targets=("dist_target",),
+        any_length=("dist_target",),
+    ),
+    *(
+        Row(
+            name="quantile_q_learning",
+            case=case,
+            definition=quantile_q_learning,
+            make=samples(*LEARN),
+            settings=settings,
+            targets=("r_t", "discount_t", "dist_q_t"),
+            any_length=("dist_q_t_selector", "dist_q_t"),
+            invalid=BAD_LEARN + BAD_HUBER,
+        )
+        for case, settings in (("", {}), ("huber", HUBER))
+    ),
+    Row(
+        name="quantile_q_learning",
+        case="weights",
+        definition=quantile_q_learning,
+        make=samples(*LEARN, "weights"),
+        peer="rlax weights all samples alike",
+        targets=("r_t", "discount_t", "dist_q_t"),
+        any_length=("dist_q_t",),
+        invalid=({"weights": np.full(SAMPLES, -0.1)},),
+    ),
+    Row(
+        name="quantile_q_learning",
+        case="selector",
+        definition=quantile_q_learning,
+        make=samples(*TAKEN, "dist_q_t", "q_t_selector"),
+        settings={"dist_q_t_selector": None},
+        peer="rlax selects by samples",
+        targets=("r_t", "discount_t", "dist_q_t"),
+        any_length=("dist_q_t",),
+    ),
+    *(
+        Row(
+            name="quantile_expected_sarsa",
+            case=case,
+            definition=quantile_expected_sarsa,
+            make=samples(*TAKEN, "dist_q_t", "probs_a_t"),
+            settings=settings,
+            targets=("r_t", "discount_t", "dist_q_t", "probs_a_t"),
+            any_length=("dist_q_t",),
+            invalid=(
+                *BAD_LEARN,
+                *BAD_HUBER,
+                *({"probs_a_t": np.full(ACTIONS, x)} for x in (-0.1, 1.1)),
+            ),
+        )
+        for case, settings in (("", {}), ("huber", HUBER))
+    ),
+    fraction(
+        "quantile_midpoints",
+        quantile_midpoints,
+        lambda rng: {},
+        settings={"n": NUMBER},
+        differentiable=False,
+    ),
+    fraction(
+        "sample_quantile_fractions",
+        sample_quantile_fractions,
+        lambda rng: {},
+        settings={"n": NUMBER},
+        key="key",
+        differentiable=False,
+    ),
+    fraction(
+        "cosine_embedding",
+        cosine_embedding,
+        lambda rng: {"fractions": rng.uniform(size=NUMBER)},
+        settings={"dim": 8},
+        invalid=OUTSIDE,
+    ),
+    fraction(
+        "quantile_fraction_loss",
+        quantile_fraction_loss,
+        make_proposal,
+        constant=("quantiles_at_fractions", "quantiles_at_midpoints"),
+        invalid=(DESCENDING, TOO_LARGE),
+    ),
+    Row(
+        name="truncated_quantile_targets",
+        definition=truncated_quantile_targets,
+        make=lambda rng: {"dist_q_t": rng.normal(size=(3, NUMBER))},
+        settings={"num_dropped": 2},
+        peer="rlax has no ensembles",
+    ),
+    Row(
+        name="energy_distance_loss",
+        definition=energy_distance_loss,
+        make=lambda rng: {
+            "samples": rng.normal(size=NUMBER),
+            "targets": rng.normal(size=3),
+        },
+        peer="rlax has no distance of samples",
+        targets=("targets",),
+        any_length=("samples", "targets"),
+    ),
+]

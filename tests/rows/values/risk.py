@@ -1,0 +1,141 @@
+"""Rows of `values/_risk.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import Row, probabilities
+from rows.values.quantile import NUMBER, OUTSIDE, fraction
+from scipy import stats
+
+# --- Fractions. ---
+
+
+def cvar_fractions(fractions, level):
+    return level * fractions
+
+
+def wang_fractions(fractions, level):
+    return stats.norm.cdf(stats.norm.ppf(fractions) + level)
+
+
+def cpw_fractions(fractions, level):
+    total = fractions**level + (1 - fractions) ** level
+    return fractions**level / total ** (1 / level)
+
+
+def power_fractions(fractions, level):
+    exponent = 1 / (1 + np.abs(level))
+    return fractions**exponent if level >= 0 else 1 - (1 - fractions) ** exponent
+
+
+# --- Samples. ---
+
+
+def quantile_mean(quantiles, weights=None):
+    """Yang et al. 2019, equation 1."""
+    weights = (
+        np.full(len(quantiles), 1 / len(quantiles)) if weights is None else weights
+    )
+    return np.dot(weights, quantiles)
+
+
+def conditional_value_at_risk(quantiles, level, probs=None):
+    """Add up the smallest quantiles, until their weights sum to the level."""
+    probs = np.full(len(quantiles), 1 / len(quantiles)) if probs is None else probs
+    total, left = 0.0, level
+    for quantile, prob in sorted(zip(quantiles, probs, strict=True)):
+        share = min(left, prob)
+        total, left = total + share * quantile, left - share
+    return np.asarray(total / level)
+
+
+# --- Arguments. ---
+
+
+def distortion(low, high):
+    """Draw fractions, and a level in an interval."""
+
+    def make(rng):
+        return {
+            "fractions": rng.uniform(0.05, 0.95, NUMBER),
+            "level": np.asarray(rng.uniform(low, high)),
+        }
+
+    return make
+
+
+def make_tail(*names):
+    """Draw quantiles or atoms, and a level at which one of them counts in part."""
+
+    def make(rng):
+        drawn = {
+            "quantiles": rng.normal(size=NUMBER),
+            "level": np.asarray(rng.uniform(0.25, 0.35)),
+            "probs": probabilities(rng, NUMBER),
+            "weights": probabilities(rng, NUMBER),
+        }
+        return {name: drawn[name] for name in names}
+
+    return make
+
+
+ROWS = [
+    fraction(
+        "cvar_fractions",
+        cvar_fractions,
+        distortion(0.2, 0.9),
+        invalid=(*OUTSIDE, {"level": 1.5}, {"level": -0.5}),
+    ),
+    fraction(
+        "wang_fractions",
+        wang_fractions,
+        distortion(-1.0, 1.0),
+        invalid=(*OUTSIDE, {"level": float("inf")}),
+    ),
+    fraction(
+        "cpw_fractions",
+        cpw_fractions,
+        distortion(0.4, 1.5),
+        invalid=(*OUTSIDE, {"level": 0.0}, {"level": float("inf")}),
+    ),
+    fraction(
+        "power_fractions",
+        power_fractions,
+        distortion(0.5, 2.0),
+        case="risk-seeking",
+        invalid=(*OUTSIDE, {"level": float("-inf")}),
+    ),
+    fraction(
+        "power_fractions",
+        power_fractions,
+        distortion(-2.0, -0.5),
+        case="risk-averse",
+    ),
+    Row(
+        name="conditional_value_at_risk",
+        definition=conditional_value_at_risk,
+        make=make_tail("quantiles", "level"),
+        peer="rlax has no measures of risk",
+        invalid=({"level": 0.0}, {"level": 1.5}),
+    ),
+    Row(
+        name="conditional_value_at_risk",
+        case="atoms",
+        definition=conditional_value_at_risk,
+        make=make_tail("quantiles", "level", "probs"),
+        peer="rlax has no measures of risk",
+        invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
+    ),
+    Row(
+        name="quantile_mean",
+        definition=quantile_mean,
+        make=make_tail("quantiles"),
+        peer="rlax has no such function",
+    ),
+    Row(
+        name="quantile_mean",
+        case="weights",
+        definition=quantile_mean,
+        make=make_tail("quantiles", "weights"),
+        peer="rlax has no such function",
+        invalid=tuple({"weights": x["fractions"]} for x in OUTSIDE),
+    ),
+]

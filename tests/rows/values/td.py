@@ -1,0 +1,136 @@
+"""Rows of `values/_td.py`, and their definitions in NumPy."""
+
+import numpy as np
+from contract import (
+    ACTIONS,
+    BAD_DISCOUNT,
+    Row,
+    actions,
+    probabilities,
+)
+
+# --- One step. ---
+
+
+def td_learning(v_tm1, r_t, discount_t, v_t):
+    return r_t + discount_t * v_t - v_tm1
+
+
+def differential_td_learning(v_tm1, r_t, v_t, reward_rate):
+    return r_t - reward_rate + v_t - v_tm1
+
+
+def sarsa(q_tm1, a_tm1, r_t, discount_t, q_t, a_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, q_t[a_t])
+
+
+def expected_sarsa(q_tm1, a_tm1, r_t, discount_t, q_t, probs_a_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, np.sum(probs_a_t * q_t))
+
+
+def q_learning(q_tm1, a_tm1, r_t, discount_t, q_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, np.max(q_t))
+
+
+def double_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector):
+    v_t = q_t_value[np.argmax(q_t_selector)]
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
+
+
+def qv_learning(q_tm1, a_tm1, r_t, discount_t, v_t):
+    return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
+
+
+def qv_max(v_tm1, r_t, discount_t, q_t):
+    return td_learning(v_tm1, r_t, discount_t, np.max(q_t))
+
+
+# --- Arguments. ---
+
+
+def one_step(*names):
+    """Return a function that draws these arguments of a one-step error."""
+
+    def make(rng):
+        drawn = {
+            "v_tm1": rng.normal(),
+            "v_t": rng.normal(),
+            "r_t": rng.normal(),
+            "discount_t": rng.uniform(0.5, 1.0),
+            "reward_rate": rng.normal(),
+            "q_tm1": rng.normal(size=ACTIONS),
+            "q_t": rng.normal(size=ACTIONS),
+            "q_t_value": rng.normal(size=ACTIONS),
+            "q_t_selector": rng.normal(size=ACTIONS),
+            "probs_a_t": probabilities(rng, ACTIONS),
+            "a_tm1": actions(rng),
+            "a_t": actions(rng),
+        }
+        return {name: np.asarray(drawn[name]) for name in names}
+
+    return make
+
+
+TD = ("v_tm1", "r_t", "discount_t", "v_t")
+
+
+Q = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t")
+
+
+ROWS = [
+    Row(
+        name="td_learning",
+        definition=td_learning,
+        make=one_step(*TD),
+        invalid=BAD_DISCOUNT,
+        targets=("r_t", "discount_t", "v_t"),
+    ),
+    Row(
+        name="differential_td_learning",
+        definition=differential_td_learning,
+        make=one_step("v_tm1", "r_t", "v_t", "reward_rate"),
+        peer="rlax discounts",
+        targets=("r_t", "v_t", "reward_rate"),
+    ),
+    Row(
+        name="sarsa",
+        definition=sarsa,
+        make=one_step(*Q, "a_t"),
+        targets=("r_t", "discount_t", "q_t"),
+    ),
+    Row(
+        name="expected_sarsa",
+        definition=expected_sarsa,
+        make=one_step(*Q, "probs_a_t"),
+        targets=("r_t", "discount_t", "q_t", "probs_a_t"),
+        invalid=(
+            {"probs_a_t": np.full(ACTIONS, -0.1)},
+            {"probs_a_t": np.full(ACTIONS, 1.1)},
+        ),
+    ),
+    Row(
+        name="q_learning",
+        definition=q_learning,
+        make=one_step(*Q),
+        targets=("r_t", "discount_t", "q_t"),
+    ),
+    Row(
+        name="double_q_learning",
+        definition=double_q_learning,
+        make=one_step(*Q[:-1], "q_t_value", "q_t_selector"),
+        targets=("r_t", "discount_t", "q_t_value"),
+    ),
+    Row(
+        name="qv_learning",
+        definition=qv_learning,
+        make=one_step(*Q[:-1], "v_t"),
+        targets=("r_t", "discount_t", "v_t"),
+    ),
+    Row(
+        name="qv_max",
+        definition=qv_max,
+        make=one_step("v_tm1", "r_t", "discount_t", "q_t"),
+        invalid=BAD_DISCOUNT,
+        targets=("r_t", "discount_t", "q_t"),
+    ),
+]

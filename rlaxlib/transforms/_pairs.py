@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -455,7 +455,7 @@ class UnbiasedTransformPair(TxPair):
 
 def _number(x: Any) -> Any:
     """Return a scalar whose value is known as a Python number, which can be hashed."""
-    return x if isinstance(x, Tracer) else float(x)
+    return cast(Any, x) if isinstance(x, Tracer) else float(x)
 
 
 def _outside(x: Array, low: ArrayLike, high: ArrayLike) -> Array:

@@ -240,6 +240,7 @@ def masked_mean(
     x: Float[ArrayLike, "..."],
     mask: Bool[ArrayLike, "*M"] | None = None,
     axis: Static[int | Sequence[int], ""] | None = None,
+    *,
     axis_name: AxisName | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
 ) -> Float[Array, "*R"]:
@@ -291,6 +292,7 @@ def masked_mean(
 def standardize(
     x: Float[ArrayLike, "..."],
     mask: Bool[ArrayLike, "*M"] | None = None,
+    *,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "..."]:
     """Standardise an array to mean 0 and standard deviation 1.

@@ -252,7 +252,7 @@ def clip_fraction(
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     *,
-    adv_t: Float[ArrayLike, "..."] | None = None,
+    adv: Float[ArrayLike, "..."] | None = None,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
@@ -271,7 +271,7 @@ def clip_fraction(
         epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
             `epsilon`.
-        adv_t: Advantages, shape `[...]`; or None to count all ratios out of range.
+        adv: Advantages, shape `[...]`; or None to count all ratios out of range.
         sample_mask: False for samples to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, to average over; or None.
 
@@ -283,7 +283,7 @@ def clip_fraction(
 
     Example:
         >>> log_ratio = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
-        >>> print(rlaxlib.clip_fraction(log_ratio, adv_t=jnp.ones(4)))
+        >>> print(rlaxlib.clip_fraction(log_ratio, adv=jnp.ones(4)))
         0.25
 
     References:
@@ -293,10 +293,10 @@ def clip_fraction(
     high = epsilon if epsilon_high is None else epsilon_high
     ratio = jnp.exp(log_ratio)
     above, below = ratio > 1 + high, ratio < 1 - epsilon
-    if adv_t is not None:
-        above, below = above & (adv_t > 0), below & (adv_t < 0)
+    if adv is not None:
+        above, below = above & (adv > 0), below & (adv < 0)
     clipped = (above | below).astype(log_ratio.dtype)
-    causes = [x for x in (log_ratio, epsilon, high, adv_t) if x is not None]
+    causes = [x for x in (log_ratio, epsilon, high, adv) if x is not None]
     clipped = safe.with_nan(clipped, *causes)
     return arrays.masked_mean(x=clipped, mask=sample_mask, axis_name=axis_name)
 

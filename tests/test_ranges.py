@@ -65,9 +65,10 @@ OTHERWISE = {
     ("retrace", "a_t"): UNUSED,
     ("transformed_retrace", "a_t"): UNUSED,
     ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
+    ("geometric_hindsight_indices", "discount"): "At 1 no step is the last.",
     ("cispo_loss", "epsilon_high"): "The paper has experiments without a bound.",
     ("importance_sampling_weights", "exponent"): "1 corrects the bias in full.",
-    ("quantile_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
+    ("fqf_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
     ("batched_index", "indices"): "The axis has another name.",
     ("one_hot", "indices"): "An index out of range gives zeros.",
     ("pass_at_k_rewards", "k"): "There are G answers.",
@@ -110,7 +111,7 @@ OTHERWISE = {
 # Names that are words or letters of a paper, and not of one quantity.
 WORDS = """
 a action actions alpha beta clip damping decay delta epsilon high
-learning_rate level low margin means minimum mu predictions priorities q sample
+eta learning_rate low margin means minimum mu predictions priorities q sample
 scale shrink target targets threshold weight weights x
 """
 

@@ -96,7 +96,7 @@ def squashed_gaussian(
 @checked
 def tanh_normal_log_prob(
     pre_tanh: Float[ArrayLike, "D"],
-    mu: Float[ArrayLike, "D"],
+    mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
 ) -> Float[Array, ""]:
     """Compute the log-density of a tanh-Gaussian from its pre-tanh sample.
@@ -115,7 +115,7 @@ def tanh_normal_log_prob(
 
     Args:
         pre_tanh: Sample :math:`u` before the tanh, shape `[D]`.
-        mu: Mean :math:`μ` of the Gaussian, used as given, shape `[D]`.
+        mean: Mean :math:`μ` of the Gaussian, used as given, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
 
     Returns:
@@ -136,13 +136,13 @@ def tanh_normal_log_prob(
     """
     u = pre_tanh
     log_derivative = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))  # log(1 - tanh² u)
-    return normal_log_density(u, mu, stddev) - jnp.sum(log_derivative)
+    return normal_log_density(u, mean, stddev) - jnp.sum(log_derivative)
 
 
 @checked(compiled=False)
 def tanh_normal_log_prob_of_action(
     action: Float[ArrayLike, "D"],
-    mu: Float[ArrayLike, "D"],
+    mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
 ) -> Float[Array, ""]:
     """Compute the log-density of a tanh-Gaussian from the action alone.
@@ -157,7 +157,7 @@ def tanh_normal_log_prob_of_action(
     Args:
         action: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
             the nearest value inside, and has no gradient.
-        mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
+        mean: Mean :math:`μ` of the Gaussian, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
 
     Returns:
@@ -167,8 +167,8 @@ def tanh_normal_log_prob_of_action(
         ArgumentError: If a shape or dtype is wrong, or a NumPy `stddev` not positive.
 
     Example:
-        >>> action, mu, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
-        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mu, stddev).round(4))
+        >>> action, mean, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
+        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mean, stddev).round(4))
         -0.8037
 
     References:
@@ -176,7 +176,7 @@ def tanh_normal_log_prob_of_action(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    return _log_prob_of_action(action, mu, stddev, _margin(action))
+    return _log_prob_of_action(action, mean, stddev, _margin(action))
 
 
 @checked

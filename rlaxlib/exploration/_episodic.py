@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, states
+from rlaxlib._core import checks, dtypes, programs
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _neighbors
@@ -156,7 +156,7 @@ def _rewards(
     finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     rewards = narrow(jnp.where(finite, rewards, jnp.nan))
     memory, index = _remember(state, embeddings)
-    total = states.like(total, carried)
+    total = programs.like(total, carried)
     return rewards, IntrinsicRewardState(memory, index, total, count)
 
 

@@ -11,11 +11,11 @@ from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
-__all__ = ["token_baseline"]
+__all__ = ["optimal_token_baseline"]
 
 
 @checked(wide=True)
-def token_baseline(
+def optimal_token_baseline(
     returns: Float[ArrayLike, "G, T"],
     log_prob: Float[ArrayLike, "G, T"],
     sum_squared_probs: Float[ArrayLike, "G, T in [0, 1]"],
@@ -59,7 +59,7 @@ def token_baseline(
         >>> returns = jnp.array([[1.0, 1.0], [0.0, 0.0]])
         >>> log_prob = jnp.log(jnp.array([[0.5, 1.0], [0.5, 0.5]]))
         >>> squares = jnp.array([[0.5, 1.0], [0.5, 0.5]])
-        >>> print(rlaxlib.token_baseline(returns, log_prob, squares).round(3))
+        >>> print(rlaxlib.optimal_token_baseline(returns, log_prob, squares).round(3))
         [0.5   0.333]
 
     References:

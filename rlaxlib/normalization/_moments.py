@@ -90,8 +90,8 @@ class EmaState(NamedTuple):
         weight: Sum of the weights, :math:`1 - d^n` after n updates, shape `[]`.
     """
 
-    mean: Any
-    variance: Any
+    mean: Tree[Any, "float"]
+    variance: Tree[Any, "float like mean"]
     weight: Float[Array, ""]
 
     @property
@@ -195,7 +195,7 @@ class _CreateEma:
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, ""]) -> EmaState:
+    def init(self, template_tree: Tree[Any, "shaped"]) -> EmaState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -211,7 +211,7 @@ class _CreateEma:
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         state: EmaState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -272,12 +272,12 @@ class RunningMomentsState(NamedTuple):
         variance_rest: Rounding error of `variance`, likewise.
     """
 
-    mean: Any
-    variance: Any
+    mean: Tree[Any, "float"]
+    variance: Tree[Any, "float like mean"]
     num_entries: Float[Array, ""]
     num_entries_rest: Float[Array, ""]
-    mean_rest: Any
-    variance_rest: Any
+    mean_rest: Tree[Any, "float like mean"]
+    variance_rest: Tree[Any, "float like mean"]
 
     def moments(self) -> RunningMoments:
         """Return mean and variance; before the first entry, 0 and 0."""
@@ -306,7 +306,7 @@ class RunningMomentsState(NamedTuple):
     @checked(wide=True)
     def normalize(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         *,
         clip: Float[ArrayLike, "in (0, inf)"] | None = None,
         min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-6,
@@ -350,6 +350,7 @@ class RunningMomentsState(NamedTuple):
 
 @checked(compiled=False)
 def running_moments(
+    *,
     axis_name: AxisName | None = None,
 ) -> StateFunctions[
     TreeInit[RunningMomentsState], TreeUpdate[RunningMoments, RunningMomentsState]
@@ -410,7 +411,7 @@ class _RunningMoments:
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, ""]) -> RunningMomentsState:
+    def init(self, template_tree: Tree[Any, "shaped"]) -> RunningMomentsState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -426,7 +427,7 @@ class _RunningMoments:
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         state: RunningMomentsState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,

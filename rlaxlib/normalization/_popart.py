@@ -25,7 +25,7 @@ from jax.typing import DTypeLike
 from rlaxlib._core import checks, devices, dtypes, indexing, safe, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static, Tree
 from rlaxlib.normalization._moments import StateFunctions
 
 __all__ = [
@@ -289,7 +289,7 @@ def art(
 
 
 @checked(compiled=False)
-def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
+def pop(params: Tree[Params, "shaped"], old: PopArtState, new: PopArtState) -> Params:
     """Rescale a layer so that its unnormalised outputs are preserved (POP).
 
     Takes the parameters of a layer and two states, returns parameters.
@@ -411,7 +411,7 @@ class _Popart:
     @checked(compiled=False, rule=_not_empty)
     def update(
         self,
-        params: Params,
+        params: Tree[Params, "shaped"],
         state: PopArtState,
         targets: Real[ArrayLike, "..."],
         indices: Int[ArrayLike, "... in [0, N)"],

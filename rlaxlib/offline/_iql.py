@@ -17,7 +17,7 @@ from rlaxlib._core import gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
-__all__ = ["gumbel_value_loss", "iql_value_loss", "sparse_value_loss"]
+__all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 
 
 @checked
@@ -65,7 +65,7 @@ def iql_value_loss(
 
 
 @checked
-def gumbel_value_loss(
+def xql_value_loss(
     v: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
@@ -102,7 +102,7 @@ def gumbel_value_loss(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> gradient = jax.grad(rlaxlib.gumbel_value_loss)
+        >>> gradient = jax.grad(rlaxlib.xql_value_loss)
         >>> print(f"{gradient(-1000.0, 0.0, 1.0, max_clip=jnp.log(4.0)):.3f}")
         -3.000
 
@@ -117,7 +117,7 @@ def gumbel_value_loss(
 
 
 @checked
-def sparse_value_loss(
+def sql_value_loss(
     v: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
@@ -149,7 +149,7 @@ def sparse_value_loss(
 
     Example:
         >>> v, q = jnp.array([1.0, 3.0]), jnp.array([2.0, 0.0])
-        >>> print(rlaxlib.sparse_value_loss(v, q, temperature=0.5))
+        >>> print(rlaxlib.sql_value_loss(v, q, temperature=0.5))
         [6. 6.]
 
     References:

@@ -17,11 +17,11 @@ from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
-__all__ = ["bcq_action_mask", "ensemble_diversity_loss", "maximum_mean_discrepancy"]
+__all__ = ["bcq_action_mask", "edac_diversity_loss", "maximum_mean_discrepancy"]
 
 
 @checked
-def ensemble_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]:
+def edac_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]:
     """Compute the gradient diversity loss of an ensemble of critics (EDAC).
 
     Takes the gradients of N critics, returns one loss.
@@ -46,7 +46,7 @@ def ensemble_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array,
 
     Example:
         >>> gradients = jnp.array([[2.0, 0.0], [0.0, 3.0], [5.0, 0.0]])
-        >>> print(rlaxlib.ensemble_diversity_loss(gradients))
+        >>> print(rlaxlib.edac_diversity_loss(gradients))
         1.0
 
     References:

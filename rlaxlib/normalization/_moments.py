@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, safe, streams, sums
+from rlaxlib._core import checks, devices, dtypes, moments, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
@@ -535,7 +535,7 @@ def _weigh(
         count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
         rate = jnp.where(count > 0, rate, 0)
     weight = weight + rate * (1 - weight)
-    return weight, rate / jnp.where(weight > 0, weight, 1)
+    return weight, safe.divide(rate, weight)
 
 
 # --- Parts of the running moments. ---
@@ -581,7 +581,7 @@ def _describe(
     included = _included(mask, leaves[0], shapes[0])
     count = devices.total(jnp.sum(included, dtype=jnp.int32), axis_name)
     pairs = [
-        _batch_moments(x, mean, included, count, axis_name)
+        _batch_moments(x, mean, included, axis_name)
         for x, mean in zip(leaves, means, strict=True)
     ]
     structure = cast(Any, jax.tree.structure(tree))
@@ -623,18 +623,10 @@ def _included(mask: Array | None, x: Array, leading: tuple[int, ...]) -> Array:
 
 
 def _batch_moments(
-    x: Array, like: Array, included: Array, count: Array, axis_name: AxisName | None
+    x: Array, like: Array, included: Array, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
     """Return mean and variance of the entries of one leaf."""
-    x = streams.valid(x.reshape(included.size, *like.shape), included)
-    x = jax.lax.stop_gradient(x).astype(like.dtype)
-
-    def average(y: Array) -> Array:
-        total = jnp.sum(streams.valid(y, included), axis=0)
-        return devices.total(total, axis_name) / jnp.maximum(count, 1).astype(y.dtype)
-
-    # Shifted by one of them, equal entries have a variance of exactly 0.
+    x = jax.lax.stop_gradient(x).reshape(included.size, *like.shape)
     where = included.reshape(-1, *[1] * like.ndim)
-    shift = devices.largest(x, where, axis_name, axis=0)
-    mean = average(x - shift[None])
-    return shift + mean, average(jnp.square(x - shift[None] - mean[None]))
+    found = moments.of(x.astype(like.dtype), where, axis_name, axis=0)
+    return found.mean, found.variance

@@ -33,7 +33,7 @@ ONES = {
     "gspo_ratio",
     "ppo_clip_loss",
     "ppo_penalty_loss",
-    "spo_loss",
+    "simple_policy_loss",
 }
 # Positions, among 4 more than there are steps, that are ignored: in front, behind, and
 # between.

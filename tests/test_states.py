@@ -168,7 +168,7 @@ def errors():
     prediction, zero = np.float32(prediction), np.float32(zero)
     return (
         state,
-        lambda s: rlaxlib.rnd_reward(prediction, zero, s, 0.0)[1],
+        lambda s: rlaxlib.rnd_reward(s, prediction, zero, 0.0)[1],
         lambda s: s,
     )
 

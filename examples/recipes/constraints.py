@@ -117,7 +117,7 @@ def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5)
     kl = rlaxlib.categorical_kl_divergence(logits, old)
     inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
     adv_t = valid(batch, adv_t - multiplier * cost_adv_t)
-    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, kl, temperature)
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, temperature, kl=kl)
     return rlaxlib.masked_mean(jnp.where(kl <= 0.02, loss, 0.0), mask) / temperature
 
 
@@ -144,7 +144,7 @@ def cup(
     inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
     factor = multiplier * (1 - discount * lambda_) / (1 - discount)
     adv_t = valid(batch, -factor * cost_adv_t)
-    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, kl, 1.0)
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, 1.0, kl=kl)
     return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 

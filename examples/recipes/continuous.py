@@ -245,7 +245,7 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
     actor = jax.lax.stop_gradient(params.actor)
     a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
-    z_t = jax.vmap(rlaxlib.truncated_quantile_targets, (0, None))(q_t, num_dropped)
+    z_t = jax.vmap(rlaxlib.tqc_targets, (0, None))(q_t, num_dropped)
     z_t = z_t - temperature * log_prob_t[:, None]
     target = batch.r_t[:, None] + batch.discount_t[:, None] * z_t
     loss = jax.vmap(rlaxlib.quantile_regression_loss, (0, None, None, None))

@@ -44,7 +44,7 @@ def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
 
     def rewards(x, y, state, mask):
         arguments = {"sample_mask": mask, "axis_name": "b"}
-        return rlaxlib.rnd_reward(x, y, state, discount, **arguments)
+        return rlaxlib.rnd_reward(state, x, y, discount, **arguments)
 
     rewards = jax.vmap(rewards, (0, 0, axes, 0), (0, axes), axis_name="b")
     return rewards(*features, state, batch.sample_mask)
@@ -120,9 +120,9 @@ def icm(params, apply, batch, scale=0.01):
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
     predicted = apply.forward(params, x_tm1, batch.a_tm1)
     logits = apply.inverse(params, x_tm1, x_t)
-    icm_losses = jax.vmap(partial(rlaxlib.icm_losses, reward_scale=scale))
-    losses = icm_losses(predicted, x_t, logits, batch.a_tm1)
-    return jnp.mean(losses.loss), losses.reward
+    icm_loss = jax.vmap(partial(rlaxlib.icm_loss, reward_scale=scale))
+    loss, outputs = icm_loss(predicted, x_t, logits, batch.a_tm1)
+    return jnp.mean(loss), outputs.reward
 
 
 def bootstrapped_dqn(params, target_params, apply, batch):

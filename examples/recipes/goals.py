@@ -68,7 +68,7 @@ def gcivl_value(params, target_params, apply, batch, expectile=0.9):
     adv = jnp.min(targets, axis=-1) - jnp.mean(v_tm1, axis=-1)
     v = apply(params, batch.s_tm1, batch.goal)
     adv = jnp.broadcast_to(adv[:, None], v.shape)
-    loss = rlaxlib.advantage_expectile_loss(v, targets, adv, expectile)
+    loss = rlaxlib.hiql_value_loss(v, targets, adv, expectile)
     return jnp.mean(jnp.sum(loss, axis=-1))
 
 

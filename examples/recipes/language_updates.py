@@ -24,9 +24,9 @@ def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     inputs = log_prob, batch.old_log_prob, advantages(batch)
-    keep = rlaxlib.dppo_mask(*inputs, bound, bound, sample_mask=mask)
+    keep = rlaxlib.divergence_ppo_mask(*inputs, bound, bound, sample_mask=mask)
     loss = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
-    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
 def max_rl(params, apply, batch):
@@ -38,7 +38,7 @@ def max_rl(params, apply, batch):
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="mean"))
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def vespo(params, apply, batch):
@@ -55,7 +55,7 @@ def vespo(params, apply, batch):
 
     weights = jax.vmap(weight)(log_prob, batch.old_log_prob, adv_t[:, 0], mask)
     loss = rlaxlib.reinforce_loss(log_prob, weights[:, None] * adv_t)
-    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean")
+    return rlaxlib.aggregate_losses(loss, "sequence_mean_token_mean", sample_mask=mask)
 
 
 def otb(params, apply, batch):
@@ -70,13 +70,15 @@ def otb(params, apply, batch):
     returns = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
 
     def baseline(returns, log_prob, squares, mask):
-        return rlaxlib.token_baseline(returns, log_prob, squares, sample_mask=mask)
+        return rlaxlib.optimal_token_baseline(
+            returns, log_prob, squares, sample_mask=mask
+        )
 
     inputs = returns, log_prob, squares, batch.sample_mask
     baseline = jax.vmap(baseline)(*(x.reshape(*shape, -1) for x in inputs))
     adv_t = returns - jnp.repeat(baseline, shape[1], axis=0)
     loss = rlaxlib.reinforce_loss(log_prob, adv_t)
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def dft(params, apply, batch):
@@ -87,7 +89,7 @@ def dft(params, apply, batch):
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def topr(params, apply, batch):
@@ -101,12 +103,14 @@ def topr(params, apply, batch):
     rewards = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
 
     def weight(log_ratio, mask):
-        return rlaxlib.importance_weights(log_ratio, mask, "sequence", high=1.0)
+        return rlaxlib.importance_weights(
+            log_ratio, "sequence", sample_mask=mask, maximum=1.0
+        )
 
     weights = jax.vmap(weight)(log_prob - batch.old_log_prob, mask)
     weights = jnp.where(rewards > 0, 1.0, weights)
     loss = rlaxlib.reinforce_loss(log_prob, weights * rewards)
-    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_sum")
+    return rlaxlib.aggregate_losses(loss, "sequence_mean_token_sum", sample_mask=mask)
 
 
 def dro(params, apply, batch, temperature=0.1):
@@ -137,10 +141,10 @@ def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
     covariance = (log_prob - mean(log_prob)) * (adv_t - mean(adv_t))
     chosen = rlaxlib.high_entropy_mask(covariance, fraction, sample_mask=mask)
     kl = rlaxlib.kl_loss(log_prob, batch.old_log_prob, "k2", sample_mask=mask)
-    inputs = log_prob, batch.old_log_prob, adv_t, None, 0.0
+    inputs = log_prob, batch.old_log_prob, adv_t, 0.0
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, sample_mask=mask)
     loss = loss + kl_cost * jnp.where(chosen, kl, 0.0)
-    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
 def gdpo(params, apply, batch, weights, epsilon=0.2):
@@ -154,7 +158,7 @@ def gdpo(params, apply, batch, weights, epsilon=0.2):
     adv = rlaxlib.standardize(jnp.tensordot(weights, each, 1))
     adv_t = jnp.broadcast_to(adv.reshape(-1, 1), batch.tokens.shape)
     loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0):
@@ -169,9 +173,11 @@ def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0)
 
     def weights(log_ratio, mask):
         weigh = rlaxlib.importance_weights
-        near = weigh(log_ratio, mask, "geometric", "band", low, high) > 0
-        return jnp.where(near, weigh(log_ratio, mask, high=max_weight), 0.0)
+        near = weigh(log_ratio, "geometric", "band", low, high, sample_mask=mask) > 0
+        return jnp.where(
+            near, weigh(log_ratio, sample_mask=mask, maximum=max_weight), 0.0
+        )
 
     loss = clipped(log_prob, batch, advantages(batch), 0.2)
     loss = jax.vmap(weights)(log_ratio, mask) * loss
-    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)

@@ -46,7 +46,7 @@ def qmix(params, target_params, apply, batch):
     q_tm1, q_t = (
         rlaxlib.batched_index(q, a) for q, a in ((q_tm1, batch.a_tm1), (q_t, a_t))
     )
-    mix = jax.vmap(rlaxlib.monotonic_mix)
+    mix = jax.vmap(rlaxlib.qmix)
     team_tm1, team_t = mix(q_tm1, *weights_tm1), mix(q_t, *weights_t)
     td_learning = jax.vmap(rlaxlib.td_learning)
     td_error = td_learning(team_tm1, batch.r_t, batch.discount_t, team_t)

@@ -38,7 +38,7 @@ def entropy(logits, batch):
 def advantages(batch, lambda_):
     """Return generalised advantage estimates, and the targets of the values."""
     gae = jax.vmap(rlaxlib.generalized_advantage_estimation, (0, 0, 0, 0, None))
-    inputs = batch.v_tm1, batch.v_t, batch.r_t, batch.discount_t
+    inputs = batch.v_tm1, batch.r_t, batch.discount_t, batch.v_t
     adv_t = gae(*inputs, lambda_, **masks(batch))
     return adv_t, adv_t + batch.v_tm1
 
@@ -240,10 +240,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
     mu, mask = valid(batch, batch.logits_tm1), batch.sample_mask
-    policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, 0, None))(
+    policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, None))(
         *surrogate_inputs(logits, batch, adv_t),
-        rlaxlib.categorical_kl_divergence(mu, logits),
         coefficient,
+        kl=rlaxlib.categorical_kl_divergence(mu, logits),
         sample_mask=mask,
     )
     policy_loss = rlaxlib.masked_mean(policy_loss, mask)
@@ -297,7 +297,7 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
-    surrogate = jax.vmap(rlaxlib.spo_loss, (0, 0, 0, None))
+    surrogate = jax.vmap(rlaxlib.simple_policy_loss, (0, 0, 0, None))
     inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
     policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
     loss = rlaxlib.masked_mean(policy_loss, mask)

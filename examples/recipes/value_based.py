@@ -96,7 +96,7 @@ def duelling_dqn(params, target_params, apply, batch):
     """
 
     def q(params, s):
-        return jax.vmap(rlaxlib.duelling_q_values)(*apply(params, s))
+        return jax.vmap(rlaxlib.dueling_q_values)(*apply(params, s))
 
     return double_dqn(params, target_params, q, batch)
 
@@ -193,7 +193,7 @@ def fqf_fractions(params, apply, batch):
         )
         for x in (tau[:, 1:-1], midpoints)
     )
-    return jnp.mean(jax.vmap(rlaxlib.quantile_fraction_loss)(tau, inner, outer))
+    return jnp.mean(jax.vmap(rlaxlib.fqf_fraction_loss)(tau, inner, outer))
 
 
 def mmd_dqn(params, target_params, apply, batch):

@@ -94,7 +94,7 @@ def duel(params, s):
 
 def duel_q(params, s):
     v, adv = duel(params, s)
-    return jnp.vectorize(rlaxlib.duelling_q_values, signature="(),(a)->(a)")(v, adv)
+    return jnp.vectorize(rlaxlib.dueling_q_values, signature="(),(a)->(a)")(v, adv)
 
 
 def c51_logits(params, s):

@@ -65,7 +65,7 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
         ]
         for table in ("concepts", "functions")
     )
-    ours = [(each, [each]) for each in public]
+    ours = [(each, [each]) for each in sorted(public, key=lambda x: not x.islower())]
     modules = [
         x for x in (jax, jax.nn, jax.numpy, jax.lax) if callable(vars(x).get(name))
     ]

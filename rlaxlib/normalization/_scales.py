@@ -132,7 +132,9 @@ class UpdatePercentileScale(Protocol):
 
 @checked(compiled=False)
 def reward_scale(
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8, axis_name: AxisName | None = None
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8,
+    *,
+    axis_name: AxisName | None = None,
 ) -> StateFunctions[InitOfRewards[RewardScaleState], UpdateRewardScale]:
     """Create a scale for rewards: the standard deviation of discounted reward sums.
 
@@ -224,7 +226,7 @@ class _RewardScale:
         sums, carried = _past_sums(
             r_t, discount_t, state.carried, truncated_t, sample_mask
         )
-        moments, moments_state = running_moments(self.axis_name).update(
+        moments, moments_state = running_moments(axis_name=self.axis_name).update(
             sums, state.moments, sample_mask=sample_mask
         )
         variance = moments.variance
@@ -236,6 +238,7 @@ class _RewardScale:
 @checked(compiled=False)
 def return_based_scale(
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-2,
+    *,
     axis_name: AxisName | None = None,
 ) -> StateFunctions[InitOfRewards[ReturnScaleState], UpdateReturnScale]:
     """Create a return-based scale for TD errors.
@@ -329,7 +332,7 @@ class _ReturnBasedScale:
         Returns:
             The scale, and the next state.
         """
-        _, update = running_moments(self.axis_name)
+        _, update = running_moments(axis_name=self.axis_name)
         steps, steps_state = update(
             (r_t, discount_t), state.steps, sample_mask=sample_mask
         )
@@ -347,6 +350,7 @@ def percentile_scale(
     low: Float[ArrayLike, "in [0, 100]"] = 5.0,
     high: Float[ArrayLike, "in [low, 100]"] = 95.0,
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    *,
     axis_name: AxisName | None = None,
 ) -> StateFunctions[InitOfReturns, UpdatePercentileScale]:
     """Create a scale for returns: an EMA of a percentile range (DreamerV3).

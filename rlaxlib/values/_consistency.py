@@ -17,8 +17,8 @@ __all__ = ["cosine_consistency_loss"]
 def cosine_consistency_loss(
     predictions: Float[ArrayLike, "..., D"],
     targets: Float[ArrayLike, "..., D"],
-    stop_target_gradients: bool = True,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the cosine consistency loss of latent states (SPR).

@@ -270,7 +270,7 @@ MISTAKES = {
         ["vmap", "Convert"],
     ),
     "γ as a NumPy number": (
-        lambda: gae(x(T), x(T), x(T), discount_t=np.float32(0.99), lambda_=0.9),
+        lambda: gae(x(T), x(T), v_t=x(T), discount_t=np.float32(0.99), lambda_=0.9),
         ["`discount_t` is γ times `1 - terminated`, for each step"],
         ["vmap", "Convert"],
     ),
@@ -382,7 +382,7 @@ MISTAKES = {
     ),
     "a distribution for logits": (
         lambda: r.categorical_cross_entropy(x(A), softmax),
-        ["`logits` is a `", "must be a floating-point array"],
+        ["`logits` is Softmax(temperature=1.0)", "must be a floating-point array"],
         ANY_HINT,
     ),
     "parameters of integers": (
@@ -512,7 +512,10 @@ KEYWORDS = {
         lambda: r.lambda_returns(x(T), 5 + x(T), discount=0.9),
         "see `discount_t`",
     ),
-    "dones": (lambda: gae(x(T), x(T), x(T), dones=mask(T)), "see `discount_t`, γ tim"),
+    "dones": (
+        lambda: gae(x(T), x(T), v_t=x(T), dones=mask(T)),
+        "see `discount_t`, γ tim",
+    ),
     "lam": (lambda: r.lambda_returns(x(T), x(T), x(T), lam=0.9), "see `lambda_`"),
     "gae_lambda": (lambda: gae(x(T), x(T), x(T), x(T), gae_lambda=1), "see `lambda_`"),
     "mask": (
@@ -534,7 +537,7 @@ KEYWORDS = {
         lambda: r.ppo_clip_loss(x(T), x(T), x(T), clip_eps=1),
         "see `epsilon`",
     ),
-    "advantages": (lambda: r.ppo_clip_loss(x(T), x(T), advantages=x(T)), "see `adv_t`"),
+    "advantages": (lambda: r.ppo_clip_loss(x(T), x(T), advantages=x(T)), "see `adv`"),
     "rng": (lambda: softmax.sample(rng=KEY, logits=x(A)), "see `key`"),
     "lamda_": (lambda: r.lambda_returns(x(T), x(T), x(T), lamda_=1), "see `lambda_`"),
     "reduction": (

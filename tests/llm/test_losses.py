@@ -419,7 +419,7 @@ def test_masks_have_the_number_of_tokens_that_a_fraction_states(fraction, count)
     """The product in single precision may be just below an integer."""
     values = np.random.default_rng(0).permutation(count).astype(np.float32)
     kept = rlaxlib.clip_cov_mask(
-        jax.random.key(0), values, values, fraction, low=-np.inf, high=np.inf
+        jax.random.key(0), values, values, fraction, minimum=-np.inf, maximum=np.inf
     )
     assert np.sum(~np.asarray(kept)) == round(fraction * count)
     values = np.append(values, np.float32(count))

@@ -426,7 +426,7 @@ def test_running_moments_over_devices_equal_those_of_all_entries(masked):
     batches = draw(1e3, (2, 8, 3))
     mask = np.arange(8) % 4 > np.arange(8) // 4 if masked else None
     split = mask.reshape(4, 2) if masked else None
-    _, update_together = rlaxlib.running_moments("devices")
+    _, update_together = rlaxlib.running_moments(axis_name="devices")
     state = alone = INIT(batches[0, 0])
 
     @functools.partial(jax.pmap, axis_name="devices", in_axes=(0, None, 0))
@@ -444,7 +444,7 @@ def test_running_moments_over_devices_equal_those_of_all_entries(masked):
 
 @pytest.mark.parametrize("axis_name", [None, "devices"])
 def test_running_moments_can_be_carried_through_a_loop_on_a_mesh(axis_name):
-    init_state, update_moments = rlaxlib.running_moments(axis_name)
+    init_state, update_moments = rlaxlib.running_moments(axis_name=axis_name)
 
     @jax.jit
     @on_mesh(SPREAD, SPREAD)
@@ -462,7 +462,7 @@ def test_running_moments_can_be_carried_through_a_loop_on_a_mesh(axis_name):
 
 
 def test_state_over_devices_is_replicated_without_a_mask():
-    _, update_moments = rlaxlib.running_moments("devices")
+    _, update_moments = rlaxlib.running_moments(axis_name="devices")
     update = on_mesh((SPREAD, SHARED), SHARED)(update_moments)
     x = draw(1e3, (8, 2))
     moments, state = jax.jit(update)(x, INIT(x[0]))

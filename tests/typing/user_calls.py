@@ -46,13 +46,13 @@ print(estimates.advantages)  # error
 
 loss: Array = rlaxlib.kl_loss(x, table, "k1").mean()
 loss = rlaxlib.kl_loss(x, x, kind="k3", sample_mask=mask)
-loss = rlaxlib.aggregate_losses(batch, valid, "sequence_mean_token_mean")
+loss = rlaxlib.aggregate_losses(batch, "sequence_mean_token_mean", sample_mask=valid)
 loss = rlaxlib.dpo_loss(x, x, x, x, beta=0.1, kind="ipo")
 shares: Array = rlaxlib.group_advantages(x, baseline="leave_one_out", scale="none")
-shares = rlaxlib.group_advantages(x, baseline=0.5, mask=mask, axis_name=None)
+shares = rlaxlib.group_advantages(x, baseline=0.5, sample_mask=mask, axis_name=None)
 shares = rlaxlib.group_advantages(x, baseline=x)
 estimate: Array = rlaxlib.pass_at_k(np.array([1, 2]), 10, k=4)
-weights: Array = rlaxlib.importance_weights(x, mask, "sequence", "mask", high=3)
+weights: Array = rlaxlib.importance_weights(x, "sequence", "mask", maximum=3)
 priorities: Array = rlaxlib.importance_sampling_weights(x, 0.4, "buffer")
 clipped, diagnostics = rlaxlib.ppo_clip_loss(x, x, x, 0.2, sample_mask=mask)
 share: Array = rlaxlib.masked_mean(diagnostics.clipped.astype(float), mask)
@@ -60,11 +60,11 @@ share: Array = rlaxlib.masked_mean(diagnostics.clipped.astype(float), mask)
 rlaxlib.kl_loss(x, x, "k4")  # error
 rlaxlib.kl_loss(x, x, kind="K1")  # error
 rlaxlib.kl_loss(x, x, kind=3)  # error
-rlaxlib.aggregate_losses(batch, valid, "tokenmean")  # error
+rlaxlib.aggregate_losses(batch, "tokenmean", sample_mask=valid)  # error
 rlaxlib.dpo_loss(x, x, x, x, kind="exo")  # error
 rlaxlib.group_advantages(x, scale="std2")  # error
 rlaxlib.group_advantages(x, baseline="median")  # error
-rlaxlib.importance_weights(x, mask, mode="clip")  # error
+rlaxlib.importance_weights(x, sample_mask=mask, kind="clip")  # error
 rlaxlib.pass_at_k(1, 4)  # error
 rlaxlib.pass_at_k(1, 4, k=2.5)  # error
 rlaxlib.ppo_clip_loss(x, x, x, clip_epsilon=0.2)  # error

@@ -266,7 +266,7 @@ ROWS = [
         make_covariances,
         key="key",
         differentiable=False,
-        invalid=({"fraction": 1.5}, {"high": 0.5}),
+        invalid=({"fraction": 1.5}, {"maximum": 0.5}),
     ),
     *(
         row(

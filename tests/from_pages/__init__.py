@@ -4,7 +4,7 @@ A row of three cells has a name of the other library, code of ours, and a note. 
 page, a module here has:
 
 - `INPUTS`: random inputs by name; the code of the rows is an expression of them;
-- `TRAINED`: names of inputs that are outputs of trained networks: the gradients by these
+- `TRAINED`: names of inputs that are outputs of trained networks: gradients by them
   are compared too;
 - `ROWS`: for each row, by its first cell, the formula of the other library, transcribed
   from the commit that the page names. Its arguments are names of inputs.
@@ -51,13 +51,17 @@ def flags(*places, length):
 
 
 def rows(page):
-    """Return the code of each row of the tables of a page, by the first cell."""
+    """Return the code of each row of the tables of a page, by the first cell.
+
+    A row whose second cell is empty says that there is no counterpart.
+    """
     text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
     tables = re.findall(r"^\|.*\|.*\| \|\n\|---\|---\|---\|\n((?:\|.*\n)*)", text, re.M)
     lines = [line[1:-1].split("|") for line in "".join(tables).splitlines()]
-    found = {cells[0].strip().replace("`", ""): cells[1] for cells in lines}
+    found = {cells[0].strip().replace("`", ""): cells[1].strip() for cells in lines}
     assert len(found) == len(lines), "Two rows have the same first cell."
-    return {theirs: re.findall("`(.+?)`", ours) for theirs, ours in found.items()}
+    assert all(ours == "" or ours[0] == ours[-1] == "`" for ours in found.values())
+    return {each: re.findall("`(.+?)`", ours) for each, ours in found.items() if ours}
 
 
 def load(page):
@@ -71,15 +75,18 @@ def load(page):
     return module, names
 
 
-def outputs_and_gradients(function, inputs, trained):
-    """Return the outputs of a function and the gradients of a fixed sum of them."""
+def outputs_and_gradients(function, inputs):
+    """Return the outputs of a function, and the gradients of a fixed sum of them."""
 
-    def total(numbers):
-        leaves = jax.tree.leaves(function(**inputs | numbers))
-        return sum(jnp.sum(jnp.cos(jnp.arange(x.size)) * x.ravel()) for x in leaves)
+    def total(inputs):
+        outputs = jax.tree.leaves(function(**inputs))
+        sums = [jnp.sum(jnp.cos(jnp.arange(x.size)) * x.ravel()) for x in outputs]
+        return sum(sums), outputs
 
-    outputs = jax.tree.leaves(function(**inputs))
-    return outputs, jax.grad(total)({name: inputs[name] for name in trained})
+    if not inputs:
+        return jax.tree.leaves(function()), {}
+    gradients, outputs = jax.grad(total, has_aux=True)(inputs)
+    return outputs, gradients
 
 
 def check(page, row):
@@ -99,8 +106,8 @@ def check(page, row):
     trained = words & module.TRAINED & {*inspect.signature(formula).parameters}
     inputs = {name: module.INPUTS[name] for name in trained}
     with default_settings():
-        found = outputs_and_gradients(ours, inputs, trained)
-        expected = outputs_and_gradients(theirs, inputs, trained)
+        found = outputs_and_gradients(ours, inputs)
+        expected = outputs_and_gradients(theirs, inputs)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)

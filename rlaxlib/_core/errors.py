@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import jax
 
-from rlaxlib._core import hints, specs, suggestions
+from rlaxlib._core import binding, hints, specs, suggestions
 from rlaxlib._core.batches import Function
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -95,7 +95,7 @@ def describe(value: Any) -> str:
     kind = cast(Any, type(value))
     if hasattr(value, "_fields"):
         return f"a `{kind.__name__}`"
-    shape, dtype, _ = specs.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if not isinstance(dtype, type):
         return f"{dtype}[{', '.join(map(str, shape))}]"
     if hints.is_foreign(value):
@@ -107,22 +107,23 @@ def _has_kind(spec: Spec, value: Any) -> bool:
     """Return whether a value may be one of a spec, apart from its shape."""
     is_none = spec.optional and value is None
     is_option = bool(spec.options) and isinstance(value, str)
-    return is_none or is_option or specs.has_kind(*specs.type_of(value)[:2], spec.kind)
+    return (
+        is_none or is_option or binding.has_kind(*binding.type_of(value)[:2], spec.kind)
+    )
 
 
 def _problem(name: str, wanted: Wanted, given: Arguments) -> str:
     """Describe why one argument does not fit."""
     spec, value = wanted[name], given[name]
-    shape, dtype, _ = specs.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if not _has_kind(spec, value):
         return f"is {describe(value)}, must be {specs.KINDS[spec.kind][2]}"
-    order = specs.in_order(wanted, wanted)
+    types = {n: binding.type_of(x) for n, x in given.items() if n in wanted}
+    known = {n: x for n, x in given.items() if type(x) is int}
+    sizes = binding.bind(wanted, types, known).sizes
+    order = binding.in_order(wanted)
     before = [n for n in order[: order.index(name)] if given.get(n) is not None]
-    sizes: Sizes = {n: x for n, x in given.items() if type(x) is int}
-    for other in before:
-        found = specs.fit(*specs.type_of(given[other])[:2], wanted[other], sizes)
-        sizes = found[1] if found else sizes
-    shape = specs.own_shape(shape, dtype, spec.kind)
+    shape = binding.own_shape(shape, dtype, spec.kind)
     needed = " or ".join(dict.fromkeys(_needed(axes, sizes) for axes in spec.shapes))
     empty = " and not empty" if 0 in shape else ""
     match = [f"`{n}`" for n in before if _names(spec) & _names(wanted[n])]
@@ -144,12 +145,12 @@ def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
 def _names(spec: Spec) -> set[str]:
     """Return the names of the axes of a spec."""
     axes = itertools.chain.from_iterable(spec.shapes)
-    return {name for name, _ in map(specs.split, axes) if not name.isdecimal()}
+    return {name for name, _ in map(binding.split, axes) if not name.isdecimal()}
 
 
 def _needed(axes: Axes, sizes: Sizes) -> str:
     """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
-    known = [specs.size_of(axis, sizes) for axis in axes]
+    known = [binding.size_of(axis, sizes) for axis in axes]
     if None in known:
         sized = zip(map(specs.shown, axes), known, strict=True)
         return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"

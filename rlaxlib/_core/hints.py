@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from rlaxlib._core import batches, specs
+from rlaxlib._core import batches, binding
 from rlaxlib._core.batches import LAYOUTS, Call, Function, Shapes
 from rlaxlib._core.specs import Interval, Shape, Spec
 
@@ -215,7 +215,7 @@ def conversion(name: str, value: Any, others: Mapping[str, Any]) -> str:
         valid = f"{mask}=~np.ma.getmaskarray({name})"
         use = f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
         return use if mask else f"Fill its gaps: `{name}.filled(...)`."
-    dtype = specs.type_of(value)[1]
+    dtype = binding.type_of(value)[1]
     if isinstance(dtype, type):
         ways = [
             x.format(name) for method, x in _READS.items() if hasattr(value, method)
@@ -228,9 +228,9 @@ def conversion(name: str, value: Any, others: Mapping[str, Any]) -> str:
 
 def is_foreign(value: Any) -> bool:
     """Return whether a value holds an array that JAX does not read."""
-    dtype = specs.type_of(value)[1]
+    dtype = binding.type_of(value)[1]
     if not isinstance(dtype, type):
-        return not specs.is_in_jax(dtype)
+        return not binding.is_in_jax(dtype)
     return not isinstance(value, type) and any(hasattr(value, x) for x in _READS)
 
 
@@ -250,9 +250,9 @@ def _kind(name: str, call: Call) -> str:
             return f"Convert it: `jnp.asarray({name})`."
         except (TypeError, ValueError, RuntimeError):  # Such as entries of many shapes.
             return ""
-        if specs.has_kind(value.shape, value.dtype, spec.kind):
+        if binding.has_kind(value.shape, value.dtype, spec.kind):
             return f"Convert it: `jnp.asarray({name})`."
-    shape, dtype, _ = specs.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
     if isinstance(dtype, type) or dtype.kind not in "biufV":

@@ -220,9 +220,8 @@ def importance_corrected_td_errors(
         Richard S. Sutton and others, *A New Q(λ) with Interim Forward View and Monte
         Carlo Equivalence*, 2014. https://proceedings.mlr.press/v32/sutton14.html
     """
-    v_tm1 = values[:-1]
-    v_t = values[1:] if v_t is None else v_t
-    delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
+    v_tm1, following = values[:-1], values[1:] if v_t is None else v_t
+    delta = gradients.td_error(v_tm1, r_t, discount_t, following)
     b, a = safe.product(rho_tm1, delta), safe.product(discount_t * lambda_, rho_tm1)
     errors = backward(b, a, 0.0, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)

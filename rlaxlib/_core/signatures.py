@@ -272,7 +272,7 @@ class Plan:
         wanted = {n: fitted.places[n][0] for n in places}
         function = self.described(given)
         function = function._replace(name="") if in_tree else function
-        return errors.misfit(fitted.misfit, wanted, values, function)
+        return errors.misfit(fitted.misfit, fitted.sizes, wanted, values, function)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted

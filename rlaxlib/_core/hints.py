@@ -116,12 +116,15 @@ def _alternatives(
     """Return changes of an argument: a text, what to write in it, and the shape."""
     shape, wanted = shapes[name], call.wanted[name].shapes
     is_one = shape[-1:] == (1,) and all(
-        x[-1:] == ("...",) or (len(shape) > len(x) and "..." not in x) for x in wanted
+        x[-1:] == ("...",) or (len(shape) > len(x) and not any(map(specs.is_many, x)))
+        for x in wanted
     )
     # If all have a last axis of size 1, it may be one of the example.
+    forms = {n: x.shapes for n, x in call.wanted.items()}
+    roles = {forms[n] for n, x in shapes.items() if x[-1:] == (1,)}
     others = [n for n, x in shapes.items() if x[-1:] != (1,) and call.is_set(n)]
-    others = [n for n in others if len(call.wanted[n].shapes) == 1]
-    if is_one and any(shapes[n] or call.wanted[n].shapes == wanted for n in others):
+    others = [n for n in others if len(forms[n]) == 1]
+    if is_one and any(shapes[n] or forms[n] in roles for n in others):
         yield "Squeeze {}.", f"`{name}[..., 0]`", shape[:-1]
     first = [axes[:1] for axes in wanted] if len(shape) > time else []
     before, size, after = shape[:time], shape[time : time + 1], shape[time + 1 :]
@@ -133,7 +136,7 @@ def _alternatives(
         text = "{} has T+1 entries: append that of the last next observation."
         yield text, f"`{name}`", (*before, size[0] + 1, *after)
     if "discount" in name and wanted == (("T",),) and shape == ():
-        like = [x for n, x in shapes.items() if call.wanted[n].shapes == wanted]
+        like = [x for n, x in shapes.items() if forms[n] == wanted]
         text = "{} is γ times `1 - terminated`, for each step."
         yield text, f"`{name}`", max(like, key=len)
 

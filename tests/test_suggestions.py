@@ -35,6 +35,39 @@ def test_a_misspelt_name_raises_an_error_that_suggests_the_right_one():
     assert suggestions.suggest("batched", rlaxlib.__all__) == ["jax.vmap"]
 
 
+# Names that the library had before its first release.
+FORMER = {
+    "advantage_expectile_loss": "hiql_value_loss",
+    "behaviour_cloning_loss": "-log_prob",
+    "boltzmann_probabilities": "softmax",
+    "dppo_mask": "divergence_ppo_mask",
+    "duelling_q_values": "dueling_q_values",
+    "ensemble_diversity_loss": "edac_diversity_loss",
+    "factorised_noise": "factorized_noise",
+    "gtd2_losses": "gtd2_loss",
+    "gumbel_value_loss": "xql_value_loss",
+    "icm_losses": "icm_loss",
+    "ladder_epsilons": "apex_epsilons",
+    "monotonic_mix": "qmix",
+    "ngu_reward": "episodic * jnp.clip(modulation, 1, 5)",
+    "quantile_fraction_loss": "fqf_fraction_loss",
+    "quantile_mean": "jnp.mean(quantiles)",
+    "sample_quantile_fractions": "jax.random.uniform(key, (num_quantiles,))",
+    "sparse_value_loss": "sql_value_loss",
+    "spo_loss": "simple_policy_loss",
+    "sqil_reward": "jnp.where(is_expert, 1.0, 0.0)",
+    "tdc_losses": "tdc_loss",
+    "token_baseline": "optimal_token_baseline",
+    "truncated_quantile_targets": "tqc_targets",
+}
+
+
+def test_former_names_lead_to_new_ones_or_to_an_expression():
+    for former, name in FORMER.items():
+        with pytest.raises(AttributeError, match=re.escape(f"See `{name}`")):
+            getattr(rlaxlib, former)
+
+
 @pytest.mark.parametrize("name", ["__path_of__", "zzzzzz"])
 def test_a_name_like_no_other_raises_the_usual_error(name):
     assert not hasattr(rlaxlib, name)

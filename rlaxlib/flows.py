@@ -24,7 +24,6 @@ from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.safe import sqrt
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -329,7 +328,6 @@ def _check_signal(*, alpha_bar: Any, kind: str, **_: Any) -> None:
         checks.fit(alpha_bar=(alpha_bar, Float[ArrayLike, "in (0, 1]"]))
 
 
-@keeps_dtype("x")
 @checked(rule=_check_signal)
 def diffusion_reverse_step(
     key: Key[ArrayLike, ""],
@@ -339,7 +337,7 @@ def diffusion_reverse_step(
     next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
     kind: Kind = "noise",
     clip: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
-) -> Float[Array, "D"]:
+) -> Float[Array, "D like x"]:
     """Sample one step of the reverse process of a diffusion (DDPM).
 
     Takes one sample and the prediction of the network, returns the next sample.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import jax
@@ -130,22 +131,14 @@ def _problem(name: str, wanted: Wanted, given: Arguments) -> str:
     )
 
 
-def check_leaves(name: str, tree: Any) -> None:
-    """Check that all leaves of a pytree are arrays or numbers, as JAX reads them."""
-    if all(map(_is_leaf, jax.tree.leaves(tree))):
-        return
-    for path, leaf in cast(Any, jax.tree_util).tree_leaves_with_path(tree):
-        if not _is_leaf(leaf):
-            where = f"{name}{jax.tree_util.keystr(path)}"
-            first = f"`{where}` is {describe(leaf)}, must be an array"
-            way = hints.conversion(where, leaf, {})
-            raise problem("\n".join(filter(None, [first, way])))
-
-
-def _is_leaf(value: Any) -> bool:
-    dtype = specs.type_of(value)[1]
-    is_scalar = dtype in (bool, int, float, complex)
-    return is_scalar if isinstance(dtype, type) else specs.is_in_jax(dtype)
+def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
+    """Check that two pytrees have the same structure."""
+    structures = [cast(Any, jax.tree.structure(x)) for x in (tree, another)]
+    if structures[0] != structures[1]:
+        raise problem(
+            f"`{name}` and `{other}` must have the same tree structure, but have "
+            f"{structures[0]} and {structures[1]}"
+        )
 
 
 def _names(spec: Spec) -> set[str]:
@@ -158,34 +151,29 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
     """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
     known = [specs.size_of(axis, sizes) for axis in axes]
     if None in known:
-        sized = zip(axes, known, strict=True)
+        sized = zip(map(specs.shown, axes), known, strict=True)
         return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"
     flat = [size if isinstance(size, tuple) else (size,) for size in known]
     return str(tuple(cast(Any, itertools.chain.from_iterable(cast(Any, flat)))))
 
 
-def leaves(
-    annotations: Mapping[str, Any], name: str, given: Arguments, order: list[str]
-) -> Iterator[tuple[str, Spec, Any]]:
-    """Return path, spec and value of each array that an argument contains.
+def wrong_type(
+    path: str, wanted: Any, given: Arguments, function: Function
+) -> ArgumentError:
+    """Return the error of an argument that is not a state, or another record or tuple.
 
     Args:
-        annotations: The annotations of arguments that contain arrays.
-        name: The name of the argument.
+        path: The argument, or the part of it that is of another type.
+        wanted: The annotation.
         given: All arguments.
-        order: The names of positional arguments, in their order.
+        function: The function.
 
-    Raises:
-        ArgumentError: If the argument is of another type.
+    Returns:
+        An error with the order of arguments, if another argument is of the type.
     """
-    try:
-        yield from specs.leaves(name, annotations[name], given[name])
-    except TypeError as error:
-        path, wanted = error.args
-        kind = getattr(wanted, "__name__", "tuple")
-        others = [n for n, x in given.items() if type(x).__name__ == kind]
-        others = [n for n in others if n not in annotations]
-        names = ", ".join(each for each in order if each != "self")
-        hint = f": `{others[0]}` is one, the order is ({names})" if others else ""
-        found = describe(given[name])
-        raise problem(f"`{path}` is {found}, must be a `{kind}`{hint}") from None
+    name = re.split(r"[.[]", path)[0]
+    kind = getattr(wanted, "__name__", "tuple")
+    others = [n for n, x in given.items() if n != name and type(x).__name__ == kind]
+    order = ", ".join(each for each in function.positional if each != "self")
+    hint = f": `{others[0]}` is one, the order is ({order})" if others else ""
+    return problem(f"`{path}` is {describe(given[name])}, must be a `{kind}`{hint}")

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, safe, streams, sums
+from rlaxlib._core import checks, devices, dtypes, moments, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
@@ -90,8 +90,8 @@ class EmaState(NamedTuple):
         weight: Sum of the weights, :math:`1 - d^n` after n updates, shape `[]`.
     """
 
-    mean: Any
-    variance: Any
+    mean: Tree[Any, "float"]
+    variance: Tree[Any, "float like mean"]
     weight: Float[Array, ""]
 
     @property
@@ -195,7 +195,7 @@ class _CreateEma:
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, ""]) -> EmaState:
+    def init(self, template_tree: Tree[Any, "shaped"]) -> EmaState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -211,7 +211,7 @@ class _CreateEma:
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         state: EmaState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -272,12 +272,12 @@ class RunningMomentsState(NamedTuple):
         variance_rest: Rounding error of `variance`, likewise.
     """
 
-    mean: Any
-    variance: Any
+    mean: Tree[Any, "float"]
+    variance: Tree[Any, "float like mean"]
     num_entries: Float[Array, ""]
     num_entries_rest: Float[Array, ""]
-    mean_rest: Any
-    variance_rest: Any
+    mean_rest: Tree[Any, "float like mean"]
+    variance_rest: Tree[Any, "float like mean"]
 
     def moments(self) -> RunningMoments:
         """Return mean and variance; before the first entry, 0 and 0."""
@@ -306,7 +306,7 @@ class RunningMomentsState(NamedTuple):
     @checked(wide=True)
     def normalize(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         *,
         clip: Float[ArrayLike, "in (0, inf)"] | None = None,
         min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-6,
@@ -411,7 +411,7 @@ class _RunningMoments:
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, ""]) -> RunningMomentsState:
+    def init(self, template_tree: Tree[Any, "shaped"]) -> RunningMomentsState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -427,7 +427,7 @@ class _RunningMoments:
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         state: RunningMomentsState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -535,7 +535,7 @@ def _weigh(
         count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
         rate = jnp.where(count > 0, rate, 0)
     weight = weight + rate * (1 - weight)
-    return weight, rate / jnp.where(weight > 0, weight, 1)
+    return weight, safe.divide(rate, weight)
 
 
 # --- Parts of the running moments. ---
@@ -581,7 +581,7 @@ def _describe(
     included = _included(mask, leaves[0], shapes[0])
     count = devices.total(jnp.sum(included, dtype=jnp.int32), axis_name)
     pairs = [
-        _batch_moments(x, mean, included, count, axis_name)
+        _batch_moments(x, mean, included, axis_name)
         for x, mean in zip(leaves, means, strict=True)
     ]
     structure = cast(Any, jax.tree.structure(tree))
@@ -623,18 +623,10 @@ def _included(mask: Array | None, x: Array, leading: tuple[int, ...]) -> Array:
 
 
 def _batch_moments(
-    x: Array, like: Array, included: Array, count: Array, axis_name: AxisName | None
+    x: Array, like: Array, included: Array, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
     """Return mean and variance of the entries of one leaf."""
-    x = streams.valid(x.reshape(included.size, *like.shape), included)
-    x = jax.lax.stop_gradient(x).astype(like.dtype)
-
-    def average(y: Array) -> Array:
-        total = jnp.sum(streams.valid(y, included), axis=0)
-        return devices.total(total, axis_name) / jnp.maximum(count, 1).astype(y.dtype)
-
-    # Shifted by one of them, equal entries have a variance of exactly 0.
+    x = jax.lax.stop_gradient(x).reshape(included.size, *like.shape)
     where = included.reshape(-1, *[1] * like.ndim)
-    shift = devices.largest(x, where, axis_name, axis=0)
-    mean = average(x - shift[None])
-    return shift + mean, average(jnp.square(x - shift[None] - mean[None]))
+    found = moments.of(x.astype(like.dtype), where, axis_name, axis=0)
+    return found.mean, found.variance

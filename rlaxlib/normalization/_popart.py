@@ -22,10 +22,10 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing, safe, sums
+from rlaxlib._core import checks, devices, dtypes, indexing, meshes, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static, Tree
 from rlaxlib.normalization._moments import StateFunctions
 
 __all__ = [
@@ -289,7 +289,7 @@ def art(
 
 
 @checked(compiled=False)
-def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
+def pop(params: Tree[Params, "shaped"], old: PopArtState, new: PopArtState) -> Params:
     """Rescale a layer so that its unnormalised outputs are preserved (POP).
 
     Takes the parameters of a layer and two states, returns parameters.
@@ -411,7 +411,7 @@ class _Popart:
     @checked(compiled=False, rule=_not_empty)
     def update(
         self,
-        params: Params,
+        params: Tree[Params, "shaped"],
         state: PopArtState,
         targets: Real[ArrayLike, "..."],
         indices: Int[ArrayLike, "... in [0, N)"],
@@ -447,16 +447,7 @@ class _Popart:
 
 def _pick(indices: Array, *vectors: Array) -> tuple[Array, ...]:
     """Return the entries of vectors at each index, NaN for one out of range."""
-    # A gather of a shared state by mapped indices does not run on an explicit mesh.
-    (size,) = vectors[0].shape
-
-    def entries(x: Array) -> Array:
-        selected = jax.nn.one_hot(indexing.widened(indices), size, dtype=bool)
-        x = jnp.broadcast_to(x, selected.shape)
-        x = jnp.sum(x, axis=-1, where=selected)
-        return indexing.nan_outside(x, indices, size)
-
-    return tuple(map(entries, vectors))
+    return tuple(meshes.take(x, indices) for x in vectors)
 
 
 def _variance(state: PopArtState) -> Array:
@@ -477,15 +468,12 @@ def _describe(
     axis_name: AxisName | None,
 ) -> tuple[Array, Array, Array]:
     """Return number, mean minus `shift`, and variance of the targets of each output."""
-    mask = jnp.ones_like(x, bool) if mask is None else mask
+    mask = streams.filled(mask, x)
     x = jnp.where(mask, x, 0)
-    axes = tuple(range(x.ndim))
-    # A sum over segments would need a scatter, which an explicit mesh cannot share.
-    is_of_output = jax.nn.one_hot(jnp.where(mask, indices, -1), shift.size, dtype=bool)
+    outputs = jnp.where(mask, indices, -1)
 
     def total(y: Array) -> Array:
-        own = jnp.where(is_of_output, y[..., None], 0)
-        return devices.total(jnp.sum(own, axes), axis_name)
+        return devices.total(meshes.segment_sums(y, outputs, shift.size), axis_name)
 
     error = x - _pick(indices, shift)[0]
     count = total(jnp.ones_like(x))

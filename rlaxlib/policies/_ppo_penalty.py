@@ -19,7 +19,6 @@ from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = [
@@ -104,7 +103,6 @@ def ppo_penalty_loss(
     return safe.product(coefficient, kl) - outputs.ratio * adv, outputs
 
 
-@keeps_dtype("coefficient")
 @checked
 def adaptive_kl_coefficient(
     coefficient: Float[ArrayLike, "in [0, inf)"],
@@ -116,7 +114,7 @@ def adaptive_kl_coefficient(
     minimum: Float[ArrayLike, "in [0, inf)"] = 1e-6,
     maximum: Float[ArrayLike, "in [minimum, inf]"] = 1e4,
     axis_name: AxisName | None = None,
-) -> Float[Array, ""]:
+) -> Float[Array, "like coefficient"]:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
 
     Takes the coefficient and mean divergence of one update, returns the next

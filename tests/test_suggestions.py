@@ -98,8 +98,8 @@ def test_a_keyword_of_another_library_leads_to_the_argument_that_is_meant():
 def test_tables_lead_to_names_and_arguments_that_exist():
     tables = suggestions.tables()
     for names in (tables["concepts"] | tables["functions"]).values():
-        names = [x for x in names if re.fullmatch(r"[\w.]+", x)]  # No expressions.
-        assert all(x in rlaxlib.__all__ or x.startswith(ELSEWHERE) for x in names)
+        real = [x for x in names if re.fullmatch(r"[\w.]+", x)]  # No expressions.
+        assert all(x in rlaxlib.__all__ or x.startswith(ELSEWHERE) for x in real)
     arguments = {name for each in ALL.values() for name in each.names}
     stems = arguments | set(map(suggestions._stem, arguments))
     assert not tables["arguments"].keys() - stems

@@ -55,8 +55,8 @@ def bind(
             continue
         if spec.options and dtype is str:
             continue
-        found = fit(own_shape(shape, dtype, spec.kind), spec, bound)
-        if not has_kind(shape, dtype, spec.kind) or found is None:
+        found = fit(shape, dtype, spec, bound)
+        if found is None:
             return Bound(bound, axes, name)
         axes[name], bound = found
     return Bound(bound, axes, "")
@@ -75,19 +75,27 @@ def fit_shapes(
 ) -> Sizes | None:
     """Return `sizes` with those of all arrays added, or None if one does not fit."""
     for name in in_order({name: wanted[name] for name in shapes}):
-        found = fit(shapes[name], wanted[name], sizes)
+        found = _fit_shape(shapes[name], wanted[name], sizes)
         if found is None:
             return None
         sizes = found[1]
     return sizes
 
 
-def fit(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Axes, Sizes] | None:
-    """Fit a shape to its spec, given the sizes of the axes known so far.
+def fit(
+    shape: Shape, dtype: Any, spec: Spec, sizes: Sizes
+) -> tuple[Axes, Sizes] | None:
+    """Fit an array to its spec, given the sizes of the axes known so far.
 
     Returns:
-        The axes, and `sizes` with those of the shape added; or None if it does not fit.
+        The axes, and `sizes` with those of the array added; or None if it does not fit.
     """
+    if not has_kind(shape, dtype, spec.kind):
+        return None
+    return _fit_shape(own_shape(shape, dtype, spec.kind), spec, sizes)
+
+
+def _fit_shape(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Axes, Sizes] | None:
     found = ((axes, _bind(shape, axes, sizes)) for axes in spec.shapes)
     return next(((axes, bound) for axes, bound in found if bound is not None), None)
 

@@ -30,7 +30,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     bound = binding.bind(wanted, types, {})
     if bound.misfit:
         nobody = Function("", (), {}, None)
-        raise errors.misfit(bound.misfit, wanted, given, nobody)
+        raise errors.misfit(bound.misfit, bound.sizes, wanted, given, nobody)
     for name, spec in wanted.items():
         for rule in spec.rules:
             rules.check(name, given[name], rule, bound.sizes, given)

@@ -286,7 +286,8 @@ class Plan:
         wanted = {n: fitted.places[n][0] for n in places}
         function = self.described(given)
         function = function._replace(name="") if in_tree else function
-        return errors.misfit(fitted.bound.misfit, wanted, values, function)
+        misfit, sizes = fitted.bound.misfit, fitted.bound.sizes
+        return errors.misfit(misfit, sizes, wanted, values, function)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted

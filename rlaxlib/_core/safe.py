@@ -85,6 +85,25 @@ def relu(x: Array) -> Array:
     return jnp.where(x <= 0, 0, x)
 
 
+def at_most(x: Array, bound: ArrayLike) -> Array:
+    """Return the minimum of `x` and a bound, NaN where `x` is.
+
+    Fused with a sum, `jnp.minimum` hides NaN as `jnp.max` does: see `largest`. At the
+    bound, the gradient is that of `x`.
+    """
+    return jnp.where(x > bound, bound, x)
+
+
+def at_least(x: Array, bound: ArrayLike) -> Array:
+    """Return the maximum of `x` and a bound, as `at_most`."""
+    return jnp.where(x < bound, bound, x)
+
+
+def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
+    """Return `x` within bounds, as `at_most`."""
+    return at_most(at_least(x, low), high)
+
+
 def largest(x: Array, axis: int | None = None) -> Array:
     """Return the maximum, NaN if an entry is NaN.
 

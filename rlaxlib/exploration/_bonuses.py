@@ -392,7 +392,7 @@ def ngu_reward(
         Adrià Puigdomènech Badia and others, *Never Give Up: Learning Directed
         Exploration Strategies*, section 2, 2020. https://arxiv.org/abs/2002.06038
     """
-    return episodic * jnp.clip(modulation, 1, max_modulation)
+    return episodic * safe.clip(modulation, 1, max_modulation)
 
 
 def _update_moments(

@@ -341,7 +341,7 @@ class RunningMomentsState(NamedTuple):
             )
             y = (wide - mean) / divisor
             if clip is not None:
-                y = jnp.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
+                y = safe.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
             return narrow(y)
 
         x = _entries(tree, self.mean)
@@ -465,7 +465,7 @@ def scale(variance: Array, min_scale: Array) -> Array:
     """Return the standard deviation, at least `min_scale`, or 1 if it is 0."""
     varied = ~(variance <= 0)  # Or NaN.
     deviation = jnp.sqrt(jnp.where(varied, variance, 1))
-    bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
+    bounded = safe.at_least(deviation, min_scale.astype(variance.dtype))
     return jnp.where(varied, bounded, 1)
 
 

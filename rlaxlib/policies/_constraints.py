@@ -285,10 +285,10 @@ class _PidLagrangian:
         cost = devices.mean(cost, self.axis_name)
         cost = stop_gradient(cost).astype(dtype)
         delta = cost - self.limit
-        integral = jax.nn.relu(state.integral + delta).astype(dtype)
-        derivative = jax.nn.relu(cost - state.cost)
+        integral = safe.relu(state.integral + delta).astype(dtype)
+        derivative = safe.relu(cost - state.cost)
         multiplier = self.k_p * delta + self.k_i * integral + self.k_d * derivative
-        return jax.nn.relu(multiplier), PidLagrangianState(integral, cost)
+        return safe.relu(multiplier), PidLagrangianState(integral, cost)
 
 
 # --- Losses, shared by MPO and V-MPO. ---

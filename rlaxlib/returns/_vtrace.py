@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.recurrence import backward
 from rlaxlib._core.safe import product, weighted
@@ -109,8 +109,8 @@ def vtrace(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    rho = jnp.minimum(rho_tm1, clip_rho_threshold)
-    c = product(lambda_, jnp.minimum(rho_tm1, clip_c_threshold))
+    rho = safe.at_most(rho_tm1, clip_rho_threshold)
+    c = product(lambda_, safe.at_most(rho_tm1, clip_c_threshold))
     errors = _errors(v_tm1, v_t, r_t, discount_t, rho, c, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
@@ -244,9 +244,9 @@ def vtrace_td_error_and_advantage(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    rho = jnp.minimum(rho_tm1, clip_rho_threshold)
-    pg_rho = jnp.minimum(rho_tm1, clip_pg_rho_threshold)
-    c = product(lambda_, jnp.minimum(rho_tm1, clip_c_threshold))
+    rho = safe.at_most(rho_tm1, clip_rho_threshold)
+    pg_rho = safe.at_most(rho_tm1, clip_pg_rho_threshold)
+    c = product(lambda_, safe.at_most(rho_tm1, clip_c_threshold))
     step, masks = (v_tm1, v_t, r_t, discount_t), (truncated_t, sample_mask)
     errors = _errors(*step, rho, c, *masks)
     return _outputs(errors, *step, lambda_, pg_rho, stop_target_gradients, *masks)
@@ -328,7 +328,7 @@ def leaky_vtrace_td_error_and_advantage(
 def _leaky_clip(rho: Array, threshold: Array, alpha: Array) -> Array:
     """Return (1 - α) ρ + α min(ρ, threshold), finite at α = 1 if ρ is infinite."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
-    return jnp.minimum(rho, threshold) + product(1 - alpha, excess)
+    return safe.at_most(rho, threshold) + product(1 - alpha, excess)
 
 
 def _errors(

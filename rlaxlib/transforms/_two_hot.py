@@ -235,7 +235,7 @@ def _mean(probs: Array, bins: Array) -> Array:
 
 def _two_hot(x: Array, b: Array) -> Array:
     """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
-    x = jnp.clip(x, b[0], b[-1])[..., None]
+    x = safe.clip(x, b[0], b[-1])[..., None]
     low, high = (
         jnp.broadcast_to(each, (*x.shape[:-1], b.size - 1)) for each in (b[:-1], b[1:])
     )

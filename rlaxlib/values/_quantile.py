@@ -281,7 +281,7 @@ def asymmetric_loss(
 def _huber(u: Array, kappa: Array) -> Array:
     """Return the Huber penalty, `|u|` if its parameter is 0."""
     size = jnp.abs(u)
-    clipped = jnp.minimum(size, kappa)
+    clipped = safe.at_most(size, kappa)
     # Unlike a choice of two formulas, this has a finite gradient at infinity.
     huber = 0.5 * jnp.square(clipped) + kappa * (size - clipped)
     return jnp.where(kappa > 0, huber, size)

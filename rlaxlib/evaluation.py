@@ -337,9 +337,7 @@ def _weights(
     """
     number = jnp.sum(is_given, dtype=rho.dtype)
     number = jnp.maximum(devices.total(number, axis_name), 1)
-    is_zero = rho == 0  # The logarithm has an infinite derivative at 0.
-    log_ratio = jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1, rho)))
-    log_ratio = jnp.cumsum(log_ratio, axis=1)
+    log_ratio = jnp.cumsum(safe.log(rho), axis=1)
     if kind in ("is", "wis"):
         log_ratio = jnp.broadcast_to(log_ratio[:, -1:], log_ratio.shape)
     # The product of ratios alone may overflow where that with the discounts does not.
@@ -351,5 +349,4 @@ def _weights(
     largest = devices.largest(log_ratio, counts, axis_name, axis=0)
     ratio = jnp.where(counts, jnp.exp(log_ratio - largest[None]), 0)
     total = devices.total(jnp.sum(ratio, axis=0), axis_name)
-    share = ratio / jnp.where(total == 0, 1, total)[None]
-    return jnp.exp(log_discount) * share, number
+    return jnp.exp(log_discount) * safe.divide(ratio, total[None]), number

@@ -87,14 +87,9 @@ def geometric_hindsight_indices(
         Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
         2024. https://arxiv.org/abs/2410.20092
     """
-    steps = jnp.arange(discount_t.size)
-    valid = jnp.ones_like(steps, bool) if sample_mask is None else sample_mask
-    ends = valid & (discount_t == 0)
-    ends = ends if truncated_t is None else ends | truncated_t
-    last = jax.lax.cummin(jnp.where(ends, steps, steps.size - 1), reverse=True)
-    number = jnp.cumsum(valid) - 1  # Of each valid step.
-    left = (last if sample_mask is None else number[last]) - number
-    u = jax.random.uniform(key, steps.shape, discount_t.dtype)
+    number, last, _ = streams.segments(discount_t, truncated_t, sample_mask)
+    left = last - number
+    u = jax.random.uniform(key, left.shape, discount_t.dtype)
     # A traced factor may be 1: divided by log 1, its distances would be NaN.
     largest = 1 - float(cast(Any, jnp.finfo(discount.dtype)).epsneg)
     log_gamma = jnp.log(jnp.minimum(discount, largest))
@@ -102,11 +97,8 @@ def geometric_hindsight_indices(
         u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
     # The inverse of the distribution function, 1 - γ^(k+1).
     distance = jnp.floor(jnp.log1p(-u) / log_gamma)
-    distance = jnp.minimum(distance, left.astype(u.dtype)).astype(steps.dtype)
-    goals = number + distance
-    if sample_mask is not None:
-        goals = jnp.where(valid, streams.compact(steps, valid)[goals], steps)
-    return goals
+    distance = jnp.minimum(distance, left.astype(u.dtype)).astype(number.dtype)
+    return streams.step_of(number + distance, sample_mask)
 
 
 @checked
@@ -209,8 +201,7 @@ def quasimetric_distance(
         Tongzhou Wang and others, *Optimal Goal-Reaching Reinforcement Learning via
         Quasimetric Learning*, 2023. https://arxiv.org/abs/2304.01203
     """
-    # JAX cannot differentiate a sort on an explicit mesh.
-    order = jnp.argsort(jax.lax.stop_gradient(embedding), axis=-1)
+    order = jnp.argsort(embedding, axis=-1)
     starts = jnp.take_along_axis(embedding, order, axis=-1)
     ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
     # The part of each interval that is beyond all intervals that start before it.

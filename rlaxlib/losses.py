@@ -96,11 +96,10 @@ def huber_loss(
         Peter J. Huber, *Robust Estimation of a Location Parameter*, 1964.
         https://doi.org/10.1214/aoms/1177703732
     """
-    small = jnp.abs(x) <= delta
-    # The gradient of the square of an infinite error would be NaN, even if not used.
-    quadratic = 0.5 * jnp.square(jnp.where(small, x, 0))
-    linear = delta * (jnp.abs(x) - 0.5 * delta)
-    return jnp.where(small, quadratic, linear)
+    size = jnp.abs(x)
+    clipped = jnp.where(size > delta, delta, size)  # `minimum` halves derivatives.
+    # Unlike a choice of two formulas, this has a finite gradient at infinity.
+    return 0.5 * jnp.square(clipped) + delta * (size - clipped)
 
 
 @checked
@@ -214,8 +213,7 @@ def expectile_loss(
         Whitney K. Newey and James L. Powell, *Asymmetric Least Squares Estimation and
         Testing*, 1987. https://doi.org/10.2307/1911031
     """
-    weight = jnp.where(targets < predictions, 1 - expectile, expectile)
-    return weight * jnp.square(safe.without(weight, targets - predictions))
+    return safe.asymmetric(targets - predictions, expectile, jnp.square)
 
 
 @checked

@@ -66,9 +66,10 @@ def redo_mask(
         Ghada Sokar and others, *The Dormant Neuron Phenomenon in Deep Reinforcement
         Learning*, 2023. https://arxiv.org/abs/2302.12902
     """
-    mask = None if sample_mask is None else sample_mask[..., None]
     batch = tuple(range(activations.ndim - 1))
-    sizes = arrays.masked_mean(jnp.abs(activations), mask, batch, axis_name=axis_name)
+    sizes = arrays.masked_mean(
+        jnp.abs(activations), sample_mask, batch, axis_name=axis_name
+    )
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 
 

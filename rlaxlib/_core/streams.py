@@ -99,6 +99,11 @@ def valid(x: Array, sample_mask: Array | None) -> Array:
     return jnp.where(mask, x, jnp.zeros_like(x))
 
 
+def filled(mask: Array | None, like: Array) -> Array:
+    """Return the mask of the shape of `like`, true everywhere if there is none."""
+    return jnp.broadcast_to(True if mask is None else mask, like.shape)
+
+
 def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
     """Set arguments to 0 at invalid steps.
 
@@ -113,6 +118,40 @@ def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
         The arguments, in the order given.
     """
     return tuple(valid(each, sample_mask) if each.ndim else each for each in arguments)
+
+
+def segments(
+    discount_t: Array, truncated_t: Array | None, sample_mask: Array | None
+) -> tuple[Array, Array, Array]:
+    """Number the valid steps of a stream, and find where segments end.
+
+    A segment ends with a discount of 0 at a valid step, or where the stream is cut.
+
+    Args:
+        discount_t: Discounts, `[T]`.
+        truncated_t: As for `ends`.
+        sample_mask: As for `ends`.
+
+    Returns:
+        The number of each valid step, counted from 0; that of the last valid step of
+        its segment; and whether a segment ends at a step; each `[T]`.
+    """
+    valid = filled(sample_mask, discount_t)
+    end = valid & (discount_t == 0)
+    end = end if truncated_t is None else end | truncated_t
+    number = jnp.cumsum(valid) - 1
+    last = jax.lax.cummin(jnp.where(end, number, number[-1]), reverse=True)
+    return number, last, end
+
+
+def step_of(number: Array, sample_mask: Array | None) -> Array:
+    """Return the index of the valid step of a number, each its own where masked."""
+    if sample_mask is None:
+        return number
+    steps = jnp.arange(sample_mask.size)
+    # Shared over devices like the number, if it is.
+    places = compact(steps + 0 * number, sample_mask)
+    return jnp.where(sample_mask, places[number], steps)
 
 
 def compact(x: Array, sample_mask: Array) -> Array:

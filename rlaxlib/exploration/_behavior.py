@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing, safe
+from rlaxlib._core import indexing, safe, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
@@ -128,7 +128,7 @@ def ez_greedy(
         Exploration*, section 4, 2020. https://arxiv.org/abs/2006.01782
     """
     held, remaining = state
-    legal = jnp.ones(preferences.shape, bool) if action_mask is None else action_mask
+    legal = streams.filled(action_mask, preferences)
     of_start, of_duration, of_action = jax.random.split(key, 3)
     greedy = indexing.best(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
@@ -292,6 +292,4 @@ def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:
     """Sample from 1 to `largest` with probabilities in proportion to n^-μ."""
     cumulative = jnp.cumsum(jnp.arange(1, largest + 1, dtype=mu.dtype) ** -mu)
     point = jax.random.uniform(key, dtype=mu.dtype) * cumulative[-1]
-    # JAX cannot search for points of arrays that are shared over an explicit mesh.
-    index = jnp.sum(cumulative <= point)
-    return jnp.minimum(index + 1, largest)
+    return jnp.minimum(jnp.sum(cumulative <= point) + 1, largest)

@@ -8,7 +8,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, indexing, recurrence, safe, sums
+from rlaxlib._core import (
+    checks,
+    devices,
+    indexing,
+    moments,
+    recurrence,
+    safe,
+    streams,
+    sums,
+)
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
@@ -154,12 +163,12 @@ def rnd_reward(
     """
     prediction, target = jax.lax.stop_gradient((prediction, target))
     errors = jnp.sum(jnp.square(prediction - target), axis=-1)
-    valid = jnp.ones(errors.shape, bool) if sample_mask is None else sample_mask
+    valid = streams.filled(sample_mask, errors)
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
-    moments = _update_moments(state, g_t, valid, axis_name)
-    state = moments._replace(carried=g_t[-1])
+    updated = _update_moments(state, g_t, valid, axis_name)
+    state = updated._replace(carried=g_t[-1])
     rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     return rewards, state
 
@@ -399,11 +408,7 @@ def _update_moments(
     state: RndState, x: Array, mask: Array, axis_name: AxisName | None
 ) -> RndState:
     """Update the moments of all values so far with those of new values."""
-    count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
-    size = jnp.maximum(count, 1)
-    new_mean = devices.total(jnp.sum(x, where=mask), axis_name) / size
-    squares = jnp.sum(jnp.square(x - new_mean), where=mask)
-    new_variance = devices.total(squares, axis_name) / size
+    count, new_mean, new_variance, _ = moments.of(x, mask, axis_name)
     steps, mean, variance, _, steps_rest, *rests = cast("tuple[Array, ...]", state)
     steps, steps_rest = sums.add(steps, steps_rest, count)
     zero = jnp.zeros_like(new_mean)

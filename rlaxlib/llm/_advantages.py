@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib import arrays
-from rlaxlib._core import devices, safe, streams
+from rlaxlib._core import devices, meshes, moments, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
@@ -106,12 +105,8 @@ def group_advantages(
         Fahim Tajwar and others, *Maximum Likelihood Reinforcement Learning*, 2026.
         https://arxiv.org/abs/2602.02710
     """
-    exists = jnp.ones_like(rewards, bool) if sample_mask is None else sample_mask
-    size = devices.total(jnp.sum(exists, dtype=rewards.dtype), axis_name)
-    # Subtract the maximum first: the mean of equal rewards rounds, that of zeros is 0.
-    shifted = rewards - devices.largest(rewards, exists, axis_name)
-    mean = arrays.masked_mean(shifted, exists, axis_name=axis_name)
-    centred = streams.valid(shifted - mean, exists)
+    exists = streams.filled(sample_mask, rewards)
+    size, mean, variance, centred = moments.of(rewards, exists, axis_name)
     if not isinstance(baseline, str):
         advantages = streams.valid(rewards - baseline, exists)
     elif baseline == "none":
@@ -122,15 +117,11 @@ def group_advantages(
     if scale == "none":
         return advantages
     if scale == "mean":
-        divisor = arrays.masked_mean(rewards, exists, axis_name=axis_name)
-        no_scale = divisor <= 0  # A negative mean would turn all signs around.
+        divisor = jnp.maximum(mean, 0)  # A negative mean would turn all signs around.
     else:
-        squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
-        variance = squares / jnp.maximum(size - ddof, 1)
-        no_scale = variance == 0
-        divisor = jnp.sqrt(jnp.where(no_scale, 1, variance))
-    divisor = jnp.where(no_scale, 1, divisor + epsilon)
-    return streams.valid(jnp.where(no_scale, 0, advantages / divisor), exists)
+        divisor = safe.sqrt(variance * size / jnp.maximum(size - ddof, 1))
+    divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
+    return streams.valid(safe.divide(advantages, divisor), exists)
 
 
 @checked(wide=True)
@@ -176,7 +167,7 @@ def length_weighted_baseline(
     weighted = safe.expectation(weights, streams.valid(rewards, sample_mask))
     weighted = devices.total(weighted, axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
-    return weighted / jnp.where(total == 0, 1, total)
+    return safe.divide(weighted, total)
 
 
 @checked
@@ -269,7 +260,7 @@ def pass_at_k_rewards(
         jax.lax.cumsum(shared, reverse=True), jnp.zeros_like(rewards[:1])
     )
     shaped = jnp.asarray(own, rewards.dtype) * ordered + later
-    return shaped[jnp.argsort(order)]  # A scatter cannot be mapped on an explicit mesh.
+    return meshes.unsort(order, shaped)
 
 
 @checked(wide=True)

@@ -7,7 +7,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -93,5 +93,4 @@ def aggregate_losses(
     total = devices.total(jnp.sum(losses), axis_name)
     if denominator is None:
         denominator = jnp.maximum(devices.total(jnp.sum(count), axis_name), 1)
-    is_empty = denominator == 0  # A whole batch without valid tokens.
-    return jnp.where(is_empty, 0, total / jnp.where(is_empty, 1, denominator))
+    return safe.divide(total, denominator)  # Without valid tokens, it may be 0.

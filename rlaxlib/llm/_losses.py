@@ -376,7 +376,7 @@ def clip_cov_mask(
         Ganqu Cui and others, *The Entropy Mechanism of Reinforcement Learning for
         Reasoning Language Models*, section 4.2, 2025. https://arxiv.org/abs/2505.22617
     """
-    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, log_prob)
     log_prob = log_prob - arrays.masked_mean(log_prob, mask, axis_name=axis_name)
     adv = adv - arrays.masked_mean(adv, mask, axis_name=axis_name)
     covariance = log_prob * adv
@@ -429,7 +429,7 @@ def high_entropy_mask(
         Drive Effective Reinforcement Learning for LLM Reasoning*, section 5.1, 2025.
         https://arxiv.org/abs/2506.01939
     """
-    mask = jnp.ones_like(entropy, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, entropy)
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     rank = indexing.part(fraction, count - 1)
     mask &= ~jnp.isnan(entropy)  # NaN would be the highest entropy.

@@ -151,7 +151,7 @@ def off_policy_sequence_mask(
         DeepSeek-AI, *DeepSeek-V3.2: Pushing the Frontier of Open Large Language
         Models*, section 3.1, 2025. https://arxiv.org/abs/2512.02556
     """
-    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, log_prob)
     log_ratio = -ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     divergence = arrays.masked_mean(log_ratio, mask, axis_name=axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

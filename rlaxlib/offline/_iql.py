@@ -13,7 +13,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, safe
+from rlaxlib import losses
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -59,9 +60,7 @@ def iql_value_loss(
         Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
     """
-    error = gradients.stop_if(stop_target_gradients, q) - v
-    weight = jnp.where(error < 0, 1 - expectile, expectile)
-    return weight * jnp.square(safe.without(weight, error))
+    return losses.expectile_loss(v, stop_if(stop_target_gradients, q), expectile)
 
 
 @checked
@@ -110,8 +109,8 @@ def xql_value_loss(
         Divyansh Garg and others, *Extreme Q-Learning: MaxEnt RL without Entropy*, 2023.
         https://arxiv.org/abs/2301.02328
     """
-    z = (gradients.stop_if(stop_target_gradients, q) - v) / temperature
-    clipped = safe.at_most(z, max_clip)
+    z = (stop_if(stop_target_gradients, q) - v) / temperature
+    clipped = jnp.minimum(z, max_clip)
     # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
     return jnp.expm1(clipped) * (1 + z - clipped) - clipped
 
@@ -156,5 +155,5 @@ def sql_value_loss(
         Haoran Xu and others, *Offline RL with No OOD Actions: In-Sample Learning via
         Implicit Value Regularization*, 2023. https://arxiv.org/abs/2303.15810
     """
-    w = 1 + (gradients.stop_if(stop_target_gradients, q) - v) / (2 * temperature)
-    return jnp.square(safe.relu(w)) + v / temperature
+    w = 1 + (stop_if(stop_target_gradients, q) - v) / (2 * temperature)
+    return jnp.square(jnp.maximum(w, 0)) + v / temperature

@@ -25,6 +25,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
+from rlaxlib import losses
 from rlaxlib._core import checks, indexing, pairs, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
@@ -271,20 +272,15 @@ def asymmetric_loss(
     """
 
     def penalties(y_j: Array) -> Array:
-        u = y_j - x
-        weight = jnp.where(u < 0, 1 - tau, tau)
-        return weight * rho(safe.without(weight, u), *parameters)
+        return safe.asymmetric(y_j - x, tau, lambda u: rho(u, *parameters))
 
     return jnp.sum(pairs.sum_over(penalties, y)) / y.size
 
 
 def _huber(u: Array, kappa: Array) -> Array:
     """Return the Huber penalty, `|u|` if its parameter is 0."""
-    size = jnp.abs(u)
-    clipped = safe.at_most(size, kappa)
-    # Unlike a choice of two formulas, this has a finite gradient at infinity.
-    huber = 0.5 * jnp.square(clipped) + kappa * (size - clipped)
-    return jnp.where(kappa > 0, huber, size)
+    huber = losses.huber_loss(u, jnp.where(kappa > 0, kappa, 1))
+    return jnp.where(kappa > 0, huber, jnp.abs(u))
 
 
 def _normalized_huber(u: Array, kappa: Array) -> Array:

@@ -205,7 +205,7 @@ def quasimetric_distance(
     starts = jnp.take_along_axis(embedding, order, axis=-1)
     ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
     # The part of each interval that is beyond all intervals that start before it.
-    reach = jax.lax.cummax(jnp.maximum(starts, ends), axis=1)
+    reach = jax.lax.cummax(safe.at_least(starts, ends), axis=1)
     before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
     lengths = safe.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)

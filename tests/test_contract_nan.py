@@ -155,6 +155,16 @@ def test_xla_ignores_nan_in_large_maxima_in_one_version_only():
     assert is_right == (jaxlib.__version__ != "0.10.2")
 
 
+def test_nan_shows_in_losses_of_a_comparison():
+    for found in (
+        rlaxlib.expectile_loss(np.nan, 1.0, 0.0),
+        rlaxlib.iql_value_loss(np.nan, 1.0, 0.0),
+        rlaxlib.quantile_regression_loss(NAN, np.linspace(0, 1, 3), jnp.ones(3)),
+        rlaxlib.quasimetric_distance(NAN[None], jnp.ones((1, 3))),
+    ):
+        assert np.isnan(found)
+
+
 # --- A mean over a large batch. ---
 
 # XLA drops NaN from a minimum or maximum that it fuses with a sum of this many entries.

@@ -211,15 +211,19 @@ def conversion(name: str, value: Any, others: Mapping[str, Any]) -> str:
         A sentence, or nothing.
     """
     if isinstance(value, np.ma.MaskedArray):
-        mask = next((x for x in ("sample_mask", "mask") if x in others), None)
-        valid = f"{mask}=~np.ma.getmaskarray({name})"
-        use = f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
-        return use if mask else f"Fill its gaps: `{name}.filled(...)`."
+        mask = next((x for x in ("sample_mask", "mask") if x in others), name)
+        if mask == name:
+            return f"Fill its gaps: `{name}.filled(...)`."
+        valid = f"{mask} & " if others[mask] is not None else ""
+        valid = f"{mask}={valid}~np.ma.getmaskarray({name})"
+        return f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
     dtype = specs.type_of(value)[1]
     if isinstance(dtype, type):
         ways = [
             x.format(name) for method, x in _READS.items() if hasattr(value, method)
         ]
+    elif not isinstance(dtype, np.dtype):  # Of a key.
+        ways = []
     else:
         new = "float" if dtype.isnative else f'{name}.dtype.newbyteorder("=")'
         ways = [f"{name}.astype({new})"] * (dtype.kind in "iuf")
@@ -255,7 +259,8 @@ def _kind(name: str, call: Call) -> str:
     shape, dtype, _ = specs.type_of(value)
     if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
-    if isinstance(dtype, type) or dtype.kind not in "biufV":
+    is_number = isinstance(dtype, np.dtype) and dtype.kind in "biufV"
+    if not is_number or dtype.fields:  # A key, or an array of records.
         return ""
     ends = {rule.high for rule in spec.rules if isinstance(rule, Interval)}
     sources = [n for n, x in call.wanted.items() if {*x.shapes[0][-1:]} & ends]

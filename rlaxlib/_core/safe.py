@@ -56,7 +56,7 @@ def asymmetric(u: Array, tau: ArrayLike, loss: Callable[[Array], Array]) -> Arra
     Returns:
         Losses, of the shape to which `u` and `tau` broadcast.
     """
-    weight = jnp.where(u < 0, 1 - tau, tau)
+    weight = with_nan(jnp.where(u < 0, 1 - tau, tau), u)
     return weight * loss(without(weight, u))
 
 
@@ -118,17 +118,17 @@ def relu(x: Array) -> Array:
 
 
 def at_most(x: Array, bound: ArrayLike) -> Array:
-    """Return the minimum of `x` and a bound, NaN where `x` is.
+    """Return the minimum of `x` and a bound, NaN where one is.
 
     Fused with a sum, `jnp.minimum` hides NaN as `jnp.max` does: see `largest`. At the
     bound, the gradient is that of `x`.
     """
-    return jnp.where(x > bound, bound, x)
+    return jnp.where((x <= bound) | jnp.isnan(x), x, bound)
 
 
 def at_least(x: Array, bound: ArrayLike) -> Array:
     """Return the maximum of `x` and a bound, as `at_most`."""
-    return jnp.where(x < bound, bound, x)
+    return jnp.where((x >= bound) | jnp.isnan(x), x, bound)
 
 
 def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:

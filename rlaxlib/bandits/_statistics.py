@@ -136,7 +136,7 @@ def bandit_update(
     counts, means, variances = state
     pulled = one_hot(arm, counts)
     counts = discount * counts + pulled
-    weight = pulled / safe.at_least(counts, 1)
+    weight = pulled / jnp.maximum(counts, 1)
     error = jnp.where(pulled > 0, reward - means, 0)  # `0 * nan` would be NaN.
     means = means + weight * error
     variances = (1 - weight) * (variances + weight * jnp.square(error))
@@ -224,7 +224,7 @@ def sliding_window_update(
     index = jnp.arange(counts.size, dtype=arms.dtype)
     pulled, each = arms[None] == index[:, None], rewards[None]
     counts = jnp.sum(pulled, axis=1, dtype=counts.dtype) * in_range
-    size = safe.at_least(counts, 1)
+    size = jnp.maximum(counts, 1)
     means = jnp.sum(jnp.where(pulled, each, 0), axis=1) / size
     errors = jnp.where(pulled, each - means[:, None], 0)
     variances = jnp.sum(jnp.square(errors), axis=1) / size

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, meshes, programs
+from rlaxlib._core import checks, dtypes, meshes, programs, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _neighbors

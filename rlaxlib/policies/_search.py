@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, legality, safe
+from rlaxlib._core import gradients, legality, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
@@ -173,7 +173,7 @@ def completed_q_values(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
         10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    return _complete(logits, q, visits, v, legality.legal(logits, action_mask))
+    return _complete(logits, q, visits, v, streams.filled(action_mask, logits))
 
 
 @checked

@@ -361,4 +361,4 @@ def _vtrace(
 def _leaky_clip(rho: Array, threshold: Array, alpha: ArrayLike) -> Array:
     """Return `α min(ρ, threshold) + (1 - α) ρ`."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
-    return jnp.minimum(rho, threshold) + product(1 - alpha, excess)
+    return safe.at_most(rho, threshold) + product(1 - alpha, excess)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, legality, safe, streams
+from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Static
@@ -152,7 +152,8 @@ def completed_q_values(
     found, so that `gumbel_policy_targets` neither favours nor avoids unvisited actions.
 
     Args:
-        logits: Logits of the policy :math:`π`, shape `[A]`.
+        logits: Logits of the policy :math:`π`, minus infinity for illegal actions,
+            shape `[A]`.
         q: Action values from the search, ignored for unvisited actions, shape `[A]`.
         visits: Visit counts :math:`N`, in [0, inf), ignored if illegal, shape `[A]`.
         v: Value :math:`v` of the state from the network, shape `[]`.
@@ -173,7 +174,7 @@ def completed_q_values(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
         10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    return _complete(logits, q, visits, v, streams.filled(action_mask, logits))
+    return _complete(logits, q, visits, v, legality.legal(logits, action_mask))
 
 
 @checked

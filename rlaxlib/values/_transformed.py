@@ -23,7 +23,7 @@ from typing import Any, cast
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -97,7 +97,7 @@ def transformed_lambda_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -162,7 +162,7 @@ def transformed_n_step_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -234,7 +234,7 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked

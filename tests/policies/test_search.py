@@ -229,9 +229,3 @@ def test_without_a_legal_action_targets_and_gradients_are_zero(function):
     is_value = function is IMPROVED["completed"]
     np.testing.assert_array_equal(found, np.where(MASK, V, 0.0) if is_value else 0.0)
     np.testing.assert_array_equal(by_q, 0.0)
-
-
-def test_a_visited_action_of_probability_0_keeps_its_value():
-    logits, q = np.array([0.0, -np.inf], np.float32), np.array([1.0, 2.0], np.float32)
-    found = rlaxlib.completed_q_values(logits, q, np.array([1, 1]), 0.0)
-    np.testing.assert_array_equal(found, q)

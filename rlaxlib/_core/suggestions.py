@@ -61,7 +61,7 @@ def publish(package: Mapping[str, Any]) -> list[str]:
         chapters = [x for x in vars(topic).values() if inspect.ismodule(x)]
         if not hasattr(topic, "__all__"):
             vars(topic)["__all__"] = [
-                name for each in chapters for name in each.__all__
+                name for each in chapters for name in getattr(each, "__all__", ())
             ]
     return [*topics, *(name for each in topics.values() for name in each.__all__)]
 

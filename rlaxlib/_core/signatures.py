@@ -184,14 +184,10 @@ class Plan:
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
 
     def name(self, given: Arguments) -> str:
-        """Return the public name: `softmax.probs` for that of a `_Softmax`."""
+        """Return the public name, such as `vtrace` or `Softmax.probs`."""
         name = self.function.__name__.removesuffix("__call__").strip("_")
-        if "self" not in given:
-            return name
-        owner = type(given["self"]).__name__
-        if owner.startswith("_"):  # `softmax()` makes a `_Softmax`.
-            owner = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner[1:]).lower()
-        return f"{owner}.{name}".rstrip(".")
+        owner = f"{type(given['self']).__name__}." if "self" in given else ""
+        return f"{owner}{name}".rstrip(".")
 
     def call(self, args: tuple[Any, ...], kwargs: Arguments) -> Any:
         """Check the arguments, and run the body."""

@@ -383,7 +383,7 @@ MISTAKES = {
     ),
     "a distribution for logits": (
         lambda: r.categorical_cross_entropy(x(A), softmax),
-        ["`logits` is a `", "must be a floating-point array"],
+        ["`logits` is Softmax(temperature=1.0)", "must be a floating-point array"],
         ANY_HINT,
     ),
     "parameters of integers": (

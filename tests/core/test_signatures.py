@@ -299,11 +299,11 @@ def test_an_error_names_function_argument_found_and_expected(x, spec, problem):
 
 def test_a_method_is_named_by_its_public_function():
     pi, logits = rlaxlib.softmax(), jnp.zeros(3)
-    with pytest.raises(ArgumentError, match=r"^softmax\.logprob: `sample` is 3, must"):
+    with pytest.raises(ArgumentError, match=r"^Softmax\.log_prob: `sample` is 3, must"):
         pi.logprob(3, logits)
-    with pytest.raises(TypeError, match=r"^softmax\.probs\(\) missing .*'logits'"):
+    with pytest.raises(TypeError, match=r"^Softmax\.probs\(\) missing .*'logits'"):
         pi.probs()
-    with pytest.raises(ArgumentError, match=r"^softmax\.sample: `key` is float32\[3\]"):
+    with pytest.raises(ArgumentError, match=r"^Softmax\.sample: `key` is float32\[3\]"):
         pi.sample(logits)
 
 

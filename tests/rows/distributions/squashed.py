@@ -74,10 +74,9 @@ def squashed_logprob(sample, mu, sigma, action_spec):
     return before - np.sum(np.log(jacobian), axis=-1)
 
 
-def invalid_spec(function):
-    specs = (Spec(0.0, np.inf), Spec(1.0, 1.0))
+def invalid_bounds(function):
     sampled = function in ("sample", "prob", "logprob")
-    return tuple({"action_spec": each} for each in specs) if sampled else ()
+    return tuple({"maximum": each} for each in (np.inf, -1.0)) if sampled else ()
 
 
 ROWS = [
@@ -105,7 +104,7 @@ ROWS = [
         squashed_logprob,
         activate,
         {"action_spec": BOUNDS},
-        invalid_spec,
+        invalid_bounds,
     ),
     Row(
         name="squashed_gaussian.logprob",

@@ -72,6 +72,45 @@ OBJECTS = {
         lambda pair, x: rlaxlib.outside_support(pair.apply_inv(pair.apply(x)), pair),
     ),
 }
+OBJECTS |= {
+    "create_ema": (
+        lambda: rlaxlib.create_ema(0.5),
+        "Ema(rate=0.5, axis_name=None)",
+        lambda made, x: made.update(x, made.init(x)),
+    ),
+    "running_moments": (
+        rlaxlib.running_moments,
+        "RunningMoments(axis_name=None)",
+        lambda made, x: made.update(x, made.init(x[0])),
+    ),
+    "reward_scale": (
+        lambda: rlaxlib.reward_scale(0.5),
+        "RewardScale(epsilon=0.5, axis_name=None)",
+        lambda made, x: made.update(x[0], abs(x[0]), made.init(x[0])),
+    ),
+    "return_based_scale": (
+        lambda: rlaxlib.return_based_scale(0.5),
+        "ReturnBasedScale(min_scale=0.5, axis_name=None)",
+        lambda made, x: made.update(x[0], abs(x[0]), x, made.init(x[0])),
+    ),
+    "percentile_scale": (
+        lambda: rlaxlib.percentile_scale(0.5),
+        "PercentileScale(ema=Ema(rate=0.5, axis_name=None), low=5.0, high=95.0, "
+        "min_scale=1.0, axis_name=None)",
+        lambda made, x: made.update(x, made.init(x)),
+    ),
+    "popart": (
+        lambda: rlaxlib.popart(3, 0.5, 0.1, 10.0),
+        "PopArt(num_outputs=3, step_size=0.5, scale_lb=0.1, scale_ub=10.0, "
+        "axis_name=None, dtype=dtype('float32'))",
+        lambda made, x: made.update({"w": x}, made.init(), x[0], np.arange(3)),
+    ),
+    "pid_lagrangian": (
+        lambda: rlaxlib.pid_lagrangian(0.5, 1.0, 0.1),
+        "PidLagrangian(limit=0.5, k_p=1.0, k_i=0.1, k_d=0.0, axis_name=None)",
+        lambda made, x: made.update(x[0, 0], made.init()),
+    ),
+}
 each_object = pytest.mark.parametrize("name", OBJECTS)
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import jax
 
-from rlaxlib._core import hints, keywords, specs
+from rlaxlib._core import hints, specs, suggestions
 from rlaxlib._core.batches import Function
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -52,7 +52,7 @@ def unbound(
     signature = inspect.signature(function)
     arguments = [each for each in signature.parameters if each != "self"]
     for word in [each for each in kwargs if each not in arguments]:
-        names = " and ".join(f"`{each}`" for each in keywords.meant(word, arguments))
+        names = " and ".join(f"`{each}`" for each in suggestions.meant(word, arguments))
         is_rate = names == "`discount_t`"
         names += ", γ times `1 - terminated`, for each step" * is_rate
         see = f"see {names}" if names else f"its arguments are {', '.join(arguments)}"

@@ -2,8 +2,8 @@
 
 - `create_ema`: moments of recent updates, for numbers that change during learning.
 - `running_moments`: moments of all entries so far, such as observations.
-- `StateFunctions`: what all factories of state return, a pair `(init, update)`.
 
+A normaliser has two methods and unpacks into them: `init, update = create_ema()`.
 Variances are centred. The mean square minus the squared mean would be 0 in single
 precision where the mean is 10,000 standard deviations from zero.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,52 +21,21 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, dtypes, moments, safe, streams, sums
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
+from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
+from rlaxlib.normalization._shared import real, scale, zeros
 
 __all__ = [
+    "Ema",
     "EmaMoments",
     "EmaState",
+    "Moments",
     "RunningMoments",
     "RunningMomentsState",
-    "StateFunctions",
     "create_ema",
     "running_moments",
 ]
-
-Init = TypeVar("Init")
-Update = TypeVar("Update")
-Output_co = TypeVar("Output_co", covariant=True)
-State = TypeVar("State")
-State_co = TypeVar("State_co", covariant=True)
-
-
-class StateFunctions(NamedTuple, Generic[Init, Update]):
-    """A pair of functions: one makes a state, the other updates it.
-
-    It unpacks: `init, update = rlaxlib.create_ema()`. Both can be pickled.
-
-    Attributes:
-        init: Returns the initial state.
-        update: Takes new data and a state, and returns an output and the next state.
-    """
-
-    init: Init
-    update: Update
-
-
-class TreeInit(Protocol[State_co]):
-    """A function that returns the initial state for trees like a template."""
-
-    def __call__(self, template_tree: Any) -> State_co: ...
-
-
-class TreeUpdate(Protocol[Output_co, State]):
-    """A function that includes the entries of a tree in a state."""
-
-    def __call__(
-        self, tree: Any, state: State, *, sample_mask: ArrayLike | None = None
-    ) -> tuple[Output_co, State]: ...
 
 
 class EmaMoments(NamedTuple):
@@ -125,10 +94,10 @@ class EmaState(NamedTuple):
 def create_ema(
     decay: Float[ArrayLike, "in [0, 1)"] = 0.999,
     pmean_axis_name: AxisName | None = None,
-) -> StateFunctions[TreeInit[EmaState], TreeUpdate[EmaMoments, EmaState]]:
+) -> Ema:
     """Create exponential moving averages (EMA) of the mean and variance of leaves.
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math::
 
@@ -153,9 +122,9 @@ def create_ema(
         pmean_axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(template_tree)` returns the initial `EmaState`
-        for trees like the template, `update(tree, state)` the updated `EmaMoments` and
-        `EmaState`. Leaves are floats or integers of any shape. The keyword
+        An `Ema`. `init(template_tree)` returns the initial `EmaState` for trees like
+        the template, `update(tree, state)` the updated `EmaMoments` and `EmaState`.
+        Leaves are floats or integers of any shape. The keyword
         `sample_mask` is false for entries to ignore, which may be NaN; its axes are the
         first of each leaf. If it excludes all entries, the state stays the same.
 
@@ -176,33 +145,37 @@ def create_ema(
         Diederik P. Kingma and Jimmy Ba, *Adam: A Method for Stochastic Optimization*,
         section 3, 2014. https://arxiv.org/abs/1412.6980
     """
-    functions = ema_functions(decay, pmean_axis_name)
-    return StateFunctions(functions.init, functions.update)
-
-
-def ema_functions(decay: ArrayLike, axis_name: AxisName | None = None) -> _CreateEma:
-    """Return an object with the functions of exponential moving averages."""
     # In single precision a decay close to 1 is not exact, but the rate is.
-    return _CreateEma(1 - decay, devices.names(axis_name))
+    return Ema(1 - decay, devices.names(pmean_axis_name))
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _CreateEma:
-    """The functions of exponential moving averages."""
+@dataclasses.dataclass(frozen=True)
+class Ema(FunctionTuple):
+    """Exponential moving averages, which `create_ema` makes.
+
+    Attributes:
+        rate: One minus the decay, in (0, 1], shape `[]`.
+        axis_name: Mapped axis name, or names, to average over as well; or None.
+    """
 
     rate: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(compiled=False)
     def init(self, template_tree: Tree[Any, "shaped"]) -> EmaState:
         """Return the initial state, which has seen no entries.
 
         Args:
-            template_tree: A tree with the structure of the updates.
+            template_tree: A tree with the structure of the updates, leaves of any
+                shape.
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If a leaf is neither a float nor an integer.
         """
         like = zeros(template_tree)
         mean, variance = (jax.tree.map(jnp.sum, like) for _ in range(2))
@@ -221,11 +194,14 @@ class _CreateEma:
         Args:
             tree: Numbers, leaves of any shape.
             state: State of the moving averages.
-            sample_mask: False for the entries to ignore. Its axes are the first ones of
-                each leaf; or None.
+            sample_mask: False for the entries to ignore, shape `[...]`. Its axes are
+                the first ones of each leaf; or None.
 
         Returns:
             Mean and variance of each leaf, and the next state.
+
+        Raises:
+            ArgumentError: If a leaf, the mask or the tree does not fit the state.
         """
         checks.same_structure(state=state.mean, tree=tree)
 
@@ -247,7 +223,7 @@ class _CreateEma:
         return state.debiased_moments(), state
 
 
-class RunningMoments(NamedTuple):
+class Moments(NamedTuple):
     """Moments of all entries so far.
 
     Attributes:
@@ -279,9 +255,9 @@ class RunningMomentsState(NamedTuple):
     mean_rest: Tree[Any, "float like mean"]
     variance_rest: Tree[Any, "float like mean"]
 
-    def moments(self) -> RunningMoments:
+    def moments(self) -> Moments:
         """Return mean and variance; before the first entry, 0 and 0."""
-        return RunningMoments(self.mean, self.variance)
+        return Moments(self.mean, self.variance)
 
     @checked(wide=True)
     def merge(self, other: RunningMomentsState) -> RunningMomentsState:
@@ -352,12 +328,10 @@ class RunningMomentsState(NamedTuple):
 def running_moments(
     *,
     axis_name: AxisName | None = None,
-) -> StateFunctions[
-    TreeInit[RunningMomentsState], TreeUpdate[RunningMoments, RunningMomentsState]
-]:
+) -> RunningMoments:
     """Create running moments, the mean and variance of all entries so far.
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math:: μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
 
@@ -375,12 +349,12 @@ def running_moments(
         axis_name: Mapped axis name, or names, whose entries count too; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(template_tree)` returns the initial
+        A `RunningMoments`. `init(template_tree)` returns the initial
         `RunningMomentsState` for entries like the template, `update(tree, state)` the
-        updated `RunningMoments` and `RunningMomentsState`. Leaves are floats or
-        integers, with any number of axes before those of one entry. The keyword
-        `sample_mask` is false for entries to ignore, which may be NaN; its axes are the
-        first of each leaf. Without an entry, the state stays the same. Of a state,
+        updated `Moments` and `RunningMomentsState`. Leaves are floats or integers, with
+        any number of axes before those of one entry. The keyword `sample_mask` is false
+        for entries to ignore, which may be NaN; its axes are the first of each leaf.
+        Without an entry, the state stays the same. Of a state,
         `moments()` returns mean and variance without a gradient,
         `normalize(tree, clip=10.0)` normalises entries, `merge(other)` joins two.
 
@@ -399,16 +373,20 @@ def running_moments(
         the Sample Variance: Analysis and Recommendations*, 1983.
         https://doi.org/10.1080/00031305.1983.10483115
     """
-    functions = _RunningMoments(devices.names(axis_name))
-    return StateFunctions(functions.init, functions.update)
+    return RunningMoments(devices.names(axis_name))
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _RunningMoments:
-    """The functions of running moments."""
+@dataclasses.dataclass(frozen=True)
+class RunningMoments(FunctionTuple):
+    """Mean and variance of all entries so far, which `running_moments` makes.
+
+    Attributes:
+        axis_name: Mapped axis name, or names, whose entries count too; or None.
+    """
 
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(compiled=False)
     def init(self, template_tree: Tree[Any, "shaped"]) -> RunningMomentsState:
@@ -419,6 +397,9 @@ class _RunningMoments:
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If a leaf is neither a float nor an integer.
         """
         mean, variance, *rests = (zeros(template_tree) for _ in range(4))
         counts = (_zero_like_leaves(mean) for _ in range(2))
@@ -431,54 +412,27 @@ class _RunningMoments:
         state: RunningMomentsState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
-    ) -> tuple[RunningMoments, RunningMomentsState]:
+    ) -> tuple[Moments, RunningMomentsState]:
         """Include the entries of one tree.
 
         Args:
             tree: Entries, each leaf with any number of axes before those of one entry.
             state: State of the running moments.
-            sample_mask: False for the entries to ignore. Its axes are the first ones of
-                each leaf; or None.
+            sample_mask: False for the entries to ignore, shape `[...]`. Its axes are
+                the first ones of each leaf; or None.
 
         Returns:
             Mean and variance of each element, and the next state.
+
+        Raises:
+            ArgumentError: If a leaf, the mask or the tree does not fit the state.
         """
         checks.same_structure(state=state.mean, tree=tree)
         state = _merge(state, _describe(tree, state, sample_mask, self.axis_name))
         return state.moments(), state
 
 
-# --- What the chapters of normalization share. ---
-
-
-def zeros(template_tree: Any) -> Any:
-    """Return zeros like the leaves of a tree, in single precision at least."""
-
-    def zeros_like(leaf: Any) -> Array:
-        (x,), _ = dtypes.widen(_real("template_tree", leaf))
-        return jnp.zeros_like(x, dtype=x.dtype)  # Not weakly typed.
-
-    return jax.tree.map(zeros_like, template_tree)
-
-
-def scale(variance: Array, min_scale: Array) -> Array:
-    """Return the standard deviation, at least `min_scale`, or 1 if it is 0."""
-    varied = ~(variance <= 0)  # Or NaN.
-    deviation = jnp.sqrt(jnp.where(varied, variance, 1))
-    bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
-    return jnp.where(varied, bounded, 1)
-
-
 # --- Parts of the moving averages. ---
-
-
-def _real(name: str, leaf: Any) -> Array:
-    """Return a leaf of floats or integers as floats."""
-    checks.fit(**{name: (leaf, Real[ArrayLike, "..."])})
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        leaf = jnp.zeros(leaf.shape, leaf.dtype)
-    is_integer = jnp.issubdtype(jnp.result_type(leaf), jnp.integer)
-    return jnp.asarray(leaf, float if is_integer else None)
 
 
 def _mix(
@@ -518,7 +472,7 @@ def _zero_like_leaves(tree: Any) -> Array:
 
 def _clean(leaf: Any, mean: Array, mask: Array | None) -> Array:
     """Return a leaf in the dtype of its mean, and 0 where it is masked."""
-    x = _real("tree", leaf)
+    x = real("tree", leaf)
     if not x.size:
         checks.fail("`tree.size` is 0, must be at least 1")
     if mask is not None:
@@ -597,7 +551,7 @@ def _entries(tree: Any, like: Any) -> Any:
     """Return the leaves as floats, whose last axes are those of one entry."""
     leaves, structure = cast(Any, jax.tree.flatten(tree))
     for i, entry in enumerate(cast(Any, jax.tree.leaves(like))):
-        x = _real("tree", leaves[i])
+        x = real("tree", leaves[i])
         axes = x.ndim - entry.ndim
         if axes < 0 or x.shape[axes:] != entry.shape:
             checks.fail(

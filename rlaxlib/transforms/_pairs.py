@@ -454,7 +454,7 @@ class UnbiasedTransformPair(TxPair):
 
 
 def _number(x: Any) -> Any:
-    """Return a scalar whose value is known as a Python number, which can be hashed."""
+    """Return a concrete scalar as a Python number, which can be hashed."""
     return cast(Any, x) if isinstance(x, Tracer) else float(x)
 
 

@@ -75,18 +75,30 @@ print(diagnostics.ratios)  # error
 policy = softmax(temperature=0.5)
 action: Array = policy.sample(key, logits, action_mask=jnp.ones(3, bool))
 probs: Array = policy.probs(logits)
-log_prob: Array = policy.logprob(action, logits)
+log_prob: Array = policy.log_prob(action, logits)
+log_prob = policy.logprob(action, logits)
 entropy: Array = policy.entropy(logits).mean()
 divergence: Array = policy.kl(logits, logits).sum()
 normal = rlaxlib.gaussian_diagonal(1.0)
 chosen: Array = normal.sample(key, logits)
-density: Array = normal.logprob(chosen, logits)
+density: Array = normal.log_prob(chosen, logits)
+bounded: Array = rlaxlib.squashed_gaussian().sample(key, x, x, minimum=-2.0, maximum=x)
+any_policy: rlaxlib.DiscreteDistribution = policy
+by_hand = rlaxlib.DiscreteDistribution(*[policy.probs] * 4, kl=None)
+temperature = rlaxlib.Softmax(0.5).temperature
+pair: rlaxlib.TxPair = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+pair = rlaxlib.compose_tx(rlaxlib.TxPair(jnp.sqrt, jnp.square), pair)
+encoded: Array = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5).apply(x)
 greedy: Array = rlaxlib.epsilon_greedy(0.1).probs(logits)
 
 policy.sample(logits)  # error
 policy.sample(key)  # error
 policy.probs(logits, mask=mask)  # error
+policy.log_prob(logits=logits)  # error
 policy.logprob(logits=logits)  # error
+normal.log_prob(chosen, logits, maximum=1.0)  # error
+rlaxlib.TxPair(jnp.sqrt)  # error
+pair.invert(x)  # error
 policy.kl(p_logits=logits, q_logit=logits)  # error
 policy.entropies(logits)  # error
 softmax(temprature=0.5)  # error
@@ -97,14 +109,15 @@ rlaxlib.epsilon_greedy(0.1).sample(logits)  # error
 init, update = rlaxlib.running_moments()
 state = init(jnp.zeros(5))
 moments, state = update(batch, state, sample_mask=jnp.ones(2, bool))
-ema = rlaxlib.create_ema(decay=0.99)
+running: rlaxlib.RunningMoments = rlaxlib.running_moments()
+ema: rlaxlib.Ema = rlaxlib.create_ema(decay=0.99)
 averages, average = ema.update(x, ema.init(x))
 mean: Array = averages.mean
 rescaled = rlaxlib.reward_scale(0.99)
 memory = rescaled.init(x)
 
-update(batch)  # error
-update(batch, state, mask=mask)  # error
+running.update(batch)  # error
+running.update(batch, state, mask=mask)  # error
 ema.update(x)  # error
 ema.init()  # error
 ema.upgrade(x, average)  # error

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import safe, streams
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -64,7 +64,7 @@ def behaviour_cloning_loss(
         Dean A. Pomerleau, *ALVINN: An Autonomous Land Vehicle in a Neural Network*,
         1988. https://proceedings.neurips.cc/paper/1988/hash/812b4ba287f5ee0bc9d43bbf5bbe87fb-Abstract.html
     """
-    return streams.valid(-log_prob, sample_mask)
+    return -log_prob
 
 
 @checked

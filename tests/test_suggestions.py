@@ -95,6 +95,15 @@ def test_a_keyword_of_another_library_leads_to_the_argument_that_is_meant():
         assert suggestions.meant(word, list(signature(function).parameters)) == meant
 
 
+def test_a_misspelt_keyword_leads_to_the_argument_unless_it_is_an_acronym():
+    arguments = ["discount_t", "lambda_", "temperature", "v_t", "reward_rate"]
+    assert suggestions.meant("discout", arguments) == ["discount_t"]
+    assert suggestions.meant("lamda_", arguments) == ["lambda_"]
+    assert suggestions.meant("temprature", arguments) == ["temperature"]
+    assert suggestions.meant("reward_scale", arguments) == []
+    assert suggestions.meant("w_t", arguments) == []
+
+
 def test_tables_lead_to_names_and_arguments_that_exist():
     tables = suggestions.tables()
     for names in (tables["concepts"] | tables["functions"]).values():

@@ -419,7 +419,7 @@ MISTAKES = {
     # --- Keys. ---
     "no key": (
         lambda: softmax.sample(x(A)),
-        ["Argument 1 is a key: `jax.random.key(0)`"],
+        ["`key` is a key: `jax.random.key(0)`. The order is (key, logits"],
         ["astype"],
     ),
     "a seed": (
@@ -629,7 +629,6 @@ def test_a_batch_of_states_is_mapped_and_one_state_is_not_shared():
 
 
 def test_a_hint_reads_no_more_than_the_call():
-    assert hints.conversion("x", x(T), {}) == ""
     assert not any(
         map(hints.is_foreign, (x(T), jnp.ones(T), KEY, 1.0, None, "x", jnp.float32))
     )

@@ -504,4 +504,4 @@ class ClippedEntropySoftmax(Softmax):
         n_legal = jnp.sum(pi.legal, axis=-1, dtype=entropy.dtype)
         # An entropy of 0 is not clipped: `inf * log(1)` would be NaN.
         largest = jnp.log(jnp.maximum(n_legal, 2))
-        return jnp.minimum(entropy, self.entropy_clip * largest)
+        return safe.at_most(entropy, self.entropy_clip * largest)

@@ -149,23 +149,22 @@ def cup(
 
 
 def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2):
-    """P3O: PPO, with a penalty of the clipped cost where it exceeds its limit.
+    """P3O: PPO, with a penalty of the cost where it exceeds its limit.
 
     `excess` is the cost of an episode minus its limit. Kappa must be more than the best
     multiplier; one far above it outweighs the reward in Adam. Zhang et al., 2022,
-    https://arxiv.org/abs/2205.11814. Usual (github.com/PKU-Alignment/omnisafe): kappa
+    https://arxiv.org/abs/2205.11814, clips the cost too, and weighs the excess by one
+    minus the discount. Source: github.com/PKU-Alignment/omnisafe@15603dd,
+    omnisafe/algorithms/on_policy/penalty_function/p3o.py, the same loss. Usual: kappa
     20, clip 0.2, Adam 3e-4.
     """
-    s, old, adv_t, cost_adv_t = valid(
-        batch, (batch.s_tm1, batch.logits_tm1, adv_t, cost_adv_t)
+    s, old, adv_t = valid(batch, (batch.s_tm1, batch.logits_tm1, adv_t))
+    log_prob, old_log_prob = (
+        log_probs(x, batch.a_tm1) for x in (apply(params, s), old)
     )
-    inputs = (log_probs(x, batch.a_tm1) for x in (apply(params, s), old))
-    log_prob, old_log_prob = inputs
-    loss, cost = (
-        rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv, epsilon)[0]
-        for adv in (adv_t, -cost_adv_t)
-    )
-    loss, cost = (rlaxlib.masked_mean(x, batch.sample_mask) for x in (loss, cost))
+    loss, _ = rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv_t, epsilon)
+    cost = surrogate(params, apply, batch, -cost_adv_t)
+    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
     return loss + kappa * jax.nn.relu(cost + excess)
 
 

@@ -224,10 +224,14 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
 def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """PPO: the clipped surrogate, for several epochs of minibatches of streams.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual (paper, tables 3 and
-    5; github.com/openai/baselines): discount 0.99, λ 0.95. Atari: streams of 128 steps,
-    Adam 2.5e-4, epsilon 0.1, both annealed to 0, 3 epochs in the paper and 4 in the
-    code. MuJoCo: 2,048 steps, Adam 3e-4, 10 epochs, epsilon 0.2, no entropy.
+    Advantages are computed here, so that a stream stays whole; the code computes them
+    first, and shuffles transitions: `gaussian_ppo` takes them so. Schulman et al.,
+    2017, https://arxiv.org/abs/1707.06347. Source: github.com/openai/baselines@ea25b9e,
+    baselines/ppo2/model.py and baselines/ppo2/runner.py, the same loss. Usual (paper,
+    tables 3 and 5; the code): discount 0.99, λ 0.95, Adam with epsilon 1e-5, gradients
+    clipped to a norm of 0.5. Atari: streams of 128 steps, Adam 2.5e-4, epsilon 0.1,
+    both annealed to 0, 3 epochs in the paper and 4 in the code. MuJoCo: 2,048 steps,
+    Adam 3e-4, 10 epochs, epsilon 0.2, no entropy.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -398,20 +402,30 @@ def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
     return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
-def vmpo(params, target_params, apply, batch, value_cost=0.5, bounds=(0.01, 0.01)):
+def vmpo(
+    params,
+    target_params,
+    apply,
+    batch,
+    lambda_=0.95,
+    value_cost=0.5,
+    bounds=(0.01, 0.01),
+):
     """V-MPO: learns from the better half of the advantages, under a bound on the KL.
 
     `params.policy` are those of `apply`, `params.duals` the parameters of temperature
     and KL constraint. The target policy acts. Song et al., 2020,
-    https://arxiv.org/abs/1909.12238. Usual (github.com/kakaoenterprise/JORLDY, by
-    others): bounds 0.02 and 0.1, duals at first 1, streams of 128 steps, λ 0.95, one
-    epoch, Adam 2.5e-4 on Atari. Bounds differ between codes and tasks; 0.01 is a start.
+    https://arxiv.org/abs/1909.12238. Source: github.com/kakaoenterprise/JORLDY@15a7536,
+    jorldy/core/agent/vmpo.py, by others, with duals without a softplus, the median of
+    each minibatch, and squares without ½ and with a weight of 1. Usual (there): bounds
+    0.02 and 0.1, duals at first 1, streams of 128 steps, λ 0.95, one epoch, Adam 2.5e-4
+    on Atari. Bounds differ between codes and tasks; 0.01 is a start.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = (apply(params.policy, s) for s in (s_tm1, s_t))
     old_logits, _ = jax.lax.stop_gradient(apply(target_params.policy, s_tm1))
-    returns = jax.vmap(rlaxlib.lambda_returns)
-    returns = returns(batch.r_t, batch.discount_t, v_t, **masks(batch))
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))
+    returns = returns(batch.r_t, batch.discount_t, v_t, lambda_, **masks(batch))
     td_error, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, bounds)
     kl = rlaxlib.categorical_kl_divergence(old_logits, logits)
@@ -430,9 +444,9 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     `apply` returns logits and the model's one-step q, [B, T, A]; the further losses of
     the model are those of `gumbel_muzero`. Returns the loss and the mean of squared
     advantages: use `has_aux=True`. `scale` is the root of their moving average. Hessel
-    et al., 2021, https://arxiv.org/abs/2104.06159. Usual (github.com/Metta-AI/metta, by
-    others): clip 1, λ 0.95, 75 % of the data replayed, target network updated at a rate
-    of 0.1, variance averaged with a decay of 0.99, 5 steps of the model.
+    et al., 2021, https://arxiv.org/abs/2104.06159. Usual (paper): clip 1, λ 0.95, 75 %
+    of the data replayed, target network updated at a rate of 0.1, variance averaged
+    with a decay of 0.99, 5 steps of the model.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     logits, q_tm1 = apply(params, s_tm1)
@@ -468,10 +482,11 @@ def gumbel_muzero(
     of the searches the prior logits, `logits`, `q` and `visits`, [B, K+1, A], and the
     root values, `v`; the n-step returns, `returns`, [B, K+1]; and `sample_mask`, [B,
     K+1], False after an end. There the value and the reward learn 0, and the policy
-    nothing. Danihelka et al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Usual
-    (paper; github.com/google-deepmind/mctx): K = 5, M = 601 bins in [-300, 300],
-    c_visit 50, c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as
-    in mctx; gradients into the model's state scaled by ½ at each step.
+    nothing. The K unrolled steps weigh 1/K each, the root 1, as in MuZero. Danihelka et
+    al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Usual (paper;
+    github.com/google-deepmind/mctx): K = 5, M = 601 bins in [-300, 300], c_visit 50,
+    c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as in mctx;
+    gradients into the model's state scaled by ½ at each step.
     """
     logits, v_logits, r_logits = apply(params, batch.s, batch.a_tm1)
     tx, num_bins = rlaxlib.SIGNED_HYPERBOLIC_PAIR, v_logits.shape[-1]
@@ -484,12 +499,12 @@ def gumbel_muzero(
     fields = batch.logits, batch.q, batch.visits, batch.v, batch.returns
     *search, returns = valid(batch, fields)
     targets = jax.vmap(jax.vmap(policy_target))(*search)
-    steps = jax.tree.map(lambda mask: mask[:, :-1], batch.sample_mask)
-    r_t = valid(batch._replace(sample_mask=steps), batch.r_t)
+    r_t = valid(batch, jnp.pad(batch.r_t, ((0, 0), (0, 1))))[:, :-1]
     cross_entropy = rlaxlib.categorical_cross_entropy
-    loss = rlaxlib.masked_mean(cross_entropy(targets, logits), batch.sample_mask)
-    loss = loss + value_cost * jnp.mean(cross_entropy(pair.apply(returns), v_logits))
-    return loss + jnp.mean(cross_entropy(pair.apply(r_t), r_logits))
+    loss = valid(batch, cross_entropy(targets, logits))
+    loss = loss + value_cost * cross_entropy(pair.apply(returns), v_logits)
+    loss = loss.at[:, 1:].add(cross_entropy(pair.apply(r_t), r_logits))
+    return jnp.mean(loss[:, 0] + jnp.mean(loss[:, 1:], axis=1))
 
 
 # --- Discrete SAC. ---

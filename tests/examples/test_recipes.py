@@ -62,6 +62,7 @@ HELPERS = {
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
     "fpo_losses",
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
+    "pqn_targets",
     *("greedy_values", "team_loss", "vp_noise_schedule"),
 }
 

@@ -200,7 +200,7 @@ def actor_critic(*shape, gaussian=True):
     actor = mean_and_stddev if gaussian else lambda w, s: jnp.tanh(s @ w)
     return ActorCritic(actor, critic), tuple(
         ActorCritic(normal(F, size), normal(F + D, int(np.prod(shape))), duals)
-        for duals in (jnp.array([1.0, 2.0, 3.0]),) * 2
+        for duals in (jnp.array([1.0, 2.0, 3.0, 0.5]),) * 2
     )
 
 

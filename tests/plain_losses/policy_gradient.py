@@ -217,7 +217,7 @@ def plain_categorical_mpo(p, t):
 def plain_vmpo(p, t):
     b, ((logits, v), (_, v_t)) = STREAM, both(policy_and_value, p.policy)
     eta, alpha = jax.nn.softplus(p.duals)
-    errors = stop(backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1])) - v
+    errors = stop(backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])) - v
     adv = stop(errors)
     best = adv >= jnp.median(adv)
     tilted = jnp.where(best, adv / eta, -jnp.inf)
@@ -269,11 +269,14 @@ def plain_gumbel_muzero(p, t):
     most = jnp.max(b.visits, -1, keepdims=True)
     target = jax.nn.softmax(b.logits + 0.1 * (50 + most) * q)
     bins, mask = jnp.linspace(-300, 300, M), b.sample_mask
-    policy_loss = jnp.sum(mask * cross_entropy(target, logits)) / jnp.sum(mask)
+    policy_loss = mask * cross_entropy(target, logits)
     returns, r_t = b.returns * mask, b.r_t * mask[:, :-1]
     value_loss = cross_entropy(two_hot(rescale(returns), bins), v_logits)
     reward_loss = cross_entropy(two_hot(rescale(r_t), bins), r_logits)
-    return policy_loss + 0.25 * jnp.mean(value_loss) + jnp.mean(reward_loss)
+    loss = policy_loss + 0.25 * value_loss
+    loss = loss.at[:, 1:].add(reward_loss)
+    # The gradients of unrolled steps are scaled by 1/K in MuZero's pseudocode.
+    return jnp.mean(loss @ jnp.array([1] + T * [1 / T]))
 
 
 def plain_discrete_sac_critic(p, t):

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 import jax
 import numpy as np
 
-from rlaxlib._core import binding, errors, programs, rules, specs
+from rlaxlib._core import binding, errors, functions, programs, rules, specs
 from rlaxlib._core.batches import Function
 from rlaxlib._core.binding import Bound
 from rlaxlib._core.errors import ArgumentError
@@ -364,7 +364,7 @@ class Plan:
         if not self.compiled:
             return self.function(**given)
         is_ours = all(
-            given[n] is self.defaults.get(n) or getattr(given[n], "is_ours", False)
+            given[n] is self.defaults.get(n) or functions.is_ours(given[n])
             for n in self.functions
         )
         others = {n: given[n] for n in self.loose if n not in call.static}

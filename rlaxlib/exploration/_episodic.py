@@ -67,7 +67,7 @@ def episodic_memory_intrinsic_rewards(
     oldest rows. Empty rows are not neighbours; without neighbours, the reward is
     :math:`β/c`. A state of None therefore starts with `num_neighbors` embeddings at the
     origin, which are overwritten first. Reset the state at the start of an episode.
-    Multiply the reward by lifelong novelty with `ngu_reward`.
+    In Never Give Up, multiply the reward by lifelong novelty, clipped to [1, 5].
 
     Args:
         embeddings: Embeddings, shape `[M, D]`. One that is not finite gets a reward of

@@ -25,8 +25,7 @@ from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import best, pick, pick_slice
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
-from rlaxlib.values._categorical import hats
-from rlaxlib.values._quantile import asymmetric_loss
+from rlaxlib.values._shared import asymmetric_loss, hats
 
 __all__ = [
     "expectile_q_learning",
@@ -295,7 +294,7 @@ def _impute(e: Array, tau: Array, n: int) -> Array:
         lambda state: state[0] > 0, narrow_down, (rounds, low, high)
     )
     _, low, high = state
-    return _samples((low + high) / 2, e, tau, n) + centre
+    return _samples((low + high) / 2, e, tau, n) + centre + 0 * jnp.sum(e)
 
 
 def _samples(mean: Array, e: Array, tau: Array, n: int) -> Array:

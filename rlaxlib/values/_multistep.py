@@ -23,6 +23,7 @@ from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib.values._shared import retrace_coefficients
 
 __all__ = [
     "q_lambda",
@@ -403,18 +404,8 @@ def retrace_continuous(
         r_t=r_t,
         discount_t=discount_t,
         # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-        c_t=safe.product(lambda_, jnp.exp(jnp.minimum(0.0, log_rhos))),
+        c_t=safe.product(lambda_, jnp.exp(safe.at_most(log_rhos, 0.0))),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
     return gradients.error(targets, q_tm1, stop_target_gradients)
-
-
-def retrace_coefficients(
-    a_t: Array, pi_t: Array, mu_t: Array, lambda_: Array, eps: Array
-) -> Array:
-    """Return the trace coefficients of Retrace, 0 for actions of neither policy."""
-    pi, mu = pick(pi_t, a_t), mu_t + eps
-    # `0 / 0` is NaN.
-    mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
-    return safe.product(lambda_, jnp.minimum(1.0, pi / mu))

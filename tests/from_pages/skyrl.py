@@ -12,6 +12,7 @@ T = 6
 stop = jax.lax.stop_gradient
 INPUTS = {
     "rewards": normal(5),
+    "correct": jnp.array([1.0, 0.0, 0.0, 1.0, 0.0]),
     "v": normal(T),
     "values": (values := jnp.append(normal(T), 0.0))[:-1],
     "v_t": values[1:],
@@ -117,7 +118,7 @@ def prompt_mean(losses, mask):
 ROWS = {
     "grpo": lambda rewards: (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-6),
     "rloo": lambda rewards: (rewards - rewards.mean()) * 5 / 4,
-    "maxrl": lambda rewards: (rewards - rewards.mean()) / (rewards.mean() + 1e-6),
+    "maxrl": lambda correct: (correct - correct.mean()) / (correct.mean() + 1e-6),
     "gae": gae,
     "reinforce++": reinforce,
     "regular": ppo,

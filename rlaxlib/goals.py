@@ -204,9 +204,9 @@ def quasimetric_distance(
     starts = jnp.take_along_axis(embedding, order, axis=-1)
     ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
     # The part of each interval that is beyond all intervals that start before it.
-    reach = jax.lax.cummax(jnp.maximum(starts, ends), axis=1)
+    reach = jax.lax.cummax(safe.at_least(starts, ends), axis=1)
     before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
-    lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
+    lengths = safe.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
     mean, largest = jnp.mean(components), safe.largest(components)
     return safe.product(alpha, largest) + safe.product(1 - alpha, mean)
@@ -260,4 +260,4 @@ def mrn_distance(
     """
     square = jnp.sum(jnp.square(embedding - goal_embedding))
     far = safe.largest(residual - goal_residual)
-    return safe.sqrt(square) + jax.nn.relu(far)
+    return safe.sqrt(square) + safe.relu(far)

@@ -246,4 +246,4 @@ def _mix(
         safe.product(momentum, x) + safe.product(1 - momentum, y)
         for x, y in zip(old, new, strict=True)
     )
-    return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))
+    return jax.lax.stop_gradient(PlanState(mean, safe.clip(stddev, low, high)))

@@ -522,9 +522,9 @@ def obgd_step_size(
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
     norm = _total(jax.tree.map(_norm, trace))
-    size = jnp.maximum(jnp.abs(td_error), 1) * norm
+    size = safe.at_least(jnp.abs(td_error), 1) * norm
     bound = safe.product(step_size * kappa, size)
-    return step_size / jnp.maximum(1, bound)
+    return step_size / safe.at_least(bound, 1)
 
 
 def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:

@@ -159,10 +159,12 @@ def _conversion(name: str, call: Call) -> str:
     if kind == "key":
         return f"`{name}` is a key: `jax.random.key(0)`. The order is ({call.order})."
     if isinstance(value, np.ma.MaskedArray):
-        mask = next((x for x in ("sample_mask", "mask") if x in call.given), None)
-        valid = f"{mask}=~np.ma.getmaskarray({name})"
-        use = f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
-        return use if mask else f"Fill its gaps: `{name}.filled(...)`."
+        mask = next((x for x in ("sample_mask", "mask") if x in call.given), name)
+        if mask == name:
+            return f"Fill its gaps: `{name}.filled(...)`."
+        both = f"{mask} & " * (call.given[mask] is not None)
+        valid = f"{mask}={both}~np.ma.getmaskarray({name})"
+        return f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
     way = f"{name}.astype({kind})"
     if isinstance(value, list | tuple):
         try:
@@ -187,7 +189,10 @@ def _conversion(name: str, call: Call) -> str:
     sources = [n for n, x in call.wanted.items() if {*x.shapes[0][-1:]} & ends]
     if kind == "int" and shape and shape in [call.type_of(n)[0] for n in sources]:
         return f"`{name}` takes indices: of one-hot vectors, `jnp.argmax({name}, -1)`."
-    return f"Convert it: `{way}`." * (dtype.kind in "biufV" and _is_exact(value, kind))
+    # Not a key, nor an array of records.
+    is_number = isinstance(dtype, np.dtype) and dtype.kind in "biufV"
+    is_number = is_number and not dtype.fields
+    return f"Convert it: `{way}`." * (is_number and _is_exact(value, kind))
 
 
 def _is_exact(value: Any, kind: str) -> bool:

@@ -86,7 +86,7 @@ def cispo_loss(
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
-    weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
+    weight = safe.clip(ratio, 1 - epsilon, 1 + epsilon_high)
     loss = -safe.product(stop_gradient(weight * adv), log_prob)
     return loss
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -159,7 +158,7 @@ def adaptive_kl_coefficient(
     kl = devices.mean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
     changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
-    bounded = jnp.where(coefficient == 0, 0, jnp.clip(changed, minimum, maximum))
+    bounded = jnp.where(coefficient == 0, 0, safe.clip(changed, minimum, maximum))
     return safe.with_nan(bounded, target)
 
 
@@ -277,7 +276,7 @@ def discovered_policy_loss(
     ratio, positive = outputs.ratio, adv >= 0
     x = adv * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
-    drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
+    drift = safe.relu(x - threshold * jnp.tanh(x / threshold))
     return drift - ratio * adv, outputs
 
 

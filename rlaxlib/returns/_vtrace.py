@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.recurrence import backward
 from rlaxlib._core.safe import product, weighted
@@ -361,4 +361,4 @@ def _vtrace(
 def _leaky_clip(rho: Array, threshold: Array, alpha: ArrayLike) -> Array:
     """Return `α min(ρ, threshold) + (1 - α) ρ`."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
-    return jnp.minimum(rho, threshold) + product(1 - alpha, excess)
+    return safe.at_most(rho, threshold) + product(1 - alpha, excess)

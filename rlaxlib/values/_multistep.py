@@ -404,7 +404,7 @@ def retrace_continuous(
         r_t=r_t,
         discount_t=discount_t,
         # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-        c_t=safe.product(lambda_, jnp.exp(jnp.minimum(0.0, log_rhos))),
+        c_t=safe.product(lambda_, jnp.exp(safe.at_most(log_rhos, 0.0))),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )

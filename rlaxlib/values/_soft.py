@@ -227,7 +227,7 @@ def munchausen_q_learning(
         Learning*, 2020. https://arxiv.org/abs/2007.14430
     """
     log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
-    bonus = jnp.maximum(clip_value_min, temperature * log_pi)
+    bonus = safe.at_least(temperature * log_pi, clip_value_min)
     r_t = r_t + safe.product(munchausen_coefficient, bonus)
     q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(target_q_t, temperature)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)

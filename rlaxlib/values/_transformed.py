@@ -18,10 +18,12 @@ times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -89,13 +91,13 @@ def transformed_lambda_returns(
     targets = returns.lambda_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
+        v_t=_applied("apply_inv", tx_pair, safe.without(discount_t, v_t)),
         lambda_=lambda_,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -153,14 +155,14 @@ def transformed_n_step_returns(
     targets = returns.n_step_bootstrapped_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
+        v_t=_applied("apply_inv", tx_pair, safe.without(discount_t, v_t)),
         n=n,
         lambda_t=lambda_t,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -222,7 +224,7 @@ def transformed_general_off_policy_returns_from_action_values(
         https://arxiv.org/abs/1907.03687
     """
     targets = returns.general_off_policy_returns_from_action_values(
-        q_t=tx_pair.apply_inv(safe.without(discount_t[:, None], q_t)),
+        q_t=_applied("apply_inv", tx_pair, safe.without(discount_t[:, None], q_t)),
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,
@@ -232,7 +234,7 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -448,3 +450,9 @@ def transformed_n_step_q_learning(
         sample_mask=sample_mask,
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
+
+
+def _applied(method: str, tx_pair: TxPair, x: Array) -> Array:
+    """Return values transformed elementwise, by a pair that the user may have made."""
+    like = cast(Any, Float)[ArrayLike, ", ".join(map(str, x.shape))]
+    return checks.result(f"tx_pair.{method}(x)", getattr(tx_pair, method)(x), like)

@@ -83,13 +83,15 @@ def plain_xql_value(p, t):
 
 
 def plain_sql_value(p, t):
+    """ryanxhr/IVR@58edd26, critic.py: update_v, "SQL", with alpha 1."""
     v = value(p)
-    w = 1 + (min_q(t, S, A_TM1) - v)
-    return jnp.mean(jnp.maximum(w, 0) ** 2 + 2 * v)
+    w = (min_q(t, S, A_TM1) - v) / 2 + 1
+    return jnp.mean(jnp.where(w > 0, w**2, 0) + v)
 
 
 def plain_sql_actor(p, t):
-    return weighted(jnp.maximum(1 + min_q(t, S, A_TM1) - value(p), 0), p)
+    """ryanxhr/IVR@58edd26, actor.py: update_actor, "SQL"."""
+    return weighted(jnp.clip(min_q(t, S, A_TM1) - value(p), 0, 100), p)
 
 
 def plain_awr(p, t):

@@ -97,10 +97,10 @@ def xql_value(params, target_params, apply, batch, temperature=2.0):
     """XQL, state values: Gumbel regression. Critics and actor are those of IQL.
 
     Garg et al., 2023, https://arxiv.org/abs/2301.02328. Source:
-    github.com/Div99/XQL@dff09af, offline/critic.py, the same loss; beyond its clip of
-    errors the gradient is 0 there, and here that at the clip. Usual: temperature 2 for
-    locomotion and 0.6 for mazes, errors over temperature clipped at 7, the loss divided
-    by the largest exponential of the batch, rewards as for IQL, Adam 3e-4. The critics'
+    github.com/Div99/XQL@dff09af, offline/critic.py, the same loss, divided by
+    the largest exponential of the batch; beyond its clip of errors over temperature, 7,
+    the gradient is 0 there, and here that at the clip. Usual: temperature 2 for
+    locomotion and 0.6 for mazes, rewards as for IQL, Adam 3e-4. The critics'
     loss is there Huber's with a bound of 20.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)

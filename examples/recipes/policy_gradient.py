@@ -316,7 +316,7 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
 
     Xie et al., 2024, https://arxiv.org/abs/2401.16025. Source:
     github.com/MyRepositories-hub/Simple-Policy-Optimization@9fdeda3, mujoco/trainer.py,
-    the same loss of the policy; its value loss is clipped by 0.2, as that of `ppo`.
+    the same loss.
     Usual: epsilon 0.2, 8 environments, Adam annealed to 0. MuJoCo: 256 steps, 10
     epochs, Adam 3e-4, no entropy, gradients clipped to a norm of 0.5. Atari: 128 steps,
     4 epochs, Adam 2.5e-4.
@@ -326,14 +326,17 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     surrogate = jax.vmap(rlaxlib.simple_policy_loss, (0, 0, 0, None))
     inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
     policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
-    loss = rlaxlib.masked_mean(policy_loss, mask)
-    loss = loss + value_cost * value_loss(v, target, batch)
+    value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
+        v, batch.v_tm1, target, epsilon, sample_mask=mask
+    )
+    loss = rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
     return loss - entropy_cost * entropy(logits, batch)
 
 
-def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
+def discovered_policy_optimisation(params, apply, batch, epsilon=0.2, value_cost=0.5):
     """DPO, discovered policy optimisation: a drift that was meta-learned, not a clip.
 
+    `epsilon` clips the values.
     Lu et al., 2022, https://arxiv.org/abs/2210.05639. Source:
     github.com/luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py, the
     same loss of the policy; its value loss is clipped by 0.2, as that of `ppo`. Usual:
@@ -345,8 +348,10 @@ def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
     inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
     policy_loss = jax.vmap(rlaxlib.discovered_policy_loss)
     policy_loss, _ = policy_loss(*inputs, sample_mask=mask)
-    policy_loss = rlaxlib.masked_mean(policy_loss, mask)
-    return policy_loss + value_cost * value_loss(v, target, batch)
+    value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
+        v, batch.v_tm1, target, epsilon, sample_mask=mask
+    )
+    return rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
 
 
 def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5):

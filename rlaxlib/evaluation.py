@@ -120,7 +120,7 @@ def off_policy_evaluation(
     valid &= jnp.cumprod(gamma != 0, axis=1) == 1
     # A step after an end may be NaN, and so would be gradients of the products.
     rho, gamma = (jnp.where(valid, x, 1) for x in (rho, gamma))
-    r, q, v = streams.clean(valid, r, q, v)
+    r, q, v = (streams.valid(x, valid) for x in (r, q, v))
     w, count = _weights(rho, gamma, is_given, kind, axis_name)
     w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
     terms = safe.product(w, r - q) + safe.product(w_before, v)

@@ -152,8 +152,7 @@ def hiql_value_loss(
     weight = jnp.where(adv < 0, 1 - expectile, expectile)
     weight = safe.with_nan(weight, adv)
     error = stop_if(stop_target_gradients, target) - v
-    loss = weight * jnp.square(safe.without(weight, error))
-    return streams.valid(loss, sample_mask)
+    return weight * jnp.square(safe.without(weight, error))
 
 
 @checked

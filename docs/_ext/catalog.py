@@ -193,7 +193,7 @@ def aliases():
         text = page.read_text(encoding="utf-8")
         library = re.match(r"# From (.+)", text)[1]
         for theirs, cell in re.findall(r"^\| ?(.+?) ?\| ?(.+?) ?\|", text, re.M):
-            words = re.findall(r"`(?:rlaxlib\.)?(optax\.\w+|\w+)", cell)
+            words = re.findall(r"(optax\.\w+|\b\w+)(?=[(`])", cell)
             ours = [
                 each for each in dict.fromkeys(words) if each in NAMES or "." in each
             ]

@@ -30,7 +30,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     for name in specs.in_order(wanted, wanted):
         found = specs.fit(*specs.type_of(given[name])[:2], wanted[name], sizes)
         if found is None:
-            raise errors.misfit(name, wanted, given, Function("", (), {}, None))
+            raise errors.misfit(name, sizes, wanted, given, Function("", (), {}, None))
         sizes = found[1]
     for name, spec in wanted.items():
         for rule in spec.rules:

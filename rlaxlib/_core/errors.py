@@ -65,27 +65,21 @@ def unbound(
 
 
 def misfit(
-    name: str, wanted: Wanted, given: Arguments, function: Function
+    name: str, sizes: Sizes, wanted: Wanted, given: Arguments, function: Function
 ) -> ArgumentError:
-    """Return the error of an argument that does not fit.
-
-    Args:
-        name: The name of the argument.
-        wanted: The specs of all arrays.
-        given: All arguments.
-        function: The function.
-
-    Returns:
-        An error that describes the argument, all others, and what may help.
-    """
+    """Return the error of an argument that does not fit sizes that are known."""
     wrong = [n for n in wanted if n in given and not _has_kind(wanted[n], given[n])]
     name = next(iter(wrong), name)  # A shape means little if the kind is wrong.
-    table = [
-        f"  {other} is {describe(given[other])}, must be {spec.text}"
-        for other, spec in wanted.items()
-        if other in given
-    ]
-    first = f"`{name}` {_problem(name, wanted, given)}"
+    spec, found = wanted[name], describe(given[name])
+    shown = {n: x.text for n, x in wanted.items() if n in given}
+    table = [f"  {n} is {describe(given[n])}, must be {x}" for n, x in shown.items()]
+    first = f"`{name}` is {found}, must be {specs.KINDS[spec.kind][2]}"
+    if not wrong:
+        shape = specs.own_shape(*specs.type_of(given[name])[:2], spec.kind)
+        needed = dict.fromkeys(_needed(axes, sizes) for axes in spec.shapes)
+        empty = " and not empty" if 0 in shape else ""
+        first = f"`{name}` has shape {shape}, must be {' or '.join(needed)}{empty}"
+        first += _match(name, sizes, wanted, given)
     lines = hints.hint(name, wanted, given, function)
     return problem("\n".join([first, *table, *lines]))
 
@@ -110,27 +104,6 @@ def _has_kind(spec: Spec, value: Any) -> bool:
     return is_none or is_option or specs.has_kind(*specs.type_of(value)[:2], spec.kind)
 
 
-def _problem(name: str, wanted: Wanted, given: Arguments) -> str:
-    """Describe why one argument does not fit."""
-    spec, value = wanted[name], given[name]
-    shape, dtype, _ = specs.type_of(value)
-    if not _has_kind(spec, value):
-        return f"is {describe(value)}, must be {specs.KINDS[spec.kind][2]}"
-    order = specs.in_order(wanted, wanted)
-    before = [n for n in order[: order.index(name)] if given.get(n) is not None]
-    sizes: Sizes = {n: x for n, x in given.items() if type(x) is int}
-    for other in before:
-        found = specs.fit(*specs.type_of(given[other])[:2], wanted[other], sizes)
-        sizes = found[1] if found else sizes
-    shape = specs.own_shape(shape, dtype, spec.kind)
-    needed = " or ".join(dict.fromkeys(_needed(axes, sizes) for axes in spec.shapes))
-    empty = " and not empty" if 0 in shape else ""
-    match = [f"`{n}`" for n in before if _names(spec) & _names(wanted[n])]
-    return f"has shape {shape}, must be {needed}{empty}" + (
-        f" to match {', '.join(match)}" if match else ""
-    )
-
-
 def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
     """Check that two pytrees have the same structure."""
     structures = [cast(Any, jax.tree.structure(x)) for x in (tree, another)]
@@ -141,10 +114,17 @@ def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
         )
 
 
-def _names(spec: Spec) -> set[str]:
-    """Return the names of the axes of a spec."""
-    axes = itertools.chain.from_iterable(spec.shapes)
-    return {name for name, _ in map(specs.split, axes) if not name.isdecimal()}
+def _match(name: str, sizes: Sizes, wanted: Wanted, given: Arguments) -> str:
+    """Name the arguments whose sizes an argument must have."""
+
+    def known(n: str) -> set[str]:
+        axes = itertools.chain.from_iterable(wanted[n].shapes)
+        return {axis for axis, _ in map(specs.split, axes)} & sizes.keys()
+
+    types = {n: specs.type_of(given[n])[:2] for n in wanted if n in given and n != name}
+    fits = [n for n, x in types.items() if specs.fit(*x, wanted[n], sizes)]
+    names = [f"`{n}`" for n in fits if known(n) & known(name)]
+    return f" to match {', '.join(names)}" if names else ""
 
 
 def _needed(axes: Axes, sizes: Sizes) -> str:
@@ -160,16 +140,9 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
 def wrong_type(
     path: str, wanted: Any, given: Arguments, function: Function
 ) -> ArgumentError:
-    """Return the error of an argument that is not a state, or another record or tuple.
+    """Return the error of an argument that is no state, or no other record or tuple.
 
-    Args:
-        path: The argument, or the part of it that is of another type.
-        wanted: The annotation.
-        given: All arguments.
-        function: The function.
-
-    Returns:
-        An error with the order of arguments, if another argument is of the type.
+    It says the order of arguments if another one is of the type that is wanted.
     """
     name = re.split(r"[.[]", path)[0]
     kind = getattr(wanted, "__name__", "tuple")

@@ -109,8 +109,8 @@ class Program:
             return jax.tree.map(like, value, given[old])
         parts = [] if spec else specs.parts("", hint, value)
         if not parts:
-            is_masked = mask is not None and spec and _begins(value, spec, casts, mask)
-            value = streams.valid(value, mask) if is_masked else value
+            if mask is not None and spec and _is_masked(value, spec, casts.steps, mask):
+                value = streams.valid(value, mask)
             if self.wide or not (casts.half and casts.floats):
                 return value
             dtype = jnp.result_type(*map(_canonical, casts.floats))
@@ -135,10 +135,14 @@ def _convert(casts: Casts, leaves: Sequence[Any], mask: Array | None) -> list[An
     return [convert(*each) for each in enumerate(leaves)]
 
 
-def _begins(value: Any, spec: specs.Spec, casts: Casts, mask: Array) -> bool:
-    """Return whether the axes of a result begin with those of the mask."""
-    begins = any(axes[: len(casts.steps)] == casts.steps for axes in spec.shapes)
-    return begins and jnp.shape(value)[: mask.ndim] == mask.shape
+def _is_masked(value: Any, spec: specs.Spec, steps: Axes, mask: Array) -> bool:
+    """Return whether the axes of a result begin with those of the mask.
+
+    Integers are indices, which have no 0 that means nothing.
+    """
+    begins = any(axes[: len(steps)] == steps for axes in spec.shapes)
+    is_long = begins and value is not None and value.shape[: mask.ndim] == mask.shape
+    return is_long and spec.kind != "Int"
 
 
 def _rebuild(value: Any, new: list[Any]) -> Any:

@@ -43,7 +43,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import errors, programs, rules, specs
+from rlaxlib._core import errors, functions, programs, rules, specs
 from rlaxlib._core.batches import Function
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.programs import Casts
@@ -272,7 +272,7 @@ class Plan:
         wanted = {n: fitted.places[n][0] for n in places}
         function = self.described(given)
         function = function._replace(name="") if in_tree else function
-        return errors.misfit(fitted.misfit, wanted, values, function)
+        return errors.misfit(fitted.misfit, fitted.sizes, wanted, values, function)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
@@ -329,7 +329,8 @@ class Plan:
             elif spec.kind in FLOATS:
                 floats += [] if root(path) in self.apart else [leaf.dtype]
                 half += [leaf.place] if leaf.dtype.itemsize < 4 else []
-            if spec.kind in (*FLOATS, "Int") and steps == axes[: len(steps)]:
+            first = tuple(specs.split(axis)[0] for axis in axes[: len(steps)])
+            if spec.kind in (*FLOATS, "Int") and first == steps:
                 masked.append(path)
         floats = floats if half or integers else []
         at_mask = tuple(places[n][1].place for n in masked)
@@ -368,7 +369,7 @@ class Plan:
         for place in fitted.numbers:
             leaves[place] = float(leaves[place])
         is_ours = all(
-            given[n] is self.defaults.get(n) or getattr(given[n], "is_ours", False)
+            given[n] is self.defaults.get(n) or functions.is_ours(given[n])
             for n in self.functions
         )
         others = {n: given[n] for n in self.loose if n not in static}

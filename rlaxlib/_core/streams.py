@@ -86,15 +86,24 @@ def at_next_valid(
 def valid(x: Array, sample_mask: Array | None) -> Array:
     """Return `x`, and 0 at invalid steps.
 
+    A product with NaN has a NaN gradient even where the result is masked, so functions
+    have arguments that are masked, too.
+
     Args:
         x: Values, `[T, ...]`; or of more axes, the first of which are the mask's.
-        sample_mask: As for `ends`, of any number of axes.
+        sample_mask: As for `ends`, of any number of axes. Arrays of `T-1` entries have
+            the first of its entries; of `T+1` states, those count that are before or
+            after a valid step.
 
     Returns:
         Values, of the shape of `x`.
     """
     if sample_mask is None:
         return x
+    if sample_mask.ndim == 1 and x.shape[0] > sample_mask.size:
+        sample_mask = jnp.pad(sample_mask, (0, 1)) | jnp.pad(sample_mask, (1, 0))
+    elif sample_mask.ndim == 1:
+        sample_mask = sample_mask[: x.shape[0]]
     mask = sample_mask.reshape(sample_mask.shape + (1,) * (x.ndim - sample_mask.ndim))
     return jnp.where(mask, x, jnp.zeros_like(x))
 
@@ -102,22 +111,6 @@ def valid(x: Array, sample_mask: Array | None) -> Array:
 def filled(mask: Array | None, like: Array) -> Array:
     """Return the mask of the shape of `like`, true everywhere if there is none."""
     return jnp.broadcast_to(True if mask is None else mask, like.shape)
-
-
-def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
-    """Set arguments to 0 at invalid steps.
-
-    A product with NaN has a NaN gradient even where the result is masked, so functions
-    mask their inputs as well as their outputs.
-
-    Args:
-        sample_mask: As for `ends`.
-        *arguments: Arrays, `[T, ...]`; or scalars, which are returned unchanged.
-
-    Returns:
-        The arguments, in the order given.
-    """
-    return tuple(valid(each, sample_mask) if each.ndim else each for each in arguments)
 
 
 def segments(

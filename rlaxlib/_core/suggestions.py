@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import itertools
 import re
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,19 +57,11 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
     Returns:
         Names, of other libraries with their module; empty if nothing is alike.
     """
-    concepts, functions = (
-        [
-            (word, names)
-            for key, names in tables()[table].items()
-            for word in keywords(key)
-        ]
-        for table in ("concepts", "functions")
-    )
+    concepts, functions = _known("concepts"), _known("functions")
     ours = [(each, [each]) for each in sorted(public, key=lambda x: not x.islower())]
-    modules = [
-        x for x in (jax, jax.nn, jax.numpy, jax.lax) if callable(vars(x).get(name))
-    ]
-    theirs = [(name, [f"{x.__name__}.{name}"]) for x in modules[:1]]
+    modules = [jax, jax.nn, jax.numpy, jax.lax]
+    modules = [x.__name__ for x in modules if callable(vars(x).get(name))]
+    theirs = [(name, [f"{module}.{name}"]) for module in modules[:1]]
     known = [*concepts, *functions, *ours, *theirs]
     short = [*concepts, *(x for x in ours if x[0].islower())]
     forms = [(_words(key), names) for key, names in known]
@@ -96,8 +88,13 @@ def meant(word: str, arguments: Sequence[str]) -> list[str]:
     called = {n: f"{others.get(n, '')} {others.get(_stem(n), '')}" for n in arguments}
     alike = [n for n in arguments if _key(n) == key != ""]
     meant = [n for n in arguments if key in map(_key, called[n].split())]
-    near = [n for n in arguments if n[:1] == word[:1]]
-    return alike or meant or difflib.get_close_matches(word, near, 1, 0.8)
+    return alike or meant or [n for n in arguments if _is_misspelt(key, _key(n))]
+
+
+def _known(table: str) -> list[tuple[str, list[str]]]:
+    """Return each name in a table, and those that it stands for."""
+    every = tables()[table].items()
+    return [(word, names) for alias, names in every for word in keywords(alias)]
 
 
 def _trims(name: str) -> list[list[str]]:
@@ -115,13 +112,13 @@ def _is_misspelt(name: str, other: str) -> bool:
 
     Short words are acronyms, in which a letter says all: of CQL and IQL.
     """
-    pairs = [*itertools.zip_longest(_words(name), _words(other), fillvalue="")]
-    near = [
-        x == y or bool(difflib.get_close_matches(x, [y], 1, 0.82)) for x, y in pairs
-    ]
-    return all(near) and all(
-        x == y or (min(len(x), len(y)) > 4 and y.isalpha()) for x, y in pairs
-    )
+
+    def is_near(x: str, y: str) -> bool:
+        is_word = min(len(x), len(y)) > 4 and y.isalpha() and x[0] == y[0]
+        return x == y or (is_word and SequenceMatcher(None, x, y).ratio() > 0.8)
+
+    ours, theirs = _words(name), _words(other)
+    return len(ours) == len(theirs) and all(map(is_near, ours, theirs))
 
 
 def _key(argument: str) -> str:
@@ -156,7 +153,7 @@ def publish(package: dict[str, Any]) -> list[str]:
         chapters = [x for x in vars(topic).values() if inspect.ismodule(x)]
         if not hasattr(topic, "__all__"):
             vars(topic)["__all__"] = [
-                name for each in chapters for name in each.__all__
+                name for each in chapters for name in getattr(each, "__all__", ())
             ]
     names = [name for each in topics.values() for name in each.__all__]
     for module in (package, *map(vars, topics.values())):

@@ -108,9 +108,9 @@ def group_advantages(
     exists = streams.filled(sample_mask, rewards)
     size, mean, variance, centred = moments.of(rewards, exists, axis_name)
     if not isinstance(baseline, str):
-        advantages = streams.valid(rewards - baseline, exists)
+        advantages = rewards - baseline
     elif baseline == "none":
-        advantages = streams.valid(rewards, exists)
+        advantages = rewards
     else:
         others = jnp.maximum(size - 1, 1)
         advantages = centred if baseline == "mean" else centred * size / others
@@ -121,7 +121,7 @@ def group_advantages(
     else:
         divisor = safe.sqrt(variance * size / jnp.maximum(size - ddof, 1))
     divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
-    return streams.valid(safe.divide(advantages, divisor), exists)
+    return safe.divide(advantages, divisor)
 
 
 @checked(wide=True)
@@ -163,9 +163,8 @@ def length_weighted_baseline(
         Yaru Hao and others, *On-Policy RL with Optimal Reward Baseline*, 2025.
         https://arxiv.org/abs/2505.23585
     """
-    weights = streams.valid(lengths, sample_mask).astype(rewards.dtype)
-    weighted = safe.expectation(weights, streams.valid(rewards, sample_mask))
-    weighted = devices.total(weighted, axis_name)
+    weights = lengths.astype(rewards.dtype)
+    weighted = devices.total(safe.expectation(weights, rewards), axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
     return safe.divide(weighted, total)
 

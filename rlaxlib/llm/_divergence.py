@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, ratios, safe, streams
+from rlaxlib._core import devices, ratios, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -149,7 +149,7 @@ def vespo_weight(
         https://arxiv.org/abs/2602.10693
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
-    log_ratio = streams.valid(jax.lax.stop_gradient(log_ratio), sample_mask)
+    log_ratio = jax.lax.stop_gradient(log_ratio)
     log_w = devices.total(jnp.sum(log_ratio), axis_name)
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)

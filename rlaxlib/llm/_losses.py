@@ -88,7 +88,7 @@ def cispo_loss(
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
     loss = -safe.product(stop_gradient(weight * adv), log_prob)
-    return streams.valid(loss, sample_mask)
+    return loss
 
 
 @checked(wide=True)
@@ -141,7 +141,7 @@ def sapo_loss(
     ratio = jnp.exp(ratios.below(log_ratio))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
-    return streams.valid(-safe.product(adv, gate), sample_mask)
+    return -safe.product(adv, gate)
 
 
 @checked(wide=True)
@@ -175,7 +175,7 @@ def gspo_ratio(
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Ratios, in [e^-20, e^20], shape `[T]`, 1 for ignored tokens.
+        Ratios, in [e^-20, e^20], shape `[T]`, 0 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape, dtype or `level` is wrong.
@@ -198,7 +198,7 @@ def gspo_ratio(
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
     bounded = jnp.where(mean < -ratios.BOUND, -ratios.BOUND, mean)
-    return jnp.exp(streams.valid(bounded, sample_mask))
+    return jnp.exp(bounded)
 
 
 @checked(wide=True)
@@ -262,7 +262,7 @@ def gmpo_loss(
     bounded = jnp.where(adv >= 0, upper, lower)
     mean = arrays.masked_mean(bounded, sample_mask, axis_name=axis_name)
     loss = -safe.product(adv, jnp.exp(ratios.below(mean)))
-    return streams.valid(jnp.broadcast_to(loss, log_prob.shape), sample_mask)
+    return jnp.broadcast_to(loss, log_prob.shape)
 
 
 @checked(wide=True)

@@ -103,7 +103,7 @@ def importance_weights(
     else:
         is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
         weights = jnp.where(is_dropped, 0, ratio)
-    return streams.valid(weights, sample_mask)
+    return weights
 
 
 @checked(wide=True)

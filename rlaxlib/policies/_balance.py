@@ -59,7 +59,7 @@ def trajectory_balance_loss(
         Nikolay Malkin and others, *Trajectory Balance: Improved Credit Assignment in
         GFlowNets*, 2022. https://arxiv.org/abs/2201.13259
     """
-    ratio = streams.valid(log_prob_t - backward_log_prob_t, sample_mask)
+    ratio = log_prob_t - backward_log_prob_t
     return jnp.square(log_partition + jnp.sum(ratio) - log_reward)
 
 

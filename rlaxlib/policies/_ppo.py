@@ -39,7 +39,7 @@ class PpoOutputs(NamedTuple):
 
     Attributes:
         log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 if ignored, shape `[...]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 0 if ignored, shape `[...]`.
         clipped: True where the clip removes the gradient, shape `[...]`.
         dual_clipped: True where the dual clip removes the gradient, shape `[...]`.
         ratio_outside: True where the ratio is outside its bounds, shape `[...]`.

@@ -35,7 +35,7 @@ class RatioOutputs(NamedTuple):
 
     Attributes:
         log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 if ignored, shape `[...]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 0 if ignored, shape `[...]`.
         bounded: True where :math:`|log ρ_t|` exceeds its bound, shape `[...]`.
         approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
     """

@@ -157,7 +157,7 @@ def general_off_policy_returns_from_q_and_v(
     """
 
     def cut(x: Array) -> Array:  # The entry of time `T` may be missing.
-        x = streams.valid(jnp.pad(x[: r_t.size - 1], (0, 1)), sample_mask)
+        x = jnp.pad(x[: r_t.size - 1], (0, 1))
         return streams.cut_traces(x, truncated_t, sample_mask)
 
     q_t, c_t = cut(q_t), cut(c_t)
@@ -220,8 +220,8 @@ def importance_corrected_td_errors(
         Richard S. Sutton and others, *A New Q(λ) with Interim Forward View and Monte
         Carlo Equivalence*, 2014. https://proceedings.mlr.press/v32/sutton14.html
     """
-    v_t = streams.valid(values[1:] if v_t is None else v_t, sample_mask)
-    v_tm1 = streams.valid(values[:-1], sample_mask)
+    v_tm1 = values[:-1]
+    v_t = values[1:] if v_t is None else v_t
     delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
     b, a = safe.product(rho_tm1, delta), safe.product(discount_t * lambda_, rho_tm1)
     errors = backward(b, a, 0.0, truncated_t, sample_mask)

@@ -355,7 +355,7 @@ def _vtrace(
     q = product(discount_t, v_t + product(lambda_, e_t))
     estimates = stop_each(stop, weighted(pg_rho, r_t + (q - v_tm1)), r_t + q)
     errors = gradients.correction(errors, v_tm1, stop)
-    return VTraceOutput(errors, *streams.clean(masks[1], *estimates))
+    return VTraceOutput(errors, *estimates)
 
 
 def _leaky_clip(rho: Array, threshold: Array, alpha: ArrayLike) -> Array:

@@ -19,10 +19,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe, streams
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib.values._shared import retrace_coefficients
 
 __all__ = [
     "q_lambda",
@@ -395,8 +396,7 @@ def retrace_continuous(
         2016. https://arxiv.org/abs/1606.02647
     """
     last = r_t.size - 1
-    mask = None if sample_mask is None else sample_mask[:last]
-    log_rhos = streams.valid(log_rhos[:last], mask)
+    log_rhos = log_rhos[:last]
     lambda_ = lambda_[:last] if lambda_.ndim else lambda_
     targets = returns.general_off_policy_returns_from_q_and_v(
         q_t=q_t,
@@ -409,13 +409,3 @@ def retrace_continuous(
         sample_mask=sample_mask,
     )
     return gradients.error(targets, q_tm1, stop_target_gradients)
-
-
-def retrace_coefficients(
-    a_t: Array, pi_t: Array, mu_t: Array, lambda_: Array, eps: Array
-) -> Array:
-    """Return the trace coefficients of Retrace, 0 for actions of neither policy."""
-    pi, mu = pick(pi_t, a_t), mu_t + eps
-    # `0 / 0` is NaN.
-    mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
-    return safe.product(lambda_, jnp.minimum(1.0, pi / mu))

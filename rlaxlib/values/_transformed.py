@@ -21,12 +21,12 @@ from __future__ import annotations
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe, streams
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 from rlaxlib.transforms import IDENTITY_PAIR, TxPair
-from rlaxlib.values import _multistep
+from rlaxlib.values._shared import retrace_coefficients
 
 __all__ = [
     "transformed_general_off_policy_returns_from_action_values",
@@ -95,7 +95,7 @@ def transformed_lambda_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return streams.valid(tx_pair.apply(targets), sample_mask)
+    return tx_pair.apply(targets)
 
 
 @checked
@@ -160,7 +160,7 @@ def transformed_n_step_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return streams.valid(tx_pair.apply(targets), sample_mask)
+    return tx_pair.apply(targets)
 
 
 @checked
@@ -232,7 +232,7 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return streams.valid(tx_pair.apply(targets), sample_mask)
+    return tx_pair.apply(targets)
 
 
 @checked
@@ -373,7 +373,7 @@ def transformed_retrace(
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,
-        c_t=_multistep.retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
+        c_t=retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
         pi_t=pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

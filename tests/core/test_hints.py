@@ -305,6 +305,16 @@ MISTAKES = {
         ["Convert it: `r_t.astype(float)`"],
         ["vmap"],
     ),
+    "traced rewards of integers": (
+        lambda: jax.jit(lambda y: r.lambda_returns(y, x(T), x(T)))(ints(T)),
+        ["Convert it: `r_t.astype(float)`"],
+        ["vmap"],
+    ),
+    "traced actions of floats": (
+        lambda: jax.jit(lambda y: r.q_learning(x(A), y, 1.0, 0.9, x(A)))(1.0),
+        ["Convert it: `a_tm1.astype(int)`"],
+        ["argmax"],
+    ),
     "a reward that is an integer, and an action": (
         lambda: r.q_learning(x(A), 1, np.int64(1), 0.9, x(A)),
         ["Convert it: `r_t.astype(float)`"],
@@ -419,7 +429,7 @@ MISTAKES = {
     # --- Keys. ---
     "no key": (
         lambda: softmax.sample(x(A)),
-        ["Argument 1 is a key: `jax.random.key(0)`"],
+        ["`key` is a key: `jax.random.key(0)`. The order is (key, logits"],
         ["astype"],
     ),
     "a seed": (
@@ -629,7 +639,6 @@ def test_a_batch_of_states_is_mapped_and_one_state_is_not_shared():
 
 
 def test_a_hint_reads_no_more_than_the_call():
-    assert hints.conversion("x", x(T), {}) == ""
     assert not any(
         map(hints.is_foreign, (x(T), jnp.ones(T), KEY, 1.0, None, "x", jnp.float32))
     )

@@ -196,7 +196,7 @@ def test_gspo_ratios_of_sequence_and_tokens_agree(mask):
     close(one[1], other[1])
     valid = np.ones(6, bool) if mask is None else mask
     ratio = np.exp(np.mean((NEW - OLD)[valid]))
-    close(one[0], np.where(valid, ratio, 1.0))
+    close(one[0], np.where(valid, ratio, 0.0))
 
 
 def test_token_level_gspo_gives_each_token_its_own_advantage():

@@ -67,6 +67,7 @@ def ppo_clip_loss(
         dual = (adv < 0) & (objective < dual_clip * adv)
         objective = np.where(dual, dual_clip * adv, objective)
     outside = (ratio < low) | (ratio > high)
+    ratio = valid(sample_mask, ratio)
     return -objective, log_ratio, ratio, clipped, dual, outside, bounded, kl
 
 
@@ -77,7 +78,7 @@ def decoupled_ppo_loss(log_prob, old_log_prob, proximal_log_prob, adv, **setting
     _, weight, _, _ = ratios(proximal_log_prob, old_log_prob, sample_mask=mask)
     weight = np.minimum(max_weight, weight)
     loss, *rest = ppo_clip_loss(log_prob, proximal_log_prob, adv, **settings)
-    return weight * loss, log_ratio, weight, *rest
+    return weight * loss, log_ratio, valid(mask, weight), *rest
 
 
 # --- Losses of values. ---

@@ -17,6 +17,7 @@ def ppo_penalty_loss(
     steps = log_prob, old_log_prob
     log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
     loss = coefficient * (estimate if kl is None else kl) - ratio * adv
+    ratio = valid(sample_mask, ratio)
     return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
 
 
@@ -37,6 +38,7 @@ def simple_policy_loss(log_prob, old_log_prob, adv, epsilon=0.2, sample_mask=Non
     log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
     penalty = np.abs(adv) / (2 * epsilon) * (ratio - 1) ** 2
     loss = penalty - ratio * adv
+    ratio = valid(sample_mask, ratio)
     return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
 
 
@@ -56,6 +58,7 @@ def discovered_policy_loss(
         drift(np.log(ratio) * adv, beta),
     )
     loss = drifts - ratio * adv
+    ratio = valid(sample_mask, ratio)
     return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
 
 

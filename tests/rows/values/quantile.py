@@ -1,7 +1,5 @@
 """Rows of `values/_quantile.py`, and their definitions in NumPy."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from contract import ACTIONS, Row, actions, probabilities
 
@@ -132,10 +130,6 @@ def quantile_midpoints(num_quantiles):
         [(2 * i - 1) / (2 * num_quantiles) for i in range(1, num_quantiles + 1)],
         np.float32,
     )
-
-
-def sample_quantile_fractions(key, n):
-    return jax.random.uniform(key, (n,), jnp.float32)
 
 
 def cosine_embedding(fractions, num_features):
@@ -279,14 +273,6 @@ ROWS = [
         quantile_midpoints,
         lambda rng: {},
         settings={"num_quantiles": NUMBER},
-        differentiable=False,
-    ),
-    fraction(
-        "sample_quantile_fractions",
-        sample_quantile_fractions,
-        lambda rng: {},
-        settings={"n": NUMBER},
-        key="key",
         differentiable=False,
     ),
     fraction(

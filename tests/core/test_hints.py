@@ -284,6 +284,11 @@ MISTAKES = {
         ["`discount_t` is γ times `1 - terminated`, for each step"],
         ["exchanged"],
     ),
+    "one reward for all steps, and λ of each step": (
+        lambda: r.td_lambda(x(T), 1.0, x(T), x(T), x(T)),
+        ["`r_t` has shape (), must be (5,)"],
+        ANY_HINT,
+    ),
     "one step of a stream": (
         lambda: r.lambda_returns(1.0, 0.9, 0.5),
         ["`r_t` has shape (), must be [T]"],

@@ -15,7 +15,7 @@ from jax import Array
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
-from rlaxlib.bandits._statistics import one_hot
+from rlaxlib.bandits._shared import one_hot
 
 __all__ = [
     "GradientBanditState",

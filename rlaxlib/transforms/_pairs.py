@@ -22,7 +22,7 @@ from rlaxlib._core import checks, dtypes
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static
-from rlaxlib.transforms import _hl_gauss, _squashing, _two_hot
+from rlaxlib.transforms import _hl_gauss, _shared, _squashing
 
 __all__ = [
     "DISCOUNT_TRANSFORM_PAIR",
@@ -376,19 +376,19 @@ class TwohotPair(TxPair):
 
     @checked(compiled=False)
     def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
-        return _two_hot.encode(scalar, self.bins())
+        return _shared.encode(scalar, self.bins())
 
     @checked(compiled=False)
     def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
-        return _two_hot.decode(probs, self.bins())
+        return _shared.decode(probs, self.bins())
 
     def outside(self, x: Array) -> Array:
         return _outside(x, self.min_value, self.max_value)
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
-        return _two_hot.equal_bins(self.min_value, self.max_value, self.num_bins)
+        return _shared.equal_bins(self.min_value, self.max_value, self.num_bins)
 
 
 @jax.tree_util.register_static
@@ -435,12 +435,12 @@ class UnbiasedTransformPair(TxPair):
 
     @checked(compiled=False)
     def apply(self, x: Float[ArrayLike, "..."]) -> Array:
-        return _two_hot.encode(x, self.bins())
+        return _shared.encode(x, self.bins())
 
     @checked(compiled=False)
     def apply_inv(self, x: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(x=(x, Float[ArrayLike, f"..., {self.twohot.num_bins}"]))
-        return _two_hot.decode(x, self.bins())
+        return _shared.decode(x, self.bins())
 
     def outside(self, x: Array) -> Array:
         bins = self.bins()

@@ -17,8 +17,6 @@ Functions here take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,10 +24,11 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, indexing, pairs, safe
+from rlaxlib._core import checks, indexing, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib.values._shared import asymmetric_loss
 
 __all__ = [
     "cosine_embedding",
@@ -252,28 +251,6 @@ def _means(dist: Array, weights: Array | None) -> Array:
     if weights is None:
         return jnp.mean(dist, axis=0)
     return safe.expectation(weights[:, None], dist, axis=0)
-
-
-def asymmetric_loss(
-    rho: Callable[..., Array], x: Array, tau: Array, y: Array, *parameters: Array
-) -> Array:
-    """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
-
-    Args:
-        rho: Penalty of an error.
-        x: Predictions, shape `[N]`.
-        tau: Their fractions, shape `[N]`.
-        y: Samples, shape `[K]`.
-        *parameters: Further arguments of `rho`.
-
-    Returns:
-        Loss, shape `[]`.
-    """
-
-    def penalties(y_j: Array) -> Array:
-        return safe.asymmetric(y_j - x, tau, lambda u: rho(u, *parameters))
-
-    return jnp.sum(pairs.sum_over(penalties, y)) / y.size
 
 
 def _huber(u: Array, kappa: Array) -> Array:

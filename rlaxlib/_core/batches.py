@@ -133,7 +133,7 @@ def _places(shape: Shape, spec: Spec, axis: int, level: int) -> list[int | None]
     """Return the batch axes that an argument may have; None if it may be shared."""
     found: dict[int | None, None] = {}
     for axes in spec.shapes:
-        count = sum(not specs.is_many(each) for each in axes)
+        count = sum(not binding.is_many(each) for each in axes)
         further = len(shape) - count
         is_free = count < len(axes) and further >= 0
         found |= {None: None} if is_free or further == 0 else {}

@@ -17,13 +17,11 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import devices, ratios, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
 
 __all__ = ["importance_weights", "off_policy_sequence_mask"]
 

@@ -177,8 +177,9 @@ def _convert(casts: Casts, leaves: Sequence[Any], mask: Array | None) -> list[An
     def convert(place: int, x: Any) -> Array:
         x = x if isinstance(x, Array) else _array(x)
         x = x.astype(to[place]) if place in to else x
-        is_masked = mask is not None and place in casts.masked
-        return streams.valid(x, mask) if is_masked else x
+        if mask is None or place not in casts.masked:
+            return x
+        return streams.valid(x, streams.resized(mask, x))
 
     return [convert(*each) for each in enumerate(leaves)]
 

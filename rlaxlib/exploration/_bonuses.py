@@ -21,7 +21,7 @@ from rlaxlib._core import (
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
-from rlaxlib.exploration import _neighbors
+from rlaxlib.exploration import _shared
 
 __all__ = [
     "IcmOutputs",
@@ -281,7 +281,7 @@ def knn_entropy_reward(
             f"`num_neighbors` is {num_neighbors}, must be less than the number of "
             f"states, {len(data)}"
         )
-    negated, _ = _neighbors.nearest(data, x, num_neighbors + 1)
+    negated, _ = _shared.nearest(data, x, num_neighbors + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
     d = jnp.mean(distances, axis=1) if average else distances[:, -1]
     finite = jnp.all(jnp.isfinite(x), axis=1)

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy import special
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Shaped, Static
-from rlaxlib.transforms import _two_hot
+from rlaxlib.transforms import _shared
 
 __all__ = ["transform_from_hl_gauss", "transform_to_hl_gauss"]
 
@@ -73,7 +74,7 @@ def transform_to_hl_gauss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    edges = _two_hot.equal_bins(min_value, max_value, num_bins + 1)
+    edges = _shared.equal_bins(min_value, max_value, num_bins + 1)
     return _encode(scalar, edges, sigma_ratio)
 
 
@@ -85,7 +86,7 @@ def _encode(
 ) -> Float[Array, "..., K"]:
     """Return truncated Gaussians over bins, in the dtype of the values."""
     e, s = edges.astype(x.dtype), ratio.astype(x.dtype)
-    x = jnp.clip(x, e[0], e[-1])
+    x = safe.clip(x, e[0], e[-1])
     sigma = s * (e[-1] - e[0]) / (e.size - 1)
     z = (jnp.broadcast_to(e, (*x.shape, e.size)) - x[..., None]) / sigma
     cdf = special.erf(z / math.sqrt(2))  # 2 Φ(z) - 1
@@ -130,5 +131,5 @@ def transform_from_hl_gauss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    edges = _two_hot.equal_bins(min_value, max_value, num_bins + 1)
-    return _two_hot.decode(probs, (edges[:-1] + edges[1:]) / 2)
+    edges = _shared.equal_bins(min_value, max_value, num_bins + 1)
+    return _shared.decode(probs, (edges[:-1] + edges[1:]) / 2)

@@ -15,13 +15,13 @@ batch.
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions, transforms
 from rlaxlib._core import checks, gradients, indexing, pairs, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
+from rlaxlib.values._shared import hats
 
 __all__ = [
     "categorical_double_q_learning",
@@ -209,15 +209,8 @@ def categorical_double_q_learning(
     where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
     Args:
-        q_atoms_tm1: Atoms :math:`z` of the returns, in ascending order, shape `[K]`.
-        q_logits_tm1: Logits :math:`x` of those atoms, shape `[A, K]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_atoms_t: Atoms :math:`z'` of the next returns, shape `[M]`.
-        q_logits_t: Logits :math:`x'` of those atoms, shape `[A, M]`.
         q_t_selector: Action values :math:`s_t` to select by, shape `[A]`.
-        stop_target_gradients: Whether to stop the gradient of target and `q_atoms_tm1`.
+        Other arguments: as `categorical_q_learning`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
@@ -305,23 +298,6 @@ def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
         return p * hats(z, z_q)
 
     return pairs.sum_over(share, z_p, probs)
-
-
-def hats(z: Array, atoms: Array) -> Array:
-    """Return the weights of atoms with which a point is interpolated linearly.
-
-    Args:
-        z: A point, `[]`. If it is outside of the atoms, the nearest one has weight 1.
-        atoms: Atoms, in ascending order, `[K]`. Of equal ones, one has the weight.
-
-    Returns:
-        Weights, of sum 1, `[K]`.
-    """
-    low, high = atoms[:-1], atoms[1:]
-    slope = (z - low) / jnp.where(high == low, 1, high - low)
-    ramp = jnp.where(z >= high, 1, jnp.where(z < low, 0, slope))
-    # A hat is the difference of a ramp that ends at its atom and one that starts there.
-    return jnp.pad(ramp, (1, 0), constant_values=1) - jnp.pad(ramp, (0, 1))
 
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:

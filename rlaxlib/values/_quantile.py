@@ -17,8 +17,6 @@ Functions here take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,10 +24,11 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, indexing, pairs, safe
+from rlaxlib._core import checks, indexing, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib.values._shared import asymmetric_loss
 
 __all__ = [
     "cosine_embedding",
@@ -207,16 +206,9 @@ def quantile_expected_sarsa(
     with :math:`ρ_κ` as in `quantile_regression_loss`.
 
     Args:
-        dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Their fractions :math:`τ` in [0, 1], shape `[N]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
         probs_a_t: Next action probabilities :math:`π_t`, in [0, 1], shape `[A]`.
-        huber_param: Huber threshold :math:`κ`, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of target and `probs_a_t`.
-        normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
+        Other arguments: as `quantile_q_learning`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
@@ -252,28 +244,6 @@ def _means(dist: Array, weights: Array | None) -> Array:
     if weights is None:
         return jnp.mean(dist, axis=0)
     return safe.expectation(weights[:, None], dist, axis=0)
-
-
-def asymmetric_loss(
-    rho: Callable[..., Array], x: Array, tau: Array, y: Array, *parameters: Array
-) -> Array:
-    """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
-
-    Args:
-        rho: Penalty of an error.
-        x: Predictions, shape `[N]`.
-        tau: Their fractions, shape `[N]`.
-        y: Samples, shape `[K]`.
-        *parameters: Further arguments of `rho`.
-
-    Returns:
-        Loss, shape `[]`.
-    """
-
-    def penalties(y_j: Array) -> Array:
-        return safe.asymmetric(y_j - x, tau, lambda u: rho(u, *parameters))
-
-    return jnp.sum(pairs.sum_over(penalties, y)) / y.size
 
 
 def _huber(u: Array, kappa: Array) -> Array:

@@ -395,7 +395,8 @@ def reward_model(params, apply, batch, centering=0.01):
 
     `apply` takes all tokens, [B, T+1], and returns a score for each. Ouyang et al.,
     2022, https://arxiv.org/abs/2203.02155. Source: github.com/huggingface/trl@f2cd577,
-    trl/trainer/reward_trainer.py. Usual: one epoch, AdamW 1e-5, centring 0.01.
+    trl/trainer/reward_trainer.py, the same loss. Usual: one epoch, AdamW 1e-5, centring
+    0.01.
     """
 
     def reward(x):

@@ -93,8 +93,8 @@ def dft(params, apply, batch):
     """DFT: supervised learning, where each token is weighted by its probability.
 
     Wu et al., 2025, https://arxiv.org/abs/2508.05629. Source:
-    github.com/yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py. Usual:
-    AdamW 5e-5, batch 256, one epoch.
+    github.com/yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py, the same
+    loss. Usual: AdamW 5e-5, batch 256, one epoch.
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))

@@ -82,9 +82,7 @@ def casts(
         if not is_weak and jnp.issubdtype(dtype, jnp.floating):
             half += [leaf.place] if dtype.itemsize < 4 else []
             dtypes += [] if root in states or root in trees else [dtype]
-        elif (
-            not isinstance(dtype, type) and jnp.issubdtype(dtype, jnp.integer)
-        ) or root in states:
+        elif root in states or not is_weak:  # A default, or an array of integers.
             integers.append(leaf.place)
     dtypes = dtypes if half or integers else []
     at_mask = tuple(fits[n][1].place for n in masked)

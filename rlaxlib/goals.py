@@ -58,15 +58,11 @@ def geometric_hindsight_indices(
     as that of `hindsight_indices`.
 
     Args:
-        key: Random key, shape `[]`.
-        discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
         discount: Factor :math:`γ` in [0, 1), such as the discount of the agent,
             shape `[]`.
         beyond: What becomes of distances beyond the episode: `"final"` or
             `"renormalize"`.
-        truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
-            are not sampled, and their discounts end no episode.
+        Other arguments: as `hindsight_indices`.
 
     Returns:
         Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.

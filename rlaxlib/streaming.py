@@ -448,13 +448,7 @@ def gtd2_loss(
     error, usually linear in the same features.
 
     Args:
-        v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
-        h_tm1: Correction :math:`h` of the state, shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
-            shape `[]`.
-        v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
-        rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
+        Other arguments: as `tdc_loss`.
 
     Returns:
         A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a

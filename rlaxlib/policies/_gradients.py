@@ -394,10 +394,7 @@ def rpg_loss(
     The gradient reaches the policy through the baseline :math:`∑_b π_t(b) q_t(b)`.
 
     Args:
-        logits_t: Logits of the policy, shape `[T, A]`.
-        q_t: Action values, shape `[T, A]`.
-        use_stop_gradient: Whether to stop the gradient of the action values.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        Other arguments: as `qpg_loss`.
 
     Returns:
         Loss, shape `[]`.

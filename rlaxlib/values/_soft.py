@@ -199,16 +199,11 @@ def munchausen_q_learning(
     tends to `advantage_learning` as :math:`τ` tends to 0.
 
     Args:
-        q_tm1: Action values, shape `[A]`.
         target_q_tm1: Target network's :math:`q̄_{t-1}`, -inf if illegal, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
-        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
         clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `soft_q_learning`.
 
     Returns:
         TD error :math:`δ`, shape `[]`.

@@ -10,7 +10,7 @@ import rlaxlib
 
 RNG = np.random.default_rng(0)
 LENGTHS = (3, 1, 5, 4)
-IDS = np.array(
+IDS = np.array([*[0] * 3, 2, *[1] * 5, *[5] * 4, 6])  # In any order; 6 is padding.
     [0, 0, 0, 2, 1, 1, 1, 1, 1, 5, 5, 5, 5, 6]
 )  # In any order; 6 is padding.
 ANSWERS = [np.flatnonzero(IDS == each) for each in (0, 2, 1, 5)]

@@ -11,9 +11,7 @@ import rlaxlib
 RNG = np.random.default_rng(0)
 LENGTHS = (3, 1, 5, 4)
 IDS = np.array([*[0] * 3, 2, *[1] * 5, *[5] * 4, 6])  # In any order; 6 is padding.
-    [0, 0, 0, 2, 1, 1, 1, 1, 1, 5, 5, 5, 5, 6]
-)  # In any order; 6 is padding.
-ANSWERS = [np.flatnonzero(IDS == each) for each in (0, 2, 1, 5)]
+ANSWERS = [np.flatnonzero(each == IDS) for each in (0, 2, 1, 5)]
 SIZE = len(IDS)
 LOG_PROB, OLD = RNG.normal(-2.0, 0.5, size=(2, SIZE)).astype(np.float32)
 MASK = ~np.isin(IDS, 6)
@@ -22,7 +20,7 @@ ADV = np.array([1.0, -1.0, 0.5, -2.0, 0.0, 0.3, 0.0], np.float32)[IDS]
 
 
 def gmpo(log_prob, old, adv, **options):
-    return rlaxlib.gmpo_loss(log_prob, old, adv, epsilon=0.3, **options)
+    return rlaxlib.gmpo_loss(log_prob, old, adv, epsilon=0.3, **options)[0]
 
 
 def shaped(log_prob, old, adv, **options):

@@ -27,7 +27,7 @@ def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     inputs = log_prob, batch.old_log_prob, advantages(batch)
     keep = rlaxlib.divergence_ppo_mask(*inputs, bound, bound, sample_mask=mask)
-    loss = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
+    loss, _ = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 

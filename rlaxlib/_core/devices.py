@@ -6,9 +6,8 @@ from typing import cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
-from rlaxlib._core.types import AxisName
+from rlaxlib._core.types import Array, AxisName
 
 
 def names(axis_name: AxisName | None) -> AxisName | None:

@@ -146,11 +146,14 @@ class Row:
         return f"{self.name}:{self.case}" if self.case else self.name
 
     @property
-    def shown(self) -> str:
-        """The name that errors show, such as `Softmax.probs`."""
-        function = self.function(rlaxlib)
-        owner = getattr(function, "__self__", None)
-        return f"{type(owner).__name__}.{function.__name__}" if owner else self.name
+    def shown(self) -> tuple[str, ...]:
+        """The names that errors show: of the function, or of the object it makes."""
+        factory = getattr(rlaxlib, self.name.partition(".")[0])
+        made = typing.get_type_hints(factory).get("return")
+        owner = type(getattr(self.function(rlaxlib), "__self__", None))
+        kinds = [kind for kind in (made, owner) if inspect.isclass(kind)]
+        names = [x.__name__ for x in kinds if issubclass(x, FunctionTuple)]
+        return (self.name, *names)
 
     @property
     def specs(self) -> Mapping[str, specs.Spec]:

@@ -121,9 +121,9 @@ def rnd_bonus(key, config) -> Bonus:
     def rewards(state, observations, actions):
         params, _, moments = state
         r_t, _ = rlaxlib.rnd_reward(
+            moments,
             features(params, observations, actions),
             features(target, observations, actions),
-            moments,
         )
         return config.rnd_scale * r_t
 
@@ -136,7 +136,7 @@ def rnd_bonus(key, config) -> Bonus:
             return jnp.mean(jax.vmap(rlaxlib.rnd_loss)(predictions, targets))
 
         predictions = features(params, observations, actions)
-        _, moments = rlaxlib.rnd_reward(predictions, targets, moments)
+        _, moments = rlaxlib.rnd_reward(moments, predictions, targets)
         updates, opt_state = tx.update(jax.grad(loss)(params), opt_state)
         return optax.apply_updates(params, updates), opt_state, moments
 

@@ -163,7 +163,7 @@ def learn(policy, batch, config):
             log_prob, samples.log_prob, ref_log_prob, advantages, samples.sample_mask
         )
         mode = ALGORITHMS[config.algorithm].mode
-        return rlaxlib.aggregate_losses(losses, samples.sample_mask, mode)
+        return rlaxlib.aggregate_losses(losses, mode, sample_mask=samples.sample_mask)
 
     return policy.apply_loss_fn(loss_fn=loss)
 

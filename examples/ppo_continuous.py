@@ -172,7 +172,7 @@ class PPOAgent(struct.PyTreeNode):
         *_, value = self.network(observations)
         *_, next_value = self.network(self.normalize(rollout.next_observation))
         gae = jax.vmap(rlaxlib.generalized_advantage_estimation, (0, 0, 0, 0, None))
-        inputs = value, next_value, rewards, discounts, self.config.lambda_
+        inputs = value, rewards, discounts, next_value, self.config.lambda_
         advantage = gae(*inputs, truncated_t=rollout.truncated)
         steps = Minibatch(
             observations, rollout.action, rollout.log_prob, value, advantage

@@ -327,9 +327,9 @@ class Ppo(struct.PyTreeNode):
         hyper, policy = self.hyper, rlaxlib.softmax()
         logits, value = self.network.apply(params, batch.observation)
         policy_loss, _ = rlaxlib.ppo_clip_loss(
-            log_prob_t=policy.logprob(batch.action, logits),
-            old_log_prob_t=batch.log_prob,
-            adv_t=rlaxlib.standardize(batch.advantage),
+            log_prob=policy.logprob(batch.action, logits),
+            old_log_prob=batch.log_prob,
+            adv=rlaxlib.standardize(batch.advantage),
             epsilon=hyper.epsilon,
         )
         value_loss, _ = rlaxlib.ppo_value_loss(

@@ -15,7 +15,7 @@ that increases with each of them, whose weights depend on the state. It learns t
 second matrix returns 8.
 
     rlaxlib.epsilon_greedy          the actions,
-    rlaxlib.monotonic_mix           the value of the team, from those of the agents,
+    rlaxlib.qmix                    the value of the team, from those of the agents,
     rlaxlib.batched_index           the values of the actions,
     rlaxlib.td_learning             the TD errors of the team,
     rlaxlib.l2_loss                 their loss,
@@ -147,7 +147,7 @@ class Team(struct.PyTreeNode):
         q = rlaxlib.batched_index(q, action)
         if weights is None:
             return jnp.sum(q, axis=-1)
-        return jax.vmap(rlaxlib.monotonic_mix)(q, *weights)
+        return jax.vmap(rlaxlib.qmix)(q, *weights)
 
     def update(self, key):
         """Play episodes and update on them."""

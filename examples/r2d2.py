@@ -12,8 +12,8 @@ state is reset. Their priorities mix the largest and the mean TD error.
 
     rlaxlib.tree_select                     the reset of environments,
     rlaxlib.epsilon_greedy                  the actions,
-    rlaxlib.ladder_epsilons                 the exploration rates of the environments,
-    rlaxlib.duelling_q_values               the output of the network,
+    rlaxlib.apex_epsilons                   the exploration rates of the environments,
+    rlaxlib.dueling_q_values                the output of the network,
     rlaxlib.prioritized_probabilities       the replay probabilities,
     rlaxlib.stratified_sample               the replayed sequences,
     rlaxlib.importance_sampling_weights     the weights of their losses,
@@ -124,7 +124,7 @@ class Network(nn.Module):
         x = nn.relu(nn.Dense(self.hidden_units)(observations))
         state, x = nn.GRUCell(self.hidden_units)(state, x)
         value, advantages = nn.Dense(1)(x).squeeze(-1), nn.Dense(NUM_CUES)(x)
-        return state, jax.vmap(rlaxlib.duelling_q_values)(value, advantages)
+        return state, jax.vmap(rlaxlib.dueling_q_values)(value, advantages)
 
 
 class Steps(NamedTuple):
@@ -204,7 +204,7 @@ class R2D2Agent(struct.PyTreeNode):
 
     def act(self, player, key, num_steps):
         """Play steps with exploration."""
-        epsilons = rlaxlib.ladder_epsilons(len(player.first))
+        epsilons = rlaxlib.apex_epsilons(len(player.first))
         policy = jax.vmap(rlaxlib.epsilon_greedy().sample)
 
         def one(player, key):

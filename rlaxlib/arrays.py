@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, indexing
+from rlaxlib._core import checks, devices, indexing, moments, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
@@ -240,6 +240,7 @@ def masked_mean(
     x: Float[ArrayLike, "..."],
     mask: Bool[ArrayLike, "*M"] | None = None,
     axis: Static[int | Sequence[int], ""] | None = None,
+    *,
     axis_name: AxisName | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
 ) -> Float[Array, "*R"]:
@@ -291,6 +292,7 @@ def masked_mean(
 def standardize(
     x: Float[ArrayLike, "..."],
     mask: Bool[ArrayLike, "*M"] | None = None,
+    *,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "..."]:
     """Standardise an array to mean 0 and standard deviation 1.
@@ -323,17 +325,8 @@ def standardize(
         https://arxiv.org/abs/2006.05990
     """
     mask = jnp.ones_like(x, bool) if mask is None else _mask(mask, x)
-
-    def mean(y: Array) -> Array:
-        return masked_mean(x=y, mask=mask, axis_name=axis_name)
-
-    # Subtract the maximum first: the mean of equal entries rounds, that of zeros is 0.
-    x = jnp.where(mask, x - devices.largest(x, mask, axis_name), 0)
-    centred = x - mean(x)
-    variance = mean(jnp.square(centred))
-    constant = variance == 0
-    stddev = jnp.sqrt(jnp.where(constant, 1, variance))
-    return jnp.where(mask & ~constant, centred / stddev, 0)
+    _, _, variance, deviations = moments.of(x, mask, axis_name)
+    return jnp.where(mask, safe.divide(deviations, safe.sqrt(variance)), 0)
 
 
 def _broadcast_left(source: Array, target: Array) -> Array:

@@ -18,8 +18,8 @@ from jax import Array
 from jax.core import Tracer
 from jax.experimental import checkify
 
-from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, ratios, safe, streams
+from rlaxlib import arrays, plasticity
+from rlaxlib._core import checks, devices, indexing, moments, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -88,9 +88,7 @@ def explained_variance(
     else:
         left = _variance(errors, sample_mask, axis_name)
     variance = _variance(targets, sample_mask, axis_name)
-    constant = variance == 0
-    explained = 1 - left / jnp.where(constant, 1, variance)
-    return jnp.where(constant, 0, explained)
+    return 1 - safe.divide(left, variance, otherwise=1)
 
 
 @checked
@@ -141,22 +139,17 @@ def value_bias(
     bias = mean(values - returns)
     if not normalize:
         return bias
-    size = jnp.abs(mean(returns))
-    return jnp.where(size == 0, 0, bias / jnp.where(size == 0, 1, size))
+    return safe.divide(bias, jnp.abs(mean(returns)))
 
 
 def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
     """Return the variance of the unmasked entries."""
-    mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
-    # Subtract the maximum first: the mean of equal entries rounds, that of zeros is 0.
-    x = streams.valid(x - _largest(x, mask, axis_name), mask)
-    return mean(jnp.square(x - mean(x)))
+    return moments.of(x, streams.filled(mask, x), axis_name).variance
 
 
 def _largest(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
     """Return the largest unmasked entry; 0 if it is infinite or missing."""
-    mask = jnp.ones_like(x, bool) if mask is None else mask
-    return devices.largest(x, mask, axis_name)
+    return devices.largest(x, streams.filled(mask, x), axis_name)
 
 
 # --- Policy divergence. ---
@@ -252,7 +245,7 @@ def clip_fraction(
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     *,
-    adv_t: Float[ArrayLike, "..."] | None = None,
+    adv: Float[ArrayLike, "..."] | None = None,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
@@ -271,7 +264,7 @@ def clip_fraction(
         epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
             `epsilon`.
-        adv_t: Advantages, shape `[...]`; or None to count all ratios out of range.
+        adv: Advantages, shape `[...]`; or None to count all ratios out of range.
         sample_mask: False for samples to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, to average over; or None.
 
@@ -283,7 +276,7 @@ def clip_fraction(
 
     Example:
         >>> log_ratio = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
-        >>> print(rlaxlib.clip_fraction(log_ratio, adv_t=jnp.ones(4)))
+        >>> print(rlaxlib.clip_fraction(log_ratio, adv=jnp.ones(4)))
         0.25
 
     References:
@@ -293,10 +286,10 @@ def clip_fraction(
     high = epsilon if epsilon_high is None else epsilon_high
     ratio = jnp.exp(log_ratio)
     above, below = ratio > 1 + high, ratio < 1 - epsilon
-    if adv_t is not None:
-        above, below = above & (adv_t > 0), below & (adv_t < 0)
+    if adv is not None:
+        above, below = above & (adv > 0), below & (adv < 0)
     clipped = (above | below).astype(log_ratio.dtype)
-    causes = [x for x in (log_ratio, epsilon, high, adv_t) if x is not None]
+    causes = [x for x in (log_ratio, epsilon, high, adv) if x is not None]
     clipped = safe.with_nan(clipped, *causes)
     return arrays.masked_mean(x=clipped, mask=sample_mask, axis_name=axis_name)
 
@@ -379,7 +372,7 @@ def importance_statistics(
         from the Training-Inference Mismatch*, 2025. https://richardli.xyz/rl-collapse
     """
     x = jax.lax.stop_gradient(log_ratio)
-    mask = jnp.ones_like(x, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, x)
     count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
     size = _sample_size(x, mask, axis_name)
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
@@ -406,7 +399,7 @@ def _sample_size(x: Array, mask: Array | None, axis_name: AxisName | None) -> Ar
     weights = streams.valid(jnp.exp(x - _largest(x, mask, axis_name)), mask)
     total = devices.total(jnp.sum(weights), axis_name)
     squares = devices.total(jnp.sum(jnp.square(weights)), axis_name)
-    return jnp.square(total) / jnp.where(squares == 0, 1, squares)
+    return safe.divide(jnp.square(total), squares)
 
 
 # --- Networks. ---
@@ -451,14 +444,11 @@ def dormant_fraction(
         Ghada Sokar and others, *The Dormant Neuron Phenomenon in Deep Reinforcement
         Learning*, section 3, 2023. https://arxiv.org/abs/2302.12902
     """
-    batch = tuple(range(activations.ndim - 1))
-    sizes = arrays.masked_mean(
-        x=jnp.abs(activations), mask=sample_mask, axis=batch, axis_name=axis_name
+    dormant = plasticity.redo_mask(
+        activations, threshold, sample_mask=sample_mask, axis_name=axis_name
     )
-    mean = jnp.mean(sizes)
-    # As products, since the mean may be 0.
-    fraction = jnp.mean(sizes <= threshold * mean, dtype=mean.dtype)
-    return jnp.where(jnp.isnan(mean), mean, fraction)
+    size = devices.total(jnp.sum(jnp.abs(activations)), axis_name)
+    return safe.with_nan(jnp.mean(dormant, dtype=size.dtype), size)
 
 
 @checked(wide=True)
@@ -565,9 +555,8 @@ def check_trajectory(
     """
     r_t, discount_t = jnp.asarray(r_t), jnp.asarray(discount_t)
     v_t = jnp.zeros_like(r_t) if v_t is None else jnp.asarray(v_t)
-    mask = jnp.asarray(True if sample_mask is None else sample_mask)
-    cut = jnp.asarray(False if truncated_t is None else truncated_t)
-    mask, cut = (jnp.broadcast_to(each, r_t.shape) for each in (mask, cut))
+    mask = streams.filled(sample_mask, r_t)
+    cut = jnp.broadcast_to(False if truncated_t is None else truncated_t, r_t.shape)
     in_range, ended = (discount_t >= 0) & (discount_t <= 1), discount_t == 0
     at = "is {value} at step {step}"
     problems = [

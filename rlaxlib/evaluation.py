@@ -33,9 +33,9 @@ __all__ = [
 
 @checked
 def off_policy_evaluation(
+    rho_tm1: Float[ArrayLike, "N, T in [0, inf)"],
     r_t: Float[ArrayLike, "N, T"],
     discount_t: Float[ArrayLike, "N, T in [0, 1]"],
-    rho_tm1: Float[ArrayLike, "N, T in [0, inf)"],
     q_tm1: Float[ArrayLike, "N, T"] | None = None,
     v_tm1: Float[ArrayLike, "N, T"] | None = None,
     kind: Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"] = "wpdis",
@@ -66,11 +66,11 @@ def off_policy_evaluation(
     task, or 1. `bootstrap_interval` gives an interval.
 
     Args:
+        rho_tm1: Ratios :math:`ρ = π(a)/μ(a)` of the actions' probabilities,
+            in [0, inf), shape `[N, T]`.
         r_t: Rewards :math:`r`, shape `[N, T]`.
         discount_t: Discounts :math:`γ` in [0, 1], 0 where the episode ended; later
             steps are ignored, shape `[N, T]`.
-        rho_tm1: Ratios :math:`ρ = π(a)/μ(a)` of the actions' probabilities,
-            in [0, inf), shape `[N, T]`.
         q_tm1: Values of the actions for :math:`π`, shape `[N, T]`; or None.
         v_tm1: Values of the states for :math:`π`, shape `[N, T]`; or None.
         kind: `"is"`, `"wis"`, `"pdis"`, `"wpdis"`, `"dr"` or `"wdr"`.
@@ -88,7 +88,7 @@ def off_policy_evaluation(
 
     Example:
         >>> r_t, discount_t = jnp.array([[1.0], [3.0]]), jnp.zeros((2, 1))
-        >>> data = r_t, discount_t, jnp.array([[0.5], [1.5]])
+        >>> data = jnp.array([[0.5], [1.5]]), r_t, discount_t
         >>> print(rlaxlib.off_policy_evaluation(*data, kind="pdis"))
         2.5
 
@@ -120,7 +120,7 @@ def off_policy_evaluation(
     valid &= jnp.cumprod(gamma != 0, axis=1) == 1
     # A step after an end may be NaN, and so would be gradients of the products.
     rho, gamma = (jnp.where(valid, x, 1) for x in (rho, gamma))
-    r, q, v = streams.clean(valid, r, q, v)
+    r, q, v = (streams.valid(x, valid) for x in (r, q, v))
     w, count = _weights(rho, gamma, is_given, kind, axis_name)
     w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
     terms = safe.product(w, r - q) + safe.product(w_before, v)
@@ -243,14 +243,12 @@ def _check_data(*, data: Any, stratified: bool, **_: Any) -> None:
         checks.fail("`data` has no arrays")
     for name, x in named.items() if stratified else ():
         checks.fit(**{name: (x, Shaped[ArrayLike, "R, M"])})
-    if not stratified:
-        checks.fit(**{n: (x, Shaped[ArrayLike, "N, *_"]) for n, x in named.items()})
 
 
 @checked(rule=_check_data)
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
-    data: Tree[Any, ""],
+    data: Tree[Any, "shaped N, *_"],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
     *,
@@ -302,8 +300,7 @@ def bootstrap_interval(
         Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
-    leaves = [jnp.asarray(x) for x in jax.tree.leaves(data)]
-    structure = cast(Any, jax.tree.structure(data))
+    leaves, structure = cast(Any, jax.tree.flatten(data))
 
     def resample(key: Array) -> list[Array]:
         if not stratified:
@@ -340,9 +337,7 @@ def _weights(
     """
     number = jnp.sum(is_given, dtype=rho.dtype)
     number = jnp.maximum(devices.total(number, axis_name), 1)
-    is_zero = rho == 0  # The logarithm has an infinite derivative at 0.
-    log_ratio = jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1, rho)))
-    log_ratio = jnp.cumsum(log_ratio, axis=1)
+    log_ratio = jnp.cumsum(safe.log(rho), axis=1)
     if kind in ("is", "wis"):
         log_ratio = jnp.broadcast_to(log_ratio[:, -1:], log_ratio.shape)
     # The product of ratios alone may overflow where that with the discounts does not.
@@ -354,5 +349,4 @@ def _weights(
     largest = devices.largest(log_ratio, counts, axis_name, axis=0)
     ratio = jnp.where(counts, jnp.exp(log_ratio - largest[None]), 0)
     total = devices.total(jnp.sum(ratio, axis=0), axis_name)
-    share = ratio / jnp.where(total == 0, 1, total)[None]
-    return jnp.exp(log_discount) * share, number
+    return jnp.exp(log_discount) * safe.divide(ratio, total[None]), number

@@ -24,7 +24,6 @@ from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.safe import sqrt
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -122,6 +121,7 @@ def flow_matching_sample(
 def flow_matching_loss(
     prediction: Float[ArrayLike, "..., D"],
     velocity: Float[ArrayLike, "..., D"],
+    *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, "..."]:
     """Compute the flow-matching loss.
@@ -165,6 +165,7 @@ def cosine_noise_schedule(
     num_steps: Static[int, "in [1, inf)"],
     offset: Static[float, "in [0, inf)"] = 0.008,
     max_beta: Static[float, "in (0, 1)"] = 0.999,
+    *,
     dtype: DTypeLike = jnp.float32,
 ) -> Float[Array, "num_steps"]:
     """Compute the cosine schedule of a diffusion (improved DDPM).
@@ -212,6 +213,7 @@ def linear_noise_schedule(
     num_steps: Static[int, "in [1, inf)"],
     min_beta: Static[float, "in (0, 1)"] = 1e-4,
     max_beta: Static[float, "in (0, 1)"] = 0.02,
+    *,
     dtype: DTypeLike = jnp.float32,
 ) -> Float[Array, "num_steps"]:
     """Compute the linear schedule of a diffusion (DDPM).
@@ -326,7 +328,6 @@ def _check_signal(*, alpha_bar: Any, kind: str, **_: Any) -> None:
         checks.fit(alpha_bar=(alpha_bar, Float[ArrayLike, "in (0, 1]"]))
 
 
-@keeps_dtype("x")
 @checked(rule=_check_signal)
 def diffusion_reverse_step(
     key: Key[ArrayLike, ""],
@@ -336,7 +337,7 @@ def diffusion_reverse_step(
     next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
     kind: Kind = "noise",
     clip: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
-) -> Float[Array, "D"]:
+) -> Float[Array, "D like x"]:
     """Sample one step of the reverse process of a diffusion (DDPM).
 
     Takes one sample and the prediction of the network, returns the next sample.

@@ -1,7 +1,7 @@
 """Goal-conditioned reinforcement learning: hindsight goals, values and distances.
 
 - `geometric_hindsight_indices`: goals at geometric distances in the future.
-- `advantage_expectile_loss`: the value loss of HIQL and GCIVL.
+- `hiql_value_loss`: the value loss of HIQL and GCIVL.
 - `quasimetric_distance`: interval quasimetric embeddings (IQE), as QRL uses them.
 - `mrn_distance`: the distance of metric residual networks (MRN).
 
@@ -23,8 +23,8 @@ from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
 __all__ = [
-    "advantage_expectile_loss",
     "geometric_hindsight_indices",
+    "hiql_value_loss",
     "mrn_distance",
     "quasimetric_distance",
 ]
@@ -34,7 +34,7 @@ __all__ = [
 def geometric_hindsight_indices(
     key: Key[ArrayLike, ""],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    gamma: Float[ArrayLike, "in [0, 1)"],
+    discount: Float[ArrayLike, "in [0, 1)"],
     beyond: Literal["final", "renormalize"] = "final",
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -60,7 +60,7 @@ def geometric_hindsight_indices(
     Args:
         key: Random key, shape `[]`.
         discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
-        gamma: Factor :math:`γ` in [0, 1), such as the discount of the agent,
+        discount: Factor :math:`γ` in [0, 1), such as the discount of the agent,
             shape `[]`.
         beyond: What becomes of distances beyond the episode: `"final"` or
             `"renormalize"`.
@@ -72,12 +72,12 @@ def geometric_hindsight_indices(
         Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.
 
     Raises:
-        ArgumentError: If a shape, dtype, option or concrete `gamma` is wrong.
+        ArgumentError: If a shape, dtype, option or concrete `discount` is wrong.
 
     Example:
         >>> discount_t = jnp.array([0.9, 0.9, 0.0, 0.9, 0.0])
         >>> key = jax.random.key(0)
-        >>> print(rlaxlib.geometric_hindsight_indices(key, discount_t, gamma=0.0))
+        >>> print(rlaxlib.geometric_hindsight_indices(key, discount_t, discount=0.0))
         [0 1 2 3 4]
 
     References:
@@ -87,36 +87,28 @@ def geometric_hindsight_indices(
         Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
         2024. https://arxiv.org/abs/2410.20092
     """
-    steps = jnp.arange(discount_t.size)
-    valid = jnp.ones_like(steps, bool) if sample_mask is None else sample_mask
-    ends = valid & (discount_t == 0)
-    ends = ends if truncated_t is None else ends | truncated_t
-    last = jax.lax.cummin(jnp.where(ends, steps, steps.size - 1), reverse=True)
-    number = jnp.cumsum(valid) - 1  # Of each valid step.
-    left = (last if sample_mask is None else number[last]) - number
-    u = jax.random.uniform(key, steps.shape, discount_t.dtype)
+    number, last, _ = streams.segments(discount_t, truncated_t, sample_mask)
+    left = last - number
+    u = jax.random.uniform(key, left.shape, discount_t.dtype)
     # A traced factor may be 1: divided by log 1, its distances would be NaN.
-    largest = 1 - float(cast(Any, jnp.finfo(gamma.dtype)).epsneg)
-    log_gamma = jnp.log(jnp.minimum(gamma, largest))
+    largest = 1 - float(cast(Any, jnp.finfo(discount.dtype)).epsneg)
+    log_gamma = jnp.log(jnp.minimum(discount, largest))
     if beyond == "renormalize":
         u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
     # The inverse of the distribution function, 1 - γ^(k+1).
     distance = jnp.floor(jnp.log1p(-u) / log_gamma)
-    distance = jnp.minimum(distance, left.astype(u.dtype)).astype(steps.dtype)
-    goals = number + distance
-    if sample_mask is not None:
-        goals = jnp.where(valid, streams.compact(steps, valid)[goals], steps)
-    return goals
+    distance = jnp.minimum(distance, left.astype(u.dtype)).astype(number.dtype)
+    return streams.step_of(number + distance, sample_mask)
 
 
 @checked
-def advantage_expectile_loss(
+def hiql_value_loss(
     v: Float[ArrayLike, "..."],
     target: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
     expectile: Float[ArrayLike, "in [0, 1]"] = 0.9,
-    stop_target_gradients: bool = True,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute an expectile loss weighted by the sign of an advantage (HIQL, GCIVL).
@@ -147,7 +139,7 @@ def advantage_expectile_loss(
 
     Example:
         >>> v, target, adv = jnp.array([[0.0, 0.0], [2.0, 2.0], [1.0, -1.0]])
-        >>> print(rlaxlib.advantage_expectile_loss(v, target, adv, expectile=0.75))
+        >>> print(rlaxlib.hiql_value_loss(v, target, adv, expectile=0.75))
         [3. 1.]
 
     References:
@@ -160,8 +152,7 @@ def advantage_expectile_loss(
     weight = jnp.where(adv < 0, 1 - expectile, expectile)
     weight = safe.with_nan(weight, adv)
     error = stop_if(stop_target_gradients, target) - v
-    loss = weight * jnp.square(safe.without(weight, error))
-    return streams.valid(loss, sample_mask)
+    return weight * jnp.square(safe.without(weight, error))
 
 
 @checked
@@ -209,8 +200,7 @@ def quasimetric_distance(
         Tongzhou Wang and others, *Optimal Goal-Reaching Reinforcement Learning via
         Quasimetric Learning*, 2023. https://arxiv.org/abs/2304.01203
     """
-    # JAX cannot differentiate a sort on an explicit mesh.
-    order = jnp.argsort(jax.lax.stop_gradient(embedding), axis=-1)
+    order = jnp.argsort(embedding, axis=-1)
     starts = jnp.take_along_axis(embedding, order, axis=-1)
     ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
     # The part of each interval that is beyond all intervals that start before it.

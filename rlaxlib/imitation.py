@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import safe, streams
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -64,7 +64,7 @@ def behaviour_cloning_loss(
         Dean A. Pomerleau, *ALVINN: An Autonomous Land Vehicle in a Neural Network*,
         1988. https://proceedings.neurips.cc/paper/1988/hash/812b4ba287f5ee0bc9d43bbf5bbe87fb-Abstract.html
     """
-    return streams.valid(-log_prob, sample_mask)
+    return -log_prob
 
 
 @checked
@@ -254,11 +254,11 @@ def adversarial_reward(
 
 @checked
 def airl_logit(
+    potential_tm1: Float[ArrayLike, "..."],
+    log_prob_tm1: Float[ArrayLike, "..."],
     r_t: Float[ArrayLike, "..."],
     discount_t: Float[ArrayLike, "... in [0, 1]"],
-    potential_tm1: Float[ArrayLike, "..."],
     potential_t: Float[ArrayLike, "..."],
-    log_prob_tm1: Float[ArrayLike, "..."],
 ) -> Float[Array, "..."]:
     """Compute the discriminator logit of adversarial inverse RL (AIRL).
 
@@ -274,13 +274,13 @@ def airl_logit(
     the expert's reward up to a constant. The gradient of the policy is stopped.
 
     Args:
+        potential_tm1: Learned potentials :math:`Φ(s_{t-1})`, shape `[...]`.
+        log_prob_tm1: Log-probabilities of the actions under the current policy, also
+            for the expert's actions, shape `[...]`.
         r_t: Learned rewards :math:`r(s_{t-1}, a_{t-1})`, shape `[...]`.
         discount_t: Discounts :math:`γ_t` in [0, 1], 0 where the episode ended,
             shape `[...]`.
-        potential_tm1: Learned potentials :math:`Φ(s_{t-1})`, shape `[...]`.
         potential_t: Learned potentials :math:`Φ(s_t)`, shape `[...]`.
-        log_prob_tm1: Log-probabilities of the actions under the current policy, also
-            for the expert's actions, shape `[...]`.
 
     Returns:
         Logits :math:`h`, shape `[...]`.
@@ -289,7 +289,7 @@ def airl_logit(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> print(rlaxlib.airl_logit(1.0, 0.5, 3.0, 4.0, log_prob_tm1=-2.0))
+        >>> print(rlaxlib.airl_logit(3.0, -2.0, 1.0, 0.5, 4.0))
         2.0
 
     References:

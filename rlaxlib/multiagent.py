@@ -1,6 +1,6 @@
 """Multi-agent reinforcement learning: mixing the values of several agents (QMIX).
 
-`monotonic_mix` computes the value of a team from those of its agents. For VDN sum them.
+`qmix` computes the value of a team from those of its agents. For VDN sum them.
 Apply losses for one agent, such as `q_learning` or `ppo_clip_loss`, to each agent by
 `jax.vmap`, or to the mixed value.
 """
@@ -15,11 +15,11 @@ from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
-__all__ = ["monotonic_mix"]
+__all__ = ["qmix"]
 
 
 @checked
-def monotonic_mix(
+def qmix(
     q: Float[ArrayLike, "N"],
     hidden_weights: Float[ArrayLike, "N, H"],
     hidden_bias: Float[ArrayLike, "H"],
@@ -54,7 +54,7 @@ def monotonic_mix(
     Example:
         >>> q, w = jnp.array([1.0, 2.0]), jnp.array([-1.0])
         >>> hidden_weights = jnp.array([[1.0], [-3.0]])
-        >>> print(rlaxlib.monotonic_mix(q, hidden_weights, jnp.zeros(1), w, 0.5))
+        >>> print(rlaxlib.qmix(q, hidden_weights, jnp.zeros(1), w, 0.5))
         7.5
 
     References:

@@ -20,7 +20,6 @@ from jax import Array
 
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Static
 
 __all__ = ["PlanState", "cem_update", "mppi_update", "shift_plan"]
@@ -39,7 +38,6 @@ class PlanState(NamedTuple):
     stddev: Float[Array, "T, D in [0, inf)"]
 
 
-@keeps_dtype("state")
 @checked
 def cem_update(
     state: PlanState,
@@ -100,7 +98,6 @@ def cem_update(
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
-@keeps_dtype("state")
 @checked
 def mppi_update(
     state: PlanState,
@@ -177,7 +174,6 @@ def mppi_update(
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
-@keeps_dtype("state")
 @checked
 def shift_plan(
     state: PlanState,

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, dtypes, safe
+from rlaxlib._core import safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = ["l2_init_loss", "redo_mask", "shrink_and_perturb"]
@@ -67,20 +66,20 @@ def redo_mask(
         Ghada Sokar and others, *The Dormant Neuron Phenomenon in Deep Reinforcement
         Learning*, 2023. https://arxiv.org/abs/2302.12902
     """
-    mask = None if sample_mask is None else sample_mask[..., None]
     batch = tuple(range(activations.ndim - 1))
-    sizes = arrays.masked_mean(jnp.abs(activations), mask, batch, axis_name)
+    sizes = arrays.masked_mean(
+        jnp.abs(activations), sample_mask, batch, axis_name=axis_name
+    )
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 
 
-@keeps_dtype("params")
-@checked(wide=True, rule=checks.alike("params", "fresh_params"))
+@checked
 def shrink_and_perturb(
-    params: Tree[Params, ""],
-    fresh_params: Tree[Params, ""],
+    params: Tree[Params, "float"],
+    fresh_params: Tree[Params, "float like params"],
     shrink: Float[ArrayLike, "in [0, 1]"] = 0.8,
     perturb: Float[ArrayLike, "in [0, inf)"] = 0.2,
-) -> Params:
+) -> Tree[Params, "float like params"]:
     """Mix parameters with new initial ones (shrink-and-perturb).
 
     Takes two pytrees of parameters, returns one.
@@ -119,15 +118,14 @@ def shrink_and_perturb(
     """
 
     def mix(x: Array, y: Array) -> Array:
-        (x, y), narrow = dtypes.widen(x, y)
-        return narrow(safe.product(shrink, x) + safe.product(perturb, y))
+        return safe.product(shrink, x) + safe.product(perturb, y)
 
     return jax.tree.map(mix, params, fresh_params)
 
 
-@checked(rule=checks.alike("params", "initial_params"))
+@checked
 def l2_init_loss(
-    params: Tree[Any, ""], initial_params: Tree[Any, ""]
+    params: Tree[Any, "float"], initial_params: Tree[Any, "float like params"]
 ) -> Float[Array, ""]:
     """Compute the squared distance of parameters from their initial values (L2 Init).
 
@@ -161,7 +159,6 @@ def l2_init_loss(
     """
 
     def distance(x: Array, y: Array) -> Array:
-        (x, y), _ = dtypes.widen(x, y)
         return jnp.sum(jnp.square(x - jax.lax.stop_gradient(y)))
 
     distances = jax.tree.map(distance, params, initial_params)

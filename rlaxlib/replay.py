@@ -13,7 +13,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, indexing, safe, streams
+from rlaxlib._core import checks, devices, meshes, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
@@ -71,7 +71,7 @@ def prioritized_probabilities(
         https://arxiv.org/abs/1511.05952
     """
     p, alpha = stop_gradient((priorities, exponent))
-    exists = jnp.ones_like(p, bool) if sample_mask is None else sample_mask
+    exists = streams.filled(sample_mask, p)
     # Relative to the largest priority, no power overflows.
     largest = devices.largest(p, exists, axis_name)
     p = p / jnp.where(largest > 0, largest, 1)
@@ -116,9 +116,9 @@ def rank_probabilities(
         https://arxiv.org/abs/1511.05952
     """
     p, alpha = stop_gradient((priorities, exponent))
-    exists = jnp.ones_like(p, bool) if sample_mask is None else sample_mask
+    exists = streams.filled(sample_mask, p)
     order = jnp.argsort(jnp.where(exists, -p, jnp.inf))
-    ranks = jnp.zeros_like(p).at[order].set(jnp.arange(1, p.size + 1, dtype=p.dtype))
+    ranks = meshes.unsort(order, jnp.arange(1, p.size + 1, dtype=p.dtype))
     shares = jnp.where(jnp.isnan(p), p, ranks**-alpha)
     return _normalize(shares, exists, None)
 
@@ -397,26 +397,15 @@ def hindsight_indices(
         Marcin Andrychowicz and others, *Hindsight Experience Replay*, sections 3.3 and
         4.5, 2017. https://arxiv.org/abs/1707.01495
     """
-    steps = jnp.arange(discount_t.size)
-    mask = jnp.ones_like(steps, bool) if sample_mask is None else sample_mask
-    end = mask & (discount_t == 0)
-    end = end if truncated_t is None else end | truncated_t
-    # Count the valid steps, so that the n-th of them can be sampled.
-    counts = jnp.cumsum(mask)
-    after = jax.lax.cummin(jnp.where(end, counts, counts[-1]), reverse=True)
-    first = counts - 1
+    first, last, end = streams.segments(discount_t, truncated_t, sample_mask)
     if strategy == "episode":
-        ended = jnp.where(end, counts, 0)
-        first = jnp.append(jnp.zeros_like(ended[:1]), jax.lax.cummax(ended)[:-1])
+        after = jax.lax.cummax(jnp.where(end, first + 1, 0))
+        first = jnp.append(jnp.zeros_like(after[:1]), after[:-1])
     if strategy == "final":
-        number = after - 1
+        number = last
     else:
-        number = jax.random.randint(key, steps.shape, first, after, steps.dtype)
-    if sample_mask is None:
-        return number
-    # Shared over devices like the number, if it is.
-    valid = streams.compact(steps + 0 * number, mask)
-    return jnp.where(mask, valid[number], steps)
+        number = jax.random.randint(key, last.shape, first, last + 1, last.dtype)
+    return streams.step_of(number, sample_mask)
 
 
 def _normalize(shares: Array, mask: Array, axis_name: AxisName | None) -> Array:
@@ -425,7 +414,7 @@ def _normalize(shares: Array, mask: Array, axis_name: AxisName | None) -> Array:
     equal = devices.total(jnp.sum(shares), axis_name) == 0
     shares = jnp.where(equal, mask.astype(shares.dtype), shares)
     total = devices.total(jnp.sum(shares), axis_name)
-    return shares / jnp.where(total == 0, 1, total)
+    return safe.divide(shares, total)
 
 
 def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
@@ -448,5 +437,5 @@ def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
     total = bounds[-1]
     points = (jnp.arange(num_samples, dtype=weights.dtype) + offsets) / num_samples
     points = jnp.minimum(points * total, jnp.nextafter(total, jnp.zeros_like(total)))
-    indices = indexing.first_above(bounds, points)
+    indices = meshes.search(bounds, points)
     return jnp.where(jnp.isnan(cumulative[-1]), weights.size, indices)

@@ -10,30 +10,28 @@ the traces before the next update.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, safe, states
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
 
 __all__ = [
     "EmphaticTraceState",
-    "GradientTdLosses",
+    "GradientTdOutputs",
     "TrueOnlineTdState",
     "accumulating_trace",
     "dutch_trace",
     "emphatic_trace",
-    "gtd2_losses",
+    "gtd2_loss",
     "obgd_step_size",
     "replacing_trace",
-    "tdc_losses",
+    "tdc_loss",
     "true_online_td_lambda",
 ]
 
@@ -53,7 +51,7 @@ class EmphaticTraceState(NamedTuple):
             shape `[]`.
     """
 
-    trace: ArrayTree
+    trace: Tree[ArrayTree, "float"]
     followon: Float[ArrayLike, ""] = 0.0
     rho: Float[ArrayLike, "in [0, inf)"] = 1.0
     discount: Float[ArrayLike, "in [0, 1]"] = 0.0
@@ -78,40 +76,30 @@ class TrueOnlineTdState(NamedTuple):
     discount: Float[ArrayLike, "in [0, 1]"] = 0.0
 
 
-class GradientTdLosses(NamedTuple):
-    """Losses of a gradient-TD method.
+class GradientTdOutputs(NamedTuple):
+    """Statistics of a gradient-TD method.
 
     Attributes:
-        value: Loss that trains the value function by its gradient only, shape `[]`.
-        correction: Loss that trains the correction :math:`h`, shape `[]`.
+        value_loss: Loss :math:`L_v`, of which only the gradient has a meaning,
+            shape `[]`.
+        correction_loss: Loss :math:`L_h` of the correction :math:`h`, shape `[]`.
         td_error: TD error :math:`δ`, shape `[]`.
     """
 
-    value: Float[Array, ""]
-    correction: Float[Array, ""]
+    value_loss: Float[Array, ""]
+    correction_loss: Float[Array, ""]
     td_error: Float[Array, ""]
-
-
-def _check_leaves(**given: Any) -> None:
-    """Check that leaves of a trace are floats, and those of its gradient like them."""
-    is_state = "state" in given
-    name = "state.trace" if is_state else "trace"
-    trees = {name: given["state"].trace if is_state else given["trace"]}
-    if "gradient" in given:
-        trees["gradient"] = given["gradient"]
-    checks.like(**trees)
 
 
 # --- Eligibility traces. ---
 
 
-@keeps_dtype("trace")
-@checked(wide=True, rule=_check_leaves)
+@checked
 def accumulating_trace(
-    trace: Tree[ArrayTree, ""],
-    gradient: Tree[ArrayTree, ""],
+    trace: Tree[ArrayTree, "float"],
+    gradient: Tree[ArrayTree, "float like trace"],
     decay: Float[ArrayLike, "in [0, inf)"],
-) -> ArrayTree:
+) -> Tree[ArrayTree, "float like trace"]:
     """Update an accumulating eligibility trace.
 
     Takes one trace and one gradient, returns the next trace.
@@ -142,16 +130,19 @@ def accumulating_trace(
         Introduction*, second edition, section 12.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return _update(lambda z, g: safe.product(decay, z) + g, trace, gradient)
+
+    def update(z: Array, g: Array) -> Array:
+        return safe.product(decay, z) + g
+
+    return jax.tree.map(update, trace, gradient)
 
 
-@keeps_dtype("trace")
-@checked(wide=True, rule=_check_leaves)
+@checked
 def replacing_trace(
-    trace: Tree[ArrayTree, ""],
-    gradient: Tree[ArrayTree, ""],
+    trace: Tree[ArrayTree, "float"],
+    gradient: Tree[ArrayTree, "float like trace"],
     decay: Float[ArrayLike, "in [0, inf)"],
-) -> ArrayTree:
+) -> Tree[ArrayTree, "float like trace"]:
     """Update a replacing eligibility trace.
 
     Takes one trace and one gradient, returns the next trace.
@@ -186,19 +177,20 @@ def replacing_trace(
         Satinder P. Singh and Richard S. Sutton, *Reinforcement Learning with Replacing
         Eligibility Traces*, 1996. https://doi.org/10.1007/BF00114726
     """
-    return _update(
-        lambda z, g: jnp.where(g != 0, g, safe.product(decay, z)), trace, gradient
-    )
+
+    def update(z: Array, g: Array) -> Array:
+        return jnp.where(g != 0, g, safe.product(decay, z))
+
+    return jax.tree.map(update, trace, gradient)
 
 
-@keeps_dtype("trace")
-@checked(wide=True, rule=_check_leaves)
+@checked
 def dutch_trace(
-    trace: Tree[ArrayTree, ""],
-    gradient: Tree[ArrayTree, ""],
+    trace: Tree[ArrayTree, "float"],
+    gradient: Tree[ArrayTree, "float like trace"],
     decay: Float[ArrayLike, "in [0, inf)"],
     step_size: Float[ArrayLike, "in [0, inf)"],
-) -> ArrayTree:
+) -> Tree[ArrayTree, "float like trace"]:
     """Update a dutch eligibility trace.
 
     Takes one trace and one gradient, returns the next trace.
@@ -229,16 +221,19 @@ def dutch_trace(
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    overlap = _total(_dot, trace, gradient)
+    overlap = _total(jax.tree.map(_dot, trace, gradient))
     scale = 1 - safe.product(step_size * decay, overlap)
-    return _update(lambda z, x: safe.product(decay, z) + scale * x, trace, gradient)
+
+    def update(z: Array, x: Array) -> Array:
+        return safe.product(decay, z) + scale * x
+
+    return jax.tree.map(update, trace, gradient)
 
 
-@keeps_dtype("state")
-@checked(wide=True, rule=_check_leaves)
+@checked
 def emphatic_trace(
     state: EmphaticTraceState,
-    gradient: Tree[ArrayTree, ""],
+    gradient: Tree[ArrayTree, "float like state.trace"],
     rho_tm1: Float[ArrayLike, "in [0, inf)"],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     lambda_: Float[ArrayLike, "in [0, 1]"],
@@ -288,8 +283,7 @@ def emphatic_trace(
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    trace, *scalars = state
-    followon, rho, discount = states.begin(scalars, rho_tm1)
+    trace, followon, rho, discount = state
     followon = safe.product(safe.product(discount, rho), followon) + interest
     emphasis = lambda_ * interest + safe.product(1 - lambda_, followon)
     decay = discount * lambda_
@@ -297,7 +291,7 @@ def emphatic_trace(
     def update(z: Array, g: Array) -> Array:
         return safe.product(rho_tm1, safe.product(decay, z) + emphasis * g)
 
-    trace = _update(update, trace, gradient)
+    trace = jax.tree.map(update, trace, gradient)
     return EmphaticTraceState(
         trace, followon, rho_tm1, _unless(truncated_t, discount_t)
     )
@@ -306,7 +300,6 @@ def emphatic_trace(
 # --- TD learning. ---
 
 
-@keeps_dtype("state")
 @checked
 def true_online_td_lambda(
     state: TrueOnlineTdState,
@@ -373,17 +366,17 @@ def true_online_td_lambda(
 
 
 @checked
-def tdc_losses(
+def tdc_loss(
     v_tm1: Float[ArrayLike, ""],
+    h_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
-    h_tm1: Float[ArrayLike, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
-) -> GradientTdLosses:
-    """Compute the losses of TD with gradient correction (TDC).
+) -> tuple[Float[Array, ""], GradientTdOutputs]:
+    """Compute the loss of TD with gradient correction (TDC).
 
-    Takes one transition, returns one loss of the value and one of the correction.
+    Takes one transition, returns one loss, and diagnostics.
 
     .. math::
 
@@ -397,23 +390,24 @@ def tdc_losses(
 
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
+        h_tm1: Correction :math:`h` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
             shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
-        h_tm1: Correction :math:`h` of the state, shape `[]`.
         rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
-        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
-        `correction` with respect to the values are 0.
+        A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a
+        `GradientTdOutputs`. The gradient of :math:`L_v` with respect to `h_tm1` and
+        that of :math:`L_h` with respect to the values are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
-        ...     return rlaxlib.tdc_losses(v_tm1, 1.0, 0.5, v_t, h_tm1=4.0).value
+        ...     return rlaxlib.tdc_loss(v_tm1, 4.0, 1.0, 0.5, v_t)[0]
         >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
         -2.0 2.0
 
@@ -427,50 +421,52 @@ def tdc_losses(
     h, error = (stop(safe.without(rho_tm1, x)) for x in (h_tm1, delta))
     bootstrap = safe.product(stop(rho_tm1 * discount_t), h * v_t)
     value = bootstrap - safe.product(stop(rho_tm1), error * v_tm1)
-    return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
+    correction = _correction(delta, h_tm1, rho_tm1)
+    return value + correction, GradientTdOutputs(value, correction, delta)
 
 
 @checked
-def gtd2_losses(
+def gtd2_loss(
     v_tm1: Float[ArrayLike, ""],
+    h_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
-    h_tm1: Float[ArrayLike, ""],
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
-) -> GradientTdLosses:
-    """Compute the losses of gradient TD, second version (GTD2).
+) -> tuple[Float[Array, ""], GradientTdOutputs]:
+    """Compute the loss of gradient TD, second version (GTD2).
 
-    Takes one transition, returns one loss of the value and one of the correction.
+    Takes one transition, returns one loss, and diagnostics.
 
     .. math::
 
         -∂L_v / ∂w = ρ h (∇v_{t-1} - γ_t ∇v_t)
         L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
 
-    A stochastic gradient of the projected Bellman error. `tdc_losses` usually learn
+    A stochastic gradient of the projected Bellman error. `tdc_loss` usually learns
     faster. The correction :math:`h(s)` is a second function that learns the expected TD
     error, usually linear in the same features.
 
     Args:
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
+        h_tm1: Correction :math:`h` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
             shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
-        h_tm1: Correction :math:`h` of the state, shape `[]`.
         rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
 
     Returns:
-        A `GradientTdLosses`. The gradients of `value` with respect to `h_tm1` and of
-        `correction` with respect to the values are 0.
+        A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a
+        `GradientTdOutputs`. The gradient of :math:`L_v` with respect to `h_tm1` and
+        that of :math:`L_h` with respect to the values are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> def loss(v_tm1, v_t):
-        ...     return rlaxlib.gtd2_losses(v_tm1, 1.0, 0.5, v_t, h_tm1=4.0).value
+        ...     return rlaxlib.gtd2_loss(v_tm1, 4.0, 1.0, 0.5, v_t)[0]
         >>> print(*jax.grad(loss, (0, 1))(1.0, 4.0))
         -4.0 2.0
 
@@ -484,12 +480,13 @@ def gtd2_losses(
     h = stop(safe.without(rho_tm1, h_tm1))
     gap = safe.product(stop(discount_t), v_t) - v_tm1
     value = safe.product(stop(rho_tm1), h * gap)
-    return GradientTdLosses(value, _correction(delta, h_tm1, rho_tm1), delta)
+    correction = _correction(delta, h_tm1, rho_tm1)
+    return value + correction, GradientTdOutputs(value, correction, delta)
 
 
-@checked(rule=_check_leaves)
+@checked
 def obgd_step_size(
-    trace: Tree[ArrayTree, ""],
+    trace: Tree[ArrayTree, "float"],
     td_error: Float[ArrayLike, ""],
     step_size: Float[ArrayLike, "in [0, inf)"] = 1.0,
     kappa: Float[ArrayLike, "in [0, inf)"] = 2.0,
@@ -524,7 +521,7 @@ def obgd_step_size(
         Mohamed Elsayed, Gautham Vasan and A. Rupam Mahmood, *Streaming Deep
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
-    norm = _total(jnp.abs, trace)
+    norm = _total(jax.tree.map(_norm, trace))
     size = jnp.maximum(jnp.abs(td_error), 1) * norm
     bound = safe.product(step_size * kappa, size)
     return step_size / jnp.maximum(1, bound)
@@ -541,28 +538,16 @@ def _unless(cut: Array | None, discount: Array) -> Array:
     return discount if cut is None else jnp.where(cut, 0, discount)
 
 
-# --- Trees. ---
-
-
-def _update(
-    update: Callable[[Array, Array], Array], trace: ArrayTree, gradient: ArrayTree
-) -> ArrayTree:
-    """Update a trace leaf by leaf, each in single precision at least."""
-
-    def update_leaf(z: Array, g: Array) -> Array:
-        (z, g), narrow = dtypes.widen(jnp.asarray(z), jnp.asarray(g))
-        return narrow(update(z, g))
-
-    return jax.tree.map(update_leaf, trace, gradient)
+def _norm(x: Array) -> Array:
+    """Return the sum of the magnitudes of all entries."""
+    return jnp.sum(jnp.abs(x))
 
 
 def _dot(x: Array, y: Array) -> Array:
-    """Return sums of the products of all entries."""
-    return safe.dot(jnp.atleast_1d(x), jnp.atleast_1d(y))
+    """Return the sum of the products of all entries."""
+    return safe.dot(x.ravel(), y.ravel())
 
 
-def _total(function: Callable[..., Array], *trees: ArrayTree) -> Array:
-    """Return the sum of a function of all entries, in single precision at least."""
-    leaves = zip(*(cast(Any, jax.tree.leaves(tree)) for tree in trees), strict=True)
-    wide = (dtypes.widen(*(jnp.asarray(x) for x in each))[0] for each in leaves)
-    return cast(Array, sum((jnp.sum(function(*each)) for each in wide), 0.0))
+def _total(tree: ArrayTree) -> Array:
+    """Return the sum of the leaves of a pytree, which are scalars."""
+    return cast(Array, sum(jax.tree.leaves(tree), 0.0))

@@ -19,7 +19,6 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Int, Key, Shaped, Static, Tree
 
 __all__ = [
@@ -41,8 +40,8 @@ ArrayTree = TypeVar("ArrayTree")
 @checked
 def tree_select(
     pred: Shaped[ArrayLike, "... in {0, 1}"],
-    on_true: Tree[ArrayTree, ""],
-    on_false: Tree[ArrayTree, ""],
+    on_true: Tree[ArrayTree, "shaped"],
+    on_false: Tree[ArrayTree, "shaped like on_true"],
 ) -> ArrayTree:
     """Select one of two pytrees by a condition.
 
@@ -114,7 +113,7 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 
 @checked(compiled=False)
 def tree_split_key(
-    rng_key: Key[ArrayLike, ""], tree_like: Tree[ArrayTree, ""]
+    rng_key: Key[ArrayLike, ""], tree_like: Tree[ArrayTree, "shaped"]
 ) -> tuple[Key[Array, ""], ArrayTree]:
     """Split a random key into a key for each leaf of a pytree, and a new key.
 
@@ -148,7 +147,7 @@ def tree_split_key(
 
 @checked(compiled=False)
 def tree_split_leaves(
-    tree_like: Tree[ArrayTree, ""],
+    tree_like: Tree[ArrayTree, "shaped"],
     axis: Static[int, ""] = 0,
     keepdim: Static[bool, ""] = False,
 ) -> tuple[ArrayTree, ...]:
@@ -194,8 +193,8 @@ def tree_split_leaves(
 
 @checked
 def tree_replace_masked(
-    tree_data: Tree[ArrayTree, ""],
-    tree_replacement: Tree[ArrayTree | None, ""],
+    tree_data: Tree[ArrayTree, "shaped"],
+    tree_replacement: Tree[ArrayTree, "shaped like tree_data"] | None,
     mask: Shaped[ArrayLike, "... in {0, 1}"],
 ) -> ArrayTree:
     """Replace the entries of the leaves of a pytree where a mask is true.
@@ -232,7 +231,7 @@ def tree_replace_masked(
         https://numpy.org/doc/stable/reference/generated/numpy.where.html
     """
     if tree_replacement is None:
-        tree_replacement = _map("tree_data", cast(Any, jnp.zeros_like), tree_data)
+        tree_replacement = jax.tree.map(cast(Any, jnp.zeros_like), tree_data)
     return _select(mask=mask, tree_replacement=tree_replacement, tree_data=tree_data)
 
 
@@ -265,7 +264,9 @@ def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any
 
 
 @checked
-def transpose_last_axis_to_first(tree: Tree[ArrayTree, ""]) -> ArrayTree:
+def transpose_last_axis_to_first(
+    tree: Tree[ArrayTree, "shaped ..., _"],
+) -> ArrayTree:
     """Move the last axis of each leaf of a pytree to the front.
 
     Takes one pytree, returns a pytree.
@@ -290,11 +291,17 @@ def transpose_last_axis_to_first(tree: Tree[ArrayTree, ""]) -> ArrayTree:
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-    return _map("tree", lambda x: jnp.moveaxis(x, -1, 0), tree, "[..., N]")
+
+    def move(x: Array) -> Array:
+        return jnp.moveaxis(x, -1, 0)
+
+    return jax.tree.map(move, tree)
 
 
 @checked
-def transpose_first_axis_to_last(tree: Tree[ArrayTree, ""]) -> ArrayTree:
+def transpose_first_axis_to_last(
+    tree: Tree[ArrayTree, "shaped _, ..."],
+) -> ArrayTree:
     """Move the first axis of each leaf of a pytree to the end.
 
     Takes one pytree, returns a pytree.
@@ -319,16 +326,19 @@ def transpose_first_axis_to_last(tree: Tree[ArrayTree, ""]) -> ArrayTree:
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-    return _map("tree", lambda x: jnp.moveaxis(x, 0, -1), tree, "[..., N]")
+
+    def move(x: Array) -> Array:
+        return jnp.moveaxis(x, 0, -1)
+
+    return jax.tree.map(move, tree)
 
 
-@keeps_dtype("old_tensors")
 @checked
 def conditional_update(
-    new_tensors: Tree[ArrayTree, ""],
-    old_tensors: Tree[ArrayTree, ""],
+    new_tensors: Tree[ArrayTree, "shaped"],
+    old_tensors: Tree[ArrayTree, "shaped like new_tensors"],
     is_time: Shaped[ArrayLike, "... in {0, 1}"],
-) -> ArrayTree:
+) -> Tree[ArrayTree, "shaped like old_tensors"]:
     """Update a target network if a condition holds.
 
     Takes two pytrees and a condition, returns one pytree.
@@ -364,14 +374,13 @@ def conditional_update(
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 
-@keeps_dtype("old_tensors")
 @checked
 def periodic_update(
-    new_tensors: Tree[ArrayTree, ""],
-    old_tensors: Tree[ArrayTree, ""],
+    new_tensors: Tree[ArrayTree, "shaped"],
+    old_tensors: Tree[ArrayTree, "shaped like new_tensors"],
     steps: Int[ArrayLike, ""],
     update_period: Int[ArrayLike, "in [1, inf)"],
-) -> ArrayTree:
+) -> Tree[ArrayTree, "shaped like old_tensors"]:
     """Update a target network once every `update_period` steps.
 
     Takes two pytrees and a number of steps, returns one pytree.
@@ -417,24 +426,6 @@ def _like(tree: Any, leaves: Sequence[Any]) -> Any:
     return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
 
 
-def _map(name: str, fn: Callable[[Array], Array], tree: Any, shape: str = "...") -> Any:
-    """Map a function over the leaves of a pytree, after checking them.
-
-    Args:
-        name: Argument name of the pytree.
-        fn: Function of a leaf.
-        tree: Pytree of arrays.
-        shape: Shape of a leaf.
-
-    Returns:
-        The pytree of the results.
-    """
-    leaves = checks.named_leaves(name, tree)
-    for where, leaf in leaves:
-        checks.fit(**{where: (leaf, Shaped[ArrayLike, shape])})
-    return _like(tree, [fn(leaf) for _, leaf in leaves])
-
-
 def _select(**arguments: Any) -> Any:
     """Select each leaf from one of two pytrees.
 
@@ -445,17 +436,16 @@ def _select(**arguments: Any) -> Any:
     Returns:
         The pytree of the selected leaves.
     """
-    (name, condition), (true, on_true), (false, on_false) = arguments.items()
-    checks.same_structure(**{true: on_true, false: on_false})
-    selected: list[Array] = []
-    trees = checks.named_leaves(true, on_true), checks.named_leaves(false, on_false)
-    for (one, x), (other, y) in zip(*trees, strict=True):
-        leaf = Shaped[ArrayLike, "..."]
-        checks.fit(**{one: (x, leaf), other: (y, leaf)})
-        checks.leading_axes(**{name: condition, one: x})
+    (name, condition), (true, on_true), (_, on_false) = arguments.items()
+
+    def select(path: Any, x: Array, y: Array) -> Array:
+        checks.leading_axes(
+            **{name: condition, f"{true}{jax.tree_util.keystr(path)}": x}
+        )
         mask = arrays.lhs_broadcast(source=condition.astype(bool), target=x)
-        selected.append(jnp.where(mask, x, y))
-    return _like(on_true, selected)
+        return jnp.where(mask, x, y)
+
+    return cast(Any, jax.tree_util).tree_map_with_path(select, on_true, on_false)
 
 
 def _size(tree: Any, axis: int) -> int:
@@ -464,7 +454,6 @@ def _size(tree: Any, axis: int) -> int:
     if not leaves:
         checks.fail("`tree_like` has no leaves")
     for name, leaf in leaves:
-        checks.fit(**{name: (leaf, Shaped[ArrayLike, "*_"])})
         ndim = np.ndim(leaf)
         if not -ndim <= axis < ndim:
             must = f"must be in [{-ndim}, {ndim}), the axes of `{name}`"

@@ -27,6 +27,7 @@ import pytest
 
 import rlaxlib
 from rlaxlib._core import signatures, specs
+from rlaxlib._core.functions import FunctionTuple
 
 Arguments = dict[str, Any]
 
@@ -143,6 +144,13 @@ class Row:
     @property
     def id(self) -> str:
         return f"{self.name}:{self.case}" if self.case else self.name
+
+    @property
+    def shown(self) -> str:
+        """The name that errors show, such as `Softmax.probs`."""
+        function = self.function(rlaxlib)
+        owner = getattr(function, "__self__", None)
+        return f"{type(owner).__name__}.{function.__name__}" if owner else self.name
 
     @property
     def specs(self) -> Mapping[str, specs.Spec]:
@@ -376,7 +384,7 @@ def public_functions() -> Iterator[str]:
     for name in rlaxlib.__all__:
         thing = getattr(rlaxlib, name)
         if inspect.isclass(thing):
-            is_data = issubclass(thing, tuple | Exception)
+            is_data = issubclass(thing, tuple | Exception | FunctionTuple)
             if not is_data and not dataclasses.is_dataclass(thing):
                 yield name
         elif inspect.isfunction(thing):
@@ -388,13 +396,13 @@ def public_functions() -> Iterator[str]:
 
 
 def _makes_functions(thing: Callable[..., Any]) -> bool:
-    """Return whether a function returns a distribution, a tuple of functions."""
+    """Return whether a function returns a distribution."""
     return hasattr(typing.get_type_hints(thing).get("return"), "logprob")
 
 
 def _parts(factory: Callable[..., Any]) -> list[str]:
     made = factory()
-    return [name for name in made._fields if getattr(made, name) is not None]
+    return [name for name in made._functions if getattr(made, name) is not None]
 
 
 def fields(state: Any, start: int = 0, name: str = "state") -> dict[str, int]:
@@ -476,7 +484,7 @@ def refused(row: Row, name: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
     except BaseException as failure:
         failure.add_note(f"`{name}` should have been rejected.")
         raise
-    assert str(error.value).startswith(row.name)
+    assert str(error.value).startswith(row.shown)
 
 
 # --- Random arguments. ---

@@ -161,8 +161,8 @@ def cases() -> list[Case]:
             lambda x: np.minimum(np.exp(x), 20),
         ),
         Case(
-            "gumbel_value_loss(0, x, 1)",
-            lambda x: r.gumbel_value_loss(0 * x, x, 1.0),
+            "xql_value_loss(0, x, 1)",
+            lambda x: r.xql_value_loss(0 * x, x, 1.0),
             gumbel,
             -1e6,
             floor=1,

@@ -123,9 +123,9 @@ CALLS = {
         jnp.square(x), 0.7, axis_name=axis_name
     ),
     "running_moments": lambda x, axis_name=None: by_update(
-        rlaxlib.running_moments(axis_name), x[:, 0]
+        rlaxlib.running_moments(axis_name=axis_name), x[:, 0]
     ),
-    "token_baseline": lambda x, axis_name=None: rlaxlib.token_baseline(
+    "optimal_token_baseline": lambda x, axis_name=None: rlaxlib.optimal_token_baseline(
         x, -jnp.abs(x), jnp.exp(-2 * jnp.abs(x)), axis_name=axis_name
     ),
     "vespo_weight": lambda x, axis_name=None: rlaxlib.vespo_weight(

@@ -113,7 +113,7 @@ NAN = jnp.array([1.0, jnp.nan, 0.0])
         rlaxlib.greedy().sample,
         rlaxlib.epsilon_greedy(0.5).sample,
         rlaxlib.categorical_sample,
-        lambda key, q: rlaxlib.ez_greedy(key, q, rlaxlib.EzGreedyState(0, 0), 0.0)[0],
+        lambda key, q: rlaxlib.ez_greedy(key, rlaxlib.EzGreedyState(0, 0), q, 0.0)[0],
     ],
 )
 def test_a_sampled_action_is_out_of_range(sample):

@@ -55,14 +55,14 @@ def test_every_function_states_its_arguments():
 )
 def test_results_have_the_shapes_of_their_annotations(row, monkeypatch):
     calls = []
-    original = signatures.Signature.call
+    original = signatures.Plan.call
 
     def call(self, args, kwargs):
         result = original(self, args, kwargs)
         calls.append((self, self.bind(args, kwargs), result))
         return result
 
-    monkeypatch.setattr(signatures.Signature, "call", call)
+    monkeypatch.setattr(signatures.Plan, "call", call)
     jax.eval_shape(lambda inputs: jax.tree.leaves(row.call()(**inputs)), row.inputs())
     assert calls
     for signature, given, result in calls:
@@ -70,12 +70,8 @@ def test_results_have_the_shapes_of_their_annotations(row, monkeypatch):
 
 
 def sizes_of(signature, given):
-    values, wanted = signature.unpack(given)
-    arrays = [n for n in wanted if not isinstance(values[n], str | None)]
-    types = {n: specs.type_of(values[n])[:2] for n in arrays}
-    shapes = {n: specs.own_shape(*types[n], wanted[n].kind) for n in arrays}
     static = {n: value for n, value in given.items() if type(value) is int}
-    return specs.fit_shapes(shapes, wanted, static)
+    return static | signature.check(given)[2].sizes
 
 
 def assert_fits(result, hint, sizes):

@@ -142,11 +142,11 @@ BEGINNINGS = {
     ),
     "rnd_reward": (
         rlaxlib.RndState(),
-        lambda s, x: rlaxlib.rnd_reward(x[None], 0 * x[None], s)[1],
+        lambda s, x: rlaxlib.rnd_reward(s, x[None], 0 * x[None])[1],
     ),
     "ez_greedy": (
         rlaxlib.EzGreedyState(),
-        lambda s, x: rlaxlib.ez_greedy(jax.random.key(0), x, s, x[0])[1],
+        lambda s, x: rlaxlib.ez_greedy(jax.random.key(0), s, x, x[0])[1],
     ),
     "episodic_memory_intrinsic_rewards": (
         rlaxlib.IntrinsicRewardState(jnp.ones((8, 3), jnp.float32)),

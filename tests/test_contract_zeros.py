@@ -90,11 +90,11 @@ LINEAR = (
 # Functions for `make test`; `make trust` sweeps all.
 FEW = (
     "airl_logit",
-    "icm_losses",
+    "icm_loss",
     "lambda_returns",
     "q_learning",
     "sac_critic_target",
-    "tdc_losses",
+    "tdc_loss",
     "vtrace",
 )
 

@@ -226,7 +226,7 @@ def test_clip_fraction_with_advantages_counts_zero_gradients_of_ppo():
         return rlaxlib.clipped_surrogate_pg_loss(jnp.exp(x), adv_t, 0.2)
 
     still = np.mean(np.asarray(jax.jit(jax.grad(loss))(log_ratio)) == 0)
-    close(clip_fraction(log_ratio, adv_t=adv_t), still)
+    close(clip_fraction(log_ratio, adv=adv_t), still)
     assert 0 < still < clip_fraction(log_ratio)
 
 
@@ -627,9 +627,9 @@ def test_loss_that_checks_its_stream_keeps_its_gradient():
         ),
         (
             lambda: rlaxlib.clip_fraction(
-                np.ones(2, np.float32), adv_t=np.ones((2, 2), np.float32)
+                np.ones(2, np.float32), adv=np.ones((2, 2), np.float32)
             ),
-            r"`adv_t` has shape \(2, 2\), must be \(2,\)",
+            r"`adv` has shape \(2, 2\), must be \(2,\)",
         ),
         (
             lambda: rlaxlib.dormant_fraction(

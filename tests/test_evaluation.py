@@ -39,7 +39,7 @@ def test_on_policy_estimates_are_the_mean_return(kind):
     r, discount, rho = make_trajectories(6, 4)
     zeros = values_of(kind, np.zeros_like(r), np.zeros_like(r))
     expected = np.mean(np.sum(r * 0.9 ** np.arange(4), axis=1))
-    close(evaluate(r, discount, np.ones_like(rho), **zeros, kind=kind), expected)
+    close(evaluate(np.ones_like(rho), r, discount, **zeros, kind=kind), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,7 +52,7 @@ def test_estimates_converge_to_the_value_of_the_policy(kind):
         expected += probability * np.sum(rewards * 0.9 ** np.arange(steps))
     r, discount, rho = make_trajectories(40_000, steps)
     wrong = values_of(kind, np.full_like(r, 0.3), np.full_like(r, 0.3))
-    found = evaluate(r, discount, rho, **wrong, kind=kind)
+    found = evaluate(rho, r, discount, **wrong, kind=kind)
     np.testing.assert_allclose(found, expected, rtol=0.02)
 
 
@@ -64,7 +64,7 @@ def test_exact_values_of_a_deterministic_environment_remove_the_variance(kind):
     rho = np.where(a == 1, 0.8, 0.2).astype(np.float32) / np.float32(0.5)
     later = 0.8 * np.array([0.5 + 0.25, 0.5, 0.0], np.float32)
     q, v = r + later, np.broadcast_to(0.8 + later, r.shape)
-    close(evaluate(r, discount, rho, q, v, kind=kind), 0.8 * (1 + 0.5 + 0.25))
+    close(evaluate(rho, r, discount, q, v, kind=kind), 0.8 * (1 + 0.5 + 0.25))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,13 +72,13 @@ def test_steps_after_the_end_and_masked_steps_may_hold_anything(kind):
     r, discount, rho = make_trajectories(4, 5)
     values = values_of(kind, *RANDOM.normal(size=(2, 4, 5)).astype(np.float32))
     discount[:, 2] = 0.0
-    short = [x[:, :3] for x in (r, discount, rho)]
+    short = [x[:, :3] for x in (rho, r, discount)]
     expected = evaluate(*short, **{n: x[:, :3] for n, x in values.items()}, kind=kind)
     r[:, 3:], rho[:, 3:] = 1e6, 7.0
-    close(evaluate(r, discount, rho, **values, kind=kind), expected)
+    close(evaluate(rho, r, discount, **values, kind=kind), expected)
     mask = np.arange(5) < np.full((4, 1), 3)
     discount[:, 2], r[:, 3:] = 0.9, np.nan
-    found = evaluate(r, discount, rho, **values, kind=kind, sample_mask=mask)
+    found = evaluate(rho, r, discount, **values, kind=kind, sample_mask=mask)
     close(found, expected)
 
 
@@ -86,7 +86,7 @@ def test_steps_after_the_end_and_masked_steps_may_hold_anything(kind):
 def test_ignored_steps_and_trajectories_are_as_if_deleted(kind):
     r, discount, rho = make_trajectories(4, 5)
     values = values_of(kind, *RANDOM.normal(size=(2, 4, 5)).astype(np.float32))
-    expected = evaluate(r, discount, rho, **values, kind=kind)
+    expected = evaluate(rho, r, discount, **values, kind=kind)
     mask = np.zeros((6, 9), bool)
     # One trajectory is padded in front, one behind, one has gaps, and two are ignored.
     for i, steps in enumerate(([4, 5, 6, 7, 8], [0, 1, 2, 3, 4], [0, 2, 3, 5, 8])):
@@ -135,7 +135,7 @@ def test_products_of_many_ratios_do_not_overflow(kind):
     for ratio in (1.5, 0.5):
         rho = np.full((3, 800), ratio, np.float32)
         np.testing.assert_allclose(
-            evaluate(r, discount, rho, **values, kind=kind), 10.0, rtol=1e-4
+            evaluate(rho, r, discount, **values, kind=kind), 10.0, rtol=1e-4
         )
 
 
@@ -145,7 +145,7 @@ def test_discounts_keep_products_of_many_ratios_finite(kind, ratio, discount):
     # The product of the ratios alone is 1e58 after 600 steps.
     r, rho, gamma = (np.full((2, 600), x, np.float32) for x in (1.0, ratio, discount))
     values = values_of(kind, 0.5 * r, 0.0 * r)
-    loss, gradient = jax.value_and_grad(evaluate)(r, gamma, rho, **values, kind=kind)
+    loss, gradient = jax.value_and_grad(evaluate, 1)(rho, r, gamma, **values, kind=kind)
     powers = ratio * (
         np.float64(ratio) * np.float64(np.float32(discount))
     ) ** np.arange(600)
@@ -161,18 +161,18 @@ def test_ratios_of_zero_have_finite_gradients(kind):
     r, discount, rho = make_trajectories(4, 5)
     rho[0, 2] = rho[1, 0] = 0.0
     values = values_of(kind, r, r)
-    gradient = jax.grad(lambda rho: evaluate(r, discount, rho, **values, kind=kind))
+    gradient = jax.grad(lambda rho: evaluate(rho, r, discount, **values, kind=kind))
     assert np.all(np.isfinite(gradient(rho)))
     nowhere = np.zeros_like(rho)
-    assert np.isfinite(evaluate(r, discount, nowhere, **values, kind=kind))
+    assert np.isfinite(evaluate(nowhere, r, discount, **values, kind=kind))
 
 
 def test_doubly_robust_estimates_need_values_and_others_take_none():
     r, discount, rho = make_trajectories(4, 5)
     with pytest.raises(rlaxlib.ArgumentError, match="`q_tm1` and `v_tm1` are needed"):
-        evaluate(r, discount, rho, r, kind="dr")
+        evaluate(rho, r, discount, r, kind="dr")
     with pytest.raises(rlaxlib.ArgumentError, match="must be None with the kind"):
-        evaluate(r, discount, rho, r, r, kind="is")
+        evaluate(rho, r, discount, r, r, kind="is")
 
 
 # --- Scores. ---
@@ -247,11 +247,11 @@ def test_an_estimate_of_trajectories_has_an_interval():
     r, discount, rho = make_trajectories(200, 3)
     low, high = rlaxlib.bootstrap_interval(
         jax.random.key(0),
-        (r, discount, rho),
+        (rho, r, discount),
         lambda data: rlaxlib.off_policy_evaluation(*data, kind="wpdis"),
         num_samples=200,
     )
-    assert low < rlaxlib.off_policy_evaluation(r, discount, rho) < high
+    assert low < rlaxlib.off_policy_evaluation(rho, r, discount) < high
     assert high - low < 0.6
 
 

@@ -74,7 +74,7 @@ def test_goals_stay_in_the_episode_and_are_valid_steps():
 
 def test_an_advantage_equal_to_the_error_gives_the_loss_of_iql():
     v, target = RANDOM.normal(size=(2, 20)).astype(np.float32)
-    loss = rlaxlib.advantage_expectile_loss(v, target, target - v, 0.7)
+    loss = rlaxlib.hiql_value_loss(v, target, target - v, 0.7)
     close(loss, rlaxlib.iql_value_loss(v, target, 0.7))
 
 
@@ -82,7 +82,7 @@ def test_advantages_have_no_gradient():
     x = RANDOM.normal(size=(3, 20)).astype(np.float32)
 
     def total(*x):
-        return jnp.sum(rlaxlib.advantage_expectile_loss(*x))
+        return jnp.sum(rlaxlib.hiql_value_loss(*x))
 
     _, target, adv = jax.grad(total, (0, 1, 2))(*x)
     assert not np.any(target)

@@ -162,7 +162,7 @@ def test_potentials_of_airl_add_up_to_those_of_the_ends():
     def total(potential):
         discount_t, zeros = np.float32([0.9, 0.9, 0.9, 0]), jnp.zeros(4)
         shaping = rlaxlib.airl_logit(
-            zeros, discount_t, potential[:-1], potential[1:], zeros
+            potential[:-1], zeros, zeros, discount_t, potential[1:]
         )
         return rlaxlib.discounted_returns(shaping, discount_t, 0.0)
 
@@ -172,8 +172,8 @@ def test_potentials_of_airl_add_up_to_those_of_the_ends():
 
 
 def test_airl_does_not_train_the_policy():
-    gradient = jax.jit(jax.grad(rlaxlib.airl_logit, argnums=(0, 2, 3, 4)))
-    assert gradient(1.0, 0.9, 2.0, 3.0, -1.0) == (1, -1, np.float32(0.9), 0)
+    gradient = jax.jit(jax.grad(rlaxlib.airl_logit, argnums=(0, 1, 2, 4)))
+    assert gradient(2.0, -1.0, 1.0, 0.9, 3.0) == (-1, 0, 1, np.float32(0.9))
 
 
 def test_sqil_reward_is_one_for_the_expert():

@@ -89,8 +89,8 @@ def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
 def test_crr_weights_by_hand():
     q_samples = np.float32([1, 2, 6])
     weights = jax.jit(rlaxlib.crr_weights, static_argnums=(2, 3))
-    close(weights(5.0, q_samples, beta=2.0), np.exp(1.0))
-    close(weights(5.0, q_samples, "exp", "max", beta=2.0), np.exp(-0.5))
+    close(weights(5.0, q_samples, temperature=2.0), np.exp(1.0))
+    close(weights(5.0, q_samples, "exp", "max", temperature=2.0), np.exp(-0.5))
     assert weights(100.0, q_samples, "exp", "mean", max_weight=7.0) == 7
     assert weights(3.0, q_samples, "binary", "mean") == 0  # Equal is not better.
     assert weights(3.5, q_samples, "binary", "mean") == 1
@@ -129,8 +129,8 @@ def test_in_sample_values_tend_from_the_mean_to_the_maximum():
     mean, best = np.mean(Q), np.max(Q)
     for loss, low, middle, high in (
         (rlaxlib.iql_value_loss, 0.5, 0.8, 0.9999),
-        (rlaxlib.gumbel_value_loss, 1e4, 1.0, 0.01),
-        (rlaxlib.sparse_value_loss, 1e4, 0.1, 1e-4),
+        (rlaxlib.xql_value_loss, 1e4, 1.0, 0.01),
+        (rlaxlib.sql_value_loss, 1e4, 0.1, 1e-4),
     ):
         np.testing.assert_allclose(minimal_value(loss, low), mean, atol=0.02)
         assert mean + 0.05 < minimal_value(loss, middle) < best - 0.05
@@ -140,12 +140,12 @@ def test_in_sample_values_tend_from_the_mean_to_the_maximum():
 def test_gumbel_regression_finds_the_soft_value():
     for temperature in (0.3, 1.0, 3.0):
         soft = temperature * np.log(np.mean(np.exp(Q / temperature)))
-        close(minimal_value(rlaxlib.gumbel_value_loss, temperature), soft)
+        close(minimal_value(rlaxlib.xql_value_loss, temperature), soft)
 
 
 def test_gumbel_loss_is_linear_above_the_clip_with_the_gradient_there():
     def loss(v, temperature=0.5):
-        return rlaxlib.gumbel_value_loss(v, 0.0, temperature, max_clip=3.0)
+        return rlaxlib.xql_value_loss(v, 0.0, temperature, max_clip=3.0)
 
     def derivatives(v):
         return *jax.value_and_grad(loss)(v), jax.grad(jax.grad(loss))(v)
@@ -163,28 +163,28 @@ def test_gumbel_loss_is_linear_above_the_clip_with_the_gradient_there():
     close((values[4], gradient[4]), (2e6 - 1, 2.0))
 
 
-gumbel_value_loss = jax.jit(rlaxlib.gumbel_value_loss)
+xql_value_loss = jax.jit(rlaxlib.xql_value_loss)
 
 
 def test_gumbel_loss_of_small_errors_is_accurate():
     z = np.float32([1e-1, 1e-2, -1e-2, -1e-1])
-    loss = gumbel_value_loss(0 * z, z, 1.0)
+    loss = xql_value_loss(0 * z, z, 1.0)
     exact = np.expm1(np.float64(z)) - np.float64(z)
     np.testing.assert_allclose(loss, exact, rtol=1e-4)
 
 
 def test_gumbel_loss_without_a_clip():
-    loss = gumbel_value_loss(-10.0, 0.0, 1.0, max_clip=inf)
+    loss = xql_value_loss(-10.0, 0.0, 1.0, max_clip=inf)
     np.testing.assert_allclose(loss, np.exp(10.0) - 11, rtol=1e-6)
 
 
 def test_sparse_value_makes_the_mean_weight_one():
     for alpha in (0.1, 1.0, 10.0):
-        v = np.asarray(minimal_value(rlaxlib.sparse_value_loss, alpha))
+        v = np.asarray(minimal_value(rlaxlib.sql_value_loss, alpha))
         weights = np.maximum(1 + (Q - v) / (2 * alpha), 0)
         np.testing.assert_allclose(np.mean(weights), 1, atol=1e-4)
     # An action whose value is far lower has no weight.
-    by_v = jax.jit(jax.grad(rlaxlib.sparse_value_loss))
+    by_v = jax.jit(jax.grad(rlaxlib.sql_value_loss))
     assert by_v(0.0, -5.0, 1.0) == 1  # The gradient of v / alpha alone.
 
 
@@ -352,7 +352,7 @@ def test_rebrac_penalises_the_distance_to_the_next_action_of_the_data():
 
 
 def test_diversity_is_the_sum_of_cosines():
-    loss = jax.jit(rlaxlib.ensemble_diversity_loss)
+    loss = jax.jit(rlaxlib.edac_diversity_loss)
     close(loss(np.float32([[1, 2]] * 3)), 3.0)
     close(loss(np.float32([[1, 0], [0, 1]])), 0.0)
     close(loss(np.float32([[1, 0], [-7, 0]])), -2.0)
@@ -364,7 +364,7 @@ def test_diversity_is_the_sum_of_cosines():
 
 
 def test_diversity_of_a_flat_critic_is_finite():
-    loss = jax.jit(jax.value_and_grad(rlaxlib.ensemble_diversity_loss))
+    loss = jax.jit(jax.value_and_grad(rlaxlib.edac_diversity_loss))
     g = np.float32([[0, 0], [3, 4], [4, 3]])
     value, gradient = map(np.asarray, loss(g))
     close(value, 24 / 25)  # Two ordered pairs, divided by N - 1 = 2.

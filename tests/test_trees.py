@@ -238,7 +238,7 @@ LONGER = {"a": np.float32([1, 1, 1]), "b": (np.float32([[1], [1]]), None)}
         ),
         (
             lambda: rlaxlib.tree_replace_masked(TREE, LONGER, jnp.array([1, 0])),
-            r"^tree_replace_masked: `tree_data\['a'\]` has shape \(2,\), must be",
+            r"^tree_replace_masked: `tree_replacement\['a'\]` has shape \(3,\), must",
         ),
         (
             lambda: rlaxlib.tree_replace_masked({"a": "text"}, None, True),

@@ -186,12 +186,14 @@ def aliases():
     Common names stand in `rlaxlib/aliases.toml`, those of libraries in the tables of
     `docs/from/`, where the first cell has theirs and the second ours.
     """
-    found = [("", alias, ours) for alias, ours in suggestions.aliases().items()]
+    found = [
+        ("", alias, ours) for alias, ours in suggestions.tables()["concepts"].items()
+    ]
     for page in sorted((DOCS / "from").glob("*.md")):
         text = page.read_text(encoding="utf-8")
         library = re.match(r"# From (.+)", text)[1]
         for theirs, cell in re.findall(r"^\| ?(.+?) ?\| ?(.+?) ?\|", text, re.M):
-            words = re.findall(r"`(?:rlaxlib\.)?(optax\.\w+|\w+)", cell)
+            words = re.findall(r"(optax\.\w+|\b\w+)(?=[(`])", cell)
             ours = [
                 each for each in dict.fromkeys(words) if each in NAMES or "." in each
             ]
@@ -205,7 +207,7 @@ def aliases():
 def known_as():
     """Return the keywords of each name, and whether each leads to it first."""
     found = {}
-    for alias, names in suggestions.aliases().items():
+    for alias, names in suggestions.tables()["concepts"].items():
         for name in names:
             for keyword in suggestions.keywords(alias):
                 found.setdefault(name, {})[keyword] = name == names[0]

@@ -110,7 +110,7 @@ def n_step_returns(n: int, stream: Stream) -> Array:
 
 def upgo_returns(_: float, stream: Stream) -> Array:
     """Estimate by UPGO returns."""
-    return rlaxlib.upgo_returns(stream.v_tm1, stream.v_t, stream.r_t, stream.discount_t)
+    return rlaxlib.upgo_returns(stream.v_tm1, stream.r_t, stream.discount_t, stream.v_t)
 
 
 TRACES = {

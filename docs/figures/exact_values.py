@@ -211,7 +211,7 @@ def vtrace(clip: Array, v: Array, s: Array, a: Array, r_t: Array) -> Array:
 def upgo(_: Array, v: Array, s: Array, a: Array, r_t: Array) -> Array:
     """Return UPGO returns minus values."""
     v_tm1, v_t, discount_t = v[s[:-1]], v[s[1:]], jnp.full_like(r_t, DISCOUNT)
-    return rlaxlib.upgo_returns(v_tm1, v_t, r_t, discount_t) - v_tm1
+    return rlaxlib.upgo_returns(v_tm1, r_t, discount_t, v_t) - v_tm1
 
 
 ESTIMATORS = {

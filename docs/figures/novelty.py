@@ -66,7 +66,7 @@ def ez_walk(key: Array) -> Array:
     """Return actions of -1 and 1 that last for random durations."""
 
     def step(state: rlaxlib.EzGreedyState, key: Array) -> Any:
-        action, state = rlaxlib.ez_greedy(key, jnp.zeros(2), state, 1.0, 2.0, 100)
+        action, state = rlaxlib.ez_greedy(key, state, jnp.zeros(2), 1.0, 2.0, 100)
         return state, 2.0 * action - 1.0
 
     state = rlaxlib.EzGreedyState(jnp.array(0), jnp.array(0))

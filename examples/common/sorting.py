@@ -94,7 +94,7 @@ def imitate(
 
         def loss(params):
             log_prob = transformer.log_probs(policy, problems.solutions, params)
-            return rlaxlib.aggregate_losses(-log_prob, mask[:, 1:])
+            return rlaxlib.aggregate_losses(-log_prob, sample_mask=mask[:, 1:])
 
         return policy.apply_loss_fn(loss_fn=loss), None
 

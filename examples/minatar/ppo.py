@@ -134,9 +134,9 @@ def make(game: Game, steps: int) -> Agent:
     def loss(params, batch):
         logits, value = network.apply(params, batch.s)
         policy_loss, _ = rlaxlib.ppo_clip_loss(
-            log_prob_t=policy.logprob(batch.a, logits),
-            old_log_prob_t=batch.log_prob,
-            adv_t=rlaxlib.standardize(batch.advantage),
+            log_prob=policy.logprob(batch.a, logits),
+            old_log_prob=batch.log_prob,
+            adv=rlaxlib.standardize(batch.advantage),
             epsilon=CLIP,
         )
         value_loss, _ = rlaxlib.ppo_value_loss(

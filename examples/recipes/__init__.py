@@ -1,7 +1,8 @@
 """Losses of 140 algorithms, each a function to copy: `docs/recipes.md` shows them all.
 
     value_based.py      DQN and its successors, to PQN,
-    policy_gradient.py  REINFORCE to PPO, MPO, V-MPO, Muesli, Gumbel MuZero, DreamerV3,
+    policy_gradient.py  REINFORCE to PPO, MPO, V-MPO, Muesli, Gumbel MuZero,
+    dreamer.py          DreamerV3,
     continuous.py       DDPG, TD3, D4PG, SAC, REDQ, TQC and MPO for continuous actions,
     offline.py          IQL, AWR, CRR, CQL, EDAC, TD3+BC, ReBRAC, BCQ,
     imitation.py        behaviour cloning, DQfD, GAIL, AIRL, SQIL,

@@ -117,7 +117,7 @@ def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5)
     kl = rlaxlib.categorical_kl_divergence(logits, old)
     inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
     adv_t = valid(batch, adv_t - multiplier * cost_adv_t)
-    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, kl, temperature)
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, temperature, kl=kl)
     return rlaxlib.masked_mean(jnp.where(kl <= 0.02, loss, 0.0), mask) / temperature
 
 
@@ -144,28 +144,27 @@ def cup(
     inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
     factor = multiplier * (1 - discount * lambda_) / (1 - discount)
     adv_t = valid(batch, -factor * cost_adv_t)
-    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, kl, 1.0)
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, 1.0, kl=kl)
     return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
 def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2):
-    """P3O: PPO, with a penalty of the clipped cost where it exceeds its limit.
+    """P3O: PPO, with a penalty of the cost where it exceeds its limit.
 
     `excess` is the cost of an episode minus its limit. Kappa must be more than the best
     multiplier; one far above it outweighs the reward in Adam. Zhang et al., 2022,
-    https://arxiv.org/abs/2205.11814. Usual (github.com/PKU-Alignment/omnisafe): kappa
+    https://arxiv.org/abs/2205.11814, clips the cost too, and weighs the excess by one
+    minus the discount. Source: github.com/PKU-Alignment/omnisafe@15603dd,
+    omnisafe/algorithms/on_policy/penalty_function/p3o.py, the same loss. Usual: kappa
     20, clip 0.2, Adam 3e-4.
     """
-    s, old, adv_t, cost_adv_t = valid(
-        batch, (batch.s_tm1, batch.logits_tm1, adv_t, cost_adv_t)
+    s, old, adv_t = valid(batch, (batch.s_tm1, batch.logits_tm1, adv_t))
+    log_prob, old_log_prob = (
+        log_probs(x, batch.a_tm1) for x in (apply(params, s), old)
     )
-    inputs = (log_probs(x, batch.a_tm1) for x in (apply(params, s), old))
-    log_prob, old_log_prob = inputs
-    loss, cost = (
-        rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv, epsilon)[0]
-        for adv in (adv_t, -cost_adv_t)
-    )
-    loss, cost = (rlaxlib.masked_mean(x, batch.sample_mask) for x in (loss, cost))
+    loss, _ = rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv_t, epsilon)
+    cost = surrogate(params, apply, batch, -cost_adv_t)
+    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
     return loss + kappa * jax.nn.relu(cost + excess)
 
 

@@ -245,7 +245,7 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
     actor = jax.lax.stop_gradient(params.actor)
     a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
-    z_t = jax.vmap(rlaxlib.truncated_quantile_targets, (0, None))(q_t, num_dropped)
+    z_t = jax.vmap(rlaxlib.tqc_targets, (0, None))(q_t, num_dropped)
     z_t = z_t - temperature * log_prob_t[:, None]
     target = batch.r_t[:, None] + batch.discount_t[:, None] * z_t
     loss = jax.vmap(rlaxlib.quantile_regression_loss, (0, None, None, None))
@@ -273,25 +273,30 @@ def mpo(
     batch,
     key,
     num_samples=20,
-    bounds=(0.1, 0.01, 0.0001),
+    bounds=(0.1, 0.01, 0.0001, 0.001),
 ):
     """MPO, actor: weights of sampled actions, and decoupled constraints on the KL.
 
-    `params.duals` are the parameters of temperature, mean and stddev constraints. The
-    critic is that of `ddpg_critic`, whose `apply.actor` then samples an action with a
-    key of its own, or `retrace_continuous`. Abdolmaleki et al., 2018,
-    https://arxiv.org/abs/1812.02256. Usual (github.com/google-deepmind/acme): 20
-    samples, KL bounds 0.1, 0.0025 and 1e-6, the last two for each dimension of the
-    action, duals at first 10, 10 and 1000, Adam 1e-4 and 1e-2 for the duals, target
-    networks copied every 100 updates. The bounds here are for all dimensions together.
+    `params.duals` are the parameters of four constraints: temperature, mean, stddev,
+    and temperature of the weights by distance from [-1, 1], Acme's penalty. The critic
+    is that of `ddpg_critic`, whose `apply.actor` then samples an action with a key of
+    its own, where Acme has the mean of 20, or `retrace_continuous`. Abdolmaleki et al.,
+    2018, https://arxiv.org/abs/1812.02256. Source:
+    github.com/google-deepmind/acme@770bc75, acme/jax/losses/mpo.py, the same loss with
+    per_dim_constraining=False. Usual: 20 samples, KL bounds 0.1, 0.0025, 1e-6 and
+    0.001, the second and third for each dimension of the action, by default; duals at
+    first 10, 10, 1000 and 10, Adam 1e-4 and 1e-2 for the duals, gradients clipped to a
+    norm of 40, target networks copied every 100 updates. The bounds here are for all
+    dimensions together.
     """
     mean, stddev = apply.actor(params.actor, batch.s_tm1)
     old = apply.actor(target_params.actor, batch.s_tm1)
     a = old[0] + old[1] * jax.random.normal(key, (num_samples, *mean.shape))
     q = jax.vmap(apply.critic, (None, None, 0))(target_params.critic, batch.s_tm1, a)
-    penalties = map(rlaxlib.LagrangePenalty, params.duals, bounds)
-    axes = (0, 0, 0, 0, 1, 1, None, None, None)
-    loss, _ = jax.vmap(rlaxlib.gaussian_mpo_loss, axes)(
-        mean, stddev, *old, a, q, *penalties
-    )
-    return jnp.mean(loss)
+    *penalties, bound = map(rlaxlib.LagrangePenalty, params.duals, bounds)
+
+    def loss(*inputs):
+        mpo_loss = rlaxlib.gaussian_mpo_loss
+        return mpo_loss(*inputs, *penalties, bounds_constraint=bound)[0]
+
+    return jnp.mean(jax.vmap(loss, (0, 0, 0, 0, 1, 1))(mean, stddev, *old, a, q))

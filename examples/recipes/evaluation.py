@@ -63,7 +63,7 @@ def gpi_action(psi, task):
 def value_interval(key, data, kind="wpdis", confidence=0.95):
     """Return an estimate of the value of a policy, and both ends of its interval.
 
-    `data` are rewards, discounts and ratios of N trajectories, each [N, T], and values
+    `data` are ratios, rewards and discounts of N trajectories, each [N, T], and values
     for the doubly robust estimates: the arguments of `off_policy_evaluation`.
     """
 
@@ -76,13 +76,13 @@ def value_interval(key, data, kind="wpdis", confidence=0.95):
 
 def partial_estimates(data):
     """Return WDR estimates from the first 0 to T rewards and values after, [T+1]."""
-    r_t, discount_t, rho_tm1, q_tm1, v_tm1 = data
+    rho_tm1, r_t, discount_t, q_tm1, v_tm1 = data
     steps = jnp.arange(r_t.shape[1])[None]
 
     def estimate(num):
         r, q = (jnp.where(steps < num, x, 0.0) for x in (r_t, q_tm1))
         v = jnp.where(steps <= num, v_tm1, 0.0)
-        inputs = r, discount_t, rho_tm1, q, v
+        inputs = rho_tm1, r, discount_t, q, v
         return rlaxlib.off_policy_evaluation(*inputs, kind="wdr")
 
     return jax.vmap(estimate)(jnp.arange(r_t.shape[1] + 1))

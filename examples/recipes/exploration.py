@@ -19,10 +19,12 @@ def rnd(params, target_params, apply, batch):
     """RND: a predictor learns the features of a random network.
 
     `apply` returns features, [B, K], of the observation reached; `target_params` never
-    change. Burda et al., 2018, https://arxiv.org/abs/1810.12894. Usual
-    (github.com/openai/random-network-distillation): observations standardised and
-    clipped at 5, Adam 1e-4, the whole batch of 32 environments, or a quarter of that of
-    128.
+    change. Burda et al., 2018, https://arxiv.org/abs/1810.12894. Source:
+    github.com/openai/random-network-distillation@f75c0f1, ppo_agent.py and
+    policies/cnn_policy_param_matched.py, a mean over the K features, on a quarter of
+    the steps at random: this loss is K times that, 512 there. Usual: observations
+    standardised and clipped at 5, Adam 1e-4, the whole batch of 32 environments, or a
+    quarter of that of 128.
     """
     features = apply(params, batch.s_t), apply(target_params, batch.s_t)
     return jnp.mean(jax.vmap(rlaxlib.rnd_loss)(*features))
@@ -31,12 +33,14 @@ def rnd(params, target_params, apply, batch):
 def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
     """RND, rewards of B streams, for PPO with a second value function.
 
-    `ppo_lagrangian` shows two value functions; here the advantages are added.
-    `state.carried` has shape [B], the moments are those of all streams. Burda et al.,
-    2018, https://arxiv.org/abs/1810.12894. Usual
-    (github.com/openai/random-network-distillation): intrinsic discount 0.99,
-    coefficient 1 against 2 for the extrinsic advantages, whose discount is 0.999 in the
-    paper and by default 0.99 in the code.
+    `ppo_lagrangian` shows two value functions; here the advantages are added. Those of
+    these rewards go on over the ends of episodes: their `discount_t` is the intrinsic
+    discount everywhere, and `truncated_t` None. `state.carried` has shape [B], the
+    moments are those of all streams. Burda et al., 2018,
+    https://arxiv.org/abs/1810.12894. Source:
+    github.com/openai/random-network-distillation@f75c0f1, ppo_agent.py. Usual:
+    intrinsic discount 0.99, coefficient 1 against 2 for the extrinsic advantages, whose
+    discount is 0.999 in the paper and by default 0.99 in the code.
     """
     features = (apply(p, valid(batch, batch.s_t)) for p in (params, target_params))
     shared = [None] * len(rlaxlib.RndState._fields)
@@ -44,7 +48,7 @@ def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
 
     def rewards(x, y, state, mask):
         arguments = {"sample_mask": mask, "axis_name": "b"}
-        return rlaxlib.rnd_reward(x, y, state, discount, **arguments)
+        return rlaxlib.rnd_reward(state, x, y, discount, **arguments)
 
     rewards = jax.vmap(rewards, (0, 0, axes, 0), (0, axes), axis_name="b")
     return rewards(*features, state, batch.sample_mask)
@@ -120,9 +124,9 @@ def icm(params, apply, batch, scale=0.01):
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
     predicted = apply.forward(params, x_tm1, batch.a_tm1)
     logits = apply.inverse(params, x_tm1, x_t)
-    icm_losses = jax.vmap(partial(rlaxlib.icm_losses, reward_scale=scale))
-    losses = icm_losses(predicted, x_t, logits, batch.a_tm1)
-    return jnp.mean(losses.loss), losses.reward
+    icm_loss = jax.vmap(partial(rlaxlib.icm_loss, reward_scale=scale))
+    loss, outputs = icm_loss(predicted, x_t, logits, batch.a_tm1)
+    return jnp.mean(loss), outputs.reward
 
 
 def bootstrapped_dqn(params, target_params, apply, batch):
@@ -130,10 +134,12 @@ def bootstrapped_dqn(params, target_params, apply, batch):
 
     `apply.torso` returns features, `apply.heads` q of them, [B, K, A]. `head_mask`, [B,
     K], was sampled by `bootstrap_mask` as each transition was stored. Osband et al.,
-    2016, https://arxiv.org/abs/1602.04621. Usual (github.com/google-deepmind/bsuite):
-    K = 20, with prior networks, mask probability 0.5, Adam 1e-3, batch 128, target
-    network copied every 4 updates; github.com/iassael/torch-bootstrapped-dqn has K =
-    10.
+    2016, https://arxiv.org/abs/1602.04621. Source:
+    github.com/google-deepmind/bsuite@effafc0, bsuite/baselines/jax/boot_dqn/agent.py:
+    squares without ½, twice these, of K whole networks, with noise on rewards; the
+    shared torso, with 1/K of the gradient, is the paper's. Usual: K = 20, with prior
+    networks, mask probability 0.5, Adam 1e-3, batch 128, target network copied every 4
+    updates; github.com/iassael/torch-bootstrapped-dqn has K = 10.
     """
     features = apply.torso(params, batch.s_tm1)
     heads = batch.head_mask.shape[-1]
@@ -142,4 +148,4 @@ def bootstrapped_dqn(params, target_params, apply, batch):
     td_errors = jax.vmap(rlaxlib.bootstrapped_q_learning)(
         q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, batch.head_mask
     )
-    return jnp.mean(jnp.sum(rlaxlib.huber_loss(td_errors), axis=-1))
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(td_errors), axis=-1))

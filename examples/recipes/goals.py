@@ -12,7 +12,8 @@ and where `s_tm1` is the goal for losses of state values, as in OGBench. With `s
 state value of a goal would be lower than its neighbours'.
 
 Goals are sampled from one stream, [T, ...], with the masks of `value_based.py`, which
-must be in the same package. Its discounts are 0 where an episode ends.
+must be in the same package, as `continuous.py`. Its discounts are 0 where an episode
+ends.
 """
 
 import jax
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 
 import rlaxlib
 
+from .continuous import sample_tanh_normal  # noqa: TID252 - Any package.
 from .value_based import masks  # noqa: TID252 - Any package.
 
 
@@ -29,9 +31,11 @@ def her(key, batch, achieved_t, reward):
     `achieved_t` are the goals achieved by each step, [T, ...], and `reward` is the
     function from achieved and desired goals to rewards. Any loss takes the batch, such
     as `dqn` on observations beside goals. Andrychowicz et al., 2017,
-    https://arxiv.org/abs/1707.01495. Usual (github.com/openai/baselines): 4 in 5
-    transitions, by "future", discount 0.98, Adam 1e-3, batch 256, target networks
-    updated at a rate of 0.05 after every 40 updates.
+    https://arxiv.org/abs/1707.01495. Source: github.com/openai/baselines@ea25b9e,
+    baselines/her/her_sampler.py, which relabels 4 in 5 transitions, at random: here it
+    is each of them, and the caller keeps one in 5. Usual: 4 in 5, "future", discount
+    0.98, Adam 1e-3, batch 256, target networks updated at a rate of 0.05 after every 40
+    updates.
     """
     sample = rlaxlib.hindsight_indices
     indices = sample(key, batch.discount_t, "future", **masks(batch))
@@ -39,37 +43,93 @@ def her(key, batch, achieved_t, reward):
     return batch._replace(goal=goal, r_t=reward(achieved_t, goal))
 
 
+def energy(x, y):
+    """Return minus the distances of embeddings."""
+    return -jnp.sqrt(jnp.sum(jnp.square(x - y), axis=-1) + 1e-6)
+
+
 def contrastive_critic(params, apply, batch, penalty=0.1):
     """Contrastive RL, critic: tells the goals of a transition from those of others.
 
     `apply` returns embeddings of states and actions, and of goals, each [B, D]. Goals
     are states at geometric distances. Eysenbach et al., 2022,
-    https://arxiv.org/abs/2206.07568. Usual (github.com/MichalBortkiewicz/JaxGCRL):
-    InfoNCE with penalty 0.1, discount 0.99, Adam 3e-4, batch 256.
+    https://arxiv.org/abs/2206.07568, with inner products and a binary loss. Source:
+    github.com/MichalBortkiewicz/JaxGCRL@6dccab2, jaxgcrl/agents/crl/losses.py, the same
+    loss. Usual: InfoNCE with penalty 0.1, discount 0.99, Adam 3e-4, batch 256.
     """
     x, y = apply(params, batch.s_tm1, batch.a_tm1, batch.goal)
-    logits = x @ y.T
+    logits = energy(x[:, None], y[None])
     loss = rlaxlib.categorical_cross_entropy(jnp.eye(len(x)), logits)
     log_sums = jax.nn.logsumexp(logits, axis=-1)
     return jnp.mean(loss + penalty * jnp.square(log_sums))
 
 
+def contrastive_actor(params, apply, batch, key, critic, temperature):
+    """Contrastive RL, actor: SAC in the energy of actions and goals.
+
+    `apply(params, s, goal)` returns mean and standard deviation of a tanh-Gaussian,
+    `critic(s, a, goal)` the embeddings. The temperature is that of `sac_temperature`.
+    Eysenbach et al., 2022, https://arxiv.org/abs/2206.07568. Source:
+    github.com/MichalBortkiewicz/JaxGCRL@6dccab2, jaxgcrl/agents/crl/losses.py, the same
+    loss. Usual: target entropy -D/2 for D dimensions, Adam 3e-4, goals of the critic.
+    """
+    policy = apply(params, batch.s_tm1, batch.goal)
+    a, log_prob = sample_tanh_normal(key, *policy)
+    q = energy(*critic(batch.s_tm1, a, batch.goal))
+    return jnp.mean(temperature * log_prob - q)
+
+
 def gcivl_value(params, target_params, apply, batch, expectile=0.9):
     """GCIVL and HIQL, values: an expectile of the targets, without actions.
 
-    `apply(params, s, goal)` returns two values, [B, 2]. The actor is that of IQL, with
-    the difference of values as advantage; HIQL has a second one for subgoals. Park et
-    al., 2023, https://arxiv.org/abs/2307.11949. Usual (github.com/seohongpark/ogbench):
-    expectile 0.9 for GCIVL and 0.7 for HIQL, discount 0.99, Adam 3e-4, batch 1024,
-    target networks updated at a rate of 0.005.
+    `apply(params, s, goal)` returns two values, [B, 2]. Park et al., 2023,
+    https://arxiv.org/abs/2307.11949. Source: github.com/seohongpark/ogbench@1d41409,
+    impls/agents/gcivl.py and impls/agents/hiql.py, the same loss. Usual: expectile 0.9
+    for GCIVL and 0.7 for HIQL, discount 0.99, Adam 3e-4, batch 1024, target networks
+    updated at a rate of 0.005; 0.2 of the goals are the state itself, 0.5 at geometric
+    distances and 0.3 random states.
     """
     v_tm1, v_t = (apply(target_params, s, batch.goal) for s in (batch.s_tm1, batch.s_t))
     targets = batch.r_t[:, None] + batch.discount_t[:, None] * v_t
     adv = jnp.min(targets, axis=-1) - jnp.mean(v_tm1, axis=-1)
     v = apply(params, batch.s_tm1, batch.goal)
     adv = jnp.broadcast_to(adv[:, None], v.shape)
-    loss = rlaxlib.advantage_expectile_loss(v, targets, adv, expectile)
+    loss = rlaxlib.hiql_value_loss(v, targets, adv, expectile)
     return jnp.mean(jnp.sum(loss, axis=-1))
+
+
+def gcivl_actor(params, log_prob, batch, value, temperature=0.1, max_weight=100.0):
+    """GCIVL, actor: the data's actions, weighted by the progress to the goal.
+
+    `log_prob(params, s, goal, a)` returns log-probabilities, [B], `value(s, goal)` the
+    two values, [B, 2]. Park et al., 2023, https://arxiv.org/abs/2307.11949. Source:
+    github.com/seohongpark/ogbench@1d41409, impls/agents/gcivl.py, the same loss. Usual:
+    temperature 1/10, whose inverse the code has (alpha), weights at most 100, Gaussians
+    of standard deviation 1, all goals later ones of the same episode, uniformly.
+    """
+    v_tm1, v_t = (
+        jnp.mean(value(s, batch.goal), axis=-1) for s in (batch.s_tm1, batch.s_t)
+    )
+    log_prob = log_prob(params, batch.s_tm1, batch.goal, batch.a_tm1)
+    inputs = log_prob, v_t - v_tm1, temperature, max_weight
+    return jnp.mean(rlaxlib.advantage_weighted_loss(*inputs))
+
+
+def hiql_actor(params, apply, batch, value, temperature=1 / 3):
+    """HIQL, actors: one chooses a subgoal on the way, another an action towards it.
+
+    `apply.high(params, s, goal, subgoal)` and `apply.low(params, s, subgoal, a)` return
+    log-probabilities of representations of subgoals, and of actions. Both are learned
+    as `gcivl_actor`: from `subgoal`, the state k steps later, and from `target`, that
+    state or the goal, if it comes earlier. Park et al., 2023,
+    https://arxiv.org/abs/2307.11949. Source: github.com/seohongpark/ogbench@1d41409,
+    impls/agents/hiql.py, the same losses. Usual: temperatures 1/3, k 25, in some mazes
+    100, representations of 10 dimensions, on a sphere, learned by the value.
+    """
+    near = batch._replace(goal=batch.subgoal)
+    far = batch._replace(s_t=batch.target, a_tm1=batch.target)
+    low = gcivl_actor(params, apply.low, near, value, temperature)
+    return low + gcivl_actor(params, apply.high, far, value, temperature)
 
 
 def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
@@ -77,10 +137,13 @@ def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
 
     `apply(params, s)` returns embeddings, [B, K, D]. The second output is the loss of
     `alpha`, the multiplier before the softplus. Wang et al., 2023,
-    https://arxiv.org/abs/2304.01203. Usual
-    (github.com/quasimetric-learning/quasimetric-rl): epsilon 0.25, offset 15, AdamW
-    1e-4 and 0.01 for `alpha`; offset 500, with 100 in place of 10, and 64 components of
-    8 in github.com/seohongpark/ogbench.
+    https://arxiv.org/abs/2304.01203. Source:
+    github.com/quasimetric-learning/quasimetric-rl@0a611a4,
+    quasimetric_rl/modules/quasimetric_critic/losses, the same losses of values; latent
+    dynamics and the actor, the other losses there, are not here. Usual: epsilon 0.25,
+    offset 15, AdamW 1e-4 and 0.01 for `alpha`; offset 500, with 100 in place of 10, a
+    bound of 0.05 in place of epsilon² and 64 components of 8 in
+    github.com/seohongpark/ogbench.
     """
     distance = jax.vmap(rlaxlib.quasimetric_distance)
     x, y, goal = (apply(params, s) for s in (batch.s_tm1, batch.s_t, batch.goal))

@@ -79,11 +79,11 @@ def gail_reward(params, apply, batch):
 def airl_logit(params, apply, batch):
     """Return the logits of AIRL's discriminator."""
     return rlaxlib.airl_logit(
+        apply.potential(params, batch.s_tm1),
+        batch.log_prob,
         apply.reward(params, batch.s_tm1),
         batch.discount_t,
-        apply.potential(params, batch.s_tm1),
         apply.potential(params, batch.s_t),
-        batch.log_prob,
     )
 
 

@@ -89,7 +89,7 @@ def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04, differentiate_k3=True)
         kl_loss = jax.vmap(rlaxlib.kl_loss)
         kl = kl_loss(log_prob, ref_log_prob, sample_mask=mask)
     mode = "sequence_mean_token_mean"
-    return rlaxlib.aggregate_losses(loss + kl_cost * kl, mask, mode)
+    return rlaxlib.aggregate_losses(loss + kl_cost * kl, mode, sample_mask=mask)
 
 
 def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
@@ -103,7 +103,9 @@ def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
     denominator = len(mask) * max_length
-    return rlaxlib.aggregate_losses(loss, mask, "constant", denominator=denominator)
+    return rlaxlib.aggregate_losses(
+        loss, "constant", sample_mask=mask, denominator=denominator
+    )
 
 
 def dapo(params, apply, batch, max_length=20480, cache_length=4096):
@@ -120,7 +122,9 @@ def dapo(params, apply, batch, max_length=20480, cache_length=4096):
     batch = batch._replace(rewards=batch.rewards + penalty)
     log_prob = log_probs(params, apply, batch)
     policy_loss = clipped(log_prob, batch, advantages(batch), 0.2, 0.28)
-    return rlaxlib.aggregate_losses(policy_loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(
+        policy_loss, "token_mean", sample_mask=batch.sample_mask
+    )
 
 
 def rloo(params, apply, batch, kl_cost=0.03):
@@ -134,7 +138,7 @@ def rloo(params, apply, batch, kl_cost=0.03):
     log_prob = log_probs(params, apply, batch)
     loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
     mode = "sequence_mean_token_sum"
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+    return rlaxlib.aggregate_losses(loss, mode, sample_mask=batch.sample_mask)
 
 
 def remax(params, apply, batch, kl_cost=0.05):
@@ -149,7 +153,7 @@ def remax(params, apply, batch, kl_cost=0.05):
     log_prob = log_probs(params, apply, batch)
     loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
     mode = "sequence_mean_token_sum"
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+    return rlaxlib.aggregate_losses(loss, mode, sample_mask=batch.sample_mask)
 
 
 def opo(params, apply, batch):
@@ -164,7 +168,7 @@ def opo(params, apply, batch):
     log_prob = log_probs(params, apply, batch)
     adv_t = advantages(batch, baseline, scale="none")
     loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
@@ -175,13 +179,13 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
     0.01, 8 updates for each batch of 1,024 answers, Adam 5e-7.
     """
     mask = batch.sample_mask
-    r_t = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, 0, None))(
-        batch.rewards.reshape(-1), batch.old_log_prob, batch.ref_log_prob, mask, kl_cost
-    )
+    inputs = batch.rewards.reshape(-1), batch.old_log_prob, batch.ref_log_prob
+    shaped = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, None))
+    r_t = shaped(*inputs, kl_cost, sample_mask=mask)
     returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
     adv_t = rlaxlib.standardize(returns(r_t, jnp.ones_like(r_t), 0.0), mask)
     policy_loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
-    return rlaxlib.aggregate_losses(policy_loss, mask, "token_mean")
+    return rlaxlib.aggregate_losses(policy_loss, "token_mean", sample_mask=mask)
 
 
 def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
@@ -201,7 +205,7 @@ def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
     old = batch._replace(old_log_prob=jnp.zeros_like(ratio))
     policy_loss = clipped(ratio, old, advantages(batch), epsilon, epsilon_high)
     mode = "sequence_mean_token_mean"
-    return rlaxlib.aggregate_losses(policy_loss, batch.sample_mask, mode)
+    return rlaxlib.aggregate_losses(policy_loss, mode, sample_mask=batch.sample_mask)
 
 
 def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
@@ -215,7 +219,7 @@ def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
     inputs = log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
     loss = jax.vmap(rlaxlib.cispo_loss, (0, 0, 0, None, None))
     loss = loss(*inputs, sample_mask=batch.sample_mask)
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def sapo(params, apply, batch):
@@ -229,7 +233,7 @@ def sapo(params, apply, batch):
     adv_t, mask = advantages(batch), batch.sample_mask
     loss = jax.vmap(rlaxlib.sapo_loss)
     loss = loss(log_prob, batch.old_log_prob, adv_t, sample_mask=mask)
-    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean")
+    return rlaxlib.aggregate_losses(loss, "sequence_mean_token_mean", sample_mask=mask)
 
 
 def gmpo(params, apply, batch):
@@ -246,7 +250,7 @@ def gmpo(params, apply, batch):
     log_prob, adv = log_probs(params, apply, batch), advantages(batch)[:, 0]
     loss = jax.vmap(loss)(log_prob, batch.old_log_prob, adv, batch.sample_mask)
     mode = "sequence_mean_token_mean"
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, mode)
+    return rlaxlib.aggregate_losses(loss, mode, sample_mask=batch.sample_mask)
 
 
 def following(x, mask):
@@ -260,11 +264,13 @@ def vapo_targets(batch, alpha):
 
     def one(reward, v_tm1, old_log_prob, mask):
         v_tm1 = jnp.where(mask, v_tm1, 0.0)
-        r_t = rlaxlib.kl_shaped_rewards(reward, old_log_prob, old_log_prob, mask, 0.0)
+        r_t = rlaxlib.kl_shaped_rewards(
+            reward, old_log_prob, old_log_prob, 0.0, sample_mask=mask
+        )
         discount_t = 1.0 * (jnp.cumsum(mask[::-1])[::-1] > 1)  # 0 at the last token.
         lambda_ = jnp.maximum(0.0, 1 - 1 / (alpha * jnp.maximum(1, jnp.sum(mask))))
         gae = rlaxlib.generalized_advantage_estimation
-        inputs = v_tm1, following(v_tm1, mask), r_t, discount_t
+        inputs = v_tm1, r_t, discount_t, following(v_tm1, mask)
         adv_t, errors = (gae(*inputs, x, sample_mask=mask) for x in (lambda_, 1.0))
         return adv_t, errors + v_tm1
 
@@ -290,7 +296,7 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     loss = loss + value_cost * rlaxlib.l2_loss(v, target)
     correct = mask & (batch.rewards.reshape(-1, 1) > 0)
     imitation = rlaxlib.masked_mean(-log_prob, correct)
-    loss = rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    loss = rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
     return loss + imitation_cost * imitation
 
 
@@ -402,4 +408,4 @@ def on_policy_distillation(params, apply, batch, beta=1.0):
     teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)
     divergence = jax.vmap(jax.vmap(rlaxlib.generalized_jsd, (0, 0, None)), (0, 0, None))
     loss = divergence(apply(params, batch.inputs), teacher_logits, beta)
-    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)

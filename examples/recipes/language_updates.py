@@ -24,9 +24,9 @@ def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     inputs = log_prob, batch.old_log_prob, advantages(batch)
-    keep = rlaxlib.dppo_mask(*inputs, bound, bound, sample_mask=mask)
+    keep = rlaxlib.divergence_ppo_mask(*inputs, bound, bound, sample_mask=mask)
     loss = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
-    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
 def max_rl(params, apply, batch):
@@ -38,14 +38,16 @@ def max_rl(params, apply, batch):
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="mean"))
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def vespo(params, apply, batch):
     """VESPO: a smooth weight of each answer, for stale experience.
 
-    Shen et al., 2026, https://arxiv.org/abs/2602.10693. Usual
-    (github.com/FloyedShen/VESPO): exponents 2 and 3, rates 3 and 2, Adam 1e-6.
+    Shen et al., 2026, https://arxiv.org/abs/2602.10693. Source:
+    github.com/FloyedShen/VESPO@aa1f304, recipe/vespo/code/core_algos.py, the same loss
+    as a mean over tokens, its default and that of TRL. Usual: exponents 2 and 3, rates
+    3 and 2, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     adv_t = advantages(batch)
@@ -55,14 +57,16 @@ def vespo(params, apply, batch):
 
     weights = jax.vmap(weight)(log_prob, batch.old_log_prob, adv_t[:, 0], mask)
     loss = rlaxlib.reinforce_loss(log_prob, weights[:, None] * adv_t)
-    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
 def otb(params, apply, batch):
     """OTB: REINFORCE, with the baseline of least variance at each token.
 
-    Li et al., 2026, https://arxiv.org/abs/2602.07078. Usual (github.com/verl-project/
-    verl): groups of 8, on policy, Adam 1e-6.
+    Where one answer alone goes on, the baseline is 0. Li et al., 2026,
+    https://arxiv.org/abs/2602.07078. Source: github.com/verl-project/verl@1dda039,
+    verl/trainer/ppo/core_algos.py: compute_optimal_token_baseline_advantage, the same
+    advantages with its handle_zero_tail. Usual: groups of 8, on policy, Adam 1e-6.
     """
     logits = jax.lax.stop_gradient(apply(params, batch.inputs))
     squares = jnp.sum(jnp.square(jax.nn.softmax(logits)), axis=-1)
@@ -70,13 +74,16 @@ def otb(params, apply, batch):
     returns = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
 
     def baseline(returns, log_prob, squares, mask):
-        return rlaxlib.token_baseline(returns, log_prob, squares, sample_mask=mask)
+        return rlaxlib.optimal_token_baseline(
+            returns, log_prob, squares, sample_mask=mask
+        )
 
     inputs = returns, log_prob, squares, batch.sample_mask
     baseline = jax.vmap(baseline)(*(x.reshape(*shape, -1) for x in inputs))
-    adv_t = returns - jnp.repeat(baseline, shape[1], axis=0)
+    others = jnp.sum(batch.sample_mask.reshape(*shape, -1), axis=1) > 1
+    adv_t = returns - jnp.repeat(jnp.where(others, baseline, 0.0), shape[1], axis=0)
     loss = rlaxlib.reinforce_loss(log_prob, adv_t)
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def dft(params, apply, batch):
@@ -87,7 +94,7 @@ def dft(params, apply, batch):
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def topr(params, apply, batch):
@@ -101,12 +108,14 @@ def topr(params, apply, batch):
     rewards = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
 
     def weight(log_ratio, mask):
-        return rlaxlib.importance_weights(log_ratio, mask, "sequence", high=1.0)
+        return rlaxlib.importance_weights(
+            log_ratio, "sequence", sample_mask=mask, maximum=1.0
+        )
 
     weights = jax.vmap(weight)(log_prob - batch.old_log_prob, mask)
     weights = jnp.where(rewards > 0, 1.0, weights)
     loss = rlaxlib.reinforce_loss(log_prob, weights * rewards)
-    return rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_sum")
+    return rlaxlib.aggregate_losses(loss, "sequence_mean_token_sum", sample_mask=mask)
 
 
 def dro(params, apply, batch, temperature=0.1):
@@ -123,10 +132,13 @@ def dro(params, apply, batch, temperature=0.1):
 
 
 def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
-    """KL-Cov: a KL penalty for the tokens that reduce the entropy most.
+    """KL-Cov: a penalty for the tokens that reduce the entropy most.
 
-    Cui et al., 2025, https://arxiv.org/abs/2505.22617. Usual
-    (github.com/verl-project/verl): 0.02 to 0.2 % of the tokens, KL cost 1.
+    The penalty is the size of the log-ratio, whose gradient does not vanish at a ratio
+    of 1. Cui et al., 2025, https://arxiv.org/abs/2505.22617. Source:
+    github.com/PRIME-RL/Entropy-Mechanism-of-RL@8850579, verl/trainer/ppo/core_algos.py:
+    compute_policy_loss_kl_cov, the same loss. Usual (there; github.com/verl-project/
+    verl): 0.2 % of the tokens for 7B parameters, 0.02 % for 32B, KL cost 1.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     adv_t = advantages(batch)
@@ -136,25 +148,28 @@ def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
 
     covariance = (log_prob - mean(log_prob)) * (adv_t - mean(adv_t))
     chosen = rlaxlib.high_entropy_mask(covariance, fraction, sample_mask=mask)
-    kl = rlaxlib.kl_loss(log_prob, batch.old_log_prob, "k2", sample_mask=mask)
-    inputs = log_prob, batch.old_log_prob, adv_t, None, 0.0
+    distance = jnp.abs(log_prob - batch.old_log_prob)
+    inputs = log_prob, batch.old_log_prob, adv_t, 0.0
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, sample_mask=mask)
-    loss = loss + kl_cost * jnp.where(chosen, kl, 0.0)
-    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    loss = loss + kl_cost * jnp.where(chosen, distance, 0.0)
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
 def gdpo(params, apply, batch, weights, epsilon=0.2):
     """GDPO: several rewards, each standardised in its group before they are added.
 
-    The batch has `all_rewards`, [K, P, G]. Liu et al., 2026,
-    https://arxiv.org/abs/2601.05242. Usual (github.com/verl-project/verl): weights 1,
-    otherwise those of GRPO.
+    The sum is standardised over all tokens, where long answers count more. The batch
+    has `all_rewards`, [K, P, G]. Liu et al., 2026, https://arxiv.org/abs/2601.05242.
+    Source: github.com/verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py:
+    compute_gdpo_outcome_advantage, whose variances divide by the number minus 1. Usual:
+    weights 1, otherwise those of GRPO.
     """
     each = jax.vmap(jax.vmap(rlaxlib.group_advantages))(batch.all_rewards)
-    adv = rlaxlib.standardize(jnp.tensordot(weights, each, 1))
-    adv_t = jnp.broadcast_to(adv.reshape(-1, 1), batch.tokens.shape)
+    adv_t = jnp.tensordot(weights, each, 1).reshape(-1, 1)
+    adv_t = jnp.broadcast_to(adv_t, batch.tokens.shape)
+    adv_t = rlaxlib.standardize(adv_t, batch.sample_mask)
     loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
-    return rlaxlib.aggregate_losses(loss, batch.sample_mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
 def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0):
@@ -169,9 +184,11 @@ def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0)
 
     def weights(log_ratio, mask):
         weigh = rlaxlib.importance_weights
-        near = weigh(log_ratio, mask, "geometric", "band", low, high) > 0
-        return jnp.where(near, weigh(log_ratio, mask, high=max_weight), 0.0)
+        near = weigh(log_ratio, "geometric", "band", low, high, sample_mask=mask) > 0
+        return jnp.where(
+            near, weigh(log_ratio, sample_mask=mask, maximum=max_weight), 0.0
+        )
 
     loss = clipped(log_prob, batch, advantages(batch), 0.2)
     loss = jax.vmap(weights)(log_ratio, mask) * loss
-    return rlaxlib.aggregate_losses(loss, mask, "token_mean")
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)

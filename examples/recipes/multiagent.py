@@ -6,7 +6,13 @@ The N agents share networks. A batch of B transitions has the fields
     a_tm1             their actions, integers in [0, A), [B, N],
     r_t, discount_t   reward and discount of the team, [B].
 
-For MAPPO and HAPPO, B are the time steps of all streams.
+For MAPPO and HAPPO, B are the time steps of all streams. VDN and QMIX read two masks
+more, each of which may be None:
+
+    legal_t           True for actions that are available at `s_t`, [B, N, A],
+    sample_mask       False for transitions to ignore, as padded ones, [B].
+
+Needs `value_based.py` in the same package.
 """
 
 import jax
@@ -14,19 +20,35 @@ import jax.numpy as jnp
 
 import rlaxlib
 
+from .value_based import valid  # noqa: TID252 - Any package.
 
-def vdn(params, target_params, apply, batch):
-    """VDN: Q-learning of the sum of the agents' values. `apply` returns q, [B, N, A].
 
-    Sunehag et al., 2017, https://arxiv.org/abs/1706.05296. Usual
-    (github.com/FLAIROx/JaxMARL): discount 0.99, Adam 5e-4 to 5e-3, recurrent networks.
-    """
-    q_tm1 = rlaxlib.batched_index(apply(params, batch.s_tm1), batch.a_tm1)
-    q_t = jnp.max(apply(target_params, batch.s_t), axis=-1)
-    team_tm1, team_t = (jnp.sum(x, axis=1) for x in (q_tm1, q_t))
+def greedy_values(selector, q_t, batch):
+    """Return the values `q_t` of the available actions that `selector` prefers."""
+    legal = True if batch.legal_t is None else batch.legal_t
+    a_t = jnp.argmax(jnp.where(legal, selector, -jnp.inf), axis=-1)
+    return rlaxlib.batched_index(q_t, a_t)
+
+
+def team_loss(team_tm1, team_t, batch):
+    """Return the mean squared TD error of the team's values, with ½."""
     td_learning = jax.vmap(rlaxlib.td_learning)
     td_error = td_learning(team_tm1, batch.r_t, batch.discount_t, team_t)
-    return jnp.mean(rlaxlib.l2_loss(td_error))
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), batch.sample_mask)
+
+
+def vdn(params, target_params, apply, batch):
+    """VDN: double Q-learning of the sum of the agents' values. `apply` returns q.
+
+    q is [B, N, A], of available actions and others. Sunehag et al., 2017,
+    https://arxiv.org/abs/1706.05296, without double Q-learning. Source:
+    github.com/oxwhirl/pymarl@c971afd, src/learners/q_learner.py, without ½: twice this
+    loss. Usual: those of `qmix`.
+    """
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    q_tm1 = rlaxlib.batched_index(apply(params, s_tm1), batch.a_tm1)
+    q_t = greedy_values(apply(params, s_t), apply(target_params, s_t), batch)
+    return team_loss(jnp.sum(q_tm1, axis=1), jnp.sum(q_t, axis=1), batch)
 
 
 def qmix(params, target_params, apply, batch):
@@ -35,40 +57,44 @@ def qmix(params, target_params, apply, batch):
     `apply(params, s)` returns q, [B, N, A], and the weights of the mix, the outputs of
     hypernetworks: [B, N, H], [B, H], [B, H] and [B]. Recurrent agents unroll whole
     episodes in `apply`, and B are the steps of all episodes. Rashid et al., 2018,
-    https://arxiv.org/abs/1803.11485. Usual (github.com/oxwhirl/pymarl): recurrent
-    agents, 32 hidden units, discount 0.99, RMSProp 5e-4, target networks updated every
-    200 episodes.
+    https://arxiv.org/abs/1803.11485. Source: github.com/oxwhirl/pymarl@c971afd,
+    src/learners/q_learner.py and src/modules/mixers/qmix.py, without ½: twice this
+    loss. Usual: recurrent agents, 32 hidden units of the mix, discount 0.99, batch of
+    32 episodes, RMSProp 5e-4 with epsilon 1e-5, gradients clipped to a norm of 10,
+    target networks copied every 200 episodes.
     """
-    (q_tm1, *weights_tm1), (q_t, *weights_t) = (
-        apply(p, s) for p, s in ((params, batch.s_tm1), (target_params, batch.s_t))
-    )
-    a_t = jnp.argmax(apply(params, batch.s_t)[0], axis=-1)
-    q_tm1, q_t = (
-        rlaxlib.batched_index(q, a) for q, a in ((q_tm1, batch.a_tm1), (q_t, a_t))
-    )
-    mix = jax.vmap(rlaxlib.monotonic_mix)
-    team_tm1, team_t = mix(q_tm1, *weights_tm1), mix(q_t, *weights_t)
-    td_learning = jax.vmap(rlaxlib.td_learning)
-    td_error = td_learning(team_tm1, batch.r_t, batch.discount_t, team_t)
-    return jnp.mean(rlaxlib.l2_loss(td_error))
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    q_tm1, *weights_tm1 = apply(params, s_tm1)
+    q_t, *weights_t = apply(target_params, s_t)
+    q_t = greedy_values(apply(params, s_t)[0], q_t, batch)
+    mix = jax.vmap(rlaxlib.qmix)
+    team_tm1 = mix(rlaxlib.batched_index(q_tm1, batch.a_tm1), *weights_tm1)
+    return team_loss(team_tm1, mix(q_t, *weights_t), batch)
 
 
 def mappo(params, apply, batch, adv_t, target, epsilon=0.2, entropy_cost=0.01):
     """MAPPO: PPO of each agent, with a value of the team.
 
     `apply` returns logits, [B, N, A], and v, [B], from the state of the team. The batch
-    has `old_log_prob`, [B, N]; advantages and targets of the team, [B], come from GAE.
-    Yu et al., 2021, https://arxiv.org/abs/2103.01955. Usual
-    (github.com/marlbenchmark/on-policy): clip 0.2, 15 epochs, discount 0.99, λ 0.95,
-    Huber loss of 10, normalised values, Adam 5e-4.
+    has `old_log_prob` and `sample_mask`, [B, N], which is False for dead agents, or
+    None, and the values `old_v`, [B], when the actions were taken: the value loss is
+    clipped, by `epsilon` too. Advantages and targets of the team, [B], come from GAE,
+    and B are all steps, or give standardised advantages. Yu et al., 2021,
+    https://arxiv.org/abs/2103.01955. Source:
+    github.com/marlbenchmark/on-policy@de66d7a, onpolicy/algorithms/r_mappo/r_mappo.py,
+    the same losses, each with an optimizer of its own. Usual: clip 0.2, 15 epochs of
+    one minibatch, discount 0.99, λ 0.95, Huber loss of 10, normalised values, Adam 5e-4
+    with epsilon 1e-5, gradients clipped to a norm of 10.
     """
     logits, v = apply(params, batch.s_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
-    adv_t = jnp.broadcast_to(rlaxlib.standardize(adv_t)[:, None], log_prob.shape)
+    mask, adv_t = batch.sample_mask, jnp.broadcast_to(adv_t[:, None], log_prob.shape)
+    adv_t = rlaxlib.standardize(adv_t, mask)
     loss, _ = rlaxlib.ppo_clip_loss(log_prob, batch.old_log_prob, adv_t, epsilon)
-    value_loss = rlaxlib.huber_loss(v - jax.lax.stop_gradient(target), 10.0)
+    value_loss, _ = rlaxlib.ppo_value_loss(v, batch.old_v, target, epsilon, 10.0)
     entropy = rlaxlib.softmax().entropy(logits)
-    return jnp.mean(loss) + jnp.mean(value_loss) - entropy_cost * jnp.mean(entropy)
+    loss = loss + value_loss[:, None] - entropy_cost * entropy
+    return rlaxlib.masked_mean(loss, mask)
 
 
 def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2):
@@ -76,8 +102,9 @@ def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2):
 
     `apply` returns the logits of one agent, [B, A], and `ratio`, [B], is the product of
     the ratios of all agents that were updated before. HATRPO is `trpo` of the agent
-    with the same advantages. Kuba et al., 2021, https://arxiv.org/abs/2109.11251. Usual
-    (github.com/PKU-MARL/HARL): clip 0.2, 5 epochs, a random order of agents, Adam 5e-4.
+    with the same advantages. Kuba et al., 2021, https://arxiv.org/abs/2109.11251.
+    Source: github.com/PKU-MARL/HARL@d539bad, harl/algorithms/actors/happo.py, the same
+    loss. Usual: clip 0.2, 5 epochs, a random order of agents, Adam 5e-4.
     """
     logits = apply(params, batch.s_tm1[:, agent])
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1[:, agent])

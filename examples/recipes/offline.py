@@ -100,7 +100,7 @@ def xql_value(params, target_params, apply, batch, temperature=2.0):
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
-    return jnp.mean(rlaxlib.gumbel_value_loss(v, q, temperature))
+    return jnp.mean(rlaxlib.xql_value_loss(v, q, temperature))
 
 
 def sql_value(params, target_params, apply, batch, temperature=0.5):
@@ -113,7 +113,7 @@ def sql_value(params, target_params, apply, batch, temperature=0.5):
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
-    return jnp.mean(rlaxlib.sparse_value_loss(v, q, temperature))
+    return jnp.mean(rlaxlib.sql_value_loss(v, q, temperature))
 
 
 def sql_actor(params, target_params, apply, batch, temperature=0.5):
@@ -304,7 +304,7 @@ def edac_critic(params, target_params, apply, batch, key, temperature, weight=1.
     td_loss = sac_critic(params, target_params, apply, batch, key, temperature)
     gradient = jax.jacrev(lambda a, s: apply.critic(params.critic, s, a))
     gradients = jax.vmap(gradient)(batch.a_tm1, batch.s_tm1)
-    diversity = jax.vmap(rlaxlib.ensemble_diversity_loss)(gradients)
+    diversity = jax.vmap(rlaxlib.edac_diversity_loss)(gradients)
     return td_loss + weight * jnp.mean(diversity)
 
 

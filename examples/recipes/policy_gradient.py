@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 import rlaxlib
 
-from .value_based import masks, sequences, valid  # noqa: TID252 - Any package.
+from .value_based import masks, valid  # noqa: TID252 - Any package.
 
 # --- What the recipes share. ---
 
@@ -38,7 +38,7 @@ def entropy(logits, batch):
 def advantages(batch, lambda_):
     """Return generalised advantage estimates, and the targets of the values."""
     gae = jax.vmap(rlaxlib.generalized_advantage_estimation, (0, 0, 0, 0, None))
-    inputs = batch.v_tm1, batch.v_t, batch.r_t, batch.discount_t
+    inputs = batch.v_tm1, batch.r_t, batch.discount_t, batch.v_t
     adv_t = gae(*inputs, lambda_, **masks(batch))
     return adv_t, adv_t + batch.v_tm1
 
@@ -135,43 +135,60 @@ def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     return loss - entropy_cost * entropy(logits, batch)
 
 
-def within_region(objective, logits, average, max_change):
+def within_region(objective, pi, average, max_change):
     """Return losses with the gradient of an objective, projected (ACER).
 
-    The divergence from the average policy rises by at most `max_change`.
+    The objective is one of probabilities. So is the divergence from the average policy,
+    with the gradient -average/pi, which rises by at most `max_change`.
     """
-
-    def kl(logits):
-        return jnp.sum(rlaxlib.categorical_kl_divergence(average, logits))
-
-    gradients = (jax.grad(f)(jax.lax.stop_gradient(logits)) for f in (objective, kl))
-    z = jax.lax.stop_gradient(rlaxlib.acer_trust_region(*gradients, max_change))
-    return -jnp.sum(z * logits, axis=-1)
+    fixed = jax.lax.stop_gradient(pi)
+    k = -jax.lax.stop_gradient(average) / (fixed + 1e-6)
+    z = rlaxlib.acer_trust_region(jax.grad(objective)(fixed), k, max_change)
+    return -jnp.sum(jax.lax.stop_gradient(z) * pi, axis=-1)
 
 
-def acer(params, average_params, apply, batch, max_weight=10.0, max_change=1.0):
+def acer_weights(pi, mu, q, returns, batch, max_weight):
+    """Return the weights of the actions' log-probabilities in ACER's objective."""
+    v = jnp.sum(pi * q, axis=-1)
+    taken = jax.nn.one_hot(batch.a_tm1, q.shape[-1])
+    weight = taken * jnp.minimum(max_weight, pi / mu) * (returns - v)[..., None]
+    return weight + jnp.maximum(pi - max_weight * mu, 0.0) * (q - v[..., None])
+
+
+def acer(
+    params,
+    average_params,
+    apply,
+    batch,
+    max_weight=10.0,
+    max_change=1.0,
+    entropy_cost=0.01,
+):
     """ACER: truncated importance weights, Retrace, and a trust region.
 
     It lies around the average policy. `apply` returns logits and q, [B, T, A]. Wang et
-    al., 2016, https://arxiv.org/abs/1611.01224. Usual (github.com/openai/baselines):
-    streams of 20 steps, replay ratio 4, discount 0.99, λ 1, weights truncated at 10,
-    max change 1, averages by steps of 0.01, RMSProp 7e-4, entropy cost 0.01; the paper
-    has 0.001.
+    al., 2016, https://arxiv.org/abs/1611.01224. Source:
+    github.com/openai/baselines@ea25b9e, baselines/acer/acer.py, the same gradient; its
+    loss is not this one's value. Usual: streams of 20 steps, replay ratio 4, discount
+    0.99, λ 1, weights truncated at 10, max change (delta) 1, averages by steps of 0.01
+    (alpha 0.99), RMSProp 7e-4 with decay 0.99 and epsilon 1e-5, gradients clipped to a
+    norm of 10, entropy cost 0.01; the paper has 0.001.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, q_tm1), (logits_t, q_t) = apply(params, s_tm1), apply(params, s_t)
-    pi_t, mu_tm1 = jax.nn.softmax(logits_t), jnp.exp(log_probs(mu, batch.a_tm1))
+    pi, pi_t, mu = (jax.nn.softmax(x) for x in (logits, logits_t, mu))
+    mu_tm1 = rlaxlib.batched_index(mu, batch.a_tm1)
     errors = retrace_errors(q_tm1, q_t, pi_t, mu_tm1, batch, lambda_=1.0)
     returns = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1)
+    weights = acer_weights(pi, mu, q_tm1, returns, batch, max_weight)
+    weights = jax.lax.stop_gradient(weights)
 
-    def objective(logits):
-        inputs = mu, batch.a_tm1, q_tm1, returns, max_weight
-        return -jnp.sum(rlaxlib.acer_policy_loss(logits, *inputs))
+    def objective(pi):
+        return jnp.sum((weights - entropy_cost * pi) * jnp.log(pi + 1e-6))
 
-    average, _ = apply(average_params, s_tm1)
-    loss = within_region(objective, logits, average, max_change)
-    loss = rlaxlib.masked_mean(loss + 0.5 * rlaxlib.l2_loss(errors), batch.sample_mask)
-    return loss - 1e-3 * entropy(logits, batch)
+    average = jax.nn.softmax(apply(average_params, s_tm1)[0])
+    loss = within_region(objective, pi, average, max_change)
+    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(errors) / 2, batch.sample_mask)
 
 
 def coma(params, target_params, apply, batch, lambda_=0.8):
@@ -207,10 +224,14 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
 def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """PPO: the clipped surrogate, for several epochs of minibatches of streams.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual (paper, tables 3 and
-    5; github.com/openai/baselines): discount 0.99, λ 0.95. Atari: streams of 128 steps,
-    Adam 2.5e-4, epsilon 0.1, both annealed to 0, 3 epochs in the paper and 4 in the
-    code. MuJoCo: 2,048 steps, Adam 3e-4, 10 epochs, epsilon 0.2, no entropy.
+    Advantages are computed here, so that a stream stays whole; the code computes them
+    first, and shuffles transitions: `gaussian_ppo` takes them so. Schulman et al.,
+    2017, https://arxiv.org/abs/1707.06347. Source: github.com/openai/baselines@ea25b9e,
+    baselines/ppo2/model.py and baselines/ppo2/runner.py, the same loss. Usual (paper,
+    tables 3 and 5; the code): discount 0.99, λ 0.95, Adam with epsilon 1e-5, gradients
+    clipped to a norm of 0.5. Atari: streams of 128 steps, Adam 2.5e-4, epsilon 0.1,
+    both annealed to 0, 3 epochs in the paper and 4 in the code. MuJoCo: 2,048 steps,
+    Adam 3e-4, 10 epochs, epsilon 0.2, no entropy.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -240,10 +261,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
     mu, mask = valid(batch, batch.logits_tm1), batch.sample_mask
-    policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, 0, None))(
+    policy_loss, _ = jax.vmap(rlaxlib.ppo_penalty_loss, (0, 0, 0, None))(
         *surrogate_inputs(logits, batch, adv_t),
-        rlaxlib.categorical_kl_divergence(mu, logits),
         coefficient,
+        kl=rlaxlib.categorical_kl_divergence(mu, logits),
         sample_mask=mask,
     )
     policy_loss = rlaxlib.masked_mean(policy_loss, mask)
@@ -297,7 +318,7 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
-    surrogate = jax.vmap(rlaxlib.spo_loss, (0, 0, 0, None))
+    surrogate = jax.vmap(rlaxlib.simple_policy_loss, (0, 0, 0, None))
     inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
     policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
     loss = rlaxlib.masked_mean(policy_loss, mask)
@@ -381,20 +402,30 @@ def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
     return rlaxlib.masked_mean(loss, batch.sample_mask)
 
 
-def vmpo(params, target_params, apply, batch, value_cost=0.5, bounds=(0.01, 0.01)):
+def vmpo(
+    params,
+    target_params,
+    apply,
+    batch,
+    lambda_=0.95,
+    value_cost=0.5,
+    bounds=(0.01, 0.01),
+):
     """V-MPO: learns from the better half of the advantages, under a bound on the KL.
 
     `params.policy` are those of `apply`, `params.duals` the parameters of temperature
     and KL constraint. The target policy acts. Song et al., 2020,
-    https://arxiv.org/abs/1909.12238. Usual (github.com/kakaoenterprise/JORLDY, by
-    others): bounds 0.02 and 0.1, duals at first 1, streams of 128 steps, λ 0.95, one
-    epoch, Adam 2.5e-4 on Atari. Bounds differ between codes and tasks; 0.01 is a start.
+    https://arxiv.org/abs/1909.12238. Source: github.com/kakaoenterprise/JORLDY@15a7536,
+    jorldy/core/agent/vmpo.py, by others, with duals without a softplus, the median of
+    each minibatch, and squares without ½ and with a weight of 1. Usual (there): bounds
+    0.02 and 0.1, duals at first 1, streams of 128 steps, λ 0.95, one epoch, Adam 2.5e-4
+    on Atari. Bounds differ between codes and tasks; 0.01 is a start.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = (apply(params.policy, s) for s in (s_tm1, s_t))
     old_logits, _ = jax.lax.stop_gradient(apply(target_params.policy, s_tm1))
-    returns = jax.vmap(rlaxlib.lambda_returns)
-    returns = returns(batch.r_t, batch.discount_t, v_t, **masks(batch))
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))
+    returns = returns(batch.r_t, batch.discount_t, v_t, lambda_, **masks(batch))
     td_error, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, bounds)
     kl = rlaxlib.categorical_kl_divergence(old_logits, logits)
@@ -413,9 +444,9 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     `apply` returns logits and the model's one-step q, [B, T, A]; the further losses of
     the model are those of `gumbel_muzero`. Returns the loss and the mean of squared
     advantages: use `has_aux=True`. `scale` is the root of their moving average. Hessel
-    et al., 2021, https://arxiv.org/abs/2104.06159. Usual (github.com/Metta-AI/metta, by
-    others): clip 1, λ 0.95, 75 % of the data replayed, target network updated at a rate
-    of 0.1, variance averaged with a decay of 0.99, 5 steps of the model.
+    et al., 2021, https://arxiv.org/abs/2104.06159. Usual (paper): clip 1, λ 0.95, 75 %
+    of the data replayed, target network updated at a rate of 0.1, variance averaged
+    with a decay of 0.99, 5 steps of the model.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     logits, q_tm1 = apply(params, s_tm1)
@@ -451,10 +482,11 @@ def gumbel_muzero(
     of the searches the prior logits, `logits`, `q` and `visits`, [B, K+1, A], and the
     root values, `v`; the n-step returns, `returns`, [B, K+1]; and `sample_mask`, [B,
     K+1], False after an end. There the value and the reward learn 0, and the policy
-    nothing. Danihelka et al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Usual
-    (paper; github.com/google-deepmind/mctx): K = 5, M = 601 bins in [-300, 300],
-    c_visit 50, c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as
-    in mctx; gradients into the model's state scaled by ½ at each step.
+    nothing. The K unrolled steps weigh 1/K each, the root 1, as in MuZero. Danihelka et
+    al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Usual (paper;
+    github.com/google-deepmind/mctx): K = 5, M = 601 bins in [-300, 300], c_visit 50,
+    c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as in mctx;
+    gradients into the model's state scaled by ½ at each step.
     """
     logits, v_logits, r_logits = apply(params, batch.s, batch.a_tm1)
     tx, num_bins = rlaxlib.SIGNED_HYPERBOLIC_PAIR, v_logits.shape[-1]
@@ -467,119 +499,15 @@ def gumbel_muzero(
     fields = batch.logits, batch.q, batch.visits, batch.v, batch.returns
     *search, returns = valid(batch, fields)
     targets = jax.vmap(jax.vmap(policy_target))(*search)
-    steps = jax.tree.map(lambda mask: mask[:, :-1], batch.sample_mask)
-    r_t = valid(batch._replace(sample_mask=steps), batch.r_t)
+    r_t = valid(batch, jnp.pad(batch.r_t, ((0, 0), (0, 1))))[:, :-1]
     cross_entropy = rlaxlib.categorical_cross_entropy
-    loss = rlaxlib.masked_mean(cross_entropy(targets, logits), batch.sample_mask)
-    loss = loss + value_cost * jnp.mean(cross_entropy(pair.apply(returns), v_logits))
-    return loss + jnp.mean(cross_entropy(pair.apply(r_t), r_logits))
+    loss = valid(batch, cross_entropy(targets, logits))
+    loss = loss + value_cost * cross_entropy(pair.apply(returns), v_logits)
+    loss = loss.at[:, 1:].add(cross_entropy(pair.apply(r_t), r_logits))
+    return jnp.mean(loss[:, 0] + jnp.mean(loss[:, 1:], axis=1))
 
 
-# --- DreamerV3. ---
-
-
-def dreamer_pair(num_bins):
-    """Return the encoding of values of DreamerV3: two-hot, symexp bins."""
-    return rlaxlib.unbiased_transform_pair(-20.0, 20.0, num_bins, rlaxlib.SYMLOG_PAIR)
-
-
-def dreamer_unroll(params, apply, s, first, a, key):
-    """Return states, samples, and logits of posteriors and priors, of one sequence.
-
-    `apply.start(params)` is a first state and sample, from which `apply.dynamics`
-    begins before each first observation, with the action -1, whose one-hot vector is 0.
-    """
-
-    def step(carry, inputs):
-        s, first, a, key = inputs
-        carry = rlaxlib.tree_select(first, apply.start(params), carry)
-        state, prior = apply.dynamics(params, *carry, jnp.where(first, -1, a))
-        posterior = rlaxlib.unimix_logits(apply.encoder(params, state, s))
-        z = rlaxlib.straight_through_sample(key, posterior)
-        return (state, z), (state, z, posterior, rlaxlib.unimix_logits(prior))
-
-    inputs = s, first, a, jax.random.split(key, len(s))
-    return jax.lax.scan(step, apply.start(params), inputs)[1]
-
-
-def dreamer_model(params, apply, batch, key, free_nats=1.0):
-    """DreamerV3, world model: reconstruction, rewards, ends, and a balanced KL.
-
-    The batch has `s`, [B, T+1, ...], as that of `r2d2`. `apply.start`, `apply.dynamics`
-    and `apply.encoder` are those of `dreamer_unroll`. `apply.decoder` takes states and
-    samples, and returns observations by symlog, logits of rewards, zero at first, and
-    the logit of the discount. Hafner et al., 2023, https://arxiv.org/abs/2301.04104.
-    Usual (github.com/danijar/dreamerv3): 32 samples of 64 classes, 32 in the model of
-    50M parameters; KL weights 1 and 0.1, 1 free nat, 16 streams of 64 steps. One
-    optimizer for all: LaProp 4e-5, RMS scaling before momentum, with adaptive gradient
-    clipping at 0.3; the paper's first version has Adam.
-    """
-    s, first, mask = sequences(batch)
-    seen = ~first | jnp.pad(mask, ((0, 0), (0, 1)))
-    a = jnp.pad(batch.a_tm1, ((0, 0), (1, 0)), constant_values=-1)
-    unroll = jax.vmap(dreamer_unroll, (None, None, 0, 0, 0, 0))
-    keys = jax.random.split(key, len(s))
-    state, z, *logits = unroll(params, apply, s, first, a, keys)
-    kl, _ = jax.vmap(jax.vmap(lambda *x: rlaxlib.balanced_kl(*x, free_nats)))(*logits)
-    decoded, r_logits, logit = apply.decoder(params, state, z)
-    s_loss = 2 * jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s)), axis=-1)
-    r_t, discount_t = valid(batch, (batch.r_t, batch.discount_t))
-    target = dreamer_pair(r_logits.shape[-1]).apply(r_t)
-    r_loss = rlaxlib.categorical_cross_entropy(target, r_logits[:, 1:])
-    end_loss = jax.nn.softplus(logit[:, 1:]) - discount_t * logit[:, 1:]
-    loss = rlaxlib.masked_mean(kl + s_loss, seen)
-    return loss + rlaxlib.masked_mean(r_loss + end_loss, mask)
-
-
-def dreamer_returns(values, batch, lambda_=0.95):
-    """Return the λ-returns of imagined streams, and the weights of their steps."""
-    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))(
-        batch.r_t, batch.discount_t, values[:, 1:], lambda_
-    )
-    survival = jnp.cumprod(batch.discount_t, axis=1)
-    first = jnp.ones_like(survival[:, :1])
-    return returns, jnp.concatenate([first, survival[:, :-1]], axis=1)
-
-
-def dreamer_actor(params, apply, batch, scale, entropy_cost=3e-4):
-    """DreamerV3, actor: REINFORCE on imagined streams, with normalised returns.
-
-    A batch of imagined streams has `s`, the states and samples that begin and follow
-    each step, `values`, from the online critic, both [B, T+1, ...], and as `discount_t`
-    the model's probability of continuing, which includes the discount. `apply` returns
-    logits. `scale` is the output of `percentile_scale` for the returns of
-    `dreamer_returns`. Hafner et al., 2023, https://arxiv.org/abs/2301.04104. Usual
-    (github.com/danijar/dreamerv3): 15 steps, λ 0.95, entropy cost 3e-4, `unimix_logits`
-    0.01, `percentile_scale` from 5 to 95 with a rate of 0.01 and a minimum of 1, the
-    optimizer of the model.
-    """
-    returns, weights = dreamer_returns(batch.values, batch)
-    logits = apply(params, batch.s)[:, :-1]
-    adv_t = weights * (returns - batch.values[:, :-1]) / scale
-    log_prob = log_probs(logits, batch.a_tm1)
-    loss = jnp.mean(jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t))
-    return loss + entropy_cost * jnp.mean(
-        jax.vmap(rlaxlib.entropy_loss)(logits, weights)
-    )
-
-
-def dreamer_critic(params, target_params, apply, batch, slow_cost=1.0):
-    """DreamerV3, critic: two-hot regression on λ-returns, and on its slow average.
-
-    `apply` returns logits of the values, [B, T+1, M], zero at first. Hafner et al.,
-    2023, https://arxiv.org/abs/2301.04104. Usual (github.com/danijar/dreamerv3): M =
-    255 bins, target network averaged with a decay of 0.98, the optimizer of the model;
-    the same loss of replayed streams with a weight of 0.3.
-    """
-    logits = apply(params, batch.s)
-    pair = dreamer_pair(logits.shape[-1])
-    values = pair.apply_inv(jax.nn.softmax(jax.lax.stop_gradient(logits)))
-    returns, weights = dreamer_returns(values, batch)
-    slow = pair.apply_inv(jax.nn.softmax(apply(target_params, batch.s)))
-    target = pair.apply(returns) + slow_cost * pair.apply(slow[:, :-1])
-    target = jax.lax.stop_gradient(target)
-    log_p = jax.nn.log_softmax(logits[:, :-1])
-    return -jnp.mean(weights * jnp.sum(target * log_p, axis=-1))
+# --- Discrete SAC. ---
 
 
 def discrete_sac_critic(params, target_params, apply, batch, temperature):

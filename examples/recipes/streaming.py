@@ -60,7 +60,7 @@ def emphatic_td(params, state, apply, step, rho, lambda_=0.0, step_size=0.01):
     return jax.tree.map(lambda w, z: w + change * z, params, state.trace), state
 
 
-def tdc(params, apply, batch, method=rlaxlib.tdc_losses):
+def tdc(params, apply, batch, method=rlaxlib.tdc_loss):
     """TDC: gradient TD of state values, off-policy, on a batch.
 
     `apply.value` and `apply.correction` return one number for each state; `rho`, [B],
@@ -69,8 +69,8 @@ def tdc(params, apply, batch, method=rlaxlib.tdc_losses):
     """
     v_tm1, v_t = (apply.value(params, s) for s in (batch.s_tm1, batch.s_t))
     h_tm1 = apply.correction(params, batch.s_tm1)
-    losses = jax.vmap(method)(v_tm1, batch.r_t, batch.discount_t, v_t, h_tm1, batch.rho)
-    return jnp.mean(losses.value + losses.correction)
+    inputs = v_tm1, h_tm1, batch.r_t, batch.discount_t, v_t, batch.rho
+    return jnp.mean(jax.vmap(method)(*inputs)[0])
 
 
 def gtd2(params, apply, batch):
@@ -79,7 +79,7 @@ def gtd2(params, apply, batch):
     Sutton et al., 2009, https://doi.org/10.1145/1553374.1553501. Usual (none in the
     paper): those of `tdc`.
     """
-    return tdc(params, apply, batch, rlaxlib.gtd2_losses)
+    return tdc(params, apply, batch, rlaxlib.gtd2_loss)
 
 
 def differential_td(params, reward_rate, apply, step, step_size=0.01, eta=0.1):

@@ -96,7 +96,7 @@ def duelling_dqn(params, target_params, apply, batch):
     """
 
     def q(params, s):
-        return jax.vmap(rlaxlib.duelling_q_values)(*apply(params, s))
+        return jax.vmap(rlaxlib.dueling_q_values)(*apply(params, s))
 
     return double_dqn(params, target_params, q, batch)
 
@@ -193,7 +193,7 @@ def fqf_fractions(params, apply, batch):
         )
         for x in (tau[:, 1:-1], midpoints)
     )
-    return jnp.mean(jax.vmap(rlaxlib.quantile_fraction_loss)(tau, inner, outer))
+    return jnp.mean(jax.vmap(rlaxlib.fqf_fraction_loss)(tau, inner, outer))
 
 
 def mmd_dqn(params, target_params, apply, batch):
@@ -362,10 +362,12 @@ def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
     which was stored before `s[:, 0]`, resets its state before first observations of
     later episodes, and returns q, [B, T+1, A]. Returns the loss and the new priorities:
     use `has_aux=True`. Kapturowski et al., 2019,
-    https://openreview.net/forum?id=r1lyTjAqYX. Usual (paper, table 2;
-    github.com/google-deepmind/acme): n = 5, burn-in 40 of 120 steps, discount 0.997,
-    batch 64, priority exponent 0.9, `exponent` 0.6, target network copied every 2,500
-    updates, Adam 1e-4; Acme has 1e-3.
+    https://openreview.net/forum?id=r1lyTjAqYX. Source:
+    github.com/google-deepmind/acme@770bc75, acme/agents/jax/r2d2/learning.py, where the
+    loss is a sum over the 80 steps after the burn-in: 80 times this one, which Adam's
+    epsilon feels. Usual (paper, table 2): n = 5, burn-in 40 of 120 steps, discount
+    0.997, batch 64, priority exponent 0.9, `exponent` 0.6, target network copied every
+    2,500 updates, Adam 1e-4 with epsilon 1e-3; Acme has 1e-3 with epsilon 1e-8.
     """
     s, first, mask = sequences(batch)
     first = first.at[:, 0].set(False)  # A sequence begins with the stored state.
@@ -391,10 +393,11 @@ def ape_x(params, target_params, apply, batch, exponent=0.4):
 
     The batch holds the n steps that begin with each sampled one. Returns the loss and
     the new priorities, before the exponent: use `has_aux=True`. Horgan et al., 2018,
-    https://arxiv.org/abs/1803.00933. Usual (paper; github.com/kakaoenterprise/JORLDY,
-    by others): n = 3, a duelling network, batch 512, priority exponent 0.6, `exponent`
-    0.4, centred RMSProp 6.25e-5 with epsilon 1.5e-7, gradients clipped to a norm of 40,
-    target network copied every 2,500 updates.
+    https://arxiv.org/abs/1803.00933. Source: github.com/kakaoenterprise/JORLDY@15a7536,
+    jorldy/core/agent/ape_x.py, by others, a square without ½ as the paper's with it.
+    Usual (paper): n = 3, a duelling network, batch 512, priority exponent 0.6,
+    `exponent` 0.4, centred RMSProp 6.25e-5 with epsilon 1.5e-7, gradients clipped to a
+    norm of 40, target network copied every 2,500 updates.
     """
     batch = n_step_batch(batch)
     q_tm1, q_t_selector = apply(params, batch.s_tm1), apply(params, batch.s_t)
@@ -403,20 +406,28 @@ def ape_x(params, target_params, apply, batch, exponent=0.4):
         q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t_value, q_t_selector
     )
     weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
-    return jnp.mean(weights * rlaxlib.huber_loss(td_error)), jnp.abs(td_error)
+    return jnp.mean(weights * rlaxlib.l2_loss(td_error)), jnp.abs(td_error)
 
 
-def pqn(params, apply, batch, lambda_=0.65):
+def pqn_targets(params, apply, batch, lambda_=0.65):
+    """Return the targets of PQN, [B, T], once for each rollout."""
+    v_t = jnp.max(apply(params, valid(batch, batch.s_t)), axis=-1)
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))
+    return returns(batch.r_t, batch.discount_t, v_t, lambda_, **masks(batch))
+
+
+def pqn(params, apply, batch, target):
     """PQN: Q(λ) on fresh streams, without replay and target network.
 
-    Gallici et al., 2024, https://arxiv.org/abs/2407.04811. Usual
-    (github.com/mttga/purejaxql): LayerNorm in the network, λ 0.65, 128 environments of
-    32 steps, 2 epochs of 32 minibatches, RAdam 2.5e-4, gradients clipped to a norm of
+    The targets are those of `pqn_targets`, of the parameters that acted. Minibatches
+    are of streams, or of transitions in any order, with the targets in the same order.
+    Gallici et al., 2024, https://arxiv.org/abs/2407.04811. Source:
+    github.com/mttga/purejaxql@47af6d7, purejaxql/pqn_atari.py, the same loss. Usual:
+    LayerNorm in the network, λ 0.65, 128 environments of 32 steps, 2 epochs of 32
+    minibatches of shuffled transitions, RAdam 2.5e-4, gradients clipped to a norm of
     10.
     """
-    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
-    q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
-    td_error = jax.vmap(rlaxlib.q_lambda, (0, 0, 0, 0, 0, None))(
-        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, lambda_, **masks(batch)
-    )
-    return rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), batch.sample_mask)
+    q = apply(params, valid(batch, batch.s_tm1))
+    target = jax.lax.stop_gradient(valid(batch, target))
+    loss = rlaxlib.l2_loss(rlaxlib.batched_index(q, batch.a_tm1), target)
+    return rlaxlib.masked_mean(loss, batch.sample_mask)

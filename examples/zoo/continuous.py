@@ -196,7 +196,7 @@ def mpo(params, target, batch, key):
 
 
 def mpo_agent():
-    duals = tuple(jnp.array([1.0, 10.0, 100.0]))  # Before the softplus.
+    duals = tuple(jnp.array([1.0, 10.0, 100.0, 1.0]))  # Before the softplus.
     return agent(
         *(mpo, gaussian, lambda actor, s: normal(actor, s)[0]),
         **{"rate": 1.0, "period": 25, "policy": 2 * D, "duals": duals},

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from recipes import policy_gradient as recipes
+from recipes import dreamer as recipes
 
 import rlaxlib
 from zoo.networks import forward, mlp
@@ -54,6 +54,8 @@ class Sequences(NamedTuple):
     r_t: jax.Array
     discount_t: jax.Array
     sample_mask: jax.Array
+    truncated_t: Any = None
+    returns: Any = None
 
 
 class Imagined(NamedTuple):
@@ -63,6 +65,7 @@ class Imagined(NamedTuple):
     a_tm1: jax.Array
     r_t: jax.Array
     discount_t: jax.Array
+    first_discount: Any = None
     values: Any = None
 
 
@@ -189,7 +192,9 @@ def imagine(params, key, first):
     _, (s, *rest) = jax.lax.scan(one, first, jax.random.split(key, HORIZON))
     s = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y]), first, s)
     batch = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), Imagined(s, *rest))
-    return batch._replace(values=decode(critic(params.critic, batch.s)))
+    _, _, logit = decoder(params.model, *first)
+    values = decode(critic(params.critic, batch.s))
+    return batch._replace(first_discount=jax.nn.sigmoid(logit), values=values)
 
 
 def sequences(batch):
@@ -197,21 +202,13 @@ def sequences(batch):
     return Sequences(s, batch.a_tm1, batch.r_t, batch.discount_t, batch.sample_mask)
 
 
-def states(params, key, batch):
-    """Return states and samples of the observations before valid steps, [N, ...]."""
-    valid = batch.sample_mask
-    first = jnp.pad(~valid, ((0, 0), (1, 0)), constant_values=True)
+def states(model, key, batch):
+    """Return states and samples of all observations, [B, T+1, ...]."""
+    first = jnp.pad(~batch.sample_mask, ((0, 0), (1, 0)), constant_values=True)
     a = jnp.pad(batch.a_tm1, ((0, 0), (1, 0)))
     keys = jax.random.split(key, len(a))
     unroll = jax.vmap(recipes.dreamer_unroll, (None, None, 0, 0, 0, 0))
-    state, z, *_ = unroll(params.model, MODEL, batch.s, first, a, keys)
-
-    def before(x):  # After an end the first state of the stream stands in.
-        mask = valid.reshape(*valid.shape, *[1] * (x.ndim - 2))
-        x = jnp.where(mask, x[:, :-1], x[:, :1])
-        return x.reshape(-1, *x.shape[2:])
-
-    return before(state), before(z)
+    return unroll(model, MODEL, batch.s, first, a, keys)[:2]
 
 
 def dreamer():
@@ -223,9 +220,12 @@ def dreamer():
         model_key, state_key, key = jax.random.split(key, 3)
         batch = sequences(batch)
         params = state.params
-        imagined = imagine(params, key, states(params, state_key, batch))
+        s = states(params.model, state_key, batch)
+        first = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), s)
+        imagined = imagine(params, key, first)
         returns, _ = recipes.dreamer_returns(imagined.values, imagined)
         size, scale = next_scale(returns, scale)
+        replayed = batch._replace(returns=returns[:, 0].reshape(len(batch.s), -1))
 
         def loss(p):
             model = recipes.dreamer_model(
@@ -234,10 +234,11 @@ def dreamer():
             actor = recipes.dreamer_actor(
                 *(p.actor, policy, imagined, size), entropy_cost=ENTROPY_COST
             )
-            value = recipes.dreamer_critic(
-                p.critic, state.target.critic, critic, imagined
-            )
-            return model + actor + value
+            inputs = p.critic, state.target.critic, critic
+            value = recipes.dreamer_critic(*inputs, imagined)
+            s = states(p.model, state_key, batch)
+            replay = recipes.dreamer_replay_critic(*inputs, replayed._replace(s=s))
+            return model + actor + value + 0.3 * replay
 
         return Learner(descend(state, loss, OPTIMIZER, rate=RATE), scale)
 
@@ -278,7 +279,9 @@ def score(task, act, key):
 
 
 ENTRY = Entry(
-    recipe="policy_gradient.dreamer_model, dreamer_actor, dreamer_critic",
+    recipe=(
+        "dreamer.dreamer_model, dreamer_actor, dreamer_critic, dreamer_replay_critic"
+    ),
     run=offline(TASK, dreamer(), data, UPDATES, size=8, score=score),
     about=f"{TASK.about}, by imagined steps of a model of random ones",
     random=TASK.random,

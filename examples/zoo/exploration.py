@@ -190,9 +190,14 @@ def rnd_bonus(params, batch, moments, weight=4.0):
     return batch._replace(r_t=batch.r_t + weight * rewards), moments
 
 
+def pqn(params, batch):
+    target = value_based.pqn_targets(params, q, batch)
+    return value_based.pqn(params, q, batch, target)
+
+
 def rnd(params, target, batch):
     loss = recipes.rnd(params["rnd"], RANDOM, rnd_features, flat(batch))
-    return loss + value_based.pqn(params, q, batch)
+    return loss + pqn(params, batch)
 
 
 # --- ICM: what the action changes, predicted in the space of features. ---
@@ -216,7 +221,7 @@ def icm_bonus(params, batch, moments, scale=1.0):
 
 def icm(params, target, batch):
     loss, _ = recipes.icm(params, ICM, flat(batch))
-    return 10 * loss + value_based.pqn(params, q, batch)
+    return 10 * loss + pqn(params, batch)
 
 
 # --- NGU: episodic novelty, of whole episodes. ---

@@ -2,11 +2,13 @@
 
 Data are episodes that go on at the goal, and rewards are computed from goals: a step
 has the reward of the task, which is -1, or 0 if it reaches the goal. HER learns online.
-The others learn from random actions, and act greedily in values or distances of the
-next cells, which the task's model returns.
+The others learn from random actions. Some of them have a policy; QRL and MRN act
+greedily in values or distances of the next cells, which the task's model returns.
+Contrastive RL, whose actions are vectors, moves a point in a square.
 """
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -74,7 +76,29 @@ def grid(ends=True):
     )
 
 
+def square(ends=True):
+    """Return a point in a square: -1 a step, until it is near the goal if `ends`."""
+
+    def step(_, state, a):
+        x = jnp.clip(state[:2] + 0.3 * jnp.clip(a, -1, 1), -1, 1)
+        reached = jnp.linalg.norm(x - state[2:]) < 0.2
+        return jnp.concatenate([x, state[2:]]), -1.0, ends & reached
+
+    return Task(
+        about="Point in a square: -1 a step on the way to a random goal",
+        reset=lambda key: jax.random.uniform(key, (4,), minval=-1, maxval=1),
+        observe=lambda state: state,
+        step=step,
+        limit=20,
+        actions=2,
+        random=-17.66,
+        best=-2.95,
+        discount=0.9,
+    )
+
+
 TASK, ENDLESS = grid(), grid(ends=False)
+SQUARE, ENDLESS_SQUARE = square(), square(ends=False)
 
 
 class Batch(NamedTuple):
@@ -88,6 +112,8 @@ class Batch(NamedTuple):
     goal: jax.Array
     truncated_t: Any = None
     sample_mask: Any = None
+    subgoal: Any = None
+    target: Any = None
 
 
 def split(batch):
@@ -103,14 +129,14 @@ def missed(achieved, goal):
     return jnp.any(achieved != goal, axis=-1).astype(float)
 
 
-def entry(functions, run, fails=("reward",)):
+def entry(functions, run, fails=("reward",), task=TASK, states=-5.1):
     return Entry(
         recipe=f"goals.{functions}",
         run=run,
-        about=TASK.about,
-        random=TASK.random,
-        best=TASK.best,
-        states=-5.1,  # 0.9 of the way from random actions to the best.
+        about=task.about,
+        random=task.random,
+        best=task.best,
+        states=states,  # By default 0.9 of the way from random actions to the best.
         fails=fails,
     )
 
@@ -215,10 +241,19 @@ def sample(key, streams):
     keys = jax.random.split(goal_key, num)
     sampled = partial(recipes.geometric_goals, gamma=GAMMA)
     # Without the bootstrap each step is an end, and its goal the next cell.
-    goal = jax.vmap(sampled)(keys, streams, streams.s_t)
+    index = jnp.broadcast_to(jnp.arange(steps), (num, steps))
+    reached = jax.vmap(sampled)(keys, streams, index)
+    later = jnp.minimum(index + AHEAD - 1, steps - 1)
+
+    def at(index):
+        return jax.vmap(lambda s, i: s[i])(streams.s_t, index)
+
+    streams = streams._replace(
+        goal=at(reached), subgoal=at(later), target=at(jnp.minimum(later, reached))
+    )
     rows = jnp.tile(jnp.arange(num), EACH)
     rows = rows, jax.random.randint(step_key, rows.shape, 0, steps)
-    return jax.tree.map(lambda x: x[rows], streams._replace(goal=goal))
+    return jax.tree.map(lambda x: x[rows], streams)
 
 
 def ahead(value):
@@ -243,30 +278,64 @@ def others(batch):
 
 
 def embeddings(params, s, a, goal):
-    actions = SCALE * jax.nn.one_hot(a, A)
-    x = jnp.concatenate([s, actions], axis=-1)
+    x = jnp.concatenate([s, a], axis=-1)
     return forward(params["x"], x), forward(params["y"], goal)
 
 
-def contrastive(params, target, batch):
+def gaussian(params, s, goal):
+    """Return mean and standard deviation of an actor, before the tanh."""
+    x = forward(params, jnp.concatenate([s, goal], axis=-1))
+    mean, stddev = jnp.split(x, 2, axis=-1)
+    return mean, 0.1 + jax.nn.softplus(stddev)
+
+
+def contrastive(params, target, batch, key):
+    sample_key, key = jax.random.split(key)
+    batch = sample(sample_key, batch)
     # There is no reward: with its sign turned, the goals are those of others.
     turned = batch.r_t[:, None] > 0
     goal = jnp.where(turned, jnp.roll(batch.goal, 1, axis=0), batch.goal)
-    return recipes.contrastive_critic(params, embeddings, batch._replace(goal=goal))
+    critic = jax.lax.stop_gradient(params["critic"])
+    inputs = params["actor"], gaussian, batch, key, partial(embeddings, critic)
+    batch = batch._replace(goal=goal)
+    loss = recipes.contrastive_critic(params["critic"], embeddings, batch)
+    return loss + recipes.contrastive_actor(*inputs, ENTROPY_COST)
 
 
 def contrastive_init(key):
-    x, y = jax.random.split(key)
+    x, y, key = jax.random.split(key, 3)
     return {
-        "x": mlp(x, CELLS + A, HIDDEN, HIDDEN, scale=0.3),
-        "y": mlp(y, CELLS, HIDDEN, HIDDEN, scale=0.3),
+        "actor": mlp(key, 4, HIDDEN, 2 * SQUARE.actions, scale=0.1),
+        "critic": {
+            "x": mlp(x, 2 + SQUARE.actions, HIDDEN, HIDDEN, scale=0.3),
+            "y": mlp(y, 2, HIDDEN, HIDDEN, scale=0.3),
+        },
     }
 
 
-def contrastive_q(params, s, goal):
-    s = jnp.broadcast_to(s, (A, CELLS))
-    x, y = embeddings(params, s, jnp.arange(A), goal)
-    return x @ y
+def contrastive_data(key):
+    def behaviour(key, s):
+        return jax.random.uniform(key, (SQUARE.actions,), minval=-1, maxval=1)
+
+    return play(ENDLESS_SQUARE._replace(limit=STEPS), behaviour, key, 256, STEPS)
+
+
+def contrastive_agent():
+    optimizer = optax.adam(optax.linear_schedule(4e-3, 0.0, UPDATES))
+
+    def update(state, key, batch):
+        return descend(
+            state, lambda p: contrastive(p, state.target, batch, key), optimizer
+        )
+
+    return Agent(
+        init=lambda key: begin(contrastive_init(key), optimizer),
+        act=None,
+        best=lambda state, key, s: jnp.tanh(
+            gaussian(state.params["actor"], *jnp.split(s, 2))[0]
+        ),
+        update=update,
+    )
 
 
 # --- Values and distances. ---
@@ -288,6 +357,63 @@ def gcivl(apply):
         return recipes.gcivl_value(params, target, apply, others(batch))
 
     return loss
+
+
+def chosen(params, s, goal, a):
+    """Return the log-probabilities of actions; of a subgoal, of its cell."""
+    log_pi = jax.nn.log_softmax(forward(params, pair(s, goal)))
+    a = jnp.argmax(a, axis=-1) if a.ndim == s.ndim else a
+    return rlaxlib.batched_index(log_pi, a)
+
+
+HIQL = SimpleNamespace(
+    low=lambda params, *args: chosen(params["low"], *args),
+    high=lambda params, *args: chosen(params["high"], *args),
+)
+
+
+def with_actor(actor, expectile):
+    """Return the loss of values and of an actor, which learns from their advantages."""
+
+    def loss(params, target, batch):
+        fixed = jax.lax.stop_gradient(params["value"])
+        inputs = params["value"], target["value"], values, others(batch), expectile
+        return recipes.gcivl_value(*inputs) + actor(
+            params, batch, lambda s, goal: values(fixed, s, goal)
+        )
+
+    return loss
+
+
+def gcivl_actor(params, batch, value):
+    return recipes.gcivl_actor(params["actor"], chosen, batch, value)
+
+
+def hiql_actor(params, batch, value):
+    return recipes.hiql_actor(params, HIQL, batch, value)
+
+
+def gcivl_policy(params, s, goal):
+    return forward(params["actor"], pair(s, goal))
+
+
+def hiql_policy(params, s, goal):
+    subgoal = jnp.argmax(forward(params["high"], pair(s, goal)))
+    subgoal = SCALE * jax.nn.one_hot(subgoal, CELLS)
+    return forward(params["low"], pair(s, subgoal))
+
+
+def tables(**outputs):
+    """Return a function from a key to networks with some numbers of outputs."""
+
+    def init(key):
+        keys = jax.random.split(key, len(outputs))
+        return {
+            name: mlp(k, CELLS**2, HIDDEN, size)
+            for k, (name, size) in zip(keys, outputs.items(), strict=True)
+        }
+
+    return init
 
 
 def mean(apply):
@@ -321,6 +447,8 @@ def qrl_value(params, s, goal):
 
 COMPONENTS = 4
 GAMMA = 0.95  # Of the goals' distances.
+AHEAD = 3  # Steps to the subgoals of HIQL.
+ENTROPY_COST = 0.01  # Of contrastive RL's actor.
 
 ENTRIES = {
     "her": entry(
@@ -335,20 +463,25 @@ ENTRIES = {
             score=lambda _, act, key: evaluate(TASK, act, key),
         ),
     ),
-    # Values are those of random actions, of which the policy is one improvement: 0.7
-    # of the way.
-    "contrastive_rl": learned(
-        "contrastive_critic, geometric_goals",
-        contrastive,
-        contrastive_init,
-        contrastive_q,
-        rate=4e-3,
-    )._replace(states=-7.6),
+    # Values are those of random actions, of which the policy is one improvement.
+    "contrastive_rl": entry(
+        "contrastive_critic, energy, contrastive_actor, geometric_goals",
+        offline(SQUARE, contrastive_agent(), contrastive_data, UPDATES, 128 // EACH),
+        task=SQUARE,
+        states=-4.4,
+    ),
     "gcivl": learned(
-        "gcivl_value",
-        gcivl(values),
-        lambda key: mlp(key, CELLS**2, HIDDEN, 2),
-        mean(values),
+        "gcivl_value, gcivl_actor",
+        with_actor(gcivl_actor, 0.9),
+        tables(value=2, actor=A),
+        gcivl_policy,
+        updates=2 * UPDATES,
+    ),
+    "hiql": learned(
+        "hiql_actor, gcivl_value, gcivl_actor",
+        with_actor(hiql_actor, 0.7),
+        tables(value=2, low=A, high=CELLS),
+        hiql_policy,
         updates=2 * UPDATES,
     ),
     # The worst of 15 seeds ended at -5.9: 0.8 of the way.

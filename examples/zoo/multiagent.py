@@ -107,12 +107,17 @@ def qmix_network(params, s):
     return forward(params.agents, s), inputs, *others, bias[..., 0]
 
 
+def moves(batch):
+    """Return transitions after which both actions are available."""
+    return SimpleNamespace(**batch._asdict(), legal_t=None)
+
+
 def vdn(params, target, batch):
-    return recipes.vdn(params.agents, target.agents, forward, batch)
+    return recipes.vdn(params.agents, target.agents, forward, moves(batch))
 
 
 def qmix(params, target, batch):
-    return recipes.qmix(params, target, qmix_network, batch)
+    return recipes.qmix(params, target, qmix_network, moves(batch))
 
 
 def learner_of_values(task, loss, epsilon):
@@ -174,13 +179,15 @@ def steps_of(params, logits_of, batch):
         s_tm1=batch.s_tm1,
         a_tm1=batch.a_tm1,
         old_log_prob=gradients.log_probs(logits, batch.a_tm1),
+        old_v=batch.v_tm1,
     )
 
     def flat(x):
         return x.reshape(-1, *x.shape[2:])
 
     fields = {name: flat(x) for name, x in vars(steps).items()}
-    return SimpleNamespace(**fields), flat(adv_t), flat(target)
+    steps = SimpleNamespace(**fields, sample_mask=None)
+    return steps, flat(adv_t), flat(target)
 
 
 def mappo(state, key, batch):

@@ -73,11 +73,13 @@ def planned(horizon):
     return score
 
 
-def mppi(key, evaluate, plan):
+def mppi(key, evaluate, plan, proposals=None):
     """Return the action of MPPI, and the plan of the next step."""
     options = {"num_samples": 128, "iterations": 3}
-    plan = recipes.mppi_plan(key, lambda a: SCALE * evaluate(a), plan, **options)
-    return plan.mean[0], rlaxlib.shift_plan(plan, stddev=0.5)
+    proposals = plan.mean[None, :][:0] if proposals is None else proposals
+    inputs = key, lambda a: SCALE * evaluate(a), plan, proposals
+    a, plan = recipes.mppi_plan(*inputs, **options)
+    return a, rlaxlib.shift_plan(plan, stddev=0.5)
 
 
 def cem(key, evaluate, plan):
@@ -165,8 +167,9 @@ class Model(NamedTuple):
 
     encode: Any
     next: Any
-    reward: Any = None
-    value: Any = None
+    reward: Any
+    value: Any
+    policy: Any
 
 
 class Window(NamedTuple):
@@ -179,8 +182,8 @@ class Window(NamedTuple):
     target: Any = None
 
 
-LATENT, BINS = 16, 41
-GRID = jnp.linspace(-1, 1, 5)[:, None]  # Actions of the greedy policy.
+LATENT, BINS, CRITICS = 16, 41, 2
+PROPOSALS = 8  # Plans of the policy.
 
 
 def window(batch):
@@ -198,27 +201,37 @@ def joint(params, z, a):
     return forward(params, jnp.concatenate([z, a], axis=-1))
 
 
+def heads(x):
+    return x.reshape(*x.shape[:-1], -1, BINS)
+
+
 LATENTS = Model(
     encode=lambda params, s: simplices(forward(params.encode, s)),
     next=lambda params, z, a: simplices(joint(params.next, z, a)),
-    reward=lambda params, z, a: joint(params.reward, z, a),
-    value=lambda params, z, a: joint(params.value, z, a),
+    reward=lambda params, z, a: heads(joint(params.reward, z, a)),
+    value=lambda params, z, a: heads(joint(params.value, z, a)),
+    policy=lambda params, z: gaussian(params.policy, z),
 )
 
 
 def decode(logits):
-    return recipes.dreamer_pair(BINS).apply_inv(jax.nn.softmax(logits))
+    """Return the mean of the heads."""
+    pair = recipes.tdmpc2_pair(BINS)
+    return jnp.mean(pair.apply_inv(jax.nn.softmax(logits)), axis=-1)
 
 
-def td_targets(target, batch):
-    """Return the targets of q, by the greedy action of a grid, [B, T]."""
-    z = LATENTS.encode(target, batch.s[:, 1:])
-    q = jax.vmap(
-        lambda a: decode(
-            LATENTS.value(target, z, jnp.broadcast_to(a, (*z.shape[:-1], D)))
-        )
-    )(GRID)
-    return batch.r_t + batch.discount_t * jnp.max(q, axis=0)
+def proposed(params, key, s):
+    """Return plans of the policy in the model, [N, T, D], of two steps."""
+    z = LATENTS.encode(params, jnp.broadcast_to(s, (PROPOSALS, *s.shape)))
+    keys = jax.random.split(key)
+    first = jnp.tanh(_sampled(params, keys[0], z))
+    second = jnp.tanh(_sampled(params, keys[1], LATENTS.next(params, z, first)))
+    return jnp.stack([first, second], axis=1)
+
+
+def _sampled(params, key, z):
+    mean, stddev = LATENTS.policy(params, z)
+    return mean + stddev * jax.random.normal(key, mean.shape)
 
 
 def latent_returns(params, s, actions):
@@ -234,35 +247,49 @@ def latent_returns(params, s, actions):
     return total + weight * decode(LATENTS.value(params, z, a[-1]))
 
 
+class Planner(NamedTuple):
+    """State of a learner, and of the scale of its values."""
+
+    state: Any
+    scale: Any
+
+
 def tdmpc2():
     """Return an agent that plans two steps, of which the second has the value."""
+    first_scale, next_scale = rlaxlib.percentile_scale()
 
     def init(key):
-        keys = jax.random.split(key, 4)
+        keys = jax.random.split(key, 5)
         pair = LATENT + D, HIDDEN
-        return begin(
-            Model(
-                encode=mlp(keys[0], TASK.size, HIDDEN, LATENT),
-                next=mlp(keys[1], *pair, LATENT),
-                reward=mlp(keys[2], *pair, BINS, scale=0.0),
-                value=mlp(keys[3], *pair, BINS, scale=0.0),
-            ),
-            OPTIMIZER,
+        params = Model(
+            encode=mlp(keys[0], TASK.size, HIDDEN, LATENT),
+            next=mlp(keys[1], *pair, LATENT),
+            reward=mlp(keys[2], *pair, BINS, scale=0.0),
+            value=mlp(keys[3], *pair, CRITICS * BINS, scale=0.0),
+            policy=mlp(keys[4], LATENT, HIDDEN, 2 * D, scale=0.1),
         )
+        return Planner(begin(params, OPTIMIZER), first_scale(jnp.zeros(1)))
 
-    def update(state, key, batch):
-        batch = window(batch)
-        batch = batch._replace(target=td_targets(state.target, batch))
+    def update(planner, key, batch):
+        (state, scale), batch = planner, window(batch)
+        target_key, key = jax.random.split(key)
+        inputs = state.params, state.target, LATENTS, batch, target_key
+        batch = batch._replace(target=recipes.tdmpc2_targets(*inputs))
+        size, _ = next_scale(jnp.zeros(1), scale)
 
-        # As in the paper, the targets of the latent states are the encoder's own.
         def loss(p):
-            return recipes.tdmpc2_model(p, p, LATENTS, batch)
+            actor, _ = recipes.tdmpc2_actor(p, LATENTS, batch, key, size)
+            return recipes.tdmpc2_model(p, LATENTS, batch) + actor
 
-        return descend(state, loss, OPTIMIZER, rate=RATE)
+        _, q = recipes.tdmpc2_actor(state.params, LATENTS, batch, key, size)
+        _, scale = next_scale(q, scale)
+        return Planner(descend(state, loss, OPTIMIZER, rate=RATE), scale)
 
-    def best(state, key, inputs):
-        s, plan = inputs
-        return mppi(key, lambda a: latent_returns(state.params, s, a), plan)
+    def best(planner, key, inputs):
+        (s, plan), params = inputs, planner.state.params
+        policy_key, key = jax.random.split(key)
+        proposals = proposed(params, policy_key, s)
+        return mppi(key, lambda a: latent_returns(params, s, a), plan, proposals)
 
     return Agent(init=init, act=None, best=best, update=update)
 
@@ -407,7 +434,7 @@ ENTRIES = {
     "pets_action": entry("pets_action", state_model(cem, 2), horizon=6),
     # For speed it has small batches and a coarse grid: its worst seed has -0.98.
     "tdmpc2_model": entry(
-        "tdmpc2_model", tdmpc2(), horizon=2, steps=2, size=64, states=-1.5
+        "tdmpc2_model, tdmpc2_actor", tdmpc2(), horizon=2, steps=2, size=64, states=-1.5
     ),
     "spr": spr_entry(spr_agent()),
     "sampled_muzero_policy": continuous.entry(

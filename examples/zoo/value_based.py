@@ -83,6 +83,11 @@ def without_target(recipe, **options):
     return lambda params, target, batch, key: recipe(params, forward, batch, **options)
 
 
+def pqn(params, target, batch, key):
+    returns = recipes.pqn_targets(params, forward, batch)
+    return recipes.pqn(params, forward, batch, returns)
+
+
 # --- Networks. ---
 
 
@@ -94,7 +99,7 @@ def duel(params, s):
 
 def duel_q(params, s):
     v, adv = duel(params, s)
-    return jnp.vectorize(rlaxlib.duelling_q_values, signature="(),(a)->(a)")(v, adv)
+    return jnp.vectorize(rlaxlib.dueling_q_values, signature="(),(a)->(a)")(v, adv)
 
 
 def c51_logits(params, s):
@@ -257,6 +262,6 @@ ENTRIES = {
     "ape_x": entry(
         "ape_x", agent(prioritised(recipes.ape_x, duel_q), **DUEL), **WINDOWS
     ),
-    "pqn": entry("pqn", agent(without_target(recipes.pqn)), steps=8, replay=0),
+    "pqn": entry("pqn pqn_targets", agent(pqn), steps=8, replay=0),
     "r2d2": r2d2.ENTRY,
 }

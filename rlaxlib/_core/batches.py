@@ -35,17 +35,19 @@ class Function(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call whose arguments do not fit.
+    """A call that does not fit: all arguments, and the specs of those that are arrays.
 
-    Attributes:
-        function: The function.
-        given: All arguments, also those inside of states.
-        wanted: The specs of those that are arrays.
+    Arguments inside of states are among them, by their path.
     """
 
     function: Function
     given: Mapping[str, Any]
     wanted: Mapping[str, Spec]
+
+    @property
+    def order(self) -> str:
+        """The names of positional arguments."""
+        return ", ".join(n for n in self.function.positional if n != "self")
 
     def fits(self, shapes: Shapes) -> bool:
         """Return whether shapes fit."""
@@ -73,14 +75,9 @@ class Call(NamedTuple):
 
 
 def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
-    """Return the calls of `jax.vmap` that take the arguments, one for each layout.
+    """Return the calls of `jax.vmap` that take arrays of these shapes in each layout.
 
-    Args:
-        call: The call.
-        shapes: The shapes of its arrays in each layout that they may have.
-
-    Returns:
-        Lines; none if the arguments are not a batch, or may be read in several ways.
+    There are none if the arguments are no batch, or may be read in several ways.
     """
     wanted = call.wanted.values()
     if not call.function.name or any(map(has_many, wanted)):
@@ -93,16 +90,14 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
             return []
         if ways and all(x != ways[0] and y == level for x, y in found.values()):
             found[layout] = ways[0], level
-    if not found:
-        return []
     calls = {n: _line(call, shapes[n], *each) for n, each in found.items()}
     both = ", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
     end = both * (len(found) > 1) + (":" if any(calls.values()) else ".")
-    return [
+    text = (
         "This looks like a batch, but the function takes one example. Map it over the "
-        f"batch with jax.vmap{end}",
-        *[f"  {line}{f'  # {n}' * is_timed}" for n, line in calls.items() if line],
-    ]
+    )
+    every = [f"  {line}{f'  # {n}' * is_timed}" for n, line in calls.items() if line]
+    return [f"{text}batch with jax.vmap{end}", *every] if found else []
 
 
 def _mappings(call: Call, shapes: Shapes, axis: int, level: int) -> Iterator[Mapped]:

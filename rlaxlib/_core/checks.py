@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 import jax
@@ -31,7 +30,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     for name in specs.in_order(wanted, wanted):
         found = specs.fit(*specs.type_of(given[name])[:2], wanted[name], sizes)
         if found is None:
-            raise errors.misfit(name, wanted, given, Function("", (), {}, None))
+            raise errors.misfit(name, sizes, wanted, given, Function("", (), {}, None))
         sizes = found[1]
     for name, spec in wanted.items():
         for rule in spec.rules:
@@ -69,42 +68,13 @@ def same_structure(**trees: Any) -> None:
     """
     (name, first), *others = trees.items()
     for other, tree in others:
-        structures = [cast(Any, jax.tree.structure(each)) for each in (first, tree)]
-        if structures[0] != structures[1]:
-            fail(
-                f"`{name}` and `{other}` must have the same tree structure, but have "
-                f"{structures[0]} and {structures[1]}"
-            )
+        errors.check_structure(name, first, other, tree)
 
 
 def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
     """Return the leaves of a pytree, each with a name such as `params['w'][0]`."""
     leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
     return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
-
-
-def like(**trees: Any) -> None:
-    """Check that pytrees have the same structure, and float leaves of the same shapes.
-
-    Args:
-        **trees: Pytrees, each under its argument's name.
-
-    Raises:
-        ArgumentError: If a structure, shape or dtype differs.
-    """
-    same_structure(**trees)
-    named = [named_leaves(name, tree) for name, tree in trees.items()]
-    for leaves in zip(*named, strict=True):
-        fit(**{name: (_scalar(x), Float[ArrayLike, "..."]) for name, x in leaves})
-
-
-def alike(*names: str) -> Callable[..., None]:
-    """Return a rule that the arguments of these names are `like` each other."""
-
-    def rule(**given: Any) -> None:
-        like(**{name: given[name] for name in names})
-
-    return rule
 
 
 def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:

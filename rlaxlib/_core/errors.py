@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import jax
 
-from rlaxlib._core import hints, keywords, specs
+from rlaxlib._core import hints, specs, suggestions
 from rlaxlib._core.batches import Function
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -51,7 +52,7 @@ def unbound(
     signature = inspect.signature(function)
     arguments = [each for each in signature.parameters if each != "self"]
     for word in [each for each in kwargs if each not in arguments]:
-        names = " and ".join(f"`{each}`" for each in keywords.meant(word, arguments))
+        names = " and ".join(f"`{each}`" for each in suggestions.meant(word, arguments))
         is_rate = names == "`discount_t`"
         names += ", γ times `1 - terminated`, for each step" * is_rate
         see = f"see {names}" if names else f"its arguments are {', '.join(arguments)}"
@@ -64,27 +65,21 @@ def unbound(
 
 
 def misfit(
-    name: str, wanted: Wanted, given: Arguments, function: Function
+    name: str, sizes: Sizes, wanted: Wanted, given: Arguments, function: Function
 ) -> ArgumentError:
-    """Return the error of an argument that does not fit.
-
-    Args:
-        name: The name of the argument.
-        wanted: The specs of all arrays.
-        given: All arguments.
-        function: The function.
-
-    Returns:
-        An error that describes the argument, all others, and what may help.
-    """
+    """Return the error of an argument that does not fit sizes that are known."""
     wrong = [n for n in wanted if n in given and not _has_kind(wanted[n], given[n])]
     name = next(iter(wrong), name)  # A shape means little if the kind is wrong.
-    table = [
-        f"  {other} is {describe(given[other])}, must be {spec.text}"
-        for other, spec in wanted.items()
-        if other in given
-    ]
-    first = f"`{name}` {_problem(name, wanted, given)}"
+    spec, found = wanted[name], describe(given[name])
+    shown = {n: x.text for n, x in wanted.items() if n in given}
+    table = [f"  {n} is {describe(given[n])}, must be {x}" for n, x in shown.items()]
+    first = f"`{name}` is {found}, must be {specs.KINDS[spec.kind][2]}"
+    if not wrong:
+        shape = specs.own_shape(*specs.type_of(given[name])[:2], spec.kind)
+        needed = dict.fromkeys(_needed(axes, sizes) for axes in spec.shapes)
+        empty = " and not empty" if 0 in shape else ""
+        first = f"`{name}` has shape {shape}, must be {' or '.join(needed)}{empty}"
+        first += _match(name, sizes, wanted, given)
     lines = hints.hint(name, wanted, given, function)
     return problem("\n".join([first, *table, *lines]))
 
@@ -109,83 +104,49 @@ def _has_kind(spec: Spec, value: Any) -> bool:
     return is_none or is_option or specs.has_kind(*specs.type_of(value)[:2], spec.kind)
 
 
-def _problem(name: str, wanted: Wanted, given: Arguments) -> str:
-    """Describe why one argument does not fit."""
-    spec, value = wanted[name], given[name]
-    shape, dtype, _ = specs.type_of(value)
-    if not _has_kind(spec, value):
-        return f"is {describe(value)}, must be {specs.KINDS[spec.kind][2]}"
-    order = specs.in_order(wanted, wanted)
-    before = [n for n in order[: order.index(name)] if given.get(n) is not None]
-    sizes: Sizes = {n: x for n, x in given.items() if type(x) is int}
-    for other in before:
-        found = specs.fit(*specs.type_of(given[other])[:2], wanted[other], sizes)
-        sizes = found[1] if found else sizes
-    shape = specs.own_shape(shape, dtype, spec.kind)
-    needed = " or ".join(dict.fromkeys(_needed(axes, sizes) for axes in spec.shapes))
-    empty = " and not empty" if 0 in shape else ""
-    match = [f"`{n}`" for n in before if _names(spec) & _names(wanted[n])]
-    return f"has shape {shape}, must be {needed}{empty}" + (
-        f" to match {', '.join(match)}" if match else ""
-    )
+def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
+    """Check that two pytrees have the same structure."""
+    structures = [cast(Any, jax.tree.structure(x)) for x in (tree, another)]
+    if structures[0] != structures[1]:
+        raise problem(
+            f"`{name}` and `{other}` must have the same tree structure, but have "
+            f"{structures[0]} and {structures[1]}"
+        )
 
 
-def check_leaves(name: str, tree: Any) -> None:
-    """Check that all leaves of a pytree are arrays or numbers, as JAX reads them."""
-    if all(map(_is_leaf, jax.tree.leaves(tree))):
-        return
-    for path, leaf in cast(Any, jax.tree_util).tree_leaves_with_path(tree):
-        if not _is_leaf(leaf):
-            where = f"{name}{jax.tree_util.keystr(path)}"
-            first = f"`{where}` is {describe(leaf)}, must be an array"
-            way = hints.conversion(where, leaf, {})
-            raise problem("\n".join(filter(None, [first, way])))
+def _match(name: str, sizes: Sizes, wanted: Wanted, given: Arguments) -> str:
+    """Name the arguments whose sizes an argument must have."""
 
+    def known(n: str) -> set[str]:
+        axes = itertools.chain.from_iterable(wanted[n].shapes)
+        return {axis for axis, _ in map(specs.split, axes)} & sizes.keys()
 
-def _is_leaf(value: Any) -> bool:
-    dtype = specs.type_of(value)[1]
-    is_scalar = dtype in (bool, int, float, complex)
-    return is_scalar if isinstance(dtype, type) else specs.is_in_jax(dtype)
-
-
-def _names(spec: Spec) -> set[str]:
-    """Return the names of the axes of a spec."""
-    axes = itertools.chain.from_iterable(spec.shapes)
-    return {name for name, _ in map(specs.split, axes) if not name.isdecimal()}
+    types = {n: specs.type_of(given[n])[:2] for n in wanted if n in given and n != name}
+    fits = [n for n, x in types.items() if specs.fit(*x, wanted[n], sizes)]
+    names = [f"`{n}`" for n in fits if known(n) & known(name)]
+    return f" to match {', '.join(names)}" if names else ""
 
 
 def _needed(axes: Axes, sizes: Sizes) -> str:
     """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
     known = [specs.size_of(axis, sizes) for axis in axes]
     if None in known:
-        sized = zip(axes, known, strict=True)
+        sized = zip(map(specs.shown, axes), known, strict=True)
         return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"
     flat = [size if isinstance(size, tuple) else (size,) for size in known]
     return str(tuple(cast(Any, itertools.chain.from_iterable(cast(Any, flat)))))
 
 
-def leaves(
-    annotations: Mapping[str, Any], name: str, given: Arguments, order: list[str]
-) -> Iterator[tuple[str, Spec, Any]]:
-    """Return path, spec and value of each array that an argument contains.
+def wrong_type(
+    path: str, wanted: Any, given: Arguments, function: Function
+) -> ArgumentError:
+    """Return the error of an argument that is no state, or no other record or tuple.
 
-    Args:
-        annotations: The annotations of arguments that contain arrays.
-        name: The name of the argument.
-        given: All arguments.
-        order: The names of positional arguments, in their order.
-
-    Raises:
-        ArgumentError: If the argument is of another type.
+    It says the order of arguments if another one is of the type that is wanted.
     """
-    try:
-        yield from specs.leaves(name, annotations[name], given[name])
-    except TypeError as error:
-        path, wanted = error.args
-        kind = getattr(wanted, "__name__", "tuple")
-        others = [n for n, x in given.items() if type(x).__name__ == kind]
-        others = [n for n in others if n not in annotations]
-        names = ", ".join(each for each in order if each != "self")
-        hint = f": `{others[0]}` is one, the order is ({names})" if others else ""
-        found = describe(given[name])
-        raise problem(f"`{path}` is {found}, must be a `{kind}`{hint}") from None
+    name = re.split(r"[.[]", path)[0]
+    kind = getattr(wanted, "__name__", "tuple")
+    others = [n for n, x in given.items() if n != name and type(x).__name__ == kind]
+    order = ", ".join(each for each in function.positional if each != "self")
+    hint = f": `{others[0]}` is one, the order is ({order})" if others else ""
+    return problem(f"`{path}` is {describe(given[name])}, must be a `{kind}`{hint}")

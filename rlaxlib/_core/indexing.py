@@ -24,7 +24,7 @@ def pick(values: Array, indices: Array) -> Array:
     last = values.ndim - 1
     if jax.typeof(values).sharding.spec[last] is not None:
         # Devices share the axis, as the vocabulary of a large model: each has its sum.
-        return _sum_at(values, jnp.expand_dims(indices, last), last)
+        return sum_at(values, jnp.expand_dims(indices, last), last)
     batch = tuple(range(last))
     numbers = GatherDimensionNumbers(
         offset_dims=(),
@@ -51,11 +51,11 @@ def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
         The slice, without that axis, NaN if the index is negative or too large.
     """
     # A sum compiles faster than a gather, whose transpose is a scatter.
-    return _sum_at(values, index, axis)
+    return sum_at(values, index, axis)
 
 
-def _sum_at(values: Array, indices: Array, axis: int) -> Array:
-    """Sum the entries at an index of an axis; NaN if it is out of range."""
+def sum_at(values: Array, indices: Array, axis: int) -> Array:
+    """Return the entry at an index of an axis by a sum, NaN if it is out of range."""
     indices = widened(indices)
     entries = jax.lax.broadcasted_iota(indices.dtype, values.shape, axis)
     others = jnp.where(is_inside(indices, values.shape[axis]), 0.0, jnp.nan)
@@ -75,30 +75,6 @@ def best(x: Array, axis: int = -1) -> Array:
         Indices, without that axis.
     """
     return jnp.where(jnp.any(jnp.isnan(x), axis), -1, jnp.argmax(x, axis))
-
-
-def first_above(bounds: Array, points: Array) -> Array:
-    """Return the index of the first bound that is above each point, by bisection.
-
-    `jnp.searchsorted` does the same, but cannot be mapped over an explicit mesh.
-
-    Args:
-        bounds: Bounds, which do not decrease, `[N]`.
-        points: Points, `[K]`.
-
-    Returns:
-        Indices, `[K]`, N where no bound is above.
-    """
-
-    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = ends
-        middle = (low + high) // 2
-        is_below = (low < high) & ~(bounds[middle] > points)
-        return jnp.where(is_below, middle + 1, low), jnp.where(is_below, high, middle)
-
-    low = jnp.zeros_like(points, int)
-    ends = (low, low + bounds.size)
-    return cast(Array, jax.lax.fori_loop(0, bounds.size.bit_length(), halve, ends)[0])
 
 
 def nan_outside(x: Array, index: Array, size: int) -> Array:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from rlaxlib._core import safe, streams
+
 # A gap this far below 0 marks an illegal action, as minus infinity does: half of it or
 # ten times as much is no infinity, and `0 * inf` would be NaN.
 LOWEST = -1e30
@@ -31,9 +33,7 @@ def gaps(
         The logits minus the largest, divided by the temperature, so at most 0, and 0
         for illegal actions, `[..., A]`; and True for legal actions, `[..., A]`.
     """
-    if action_mask is not None:
-        mask = jnp.broadcast_to(action_mask, logits.shape)
-        logits = jnp.where(mask, logits, -jnp.inf)
+    logits = jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
     possible = logits != -jnp.inf
     largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     gap = jnp.where(possible, logits - largest, 0)
@@ -56,4 +56,4 @@ def softmax(logits: Array, temperature: ArrayLike = 1.0) -> Array:
     gap, possible = gaps(logits, temperature=temperature)
     weights = jnp.where(possible, jnp.exp(gap), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    return weights / jnp.where(total == 0, 1, total)
+    return safe.divide(weights, total)

@@ -49,13 +49,14 @@ def backward(
             end of the stream: there too :math:`y_t = b_t`.
 
     Returns:
-        Solution :math:`y_0, …, y_{T-1}`, shape `[T]`, 0 at invalid steps.
+        Solution :math:`y_0, …, y_{T-1}`, shape `[T]`. Invalid steps have
+        that of the next valid step.
     """
     end = streams.ends(truncated_t, sample_mask)
     if sample_mask is not None:  # The carry passes through invalid steps.
         b = jnp.where(sample_mask, b, 0)
         a = jnp.where(sample_mask, a, 1)
-    return streams.valid(_solve(b, _cut(a, end), final), sample_mask)
+    return _solve(b, _cut(a, end), final)
 
 
 def backward_window(

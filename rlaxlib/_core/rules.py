@@ -131,4 +131,8 @@ def concrete(value: Any) -> Any:
 def at_valid_steps(value: Any, sample_mask: Any) -> Any:
     """Return an argument at valid steps, or None if it or the mask is on a device."""
     x, mask = concrete(value), concrete(sample_mask)
-    return None if x is None or mask is None else x[mask]
+    if x is None or mask is None:
+        return None
+    if mask.ndim == 1 and len(x) > mask.size:  # States, as in `streams.valid`.
+        mask = np.pad(mask, (0, 1)) | np.pad(mask, (1, 0))
+    return x[mask[: len(x)]]

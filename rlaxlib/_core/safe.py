@@ -1,7 +1,12 @@
-"""Products that are 0 where a weight is 0, sums of them, roots, and what shows NaN."""
+"""Products, quotients, sums, roots and logarithms that are finite where they should be.
+
+The plain expression has a value or a gradient of NaN at inputs that agents meet: a
+weight of 0 times infinity, a quotient or a root of 0.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
@@ -32,6 +37,27 @@ def weighted(ratio: Array, x: Array) -> Array:
     uses `x` once, where XLA would compute it twice in each of several products.
     """
     return ratio * jnp.where(ratio == 0, 0, x)
+
+
+def divide(x: ArrayLike, y: Array, otherwise: ArrayLike = 0.0) -> Array:
+    """Return `x / y`, and `otherwise` with a gradient of 0 where `y` is 0."""
+    is_zero = y == 0
+    return jnp.where(is_zero, otherwise, x / jnp.where(is_zero, 1, y))
+
+
+def asymmetric(u: Array, tau: ArrayLike, loss: Callable[[Array], Array]) -> Array:
+    """Return `|tau - 1{u < 0}| loss(u)`, 0 where the weight is 0, whatever `u` is.
+
+    Args:
+        u: Errors: targets minus predictions.
+        tau: Weight of positive errors, in [0, 1]; that of negative ones is `1 - tau`.
+        loss: Loss of an error: its square for expectiles, its magnitude for quantiles.
+
+    Returns:
+        Losses, of the shape to which `u` and `tau` broadcast.
+    """
+    weight = jnp.where(u < 0, 1 - tau, tau)
+    return weight * loss(without(weight, u))
 
 
 def expectation(probs: Array, x: Array, axis: int = -1) -> Array:
@@ -75,6 +101,12 @@ def sqrt(x: Array) -> Array:
     """Return the square root, with a derivative of 0 at 0, where it is infinite."""
     is_zero = x == 0
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
+
+
+def log(x: Array, otherwise: ArrayLike = -jnp.inf) -> Array:
+    """Return `log(x)`, and `otherwise` where `x` is 0, with a derivative of 0 there."""
+    is_zero = x == 0
+    return jnp.where(is_zero, otherwise, jnp.log(jnp.where(is_zero, 1, x)))
 
 
 def relu(x: Array) -> Array:

@@ -31,25 +31,22 @@ An annotation is read at the first call of its function: importing runs none of 
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import functools
 import inspect
 import re
 import typing
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.core import Tracer
-from jax.sharding import AxisType
 
-from rlaxlib._core import errors, rules, specs, streams
+from rlaxlib._core import errors, programs, rules, specs
 from rlaxlib._core.batches import Function
 from rlaxlib._core.errors import ArgumentError
+from rlaxlib._core.programs import Casts
 from rlaxlib._core.specs import Sizes, Spec
 
 FLOATS = ("Float", "Real")
@@ -57,30 +54,26 @@ FLOATS = ("Float", "Real")
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = dict[str, Any]
-Wanted = dict[str, Spec]
 
 
 @overload
 def checked(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def checked(
-    *,
-    wide: bool | type = ...,
-    compiled: bool = ...,
-    rule: Callable[..., None] | None = ...,
+    *, wide: bool = ..., compiled: bool = ..., rule: Callable[..., None] | None = ...
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Check and convert the arguments of a function, as its signature says.
 
     Half precision is raised to float32, and the result cast to the dtype that the
-    arguments promote to. Floats and integers are 0 where `sample_mask` is false, since
+    arguments promote to. A state, which is a record among the arguments and in the
+    result, keeps its own dtypes, and so does a result that is `like` an argument.
+    Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
     a product with NaN has a NaN gradient even where the result is masked.
 
     Args:
         function: The function, whose body has JAX arrays.
-        **options: `wide=True` leaves a result of half precision in float32. With a
-            class of states as `wide`, only its states stay so, and the dtype of other
-            results does not follow from them.
+        **options: `wide=True` leaves a result of half precision in float32.
             `compiled=False` only checks: the body has the arguments as they were given.
             `rule` is a function for what no annotation can state. It is called with all
             arguments, by keyword, before the body, and raises errors by `checks.fail`.
@@ -90,7 +83,7 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     """
     if function is None:
         return functools.partial(checked, **options)
-    signature = functools.cache(lambda: Signature(function, **options))
+    signature = functools.cache(lambda: Plan(function, **options))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -100,38 +93,43 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     return call
 
 
-def read(function: Any) -> Signature:
-    """Return the signature of a checked function or method."""
+def read(function: Any) -> Plan:
+    """Return the plan of a checked function or method."""
     return function.signature()
 
 
-class Casts(NamedTuple):
-    """Conversions that follow from shapes and dtypes.
-
-    They name no dtype of a result, since what dtypes promote to is a setting of JAX.
+class Fitted(NamedTuple):
+    """What follows from the shapes and dtypes of a call.
 
     Attributes:
-        half: Names of arguments to raise from half precision to float32.
-        integers: Names of arguments to convert from integers to floats.
-        floats: Dtypes of the arguments that the dtype of the result follows.
-        masked: Names of arguments to set to 0 at ignored steps.
+        misfit: The path of an array that does not fit; else nothing.
+        sizes: The sizes of axes.
+        places: Spec and place of each array, by its path.
+        ruled: Those with rules.
+        numbers: Places of Python integers that are floats.
+        masked: Paths of arrays that begin with the axes of the mask.
+        casts: The conversions of leaves.
     """
 
-    half: tuple[str, ...]
-    integers: tuple[str, ...]
-    floats: tuple[Any, ...]
-    masked: tuple[str, ...]
+    misfit: str
+    sizes: Sizes
+    places: dict[str, tuple[Spec, Any]]
+    ruled: dict[str, tuple[Spec, Any]]
+    numbers: list[int]
+    masked: list[str]
+    casts: Casts
 
 
-class Signature:
+class Plan:
     """What a function needs of its arguments, and the program of its body.
 
     Attributes:
         function: The function as it was written.
         specs: The spec of each argument that has one.
         arrays: Those that are arrays.
-        nested: The annotation of each argument that contains specs.
-        settings: Names of arguments for each value of which a program is compiled.
+        nested: The annotation of each argument that contains arrays.
+        others: The specs of flags, options and Python values.
+        static: Names of arguments for each value of which a program is compiled.
         functions: Names of arguments that are functions of the user, or have some.
         result: The annotation of the result.
     """
@@ -139,13 +137,13 @@ class Signature:
     def __init__(
         self,
         function: Callable[..., Any],
-        wide: bool | type = False,
+        wide: bool = False,
         compiled: bool = True,
         rule: Callable[..., None] | None = None,
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters.values()
-        self.function, self.wide, self.rule = function, wide, rule
+        self.function, self.compiled, self.rule = function, compiled, rule
         self.positional = [x.name for x in parameters if x.kind != x.KEYWORD_ONLY]
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
@@ -153,43 +151,49 @@ class Signature:
         self.names = {x.name for x in parameters}
         self.result = hints.pop("return", None)
         found = {name: specs.read(hint) for name, hint in hints.items()}
-        self.specs = {n: x for n, x in found.items() if x and x.kind != "Tree"}
+        self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
+        self.specs = {n: x for n, x in found.items() if x and n not in self.nested}
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
         self.others = {
             n: x for n, x in self.specs.items() if x.options or not x.is_array
         }
-        others = {n: hints[n] for n, spec in found.items() if not spec}
-        self.nested = {n: x for n, x in others.items() if specs.is_nested(x)}
-        self.callables = [n for n, x in others.items() if specs.is_callable(x)]
-        self.functions = [n for n, x in others.items() if specs.is_function(x)]
-        static = [n for n, x in self.others.items() if not x.is_array]
-        self.settings = static + [n for n, x in others.items() if specs.is_setting(x)]
+        bare = {
+            n: hints[n] for n in hints.keys() - self.nested.keys() - self.specs.keys()
+        }
+        self.callables = [n for n, x in bare.items() if specs.is_callable(x)]
+        self.functions = [n for n, x in bare.items() if not specs.is_setting(x)]
         self.options = [n for n, x in self.others.items() if x.is_array or x.is_flag]
-        trees = {name for name, spec in found.items() if spec and spec.kind == "Tree"}
-        self.loose = trees | {n for n, x in self.nested.items() if specs.is_loose(x)}
+        self.static = self.others.keys() - self.options | bare.keys()
         axes = {
             x for spec in self.arrays.values() for each in spec.shapes for x in each
         }
+        known = {*self.static, *self.arrays, *self.nested}
+        self.loose = [n for n in self.names if n not in known]
         self.sizes = [n for n, x in self.others.items() if x.type is int and n in axes]
+        self.ruled = {n: x for n, x in self.others.items() if x.rules}
+        states = {
+            x: name
+            for name, hint in self.nested.items()
+            for x in specs.alternatives(hint)
+            if specs.is_record(x) and specs.is_in(x, self.result)
+        }
+        self.trees = {n for n, x in found.items() if x and x.is_tree}
+        self.states = {*states.values()}
+        self.apart = self.trees | self.states
+        self.program = programs.Program(function, self.result, states, wide)
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
-        self.compiled = compiled
-        self.program = self._compile()
 
     def name(self, given: Arguments) -> str:
-        """Return the public name: `softmax.probs` for that of a `_Softmax`."""
+        """Return the public name, such as `vtrace` or `Softmax.probs`."""
         name = self.function.__name__.removesuffix("__call__").strip("_")
-        if "self" not in given:
-            return name
-        owner = type(given["self"]).__name__
-        if owner.startswith("_"):  # `softmax()` makes a `_Softmax`.
-            owner = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner[1:]).lower()
-        return f"{owner}.{name}".rstrip(".")
+        owner = f"{type(given['self']).__name__}." if "self" in given else ""
+        return f"{owner}{name}".rstrip(".")
 
     def call(self, args: tuple[Any, ...], kwargs: Arguments) -> Any:
         """Check the arguments, and run the body."""
-        given = self._by_name(args, kwargs)
+        given = self.bind(args, kwargs)
         try:
-            casts = self.check(given)
+            static, leaves, fitted = self.check(given)
         except ArgumentError as error:
             if kwargs.keys() <= self.names:  # An unknown keyword explains more.
                 named = errors.named(error, self.name(given))
@@ -197,10 +201,12 @@ class Signature:
             raise errors.unbound(
                 self.function, self.name(given), args, kwargs
             ) from None
-        if not self._is_complete(given, args, kwargs):
+        is_once = kwargs.keys().isdisjoint(self.positional[: len(args)])
+        is_known = len(args) <= len(self.positional) and given.keys() == self.names
+        if not (is_once and is_known):
             raise errors.unbound(self.function, self.name(given), args, kwargs)
         try:
-            return self._run(given, casts)
+            return self._run(given, static, leaves, fitted)
         except ArgumentError as error:
             errors.named(error, self.name(given))
             if self.functions or not self.compiled:
@@ -208,216 +214,193 @@ class Signature:
             raise ArgumentError(str(error)) from None
 
     def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
-        """Return all arguments by name, with defaults."""
-        given = self._by_name(args, kwargs)
-        if self._is_complete(given, args, kwargs):
-            return given
-        raise errors.unbound(self.function, self.name(given), args, kwargs)
-
-    def _by_name(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
+        """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
-    def _is_complete(
-        self, given: Arguments, args: tuple[Any, ...], kwargs: Arguments
-    ) -> bool:
-        """Return whether each argument is given once, and no other."""
-        is_once = kwargs.keys().isdisjoint(self.positional[: len(args)])
-        is_known = len(args) <= len(self.positional) and given.keys() == self.names
-        return is_once and is_known
-
-    def check(self, given: Arguments) -> Casts:
+    def check(self, given: Arguments) -> tuple[Arguments, list[Any], Fitted]:
         """Check arguments.
 
         Args:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            The conversions that the body needs.
+            The static arguments, the leaves of all arrays, and what follows from their
+            shapes and dtypes.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
         """
-        values, wanted = self.unpack(given)
         for name, spec in self.others.items():
             if name in given:
                 rules.check_static(name, given[name], spec, self.specs)
-        types = tuple([(n, specs.type_of(values[n])) for n in wanted if n in values])
+        static: Arguments = {
+            n: x
+            for n, x in given.items()
+            if n in self.static
+            or (n in self.options and isinstance(x, bool | np.bool_ | str))
+        }
+        traced = {
+            n: x
+            for n, x in given.items()
+            if (n in self.arrays or n in self.nested) and n not in static
+        }
+        leaves, structure = cast(Any, jax.tree.flatten(traced))
+        types = tuple(map(specs.type_of, leaves))
         known = tuple([(n, given[n]) for n in self.sizes if n in given])
-        fitted = self.fit(types, known, tuple(wanted.items()) if self.nested else None)
-        if isinstance(fitted, str):
-            raise errors.misfit(fitted, wanted, values, self._described(given))
-        for name in self.loose & given.keys():
-            errors.check_leaves(name, given[name])
-        sizes, casts = fitted
-        if (mask := given.get("sample_mask")) is not None:
-            valid = {n: rules.at_valid_steps(values[n], mask) for n in casts.masked}
-            values = values | valid
-        for name, spec in (wanted | self.others).items():
-            for rule in spec.rules if name in values else ():
-                rules.check(name, values[name], rule, sizes, values)
-        for name in filter(given.__contains__, self.callables):
-            if given[name] is not None and not callable(given[name]):
-                raise errors.problem(
-                    f"`{name}` is {errors.describe(given[name])}, must be a function"
-                )
-        if self.rule is not None and given.keys() == self.names:
-            self.rule(**given)
-        return casts
+        try:
+            fitted = self.fit(structure, types, known)
+        except specs.TypeMismatchError as error:
+            path, hint = error.args
+            raise errors.wrong_type(path, hint, given, self.described(given)) from None
+        if fitted.misfit:
+            raise self._misfit(given, leaves, fitted)
+        self._check_values(given, leaves, fitted)
+        return static, leaves, fitted
 
-    def _described(self, given: Arguments) -> Function:
+    def described(self, given: Arguments) -> Function:
         """Return what errors say about the function."""
         return Function(self.name(given), self.positional, self.defaults, self.result)
 
-    def unpack(self, given: Arguments) -> tuple[Arguments, Wanted]:
-        """Return values and specs of arrays, with those inside of states by paths."""
-        if not self.nested:
-            return given, self.arrays
-        values, wanted = dict(given), dict(self.arrays)
-        for name in filter(given.__contains__, self.nested):
-            for path, spec, value in errors.leaves(
-                self.nested, name, given, self.positional
-            ):
-                if spec.is_array:
-                    values[path], wanted[path] = value, spec
-                else:
-                    rules.check_static(path, value, spec, self.specs)
-        return values, wanted
+    def _misfit(
+        self, given: Arguments, leaves: list[Any], fitted: Fitted
+    ) -> ArgumentError:
+        """Return the error of an array that does not fit."""
+        values = given | {n: _at(x, leaves) for n, (_, x) in fitted.places.items()}
+        # Hints about a batch do not see the leaves of pytrees, which have any axes.
+        in_tree = root(fitted.misfit) in self.trees
+        places = [n for n in fitted.places if in_tree or root(n) not in self.trees]
+        wanted = {n: fitted.places[n][0] for n in places}
+        function = self.described(given)
+        function = function._replace(name="") if in_tree else function
+        return errors.misfit(fitted.misfit, fitted.sizes, wanted, values, function)
+
+    def _check_values(
+        self, given: Arguments, leaves: list[Any], fitted: Fitted
+    ) -> None:
+        """Check the rules of values on the host, and that functions are some."""
+        values = given | {n: _at(x, leaves) for n, (_, x) in fitted.ruled.items()}
+        if (mask := given.get("sample_mask")) is not None:
+            masked = {n: _at(fitted.places[n][1], leaves) for n in fitted.masked}
+            values |= {n: rules.at_valid_steps(x, mask) for n, x in masked.items()}
+        ruled = {n: spec for n, (spec, _) in fitted.ruled.items()} | self.ruled
+        for name, spec in ruled.items():
+            for rule in spec.rules if name in values else ():
+                rules.check(name, values[name], rule, fitted.sizes, values)
+            if not spec.is_array and name in fitted.ruled:
+                rules.check_static(name, values[name], spec, self.specs)
+        for name in filter(given.__contains__, self.callables):
+            if given[name] is not None and not callable(given[name]):
+                found = errors.describe(given[name])
+                raise errors.problem(f"`{name}` is {found}, must be a function")
+        if self.rule is not None and given.keys() == self.names:
+            self.rule(**given)
 
     def _fit(
-        self,
-        types: tuple[tuple[str, Any], ...],
-        known: tuple[tuple[str, int], ...],
-        items: tuple[tuple[str, Spec], ...],
-    ) -> tuple[Sizes, Casts] | str:
-        """Fit shapes and dtypes, or return the name of one that does not fit."""
-        wanted = dict(items) if items else self.arrays
+        self, structure: Any, types: tuple[Any, ...], known: tuple[tuple[str, int], ...]
+    ) -> Fitted:
+        """Fit the shapes and dtypes of arguments to their annotations."""
+        leaves = [Leaf(place, *each) for place, each in enumerate(types)]
+        places = self._places(structure.unflatten(leaves))
+        mask = self.arrays.get("sample_mask")
+        steps = mask.shapes[0] if mask else ("",)
         sizes: Sizes = dict(known)
+        half: list[int] = []
+        integers: list[int] = []
         floats: list[Any] = []
-        half: list[str] = []
-        integers: list[str] = []
+        numbers: list[int] = []
         masked: list[str] = []
-        # Arguments of one shape say the sizes to those that may have several.
-        for name, (shape, dtype, is_weak) in sorted(
-            types, key=lambda each: len(wanted[each[0]].shapes)
-        ):
-            spec = wanted[name]
-            is_none = spec.optional and dtype is type(None)
-            if is_none or (spec.options and dtype is str):
+        # Arguments of one shape tell the sizes to those that may have several.
+        for path in sorted(places, key=lambda path: len(places[path][0].shapes)):
+            spec, leaf = places[path]
+            if (spec.optional and leaf is None) or not spec.is_array:
                 continue
-            found = specs.fit(shape, dtype, spec, sizes)
-            if found is None:
-                return name
+            is_leaf = isinstance(leaf, Leaf)
+            found = is_leaf and specs.fit(leaf.shape, leaf.dtype, spec, sizes)
+            if not found:
+                return Fitted(path, sizes, places, {}, [], [], cast(Any, None))
             axes, sizes = found
-            if spec.kind == "Real" and jnp.issubdtype(dtype, jnp.integer):
-                integers += [] if isinstance(dtype, type) else [name]
-            elif spec.kind in FLOATS and not is_weak:
-                is_wide = self.nested.get(name.partition(".")[0]) is self.wide
-                floats += [] if is_wide else [dtype]
-                half += [name] if cast(Any, dtype).itemsize < 4 else []
-            if spec.kind in (*FLOATS, "Int") and "sample_mask" in wanted:
-                steps = wanted["sample_mask"].shapes[0]
-                masked += [name] if steps == axes[: len(steps)] else []
+            is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
+            if spec.kind in FLOATS and leaf.dtype is int:
+                numbers.append(leaf.place)
+            elif spec.kind == "Real" and is_integer:
+                integers.append(leaf.place)
+            elif spec.kind in FLOATS and leaf.is_weak:  # Of a state of defaults.
+                integers += [leaf.place] if root(path) in self.states else []
+            elif spec.kind in FLOATS:
+                floats += [] if root(path) in self.apart else [leaf.dtype]
+                half += [leaf.place] if leaf.dtype.itemsize < 4 else []
+            first = tuple(specs.split(axis)[0] for axis in axes[: len(steps)])
+            if spec.kind in (*FLOATS, "Int") and first == steps:
+                masked.append(path)
         floats = floats if half or integers else []
-        return sizes, Casts(*map(tuple, (half, integers, floats, masked)))
+        at_mask = tuple(places[n][1].place for n in masked)
+        parts = (tuple(half), tuple(integers), tuple(floats), at_mask, steps)
+        ruled = {n: x for n, x in places.items() if x[0].rules or not x[0].is_array}
+        casts = Casts(structure, *parts)
+        return Fitted("", sizes, places, ruled, numbers, masked, casts)
 
-    def _run(self, given: Arguments, casts: Casts) -> Any:
+    def _places(self, given: Arguments) -> dict[str, tuple[Spec, Any]]:
+        """Return spec and place of each array, and check the structures of pytrees."""
+        places = {n: (spec, given[n]) for n, spec in self.arrays.items() if n in given}
+        trees: dict[str, Any] = {}
+        for name in filter(given.__contains__, self.nested):
+            for path, spec, value in specs.nodes(name, self.nested[name], given[name]):
+                if not spec.is_tree:
+                    places[path] = spec, value
+                elif value is not None or not spec.optional:
+                    trees[path] = spec, value
+                    places |= specs.leaves(path, spec, value)
+        for path, (spec, value) in trees.items():
+            root = specs.root_of(path, spec)
+            if root in trees:
+                errors.check_structure(root, trees[root][1], path, value)
+        for path, (spec, value) in list(places.items()):
+            if not (isinstance(value, Leaf) or spec.is_array):  # Of a static field.
+                rules.check_static(path, value, spec, self.specs)
+                del places[path]
+        return places
+
+    def _run(
+        self, given: Arguments, static: Arguments, leaves: list[Any], fitted: Fitted
+    ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
             return self.function(**given)
-        functions = {n: given[n] for n in self.functions}
-        static = functions | {n: _hashable(given[n]) for n in self.settings}
-        for name in self.options:  # A flag may be traced, and an array be a string.
-            static[name] = given[name]
-            if not isinstance(given[name], bool | np.bool_ | str):
-                del static[name]
-        dynamic = {n: x for n, x in given.items() if n not in static}
-        for name, spec in self.arrays.items():
-            if name in dynamic:
-                dynamic[name] = _as_float(name, spec, given[name])
-        for name, hint in self.nested.items():
-            dynamic[name] = specs.rebuild(name, hint, given[name], _as_float)
+        for place in fitted.numbers:
+            leaves[place] = float(leaves[place])
         is_ours = all(
-            x is self.defaults.get(n) or getattr(x, "is_ours", False)
-            for n, x in functions.items()
+            given[n] is self.defaults.get(n) or getattr(given[n], "is_ours", False)
+            for n in self.functions
         )
-        run = self.program if is_ours else self._body
-        with _mesh_of(dynamic):
-            return run(tuple(static.items()), casts, dynamic)
-
-    def _body(
-        self, static: tuple[tuple[str, Any], ...], casts: Casts, dynamic: Arguments
-    ) -> Any:
-        """Convert the arguments, and run the body."""
-        given = dict(static) | dynamic
-        mask = given.get("sample_mask")
-        floats = [jax.dtypes.canonicalize_dtype(x) for x in casts.floats]
-        full = [x for x in floats if x.itemsize >= 4]
-        half = [jnp.float32] if casts.half else []
-        to = dict.fromkeys(casts.half, jnp.float32) | dict.fromkeys(
-            casts.integers, jnp.result_type(*(full or half or [float]))
-        )
-
-        def convert(name: str, spec: Spec, x: Any) -> Any:
-            if isinstance(x, str | None) or not spec.is_array:
-                return x
-            x = x if isinstance(x, Array) else _array(x)
-            x = x.astype(to[name]) if name in to else x
-            is_masked = mask is not None and name in casts.masked
-            return streams.valid(x, _array(mask)) if is_masked else x
-
-        for name, spec in self.arrays.items():
-            given[name] = convert(name, spec, given[name])
-        for name, hint in self.nested.items():
-            given[name] = specs.rebuild(name, hint, given[name], convert)
-        result = self.function(**given)
-        if not (casts.half and casts.floats) or self.wide is True:
-            return result
-        return _narrow(result, jnp.result_type(*floats), self.wide)
-
-    def _compile(self) -> Callable[..., Any]:
-        def body(static: Any, casts: Casts, dynamic: Arguments) -> Any:
-            return self._body(static, casts, dynamic)
-
-        body.__name__ = self.function.__name__  # Profilers show it.
-        return cast(Any, jax.jit)(body, static_argnums=(0, 1), inline=True)
+        others = {n: given[n] for n in self.loose if n not in static}
+        items = tuple([(n, _hashable(x)) for n, x in static.items()])
+        run = self.program.compiled if is_ours else self.program.body
+        with programs.mesh_of(leaves + jax.tree.leaves(others)):
+            return run(items, fitted.casts, leaves, others)
 
 
-def _mesh_of(dynamic: Arguments) -> AbstractContextManager[Any]:
-    """Set the mesh of explicit axes over which traced arguments are shared.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leaf:
+    """Shape and dtype of an array, and its place among the leaves of all arguments."""
 
-    Without it, JAX cannot batch a loop or a nested program whose first values are
-    constants. JAX has this from 0.7.2 on.
-    """
-    for x in jax.tree.leaves(dynamic):
-        if isinstance(x, Tracer):
-            mesh = cast(Any, x).aval.sharding.mesh
-            if AxisType.Explicit in mesh.axis_types:
-                use = getattr(jax.sharding, "use_abstract_mesh", None)
-                return use(mesh) if use else contextlib.nullcontext()
-    return contextlib.nullcontext()
+    place: int
+    shape: tuple[int, ...]
+    dtype: Any
+    is_weak: bool
 
 
-@functools.partial(cast(Any, jax.jit), inline=True)
-def _array(value: Any) -> Array:
-    """Return a value as a JAX array, by a program that transfer guards allow."""
-    return jnp.asarray(value)
+def root(path: str) -> str:
+    """Return the argument of a path, such as `state` for `state.mean`."""
+    return re.split(r"[.[]", path)[0]
 
 
-def _as_float(_: str, spec: Spec, value: Any) -> Any:
-    """Return an integer given as a float, which is one to JAX, as a float."""
-    return float(value) if type(value) is int and spec.kind in FLOATS else value
+def _at(part: Any, leaves: list[Any]) -> Any:
+    """Return the values of a part of the arguments that was fitted."""
+    if isinstance(part, Leaf):
+        return leaves[part.place]
+    return jax.tree.map(functools.partial(_at, leaves=leaves), part)
 
 
 def _hashable(value: Any) -> Any:
     """Return a setting such as a list of axes as one that identifies a program."""
     return tuple(cast(Any, value)) if isinstance(value, list) else value
-
-
-def _narrow(result: Any, dtype: Any, wide: Any) -> Any:
-    """Cast the floats of a result, except states of the class `wide`."""
-
-    def cast_one(x: Any) -> Any:
-        is_float = hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)
-        return x.astype(dtype) if is_float else x
-
-    return jax.tree.map(cast_one, result, is_leaf=lambda x: type(x) is wide)

@@ -5,11 +5,16 @@ The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
 - a shape, such as `T, A`, none for a scalar; or several in brackets, joined by `or`. An
   axis is a size such as `3`, or a name such as `T`, which has the same size of at least
   1 in all arguments of a call. `T+1` is one more than `T`. `...` stands for any number
-  of axes, the same in all arguments, and so does a name with a star, such as `*B`. `*_`
-  are axes that may differ between arguments;
+  of axes, the same in all arguments, and so does a name with a star, such as `*B`. `_`
+  is an axis, and `*_` are axes, that may differ between arguments;
 - rules for the values: an interval such as `in [0, A)`, whose bounds are numbers, named
   axes or other arguments; `in {0, 1}`; `ascending`; or `increasing`, which excludes
-  equal values.
+  equal values;
+- `like params`: of a pytree, the structure of another argument, and leaves of its
+  shapes; of a result, the dtypes of floats of an argument.
+
+A `Tree` has the kind of its leaves in front, as in `"float like params"`. Its `...` is
+the shape of each leaf by itself, which needs not be written.
 """
 
 from __future__ import annotations
@@ -56,6 +61,7 @@ KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
 _TEXT = re.compile(
     r"(?P<shapes>\[.*?\](?: or \[.*?\])*|[^\[{]*?)"
     r"(?P<rules>(?: ?(?:\bin [\[(][^\])]+[\])]|\bin \{0, 1\}|ascending|increasing))*)"
+    r"(?: ?\blike (?P<like>[\w.]+))?"
 )
 
 
@@ -92,6 +98,8 @@ class Spec(NamedTuple):
         optional: Whether None is allowed.
         type: The type of a `Static`.
         options: The strings of a `Literal`, or those that an array may be instead.
+        like: The argument that a pytree or a result is like.
+        is_tree: Whether the argument is a pytree, of which this is a leaf.
     """
 
     kind: str
@@ -100,11 +108,13 @@ class Spec(NamedTuple):
     optional: bool = False
     type: type = object
     options: tuple[str, ...] = ()
+    like: str = ""
+    is_tree: bool = False
 
     @property
     def is_array(self) -> bool:
         """Whether the argument is an array."""
-        return self.kind in KINDS
+        return self.kind in KINDS and not self.is_tree
 
     @property
     def is_flag(self) -> bool:
@@ -114,7 +124,7 @@ class Spec(NamedTuple):
     @property
     def text(self) -> str:
         """The spec as errors show it, such as `float[] or [T] in [0, 1]`."""
-        shapes = " or ".join(f"[{', '.join(axes)}]" for axes in self.shapes)
+        shapes = " or ".join(f"[{', '.join(map(shown, x))}]" for x in self.shapes)
         rules = "".join(f" {rule}" for rule in self.rules)
         return self.kind.lower() + shapes + rules + " or None" * self.optional
 
@@ -134,15 +144,24 @@ def read(annotation: Any) -> Spec | None:
     if origin is Literal:
         return Spec("Literal", options=parts)
     if origin is Annotated and isinstance(note := parts[1], Note):
-        match = _TEXT.fullmatch(note.text)
-        assert match is not None, note.text
-        shapes: list[str] = re.findall(r"\[(.*?)\]", match["shapes"])
-        shapes = shapes or [match["shapes"]]
-        axes = tuple(tuple(filter(None, each.split(", "))) for each in shapes)
-        rules = tuple(map(_rule, re.findall(r"in \S+ \S+|\w+", match["rules"])))
-        kept = parts[0] if note.kind == "Static" else object
-        return Spec(note.kind, axes, rules, type=kept)
+        return _read_note(parts[0], *note)
     return None
+
+
+def _read_note(kept: Any, kind: str, text: str) -> Spec:
+    """Read the kind and the text of an annotation, whose type is `kept`."""
+    if is_tree := kind == "Tree":
+        kind, _, text = text.partition(" ")
+        kind = kind.capitalize()
+    match = _TEXT.fullmatch(text)
+    assert match is not None, text
+    shapes: list[str] = re.findall(r"\[(.*?)\]", match["shapes"])
+    shapes = shapes or [match["shapes"].strip() or "..." * is_tree]
+    axes = tuple(tuple(filter(None, each.split(", "))) for each in shapes)
+    rules = tuple(map(_rule, re.findall(r"in \S+ \S+|\w+", match["rules"])))
+    kept = kept if kind == "Static" else object
+    like = match["like"] or ""
+    return Spec(kind, axes, rules, type=kept, like=like, is_tree=is_tree)
 
 
 def _rule(text: str) -> Interval | str:
@@ -243,6 +262,10 @@ def _fit_shape(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Axes, Sizes] | N
 def _bind(shape: Shape, axes: Axes, sizes: Sizes) -> Sizes | None:
     """Return `sizes` with those of `shape` added, or None if they contradict."""
     bound = dict(sizes)
+    if sum(map(is_many, axes)) > 1:  # All but one of them are known.
+        known: list[Any] = [bound.get(axis, axis) for axis in axes]
+        each = [[x] if isinstance(x, str) else x for x in known]
+        axes = tuple(str(x) for part in each for x in part)
     if many := [axis for axis in axes if is_many(axis)]:
         start = axes.index(many[0])
         end = max(start, len(shape) - len(axes[start + 1 :]))
@@ -256,6 +279,8 @@ def _bind(shape: Shape, axes: Axes, sizes: Sizes) -> Sizes | None:
         name, extra = split(axis)
         if name.isdecimal():
             expected: Any = int(name)
+        elif name == "_":
+            expected = size
         else:
             expected = bound.setdefault(name, size - extra)
         if size - extra != expected or size - extra < 1:
@@ -265,7 +290,12 @@ def _bind(shape: Shape, axes: Axes, sizes: Sizes) -> Sizes | None:
 
 def is_many(axis: str) -> bool:
     """Return whether an axis stands for any number of axes."""
-    return axis == "..." or axis.startswith("*")
+    return axis.startswith(("...", "*"))
+
+
+def shown(axis: str) -> str:
+    """Return an axis as errors show it."""
+    return "..." if axis.startswith("...") else axis
 
 
 @functools.cache
@@ -282,45 +312,41 @@ def size_of(axis: str, sizes: Sizes) -> int | tuple[int, ...] | None:
     return cast(Any, size) + extra if isinstance(size, int) else size
 
 
-# --- Arguments that have no spec. ---
+# --- Arguments that contain arrays, and those that have no spec. ---
 
 _SETTINGS = {types.NoneType, *typing.get_args(AxisName), *typing.get_args(DTypeLike)}
 
 
+class TypeMismatchError(Exception):
+    """A value without the fields or entries of its annotation: path, annotation."""
+
+
 def is_setting(hint: Any) -> bool:
     """Return whether an annotation is that of axis names or of a dtype."""
-    return bool(_alternatives(hint) <= _SETTINGS)
+    return bool(alternatives(hint) <= _SETTINGS)
 
 
 def is_callable(hint: Any) -> bool:
     """Return whether an annotation is that of a function of the user."""
-    return any(typing.get_origin(x) is Callable for x in _alternatives(hint))
+    return any(typing.get_origin(x) is Callable for x in alternatives(hint))
 
 
-def is_function(hint: Any) -> bool:
-    """Return whether an argument is a function of the user, or an object with some.
-
-    All other arguments without a spec are axis names, dtypes, or pytrees of arrays: a
-    state, or what a type variable stands for.
-    """
-    is_tree = isinstance(hint, typing.TypeVar) or is_nested(hint)
-    return not (is_setting(hint) or is_tree)
-
-
-def _alternatives(hint: Any) -> set[Any]:
+def alternatives(hint: Any) -> set[Any]:
     """Return the members of a union, or one annotation."""
     is_union = typing.get_origin(hint) in (Union, types.UnionType)
     return set(typing.get_args(hint)) if is_union else {hint}
 
 
 def is_nested(hint: Any) -> bool:
-    """Return whether an annotation contains specs: a record, tuple or sequence."""
+    """Return whether an annotation contains specs: a pytree, record or sequence."""
+    if spec := read(hint):
+        return spec.is_tree
     return any(read(part) or is_nested(part) for part in contents(hint))
 
 
-def is_loose(hint: Any) -> bool:
-    """Return whether an annotation contains values of which it says nothing."""
-    return not read(hint) and (not contents(hint) or any(map(is_loose, contents(hint))))
+def is_in(part: Any, hint: Any) -> bool:
+    """Return whether an annotation is another one, or contained in it."""
+    return hint is part or any(is_in(part, x) for x in contents(hint))
 
 
 def contents(hint: Any) -> tuple[Any, ...]:
@@ -351,55 +377,52 @@ def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
     """Return path, annotation and value of each field or entry of an argument.
 
     Raises:
-        TypeError: If the argument does not have the fields or entries, with the path
-            and the annotation.
+        TypeMismatchError: If the argument does not have the fields or entries.
     """
     if is_record(hint):
         if not all(hasattr(value, field) for field in _hints(hint)):
-            raise TypeError(path, hint)
+            raise TypeMismatchError(path, hint)
         return [(f"{path}.{x}", y, getattr(value, x)) for x, y in _hints(hint).items()]
+    inner = contents(hint)
     if typing.get_origin(hint) in (Union, types.UnionType):
-        return [] if value is None else [(path, contents(hint)[0], value)]
-    if not (inner := contents(hint)):
+        is_tuple = type(value) is tuple
+        fits = [x for x in inner if (typing.get_origin(x) is tuple) == is_tuple]
+        return [] if value is None else [(path, [*fits, *inner][0], value)]
+    if not inner:
         return []
     entries = list(cast(Any, value)) if isinstance(value, list | tuple) else []
     is_fixed = typing.get_origin(hint) is tuple and ... not in typing.get_args(hint)
     hints = inner if is_fixed else inner * len(entries)
     if not isinstance(value, list | tuple) or len(hints) != len(entries):
-        raise TypeError(path, hint)
+        raise TypeMismatchError(path, hint)
     names = [f"{path}[{i}]" for i in range(len(entries))]
     return list(zip(names, hints, entries, strict=True))
 
 
-def leaves(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
-    """Return path, spec and value of each array that an argument contains."""
+def nodes(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
+    """Return path, spec and value of each array and pytree in an argument."""
     if spec := read(hint):
         yield path, spec, value
     else:
         for part in parts(path, hint, value):
-            yield from leaves(*part)
+            yield from nodes(*part)
 
 
-def rebuild(
-    path: str, hint: Any, value: Any, change: Callable[[str, Spec, Any], Any]
-) -> Any:
-    """Return an argument with each array that it contains changed.
+def leaves(path: str, spec: Spec, tree: Any) -> dict[str, tuple[Spec, Any]]:
+    """Return spec and value of each leaf, by paths such as `params['w']`."""
+    found: dict[str, tuple[Spec, Any]] = {}
+    for keys, leaf in cast(Any, jax.tree_util).tree_leaves_with_path(tree):
+        where = jax.tree_util.keystr(keys)
+        own = f"...{root_of(path, spec)}{where}"
+        shapes = [tuple(own if x == "..." else x for x in y) for y in spec.shapes]
+        found[path + where] = (
+            spec._replace(shapes=tuple(shapes), is_tree=False, optional=False),
+            leaf,
+        )
+    return found
 
-    Args:
-        path: Its name.
-        hint: Its annotation.
-        value: Its value.
-        change: A function of the path, the spec and the value of an array.
 
-    Returns:
-        The argument.
-    """
-    if spec := read(hint):
-        return change(path, spec, value)
-    inner = [rebuild(*part, change) for part in parts(path, hint, value)]
-    if is_record(hint):
-        return hint(*inner)
-    if not inner:
-        return value
-    is_union = typing.get_origin(hint) in (Union, types.UnionType)
-    return inner[0] if is_union else type(value)(inner)
+def root_of(path: str, spec: Spec) -> str:
+    """Return the path of the pytree that a pytree at a path is like, or its own."""
+    record = path.rpartition(".")[0]
+    return ".".join(filter(None, [record, spec.like])) if spec.like else path

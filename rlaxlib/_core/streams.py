@@ -86,33 +86,65 @@ def at_next_valid(
 def valid(x: Array, sample_mask: Array | None) -> Array:
     """Return `x`, and 0 at invalid steps.
 
+    A product with NaN has a NaN gradient even where the result is masked, so functions
+    have arguments that are masked, too.
+
     Args:
         x: Values, `[T, ...]`; or of more axes, the first of which are the mask's.
-        sample_mask: As for `ends`, of any number of axes.
+        sample_mask: As for `ends`, of any number of axes. Arrays of `T-1` entries have
+            the first of its entries; of `T+1` states, those count that are before or
+            after a valid step.
 
     Returns:
         Values, of the shape of `x`.
     """
     if sample_mask is None:
         return x
+    if sample_mask.ndim == 1 and x.shape[0] > sample_mask.size:
+        sample_mask = jnp.pad(sample_mask, (0, 1)) | jnp.pad(sample_mask, (1, 0))
+    elif sample_mask.ndim == 1:
+        sample_mask = sample_mask[: x.shape[0]]
     mask = sample_mask.reshape(sample_mask.shape + (1,) * (x.ndim - sample_mask.ndim))
     return jnp.where(mask, x, jnp.zeros_like(x))
 
 
-def clean(sample_mask: Array | None, *arguments: Array) -> tuple[Array, ...]:
-    """Set arguments to 0 at invalid steps.
+def filled(mask: Array | None, like: Array) -> Array:
+    """Return the mask of the shape of `like`, true everywhere if there is none."""
+    return jnp.broadcast_to(True if mask is None else mask, like.shape)
 
-    A product with NaN has a NaN gradient even where the result is masked, so functions
-    mask their inputs as well as their outputs.
+
+def segments(
+    discount_t: Array, truncated_t: Array | None, sample_mask: Array | None
+) -> tuple[Array, Array, Array]:
+    """Number the valid steps of a stream, and find where segments end.
+
+    A segment ends with a discount of 0 at a valid step, or where the stream is cut.
 
     Args:
+        discount_t: Discounts, `[T]`.
+        truncated_t: As for `ends`.
         sample_mask: As for `ends`.
-        *arguments: Arrays, `[T, ...]`; or scalars, which are returned unchanged.
 
     Returns:
-        The arguments, in the order given.
+        The number of each valid step, counted from 0; that of the last valid step of
+        its segment; and whether a segment ends at a step; each `[T]`.
     """
-    return tuple(valid(each, sample_mask) if each.ndim else each for each in arguments)
+    valid = filled(sample_mask, discount_t)
+    end = valid & (discount_t == 0)
+    end = end if truncated_t is None else end | truncated_t
+    number = jnp.cumsum(valid) - 1
+    last = jax.lax.cummin(jnp.where(end, number, number[-1]), reverse=True)
+    return number, last, end
+
+
+def step_of(number: Array, sample_mask: Array | None) -> Array:
+    """Return the index of the valid step of a number, each its own where masked."""
+    if sample_mask is None:
+        return number
+    steps = jnp.arange(sample_mask.size)
+    # Shared over devices like the number, if it is.
+    places = compact(steps + 0 * number, sample_mask)
+    return jnp.where(sample_mask, places[number], steps)
 
 
 def compact(x: Array, sample_mask: Array) -> Array:

@@ -1,22 +1,40 @@
-"""Public names, suggestions for those that do not exist, and the words of `help()`."""
+"""What missing names and unknown keywords mean; names of topics; words of `help()`."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-# What people put after the name of an algorithm: `dqn_loss`, `per_weights`.
-ENDINGS = re.compile("_(loss|losses|update|target|targets|returns|weights|error)$")
+import jax
+
+# What people put before and after the name of an algorithm: `compute_gae`, `DQNLoss`.
+_BEFORE = re.compile(
+    "apply|batch(ed)?|build|calc(ulate)?|compute|create|estimate|get|make|update|vec"
+)
+_AFTER = re.compile(
+    "agent|config|error|estimat(e|or)|fn|function|loss|module|objective|planner|return|"
+    "target|trainer|update|weight|wrapper"
+)
+# What people put around the name of an argument: `mb_returns`, `new_values`.
+_FILLERS = {"b", "batch", "current", "mb", "new", "policy", "t", "tm1"}
+_SPELLINGS = {
+    "λ": "lambda",
+    "ε": "epsilon",
+    "logp": "log_prob",
+    "logprob": "log_prob",
+    "reference": "ref",
+}
 
 
 @functools.cache
-def aliases() -> dict[str, list[str]]:
-    """Return the names that papers and people use, and the functions they lead to."""
+def tables() -> dict[str, dict[str, Any]]:
+    """Return what papers and other libraries call our functions and arguments."""
     import tomllib  # noqa: PLC0415 - `import rlaxlib` does not need it.
 
     path = Path(__file__).parents[1] / "aliases.toml"
@@ -39,21 +57,95 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
     Returns:
         Names, of other libraries with their module; empty if nothing is alike.
     """
-    known: dict[str, list[str]] = {}
-    for alias, names in aliases().items():
-        for keyword in keywords(alias):
-            known.setdefault(_letters(keyword), []).extend(names)
-    for form in (name, ENDINGS.sub("", name)):
-        if found := known.get(_letters(form)):
-            return list(dict.fromkeys(found))
-    return difflib.get_close_matches(name, public)
+    concepts, functions = _known("concepts"), _known("functions")
+    ours = [(each, [each]) for each in sorted(public, key=lambda x: not x.islower())]
+    modules = [jax, jax.nn, jax.numpy, jax.lax]
+    modules = [x.__name__ for x in modules if callable(vars(x).get(name))]
+    theirs = [(name, [f"{module}.{name}"]) for module in modules[:1]]
+    known = [*concepts, *functions, *ours, *theirs]
+    short = [*concepts, *(x for x in ours if x[0].islower())]
+    forms = [(_words(key), names) for key, names in known]
+    forms += [(_trims(key)[-1], names) for key, names in short]
+    for words in _trims(name):
+        same = (y for x, y in forms if "".join(x) == "".join(words) or {*x} == {*words})
+        if found := list(dict.fromkeys(itertools.chain(*same))):
+            return found
+    near = [names for each, names in known if _is_misspelt(name, each)]
+    return near[0] if near else []
 
 
-def publish(package: Mapping[str, Any]) -> list[str]:
+def meant(word: str, arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that an unknown keyword stands for.
+
+    Args:
+        word: The keyword, such as `gamma`.
+        arguments: The arguments of the function.
+
+    Returns:
+        Those that others call so, or that are spelt almost like it.
+    """
+    key, others = _key(word), tables()["arguments"]
+    called = {n: f"{others.get(n, '')} {others.get(_stem(n), '')}" for n in arguments}
+    alike = [n for n in arguments if _key(n) == key != ""]
+    meant = [n for n in arguments if key in map(_key, called[n].split())]
+    return alike or meant or [n for n in arguments if _is_misspelt(key, _key(n))]
+
+
+def _known(table: str) -> list[tuple[str, list[str]]]:
+    """Return each name in a table, and those that it stands for."""
+    every = tables()[table].items()
+    return [(word, names) for alias, names in every for word in keywords(alias)]
+
+
+def _trims(name: str) -> list[list[str]]:
+    """Return the words of a name, first all of them, then with fewer affixes."""
+    words = _words(name)
+    count = range(len(words))
+    starts = [i for i in count if all(map(_BEFORE.fullmatch, words[:i]))]
+    ends = [i + 1 for i in count if all(map(_AFTER.fullmatch, words[i + 1 :]))]
+    found = [words[i:j] for i in starts for j in ends if i < j]
+    return sorted(found, key=len, reverse=True)
+
+
+def _is_misspelt(name: str, other: str) -> bool:
+    """Return whether words of more than four letters are alike, and all others equal.
+
+    Short words are acronyms, in which a letter says all: of CQL and IQL.
+    """
+
+    def is_near(x: str, y: str) -> bool:
+        is_word = min(len(x), len(y)) > 4 and y.isalpha() and x[0] == y[0]
+        return x == y or (is_word and SequenceMatcher(None, x, y).ratio() > 0.8)
+
+    ours, theirs = _words(name), _words(other)
+    return len(ours) == len(theirs) and all(map(is_near, ours, theirs))
+
+
+def _key(argument: str) -> str:
+    """Return the words of an argument, without what it says of time."""
+    return " ".join(sorted({*_words(argument)} - _FILLERS))
+
+
+def _stem(argument: str) -> str:
+    """Return an argument's name without what it says of time."""
+    return re.sub(r"(_(tm1|t))?_?$", "", argument)
+
+
+@functools.lru_cache(maxsize=4096)
+def _words(name: str) -> list[str]:
+    """Split `DQNLoss` and `dqn_losses` into words, without the `s` of a plural."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    words = [re.sub(r"(?<=\w[^s])s$", "", x) for x in re.split(r"[\W_]+", text.lower())]
+    spelt = "_".join(_SPELLINGS.get(x, x) for x in words)
+    return [x for x in spelt.split("_") if x]
+
+
+def publish(package: dict[str, Any]) -> list[str]:
     """Return the topics of a package and all their names, and list those of each topic.
 
     A topic with chapters gets the `__all__` of all of them. Type checkers follow the
-    star imports, but no sum of lists.
+    star imports, but no sum of lists. A name that the package or a topic lacks raises
+    an error that suggests others.
     """
     public = {name: x for name, x in package.items() if not name.startswith("_")}
     topics = {name: x for name, x in sorted(public.items()) if inspect.ismodule(x)}
@@ -63,7 +155,18 @@ def publish(package: Mapping[str, Any]) -> list[str]:
             vars(topic)["__all__"] = [
                 name for each in chapters for name in each.__all__
             ]
-    return [*topics, *(name for each in topics.values() for name in each.__all__)]
+    names = [name for each in topics.values() for name in each.__all__]
+    for module in (package, *map(vars, topics.values())):
+        module["__getattr__"] = functools.partial(_miss, module["__name__"], names)
+    return [*topics, *names]
+
+
+def _miss(module: str, public: Sequence[str], name: str) -> NoReturn:
+    """Raise an error that suggests names in place of one that a module lacks."""
+    found = [] if name.startswith("_") else suggest(name, public)
+    found = [f"rlaxlib.{x}" if x in public and "." in module else x for x in found]
+    hint = f" See {', '.join(f'`{x}`' for x in found)}." if found else ""
+    raise AttributeError(f"module {module!r} has no attribute {name!r}.{hint}")
 
 
 def describe_fields(things: Iterable[Any]) -> None:
@@ -79,7 +182,3 @@ def describe_fields(things: Iterable[Any]) -> None:
             getattr(thing, field).__doc__ = (
                 " ".join(found[1].split()) if found else None
             )
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]", "", text).lower()

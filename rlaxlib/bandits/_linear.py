@@ -13,7 +13,6 @@ from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Key, Static
 
 __all__ = [
@@ -120,7 +119,6 @@ def linucb_scores(
     return _matmul(contexts, state.weights) + safe.product(bonus_scale, width)
 
 
-@keeps_dtype("state")
 @checked
 def linucb_update(
     state: LinearBanditState,

@@ -14,7 +14,6 @@ from jax import Array
 
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int
 from rlaxlib.bandits._statistics import one_hot
 
@@ -115,7 +114,6 @@ def exp3_probabilities(
     return safe.product(1 - exploration, weights) + exploration * uniform
 
 
-@keeps_dtype("log_weights")
 @checked
 def exp3_update(
     log_weights: Float[ArrayLike, "A"],
@@ -123,7 +121,7 @@ def exp3_update(
     reward: Float[ArrayLike, ""],
     probability: Float[ArrayLike, "in (0, 1]"],
     learning_rate: Float[ArrayLike, "in [0, inf)"],
-) -> Float[Array, "A"]:
+) -> Float[Array, "A like log_weights"]:
     """Update the log-weights of Exp3 with one reward.
 
     Takes the log-weights of all arms and one pull, returns the next log-weights.
@@ -209,7 +207,6 @@ def tsallis_inf_probabilities(
     return p / jnp.sum(p)
 
 
-@keeps_dtype("losses")
 @checked
 def tsallis_inf_update(
     losses: Float[ArrayLike, "A"],
@@ -218,7 +215,7 @@ def tsallis_inf_update(
     probability: Float[ArrayLike, "in (0, 1]"],
     *,
     baseline: Float[ArrayLike, "[] or [A]"] = 0.0,
-) -> Float[Array, "A"]:
+) -> Float[Array, "A like losses"]:
     """Update the loss estimates of Tsallis-INF with one loss.
 
     Takes the loss estimates of all arms and one pull, returns the next estimates.
@@ -253,7 +250,6 @@ def tsallis_inf_update(
     return losses + excess + baseline
 
 
-@keeps_dtype("state")
 @checked
 def gradient_bandit_update(
     state: GradientBanditState,

@@ -12,7 +12,6 @@ from jax import Array
 
 from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
 __all__ = [
@@ -89,7 +88,6 @@ def bandit_init(num_arms: Static[int, "in [1, inf)"]) -> BanditState:
     return BanditState(*(jnp.zeros(num_arms) for _ in BanditState._fields))
 
 
-@keeps_dtype("state")
 @checked
 def bandit_update(
     state: BanditState,
@@ -178,7 +176,6 @@ def sliding_window_init(
     return SlidingWindowState(*bandit_init(num_arms), arms, rewards)
 
 
-@keeps_dtype("state")
 @checked
 def sliding_window_update(
     state: SlidingWindowState,

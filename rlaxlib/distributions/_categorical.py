@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core import indexing, legality, safe
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 
 __all__ = [
+    "ClippedEntropySoftmax",
     "DiscreteDistribution",
+    "Softmax",
     "categorical_cross_entropy",
     "categorical_importance_sampling_ratios",
     "categorical_kl_divergence",
@@ -32,49 +35,47 @@ __all__ = [
     "softmax",
 ]
 
+Function = Callable[..., Array]
 
-class DiscreteDistribution(NamedTuple):
-    """The functions of a distribution over finitely many actions.
+
+class DiscreteDistribution(FunctionTuple):
+    """A distribution over finitely many actions.
+
+    `softmax`, `greedy` and others make one of settings. One can also be made of any
+    functions, in the order below.
 
     Attributes:
         sample: Samples an action from a key and the parameters.
         probs: Returns the probability of each action.
-        logprob: Returns the log-probability of an action.
+        logprob: Returns the log-probability of an action. It is also called `log_prob`.
         entropy: Returns the entropy, in nats.
         kl: Returns the KL divergence between two distributions; or None.
     """
 
-    sample: Callable[..., Array]
-    probs: Callable[..., Array]
-    logprob: Callable[..., Array]
-    entropy: Callable[..., Array]
-    kl: Callable[..., Array] | None
+    _functions = ("sample", "probs", "logprob", "entropy", "kl")
 
-
-D = TypeVar("D")
-
-if TYPE_CHECKING:
-    # So that editors and type checkers know the arguments of each method.
-    class Functions(DiscreteDistribution):
-        def __new__(cls, *settings: Any) -> Self: ...
-else:
-    Functions = object
-
-
-def methods(kind: Any, owner: D) -> D:
-    """Return the methods of an object as a named tuple, typed as the object itself."""
-    return kind(*(getattr(owner, name, None) for name in kind._fields))
+    def __init__(
+        self,
+        sample: Function,
+        probs: Function,
+        logprob: Function,
+        entropy: Function,
+        kl: Function | None,
+    ) -> None:
+        self.sample, self.probs = sample, probs
+        self.logprob = self.log_prob = logprob
+        self.entropy, self.kl = entropy, kl
 
 
 @checked(compiled=False)
-def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> _Softmax:
+def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> Softmax:
     """Create a softmax (Boltzmann) distribution.
 
-    Takes settings, returns a named tuple of functions.
+    Takes settings, returns a distribution.
 
     .. math:: π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
 
-    Its functions are `sample(key, logits)`, `probs(logits)`, `logprob(sample, logits)`,
+    Its methods are `sample(key, logits)`, `probs(logits)`, `log_prob(sample, logits)`,
     `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of
     shape `[..., A]`. Each takes a keyword `action_mask`, true for legal actions.
 
@@ -82,7 +83,7 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> _Softmax:
         temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
 
     Returns:
-        A `DiscreteDistribution`.
+        A `Softmax`.
 
     Raises:
         ArgumentError: If `temperature` is wrong, or an argument when called.
@@ -97,17 +98,17 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> _Softmax:
         Network Outputs, with Relationships to Statistical Pattern Recognition*, 1990.
         https://doi.org/10.1007/978-3-642-76153-9_28
     """
-    return methods(DiscreteDistribution, _Softmax(temperature))
+    return Softmax(temperature)
 
 
 @checked(compiled=False)
 def clipped_entropy_softmax(
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
     entropy_clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
-) -> _ClippedEntropySoftmax:
+) -> ClippedEntropySoftmax:
     """Create a softmax distribution with clipped entropy.
 
-    Takes settings, returns a named tuple of functions.
+    Takes settings, returns a distribution.
 
     .. math::
 
@@ -115,7 +116,7 @@ def clipped_entropy_softmax(
         H = min(-∑_a π(a) log π(a), κ log A)
 
     An entropy bonus then has no gradient once the policy is random enough. The
-    functions are those of `softmax`.
+    methods are those of `softmax`.
 
     Args:
         temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
@@ -123,7 +124,7 @@ def clipped_entropy_softmax(
             actions, in [0, inf], shape `[]`. 1 clips nothing.
 
     Returns:
-        A `DiscreteDistribution`.
+        A `ClippedEntropySoftmax`.
 
     Raises:
         ArgumentError: If a setting is wrong, or an argument when called.
@@ -138,9 +139,7 @@ def clipped_entropy_softmax(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    return methods(
-        DiscreteDistribution, _ClippedEntropySoftmax(temperature, entropy_clip)
-    )
+    return ClippedEntropySoftmax(temperature, entropy_clip)
 
 
 @checked(wide=True)
@@ -327,8 +326,12 @@ def categorical_importance_sampling_ratios(
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _Softmax(Functions):
-    """The functions of a softmax distribution."""
+class Softmax(DiscreteDistribution):
+    """A softmax distribution, which `softmax` makes.
+
+    Attributes:
+        temperature: Temperature, in (0, inf), shape `[]`.
+    """
 
     temperature: ArrayLike
 
@@ -386,7 +389,7 @@ class _Softmax(Functions):
         return legal_softmax(logits, action_mask, self.temperature).probs
 
     @checked
-    def logprob(
+    def log_prob(
         self,
         sample: Int[ArrayLike, "[...] or [N, ...] in [0, A)"],
         logits: Float[ArrayLike, "..., A"],
@@ -413,6 +416,8 @@ class _Softmax(Functions):
         del action_spec
         pi = legal_softmax(logits, action_mask, self.temperature)
         return pi.log_prob(sample)
+
+    logprob = log_prob
 
     @checked
     def entropy(
@@ -467,8 +472,13 @@ class _Softmax(Functions):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _ClippedEntropySoftmax(_Softmax):
-    """The functions of a softmax distribution with clipped entropy."""
+class ClippedEntropySoftmax(Softmax):
+    """A softmax with clipped entropy, which `clipped_entropy_softmax` makes.
+
+    Attributes:
+        temperature: Temperature, in (0, inf), shape `[]`.
+        entropy_clip: Fraction of the largest entropy, in [0, inf], shape `[]`.
+    """
 
     entropy_clip: ArrayLike
 

@@ -7,65 +7,76 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core import checks
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key
-from rlaxlib.distributions._categorical import methods
+from rlaxlib.distributions._categorical import Function
 
 __all__ = [
     "ContinuousDistribution",
+    "GaussianDiagonal",
     "gaussian_diagonal",
     "multivariate_normal_kl_divergence",
 ]
 
 
-class ContinuousDistribution(NamedTuple):
-    """The functions of a distribution over vectors.
+class ContinuousDistribution(FunctionTuple):
+    """A distribution over vectors.
+
+    `gaussian_diagonal` and `squashed_gaussian` make one of settings. One can also be
+    made of any functions, in the order below.
 
     Attributes:
         sample: Samples a vector from a key and the parameters.
         prob: Returns the density of a vector.
-        logprob: Returns the log-density of a vector.
+        logprob: Returns the log-density of a vector. It is also called `log_prob`.
         entropy: Returns the differential entropy, in nats.
         kl_to_standard_normal: Returns the KL divergence KL(p ‖ N(0, I)).
         kl: Returns the KL divergence between two distributions.
     """
 
-    sample: Callable[..., Array]
-    prob: Callable[..., Array]
-    logprob: Callable[..., Array]
-    entropy: Callable[..., Array]
-    kl_to_standard_normal: Callable[..., Array]
-    kl: Callable[..., Array]
+    _functions = (
+        "sample",
+        "prob",
+        "logprob",
+        "entropy",
+        "kl_to_standard_normal",
+        "kl",
+    )
 
-
-if TYPE_CHECKING:
-    # So that editors and type checkers know the arguments of each method.
-    class Functions(ContinuousDistribution):
-        def __new__(cls, *settings: Any) -> Self: ...
-else:
-    Functions = object
+    def __init__(
+        self,
+        sample: Function,
+        prob: Function,
+        logprob: Function,
+        entropy: Function,
+        kl_to_standard_normal: Function,
+        kl: Function,
+    ) -> None:
+        self.sample, self.prob = sample, prob
+        self.logprob = self.log_prob = logprob
+        self.entropy, self.kl = entropy, kl
+        self.kl_to_standard_normal = kl_to_standard_normal
 
 
 @checked(compiled=False)
 def gaussian_diagonal(
     sigma: Float[ArrayLike, "... in (0, inf)"] | None = None,
-) -> _GaussianDiagonal:
+) -> GaussianDiagonal:
     """Create a Gaussian distribution with a diagonal covariance matrix.
 
-    Takes settings, returns a named tuple of functions.
+    Takes settings, returns a distribution.
 
     .. math:: p(x) = ∏_i (1 / (√(2 π) σ_i)) exp(-(x_i - μ_i)² / (2 σ_i²))
 
-    Its functions are `sample(key, mu, sigma)`, `prob(sample, mu, sigma)`,
-    `logprob(sample, mu, sigma)`, `entropy(mu, sigma)`,
+    Its methods are `sample(key, mu, sigma)`, `prob(sample, mu, sigma)`,
+    `log_prob(sample, mu, sigma)`, `entropy(mu, sigma)`,
     `kl_to_standard_normal(mu, sigma)` and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with
     vectors of shape `[..., D]`. All but `kl` use this `sigma` by default.
 
@@ -74,7 +85,7 @@ def gaussian_diagonal(
             give it when called.
 
     Returns:
-        A `ContinuousDistribution`.
+        A `GaussianDiagonal`.
 
     Raises:
         ArgumentError: If `sigma` is wrong, or an argument is wrong or missing when
@@ -89,7 +100,7 @@ def gaussian_diagonal(
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section 2.3,
         2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    return methods(ContinuousDistribution, _GaussianDiagonal(sigma))
+    return GaussianDiagonal(sigma)
 
 
 @checked
@@ -136,8 +147,13 @@ def multivariate_normal_kl_divergence(
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _GaussianDiagonal(Functions):
-    """The functions of a Gaussian with a diagonal covariance."""
+class GaussianDiagonal(ContinuousDistribution):
+    """A Gaussian with a diagonal covariance matrix, which `gaussian_diagonal` makes.
+
+    Attributes:
+        sigma: Standard deviations, in (0, inf), shape `[...]`; or None to give them
+            when called.
+    """
 
     sigma: ArrayLike | None
 
@@ -189,7 +205,7 @@ class _GaussianDiagonal(Functions):
         return jnp.exp(normal_log_density(sample, mu, self._or_own(sigma, mu)))
 
     @checked
-    def logprob(
+    def log_prob(
         self,
         sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
         mu: Float[ArrayLike, "..., D"],
@@ -211,6 +227,8 @@ class _GaussianDiagonal(Functions):
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         return normal_log_density(sample, mu, self._or_own(sigma, mu))
+
+    logprob = log_prob
 
     @checked
     def entropy(

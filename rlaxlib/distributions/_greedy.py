@@ -13,28 +13,26 @@ from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
 from rlaxlib.distributions._categorical import (
     DiscreteDistribution,
-    Functions,
     legal_actions,
-    methods,
 )
 
-__all__ = ["epsilon_greedy", "greedy"]
+__all__ = ["EpsilonGreedy", "Greedy", "epsilon_greedy", "greedy"]
 
 
-def greedy() -> _Greedy:
+def greedy() -> Greedy:
     """Create a greedy distribution, uniform over the best actions.
 
-    Takes settings, returns a named tuple of functions.
+    Takes settings, returns a distribution.
 
     .. math:: π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
 
-    Its functions are `sample(key, preferences)`, `probs(preferences)`,
-    `logprob(sample, preferences)` and `entropy(preferences)`, with preferences
+    Its methods are `sample(key, preferences)`, `probs(preferences)`,
+    `log_prob(sample, preferences)` and `entropy(preferences)`, with preferences
     :math:`x`, such as action values, of shape `[..., A]`. Each takes a keyword
     `action_mask`, true for legal actions, and returns 0 if no action is legal.
 
     Returns:
-        A `DiscreteDistribution` without `kl`, which is None.
+        A `Greedy` distribution, whose `kl` is None.
 
     Raises:
         ArgumentError: If a shape, dtype or NumPy action is wrong when called.
@@ -48,27 +46,27 @@ def greedy() -> _Greedy:
         Introduction*, second edition, section 2.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return methods(DiscreteDistribution, _Greedy())
+    return Greedy()
 
 
 @checked(compiled=False)
 def epsilon_greedy(
     epsilon: Float[ArrayLike, "in [0, 1]"] | None = None,
-) -> _EpsilonGreedy:
+) -> EpsilonGreedy:
     """Create an epsilon-greedy distribution.
 
-    Takes settings, returns a named tuple of functions.
+    Takes settings, returns a distribution.
 
     .. math:: π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
 
-    Its functions are those of `greedy`, each with one more argument `epsilon`.
+    Its methods are those of `greedy`, each with one more argument `epsilon`.
 
     Args:
         epsilon: Probability :math:`ε` of a uniformly random legal action, in [0, 1],
             shape `[]`; or None to give it when called.
 
     Returns:
-        A `DiscreteDistribution` without `kl`, which is None.
+        An `EpsilonGreedy` distribution, whose `kl` is None.
 
     Raises:
         ArgumentError: If `epsilon` is wrong, or an argument is wrong or missing when
@@ -84,13 +82,15 @@ def epsilon_greedy(
         Introduction*, second edition, section 2.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return methods(DiscreteDistribution, _EpsilonGreedy(epsilon))
+    return EpsilonGreedy(epsilon)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _Greedy(Functions):
-    """The functions of a greedy distribution, where epsilon is 0."""
+class Greedy(DiscreteDistribution):
+    """A greedy distribution, uniform over the best actions, which `greedy` makes."""
+
+    kl = None
 
     @checked
     def sample(
@@ -138,7 +138,7 @@ class _Greedy(Functions):
         return _policy(preferences, 0.0, action_mask)
 
     @checked
-    def logprob(
+    def log_prob(
         self,
         sample: Int[ArrayLike, "[...] or [N, ...] in [0, A)"],
         preferences: Float[ArrayLike, "..., A"],
@@ -160,7 +160,9 @@ class _Greedy(Functions):
         Raises:
             ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
-        return _logprob(sample, _policy(preferences, 0.0, action_mask))
+        return _log_prob(sample, _policy(preferences, 0.0, action_mask))
+
+    logprob = log_prob
 
     @checked
     def entropy(
@@ -186,10 +188,16 @@ class _Greedy(Functions):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _EpsilonGreedy(Functions):
-    """The functions of an epsilon-greedy distribution."""
+class EpsilonGreedy(DiscreteDistribution):
+    """An epsilon-greedy distribution, which `epsilon_greedy` makes.
+
+    Attributes:
+        epsilon: Probability of a random action, in [0, 1], shape `[]`; or None to give
+            it when called.
+    """
 
     epsilon: ArrayLike | None
+    kl = None
 
     @checked
     def sample(
@@ -243,7 +251,7 @@ class _EpsilonGreedy(Functions):
         return self._policy(preferences, epsilon, action_mask)
 
     @checked
-    def logprob(
+    def log_prob(
         self,
         sample: Int[ArrayLike, "[...] or [N, ...] in [0, A)"],
         preferences: Float[ArrayLike, "..., A"],
@@ -269,7 +277,9 @@ class _EpsilonGreedy(Functions):
             ArgumentError: If a shape, dtype, NumPy action or `epsilon` is wrong or
                 missing.
         """
-        return _logprob(sample, self._policy(preferences, epsilon, action_mask))
+        return _log_prob(sample, self._policy(preferences, epsilon, action_mask))
+
+    logprob = log_prob
 
     @checked
     def entropy(
@@ -311,7 +321,7 @@ def _sample(key: Array, probs: Array) -> Array:
     return jnp.where(jnp.any(jnp.isnan(probs), axis=-1), -1, action)
 
 
-def _logprob(sample: Array, probs: Array) -> Array:
+def _log_prob(sample: Array, probs: Array) -> Array:
     """Return the log-probability of an action."""
     none_legal = jnp.all(probs == 0, axis=-1, keepdims=True)
     probs = jnp.where(none_legal, 1, probs)  # Their logarithm is 0.

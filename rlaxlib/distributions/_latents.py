@@ -86,10 +86,7 @@ def unimix_logits(
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
     mixture = (1 - mix) * p.probs + mix * uniform
     # Without a mix, a probability may underflow, but not its logarithm.
-    is_zero = mixture == 0
-    log_mixture = jnp.log(jnp.where(is_zero, 1, mixture))
-    log_p = jnp.where(p.legal, p.log_probs, -jnp.inf)
-    return jnp.where(is_zero, log_p, log_mixture)
+    return safe.log(mixture, jnp.where(p.legal, p.log_probs, -jnp.inf))
 
 
 @checked

@@ -16,10 +16,8 @@ from jax import Array
 from rlaxlib._core import checks, errors
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
-from rlaxlib.distributions._categorical import methods
 from rlaxlib.distributions._gaussian import (
     ContinuousDistribution,
-    Functions,
     normal_entropy,
     normal_kl,
     normal_log_density,
@@ -27,20 +25,25 @@ from rlaxlib.distributions._gaussian import (
 )
 
 __all__ = [
+    "SquashedGaussian",
     "squashed_gaussian",
     "tanh_normal_log_prob",
     "tanh_normal_log_prob_of_action",
 ]
+
+Sample = Float[ArrayLike, "[..., D] or [N, ..., D]"]
+Minimum = Shaped[ArrayLike, "[] or [1] or [D] or [..., D] in (-inf, inf)"]
+Maximum = Shaped[ArrayLike, "[] or [1] or [D] or [..., D] in (minimum, inf)"]
 
 
 @checked(compiled=False)
 def squashed_gaussian(
     sigma_min: Float[ArrayLike, "in (-inf, inf)"] = -4.0,
     sigma_max: Float[ArrayLike, "in [sigma_min, inf)"] = 0.0,
-) -> _SquashedGaussian:
+) -> SquashedGaussian:
     """Create a tanh-squashed Gaussian distribution over bounded actions.
 
-    Takes settings, returns a named tuple of functions.
+    Takes settings, returns a distribution.
 
     .. math::
 
@@ -48,18 +51,21 @@ def squashed_gaussian(
         m = tanh(μ),   log s = σ_min + (σ_max - σ_min) (tanh(σ) + 1) / 2,
 
     where :math:`μ` and :math:`σ` are outputs of a network, and :math:`l` and :math:`h`
-    the bounds of the action. Its functions are `sample(key, mu, sigma, action_spec)`,
-    `prob` and `logprob(sample, mu, sigma, action_spec)`, `entropy` and
+    the bounds of the action. Its methods are `sample(key, mu, sigma, action_spec)`,
+    `prob` and `log_prob(sample, mu, sigma, action_spec)`, `entropy` and
     `kl_to_standard_normal(mu, sigma)`, and `kl(mu_0, sigma_0, mu_1, sigma_1)`, with
-    vectors of shape `[..., D]`. `action_spec` is an object with the finite bounds
-    `minimum` and `maximum`, or `low` and `high`, such as a Box; None stands for -1
-    and 1.
+    vectors of shape `[..., D]`.
+
+    An `action_spec` is any object that has the bounds of the action, each a finite
+    number or an array: `minimum` and `maximum`, as a `BoundedArray` of dm_env has them,
+    or `low` and `high`, as a `Box` of Gymnasium. Without one, the bounds are the
+    keywords `minimum` and `maximum`, -1 and 1 by default.
 
     The mean :math:`m` is in [-1, 1], so that the second tanh does not saturate: the
     median of the action is within the middle 76 % of its range.
 
-    `prob` and `logprob` are of the squashed action. `entropy` is of the Gaussian
-    **before** squashing: estimate the action's entropy by `-logprob` of a sample.
+    `prob` and `log_prob` are of the squashed action. `entropy` is of the Gaussian
+    **before** squashing: estimate the action's entropy by `-log_prob` of a sample.
     KL divergences are the same before and after squashing.
 
     Args:
@@ -68,7 +74,7 @@ def squashed_gaussian(
             shape `[]`.
 
     Returns:
-        A `ContinuousDistribution`.
+        A `SquashedGaussian`.
 
     Raises:
         ArgumentError: If `sigma_max` is less than `sigma_min`, or an argument is wrong
@@ -76,7 +82,7 @@ def squashed_gaussian(
 
     Example:
         >>> policy, zero = rlaxlib.squashed_gaussian(), jnp.zeros(1)
-        >>> print(policy.logprob(zero, zero, zero).round(4))
+        >>> print(policy.log_prob(zero, zero, zero).round(4))
         1.0811
 
     References:
@@ -84,13 +90,13 @@ def squashed_gaussian(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    return methods(ContinuousDistribution, _SquashedGaussian(sigma_min, sigma_max))
+    return SquashedGaussian(sigma_min, sigma_max)
 
 
 @checked
 def tanh_normal_log_prob(
     pre_tanh: Float[ArrayLike, "D"],
-    mu: Float[ArrayLike, "D"],
+    mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
 ) -> Float[Array, ""]:
     """Compute the log-density of a tanh-Gaussian from its pre-tanh sample.
@@ -109,7 +115,7 @@ def tanh_normal_log_prob(
 
     Args:
         pre_tanh: Sample :math:`u` before the tanh, shape `[D]`.
-        mu: Mean :math:`μ` of the Gaussian, used as given, shape `[D]`.
+        mean: Mean :math:`μ` of the Gaussian, used as given, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
 
     Returns:
@@ -130,13 +136,13 @@ def tanh_normal_log_prob(
     """
     u = pre_tanh
     log_derivative = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))  # log(1 - tanh² u)
-    return normal_log_density(u, mu, stddev) - jnp.sum(log_derivative)
+    return normal_log_density(u, mean, stddev) - jnp.sum(log_derivative)
 
 
 @checked(compiled=False)
 def tanh_normal_log_prob_of_action(
     action: Float[ArrayLike, "D"],
-    mu: Float[ArrayLike, "D"],
+    mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
 ) -> Float[Array, ""]:
     """Compute the log-density of a tanh-Gaussian from the action alone.
@@ -151,7 +157,7 @@ def tanh_normal_log_prob_of_action(
     Args:
         action: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
             the nearest value inside, and has no gradient.
-        mu: Mean :math:`μ` of the Gaussian, shape `[D]`.
+        mean: Mean :math:`μ` of the Gaussian, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
 
     Returns:
@@ -161,8 +167,8 @@ def tanh_normal_log_prob_of_action(
         ArgumentError: If a shape or dtype is wrong, or a NumPy `stddev` not positive.
 
     Example:
-        >>> action, mu, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
-        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mu, stddev).round(4))
+        >>> action, mean, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
+        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mean, stddev).round(4))
         -0.8037
 
     References:
@@ -170,7 +176,7 @@ def tanh_normal_log_prob_of_action(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    return _log_prob_of_action(action, mu, stddev, _margin(action))
+    return _log_prob_of_action(action, mean, stddev, _margin(action))
 
 
 @checked
@@ -180,49 +186,32 @@ def _log_prob_of_action(
     stddev: Float[ArrayLike, "D"],
     margin: Static[float, ""],
 ) -> Float[Array, ""]:
-    return _log_density(action, mu, stddev, *_bounds(None, action), margin)
-
-
-def _check_bounds(*, mu: Any, action_spec: Any, **_: Any) -> None:
-    """Check the bounds of an action."""
-    if action_spec is None:
-        return
-    names = _ends(action_spec)
-    if not all(hasattr(action_spec, name) for name in names):
-        found = errors.describe(action_spec)
-        pairs = "`minimum` and `maximum`, or `low` and `high`"
-        checks.fail(f"`action_spec` is {found}, must be an object with {pairs}")
-    low, high = (f"action_spec.{name}" for name in names)
-    minimum, maximum = (getattr(action_spec, name) for name in names)
-    shapes = "[] or [1] or [D] or [..., D] in (-inf, inf)"
-    bounds = {
-        low: (minimum, Shaped[ArrayLike, shapes]),
-        high: (maximum, Shaped[ArrayLike, f"{shapes} in ({low}, inf)"]),
-    }
-    checks.fit(mu=(mu, Float[ArrayLike, "..., D"]), **bounds)
-
-
-def _ends(action_spec: Any) -> tuple[str, str]:
-    """Return the names of the bounds of an action; a Box has `low` and `high`."""
-    is_box = hasattr(action_spec, "low") and not hasattr(action_spec, "minimum")
-    return ("low", "high") if is_box else ("minimum", "maximum")
+    return _log_density(action, mu, stddev, -1.0, 1.0, margin)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _SquashedGaussian(Functions):
-    """The functions of a squashed Gaussian."""
+class SquashedGaussian(ContinuousDistribution):
+    """A tanh-squashed Gaussian distribution, which `squashed_gaussian` makes.
+
+    Attributes:
+        sigma_min: Smallest log standard deviation, finite, shape `[]`.
+        sigma_max: Largest log standard deviation, in [`sigma_min`, inf), shape `[]`.
+    """
 
     sigma_min: ArrayLike
     sigma_max: ArrayLike
 
-    @checked(rule=_check_bounds)
+    @checked(compiled=False)
     def sample(
         self,
         key: Key[ArrayLike, ""],
         mu: Float[ArrayLike, "..., D"],
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
+        *,
+        minimum: Minimum = -1.0,
+        maximum: Maximum = 1.0,
     ) -> Float[Array, "..., D"]:
         """Sample an action, differentiable by `mu` and `sigma`.
 
@@ -232,25 +221,41 @@ class _SquashedGaussian(Functions):
             sigma: Standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
-                `high` as a Box has them, each of shape `[]`, `[1]`, `[D]` or
-                `[..., D]`; or None for -1 and 1.
+                `high`, as for `squashed_gaussian`; or None for the next two.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
+                `[..., D]`.
 
         Returns:
             Actions within the bounds, shape `[..., D]`.
 
         Raises:
-            ArgumentError: If a shape, dtype or `action_spec` is wrong.
+            ArgumentError: If a shape, dtype or bound is wrong.
         """
-        u = normal_sample(key, *self._activate(mu, sigma))
-        return _squash(u, *_bounds(action_spec, mu))
+        return self._sample(key, mu, sigma, *_bounds(action_spec, minimum, maximum))
 
-    @checked(compiled=False, rule=_check_bounds)
+    @checked
+    def _sample(
+        self,
+        key: Key[ArrayLike, ""],
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
+        minimum: Minimum,
+        maximum: Maximum,
+    ) -> Float[Array, "..., D"]:
+        u = normal_sample(key, *self._activate(mu, sigma))
+        return _squash(u, minimum.astype(u.dtype), maximum.astype(u.dtype))
+
+    @checked(compiled=False)
     def prob(
         self,
-        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
+        sample: Sample,
         mu: Float[ArrayLike, "..., D"],
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
+        *,
+        minimum: Minimum = -1.0,
+        maximum: Maximum = 1.0,
     ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the density of an action.
 
@@ -262,24 +267,43 @@ class _SquashedGaussian(Functions):
             sigma: Standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
-                `high` as a Box has them, each of shape `[]`, `[1]`, `[D]` or
-                `[..., D]`; or None for -1 and 1.
+                `high`, as for `squashed_gaussian`; or None for the next two.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
+                `[..., D]`.
 
         Returns:
             Densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If a shape, dtype or `action_spec` is wrong.
+            ArgumentError: If a shape, dtype or bound is wrong.
         """
-        return self._density(sample, mu, sigma, action_spec, _margin(sample), False)
+        bounds = _bounds(action_spec, minimum, maximum)
+        return self._prob(sample, mu, sigma, *bounds, _margin(sample))
 
-    @checked(compiled=False, rule=_check_bounds)
-    def logprob(
+    @checked
+    def _prob(
         self,
-        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
+        sample: Sample,
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
+        minimum: Minimum,
+        maximum: Maximum,
+        margin: Static[float, ""],
+    ) -> Float[Array, "[...] or [N, ...]"]:
+        log_prob = self._log_density(sample, mu, sigma, minimum, maximum, margin)
+        return jnp.exp(log_prob)
+
+    @checked(compiled=False)
+    def log_prob(
+        self,
+        sample: Sample,
         mu: Float[ArrayLike, "..., D"],
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
+        *,
+        minimum: Minimum = -1.0,
+        maximum: Maximum = 1.0,
     ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-density of an action.
 
@@ -291,16 +315,33 @@ class _SquashedGaussian(Functions):
             sigma: Standard deviation before its activation, shape `[]`, `[D]` or
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
-                `high` as a Box has them, each of shape `[]`, `[1]`, `[D]` or
-                `[..., D]`; or None for -1 and 1.
+                `high`, as for `squashed_gaussian`; or None for the next two.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
+                `[..., D]`.
 
         Returns:
             Log-densities, shape `[...]` or `[N, ...]`.
 
         Raises:
-            ArgumentError: If a shape, dtype or `action_spec` is wrong.
+            ArgumentError: If a shape, dtype or bound is wrong.
         """
-        return self._density(sample, mu, sigma, action_spec, _margin(sample), True)
+        bounds = _bounds(action_spec, minimum, maximum)
+        return self._log_prob(sample, mu, sigma, *bounds, _margin(sample))
+
+    logprob = log_prob
+
+    @checked
+    def _log_prob(
+        self,
+        sample: Sample,
+        mu: Float[ArrayLike, "..., D"],
+        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
+        minimum: Minimum,
+        maximum: Maximum,
+        margin: Static[float, ""],
+    ) -> Float[Array, "[...] or [N, ...]"]:
+        return self._log_density(sample, mu, sigma, minimum, maximum, margin)
 
     @checked
     def entropy(
@@ -376,20 +417,18 @@ class _SquashedGaussian(Functions):
         first, second = self._activate(mu_0, sigma_0), self._activate(mu_1, sigma_1)
         return normal_kl(*first, *second)
 
-    @checked
-    def _density(
+    def _log_density(
         self,
-        sample: Float[ArrayLike, "[..., D] or [N, ..., D]"],
-        mu: Float[ArrayLike, "..., D"],
-        sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
-        action_spec: Any,
-        margin: Static[float, ""],
-        is_log: Static[bool, ""],
-    ) -> Float[Array, "[...] or [N, ...]"]:
-        """Return the density of an action, or its logarithm."""
-        bounds, gaussian = _bounds(action_spec, sample), self._activate(mu, sigma)
-        log_density = _log_density(sample, *gaussian, *bounds, margin)
-        return log_density if is_log else jnp.exp(log_density)
+        sample: Array,
+        mu: Array,
+        sigma: Array,
+        minimum: Array,
+        maximum: Array,
+        margin: float,
+    ) -> Array:
+        """Return the log-density of an action."""
+        low, high = (each.astype(sample.dtype) for each in (minimum, maximum))
+        return _log_density(sample, *self._activate(mu, sigma), low, high, margin)
 
     def _activate(self, mu: Array, sigma: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation of the Gaussian."""
@@ -407,7 +446,12 @@ def _squash(u: Array, low: Array, high: Array) -> Array:
 
 
 def _log_density(
-    action: Array, mean: Array, stddev: Array, low: Array, high: Array, margin: float
+    action: Array,
+    mean: Array,
+    stddev: Array,
+    low: ArrayLike,
+    high: ArrayLike,
+    margin: float,
 ) -> Array:
     """Return the log-density of an action, kept away from its bounds."""
     low, high = (jnp.broadcast_to(each, action.shape) for each in (low, high))
@@ -428,9 +472,15 @@ def _margin(action: ArrayLike) -> float:
     return float(cast(Any, jnp.finfo(jnp.result_type(action))).eps) / 4
 
 
-def _bounds(action_spec: Any, like: Array) -> tuple[Array, Array]:
-    """Return the bounds of an action, which broadcast to `like`."""
-    low, high = -1.0, 1.0
-    if action_spec is not None:
-        low, high = (getattr(action_spec, name) for name in _ends(action_spec))
-    return jnp.asarray(low, like.dtype), jnp.asarray(high, like.dtype)
+def _bounds(
+    action_spec: Any, minimum: ArrayLike, maximum: ArrayLike
+) -> tuple[ArrayLike, ArrayLike]:
+    """Return the bounds of an action, those of an object if there is one."""
+    if action_spec is None:
+        return minimum, maximum
+    for low, high in (("minimum", "maximum"), ("low", "high")):
+        if hasattr(action_spec, low) and hasattr(action_spec, high):
+            return getattr(action_spec, low), getattr(action_spec, high)
+    found = errors.describe(action_spec)
+    pairs = "`minimum` and `maximum`, or `low` and `high`"
+    checks.fail(f"`action_spec` is {found}, must be an object with {pairs}")

@@ -9,7 +9,7 @@
 - Episodic novelty rewards of Never Give Up (NGU).
 """
 
-from rlaxlib.exploration._behaviour import *
+from rlaxlib.exploration._behavior import *
 from rlaxlib.exploration._bonuses import *
 from rlaxlib.exploration._episodic import *
 from rlaxlib.exploration._neighbors import *

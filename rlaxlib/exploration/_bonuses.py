@@ -8,18 +8,27 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, indexing, recurrence, safe, states, sums
+from rlaxlib._core import (
+    checks,
+    devices,
+    indexing,
+    moments,
+    recurrence,
+    safe,
+    streams,
+    sums,
+)
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
 from rlaxlib.exploration import _neighbors
 
 __all__ = [
-    "IcmLosses",
+    "IcmOutputs",
     "RndState",
     "count_bonus",
     "diayn_reward",
-    "icm_losses",
+    "icm_loss",
     "knn_entropy_reward",
     "ngu_reward",
     "rnd_loss",
@@ -27,17 +36,15 @@ __all__ = [
 ]
 
 
-class IcmLosses(NamedTuple):
+class IcmOutputs(NamedTuple):
     """Losses and the reward of an intrinsic curiosity module.
 
     Attributes:
-        loss: Weighted sum of both losses, shape `[]`.
         forward_loss: Loss of the forward model, shape `[]`.
         inverse_loss: Loss of the inverse model, shape `[]`.
         reward: Intrinsic reward, with its gradient stopped, shape `[]`.
     """
 
-    loss: Float[Array, ""]
     forward_loss: Float[Array, ""]
     inverse_loss: Float[Array, ""]
     reward: Float[Array, ""]
@@ -104,11 +111,11 @@ def rnd_loss(
     return jnp.sum(jnp.square(error))
 
 
-@checked(wide=RndState)
+@checked
 def rnd_reward(
+    state: RndState,
     prediction: Float[ArrayLike, "T, K"],
     target: Float[ArrayLike, "T, K"],
-    state: RndState,
     discount: Float[ArrayLike, "in [0, 1]"] = 0.99,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -129,9 +136,9 @@ def rnd_reward(
     of their own, with a discount that is never 0.
 
     Args:
+        state: Moments so far, an `RndState`. Mapped streams differ in `carried` only.
         prediction: Features :math:`f̂(s_t)` of the predictor, shape `[T, K]`.
         target: Features :math:`f(s_t)` of the target, shape `[T, K]`.
-        state: Moments so far, an `RndState`. Mapped streams differ in `carried` only.
         discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, to share the moments over; or None.
@@ -146,7 +153,7 @@ def rnd_reward(
 
     Example:
         >>> prediction, state = jnp.array([[2.0], [4.0]]), rlaxlib.RndState()
-        >>> r_t, state = rlaxlib.rnd_reward(prediction, jnp.zeros((2, 1)), state, 0.5)
+        >>> r_t, state = rlaxlib.rnd_reward(state, prediction, jnp.zeros((2, 1)), 0.5)
         >>> print(r_t, state.mean, state.variance)  # The sums are 4 and 18.
         [0.5714286 2.2857144] 11.0 49.0
 
@@ -156,29 +163,28 @@ def rnd_reward(
     """
     prediction, target = jax.lax.stop_gradient((prediction, target))
     errors = jnp.sum(jnp.square(prediction - target), axis=-1)
-    state = states.begin(state, errors)
-    valid = jnp.ones(errors.shape, bool) if sample_mask is None else sample_mask
+    valid = streams.filled(sample_mask, errors)
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)
     g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
-    moments = _update_moments(state, g_t, valid, axis_name)
-    state = states.like(moments._replace(carried=g_t[-1]), state)
+    updated = _update_moments(state, g_t, valid, axis_name)
+    state = updated._replace(carried=g_t[-1])
     rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
     return rewards, state
 
 
 @checked
-def icm_losses(
+def icm_loss(
     predicted_features: Float[ArrayLike, "K"],
-    features_t: Float[ArrayLike, "K"],
+    features: Float[ArrayLike, "K"],
     action_logits: Float[ArrayLike, "A"],
-    a_tm1: Int[ArrayLike, "in [0, A)"],
+    a: Int[ArrayLike, "in [0, A)"],
     forward_weight: Float[ArrayLike, "in [0, 1]"] = 0.2,
     reward_scale: Float[ArrayLike, "in [0, inf)"] = 0.01,
-) -> IcmLosses:
-    """Compute the losses and the reward of an intrinsic curiosity module (ICM).
+) -> tuple[Float[Array, ""], IcmOutputs]:
+    """Compute the loss and the reward of an intrinsic curiosity module (ICM).
 
-    Takes one transition, returns two losses and a reward.
+    Takes one transition, returns one loss, and an intrinsic reward among diagnostics.
 
     .. math::
 
@@ -192,41 +198,42 @@ def icm_losses(
 
     Args:
         predicted_features: Output :math:`φ̂(s_t)` of the forward model, shape `[K]`.
-        features_t: Features :math:`φ(s_t)` of the next state, shape `[K]`.
+        features: Features :math:`φ(s_t)` of the next state, shape `[K]`.
         action_logits: Logits of the inverse model, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
+        a: Action taken, in [0, A), shape `[]`.
         forward_weight: Weight :math:`β` of the forward loss, in [0, 1], shape `[]`.
         reward_scale: Scale :math:`η` of the reward, in [0, inf), shape `[]`.
 
     Returns:
-        An `IcmLosses`.
+        A tuple of two: the loss :math:`L`, shape `[]`, and an `IcmOutputs`, which has
+        the reward.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> predicted, features_t = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
-        >>> losses = rlaxlib.icm_losses(predicted, features_t, jnp.zeros(2), 0)
-        >>> print(losses.forward_loss, losses.inverse_loss.round(4), losses.reward)
-        2.0 0.6931 0.02
+        >>> predicted, features = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
+        >>> loss, outputs = rlaxlib.icm_loss(predicted, features, jnp.zeros(2), 0)
+        >>> print(loss.round(4), outputs.forward_loss, outputs.reward)
+        0.9545 2.0 0.02
 
     References:
         Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
         Prediction*, section 2.2, 2017. https://arxiv.org/abs/1705.05363
     """
-    error = predicted_features - jax.lax.stop_gradient(features_t)
+    error = predicted_features - jax.lax.stop_gradient(features)
     forward_loss = 0.5 * jnp.sum(jnp.square(error))
-    inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a_tm1)
+    inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a)
     beta = forward_weight
     loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
     reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
-    return IcmLosses(loss, forward_loss, inverse_loss, reward)
+    return loss, IcmOutputs(forward_loss, inverse_loss, reward)
 
 
 @checked
 def knn_entropy_reward(
     x: Float[ArrayLike, "N, D"],
-    k: Static[int, "in [1, inf)"],
+    num_neighbors: Static[int, "in [1, inf)"],
     *,
     average: Static[bool, ""] = False,
     axis_name: AxisName | None = None,
@@ -238,15 +245,15 @@ def knn_entropy_reward(
     .. math:: r_i = log(1 + d_i)
 
     where :math:`d_i` is the Euclidean distance of a state to its kth nearest neighbour
-    in the batch (RE3), or the mean distance to its k nearest neighbours (APT). Adding 1
-    to the entropy estimate :math:`log d` bounds the reward below by 0.
+    in the batch (RE3), or the mean distance to its :math:`k` nearest neighbours (APT).
+    Adding 1 to the entropy estimate :math:`log d` bounds the reward below by 0.
 
     Args:
         x: Embeddings of states, random (RE3) or trained contrastively (APT),
             shape `[N, D]`.
-        k: Number of neighbours, a Python integer in [1, inf) and less than the number
-            of states.
-        average: Whether to average the distances of all k neighbours.
+        num_neighbors: Number :math:`k` of neighbours, a Python integer in [1, inf) and
+            less than the number of states.
+        average: Whether to average the distances of all :math:`k` neighbours.
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
 
     Returns:
@@ -254,11 +261,11 @@ def knn_entropy_reward(
         finite gets NaN, and is no neighbour of others.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or `k` is out of range.
+        ArgumentError: If a shape or dtype is wrong, or `num_neighbors` is out of range.
 
     Example:
         >>> x = jnp.array([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0]])
-        >>> print(jnp.expm1(rlaxlib.knn_entropy_reward(x, k=1)).round(3))
+        >>> print(jnp.expm1(rlaxlib.knn_entropy_reward(x, num_neighbors=1)).round(3))
         [1. 1. 2.]
 
     References:
@@ -270,9 +277,12 @@ def knn_entropy_reward(
     """
     x = jax.lax.stop_gradient(x)
     data = devices.gather(x, axis_name)
-    if k >= len(data):
-        checks.fail(f"`k` is {k}, must be less than the number of states, {len(data)}")
-    negated, _ = _neighbors.nearest(data, x, k + 1)
+    if num_neighbors >= len(data):
+        checks.fail(
+            f"`num_neighbors` is {num_neighbors}, must be less than the number of "
+            f"states, {len(data)}"
+        )
+    negated, _ = _neighbors.nearest(data, x, num_neighbors + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
     d = jnp.mean(distances, axis=1) if average else distances[:, -1]
     finite = jnp.all(jnp.isfinite(x), axis=1)
@@ -398,11 +408,7 @@ def _update_moments(
     state: RndState, x: Array, mask: Array, axis_name: AxisName | None
 ) -> RndState:
     """Update the moments of all values so far with those of new values."""
-    count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
-    size = jnp.maximum(count, 1)
-    new_mean = devices.total(jnp.sum(x, where=mask), axis_name) / size
-    squares = jnp.sum(jnp.square(x - new_mean), where=mask)
-    new_variance = devices.total(squares, axis_name) / size
+    count, new_mean, new_variance, _ = moments.of(x, mask, axis_name)
     steps, mean, variance, _, steps_rest, *rests = cast("tuple[Array, ...]", state)
     steps, steps_rest = sums.add(steps, steps_rest, count)
     zero = jnp.zeros_like(new_mean)

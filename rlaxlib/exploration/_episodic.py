@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, states
+from rlaxlib._core import checks, dtypes, meshes, programs
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _neighbors
@@ -156,7 +156,7 @@ def _rewards(
     finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     rewards = narrow(jnp.where(finite, rewards, jnp.nan))
     memory, index = _remember(state, embeddings)
-    total = states.like(total, carried)
+    total = programs.like(total, carried)
     return rewards, IntrinsicRewardState(memory, index, total, count)
 
 
@@ -167,10 +167,5 @@ def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Ar
     rows = embeddings[new - kept :].astype(state.memory.dtype)
     rows = jnp.where(jnp.isfinite(rows), rows, jnp.inf)  # An empty row is not finite.
     start = state.next_memory_index
-    first = (start + (new - kept)) % size
-    # Rolled, not scattered: the gradient of a scatter does not run on an explicit mesh.
-    rows = jnp.roll(jnp.pad(rows, ((0, size - kept), (0, 0))), first, axis=0)
-    slots = jnp.arange(size, dtype=start.dtype)
-    is_new = (slots + (size - first)) % size < kept
-    memory = jnp.where(jnp.expand_dims(is_new, 1), rows, state.memory)
+    memory = meshes.write(state.memory, rows, (start + (new - kept)) % size)
     return memory, (start + new) % size

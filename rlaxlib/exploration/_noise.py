@@ -11,7 +11,6 @@ from jax import Array
 
 from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
 
 __all__ = [
@@ -112,14 +111,13 @@ def add_ornstein_uhlenbeck_noise(
     return action + noise_t
 
 
-@keeps_dtype("noise_tm1")
 @checked
 def ornstein_uhlenbeck_noise(
     key: Key[ArrayLike, ""],
     noise_tm1: Float[ArrayLike, "[] or [..., A]"],
     damping: Float[ArrayLike, "in [0, 2]"],
     stddev: Float[ArrayLike, "[] or [A] or [..., A] in [0, inf)"],
-) -> Float[Array, "[] or [..., A]"]:
+) -> Float[Array, "[] or [..., A] like noise_tm1"]:
     """Advance an Ornstein-Uhlenbeck noise process by one step.
 
     Takes the noise of one step, returns the noise of the next.

@@ -2,12 +2,12 @@
 
 - Log-probabilities of tokens: `token_log_probs`, `linear_token_log_probs`.
 - Advantages of groups (GRPO, RLOO, MaxRL), pass@k and shaped rewards:
-  `group_advantages`, `length_weighted_baseline`, `token_baseline`, `pass_at_k`,
+  `group_advantages`, `length_weighted_baseline`, `optimal_token_baseline`, `pass_at_k`,
   `pass_at_k_rewards`, `kl_shaped_rewards`.
 - Losses of tokens (CISPO, SAPO, GSPO, GMPO, KL): `cispo_loss`, `sapo_loss`,
   `gspo_ratio`, `gmpo_loss`, `kl_loss`, `clip_cov_mask`, `high_entropy_mask`,
   `overlong_penalty`. GRPO and DAPO use `ppo_clip_loss`.
-- Trust regions (DPPO, VESPO): `dppo_mask`, `vespo_weight`.
+- Trust regions (DPPO, VESPO): `divergence_ppo_mask`, `vespo_weight`.
 - Aggregation over a batch: `aggregate_losses`.
 - Sampler and learner that disagree (TIS, MIS, IcePop): `importance_weights`,
   `off_policy_sequence_mask`.

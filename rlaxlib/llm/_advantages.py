@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib import arrays
-from rlaxlib._core import devices, safe, streams
+from rlaxlib._core import devices, meshes, moments, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
@@ -43,7 +42,7 @@ def group_advantages(
     scale: Literal["std", "mean", "none"] = "std",
     ddof: Static[int, "in [0, inf)"] = 1,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
-    mask: Bool[ArrayLike, "G"] | None = None,
+    sample_mask: Bool[ArrayLike, "G"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "G"]:
     """Compute the advantages of a group of answers (GRPO, RLOO, ReMax, MaxRL).
@@ -71,7 +70,7 @@ def group_advantages(
         scale: `"std"`, `"mean"` or `"none"`.
         ddof: Python integer in [0, inf), as in `jnp.std`; PyTorch's default is 1.
         epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
-        mask: False for answers to ignore, shape `[G]`; or None.
+        sample_mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
@@ -106,31 +105,23 @@ def group_advantages(
         Fahim Tajwar and others, *Maximum Likelihood Reinforcement Learning*, 2026.
         https://arxiv.org/abs/2602.02710
     """
-    exists = jnp.ones_like(rewards, bool) if mask is None else mask
-    size = devices.total(jnp.sum(exists, dtype=rewards.dtype), axis_name)
-    # Subtract the maximum first: the mean of equal rewards rounds, that of zeros is 0.
-    shifted = rewards - devices.largest(rewards, exists, axis_name)
-    mean = arrays.masked_mean(shifted, exists, axis_name=axis_name)
-    centred = streams.valid(shifted - mean, exists)
+    exists = streams.filled(sample_mask, rewards)
+    size, mean, variance, centred = moments.of(rewards, exists, axis_name)
     if not isinstance(baseline, str):
-        advantages = streams.valid(rewards - baseline, exists)
+        advantages = rewards - baseline
     elif baseline == "none":
-        advantages = streams.valid(rewards, exists)
+        advantages = rewards
     else:
         others = jnp.maximum(size - 1, 1)
         advantages = centred if baseline == "mean" else centred * size / others
     if scale == "none":
         return advantages
     if scale == "mean":
-        divisor = arrays.masked_mean(rewards, exists, axis_name=axis_name)
-        no_scale = divisor <= 0  # A negative mean would turn all signs around.
+        divisor = jnp.maximum(mean, 0)  # A negative mean would turn all signs around.
     else:
-        squares = devices.total(jnp.sum(jnp.square(centred)), axis_name)
-        variance = squares / jnp.maximum(size - ddof, 1)
-        no_scale = variance == 0
-        divisor = jnp.sqrt(jnp.where(no_scale, 1, variance))
-    divisor = jnp.where(no_scale, 1, divisor + epsilon)
-    return streams.valid(jnp.where(no_scale, 0, advantages / divisor), exists)
+        divisor = safe.sqrt(variance * size / jnp.maximum(size - ddof, 1))
+    divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
+    return safe.divide(advantages, divisor)
 
 
 @checked(wide=True)
@@ -138,7 +129,7 @@ def length_weighted_baseline(
     rewards: Float[ArrayLike, "G"],
     lengths: Int[ArrayLike, "G in [0, inf)"],
     *,
-    mask: Bool[ArrayLike, "G"] | None = None,
+    sample_mask: Bool[ArrayLike, "G"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
     """Compute the optimal reward baseline of a group of answers (OPO).
@@ -154,7 +145,7 @@ def length_weighted_baseline(
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
         lengths: Numbers :math:`l_i` of tokens of the answers, in [0, inf), shape `[G]`.
-        mask: False for answers to ignore, shape `[G]`; or None.
+        sample_mask: False for answers to ignore, shape `[G]`; or None.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
@@ -172,11 +163,10 @@ def length_weighted_baseline(
         Yaru Hao and others, *On-Policy RL with Optimal Reward Baseline*, 2025.
         https://arxiv.org/abs/2505.23585
     """
-    weights = streams.valid(lengths, mask).astype(rewards.dtype)
-    weighted = safe.expectation(weights, streams.valid(rewards, mask))
-    weighted = devices.total(weighted, axis_name)
+    weights = lengths.astype(rewards.dtype)
+    weighted = devices.total(safe.expectation(weights, rewards), axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
-    return weighted / jnp.where(total == 0, 1, total)
+    return safe.divide(weighted, total)
 
 
 @checked
@@ -269,7 +259,7 @@ def pass_at_k_rewards(
         jax.lax.cumsum(shared, reverse=True), jnp.zeros_like(rewards[:1])
     )
     shaped = jnp.asarray(own, rewards.dtype) * ordered + later
-    return shaped[jnp.argsort(order)]  # A scatter cannot be mapped on an explicit mesh.
+    return meshes.unsort(order, shaped)
 
 
 @checked(wide=True)
@@ -277,8 +267,9 @@ def kl_shaped_rewards(
     final_reward: Float[ArrayLike, ""],
     log_prob: Float[ArrayLike, "T"],
     ref_log_prob: Float[ArrayLike, "T"],
-    sample_mask: Bool[ArrayLike, "T"],
     coefficient: Float[ArrayLike, "in [0, inf)"],
+    *,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, "T"]:
     """Compute the rewards of tokens, with a KL penalty (RLHF).
 
@@ -298,9 +289,9 @@ def kl_shaped_rewards(
         final_reward: Reward :math:`R` of the answer, shape `[]`.
         log_prob: Log-probabilities under the policy that sampled them, shape `[T]`.
         ref_log_prob: Log-probabilities under the reference policy, shape `[T]`.
-        sample_mask: True for tokens that the policy chose: not for prompt, padding and
-            the output of tools, shape `[T]`.
         coefficient: Coefficient :math:`β` of the penalty, in [0, inf), shape `[]`.
+        sample_mask: True for tokens that the policy chose: not for prompt, padding and
+            the output of tools, shape `[T]`; or None.
 
     Returns:
         Rewards, shape `[T]`, 0 for other tokens, without a gradient.
@@ -311,7 +302,8 @@ def kl_shaped_rewards(
     Example:
         >>> log_prob, ref_log_prob = jnp.array([-1.0, -2.0, 0.0]), jnp.full(3, -1.5)
         >>> mask = jnp.array([True, True, False])
-        >>> print(rlaxlib.kl_shaped_rewards(1.0, log_prob, ref_log_prob, mask, 0.5))
+        >>> inputs = 1.0, log_prob, ref_log_prob, 0.5
+        >>> print(rlaxlib.kl_shaped_rewards(*inputs, sample_mask=mask))
         [-0.25  1.25  0.  ]
 
     References:
@@ -321,6 +313,7 @@ def kl_shaped_rewards(
         Yu Yue and others, *VAPO: Efficient and Reliable Reinforcement Learning for
         Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
     """
-    is_last = cast(Array, streams.ends(None, sample_mask))
+    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    is_last = cast(Array, streams.ends(None, mask))
     penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

@@ -7,7 +7,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -18,14 +18,14 @@ __all__ = ["aggregate_losses"]
 @checked(wide=True)
 def aggregate_losses(
     loss: Float[ArrayLike, "B, T"],
-    sample_mask: Bool[ArrayLike, "B, T"],
-    mode: Literal[
+    kind: Literal[
         "token_mean",
         "sequence_mean_token_mean",
         "sequence_mean_token_sum",
         "constant",
     ] = "token_mean",
     *,
+    sample_mask: Bool[ArrayLike, "B, T"] | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
@@ -38,7 +38,7 @@ def aggregate_losses(
         L = (1/N) ∑_i ∑_t m_{i,t} l_{i,t}   or, by `"sequence_mean_token_mean"`,
         L = (1/N) ∑_i (∑_t m_{i,t} l_{i,t}) / ∑_t m_{i,t}
 
-    The denominator :math:`N` depends on the mode:
+    The denominator :math:`N` depends on the kind:
 
     - `"token_mean"`: the number of valid tokens, of equal weight (DAPO).
     - `"sequence_mean_token_mean"`: the number of sequences with valid tokens, of equal
@@ -53,9 +53,9 @@ def aggregate_losses(
 
     Args:
         loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
+        kind: One of the four kinds above.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
-            the output of tools, shape `[B, T]`.
-        mode: One of the four modes above.
+            the output of tools, shape `[B, T]`; or None.
         denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
             None.
         axis_name: Mapped axis name, or names, of the batch; or None.
@@ -65,14 +65,15 @@ def aggregate_losses(
             is 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, `mode` or concrete value is wrong.
+        ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
 
     Example:
         >>> loss = jnp.array([[1.0, 1.0, 4.0], [8.0, 0.0, 0.0]])
         >>> mask = jnp.array([[True, True, True], [True, False, False]])
-        >>> print(rlaxlib.aggregate_losses(loss, mask))
+        >>> print(rlaxlib.aggregate_losses(loss, sample_mask=mask))
         3.5
-        >>> print(rlaxlib.aggregate_losses(loss, mask, "sequence_mean_token_mean"))
+        >>> kind = "sequence_mean_token_mean"
+        >>> print(rlaxlib.aggregate_losses(loss, kind, sample_mask=mask))
         5.0
 
     References:
@@ -82,14 +83,14 @@ def aggregate_losses(
         Zichen Liu and others, *Understanding R1-Zero-Like Training: A Critical
         Perspective*, section 3.1, 2025. https://arxiv.org/abs/2503.20783
     """
-    lengths = jnp.sum(sample_mask, axis=1, dtype=loss.dtype)
+    mask = jnp.ones_like(loss, bool) if sample_mask is None else sample_mask
+    lengths = jnp.sum(mask, axis=1, dtype=loss.dtype)
     losses = jnp.sum(loss, axis=1)
-    if mode == "sequence_mean_token_mean":
+    if kind == "sequence_mean_token_mean":
         losses = losses / jnp.maximum(lengths, 1)
     counts = {"token_mean": lengths, "constant": jnp.full_like(lengths, loss.shape[1])}
-    count = counts.get(mode, (lengths > 0).astype(loss.dtype))
+    count = counts.get(kind, (lengths > 0).astype(loss.dtype))
     total = devices.total(jnp.sum(losses), axis_name)
     if denominator is None:
         denominator = jnp.maximum(devices.total(jnp.sum(count), axis_name), 1)
-    is_empty = denominator == 0  # A whole batch without valid tokens.
-    return jnp.where(is_empty, 0, total / jnp.where(is_empty, 1, denominator))
+    return safe.divide(total, denominator)  # Without valid tokens, it may be 0.

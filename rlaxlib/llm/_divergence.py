@@ -1,6 +1,6 @@
 """Trust regions for tokens and sequences: masks by divergence, and soft weights.
 
-- `dppo_mask`: tokens whose update leaves the trust region (DPPO).
+- `divergence_ppo_mask`: tokens whose update leaves the trust region (DPPO).
 - `vespo_weight`: a smooth weight of each sequence (VESPO).
 
 Pass the mask to the loss of the tokens as its `sample_mask`, and multiply advantages by
@@ -16,16 +16,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, ratios, safe, streams
+from rlaxlib._core import devices, ratios, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
-__all__ = ["dppo_mask", "vespo_weight"]
+__all__ = ["divergence_ppo_mask", "vespo_weight"]
 
 
 @checked(wide=True)
-def dppo_mask(
+def divergence_ppo_mask(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "[] or [...]"],
@@ -72,7 +72,7 @@ def dppo_mask(
     Example:
         >>> log_prob = jnp.log(jnp.array([0.9, 0.04, 0.1]))
         >>> old_log_prob = jnp.log(jnp.array([0.6, 0.01, 0.6]))
-        >>> print(rlaxlib.dppo_mask(log_prob, old_log_prob, 1.0))
+        >>> print(rlaxlib.divergence_ppo_mask(log_prob, old_log_prob, 1.0))
         [False  True  True]
 
     References:
@@ -149,7 +149,7 @@ def vespo_weight(
         https://arxiv.org/abs/2602.10693
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
-    log_ratio = streams.valid(jax.lax.stop_gradient(log_ratio), sample_mask)
+    log_ratio = jax.lax.stop_gradient(log_ratio)
     log_w = devices.total(jnp.sum(log_ratio), axis_name)
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)

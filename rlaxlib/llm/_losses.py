@@ -88,7 +88,7 @@ def cispo_loss(
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
     loss = -safe.product(stop_gradient(weight * adv), log_prob)
-    return streams.valid(loss, sample_mask)
+    return loss
 
 
 @checked(wide=True)
@@ -141,7 +141,7 @@ def sapo_loss(
     ratio = jnp.exp(ratios.below(log_ratio))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
-    return streams.valid(-safe.product(adv, gate), sample_mask)
+    return -safe.product(adv, gate)
 
 
 @checked(wide=True)
@@ -175,7 +175,7 @@ def gspo_ratio(
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Ratios, in [e^-20, e^20], shape `[T]`, 1 for ignored tokens.
+        Ratios, in [e^-20, e^20], shape `[T]`, 0 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape, dtype or `level` is wrong.
@@ -198,7 +198,7 @@ def gspo_ratio(
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
     bounded = jnp.where(mean < -ratios.BOUND, -ratios.BOUND, mean)
-    return jnp.exp(streams.valid(bounded, sample_mask))
+    return jnp.exp(bounded)
 
 
 @checked(wide=True)
@@ -262,7 +262,7 @@ def gmpo_loss(
     bounded = jnp.where(adv >= 0, upper, lower)
     mean = arrays.masked_mean(bounded, sample_mask, axis_name=axis_name)
     loss = -safe.product(adv, jnp.exp(ratios.below(mean)))
-    return streams.valid(jnp.broadcast_to(loss, log_prob.shape), sample_mask)
+    return jnp.broadcast_to(loss, log_prob.shape)
 
 
 @checked(wide=True)
@@ -332,8 +332,8 @@ def clip_cov_mask(
     log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
     fraction: Float[ArrayLike, "in [0, 1]"] = 2e-4,
-    low: Float[ArrayLike, ""] = 1.0,
-    high: Float[ArrayLike, "in [low, inf]"] = 5.0,
+    minimum: Float[ArrayLike, ""] = 1.0,
+    maximum: Float[ArrayLike, "in [minimum, inf]"] = 5.0,
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
@@ -345,17 +345,18 @@ def clip_cov_mask(
     .. math:: c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
 
     Likely tokens with high advantages reduce the entropy of the policy most. Of the
-    tokens with :math:`c_t` in [low, high], :math:`⌊r N⌋` random ones are masked, or all
-    if there are fewer. Pass the mask to the loss as its `sample_mask`, and aggregate
-    the losses with that of all tokens, so that the denominator stays the same.
+    tokens with :math:`c_t` in [`minimum`, `maximum`], :math:`⌊r N⌋` random ones are
+    masked, or all if there are fewer. Pass the mask to the loss as its `sample_mask`,
+    and aggregate the losses with that of all tokens, so that the denominator stays the
+    same.
 
     Args:
         key: PRNG key, another on each device, shape `[]`.
         log_prob: Log-probabilities of the N tokens of a batch, shape `[...]`.
         adv: Advantages :math:`Â_t` of the tokens, shape `[...]`.
         fraction: Fraction :math:`r` of tokens to mask, in [0, 1], shape `[]`.
-        low: Smallest covariance, shape `[]`.
-        high: Largest covariance, in [`low`, inf], shape `[]`.
+        minimum: Smallest covariance, shape `[]`.
+        maximum: Largest covariance, in [`minimum`, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
@@ -368,18 +369,18 @@ def clip_cov_mask(
     Example:
         >>> log_prob = jnp.array([-1.0, -1.0, -5.0, -5.0])
         >>> adv, key = jnp.array([1.0, 0.0, -2.0, 1.0]), jax.random.key(0)
-        >>> print(rlaxlib.clip_cov_mask(key, log_prob, adv, fraction=0.25, low=3.0))
+        >>> print(rlaxlib.clip_cov_mask(key, log_prob, adv, fraction=0.25, minimum=3.0))
         [ True  True False  True]
 
     References:
         Ganqu Cui and others, *The Entropy Mechanism of Reinforcement Learning for
         Reasoning Language Models*, section 4.2, 2025. https://arxiv.org/abs/2505.22617
     """
-    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, log_prob)
     log_prob = log_prob - arrays.masked_mean(log_prob, mask, axis_name=axis_name)
     adv = adv - arrays.masked_mean(adv, mask, axis_name=axis_name)
     covariance = log_prob * adv
-    is_high = mask & (covariance >= low) & (covariance <= high)
+    is_high = mask & (covariance >= minimum) & (covariance <= maximum)
     order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)
     valid = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     count = indexing.part(fraction, valid)
@@ -428,7 +429,7 @@ def high_entropy_mask(
         Drive Effective Reinforcement Learning for LLM Reasoning*, section 5.1, 2025.
         https://arxiv.org/abs/2506.01939
     """
-    mask = jnp.ones_like(entropy, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, entropy)
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     rank = indexing.part(fraction, count - 1)
     mask &= ~jnp.isnan(entropy)  # NaN would be the highest entropy.

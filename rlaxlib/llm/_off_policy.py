@@ -31,12 +31,12 @@ __all__ = ["importance_weights", "off_policy_sequence_mask"]
 @checked(wide=True)
 def importance_weights(
     log_ratio: Float[ArrayLike, "T"],
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
     level: Literal["token", "sequence", "geometric"] = "token",
-    mode: Literal["truncate", "mask", "band"] = "truncate",
-    low: Float[ArrayLike, "in [0, inf)"] = 0.5,
-    high: Float[ArrayLike, "in [low, inf]"] = 2.0,
+    kind: Literal["truncate", "mask", "band"] = "truncate",
+    minimum: Float[ArrayLike, "in [0, inf)"] = 0.5,
+    maximum: Float[ArrayLike, "in [minimum, inf]"] = 2.0,
     *,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "T"]:
     """Compute importance weights of the sampler (TIS, MIS, IcePop).
@@ -49,9 +49,9 @@ def importance_weights(
               { exp(∑_j l_j)   by sequence
               { exp((1/|y|) ∑_j l_j)   by geometric mean,   l_t = log (π(a_t)/μ(a_t))
 
-        w_t = { min(ρ_t, high)   to truncate
-              { ρ_t 1[ρ_t ≤ high]   to mask
-              { ρ_t 1[low ≤ ρ_t ≤ high]   to keep a band
+        w_t = { min(ρ_t, c_max)   to truncate
+              { ρ_t 1[ρ_t ≤ c_max]   to mask
+              { ρ_t 1[c_min ≤ ρ_t ≤ c_max]   to keep a band
 
     - `"truncate"`: truncated importance sampling (TIS), of bounded variance.
     - `"mask"`: masked importance sampling (MIS), 0 for large ratios.
@@ -63,11 +63,11 @@ def importance_weights(
 
     Args:
         log_ratio: Log-ratios :math:`l_t`, not clipped, shape `[T]`.
-        sample_mask: False for tokens to ignore, shape `[T]`; or None.
         level: `"token"`, `"sequence"` or `"geometric"`.
-        mode: `"truncate"`, `"mask"` or `"band"`.
-        low: Smallest ratio of a band, in [0, inf), shape `[]`.
-        high: Largest ratio, in [`low`, inf], shape `[]`.
+        kind: `"truncate"`, `"mask"` or `"band"`.
+        minimum: Smallest ratio :math:`c_min` of a band, in [0, inf), shape `[]`.
+        maximum: Largest ratio :math:`c_max`, in [`minimum`, inf], shape `[]`.
+        sample_mask: False for tokens to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
@@ -98,12 +98,12 @@ def importance_weights(
     levels = {"token": log_ratio, "sequence": total, "geometric": mean}
     # An infinite weight times a loss of 0 would be NaN.
     ratio = jnp.exp(ratios.below(jnp.broadcast_to(levels[level], log_ratio.shape)))
-    if mode == "truncate":
-        weights = jnp.minimum(ratio, high)
+    if kind == "truncate":
+        weights = jnp.minimum(ratio, maximum)
     else:
-        is_dropped = (ratio > high) | ((ratio < low) & (mode == "band"))
+        is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
         weights = jnp.where(is_dropped, 0, ratio)
-    return streams.valid(weights, sample_mask)
+    return weights
 
 
 @checked(wide=True)
@@ -151,7 +151,7 @@ def off_policy_sequence_mask(
         DeepSeek-AI, *DeepSeek-V3.2: Pushing the Frontier of Open Large Language
         Models*, section 3.1, 2025. https://arxiv.org/abs/2512.02556
     """
-    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, log_prob)
     log_ratio = -ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     divergence = arrays.masked_mean(log_ratio, mask, axis_name=axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, safe
+from rlaxlib._core import devices, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
-__all__ = ["token_baseline"]
+__all__ = ["optimal_token_baseline"]
 
 
 @checked(wide=True)
-def token_baseline(
+def optimal_token_baseline(
     returns: Float[ArrayLike, "G, T"],
     log_prob: Float[ArrayLike, "G, T"],
     sum_squared_probs: Float[ArrayLike, "G, T in [0, 1]"],
@@ -59,14 +59,14 @@ def token_baseline(
         >>> returns = jnp.array([[1.0, 1.0], [0.0, 0.0]])
         >>> log_prob = jnp.log(jnp.array([[0.5, 1.0], [0.5, 0.5]]))
         >>> squares = jnp.array([[0.5, 1.0], [0.5, 0.5]])
-        >>> print(rlaxlib.token_baseline(returns, log_prob, squares).round(3))
+        >>> print(rlaxlib.optimal_token_baseline(returns, log_prob, squares).round(3))
         [0.5   0.333]
 
     References:
         Yingru Li and others, *The Optimal Token Baseline: Variance Reduction for
         Long-Horizon LLM-RL*, 2026. https://arxiv.org/abs/2602.07078
     """
-    exists = jnp.ones_like(returns, bool) if sample_mask is None else sample_mask
+    exists = streams.filled(sample_mask, returns)
     energy = 1 - 2 * jnp.exp(log_prob) + sum_squared_probs
     weights = jnp.cumsum(jnp.where(exists, energy, 0), axis=1)
     weights = jnp.where(exists, weights, 0)
@@ -75,5 +75,5 @@ def token_baseline(
     # The baseline of a single answer would be its own return.
     answers = jnp.sum(jnp.any(exists, axis=1), dtype=jnp.int32)
     single = devices.total(answers, axis_name) < 2
-    baseline = jnp.where(single, 0, weighted / jnp.where(total > 0, total, 1))
+    baseline = jnp.where(single, 0, safe.divide(weighted, total))
     return jax.lax.stop_gradient(baseline)

@@ -2,8 +2,8 @@
 
 - `create_ema`: moments of recent updates, for numbers that change during learning.
 - `running_moments`: moments of all entries so far, such as observations.
-- `StateFunctions`: what all factories of state return, a pair `(init, update)`.
 
+A normaliser has two methods and unpacks into them: `init, update = create_ema()`.
 Variances are centred. The mean square minus the squared mean would be 0 in single
 precision where the mean is 10,000 standard deviations from zero.
 """
@@ -12,61 +12,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, safe, streams, sums
+from rlaxlib._core import checks, devices, dtypes, moments, safe, streams, sums
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
 
 __all__ = [
+    "Ema",
     "EmaMoments",
     "EmaState",
+    "Moments",
     "RunningMoments",
     "RunningMomentsState",
-    "StateFunctions",
     "create_ema",
     "running_moments",
 ]
-
-Init = TypeVar("Init")
-Update = TypeVar("Update")
-Output_co = TypeVar("Output_co", covariant=True)
-State = TypeVar("State")
-State_co = TypeVar("State_co", covariant=True)
-
-
-class StateFunctions(NamedTuple, Generic[Init, Update]):
-    """A pair of functions: one makes a state, the other updates it.
-
-    It unpacks: `init, update = rlaxlib.create_ema()`. Both can be pickled.
-
-    Attributes:
-        init: Returns the initial state.
-        update: Takes new data and a state, and returns an output and the next state.
-    """
-
-    init: Init
-    update: Update
-
-
-class TreeInit(Protocol[State_co]):
-    """A function that returns the initial state for trees like a template."""
-
-    def __call__(self, template_tree: Any) -> State_co: ...
-
-
-class TreeUpdate(Protocol[Output_co, State]):
-    """A function that includes the entries of a tree in a state."""
-
-    def __call__(
-        self, tree: Any, state: State, *, sample_mask: ArrayLike | None = None
-    ) -> tuple[Output_co, State]: ...
 
 
 class EmaMoments(NamedTuple):
@@ -90,8 +58,8 @@ class EmaState(NamedTuple):
         weight: Sum of the weights, :math:`1 - d^n` after n updates, shape `[]`.
     """
 
-    mean: Any
-    variance: Any
+    mean: Tree[Any, "float"]
+    variance: Tree[Any, "float like mean"]
     weight: Float[Array, ""]
 
     @property
@@ -125,10 +93,10 @@ class EmaState(NamedTuple):
 def create_ema(
     decay: Float[ArrayLike, "in [0, 1)"] = 0.999,
     pmean_axis_name: AxisName | None = None,
-) -> StateFunctions[TreeInit[EmaState], TreeUpdate[EmaMoments, EmaState]]:
+) -> Ema:
     """Create exponential moving averages (EMA) of the mean and variance of leaves.
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math::
 
@@ -153,9 +121,9 @@ def create_ema(
         pmean_axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(template_tree)` returns the initial `EmaState`
-        for trees like the template, `update(tree, state)` the updated `EmaMoments` and
-        `EmaState`. Leaves are floats or integers of any shape. The keyword
+        An `Ema`. `init(template_tree)` returns the initial `EmaState` for trees like
+        the template, `update(tree, state)` the updated `EmaMoments` and `EmaState`.
+        Leaves are floats or integers of any shape. The keyword
         `sample_mask` is false for entries to ignore, which may be NaN; its axes are the
         first of each leaf. If it excludes all entries, the state stays the same.
 
@@ -176,33 +144,37 @@ def create_ema(
         Diederik P. Kingma and Jimmy Ba, *Adam: A Method for Stochastic Optimization*,
         section 3, 2014. https://arxiv.org/abs/1412.6980
     """
-    functions = ema_functions(decay, pmean_axis_name)
-    return StateFunctions(functions.init, functions.update)
-
-
-def ema_functions(decay: ArrayLike, axis_name: AxisName | None = None) -> _CreateEma:
-    """Return an object with the functions of exponential moving averages."""
     # In single precision a decay close to 1 is not exact, but the rate is.
-    return _CreateEma(1 - decay, devices.names(axis_name))
+    return Ema(1 - decay, devices.names(pmean_axis_name))
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _CreateEma:
-    """The functions of exponential moving averages."""
+@dataclasses.dataclass(frozen=True)
+class Ema(FunctionTuple):
+    """Exponential moving averages, which `create_ema` makes.
+
+    Attributes:
+        rate: One minus the decay, in (0, 1], shape `[]`.
+        axis_name: Mapped axis name, or names, to average over as well; or None.
+    """
 
     rate: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, ""]) -> EmaState:
+    def init(self, template_tree: Tree[Any, "shaped"]) -> EmaState:
         """Return the initial state, which has seen no entries.
 
         Args:
-            template_tree: A tree with the structure of the updates.
+            template_tree: A tree with the structure of the updates, leaves of any
+                shape.
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If a leaf is neither a float nor an integer.
         """
         like = zeros(template_tree)
         mean, variance = (jax.tree.map(jnp.sum, like) for _ in range(2))
@@ -211,7 +183,7 @@ class _CreateEma:
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         state: EmaState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -221,11 +193,14 @@ class _CreateEma:
         Args:
             tree: Numbers, leaves of any shape.
             state: State of the moving averages.
-            sample_mask: False for the entries to ignore. Its axes are the first ones of
-                each leaf; or None.
+            sample_mask: False for the entries to ignore, shape `[...]`. Its axes are
+                the first ones of each leaf; or None.
 
         Returns:
             Mean and variance of each leaf, and the next state.
+
+        Raises:
+            ArgumentError: If a leaf, the mask or the tree does not fit the state.
         """
         checks.same_structure(state=state.mean, tree=tree)
 
@@ -247,7 +222,7 @@ class _CreateEma:
         return state.debiased_moments(), state
 
 
-class RunningMoments(NamedTuple):
+class Moments(NamedTuple):
     """Moments of all entries so far.
 
     Attributes:
@@ -272,16 +247,16 @@ class RunningMomentsState(NamedTuple):
         variance_rest: Rounding error of `variance`, likewise.
     """
 
-    mean: Any
-    variance: Any
+    mean: Tree[Any, "float"]
+    variance: Tree[Any, "float like mean"]
     num_entries: Float[Array, ""]
     num_entries_rest: Float[Array, ""]
-    mean_rest: Any
-    variance_rest: Any
+    mean_rest: Tree[Any, "float like mean"]
+    variance_rest: Tree[Any, "float like mean"]
 
-    def moments(self) -> RunningMoments:
+    def moments(self) -> Moments:
         """Return mean and variance; before the first entry, 0 and 0."""
-        return RunningMoments(self.mean, self.variance)
+        return Moments(self.mean, self.variance)
 
     @checked(wide=True)
     def merge(self, other: RunningMomentsState) -> RunningMomentsState:
@@ -306,7 +281,7 @@ class RunningMomentsState(NamedTuple):
     @checked(wide=True)
     def normalize(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         *,
         clip: Float[ArrayLike, "in (0, inf)"] | None = None,
         min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-6,
@@ -350,13 +325,12 @@ class RunningMomentsState(NamedTuple):
 
 @checked(compiled=False)
 def running_moments(
+    *,
     axis_name: AxisName | None = None,
-) -> StateFunctions[
-    TreeInit[RunningMomentsState], TreeUpdate[RunningMoments, RunningMomentsState]
-]:
+) -> RunningMoments:
     """Create running moments, the mean and variance of all entries so far.
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math:: μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
 
@@ -374,12 +348,12 @@ def running_moments(
         axis_name: Mapped axis name, or names, whose entries count too; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(template_tree)` returns the initial
+        A `RunningMoments`. `init(template_tree)` returns the initial
         `RunningMomentsState` for entries like the template, `update(tree, state)` the
-        updated `RunningMoments` and `RunningMomentsState`. Leaves are floats or
-        integers, with any number of axes before those of one entry. The keyword
-        `sample_mask` is false for entries to ignore, which may be NaN; its axes are the
-        first of each leaf. Without an entry, the state stays the same. Of a state,
+        updated `Moments` and `RunningMomentsState`. Leaves are floats or integers, with
+        any number of axes before those of one entry. The keyword `sample_mask` is false
+        for entries to ignore, which may be NaN; its axes are the first of each leaf.
+        Without an entry, the state stays the same. Of a state,
         `moments()` returns mean and variance without a gradient,
         `normalize(tree, clip=10.0)` normalises entries, `merge(other)` joins two.
 
@@ -398,19 +372,23 @@ def running_moments(
         the Sample Variance: Analysis and Recommendations*, 1983.
         https://doi.org/10.1080/00031305.1983.10483115
     """
-    functions = _RunningMoments(devices.names(axis_name))
-    return StateFunctions(functions.init, functions.update)
+    return RunningMoments(devices.names(axis_name))
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _RunningMoments:
-    """The functions of running moments."""
+@dataclasses.dataclass(frozen=True)
+class RunningMoments(FunctionTuple):
+    """Mean and variance of all entries so far, which `running_moments` makes.
+
+    Attributes:
+        axis_name: Mapped axis name, or names, whose entries count too; or None.
+    """
 
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, ""]) -> RunningMomentsState:
+    def init(self, template_tree: Tree[Any, "shaped"]) -> RunningMomentsState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -418,6 +396,9 @@ class _RunningMoments:
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If a leaf is neither a float nor an integer.
         """
         mean, variance, *rests = (zeros(template_tree) for _ in range(4))
         counts = (_zero_like_leaves(mean) for _ in range(2))
@@ -426,21 +407,24 @@ class _RunningMoments:
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, ""],
+        tree: Tree[Any, "shaped"],
         state: RunningMomentsState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
-    ) -> tuple[RunningMoments, RunningMomentsState]:
+    ) -> tuple[Moments, RunningMomentsState]:
         """Include the entries of one tree.
 
         Args:
             tree: Entries, each leaf with any number of axes before those of one entry.
             state: State of the running moments.
-            sample_mask: False for the entries to ignore. Its axes are the first ones of
-                each leaf; or None.
+            sample_mask: False for the entries to ignore, shape `[...]`. Its axes are
+                the first ones of each leaf; or None.
 
         Returns:
             Mean and variance of each element, and the next state.
+
+        Raises:
+            ArgumentError: If a leaf, the mask or the tree does not fit the state.
         """
         checks.same_structure(state=state.mean, tree=tree)
         state = _merge(state, _describe(tree, state, sample_mask, self.axis_name))
@@ -534,7 +518,7 @@ def _weigh(
         count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
         rate = jnp.where(count > 0, rate, 0)
     weight = weight + rate * (1 - weight)
-    return weight, rate / jnp.where(weight > 0, weight, 1)
+    return weight, safe.divide(rate, weight)
 
 
 # --- Parts of the running moments. ---
@@ -580,7 +564,7 @@ def _describe(
     included = _included(mask, leaves[0], shapes[0])
     count = devices.total(jnp.sum(included, dtype=jnp.int32), axis_name)
     pairs = [
-        _batch_moments(x, mean, included, count, axis_name)
+        _batch_moments(x, mean, included, axis_name)
         for x, mean in zip(leaves, means, strict=True)
     ]
     structure = cast(Any, jax.tree.structure(tree))
@@ -622,18 +606,10 @@ def _included(mask: Array | None, x: Array, leading: tuple[int, ...]) -> Array:
 
 
 def _batch_moments(
-    x: Array, like: Array, included: Array, count: Array, axis_name: AxisName | None
+    x: Array, like: Array, included: Array, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
     """Return mean and variance of the entries of one leaf."""
-    x = streams.valid(x.reshape(included.size, *like.shape), included)
-    x = jax.lax.stop_gradient(x).astype(like.dtype)
-
-    def average(y: Array) -> Array:
-        total = jnp.sum(streams.valid(y, included), axis=0)
-        return devices.total(total, axis_name) / jnp.maximum(count, 1).astype(y.dtype)
-
-    # Shifted by one of them, equal entries have a variance of exactly 0.
+    x = jax.lax.stop_gradient(x).reshape(included.size, *like.shape)
     where = included.reshape(-1, *[1] * like.ndim)
-    shift = devices.largest(x, where, axis_name, axis=0)
-    mean = average(x - shift[None])
-    return shift + mean, average(jnp.square(x - shift[None] - mean[None]))
+    found = moments.of(x.astype(like.dtype), where, axis_name, axis=0)
+    return found.mean, found.variance

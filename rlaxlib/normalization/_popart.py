@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +21,14 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing, safe, sums
+from rlaxlib._core import checks, devices, dtypes, indexing, meshes, safe, streams, sums
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
-from rlaxlib.normalization._moments import StateFunctions
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static, Tree
 
 __all__ = [
+    "PopArt",
     "PopArtOutput",
     "PopArtState",
     "art",
@@ -68,20 +68,6 @@ class PopArtOutput(NamedTuple):
 
     normalized: Float[Array, "..."]
     unnormalized: Float[Array, "..."]
-
-
-class PopArtUpdate(Protocol):
-    """The function that updates `popart`."""
-
-    def __call__(
-        self,
-        params: Params,
-        state: PopArtState,
-        targets: ArrayLike,
-        indices: ArrayLike,
-        *,
-        sample_mask: ArrayLike | None = None,
-    ) -> tuple[Params, PopArtState]: ...
 
 
 @checked
@@ -289,7 +275,7 @@ def art(
 
 
 @checked(compiled=False)
-def pop(params: Params, old: PopArtState, new: PopArtState) -> Params:
+def pop(params: Tree[Params, "shaped"], old: PopArtState, new: PopArtState) -> Params:
     """Rescale a layer so that its unnormalised outputs are preserved (POP).
 
     Takes the parameters of a layer and two states, returns parameters.
@@ -339,10 +325,10 @@ def popart(
     axis_name: AxisName | None = None,
     *,
     dtype: DTypeLike = jnp.float32,
-) -> StateFunctions[Callable[[], PopArtState], PopArtUpdate]:
+) -> PopArt:
     """Create the initial state and the update of PopArt.
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math:: (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
 
@@ -360,9 +346,9 @@ def popart(
         dtype: Dtype of the state, single precision at least.
 
     Returns:
-        A `StateFunctions` pair. `init()` returns the initial `PopArtState`, with shifts
-        of 0 and scales of 1. `update(params, state, targets, indices)` returns the
-        parameters and the state after `art` and `pop`. It takes `art`'s `sample_mask`.
+        A `PopArt`. `init()` returns the initial `PopArtState`, with shifts of 0 and
+        scales of 1. `update(params, state, targets, indices)` returns the parameters
+        and the state after `art` and `pop`. It takes `art`'s `sample_mask`.
 
     Raises:
         ArgumentError: If a shape, dtype or setting is wrong.
@@ -382,22 +368,32 @@ def popart(
         Matteo Hessel and others, *Multi-Task Deep Reinforcement Learning with PopArt*,
         2018. https://arxiv.org/abs/1809.04474
     """
-    names = devices.names(axis_name)
-    functions = _Popart(step_size, scale_lb, scale_ub, num_outputs, names, dtype)
-    return StateFunctions(functions.init, functions.update)
+    names, dtype = devices.names(axis_name), jnp.dtype(dtype)
+    return PopArt(num_outputs, step_size, scale_lb, scale_ub, names, dtype)
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Popart:
-    """The functions of PopArt."""
+@dataclasses.dataclass(frozen=True)
+class PopArt(FunctionTuple):
+    """Adaptive normalisation of value targets, which `popart` makes.
 
+    Attributes:
+        num_outputs: Number of outputs of the layer, in [1, inf).
+        step_size: Step size of one target, in [0, 1], shape `[]`; or None for no
+            change.
+        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
+        axis_name: Mapped axis name, or names, whose targets count too; or None.
+        dtype: Dtype of the state.
+    """
+
+    num_outputs: int = dataclasses.field(metadata={"static": True})
     step_size: ArrayLike | None
     scale_lb: ArrayLike
     scale_ub: ArrayLike
-    num_outputs: int = dataclasses.field(metadata={"static": True})
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     dtype: DTypeLike = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     def init(self) -> PopArtState:
         """Return shifts of 0 and scales of 1.
@@ -411,7 +407,7 @@ class _Popart:
     @checked(compiled=False, rule=_not_empty)
     def update(
         self,
-        params: Params,
+        params: Tree[Params, "shaped"],
         state: PopArtState,
         targets: Real[ArrayLike, "..."],
         indices: Int[ArrayLike, "... in [0, N)"],
@@ -423,12 +419,15 @@ class _Popart:
         Args:
             params: Parameters of the layer, as for `pop`.
             state: Statistics of the targets.
-            targets: Targets, not normalised.
-            indices: Output of each target, of the same shape.
-            sample_mask: False for the targets to ignore, of the same shape; or None.
+            targets: Targets, not normalised, shape `[...]`.
+            indices: Output of each target, in [0, N), shape `[...]`.
+            sample_mask: False for the targets to ignore, shape `[...]`; or None.
 
         Returns:
             The new parameters and the new state.
+
+        Raises:
+            ArgumentError: If a shape or dtype is wrong, or a NumPy index out of range.
         """
         if self.step_size is None:
             return params, state
@@ -447,16 +446,7 @@ class _Popart:
 
 def _pick(indices: Array, *vectors: Array) -> tuple[Array, ...]:
     """Return the entries of vectors at each index, NaN for one out of range."""
-    # A gather of a shared state by mapped indices does not run on an explicit mesh.
-    (size,) = vectors[0].shape
-
-    def entries(x: Array) -> Array:
-        selected = jax.nn.one_hot(indexing.widened(indices), size, dtype=bool)
-        x = jnp.broadcast_to(x, selected.shape)
-        x = jnp.sum(x, axis=-1, where=selected)
-        return indexing.nan_outside(x, indices, size)
-
-    return tuple(map(entries, vectors))
+    return tuple(meshes.take(x, indices) for x in vectors)
 
 
 def _variance(state: PopArtState) -> Array:
@@ -477,15 +467,12 @@ def _describe(
     axis_name: AxisName | None,
 ) -> tuple[Array, Array, Array]:
     """Return number, mean minus `shift`, and variance of the targets of each output."""
-    mask = jnp.ones_like(x, bool) if mask is None else mask
+    mask = streams.filled(mask, x)
     x = jnp.where(mask, x, 0)
-    axes = tuple(range(x.ndim))
-    # A sum over segments would need a scatter, which an explicit mesh cannot share.
-    is_of_output = jax.nn.one_hot(jnp.where(mask, indices, -1), shift.size, dtype=bool)
+    outputs = jnp.where(mask, indices, -1)
 
     def total(y: Array) -> Array:
-        own = jnp.where(is_of_output, y[..., None], 0)
-        return devices.total(jnp.sum(own, axes), axis_name)
+        return devices.total(meshes.segment_sums(y, outputs, shift.size), axis_name)
 
     error = x - _pick(indices, shift)[0]
     count = total(jnp.ones_like(x))

@@ -4,14 +4,14 @@
 - `return_based_scale`: for TD errors, by the variances of rewards and returns.
 - `percentile_scale`: for returns or advantages, by a range of percentiles.
 
-All functions create a `StateFunctions` pair: `init` returns an initial state, `update`
-the scale and the next state.
+Each has two methods: `init` returns an initial state, `update` the scale and the next
+state.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,20 +20,24 @@ from jax import Array
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, recurrence, safe
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real
 from rlaxlib.normalization import _moments
 from rlaxlib.normalization._moments import (
+    Ema,
     EmaState,
     RunningMomentsState,
-    State_co,
-    StateFunctions,
+    create_ema,
     running_moments,
 )
 
 __all__ = [
+    "PercentileScale",
+    "ReturnBasedScale",
     "ReturnRange",
     "ReturnScaleState",
+    "RewardScale",
     "RewardScaleState",
     "percentile_scale",
     "return_based_scale",
@@ -77,66 +81,15 @@ class ReturnRange(NamedTuple):
     spread: Float[Array, ""]
 
 
-class InitOfRewards(Protocol[State_co]):
-    """A function that returns the initial state for rewards like a template."""
-
-    def __call__(self, r_t: ArrayLike) -> State_co: ...
-
-
-class UpdateRewardScale(Protocol):
-    """The function that updates `reward_scale`."""
-
-    def __call__(
-        self,
-        r_t: ArrayLike,
-        discount_t: ArrayLike,
-        state: RewardScaleState,
-        *,
-        truncated_t: ArrayLike | None = None,
-        sample_mask: ArrayLike | None = None,
-    ) -> tuple[Array, RewardScaleState]: ...
-
-
-class UpdateReturnScale(Protocol):
-    """The function that updates `return_based_scale`."""
-
-    def __call__(
-        self,
-        r_t: ArrayLike,
-        discount_t: ArrayLike,
-        returns: ArrayLike,
-        state: ReturnScaleState,
-        *,
-        sample_mask: ArrayLike | None = None,
-        returns_mask: ArrayLike | None = None,
-    ) -> tuple[Array, ReturnScaleState]: ...
-
-
-class InitOfReturns(Protocol):
-    """A function that returns the initial state for returns like a template."""
-
-    def __call__(self, returns: ArrayLike) -> EmaState: ...
-
-
-class UpdatePercentileScale(Protocol):
-    """The function that updates `percentile_scale`."""
-
-    def __call__(
-        self,
-        returns: ArrayLike,
-        state: EmaState,
-        *,
-        sample_mask: ArrayLike | None = None,
-    ) -> tuple[Array, EmaState]: ...
-
-
 @checked(compiled=False)
 def reward_scale(
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8, axis_name: AxisName | None = None
-) -> StateFunctions[InitOfRewards[RewardScaleState], UpdateRewardScale]:
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8,
+    *,
+    axis_name: AxisName | None = None,
+) -> RewardScale:
     """Create a scale for rewards: the standard deviation of discounted reward sums.
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math:: R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
 
@@ -150,7 +103,7 @@ def reward_scale(
         axis_name: Mapped axis name, or names, whose sums count too; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(r_t)` returns the initial `RewardScaleState` for
+        A `RewardScale`. `init(r_t)` returns the initial `RewardScaleState` for
         rewards like the template. `update(r_t, discount_t, state)` takes rewards and
         the discounts that follow them, each of shape `[T]`, and the keywords
         `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
@@ -172,27 +125,35 @@ def reward_scale(
         Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
         Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
     """
-    functions = _RewardScale(epsilon, devices.names(axis_name))
-    return StateFunctions(functions.init, functions.update)
+    return RewardScale(epsilon, devices.names(axis_name))
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _RewardScale:
-    """The functions of a scale for rewards."""
+@dataclasses.dataclass(frozen=True)
+class RewardScale(FunctionTuple):
+    """A scale for rewards, which `reward_scale` makes.
+
+    Attributes:
+        epsilon: Constant added to the variance, in [0, inf), shape `[]`.
+        axis_name: Mapped axis name, or names, whose sums count too; or None.
+    """
 
     epsilon: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(compiled=False)
     def init(self, r_t: Real[ArrayLike, "..."]) -> RewardScaleState:
         """Return the initial state, which has seen no rewards.
 
         Args:
-            r_t: Rewards of the same shape as in updates.
+            r_t: Rewards as in updates, shape `[...]`.
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If the rewards are neither floats nor integers.
         """
         moments = running_moments().init(_zero(r_t))
         return RewardScaleState(moments, _zero(r_t))
@@ -201,7 +162,7 @@ class _RewardScale:
     def update(
         self,
         r_t: Real[ArrayLike, "T"],
-        discount_t: Float[ArrayLike, "T"],
+        discount_t: Float[ArrayLike, "T in [0, 1]"],
         state: RewardScaleState,
         *,
         truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -210,21 +171,25 @@ class _RewardScale:
         """Include the rewards of a chunk of one stream.
 
         Args:
-            r_t: Rewards, `[T]`.
-            discount_t: Discounts that follow them, 0 where an episode terminates,
-                `[T]`.
+            r_t: Rewards, shape `[T]`.
+            discount_t: Discounts that follow them, in [0, 1], 0 where an episode
+                terminates, shape `[T]`.
             state: State of the scale.
             truncated_t: True where the stream is cut after a step although the episode
-                had not ended, `[T]`; or None.
-            sample_mask: False for time steps to ignore, such as resets, `[T]`; or None.
+                had not ended, shape `[T]`; or None.
+            sample_mask: False for time steps to ignore, such as resets, shape `[T]`; or
+                None.
 
         Returns:
-            The scale, and the next state.
+            The scale, shape `[]`, and the next state.
+
+        Raises:
+            ArgumentError: If a shape or dtype is wrong.
         """
         sums, carried = _past_sums(
             r_t, discount_t, state.carried, truncated_t, sample_mask
         )
-        moments, moments_state = running_moments(self.axis_name).update(
+        moments, moments_state = running_moments(axis_name=self.axis_name).update(
             sums, state.moments, sample_mask=sample_mask
         )
         variance = moments.variance
@@ -236,11 +201,12 @@ class _RewardScale:
 @checked(compiled=False)
 def return_based_scale(
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-2,
+    *,
     axis_name: AxisName | None = None,
-) -> StateFunctions[InitOfRewards[ReturnScaleState], UpdateReturnScale]:
+) -> ReturnBasedScale:
     """Create a return-based scale for TD errors.
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math:: σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
 
@@ -256,7 +222,7 @@ def return_based_scale(
         axis_name: Mapped axis name, or names, whose numbers count too; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(r_t)` returns the initial `ReturnScaleState` for
+        A `ReturnBasedScale`. `init(r_t)` returns the initial `ReturnScaleState` for
         rewards like the template. `update(r_t, discount_t, returns, state)` takes
         rewards, discounts of the same shape, and returns of any shape, such as those of
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
@@ -279,27 +245,35 @@ def return_based_scale(
         Tom Schaul and others, *Return-based Scaling: Yet Another Normalisation Trick
         for Deep RL*, 2021. https://arxiv.org/abs/2105.05347
     """
-    functions = _ReturnBasedScale(min_scale, devices.names(axis_name))
-    return StateFunctions(functions.init, functions.update)
+    return ReturnBasedScale(min_scale, devices.names(axis_name))
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _ReturnBasedScale:
-    """The functions of a return-based scale."""
+@dataclasses.dataclass(frozen=True)
+class ReturnBasedScale(FunctionTuple):
+    """A return-based scale for TD errors, which `return_based_scale` makes.
+
+    Attributes:
+        min_scale: Lower bound of the scale, in (0, inf), shape `[]`.
+        axis_name: Mapped axis name, or names, whose numbers count too; or None.
+    """
 
     min_scale: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(compiled=False)
     def init(self, r_t: Real[ArrayLike, "..."]) -> ReturnScaleState:
         """Return the initial state.
 
         Args:
-            r_t: Rewards of the same shape as in updates.
+            r_t: Rewards as in updates, shape `[...]`.
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If the rewards are neither floats nor integers.
         """
         zero, (init, _) = _zero(r_t), running_moments()
         return ReturnScaleState(init((zero, zero)), init(zero))
@@ -308,7 +282,7 @@ class _ReturnBasedScale:
     def update(
         self,
         r_t: Real[ArrayLike, "..."],
-        discount_t: Float[ArrayLike, "..."],
+        discount_t: Float[ArrayLike, "... in [0, 1]"],
         returns: Real[ArrayLike, "*R"],
         state: ReturnScaleState,
         *,
@@ -318,18 +292,21 @@ class _ReturnBasedScale:
         """Include rewards, discounts and returns.
 
         Args:
-            r_t: Rewards, of any shape.
-            discount_t: Discounts that follow them, of the same shape.
-            returns: Returns, of any shape.
+            r_t: Rewards, shape `[...]`.
+            discount_t: Discounts that follow them, in [0, 1], shape `[...]`.
+            returns: Returns of any other shape, shape `[...]`.
             state: State of the scale.
-            sample_mask: False for the rewards and discounts to ignore, of their shape;
-                or None.
-            returns_mask: False for the returns to ignore, of their shape; or None.
+            sample_mask: False for rewards and discounts to ignore, shape `[...]`; or
+                None.
+            returns_mask: False for the returns to ignore, shape `[...]`; or None.
 
         Returns:
-            The scale, and the next state.
+            The scale, shape `[]`, and the next state.
+
+        Raises:
+            ArgumentError: If a shape or dtype is wrong.
         """
-        _, update = running_moments(self.axis_name)
+        _, update = running_moments(axis_name=self.axis_name)
         steps, steps_state = update(
             (r_t, discount_t), state.steps, sample_mask=sample_mask
         )
@@ -347,11 +324,12 @@ def percentile_scale(
     low: Float[ArrayLike, "in [0, 100]"] = 5.0,
     high: Float[ArrayLike, "in [low, 100]"] = 95.0,
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    *,
     axis_name: AxisName | None = None,
-) -> StateFunctions[InitOfReturns, UpdatePercentileScale]:
+) -> PercentileScale:
     """Create a scale for returns: an EMA of a percentile range (DreamerV3).
 
-    Takes settings, returns a pair of functions: one makes a state, one updates it.
+    Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
     .. math::
 
@@ -371,7 +349,7 @@ def percentile_scale(
         axis_name: Mapped axis name, or names, whose returns count too; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(returns)` returns the initial `EmaState` of a
+        A `PercentileScale`. `init(returns)` returns the initial `EmaState` of a
         `ReturnRange`, for returns like the template. `update(returns, state)` takes
         returns, floats or integers of any shape, and returns the scale, of shape `[]`,
         and the next state. The keyword `sample_mask` is false for returns to ignore,
@@ -393,31 +371,42 @@ def percentile_scale(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    ema, names = _moments.ema_functions(decay), devices.names(axis_name)
-    functions = _PercentileScale(ema, low, high, min_scale, names)
-    return StateFunctions(functions.init, functions.update)
+    ema, names = create_ema(decay), devices.names(axis_name)
+    return PercentileScale(ema, low, high, min_scale, names)
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _PercentileScale:
-    """The functions of a scale for returns."""
+@dataclasses.dataclass(frozen=True)
+class PercentileScale(FunctionTuple):
+    """An EMA of a percentile range of returns, which `percentile_scale` makes.
 
-    ema: Any
+    Attributes:
+        ema: Moving average of the range.
+        low: Lower percentile, in [0, 100], shape `[]`.
+        high: Higher percentile, in [`low`, 100], shape `[]`.
+        min_scale: Lower bound of the scale, in (0, inf), shape `[]`.
+        axis_name: Mapped axis name, or names, whose returns count too; or None.
+    """
+
+    ema: Ema
     low: ArrayLike
     high: ArrayLike
     min_scale: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(compiled=False)
     def init(self, returns: Real[ArrayLike, "..."]) -> EmaState:
         """Return the initial state, which has seen no returns.
 
         Args:
-            returns: Returns of the same shape as in updates.
+            returns: Returns as in updates, shape `[...]`.
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If the returns are neither floats nor integers.
         """
         return self.ema.init(ReturnRange(_zero(returns), _zero(returns)))
 
@@ -432,13 +421,16 @@ class _PercentileScale:
         """Include returns.
 
         Args:
-            returns: Returns, of any shape.
+            returns: Returns, shape `[...]`.
             state: State of the scale.
-            sample_mask: False for the returns to ignore. Its axes are the first ones of
-                the returns; or None.
+            sample_mask: False for the returns to ignore, shape `[...]`. Its axes are
+                the first ones of the returns; or None.
 
         Returns:
-            The scale, and the next state.
+            The scale, shape `[]`, and the next state.
+
+        Raises:
+            ArgumentError: If a shape or dtype is wrong.
         """
         dtype = state.mean.low.dtype
         low, high, min_scale = (

@@ -2,13 +2,13 @@
 
 - Advantage-weighted policies (AWR, AWAC, IQL, CRR): `advantage_weights`,
   `advantage_weighted_loss`, `crr_weights`.
-- In-sample values (IQL, XQL, SQL): `iql_value_loss`, `gumbel_value_loss`,
-  `sparse_value_loss`.
+- In-sample values (IQL, XQL, SQL): `iql_value_loss`, `xql_value_loss`,
+  `sql_value_loss`.
 - Conservative Q-learning (CQL, Cal-QL): `cql_loss`, `discrete_cql_loss`,
   `cql_temperature_loss`.
 - Policies close to the data (TD3+BC, ReBRAC): `td3_bc_loss`, `td3_bc_weight`,
   `rebrac_critic_target`.
-- Support of the data (EDAC, BCQ, BEAR, MMD-DQN): `ensemble_diversity_loss`,
+- Support of the data (EDAC, BCQ, BEAR, MMD-DQN): `edac_diversity_loss`,
   `bcq_action_mask`, `maximum_mean_discrepancy`.
 - Decision transformer: `returns_to_go`.
 

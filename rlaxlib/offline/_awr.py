@@ -113,7 +113,7 @@ def crr_weights(
     q_samples: Float[ArrayLike, "N"],
     kind: Literal["exp", "binary"] = "exp",
     baseline: Literal["mean", "max"] = "mean",
-    beta: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
     max_weight: Float[ArrayLike, "in (0, inf]"] = 20.0,
 ) -> Float[Array, ""]:
     """Compute the policy weight of critic-regularised regression (CRR).
@@ -134,7 +134,8 @@ def crr_weights(
         q_samples: Values :math:`q(s, a_j)` of N actions, 4 in the paper, shape `[N]`.
         kind: Weight: `"exp"` or `"binary"`.
         baseline: Baseline: `"mean"` or `"max"`.
-        beta: Temperature :math:`β` of the exponential weight, in (0, inf), shape `[]`.
+        temperature: Temperature :math:`β` of the exponential weight, in (0, inf),
+            shape `[]`.
         max_weight: Maximum :math:`w_max` of the exponential weight, in (0, inf],
             shape `[]`.
 
@@ -155,4 +156,4 @@ def crr_weights(
     adv = q - (jnp.mean(q_samples) if baseline == "mean" else safe.largest(q_samples))
     if kind == "binary":
         return safe.with_nan((adv > 0).astype(adv.dtype), adv)
-    return advantage_weights(adv, temperature=beta, max_weight=max_weight)
+    return advantage_weights(adv, temperature=temperature, max_weight=max_weight)

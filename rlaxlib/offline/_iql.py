@@ -13,11 +13,12 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, safe
+from rlaxlib import losses
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
 
-__all__ = ["gumbel_value_loss", "iql_value_loss", "sparse_value_loss"]
+__all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 
 
 @checked
@@ -59,13 +60,11 @@ def iql_value_loss(
         Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
         with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
     """
-    error = gradients.stop_if(stop_target_gradients, q) - v
-    weight = jnp.where(error < 0, 1 - expectile, expectile)
-    return weight * jnp.square(safe.without(weight, error))
+    return losses.expectile_loss(v, stop_if(stop_target_gradients, q), expectile)
 
 
 @checked
-def gumbel_value_loss(
+def xql_value_loss(
     v: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
@@ -102,7 +101,7 @@ def gumbel_value_loss(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> gradient = jax.grad(rlaxlib.gumbel_value_loss)
+        >>> gradient = jax.grad(rlaxlib.xql_value_loss)
         >>> print(f"{gradient(-1000.0, 0.0, 1.0, max_clip=jnp.log(4.0)):.3f}")
         -3.000
 
@@ -110,14 +109,14 @@ def gumbel_value_loss(
         Divyansh Garg and others, *Extreme Q-Learning: MaxEnt RL without Entropy*, 2023.
         https://arxiv.org/abs/2301.02328
     """
-    z = (gradients.stop_if(stop_target_gradients, q) - v) / temperature
+    z = (stop_if(stop_target_gradients, q) - v) / temperature
     clipped = jnp.minimum(z, max_clip)
     # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
     return jnp.expm1(clipped) * (1 + z - clipped) - clipped
 
 
 @checked
-def sparse_value_loss(
+def sql_value_loss(
     v: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
@@ -149,12 +148,12 @@ def sparse_value_loss(
 
     Example:
         >>> v, q = jnp.array([1.0, 3.0]), jnp.array([2.0, 0.0])
-        >>> print(rlaxlib.sparse_value_loss(v, q, temperature=0.5))
+        >>> print(rlaxlib.sql_value_loss(v, q, temperature=0.5))
         [6. 6.]
 
     References:
         Haoran Xu and others, *Offline RL with No OOD Actions: In-Sample Learning via
         Implicit Value Regularization*, 2023. https://arxiv.org/abs/2303.15810
     """
-    w = 1 + (gradients.stop_if(stop_target_gradients, q) - v) / (2 * temperature)
+    w = 1 + (stop_if(stop_target_gradients, q) - v) / (2 * temperature)
     return jnp.square(jnp.maximum(w, 0)) + v / temperature

@@ -17,11 +17,11 @@ from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
-__all__ = ["bcq_action_mask", "ensemble_diversity_loss", "maximum_mean_discrepancy"]
+__all__ = ["bcq_action_mask", "edac_diversity_loss", "maximum_mean_discrepancy"]
 
 
 @checked
-def ensemble_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]:
+def edac_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]:
     """Compute the gradient diversity loss of an ensemble of critics (EDAC).
 
     Takes the gradients of N critics, returns one loss.
@@ -46,7 +46,7 @@ def ensemble_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array,
 
     Example:
         >>> gradients = jnp.array([[2.0, 0.0], [0.0, 3.0], [5.0, 0.0]])
-        >>> print(rlaxlib.ensemble_diversity_loss(gradients))
+        >>> print(rlaxlib.edac_diversity_loss(gradients))
         1.0
 
     References:
@@ -54,8 +54,7 @@ def ensemble_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array,
         Diversified Q-Ensemble*, 2021. https://arxiv.org/abs/2110.01548
     """
     norm = _norm(gradients)[:, None]
-    # A gradient of 0 has no direction.
-    u = jnp.where(norm == 0, 0, gradients / jnp.where(norm == 0, 1, norm))
+    u = safe.divide(gradients, norm)  # A gradient of 0 has no direction.
     total = jnp.sum(jnp.square(jnp.sum(u, axis=0))) - jnp.sum(jnp.square(u))
     return total / max(len(gradients) - 1, 1)
 
@@ -168,6 +167,4 @@ def maximum_mean_discrepancy(
 
 def _norm(x: Array) -> Array:
     """Return the Euclidean norm along the last axis, with a gradient of 0 at 0."""
-    squared = jnp.sum(jnp.square(x), axis=-1)
-    # `sqrt` has an infinite derivative at 0.
-    return safe.sqrt(squared)
+    return safe.sqrt(jnp.sum(jnp.square(x), axis=-1))

@@ -70,6 +70,7 @@ def td3_bc_loss(
 def td3_bc_weight(
     q: Float[ArrayLike, "B"],
     alpha: Float[ArrayLike, "in [0, inf)"],
+    *,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
     """Compute the weight of the values in the policy loss of TD3+BC.

@@ -7,7 +7,8 @@
 - Deterministic policies (DPG, DDPG): `dpg_loss`, `invert_gradients`.
 - PPO: `ppo_clip_loss`, `decoupled_ppo_loss`, `clipped_surrogate_pg_loss`,
   `ppo_value_loss`.
-- PPO-penalty, SPO and DPO: `ppo_penalty_loss`, `adaptive_kl_coefficient`, `spo_loss`,
+- PPO-penalty, SPO and DPO: `ppo_penalty_loss`, `adaptive_kl_coefficient`,
+  `simple_policy_loss`,
   `discovered_policy_loss`.
 - SAC: `sac_critic_target`, `sac_policy_loss`, `sac_temperature_loss`.
 - Discrete SAC: `discrete_sac_value`, `discrete_sac_policy_loss`,

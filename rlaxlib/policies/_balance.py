@@ -59,7 +59,7 @@ def trajectory_balance_loss(
         Nikolay Malkin and others, *Trajectory Balance: Improved Credit Assignment in
         GFlowNets*, 2022. https://arxiv.org/abs/2201.13259
     """
-    ratio = streams.valid(log_prob_t - backward_log_prob_t, sample_mask)
+    ratio = log_prob_t - backward_log_prob_t
     return jnp.square(log_partition + jnp.sum(ratio) - log_reward)
 
 
@@ -112,7 +112,7 @@ def sub_trajectory_balance_loss(
         Convergence and Stability*, 2022. https://arxiv.org/abs/2209.12782
     """
     ratio = log_prob_t - backward_log_prob_t
-    valid = jnp.ones_like(ratio, bool) if sample_mask is None else sample_mask
+    valid = streams.filled(sample_mask, ratio)
     number = jnp.pad(jnp.cumsum(valid), (1, 0))  # Of valid steps before each state.
     is_last = jnp.pad(valid, (1, 0)) & (number == number[-1])
     exists = jnp.pad(valid, (0, 1)) | is_last
@@ -126,6 +126,4 @@ def sub_trajectory_balance_loss(
     is_pair = (distance > 0) & exists[:, None] & exists[None]
     power = jnp.where(is_pair, power, 0).astype(balance.dtype)
     weights = jnp.where(is_pair, lambda_**power, 0)
-    total = jnp.sum(weights)
-    mean = jnp.sum(safe.expectation(weights, squares))
-    return mean / jnp.where(total > 0, total, 1)
+    return safe.divide(jnp.sum(safe.expectation(weights, squares)), jnp.sum(weights))

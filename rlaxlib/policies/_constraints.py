@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,14 @@ from jax.lax import stop_gradient
 
 from rlaxlib._core import checks, devices, safe
 from rlaxlib._core.devices import AxisName
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Static
-from rlaxlib.normalization import StateFunctions
 
 __all__ = [
     "LagrangePenalty",
+    "PidLagrangian",
     "PidLagrangianState",
     "compute_parametric_kl_penalty_and_dual_loss",
     "kl_constraint_loss",
@@ -172,20 +173,6 @@ class PidLagrangianState(NamedTuple):
     cost: Float[Array, ""]
 
 
-class PidInit(Protocol):
-    """The function that returns the initial state of `pid_lagrangian`."""
-
-    def __call__(self, cost: ArrayLike = 0.0) -> PidLagrangianState: ...
-
-
-class PidUpdate(Protocol):
-    """The function that updates the multiplier of `pid_lagrangian`."""
-
-    def __call__(
-        self, cost: ArrayLike, state: PidLagrangianState
-    ) -> tuple[Array, PidLagrangianState]: ...
-
-
 @checked(compiled=False)
 def pid_lagrangian(
     limit: Float[ArrayLike, ""],
@@ -194,7 +181,7 @@ def pid_lagrangian(
     k_d: Float[ArrayLike, "in [0, inf)"] = 0.0,
     *,
     axis_name: AxisName | None = None,
-) -> StateFunctions[PidInit, PidUpdate]:
+) -> PidLagrangian:
     """Create a PID controller of the Lagrange multiplier of a cost (constrained RL).
 
     Takes one mean cost at each update, returns the multiplier.
@@ -220,8 +207,8 @@ def pid_lagrangian(
         axis_name: Mapped axis name, or names, to average the cost over; or None.
 
     Returns:
-        A `StateFunctions` pair. `init(cost=0.0)` takes the cost :math:`C_0` and returns
-        a `PidLagrangianState`. `update(cost, state)` takes the mean cost of an episode,
+        A `PidLagrangian`. `init(cost=0.0)` takes the cost :math:`C_0` and returns a
+        `PidLagrangianState`. `update(cost, state)` takes the mean cost of an episode,
         shape `[]`, and returns the multiplier :math:`λ_k`, shape `[]`, with its
         gradient stopped, and the next state.
 
@@ -239,20 +226,28 @@ def pid_lagrangian(
         Reinforcement Learning by PID Lagrangian Methods*, 2020.
         https://arxiv.org/abs/2007.03964
     """
-    controller = _PidLagrangian(limit, k_p, k_i, k_d, devices.names(axis_name))
-    return StateFunctions(controller.init, controller.update)
+    return PidLagrangian(limit, k_p, k_i, k_d, devices.names(axis_name))
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
-class _PidLagrangian:
-    """The functions of `pid_lagrangian`."""
+@dataclasses.dataclass(frozen=True)
+class PidLagrangian(FunctionTuple):
+    """A PID controller of a Lagrange multiplier, which `pid_lagrangian` makes.
 
-    limit: Array
-    k_p: Array
-    k_i: Array
-    k_d: Array
+    Attributes:
+        limit: Limit of the cost, shape `[]`.
+        k_p: Proportional gain, in [0, inf), shape `[]`.
+        k_i: Integral gain, in [0, inf), shape `[]`.
+        k_d: Derivative gain, in [0, inf), shape `[]`.
+        axis_name: Mapped axis name, or names, to average the cost over; or None.
+    """
+
+    limit: ArrayLike
+    k_p: ArrayLike
+    k_i: ArrayLike
+    k_d: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
+    _functions = ("init", "update")
 
     @checked(wide=True)
     def init(self, cost: Float[ArrayLike, ""] = 0.0) -> PidLagrangianState:
@@ -263,6 +258,9 @@ class _PidLagrangian:
 
         Returns:
             The state.
+
+        Raises:
+            ArgumentError: If the cost is not a number.
         """
         zero = jnp.zeros((), cost.dtype)
         return PidLagrangianState(zero, zero + cost)  # Not weakly typed.
@@ -278,7 +276,10 @@ class _PidLagrangian:
             state: State of the controller.
 
         Returns:
-            The multiplier, and the next state.
+            The multiplier, shape `[]`, and the next state.
+
+        Raises:
+            ArgumentError: If the cost or the state does not fit.
         """
         # The state keeps its dtype, whatever that of the cost.
         dtype = state.cost.dtype

@@ -81,8 +81,8 @@ def policy_gradient_loss(
 
 @checked
 def reinforce_loss(
-    log_prob_t: Float[ArrayLike, "..."],
-    adv_t: Float[ArrayLike, "..."],
+    log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -98,8 +98,8 @@ def reinforce_loss(
     gradient is biased: for the mean of a Gaussian it is 0.
 
     Args:
-        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        adv_t: Advantages :math:`Â_t` of those actions, shape `[...]`.
+        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        adv: Advantages :math:`Â_t` of those actions, shape `[...]`.
         stop_target_gradients: Whether to stop the gradient of the advantages.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -110,16 +110,16 @@ def reinforce_loss(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> log_prob_t, adv_t = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
-        >>> print(rlaxlib.reinforce_loss(log_prob_t, adv_t))
+        >>> log_prob, adv = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
+        >>> print(rlaxlib.reinforce_loss(log_prob, adv))
         [1. 4.]
 
     References:
         Ronald J. Williams, *Simple Statistical Gradient-Following Algorithms for
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
-    adv_t = stop_if(stop_target_gradients, adv_t)
-    return -safe.product(adv_t, log_prob_t)
+    adv = stop_if(stop_target_gradients, adv)
+    return -safe.product(adv, log_prob)
 
 
 @checked

@@ -39,7 +39,7 @@ class PpoOutputs(NamedTuple):
 
     Attributes:
         log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 if ignored, shape `[...]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 0 if ignored, shape `[...]`.
         clipped: True where the clip removes the gradient, shape `[...]`.
         dual_clipped: True where the dual clip removes the gradient, shape `[...]`.
         ratio_outside: True where the ratio is outside its bounds, shape `[...]`.
@@ -84,9 +84,9 @@ class PpoValueOutputs(NamedTuple):
 
 @checked
 def ppo_clip_loss(
-    log_prob_t: Float[ArrayLike, "..."],
-    old_log_prob_t: Float[ArrayLike, "..."],
-    adv_t: Float[ArrayLike, "..."],
+    log_prob: Float[ArrayLike, "..."],
+    old_log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
@@ -110,9 +110,9 @@ def ppo_clip_loss(
     :math:`-c Â_t`.
 
     Args:
-        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv_t: Advantages :math:`Â_t`, shape `[...]`.
+        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv: Advantages :math:`Â_t`, shape `[...]`.
         epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
             `epsilon`.
@@ -120,7 +120,7 @@ def ppo_clip_loss(
             or None.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
             shape `[]`.
-        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
@@ -130,8 +130,8 @@ def ppo_clip_loss(
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, old_log_prob_t = jnp.log(jnp.array([[0.5, 0.25], [0.25, 0.25]]))
-        >>> inputs = log_prob_t, old_log_prob_t, jnp.array([1.0, 4.0])
+        >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.25], [0.25, 0.25]]))
+        >>> inputs = log_prob, old_log_prob, jnp.array([1.0, 4.0])
         >>> loss, outputs = rlaxlib.ppo_clip_loss(*inputs, epsilon=0.5)
         >>> print(loss, outputs.ratio, outputs.clipped)
         [-1.5 -4. ] [2. 1.] [ True False]
@@ -146,18 +146,18 @@ def ppo_clip_loss(
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
         Scale*, 2025. https://arxiv.org/abs/2503.14476
     """
-    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
-    log_ratio, bounded = bounded_log_ratio(log_prob_t, old_log_prob_t, log_ratio_bound)
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, log_ratio_bound)
     ratio = jnp.exp(log_ratio)
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
-    loss = -_clipped_objective(ratio, adv_t, low, high, dual_clip)
+    loss = -_clipped_objective(ratio, adv, low, high, dual_clip)
     above, below = ratio > high, ratio < low
     maximum = jnp.inf if dual_clip is None else dual_clip
     outputs = PpoOutputs(
         log_ratio=log_ratio,
         ratio=ratio,
-        clipped=((adv_t > 0) & above) | ((adv_t < 0) & below),
-        dual_clipped=(adv_t < 0) & (ratio > maximum),
+        clipped=((adv > 0) & above) | ((adv < 0) & below),
+        dual_clipped=(adv < 0) & (ratio > maximum),
         ratio_outside=above | below,
         bounded=bounded,
         approximate_kl=ratios.k3(log_ratio),
@@ -209,10 +209,10 @@ def clipped_surrogate_pg_loss(
 
 @checked
 def decoupled_ppo_loss(
-    log_prob_t: Float[ArrayLike, "..."],
-    old_log_prob_t: Float[ArrayLike, "..."],
-    proximal_log_prob_t: Float[ArrayLike, "..."],
-    adv_t: Float[ArrayLike, "..."],
+    log_prob: Float[ArrayLike, "..."],
+    old_log_prob: Float[ArrayLike, "..."],
+    proximal_log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
@@ -237,17 +237,17 @@ def decoupled_ppo_loss(
     at :math:`c`.
 
     Args:
-        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        proximal_log_prob_t: The same of the proximal policy, shape `[...]`.
-        adv_t: Advantages :math:`Â_t`, shape `[...]`.
+        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        proximal_log_prob: The same of the proximal policy, shape `[...]`.
+        adv: Advantages :math:`Â_t`, shape `[...]`.
         epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
             `epsilon`.
         dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
         log_ratio_bound: Bound of the log-ratios' magnitude, in (0, inf], shape `[]`.
         max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
-        stop_target_gradients: Whether `adv_t` and the other policies get no gradient.
+        stop_target_gradients: Whether `adv` and the other policies get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
@@ -266,13 +266,11 @@ def decoupled_ppo_loss(
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
         Optimization*, 2021. https://arxiv.org/abs/2110.00641
     """
-    proximal, old = stop_each(
-        stop_target_gradients, proximal_log_prob_t, old_log_prob_t
-    )
+    proximal, old = stop_each(stop_target_gradients, proximal_log_prob, old_log_prob)
     loss, outputs = ppo_clip_loss(
-        log_prob_t=log_prob_t,
-        old_log_prob_t=proximal,
-        adv_t=adv_t,
+        log_prob=log_prob,
+        old_log_prob=proximal,
+        adv=adv,
         epsilon=epsilon,
         epsilon_high=epsilon_high,
         dual_clip=dual_clip,
@@ -280,7 +278,7 @@ def decoupled_ppo_loss(
         stop_target_gradients=stop_target_gradients,
         sample_mask=sample_mask,
     )
-    log_ratio, _ = bounded_log_ratio(log_prob_t, old, log_ratio_bound)
+    log_ratio, _ = bounded_log_ratio(log_prob, old, log_ratio_bound)
     log_weight, _ = bounded_log_ratio(proximal, old, log_ratio_bound)
     weight = jnp.exp(log_weight)
     if max_weight is not None:

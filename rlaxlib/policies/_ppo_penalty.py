@@ -19,7 +19,6 @@ from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.states import keeps_dtype
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = [
@@ -27,7 +26,7 @@ __all__ = [
     "adaptive_kl_coefficient",
     "discovered_policy_loss",
     "ppo_penalty_loss",
-    "spo_loss",
+    "simple_policy_loss",
 ]
 
 
@@ -36,7 +35,7 @@ class RatioOutputs(NamedTuple):
 
     Attributes:
         log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 1 if ignored, shape `[...]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 0 if ignored, shape `[...]`.
         bounded: True where :math:`|log ρ_t|` exceeds its bound, shape `[...]`.
         approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
     """
@@ -49,13 +48,13 @@ class RatioOutputs(NamedTuple):
 
 @checked
 def ppo_penalty_loss(
-    log_prob_t: Float[ArrayLike, "..."],
-    old_log_prob_t: Float[ArrayLike, "..."],
-    adv_t: Float[ArrayLike, "..."],
-    kl_t: Float[ArrayLike, "..."] | None,
+    log_prob: Float[ArrayLike, "..."],
+    old_log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
     coefficient: Float[ArrayLike, "in [0, inf)"],
     log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
+    kl: Float[ArrayLike, "..."] | None = None,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:
@@ -69,15 +68,15 @@ def ppo_penalty_loss(
     and `adaptive_kl_coefficient` adapts :math:`β`.
 
     Args:
-        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv_t: Advantages :math:`Â_t`, shape `[...]`.
-        kl_t: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
+        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv: Advantages :math:`Â_t`, shape `[...]`.
         coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`. If it
             is 0, divergences may be infinite or NaN.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
             shape `[]`.
-        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        kl: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
+        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
@@ -87,9 +86,9 @@ def ppo_penalty_loss(
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, old_log_prob_t = jnp.log(jnp.array([[0.5], [0.25]]))
-        >>> inputs = log_prob_t, old_log_prob_t, jnp.array([1.0]), jnp.array([0.5])
-        >>> loss, outputs = rlaxlib.ppo_penalty_loss(*inputs, coefficient=3.0)
+        >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5], [0.25]]))
+        >>> inputs = log_prob, old_log_prob, jnp.array([1.0]), 3.0
+        >>> loss, outputs = rlaxlib.ppo_penalty_loss(*inputs, kl=jnp.array([0.5]))
         >>> print(loss, outputs.ratio)
         [-0.5] [2.]
 
@@ -97,14 +96,13 @@ def ppo_penalty_loss(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, section 4,
         2017. https://arxiv.org/abs/1707.06347
     """
-    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
-    outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
-    if kl_t is None:
-        kl_t = outputs.approximate_kl
-    return safe.product(coefficient, kl_t) - outputs.ratio * adv_t, outputs
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    outputs = _compare(log_prob, old_log_prob, log_ratio_bound)
+    if kl is None:
+        kl = outputs.approximate_kl
+    return safe.product(coefficient, kl) - outputs.ratio * adv, outputs
 
 
-@keeps_dtype("coefficient")
 @checked
 def adaptive_kl_coefficient(
     coefficient: Float[ArrayLike, "in [0, inf)"],
@@ -116,7 +114,7 @@ def adaptive_kl_coefficient(
     minimum: Float[ArrayLike, "in [0, inf)"] = 1e-6,
     maximum: Float[ArrayLike, "in [minimum, inf]"] = 1e4,
     axis_name: AxisName | None = None,
-) -> Float[Array, ""]:
+) -> Float[Array, "like coefficient"]:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).
 
     Takes the coefficient and mean divergence of one update, returns the next
@@ -166,10 +164,10 @@ def adaptive_kl_coefficient(
 
 
 @checked
-def spo_loss(
-    log_prob_t: Float[ArrayLike, "..."],
-    old_log_prob_t: Float[ArrayLike, "..."],
-    adv_t: Float[ArrayLike, "..."],
+def simple_policy_loss(
+    log_prob: Float[ArrayLike, "..."],
+    old_log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in (0, inf)"] = 0.2,
     log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
@@ -189,13 +187,13 @@ def spo_loss(
     :math:`1 - ε` for a negative one. Beyond, unlike in PPO, the gradient is not 0.
 
     Args:
-        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv_t: Advantages :math:`Â_t`, shape `[...]`.
+        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv: Advantages :math:`Â_t`, shape `[...]`.
         epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf), shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
             shape `[]`.
-        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
@@ -206,7 +204,7 @@ def spo_loss(
 
     Example:
         >>> log_probs_t = jnp.log(jnp.array([[0.5], [0.25]]))
-        >>> loss, outputs = rlaxlib.spo_loss(*log_probs_t, jnp.ones(1), epsilon=0.25)
+        >>> loss, outputs = rlaxlib.simple_policy_loss(*log_probs_t, jnp.ones(1), 0.25)
         >>> print(loss, outputs.ratio)
         [0.] [2.]
 
@@ -214,18 +212,18 @@ def spo_loss(
         Zhengpeng Xie and others, *Simple Policy Optimization*, 2024.
         https://arxiv.org/abs/2401.16025
     """
-    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
-    outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    outputs = _compare(log_prob, old_log_prob, log_ratio_bound)
     ratio = outputs.ratio
-    penalty = jnp.abs(adv_t) / (2 * epsilon) * jnp.square(ratio - 1)
-    return penalty - ratio * adv_t, outputs
+    penalty = jnp.abs(adv) / (2 * epsilon) * jnp.square(ratio - 1)
+    return penalty - ratio * adv, outputs
 
 
 @checked
 def discovered_policy_loss(
-    log_prob_t: Float[ArrayLike, "..."],
-    old_log_prob_t: Float[ArrayLike, "..."],
-    adv_t: Float[ArrayLike, "..."],
+    log_prob: Float[ArrayLike, "..."],
+    old_log_prob: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "..."],
     alpha: Float[ArrayLike, "in (0, inf)"] = 2.0,
     beta: Float[ArrayLike, "in (0, inf)"] = 0.6,
     log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
@@ -247,14 +245,14 @@ def discovered_policy_loss(
     This is not direct preference optimisation.
 
     Args:
-        log_prob_t: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob_t: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv_t: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
+        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
+        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
+        adv: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
         alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, in (0, inf), shape `[]`.
         beta: Threshold :math:`β` if :math:`Â_t < 0`, in (0, inf), shape `[]`.
         log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
             shape `[]`.
-        stop_target_gradients: Whether `old_log_prob_t` and `adv_t` get no gradient.
+        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
@@ -264,9 +262,9 @@ def discovered_policy_loss(
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> log_prob_t, old_log_prob_t = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.25]]))
-        >>> adv_t = jnp.array([16.0, -1.0])
-        >>> loss, _ = rlaxlib.discovered_policy_loss(log_prob_t, old_log_prob_t, adv_t)
+        >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.25]]))
+        >>> adv = jnp.array([16.0, -1.0])
+        >>> loss, _ = rlaxlib.discovered_policy_loss(log_prob, old_log_prob, adv)
         >>> print(loss)  # The drift of the first step is 16 - 2 tanh(8).
         [-18.   2.]
 
@@ -274,13 +272,13 @@ def discovered_policy_loss(
         Chris Lu and others, *Discovered Policy Optimisation*, 2022.
         https://arxiv.org/abs/2210.05639
     """
-    old_log_prob_t, adv_t = stop_each(stop_target_gradients, old_log_prob_t, adv_t)
-    outputs = _compare(log_prob_t, old_log_prob_t, log_ratio_bound)
-    ratio, positive = outputs.ratio, adv_t >= 0
-    x = adv_t * jnp.where(positive, ratio - 1, outputs.log_ratio)
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    outputs = _compare(log_prob, old_log_prob, log_ratio_bound)
+    ratio, positive = outputs.ratio, adv >= 0
+    x = adv * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
     drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
-    return drift - ratio * adv_t, outputs
+    return drift - ratio * adv, outputs
 
 
 def _compare(log_prob: Array, old_log_prob: Array, bound: Array) -> RatioOutputs:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, devices, dtypes, errors, safe, states
+from rlaxlib._core import checks, devices, errors, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static, Tree
@@ -65,15 +65,15 @@ class CpoStep(NamedTuple):
     feasible: Bool[Array, ""]
 
 
-@checked(wide=True, rule=checks.alike("params", "vector"))
+@checked
 def fisher_vector_product(
     kl: Callable[[Any], Array],
-    params: Tree[ArrayTree, ""],
-    vector: Tree[ArrayTree, ""],
+    params: Tree[ArrayTree, "float"],
+    vector: Tree[ArrayTree, "float like params"],
     damping: Float[ArrayLike, "in [0, inf)"] = 0.0,
     *,
     axis_name: AxisName | None = None,
-) -> ArrayTree:
+) -> Tree[ArrayTree, "float like vector"]:
     """Compute the product of the Fisher matrix and a vector (TRPO, natural gradient).
 
     Takes a KL function and two pytrees, returns a pytree.
@@ -96,7 +96,7 @@ def fisher_vector_product(
         axis_name: Mapped axis name, or names, of the states; or None.
 
     Returns:
-        The product, a pytree like `params`.
+        The product, a pytree like `vector`.
 
     Raises:
         ArgumentError: If `vector` is not like `params`, or the result of `kl` or the
@@ -117,10 +117,6 @@ def fisher_vector_product(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    params, vector = _arrays(params), _arrays(vector)
-
-    def widen(x: Array, y: Array) -> Array:
-        return dtypes.widen(x, y)[0][0]
 
     def own(x: Array) -> Array:
         return devices.own(x, axis_name)
@@ -128,23 +124,18 @@ def fisher_vector_product(
     def average(x: Array) -> Array:
         return devices.mean(x, axis_name)
 
-    def narrow(product: Array, x: Array, y: Array) -> Array:
-        return dtypes.widen(x, y)[1](product)
-
     def divergence(params: ArrayTree) -> Array:
         return checks.result("kl(params)", kl(params))
 
-    theta, v = jax.tree.map(widen, params, vector), jax.tree.map(widen, vector, params)
-    at, along = jax.tree.map(own, theta), jax.tree.map(own, v)
+    at, along = jax.tree.map(own, (params, vector))
     product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
-    product = jax.tree.map(average, product)
-    return jax.tree.map(narrow, _move(product, damping, v), params, vector)
+    return _move(jax.tree.map(average, product), damping, vector)
 
 
-@checked(wide=True, rule=checks.alike("direction", "product"))
+@checked
 def trust_region_step_size(
-    direction: Tree[ArrayTree, ""],
-    product: Tree[ArrayTree, ""],
+    direction: Tree[ArrayTree, "float"],
+    product: Tree[ArrayTree, "float like direction"],
     max_kl: Float[ArrayLike, "in [0, inf)"] = 0.01,
 ) -> Float[Array, ""]:
     """Compute the size of the step to the boundary of a trust region (TRPO).
@@ -162,7 +153,7 @@ def trust_region_step_size(
             shape `[]`.
 
     Returns:
-        Step size :math:`α`, shape `[]`, of the dtype of the pytrees; 0 if
+        Step size :math:`α`, shape `[]`, in single precision at least; 0 if
         :math:`xᵀ F x` is not positive.
 
     Raises:
@@ -178,22 +169,20 @@ def trust_region_step_size(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    dtype, wide = _dtypes(direction, product)
-    pairs = zip(jax.tree.leaves(direction), jax.tree.leaves(product), strict=True)
-    products = [jnp.vdot(x.astype(wide), y.astype(wide)) for x, y in pairs]
-    length = jnp.sum(jnp.stack(products))
-    return _root_of_ratio(2 * max_kl.astype(wide), length).astype(dtype)
+    products = jax.tree.map(jnp.vdot, direction, product)
+    length = cast(Array, sum(jax.tree.leaves(products)))
+    return _root_of_ratio(2 * max_kl, length)
 
 
-@checked(wide=True, rule=checks.alike("params", "step"))
+@checked(wide=True)
 def backtracking_line_search(
     evaluate: Callable[[Any], tuple[Array, Array]],
-    params: Tree[ArrayTree, ""],
-    step: Tree[ArrayTree, ""],
+    params: Tree[ArrayTree, "float"],
+    step: Tree[ArrayTree, "float like params"],
     max_kl: Float[ArrayLike, "in [0, inf]"] = 0.01,
     shrink: Float[ArrayLike, "in (0, 1)"] = 0.8,
     num_tries: Static[int, "in [1, inf)"] = 10,
-) -> tuple[ArrayTree, LineSearchOutputs]:
+) -> tuple[Tree[ArrayTree, "float like params"], LineSearchOutputs]:
     """Find a step that lowers the loss within a trust region (TRPO).
 
     Takes parameters and a step, returns new parameters, and diagnostics.
@@ -234,7 +223,6 @@ def backtracking_line_search(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    params, step = _arrays(params), _arrays(step)
 
     def evaluated(params: ArrayTree) -> tuple[Array, Array]:
         found: Any = evaluate(params)
@@ -247,14 +235,9 @@ def backtracking_line_search(
             checks.result("evaluate(params)[1]", found[1]),
         )
 
-    def promote(x: Array, y: Array) -> Array:
-        return x.astype(jnp.result_type(x, y))
-
-    given = params
-    params = jax.tree.map(promote, params, step)  # So that each try has one dtype.
     start = evaluated(params)
-    _, wide = _dtypes(params)
-    fractions = shrink.astype(wide) ** jnp.arange(num_tries, dtype=wide)
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+    fractions = shrink.astype(dtype) ** jnp.arange(num_tries, dtype=dtype)
 
     def is_searching(state: tuple[Any, ...]) -> Array:
         i, is_good, *_ = state
@@ -276,7 +259,7 @@ def backtracking_line_search(
     # Not by a product with 0: a step may be NaN.
     found = _move(params, fraction, step), loss, kl
     chosen: Any = jax.tree.map(select, found, (params, *start))
-    return states.like(chosen[0], given), LineSearchOutputs(fraction, *chosen[1:])
+    return chosen[0], LineSearchOutputs(fraction, *chosen[1:])
 
 
 @checked
@@ -399,21 +382,9 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
     """Add a multiple of one pytree to another."""
 
     def add(x: Array, y: Array) -> Array:
-        (x, y), narrow = dtypes.widen(x, y)
-        return narrow(x + fraction.astype(y.dtype) * y)
+        return (x + fraction.astype(y.dtype) * y).astype(x.dtype)
 
     return jax.tree.map(add, params, step)
-
-
-def _arrays(tree: ArrayTree) -> ArrayTree:
-    """Return a pytree of JAX arrays."""
-    return jax.tree.map(cast(Any, jnp.asarray), tree)
-
-
-def _dtypes(*trees: ArrayTree) -> tuple[Any, Any]:
-    """Return the dtype of all leaves together, and that in which to compute."""
-    dtype = jnp.result_type(*jax.tree.leaves(trees))
-    return dtype, jnp.float32 if dtype.itemsize < 4 else dtype
 
 
 def _root_of_ratio(x: Array, y: Array) -> Array:

@@ -11,13 +11,11 @@ devices, `axis_name` gives the results of the whole batch.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import devices, indexing, safe
+from rlaxlib._core import devices, indexing, meshes, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -277,10 +275,9 @@ def _e_step(
     advantages = jnp.where(rho > 0, advantages, best)
     raised = rho * jnp.exp(exponents(advantages, best, eta))
     count, mass = total(chosen.astype(raised.dtype)), total(raised)
-    empty = mass == 0
-    weights = raised / jnp.where(empty, 1, mass)
-    mean = jnp.where(empty, 1, mass / jnp.maximum(count, 1))
-    return eta * constraint.epsilon + best + eta * jnp.log(mean), weights, count
+    log_mean = safe.log(mass / jnp.maximum(count, 1), otherwise=0)
+    loss = eta * constraint.epsilon + best + eta * log_mean
+    return loss, safe.divide(raised, mass), count
 
 
 def _top_k(
@@ -298,9 +295,7 @@ def _top_k(
     finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
     here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
     order = jnp.argsort(devices.gather(here, names), descending=True)
-    # Sorted back: a scatter does not know its sharding on an explicit mesh.
-    taken = jnp.arange(order.size) < count.astype(int)
-    chosen: Array = cast(Any, jax.lax.sort)((order, taken), num_keys=1)[1]
+    chosen = meshes.unsort(order, jnp.arange(order.size) < count.astype(int))
     if names is not None:
         start = jax.lax.axis_index(names) * here.size
         chosen = jax.lax.dynamic_slice_in_dim(chosen, start, here.size)

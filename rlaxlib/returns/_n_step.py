@@ -85,12 +85,12 @@ def n_step_transitions(
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
     steps = jnp.arange(r_t.size)
-    n, places = min(n, r_t.size), steps
+    n = min(n, r_t.size)
     end = streams.ends(truncated_t, sample_mask)
     end = jnp.zeros_like(steps, bool) if end is None else end
     if sample_mask is not None:
-        r_t, discount_t, end, places = (
-            streams.compact(x, sample_mask) for x in (r_t, discount_t, end, places)
+        r_t, discount_t, end = (
+            streams.compact(x, sample_mask) for x in (r_t, discount_t, end)
         )
     window, one = recurrence.backward_window, jnp.ones_like(r_t)
     rewards = window(r_t, discount_t, jnp.zeros_like(r_t), n, end=end)
@@ -101,6 +101,4 @@ def n_step_transitions(
     rewards, discounts, index = (
         streams.restore(x, sample_mask) for x in (rewards, discounts, index)
     )
-    if sample_mask is not None:
-        index = jnp.where(sample_mask, places[index], steps)
-    return NStepTransitions(rewards, discounts, index)
+    return NStepTransitions(rewards, discounts, streams.step_of(index, sample_mask))

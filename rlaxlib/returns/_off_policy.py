@@ -157,7 +157,7 @@ def general_off_policy_returns_from_q_and_v(
     """
 
     def cut(x: Array) -> Array:  # The entry of time `T` may be missing.
-        x = streams.valid(jnp.pad(x[: r_t.size - 1], (0, 1)), sample_mask)
+        x = jnp.pad(x[: r_t.size - 1], (0, 1))
         return streams.cut_traces(x, truncated_t, sample_mask)
 
     q_t, c_t = cut(q_t), cut(c_t)
@@ -220,8 +220,8 @@ def importance_corrected_td_errors(
         Richard S. Sutton and others, *A New Q(λ) with Interim Forward View and Monte
         Carlo Equivalence*, 2014. https://proceedings.mlr.press/v32/sutton14.html
     """
-    v_t = streams.valid(values[1:] if v_t is None else v_t, sample_mask)
-    v_tm1 = streams.valid(values[:-1], sample_mask)
+    v_tm1 = values[:-1]
+    v_t = values[1:] if v_t is None else v_t
     delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
     b, a = safe.product(rho_tm1, delta), safe.product(discount_t * lambda_, rho_tm1)
     errors = backward(b, a, 0.0, truncated_t, sample_mask)
@@ -231,15 +231,15 @@ def importance_corrected_td_errors(
 @checked
 def tree_backup(
     q_tm1: Float[ArrayLike, "T, A"],
-    q_t: Float[ArrayLike, "T, A"],
     a_tm1: Int[ArrayLike, "T in [0, A)"],
-    a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
+    q_t: Float[ArrayLike, "T, A"],
+    a_t: Int[ArrayLike, "T"],
     pi_t: Float[ArrayLike, "T, A in [0, 1]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
-    stop_target_gradients: bool = True,
     *,
+    stop_target_gradients: bool = True,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, "T"]:
@@ -258,12 +258,12 @@ def tree_backup(
 
     Args:
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
-            used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
         discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
+        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
+            used.
         pi_t: Probabilities :math:`π_t` of all next actions, target policy, in [0, 1],
             shape `[T, A]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
@@ -281,7 +281,7 @@ def tree_backup(
         >>> q_tm1, q_t = jnp.array([[[1.0, 0.0], [0.0, 8.0]], [[2.0, 4.0], [6.0, 8.0]]])
         >>> (a_tm1, a_t), pi_t = jnp.array([[0, 1], [1, 0]]), jnp.full((2, 2), 0.5)
         >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5])
-        >>> inputs = q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t
+        >>> inputs = q_tm1, a_tm1, r_t, discount_t, q_t, a_t, pi_t
         >>> print(rlaxlib.tree_backup(*inputs, lambda_=1.0))
         [ 1.875 -2.5  ]
 

@@ -109,10 +109,10 @@ def vtrace(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    rho = jnp.minimum(rho_tm1, clip_rho_threshold)
-    c = product(lambda_, jnp.minimum(rho_tm1, clip_c_threshold))
-    errors = _errors(v_tm1, v_t, r_t, discount_t, rho, c, truncated_t, sample_mask)
-    return gradients.correction(errors, v_tm1, stop_target_gradients)
+    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    clips = clip_rho_threshold, clip_rho_threshold, clip_c_threshold
+    masks = truncated_t, sample_mask
+    return _vtrace(step, clips, masks, 1.0, lambda_, stop_target_gradients).errors
 
 
 @checked
@@ -176,10 +176,10 @@ def leaky_vtrace(
         Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
         https://arxiv.org/abs/2002.12928
     """
-    rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha_)
-    c = product(lambda_, _leaky_clip(rho_tm1, clip_c_threshold, alpha_))
-    errors = _errors(v_tm1, v_t, r_t, discount_t, rho, c, truncated_t, sample_mask)
-    return gradients.correction(errors, v_tm1, stop_target_gradients)
+    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    clips = clip_rho_threshold, clip_rho_threshold, clip_c_threshold
+    masks = truncated_t, sample_mask
+    return _vtrace(step, clips, masks, alpha_, lambda_, stop_target_gradients).errors
 
 
 @checked
@@ -244,12 +244,10 @@ def vtrace_td_error_and_advantage(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    rho = jnp.minimum(rho_tm1, clip_rho_threshold)
-    pg_rho = jnp.minimum(rho_tm1, clip_pg_rho_threshold)
-    c = product(lambda_, jnp.minimum(rho_tm1, clip_c_threshold))
-    step, masks = (v_tm1, v_t, r_t, discount_t), (truncated_t, sample_mask)
-    errors = _errors(*step, rho, c, *masks)
-    return _outputs(errors, *step, lambda_, pg_rho, stop_target_gradients, *masks)
+    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    clips = clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold
+    masks = truncated_t, sample_mask
+    return _vtrace(step, clips, masks, 1.0, lambda_, stop_target_gradients)
 
 
 @checked
@@ -317,52 +315,50 @@ def leaky_vtrace_td_error_and_advantage(
         Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
         https://arxiv.org/abs/2002.12928
     """
-    rho = _leaky_clip(rho_tm1, clip_rho_threshold, alpha)
-    pg_rho = _leaky_clip(rho_tm1, clip_pg_rho_threshold, alpha)
-    c = product(lambda_, _leaky_clip(rho_tm1, clip_c_threshold, alpha))
-    step, masks = (v_tm1, v_t, r_t, discount_t), (truncated_t, sample_mask)
-    errors = _errors(*step, rho, c, *masks)
-    return _outputs(errors, *step, lambda_, pg_rho, stop_target_gradients, *masks)
+    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    clips = clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold
+    masks = truncated_t, sample_mask
+    return _vtrace(step, clips, masks, alpha, lambda_, stop_target_gradients)
 
 
-def _leaky_clip(rho: Array, threshold: Array, alpha: Array) -> Array:
-    """Return (1 - α) ρ + α min(ρ, threshold), finite at α = 1 if ρ is infinite."""
-    excess = jnp.where(rho > threshold, rho - threshold, 0)
-    return jnp.minimum(rho, threshold) + product(1 - alpha, excess)
+Step = tuple[Array, Array, Array, Array, Array]
 
 
-def _errors(
-    v_tm1: Array,
-    v_t: Array,
-    r_t: Array,
-    discount_t: Array,
-    rho: Array,
-    c: Array,
-    truncated_t: Array | None,
-    sample_mask: Array | None,
-) -> Array:
-    """Return the V-trace TD errors of clipped ratios and traces."""
-    delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
-    b, a = weighted(rho, delta), product(discount_t, c)
-    return backward(b, a, 0.0, truncated_t, sample_mask)
-
-
-def _outputs(
-    errors: Array,
-    v_tm1: Array,
-    v_t: Array,
-    r_t: Array,
-    discount_t: Array,
+def _vtrace(
+    step: Step,
+    clips: tuple[Array, Array, Array],
+    masks: tuple[Array | None, Array | None],
+    alpha: ArrayLike,
     lambda_: Array,
-    pg_rho: Array,
     stop: bool,
-    truncated_t: Array | None,
-    sample_mask: Array | None,
 ) -> VTraceOutput:
-    """Return TD errors, advantages and action values, 0 at ignored steps."""
-    e_t = streams.at_next_valid(errors, truncated_t, sample_mask)
+    """Return the outputs of leaky V-trace; with an `alpha` of 1 those of V-trace.
+
+    Args:
+        step: `v_tm1`, `v_t`, `r_t`, `discount_t` and `rho_tm1`.
+        clips: Bounds of the ratios in TD errors, in advantages and in traces.
+        masks: `truncated_t` and `sample_mask`.
+        alpha: Weight of the clipped ratios, as for `leaky_vtrace`.
+        lambda_: As for `leaky_vtrace`.
+        stop: Whether to stop the gradients of the estimates.
+
+    Returns:
+        Errors, advantages and estimates of action values.
+    """
+    v_tm1, v_t, r_t, discount_t, rho_tm1 = step
+    rho, pg_rho, c = (_leaky_clip(rho_tm1, clip, alpha) for clip in clips)
+    delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
+    trace = product(discount_t, product(lambda_, c))
+    errors = backward(weighted(rho, delta), trace, 0.0, *masks)
+    e_t = streams.at_next_valid(errors, *masks)
     # Without the reward, which is added last.
     q = product(discount_t, v_t + product(lambda_, e_t))
     estimates = stop_each(stop, weighted(pg_rho, r_t + (q - v_tm1)), r_t + q)
     errors = gradients.correction(errors, v_tm1, stop)
-    return VTraceOutput(errors, *streams.clean(sample_mask, *estimates))
+    return VTraceOutput(errors, *estimates)
+
+
+def _leaky_clip(rho: Array, threshold: Array, alpha: ArrayLike) -> Array:
+    """Return `α min(ρ, threshold) + (1 - α) ρ`."""
+    excess = jnp.where(rho > threshold, rho - threshold, 0)
+    return jnp.minimum(rho, threshold) + product(1 - alpha, excess)

@@ -9,9 +9,8 @@ distributions over bins (`twohot_pair`, `hl_gauss_pair`, `muzero_pair`,
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +19,7 @@ from jax import Array
 from jax.core import Tracer
 
 from rlaxlib._core import checks, dtypes
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static
 from rlaxlib.transforms import _hl_gauss, _squashing, _two_hot
@@ -41,23 +41,38 @@ __all__ = [
 ]
 
 
-class TxPair(NamedTuple):
-    """A transform and its inverse.
+Transform = Callable[..., Array]
 
-    Equal arguments make equal pairs. They can be pickled, and be static arguments.
+
+class TxPair(FunctionTuple):
+    """A transform and its inverse, of any two functions.
+
+    Pairs of this library are equal if their settings are. They can be pickled, and be
+    arguments of compiled functions, static or not.
 
     Attributes:
         apply: The transform.
         apply_inv: Its inverse.
     """
 
-    apply: Callable[[ArrayLike], Array]
-    apply_inv: Callable[[ArrayLike], Array]
+    _functions = ("apply", "apply_inv")
+
+    def __init__(self, apply: Transform, apply_inv: Transform) -> None:
+        self.apply, self.apply_inv = apply, apply_inv
 
     @property
     def is_ours(self) -> bool:
-        """Whether the pair was made by this library, of Python numbers alone."""
-        return _is_ours(self)
+        """Whether it holds neither a function of the user nor an array."""
+        try:
+            hash(self)
+        except TypeError:  # A bound is traced.
+            return False
+        return not jax.tree.leaves(self)
+
+    def outside(self, x: Array) -> Array | None:
+        """Return which values are outside the bins, or None if there are no bins."""
+        del x
+        return None
 
 
 def compose_tx(*tx_list: TxPair) -> TxPair:
@@ -87,7 +102,7 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    return _pair(_ComposeTx(tx_list))
+    return ComposedPair(tx_list)
 
 
 @checked(compiled=False)
@@ -95,7 +110,7 @@ def twohot_pair(
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
     num_bins: Static[int, "in [2, inf)"],
-) -> TxPair:
+) -> TwohotPair:
     """Make a pair that encodes values as two-hot distributions over bins.
 
     Takes the range of the bins, returns a transform and its inverse.
@@ -129,7 +144,7 @@ def twohot_pair(
         Planning with a Learned Model*, appendix F, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    return _pair(_TwohotPair(_number(min_value), _number(max_value), num_bins))
+    return TwohotPair(_number(min_value), _number(max_value), num_bins)
 
 
 @checked(compiled=False)
@@ -179,7 +194,7 @@ def hl_gauss_pair(
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
     low, high, ratio = map(_number, (min_value, max_value, sigma_ratio))
-    return _pair(_HlGaussPair(low, high, num_bins, ratio))
+    return HlGaussPair(low, high, num_bins, ratio)
 
 
 @checked(compiled=False)
@@ -223,7 +238,7 @@ def muzero_pair(
         https://arxiv.org/abs/1911.08265
     """
     bins = twohot_pair(min_value=min_value, max_value=max_value, num_bins=num_bins)
-    return _pair(_MuzeroPair((tx, bins)))
+    return compose_tx(tx, bins)
 
 
 @checked(compiled=False)
@@ -269,13 +284,13 @@ def unbiased_transform_pair(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    low, high = _number(min_value), _number(max_value)
-    functions = _UnbiasedTransformPair(low, high, num_bins, tx)
-    bins: Any = functions.bins()
+    twohot = twohot_pair(min_value=min_value, max_value=max_value, num_bins=num_bins)
+    pair = UnbiasedTransformPair(twohot, tx)
+    bins: Any = pair.bins()
     if not isinstance(bins, Tracer):
         increasing = Float[ArrayLike, "K in (-inf, inf) increasing"]
         checks.fit(bins=(np.asarray(bins), increasing))
-    return _pair(functions)
+    return pair
 
 
 @checked(compiled=False)
@@ -309,69 +324,28 @@ def outside_support(x: Float[ArrayLike, "..."], tx_pair: TxPair) -> Bool[Array, 
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    outside = _outside_bins(jnp.asarray(x), tx_pair)
+    outside = tx_pair.outside(jnp.asarray(x))
     if outside is None:
         checks.fail("`tx_pair` has no bins, must be a pair such as `twohot_pair` makes")
     return outside
 
 
-# --- The functions of the pairs. ---
+# --- Kinds of pairs. ---
 
 
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, repr=False)
+class ElementwisePair(TxPair):
+    """Two functions of this library."""
+
+    apply: Transform
+    apply_inv: Transform
+
+
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _Method:
-    """A method of an object, equal to the same method of an equal object.
-
-    Python compares the objects of bound methods by identity. A pair of bound methods
-    would not equal another, and `jax.jit` would trace again for each.
-    """
-
-    owner: Any
-    name: str
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(getattr(self.owner, self.name))
-
-    def __call__(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
-        return getattr(self.owner, self.name)(*args, **kwargs)
-
-
-def _pair(functions: Any) -> TxPair:
-    """Return the pair of an object's methods `apply` and `apply_inv`."""
-    return TxPair(_Method(functions, "apply"), _Method(functions, "apply_inv"))
-
-
-def _is_ours(part: Any) -> bool:
-    """Return whether a pair or its setting has no function of the user, nor array."""
-    if dataclasses.is_dataclass(part) and type(part).__module__ == __name__:
-        part = tuple(vars(part).values())
-    if isinstance(part, tuple):
-        return all(map(_is_ours, cast(Any, part)))
-    is_function = getattr(_squashing, getattr(part, "__name__", ""), None) is part
-    return is_function or bool(np.isscalar(part))
-
-
-def _number(x: Any) -> Any:
-    """Return a scalar on the host as a Python number, which is equal to its like."""
-    return x if isinstance(x, Array) else float(x)
-
-
-def _outside_bins(x: Array, tx_pair: TxPair) -> Array | None:
-    """Return which values are outside the bins of a pair, or None if it has none."""
-    owner = getattr(tx_pair.apply, "owner", None)
-    return owner.outside(x) if isinstance(owner, _HAVE_BINS) else None
-
-
-def _outside(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
-    """Return which values are outside a range, rounded to their dtype, or NaN."""
-    low, high = (jnp.asarray(bound, x.dtype) for bound in (low, high))
-    return ~((x >= low) & (x <= high))
-
-
-@dataclasses.dataclass(frozen=True)
-class _ComposeTx:
-    """The functions of composed pairs."""
+class ComposedPair(TxPair):
+    """Several pairs, in the order of `apply`."""
 
     tx_list: tuple[TxPair, ...]
 
@@ -385,28 +359,16 @@ class _ComposeTx:
 
     def outside(self, x: Array) -> Array | None:
         for tx in self.tx_list:
-            outside = _outside_bins(x, tx)
-            if outside is not None:
+            if (outside := tx.outside(x)) is not None:
                 return outside
             x = tx.apply(x)
         return None
 
 
-def _through(functions: Sequence[Callable[..., Array]], x: ArrayLike) -> Array:
-    """Apply functions in turn, with half precision raised to single in between."""
-    (x,), narrow = dtypes.widen(jnp.asarray(x))
-    for function in functions:
-        x = function(x)
-    return narrow(x)
-
-
-class _MuzeroPair(_ComposeTx):
-    """The functions of a transform and a two-hot encoding."""
-
-
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class _TwohotPair:
-    """The functions of a two-hot encoding over evenly spaced bins."""
+class TwohotPair(TxPair):
+    """A two-hot encoding over evenly spaced bins."""
 
     min_value: ArrayLike
     max_value: ArrayLike
@@ -414,30 +376,25 @@ class _TwohotPair:
 
     @checked(compiled=False)
     def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
-        return _two_hot.transform_to_2hot(
-            scalar=scalar,
-            min_value=self.min_value,
-            max_value=self.max_value,
-            num_bins=self.num_bins,
-        )
+        return _two_hot.encode(scalar, self.bins())
 
     @checked(compiled=False)
     def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
-        return _two_hot.transform_from_2hot(
-            probs=probs,
-            min_value=self.min_value,
-            max_value=self.max_value,
-            num_bins=self.num_bins,
-        )
+        return _two_hot.decode(probs, self.bins())
 
     def outside(self, x: Array) -> Array:
         return _outside(x, self.min_value, self.max_value)
 
+    def bins(self) -> Array:
+        """Return the bins, concrete if the bounds are."""
+        return _two_hot.equal_bins(self.min_value, self.max_value, self.num_bins)
 
+
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class _HlGaussPair:
-    """The functions of a Gaussian encoding over bins."""
+class HlGaussPair(TxPair):
+    """A Gaussian encoding over bins."""
 
     min_value: ArrayLike
     max_value: ArrayLike
@@ -468,13 +425,12 @@ class _HlGaussPair:
         return _outside(x, self.min_value, self.max_value)
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _UnbiasedTransformPair:
-    """The functions of a two-hot encoding over inversely transformed bins."""
+class UnbiasedTransformPair(TxPair):
+    """A two-hot encoding over inversely transformed bins."""
 
-    min_value: ArrayLike
-    max_value: ArrayLike
-    num_bins: int
+    twohot: TwohotPair
     tx: TxPair
 
     @checked(compiled=False)
@@ -483,7 +439,7 @@ class _UnbiasedTransformPair:
 
     @checked(compiled=False)
     def apply_inv(self, x: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
-        checks.fit(x=(x, Float[ArrayLike, f"..., {self.num_bins}"]))
+        checks.fit(x=(x, Float[ArrayLike, f"..., {self.twohot.num_bins}"]))
         return _two_hot.decode(x, self.bins())
 
     def outside(self, x: Array) -> Array:
@@ -492,48 +448,61 @@ class _UnbiasedTransformPair:
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
-        equal = _two_hot.equal_bins(self.min_value, self.max_value, self.num_bins)
         # They are constants of the program, whatever guards its data.
         with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
-            return self.tx.apply_inv(equal)
+            return self.tx.apply_inv(self.twohot.bins())
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _DiscountTransformPair:
-    """The functions of `DISCOUNT_TRANSFORM_PAIR`."""
-
-    @checked
-    def apply(self, x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
-        return -jnp.log1p(-x)
-
-    @checked
-    def apply_inv(self, x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
-        return -jnp.expm1(-x)
+def _number(x: Any) -> Any:
+    """Return a concrete scalar as a Python number, which can be hashed."""
+    return cast(Any, x) if isinstance(x, Tracer) else float(x)
 
 
-_HAVE_BINS = _ComposeTx, _TwohotPair, _HlGaussPair, _UnbiasedTransformPair
+def _outside(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
+    """Return which values are outside a range, rounded to their dtype, or NaN."""
+    low, high = (jnp.asarray(bound, x.dtype) for bound in (low, high))
+    return ~((x >= low) & (x <= high))
+
+
+def _through(functions: Sequence[Transform], x: ArrayLike) -> Array:
+    """Apply functions in turn, with half precision raised to single in between."""
+    (x,), narrow = dtypes.widen(jnp.asarray(x))
+    for function in functions:
+        x = function(x)
+    return narrow(x)
+
+
+@checked
+def _log_horizon(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+    return -jnp.log1p(-x)
+
+
+@checked
+def _discount_of_log_horizon(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+    return -jnp.expm1(-x)
 
 
 # --- Predefined pairs. ---
 
 
-IDENTITY_PAIR = TxPair(_squashing.identity, _squashing.identity)
+IDENTITY_PAIR = ElementwisePair(_squashing.identity, _squashing.identity)
 """The identity transform."""
 
-SIGNED_LOGP1_PAIR = TxPair(_squashing.signed_logp1, _squashing.signed_expm1)
+SIGNED_LOGP1_PAIR = ElementwisePair(_squashing.signed_logp1, _squashing.signed_expm1)
 """`signed_logp1` and its inverse `signed_expm1`."""
 
-SYMLOG_PAIR = TxPair(_squashing.symlog, _squashing.symexp)
+SYMLOG_PAIR = ElementwisePair(_squashing.symlog, _squashing.symexp)
 """`symlog` and its inverse `symexp`: `SIGNED_LOGP1_PAIR` by the names of DreamerV3."""
 
-SIGNED_HYPERBOLIC_PAIR = TxPair(
+SIGNED_HYPERBOLIC_PAIR = ElementwisePair(
     _squashing.signed_hyperbolic, _squashing.signed_parabolic
 )
 """`signed_hyperbolic` and its inverse `signed_parabolic`, as in R2D2 and MuZero."""
 
-HYPERBOLIC_SIN_PAIR = TxPair(_squashing.hyperbolic_arcsin, _squashing.hyperbolic_sin)
+HYPERBOLIC_SIN_PAIR = ElementwisePair(
+    _squashing.hyperbolic_arcsin, _squashing.hyperbolic_sin
+)
 """`hyperbolic_arcsin` and its inverse `hyperbolic_sin`."""
 
-DISCOUNT_TRANSFORM_PAIR = _pair(_DiscountTransformPair())
+DISCOUNT_TRANSFORM_PAIR = ElementwisePair(_log_horizon, _discount_of_log_horizon)
 """Log-horizon of a discount :math:`γ`, :math:`-log(1 - γ)`, and its inverse."""

@@ -18,7 +18,7 @@ from rlaxlib.values._action_gap import *
 from rlaxlib.values._auxiliary import *
 from rlaxlib.values._categorical import *
 from rlaxlib.values._consistency import *
-from rlaxlib.values._duelling import *
+from rlaxlib.values._dueling import *
 from rlaxlib.values._ensembles import *
 from rlaxlib.values._expectile import *
 from rlaxlib.values._multistep import *

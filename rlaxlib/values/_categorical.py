@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib import transforms
+from rlaxlib import distributions, transforms
 from rlaxlib._core import checks, gradients, indexing, pairs, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
@@ -326,5 +326,5 @@ def hats(z: Array, atoms: Array) -> Array:
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:
     """Return the cross-entropy, with the gradient of the target stopped or not."""
-    log_q = jax.nn.log_softmax(logits)
-    return -safe.expectation(gradients.stop_if(stop, target), log_q)
+    target = gradients.stop_if(stop, target)
+    return distributions.categorical_cross_entropy(target, logits)

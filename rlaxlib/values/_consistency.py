@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, safe, streams
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -17,8 +17,8 @@ __all__ = ["cosine_consistency_loss"]
 def cosine_consistency_loss(
     predictions: Float[ArrayLike, "..., D"],
     targets: Float[ArrayLike, "..., D"],
-    stop_target_gradients: bool = True,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the cosine consistency loss of latent states (SPR).
@@ -57,8 +57,7 @@ def cosine_consistency_loss(
     """
     targets = stop_if(stop_target_gradients, targets)
     cosine = safe.dot(_normalize(predictions), _normalize(targets))
-    # Rounding may exceed the bounds.
-    return streams.valid(-gradients.clip(cosine, -1, 1), sample_mask)
+    return -gradients.clip(cosine, -1, 1)  # Rounding may exceed the bounds.
 
 
 def _normalize(x: Array) -> Array:

@@ -74,7 +74,9 @@ def ensemble_value(
 
 @checked
 def subset_minimum(
-    key: Key[ArrayLike, ""], q: Float[ArrayLike, "N"], size: Static[int, "in [1, N]"]
+    key: Key[ArrayLike, ""],
+    q: Float[ArrayLike, "N"],
+    num_members: Static[int, "in [1, N]"],
 ) -> Float[Array, ""]:
     """Compute the minimum over a random subset of an ensemble (REDQ).
 
@@ -89,17 +91,17 @@ def subset_minimum(
     Args:
         key: Random key, shape `[]`.
         q: Values :math:`q_i` of the critics, shape `[N]`.
-        size: Number :math:`m` of critics to sample, a Python integer in [1, N].
+        num_members: Number :math:`m` of critics to sample, a Python integer in [1, N].
 
     Returns:
         Value :math:`v`, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or `size` is wrong.
+        ArgumentError: If a shape, dtype or `num_members` is wrong.
 
     Example:
         >>> key, q = jax.random.key(0), jnp.array([3.0, 1.0, 2.0])
-        >>> print(rlaxlib.subset_minimum(key, q, size=3))
+        >>> print(rlaxlib.subset_minimum(key, q, num_members=3))
         1.0
 
     References:
@@ -107,4 +109,4 @@ def subset_minimum(
         Without a Model*, 2021. https://arxiv.org/abs/2101.05982
     """
     ranks = jnp.argsort(jax.random.bits(key, q.shape))
-    return safe.smallest(jnp.where(ranks < size, q, jnp.inf))
+    return safe.smallest(jnp.where(ranks < num_members, q, jnp.inf))

@@ -41,6 +41,7 @@ def expectile_regression_loss(
     dist_src: Float[ArrayLike, "N"],
     tau_src: Float[ArrayLike, "N in [0, 1]"],
     dist_target: Float[ArrayLike, "K"],
+    *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
     """Compute the expectile regression loss.
@@ -89,6 +90,7 @@ def expectile_q_learning(
     discount_t: Float[ArrayLike, "in [0, 1]"],
     dist_q_t_selector: Float[ArrayLike, "M, A"],
     dist_q_t: Float[ArrayLike, "K, A"],
+    *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
     """Compute the expectile Q-learning loss, from samples.
@@ -202,8 +204,8 @@ def imputed_expectile_q_learning(
     discount_t: Float[ArrayLike, "in [0, 1]"],
     dist_q_t_selector: Float[ArrayLike, "N, A"],
     dist_q_t: Float[ArrayLike, "N, A"],
-    stop_target_gradients: bool = True,
     *,
+    stop_target_gradients: bool = True,
     num_samples: Static[int, "in [1, inf)"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the expectile Q-learning loss, from expectiles (ER-DQN).

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe, streams
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -395,8 +395,7 @@ def retrace_continuous(
         2016. https://arxiv.org/abs/1606.02647
     """
     last = r_t.size - 1
-    mask = None if sample_mask is None else sample_mask[:last]
-    log_rhos = streams.valid(log_rhos[:last], mask)
+    log_rhos = log_rhos[:last]
     lambda_ = lambda_[:last] if lambda_.ndim else lambda_
     targets = returns.general_off_policy_returns_from_q_and_v(
         q_t=q_t,

@@ -29,8 +29,8 @@ def n_step_q_learning(
     discount_t: Float[ArrayLike, "T in [0, 1]"],
     q_t: Float[ArrayLike, "T, A"],
     n: Static[int, "in [1, inf)"],
-    stop_target_gradients: bool = True,
     *,
+    stop_target_gradients: bool = True,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, "T"]:
@@ -92,8 +92,8 @@ def n_step_double_q_learning(
     q_t_value: Float[ArrayLike, "T, A"],
     q_t_selector: Float[ArrayLike, "T, A"],
     n: Static[int, "in [1, inf)"],
-    stop_target_gradients: bool = True,
     *,
+    stop_target_gradients: bool = True,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, "T"]:

@@ -5,8 +5,8 @@
 - `quantile_expected_sarsa`: the same for expected SARSA;
 - `quantile_midpoints`, `sample_quantile_fractions`: fractions of QR-DQN and of IQN;
 - `cosine_embedding`: features of fractions, for the network of IQN;
-- `quantile_fraction_loss`: loss for learned fractions (FQF);
-- `truncated_quantile_targets`: pooled and truncated quantiles of several critics (TQC);
+- `fqf_fraction_loss`: loss for learned fractions (FQF);
+- `tqc_targets`: pooled and truncated quantiles of several critics (TQC);
 - `energy_distance_loss`: energy distance between two sets of samples (MMD-DQN).
 
 A distribution is represented by its quantiles :math:`x_i = F⁻¹(τ_i)` at some fractions
@@ -25,6 +25,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
+from rlaxlib import losses
 from rlaxlib._core import checks, indexing, pairs, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
@@ -33,13 +34,13 @@ from rlaxlib._core.types import ArrayLike, Float, Int, Key, Static
 __all__ = [
     "cosine_embedding",
     "energy_distance_loss",
+    "fqf_fraction_loss",
     "quantile_expected_sarsa",
-    "quantile_fraction_loss",
     "quantile_midpoints",
     "quantile_q_learning",
     "quantile_regression_loss",
     "sample_quantile_fractions",
-    "truncated_quantile_targets",
+    "tqc_targets",
 ]
 
 # --- Quantile regression. ---
@@ -271,20 +272,15 @@ def asymmetric_loss(
     """
 
     def penalties(y_j: Array) -> Array:
-        u = y_j - x
-        weight = jnp.where(u < 0, 1 - tau, tau)
-        return weight * rho(safe.without(weight, u), *parameters)
+        return safe.asymmetric(y_j - x, tau, lambda u: rho(u, *parameters))
 
     return jnp.sum(pairs.sum_over(penalties, y)) / y.size
 
 
 def _huber(u: Array, kappa: Array) -> Array:
     """Return the Huber penalty, `|u|` if its parameter is 0."""
-    size = jnp.abs(u)
-    clipped = jnp.minimum(size, kappa)
-    # Unlike a choice of two formulas, this has a finite gradient at infinity.
-    huber = 0.5 * jnp.square(clipped) + kappa * (size - clipped)
-    return jnp.where(kappa > 0, huber, size)
+    huber = losses.huber_loss(u, jnp.where(kappa > 0, kappa, 1))
+    return jnp.where(kappa > 0, huber, jnp.abs(u))
 
 
 def _normalized_huber(u: Array, kappa: Array) -> Array:
@@ -297,8 +293,10 @@ def _normalized_huber(u: Array, kappa: Array) -> Array:
 
 @checked
 def quantile_midpoints(
-    n: Static[int, "in [1, inf)"], dtype: DTypeLike = jnp.float32
-) -> Float[Array, "n"]:
+    num_quantiles: Static[int, "in [1, inf)"],
+    *,
+    dtype: DTypeLike = jnp.float32,
+) -> Float[Array, "num_quantiles"]:
     """Return the midpoints of equal intervals, the fractions of QR-DQN.
 
     Takes a number, returns as many fractions.
@@ -308,14 +306,14 @@ def quantile_midpoints(
     The quantiles at these fractions, as samples, minimise the Wasserstein distance.
 
     Args:
-        n: Number of fractions, a Python integer in [1, inf).
+        num_quantiles: Number :math:`n` of fractions, a Python integer in [1, inf).
         dtype: Dtype of the result.
 
     Returns:
-        Fractions, in ascending order, shape `[n]`.
+        Fractions, in ascending order, shape `[num_quantiles]`.
 
     Raises:
-        ArgumentError: If `n` is not a Python integer of at least 1.
+        ArgumentError: If `num_quantiles` is not a Python integer of at least 1.
 
     Example:
         >>> print(rlaxlib.quantile_midpoints(4))
@@ -325,7 +323,7 @@ def quantile_midpoints(
         Will Dabney and others, *Distributional Reinforcement Learning with Quantile
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
-    return jnp.asarray((np.arange(n) + 0.5) / n, dtype)
+    return jnp.asarray((np.arange(num_quantiles) + 0.5) / num_quantiles, dtype)
 
 
 @checked
@@ -365,8 +363,9 @@ def sample_quantile_fractions(
 
 @checked
 def cosine_embedding(
-    fractions: Float[ArrayLike, "N in [0, 1]"], dim: Static[int, "in [1, inf)"]
-) -> Float[Array, "N, dim"]:
+    fractions: Float[ArrayLike, "N in [0, 1]"],
+    num_features: Static[int, "in [1, inf)"],
+) -> Float[Array, "N, num_features"]:
     """Compute the cosine features of fractions, the network input of IQN.
 
     Takes the fractions of one state, returns one vector for each.
@@ -375,13 +374,14 @@ def cosine_embedding(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        dim: Number of features :math:`D`, a Python integer in [1, inf), such as 64.
+        num_features: Number :math:`D` of features, a Python integer in [1, inf), such
+            as 64.
 
     Returns:
         Features, shape `[N, D]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, NumPy fraction or `dim` is wrong.
+        ArgumentError: If a shape, dtype, NumPy fraction or `num_features` is wrong.
 
     Example:
         >>> print(rlaxlib.cosine_embedding(jnp.array([0.0, 1.0]), 3))
@@ -392,12 +392,12 @@ def cosine_embedding(
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    i = jnp.arange(dim, dtype=fractions.dtype)
+    i = jnp.arange(num_features, dtype=fractions.dtype)
     return jnp.cos(jnp.pi * jnp.outer(fractions, i))
 
 
 @checked
-def quantile_fraction_loss(
+def fqf_fraction_loss(
     fractions: Float[ArrayLike, "N+1 ascending in [0, 1]"],
     quantiles_at_fractions: Float[ArrayLike, "N-1"],
     quantiles_at_midpoints: Float[ArrayLike, "N"],
@@ -430,7 +430,7 @@ def quantile_fraction_loss(
 
     Example:
         >>> fractions, at_fractions = jnp.array([0.0, 0.5, 1.0]), jnp.array([4.0])
-        >>> loss, at_midpoints = rlaxlib.quantile_fraction_loss, jnp.array([1.0, 5.0])
+        >>> loss, at_midpoints = rlaxlib.fqf_fraction_loss, jnp.array([1.0, 5.0])
         >>> print(loss(fractions, at_fractions, at_midpoints))
         1.0
 
@@ -447,7 +447,7 @@ def quantile_fraction_loss(
 
 
 @checked
-def truncated_quantile_targets(
+def tqc_targets(
     dist_q_t: Float[ArrayLike, "C, N"], num_dropped: Static[int, "in [0, N)"]
 ) -> Float[Array, "C*N-C*num_dropped"]:
     """Pool the quantiles of several critics and drop the largest (TQC).
@@ -472,7 +472,7 @@ def truncated_quantile_targets(
 
     Example:
         >>> dist_q_t = jnp.array([[1.0, 4.0, 9.0], [0.0, 2.0, 5.0]])
-        >>> print(rlaxlib.truncated_quantile_targets(dist_q_t, num_dropped=1))
+        >>> print(rlaxlib.tqc_targets(dist_q_t, num_dropped=1))
         [0. 1. 2. 4.]
 
     References:
@@ -490,6 +490,7 @@ def truncated_quantile_targets(
 def energy_distance_loss(
     samples: Float[ArrayLike, "N"],
     targets: Float[ArrayLike, "K"],
+    *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
     """Compute the squared energy distance between two sets of samples (MMD-DQN).

@@ -74,7 +74,7 @@ def quantile_mean(
 @checked
 def conditional_value_at_risk(
     quantiles: Float[ArrayLike, "N"],
-    level: Float[ArrayLike, "in (0, 1]"],
+    eta: Float[ArrayLike, "in (0, 1]"],
     *,
     probs: Float[ArrayLike, "N in [0, 1]"] | None = None,
 ) -> Float[Array, ""]:
@@ -90,7 +90,7 @@ def conditional_value_at_risk(
 
     Args:
         quantiles: Quantiles at midpoints, samples, or atoms, in any order, shape `[N]`.
-        level: Probability :math:`η` of the tail in (0, 1], shape `[]`.
+        eta: Probability :math:`η` of the tail in (0, 1], shape `[]`.
         probs: Probabilities :math:`p`, in [0, 1], of sum 1, shape `[N]`; or None for
             :math:`1/N`.
 
@@ -102,7 +102,7 @@ def conditional_value_at_risk(
 
     Example:
         >>> quantiles = jnp.array([8.0, 2.0, 4.0, 6.0])
-        >>> print(rlaxlib.conditional_value_at_risk(quantiles, level=0.5))
+        >>> print(rlaxlib.conditional_value_at_risk(quantiles, eta=0.5))
         3.0
 
     References:
@@ -111,14 +111,15 @@ def conditional_value_at_risk(
     """
     p = jnp.full_like(quantiles, 1 / quantiles.size) if probs is None else probs
     x, p = jax.lax.sort_key_val(quantiles, p)
-    weights = jnp.clip(level - (jnp.cumsum(p) - p), 0, p)
+    weights = jnp.clip(eta - (jnp.cumsum(p) - p), 0, p)
     weights = jnp.where(jnp.isnan(x), p, weights)  # Sorted last, beyond the tail.
-    return safe.expectation(weights, x) / level
+    return safe.expectation(weights, x) / eta
 
 
 @checked
 def cvar_fractions(
-    fractions: Float[ArrayLike, "N in [0, 1]"], level: Float[ArrayLike, "in [0, 1]"]
+    fractions: Float[ArrayLike, "N in [0, 1]"],
+    eta: Float[ArrayLike, "in [0, 1]"],
 ) -> Float[Array, "N"]:
     """Distort fractions by the conditional value at risk (CVaR).
 
@@ -130,7 +131,7 @@ def cvar_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Probability :math:`η` of the tail in [0, 1], shape `[]`.
+        eta: Probability :math:`η` of the tail in [0, 1], shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -139,20 +140,20 @@ def cvar_fractions(
         ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> print(rlaxlib.cvar_fractions(jnp.array([0.25, 0.5, 1.0]), level=0.5))
+        >>> print(rlaxlib.cvar_fractions(jnp.array([0.25, 0.5, 1.0]), eta=0.5))
         [0.125 0.25  0.5  ]
 
     References:
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    return level * fractions
+    return eta * fractions
 
 
 @checked
 def wang_fractions(
     fractions: Float[ArrayLike, "N in [0, 1]"],
-    level: Float[ArrayLike, "in (-inf, inf)"],
+    eta: Float[ArrayLike, "in (-inf, inf)"],
 ) -> Float[Array, "N"]:
     """Distort fractions by Wang's transform.
 
@@ -164,7 +165,7 @@ def wang_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Shift :math:`η`, finite: averts risk if negative, seeks it if positive,
+        eta: Shift :math:`η`, finite: averts risk if negative, seeks it if positive,
             shape `[]`.
 
     Returns:
@@ -182,13 +183,14 @@ def wang_fractions(
         Insurance Risks*, 2000. https://doi.org/10.2307/253675
     """
     inside, tau = _inside(fractions)
-    beta = special.ndtr(special.ndtri(tau) + level)
+    beta = special.ndtr(special.ndtri(tau) + eta)
     return jnp.where(inside, beta, fractions)
 
 
 @checked
 def cpw_fractions(
-    fractions: Float[ArrayLike, "N in [0, 1]"], level: Float[ArrayLike, "in (0, inf)"]
+    fractions: Float[ArrayLike, "N in [0, 1]"],
+    eta: Float[ArrayLike, "in (0, inf)"],
 ) -> Float[Array, "N"]:
     """Distort fractions by cumulative probability weighting (CPW).
 
@@ -201,7 +203,7 @@ def cpw_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Exponent :math:`η`, in (0, inf), shape `[]`.
+        eta: Exponent :math:`η`, in (0, inf), shape `[]`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
@@ -220,15 +222,15 @@ def cpw_fractions(
     inside, tau = _inside(fractions)
     # Relative to the larger of both, their powers do not both underflow.
     largest = jnp.maximum(tau, 1 - tau)
-    powers = (tau / largest) ** level + ((1 - tau) / largest) ** level
-    beta = tau**level / (largest * powers ** (1 / level))
+    powers = (tau / largest) ** eta + ((1 - tau) / largest) ** eta
+    beta = tau**eta / (largest * powers ** (1 / eta))
     return jnp.where(inside, beta, fractions)
 
 
 @checked
 def power_fractions(
     fractions: Float[ArrayLike, "N in [0, 1]"],
-    level: Float[ArrayLike, "in (-inf, inf)"],
+    eta: Float[ArrayLike, "in (-inf, inf)"],
 ) -> Float[Array, "N"]:
     """Distort fractions by a power.
 
@@ -241,7 +243,7 @@ def power_fractions(
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        level: Strength :math:`η`, finite: averts risk if negative, seeks it if
+        eta: Strength :math:`η`, finite: averts risk if negative, seeks it if
             positive, shape `[]`.
 
     Returns:
@@ -259,8 +261,8 @@ def power_fractions(
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     inside, tau = _inside(fractions)
-    exponent = 1 / (1 + jnp.abs(level))
-    beta = jnp.where(level >= 0, tau**exponent, 1 - (1 - tau) ** exponent)
+    exponent = 1 / (1 + jnp.abs(eta))
+    beta = jnp.where(eta >= 0, tau**exponent, 1 - (1 - tau) ** exponent)
     return jnp.where(inside, beta, fractions)
 
 

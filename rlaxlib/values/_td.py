@@ -78,6 +78,7 @@ def differential_td_learning(
     r_t: Float[ArrayLike, ""],
     v_t: Float[ArrayLike, ""],
     reward_rate: Float[ArrayLike, ""],
+    *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
     """Compute the differential TD error of a state value, for average rewards.

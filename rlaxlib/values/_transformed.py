@@ -21,7 +21,7 @@ from __future__ import annotations
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe, streams
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -95,7 +95,7 @@ def transformed_lambda_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return streams.valid(tx_pair.apply(targets), sample_mask)
+    return tx_pair.apply(targets)
 
 
 @checked
@@ -160,7 +160,7 @@ def transformed_n_step_returns(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return streams.valid(tx_pair.apply(targets), sample_mask)
+    return tx_pair.apply(targets)
 
 
 @checked
@@ -232,7 +232,7 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return streams.valid(tx_pair.apply(targets), sample_mask)
+    return tx_pair.apply(targets)
 
 
 @checked

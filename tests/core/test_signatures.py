@@ -299,11 +299,11 @@ def test_an_error_names_function_argument_found_and_expected(x, spec, problem):
 
 def test_a_method_is_named_by_its_public_function():
     pi, logits = rlaxlib.softmax(), jnp.zeros(3)
-    with pytest.raises(ArgumentError, match=r"^softmax\.logprob: `sample` is 3, must"):
+    with pytest.raises(ArgumentError, match=r"^Softmax\.log_prob: `sample` is 3, must"):
         pi.logprob(3, logits)
-    with pytest.raises(TypeError, match=r"^softmax\.probs\(\) missing .*'logits'"):
+    with pytest.raises(TypeError, match=r"^Softmax\.probs\(\) missing .*'logits'"):
         pi.probs()
-    with pytest.raises(ArgumentError, match=r"^softmax\.sample: `key` is float32\[3\]"):
+    with pytest.raises(ArgumentError, match=r"^Softmax\.sample: `key` is float32\[3\]"):
         pi.sample(logits)
 
 
@@ -373,6 +373,46 @@ def test_arguments_are_zero_at_ignored_steps():
         np.testing.assert_array_equal(array, [1.0, 0.0])
     assert jnp.isnan(other[1])
     assert jnp.isnan(learn(bad, jnp.ones((2, 1)), 1.0, bad)[0][1])
+
+
+def test_states_between_ignored_steps_are_zero_and_not_checked():
+    @checked
+    def learn(
+        states: Float[ArrayLike, "T+1 in [0, 9]"],
+        between: Float[ArrayLike, "[T-1] or [T] in [0, 9]"],
+        sample_mask: Bool[ArrayLike, "T"] | None = None,
+    ):
+        del sample_mask
+        return states, between
+
+    mask, nan = np.array([False, False, True, False]), np.nan
+    for between in (np.array([nan, nan, 3.0]), np.array([nan, nan, 3.0, nan])):
+        found = learn(np.array([nan, nan, 2.0, 3.0, nan]), between, mask)
+        np.testing.assert_array_equal(found[0], [0.0, 0.0, 2.0, 3.0, 0.0])
+        np.testing.assert_array_equal(found[1], [0.0, 0.0, 3.0, 0.0][: len(between)])
+    with pytest.raises(ArgumentError, match="`states` is nan"):
+        learn(np.array([1.0, 1.0, 2.0, nan, 1.0]), between[:3], mask)
+
+
+def test_results_are_zero_at_ignored_steps():
+    class Outputs(NamedTuple):
+        ratio: Float[jax.Array, "T"]
+        index: Int[jax.Array, "T"]
+        total: Float[jax.Array, ""]
+
+    @checked
+    def learn(
+        x: Float[ArrayLike, "T"],
+        sample_mask: Bool[ArrayLike, "T"] | None = None,
+    ) -> tuple[Bool[jax.Array, "T"], Outputs]:
+        return x == 0, Outputs(jnp.exp(x), jnp.arange(x.size), jnp.sum(jnp.exp(x)))
+
+    mask = jnp.array([True, False])
+    is_zero, outputs = learn(jnp.zeros(2), mask)
+    np.testing.assert_array_equal(is_zero, mask)
+    np.testing.assert_array_equal(outputs.ratio, [1.0, 0.0])
+    np.testing.assert_array_equal(outputs.index, [0, 1])  # An index is not set to 0.
+    assert outputs.total == 2
 
 
 def test_padding_is_not_checked_against_rules():

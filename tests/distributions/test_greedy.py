@@ -42,7 +42,7 @@ def test_log_probability_has_a_finite_gradient_by_epsilon():
 
 
 def test_greedy_takes_no_epsilon():
-    for function in rlaxlib.greedy()[:4]:
+    for function in [*rlaxlib.greedy()][:4]:
         assert "epsilon" not in inspect.signature(function).parameters
 
 
@@ -55,11 +55,11 @@ def test_greedy_takes_no_epsilon():
         ),
         (
             lambda: rlaxlib.epsilon_greedy().probs(Q),
-            r"^epsilon_greedy.probs: `epsilon` is None, must be a floating-point array",
+            r"^EpsilonGreedy.probs: `epsilon` is None, must be a floating-point array",
         ),
         (
             lambda: rlaxlib.greedy().logprob(4, Q),
-            r"^greedy.logprob: `sample` is 4, must be in \[0, 4\)",
+            r"^Greedy.log_prob: `sample` is 4, must be in \[0, 4\)",
         ),
     ],
 )

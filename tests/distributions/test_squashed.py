@@ -1,6 +1,5 @@
 """Test tanh-squashed Gaussians: densities, bounds and gradients near the bounds."""
 
-import pickle
 from typing import NamedTuple
 
 import jax
@@ -310,12 +309,6 @@ def test_log_density_is_that_of_the_squashed_gaussian_with_the_same_mean_and_sig
 # --- Behaviour and errors. ---
 
 
-def test_distributions_can_be_pickled():
-    copy = pickle.loads(pickle.dumps(SQUASHED))
-    both = jax.jit(lambda *x: [each.entropy(*x) for each in (copy, SQUASHED)])
-    np.testing.assert_array_equal(*both(MU, SIGMA))
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -325,29 +318,29 @@ def test_distributions_can_be_pickled():
         ),
         (
             lambda: SQUASHED.sample(KEY, MU, SIGMA, Spec(0.0, np.inf)),
-            r"`action_spec.maximum` is inf, must be in \(-inf, inf\)",
+            r"^SquashedGaussian.sample: `maximum` is inf, must be in \(",
         ),
         (
             lambda: SQUASHED.prob(
                 MU, MU, SIGMA, Spec(np.ones(2), np.array([2.0, 1.0]))
             ),
-            r"`action_spec.maximum` is 1.0, must be in \(action_spec.minimum, inf\)",
+            r"^SquashedGaussian.prob: `maximum` is 1.0, must be in \(minimum, inf\)",
         ),
         (
             lambda: SQUASHED.logprob(MU, MU, SIGMA, object()),
-            r"`action_spec` is .*, must be .* `minimum` and `maximum`, or `low` and",
+            r"^SquashedGaussian.log_prob: `action_spec` is .* `maximum`, or `low` and",
         ),
         (
             lambda: SQUASHED.logprob(MU, MU, SIGMA, Spec(None, 1.0)),
-            r"^squashed_gaussian.logprob: `action_spec.minimum` is None",
+            r"^SquashedGaussian.log_prob: `minimum` is None",
         ),
         (
             lambda: SQUASHED.logprob(MU, MU, SIGMA, Box(-1.0, np.inf)),
-            r"`action_spec.high` is inf, must be in \(-inf, inf\)",
+            r"^SquashedGaussian.log_prob: `maximum` is inf, must be in \(",
         ),
         (
             lambda: SQUASHED.prob(MU, MU, SIGMA, Spec(np.zeros(3), 1.0)),
-            r"`action_spec.minimum` has shape \(3,\), must be .*\(2,\)",
+            r"`minimum` has shape \(3,\), must be .*\(2,\)",
         ),
         (
             lambda: rlaxlib.tanh_normal_log_prob(MU, MU, np.zeros(2, np.float32)),

@@ -8,6 +8,7 @@ import catalog
 import pytest
 
 import rlaxlib
+from rlaxlib._core.functions import FunctionTuple
 
 DATA = [name for name in catalog.NAMES if not callable(getattr(rlaxlib, name))]
 TYPES = [name for name in catalog.NAMES if inspect.isclass(getattr(rlaxlib, name))]
@@ -16,7 +17,7 @@ TYPES = [name for name in catalog.NAMES if inspect.isclass(getattr(rlaxlib, name
 RECORDS = [
     name
     for name in TYPES
-    if issubclass(getattr(rlaxlib, name), tuple)
+    if issubclass(getattr(rlaxlib, name), tuple | FunctionTuple)
     or dataclasses.is_dataclass(getattr(rlaxlib, name))
 ]
 

@@ -4,6 +4,7 @@ import re
 import types
 from pathlib import Path
 
+import from_pages
 import pytest
 import test_parity
 
@@ -46,19 +47,6 @@ COAX = """
     MonteCarlo NStep PrioritizedReplayBuffer SimpleReplayBuffer
 """
 
-OGBENCH = """
-    GCBCAgent GCIVLAgent GCIQLAgent CRLAgent.contrastive_loss QRLAgent SACAgent
-    HIQLAgent.value_loss HIQLAgent.low_actor_loss HIQLAgent.high_actor_loss GCIQEValue
-    GCMRNValue GCDataset.sample_goals expectile_loss
-"""
-TDMPC2 = """
-    TDMPC2._plan TDMPC2._estimate_value TDMPC2._td_target TDMPC2.update_pi RunningScale
-    soft_ce two_hot two_hot_inv symlog symexp SimNorm
-"""
-JAXMARL = """
-    ippo_ff_mpe ippo_rnn_smax mappo_rnn_smax iql_rnn vdn_rnn qmix_rnn pqn_vdn_rnn shaq
-    transf_qmix MixingNetwork
-"""
 SKYRL = """
     gae grpo rloo reinforce++ maxrl regular dual_clip gspo cispo rollout_is clip_cov
     kl_cov sapo cross_entropy importance_sampling dppo default_loss_fn max_rl
@@ -84,8 +72,7 @@ def test_names_prefixed_with_rlaxlib_exist():
     ("page", "names"),
     [
         *(("from/trfl.md", TRFL), ("from/coax.md", COAX), ("from/torchrl.md", TORCHRL)),
-        *(("from/ogbench.md", OGBENCH), ("from/tdmpc2.md", TDMPC2)),
-        *(("from/jaxmarl.md", JAXMARL), ("from/prime_rl.md", SKYRL)),
+        ("from/prime_rl.md", SKYRL),
     ],
 )
 def test_page_contains_all_names_of_the_other_library(page, names):
@@ -103,13 +90,30 @@ def test_names_marked_as_in_rlax_are_public_names_of_rlax(rlax):
     assert private == set(test_parity.HIDDEN)
 
 
-# Other text of the second column: arguments, recipes and examples of values.
-PEERS = ("ogbench", "tdmpc2", "jaxmarl", "prime_rl")
+# --- Rows. ---
+
+FORMULAS = Path(from_pages.__file__).parent
+COMPARED = sorted(path.stem for path in FORMULAS.glob("[a-z]*.py"))
 
 
-@pytest.mark.parametrize("page", PEERS)
-def test_the_second_column_begins_with_a_function_of_the_library(page):
-    rows = re.findall(r"^\| `.+?\| ?(.*?) ?\|", PAGES[f"from/{page}.md"], re.M)
-    assert len(rows) >= 8
-    for cell in filter(None, rows):
-        assert hasattr(rlaxlib, re.match(r"`(\w+)", cell)[1]), cell
+@pytest.mark.parametrize(
+    ("page", "row"), [(page, row) for page in COMPARED for row in from_pages.rows(page)]
+)
+def test_code_of_a_row_equals_the_formula_of_the_other_library(page, row):
+    from_pages.check(page, row)
+
+
+@pytest.mark.parametrize("page", COMPARED)
+def test_each_formula_has_a_row(page):
+    module, _ = from_pages.load(page)
+    assert list(module.ROWS) == list(from_pages.rows(page))
+
+
+@pytest.mark.parametrize("page", COMPARED)
+def test_a_page_names_the_commit_of_its_formulas(page):
+    module, _ = from_pages.load(page)
+    commits = re.findall(r"([\w.-]+/[\w.-]+)@([0-9a-f]{7,})", module.__doc__)
+    assert commits
+    for repository, commit in commits:
+        link = f"[{repository}@{commit}](https://github.com/{repository}/tree/{commit})"
+        assert link in PAGES[f"from/{page}.md"]

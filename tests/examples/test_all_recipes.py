@@ -23,7 +23,7 @@ import rlaxlib
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULES = (
     *("continuous", "exploration", "imitation", "language", "offline"),
-    *("policy_gradient", "value_based"),
+    *("dreamer", "policy_gradient", "value_based"),
     *("constraints", "flows", "goals", "multiagent"),
     *("evaluation", "language_updates", "phases", "planning", "preferences"),
 )
@@ -292,23 +292,23 @@ def test_every_argument_changes_the_result(name):
 
 
 def readers(field):
-    """Return the recipes that read a field of their batch, by name."""
+    """Return the recipes of streams that read a field of their batch, by name."""
     for name, (recipe, _) in ALL.items():
         batch = recipe.arguments.get("batch")
         if batch is not None and hasattr(batch, "chosen"):
             batch = batch.chosen
-        if hasattr(batch, field) and name not in STATE_OF_A_SEARCH:
+        if hasattr(batch, field) and name not in OF_TRANSITIONS:
             read = fields(name)
             if field in read or "chosen" in read:
                 yield name
 
 
-STATE_OF_A_SEARCH = ("gumbel_muzero",)
+OF_TRANSITIONS = ("gumbel_muzero", "mappo", "qmix", "vdn")  # Their masks.
 STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discount_t")
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
-    *("ref_log_prob", "values", "teacher_logits", "sampler_log_prob"),
+    *("ref_log_prob", "values", "teacher_logits", "sampler_log_prob", "returns"),
 }
 MASKED = sorted(readers("sample_mask"))
 CUT = sorted(readers("truncated_t"))
@@ -337,7 +337,7 @@ def fill(name, x):
 
 
 # An ignored step begins a new episode of the recurrent state.
-BEGINS_ANEW = ("dreamer_model", "r2d2")
+BEGINS_ANEW = ("dreamer_model", "dreamer_replay_critic", "r2d2")
 
 
 # Their noise depends on the number of steps.
@@ -373,7 +373,7 @@ def test_padding_and_gaps_with_nan_change_nothing(name):
 
 
 # Each stream, not each step, has a weight; or its loss is that of the first step.
-OF_STREAMS = {"ape_x", "rainbow", "r2d2", "dreamer_model"}
+OF_STREAMS = {"ape_x", "rainbow", "r2d2", "dreamer_model", "dreamer_replay_critic"}
 
 
 @pytest.mark.parametrize("name", sorted(set(CUT) - OF_STREAMS))
@@ -399,7 +399,8 @@ def without_ends(name, x):
 # Their loss is that of the first step, or their result one of three numbers.
 OF_ONE_STEP = {"ape_x", "rainbow", "kl_coefficient"}
 # A trust region leaves steps out, or a baseline of few answers is their return.
-LEFT_OUT = {"focops", "otb"}
+# The last state of a replayed stream has a return only.
+LEFT_OUT = {"dreamer_replay_critic", "focops", "otb"}
 
 
 @pytest.mark.parametrize("name", sorted({*MASKED, *CUT} - OF_ONE_STEP - LEFT_OUT))

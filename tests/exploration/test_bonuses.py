@@ -9,7 +9,9 @@ from contract import x64
 import rlaxlib
 
 rnd_reward = jax.jit(rlaxlib.rnd_reward)
-knn_reward = jax.jit(rlaxlib.knn_entropy_reward, static_argnames=("k", "average"))
+knn_reward = jax.jit(
+    rlaxlib.knn_entropy_reward, static_argnames=("num_neighbors", "average")
+)
 
 
 def features(*shape, seed=0):
@@ -22,10 +24,10 @@ def features(*shape, seed=0):
 
 def test_rnd_rewards_do_not_depend_on_where_the_stream_is_divided():
     prediction, target = features(12, 3)
-    whole, after = rnd_reward(prediction, target, rlaxlib.RndState())
+    whole, after = rnd_reward(rlaxlib.RndState(), prediction, target)
     state, rewards = rlaxlib.RndState(), []
     for part in (slice(0, 5), slice(5, 6), slice(6, 12)):
-        reward, state = rnd_reward(prediction[part], target[part], state)
+        reward, state = rnd_reward(state, prediction[part], target[part])
         rewards.append(reward)
     for found, expected in zip(state[:4], after[:4], strict=True):  # No rests.
         np.testing.assert_allclose(found, expected, 1e-4)
@@ -38,7 +40,7 @@ def test_rnd_moments_are_those_of_all_mapped_streams():
 
     def reward(prediction, target, carried):
         state = rlaxlib.RndState(carried=carried)
-        return rlaxlib.rnd_reward(prediction, target, state, 0.9, axis_name="streams")
+        return rlaxlib.rnd_reward(state, prediction, target, 0.9, axis_name="streams")
 
     over_streams = jax.jit(jax.vmap(reward, axis_name="streams"))
     _, states = over_streams(predictions, targets, carried)
@@ -60,8 +62,8 @@ def test_rnd_rewards_ignore_masked_steps_and_have_no_gradient():
     mask = np.array([True, False, True, True, False, True])
     bad = np.where(mask[:, None], prediction, np.float32(np.nan))
     state = rlaxlib.RndState(3.0, 1.0, 2.0, 4.0)
-    found, after = rnd_reward(bad, target, state, sample_mask=mask)
-    expected, deleted = rnd_reward(prediction[mask], target[mask], state)
+    found, after = rnd_reward(state, bad, target, sample_mask=mask)
+    expected, deleted = rnd_reward(state, prediction[mask], target[mask])
     found = np.asarray(found)
     np.testing.assert_allclose(found[mask], expected, 1e-5)
     np.testing.assert_array_equal(found[~mask], 0)
@@ -73,11 +75,11 @@ def test_rnd_rewards_ignore_masked_steps_and_have_no_gradient():
         )
         np.testing.assert_allclose(one, other, 1e-5)
     np.testing.assert_allclose(after.carried, deleted.carried, 1e-5)
-    _, nothing = rnd_reward(bad, target, state, sample_mask=mask & False)
+    _, nothing = rnd_reward(state, bad, target, sample_mask=mask & False)
     np.testing.assert_array_equal(nothing, np.float32(state))
 
     def total(prediction, target):
-        return jnp.sum(rlaxlib.rnd_reward(prediction, target, state)[0])
+        return jnp.sum(rlaxlib.rnd_reward(state, prediction, target)[0])
 
     for gradient in jax.jit(jax.grad(total, (0, 1)))(prediction, target):
         np.testing.assert_array_equal(gradient, 0)
@@ -85,14 +87,14 @@ def test_rnd_rewards_ignore_masked_steps_and_have_no_gradient():
 
 def test_first_rnd_reward_is_not_divided():
     reward, state = rnd_reward(
-        np.float32([[3.0]]), np.float32([[1.0]]), rlaxlib.RndState()
+        rlaxlib.RndState(), np.float32([[3.0]]), np.float32([[1.0]])
     )
     assert (reward, state.variance) == (4.0, 0.0)
 
 
 def test_rnd_rewards_are_proportional_to_the_losses_of_the_predictor():
     prediction, target = features(6, 3)
-    rewards, _ = rnd_reward(prediction, target, rlaxlib.RndState(3.0, 1.0, 2.0, 4.0))
+    rewards, _ = rnd_reward(rlaxlib.RndState(3.0, 1.0, 2.0, 4.0), prediction, target)
     losses = np.asarray(jax.jit(jax.vmap(rlaxlib.rnd_loss))(prediction, target))
     ratio = losses / np.asarray(rewards)
     np.testing.assert_allclose(ratio, ratio[0], 1e-5)
@@ -104,7 +106,7 @@ def test_rnd_moments_are_accurate_when_means_are_large():
     target = np.zeros((500, 1), np.float32)
     state = rlaxlib.RndState()
     for each in prediction:
-        _, state = rnd_reward(each, target, state, 0.0)
+        _, state = rnd_reward(state, each, target, 0.0)
     exact = np.var(np.square(np.asarray(prediction, np.float64)))
     np.testing.assert_allclose(state.variance, exact, 2e-3)
 
@@ -116,7 +118,7 @@ def test_icm_trains_features_by_the_inverse_model_only():
     def loss(features_t, weight):
         logits = features_t * np.float32([1.0, -2.0, 0.5])
         ones = np.ones(3, np.float32)
-        return rlaxlib.icm_losses(ones, features_t, logits, 1, weight).loss
+        return rlaxlib.icm_loss(ones, features_t, logits, 1, weight)[0]
 
     x, gradient = np.float32([0.3, 0.2, -0.4]), jax.jit(jax.grad(loss))
     np.testing.assert_array_equal(gradient(x, 1.0), 0)

@@ -110,10 +110,10 @@ def test_without_baseline_or_scale_equal_rewards_are_kept():
 def test_masked_answers_do_not_count(options):
     for spoiled in (np.nan, np.inf, 1e9):
         rewards = np.where(MASK, REWARDS, np.float32(spoiled))
-        found = np.asarray(group_advantages(rewards, mask=MASK, **options))
+        found = np.asarray(group_advantages(rewards, sample_mask=MASK, **options))
         close(found[MASK], group_advantages(REWARDS[MASK], **options))
         np.testing.assert_array_equal(found[~MASK], 0.0)
-    nobody = group_advantages(REWARDS, mask=MASK & False, **options)
+    nobody = group_advantages(REWARDS, sample_mask=MASK & False, **options)
     np.testing.assert_array_equal(nobody, 0.0)
 
 
@@ -149,7 +149,7 @@ def test_length_weighted_baseline_ignores_masked_answers():
     lengths = np.array([1, 2, 1000, 3, 1000])
     rewards = np.where(MASK, REWARDS, np.float32(np.nan))
     baseline = jax.jit(rlaxlib.length_weighted_baseline)
-    found = baseline(rewards, lengths, mask=MASK)
+    found = baseline(rewards, lengths, sample_mask=MASK)
     close(found, np.average(REWARDS[MASK], weights=lengths[MASK]))
 
 
@@ -233,9 +233,9 @@ kl_shaped_rewards = jax.jit(rlaxlib.kl_shaped_rewards)
 def test_tokens_that_the_reference_rules_out_have_no_penalty_without_a_coefficient():
     log_prob, mask = np.float32([-1, -np.inf, -2]), np.ones(3, bool)
     reference = np.float32([-np.inf, -np.inf, -1])
-    rewards = kl_shaped_rewards(1.0, log_prob, reference, mask, 0.0)
+    rewards = kl_shaped_rewards(1.0, log_prob, reference, 0.0, sample_mask=mask)
     np.testing.assert_array_equal(rewards, [0, 0, 1])
-    rewards = kl_shaped_rewards(1.0, log_prob, reference, mask, 0.5)
+    rewards = kl_shaped_rewards(1.0, log_prob, reference, 0.5, sample_mask=mask)
     np.testing.assert_array_equal(rewards, [-np.inf, 0, 1.5])
 
 
@@ -244,23 +244,25 @@ def test_kl_shaped_rewards_sum_to_the_reward_minus_the_penalty():
     log_prob, ref_log_prob = np.float32(rng.normal(size=(2, 8)))
     mask = np.array([0, 1, 1, 0, 0, 1, 0, 0], bool)
     bad = np.where(mask, log_prob, np.float32(np.nan))
-    r_t = np.asarray(kl_shaped_rewards(2.0, bad, ref_log_prob, mask, 0.1))
+    r_t = np.asarray(kl_shaped_rewards(2.0, bad, ref_log_prob, 0.1, sample_mask=mask))
     np.testing.assert_array_equal(r_t[~mask], 0.0)
     close(np.sum(r_t), 2.0 - 0.1 * np.sum((log_prob - ref_log_prob)[mask]))
-    without = kl_shaped_rewards(2.0, log_prob, log_prob, mask, 0.1)
+    without = kl_shaped_rewards(2.0, log_prob, log_prob, 0.1, sample_mask=mask)
     np.testing.assert_array_equal(without, 2.0 * (np.arange(8) == 5))
 
 
 def test_kl_shaped_rewards_without_valid_tokens_are_zero():
     log_prob, nowhere = np.ones(8, np.float32), np.zeros(8, bool)
-    r_t = kl_shaped_rewards(1.0, log_prob, 0 * log_prob, nowhere, 1.0)
+    r_t = kl_shaped_rewards(1.0, log_prob, 0 * log_prob, 1.0, sample_mask=nowhere)
     np.testing.assert_array_equal(r_t, 0.0)
 
 
 def test_kl_shaped_rewards_have_no_gradient():
     def total(log_prob):
         ones = jnp.ones(2, bool)
-        return jnp.sum(rlaxlib.kl_shaped_rewards(1.0, log_prob, log_prob, ones, 1.0))
+        return jnp.sum(
+            rlaxlib.kl_shaped_rewards(1.0, log_prob, log_prob, 1.0, sample_mask=ones)
+        )
 
     np.testing.assert_array_equal(jax.jit(jax.grad(total))(np.float32([1, 1])), 0.0)
 
@@ -281,7 +283,7 @@ def test_expected_return_of_shaped_rewards_has_the_gradient_of_the_whole_kl():
 
     def estimate(pair):
         now, ref = log_probs(logits, pair), log_probs(ref_logits, pair)
-        r_t = rlaxlib.kl_shaped_rewards(0.0, now, ref, both, 1.0)
+        r_t = rlaxlib.kl_shaped_rewards(0.0, now, ref, 1.0, sample_mask=both)
         returns = rlaxlib.discounted_returns(r_t, jnp.array([1.0, 0.0]), 0.0)
         gradient = jax.grad(lambda x: jnp.sum(returns * log_probs(x, pair)))(logits)
         return jax.tree.map(lambda x: jnp.exp(jnp.sum(now)) * x, gradient)
@@ -300,13 +302,13 @@ def test_expected_return_of_shaped_rewards_has_the_gradient_of_the_whole_kl():
 
 def test_token_advantages_skip_the_output_of_tools():
     mask, log_prob = np.array([1, 1, 0, 0, 1, 0], bool), np.zeros(6, np.float32)
-    r_t = kl_shaped_rewards(1.0, log_prob, log_prob, mask, 0.0)
+    r_t = kl_shaped_rewards(1.0, log_prob, log_prob, 0.0, sample_mask=mask)
     nan = np.nan
     values = np.float32([0.5, 0.25, nan, nan, 0.75, nan])
     v_t = np.float32([0.25, 0.75, nan, nan, 0, nan])
     discount_t = np.float32([1, 1, 1, 1, 0, 1])
     gae = jax.jit(rlaxlib.generalized_advantage_estimation)
-    adv_t = gae(values, v_t, r_t, discount_t, 0.5, sample_mask=mask)
+    adv_t = gae(values, r_t, discount_t, v_t, 0.5, sample_mask=mask)
     close(adv_t, [-0.25 + 0.5 * 0.625, 0.5 + 0.125, 0.0, 0.0, 0.25, 0.0])
 
 

@@ -29,7 +29,7 @@ each_mode = pytest.mark.parametrize("mode", COUNTS)
 
 def batch_loss(weights, features, mask, mode, **settings):
     loss = jnp.square(jnp.dot(features, weights))
-    return rlaxlib.aggregate_losses(loss, mask, mode, **settings)
+    return rlaxlib.aggregate_losses(loss, mode, sample_mask=mask, **settings)
 
 
 value_and_grad = jax.jit(jax.value_and_grad(batch_loss), static_argnums=3)
@@ -42,7 +42,7 @@ def whole(mode):
 @functools.partial(jax.jit, static_argnums=2)
 def of_losses(loss, mask, mode):
     """Return the mean of losses, and its gradient."""
-    return jax.value_and_grad(rlaxlib.aggregate_losses)(loss, mask, mode)
+    return jax.value_and_grad(rlaxlib.aggregate_losses)(loss, mode, sample_mask=mask)
 
 
 @each_mode
@@ -150,7 +150,7 @@ def test_a_traced_denominator_of_zero_gives_no_loss():
     loss, mask = np.zeros((2, 3), np.float32), np.zeros((2, 3), bool)
 
     def total(loss, denominator):
-        return rlaxlib.aggregate_losses(loss, mask, denominator=denominator)
+        return rlaxlib.aggregate_losses(loss, sample_mask=mask, denominator=denominator)
 
     value, gradient = jax.jit(jax.value_and_grad(total))(loss, np.float32(0))
     assert value == 0

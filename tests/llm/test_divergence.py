@@ -13,19 +13,23 @@ RANDOM = np.random.default_rng(0)
 @pytest.mark.parametrize("kind", ["tv", "kl"])
 def test_on_policy_tokens_are_kept_and_updates_back_are_too(kind):
     p = RANDOM.uniform(0.05, 0.95, 50).astype(np.float32)
-    assert np.all(rlaxlib.dppo_mask(np.log(p), np.log(p), 1.0, 0.0, 0.0, kind))
+    assert np.all(
+        rlaxlib.divergence_ppo_mask(np.log(p), np.log(p), 1.0, 0.0, 0.0, kind)
+    )
     q = RANDOM.uniform(0.05, 0.95, 50).astype(np.float32)
     # An update that moves the policy back toward the old one.
     adv = np.where(p > q, -1, 1).astype(np.float32)
-    assert np.all(rlaxlib.dppo_mask(np.log(p), np.log(q), adv, 0.0, 0.0, kind))
-    masked = rlaxlib.dppo_mask(np.log(p), np.log(q), -adv, 0.0, 0.0, kind)
+    assert np.all(
+        rlaxlib.divergence_ppo_mask(np.log(p), np.log(q), adv, 0.0, 0.0, kind)
+    )
+    masked = rlaxlib.divergence_ppo_mask(np.log(p), np.log(q), -adv, 0.0, 0.0, kind)
     assert not np.any(masked)
 
 
 def test_rare_tokens_may_change_by_a_large_ratio_and_frequent_ones_may_not():
     log_prob = np.log(np.float32([1e-3, 0.9]))
     old_log_prob = np.log(np.float32([1e-5, 0.5]))
-    mask = rlaxlib.dppo_mask(log_prob, old_log_prob, 1.0)
+    mask = rlaxlib.divergence_ppo_mask(log_prob, old_log_prob, 1.0)
     np.testing.assert_array_equal(mask, [True, False])
 
 
@@ -33,8 +37,8 @@ def test_certain_and_impossible_tokens_have_a_divergence():
     log_prob = np.float32([0.0, 0.0, -np.inf, -np.inf, -1.0, -1.0])
     old_log_prob = np.float32([0.0, -1.0, -np.inf, -1.0, 0.0, -np.inf])
     for kind in ("tv", "kl"):
-        up = rlaxlib.dppo_mask(log_prob, old_log_prob, 1.0, kind=kind)
-        down = rlaxlib.dppo_mask(log_prob, old_log_prob, -1.0, kind=kind)
+        up = rlaxlib.divergence_ppo_mask(log_prob, old_log_prob, 1.0, kind=kind)
+        down = rlaxlib.divergence_ppo_mask(log_prob, old_log_prob, -1.0, kind=kind)
         np.testing.assert_array_equal(up, [True, False, True, True, True, False])
         np.testing.assert_array_equal(down, [True, True, True, False, False, True])
 

@@ -196,7 +196,7 @@ def test_gspo_ratios_of_sequence_and_tokens_agree(mask):
     close(one[1], other[1])
     valid = np.ones(6, bool) if mask is None else mask
     ratio = np.exp(np.mean((NEW - OLD)[valid]))
-    close(one[0], np.where(valid, ratio, 1.0))
+    close(one[0], np.where(valid, ratio, 0.0))
 
 
 def test_token_level_gspo_gives_each_token_its_own_advantage():
@@ -419,7 +419,7 @@ def test_masks_have_the_number_of_tokens_that_a_fraction_states(fraction, count)
     """The product in single precision may be just below an integer."""
     values = np.random.default_rng(0).permutation(count).astype(np.float32)
     kept = rlaxlib.clip_cov_mask(
-        jax.random.key(0), values, values, fraction, low=-np.inf, high=np.inf
+        jax.random.key(0), values, values, fraction, minimum=-np.inf, maximum=np.inf
     )
     assert np.sum(~np.asarray(kept)) == round(fraction * count)
     values = np.append(values, np.float32(count))

@@ -17,7 +17,7 @@ LEVELS = ["token", "sequence", "geometric"]
 MODES = ["truncate", "mask", "band"]
 POLICY, SAMPLER, REWARDS = RNG.normal(size=(3, 4))
 importance_weights = jax.jit(
-    rlaxlib.importance_weights, static_argnames=("level", "mode")
+    rlaxlib.importance_weights, static_argnames=("level", "kind")
 )
 off_policy_sequence_mask = jax.jit(rlaxlib.off_policy_sequence_mask)
 
@@ -30,8 +30,8 @@ def log_softmax(x):
 @pytest.mark.parametrize("mode", MODES)
 def test_ignored_tokens_change_nothing(level, mode):
     bad = np.where(MASK, LOG_RATIO, np.float32(np.nan))
-    found = np.asarray(importance_weights(bad, MASK, level, mode))
-    alone = importance_weights(LOG_RATIO[MASK], None, level, mode)
+    found = np.asarray(importance_weights(bad, level, mode, sample_mask=MASK))
+    alone = importance_weights(LOG_RATIO[MASK], level, mode, sample_mask=None)
     close(found[MASK], alone)
     np.testing.assert_array_equal(found[~MASK], 0.0)
 
@@ -39,7 +39,7 @@ def test_ignored_tokens_change_nothing(level, mode):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("mode", MODES)
 def test_weights_of_the_sampler_itself_are_one(level, mode):
-    found = importance_weights(0 * LOG_RATIO, None, level, mode)
+    found = importance_weights(0 * LOG_RATIO, level, mode, sample_mask=None)
     np.testing.assert_array_equal(found, 1.0)
 
 
@@ -47,21 +47,23 @@ def test_weights_of_the_sampler_itself_are_one(level, mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_extreme_ratios_give_finite_weights_within_bounds(level, mode):
     for value in (-1e4, -100.0, 100.0, 1e4):
-        found = importance_weights(np.full(6, value, np.float32), None, level, mode)
+        found = importance_weights(
+            np.full(6, value, np.float32), level, mode, sample_mask=None
+        )
         expected = 2.0 if value > 0 and mode == "truncate" else 0.0
         close(found, expected)
 
 
 def test_weights_have_no_gradient():
     def total(x):
-        return jnp.sum(importance_weights(x, mode="mask", high=100.0))
+        return jnp.sum(importance_weights(x, kind="mask", maximum=100.0))
 
     np.testing.assert_array_equal(jax.jit(jax.grad(total))(LOG_RATIO), 0.0)
 
 
 def test_weights_make_estimates_from_the_sampler_unbiased():
     now, before = log_softmax(POLICY), log_softmax(SAMPLER)
-    weights = importance_weights(np.float32(now - before), high=np.inf)
+    weights = importance_weights(np.float32(now - before), maximum=np.inf)
     found = np.sum(np.exp(before) * np.asarray(weights) * REWARDS)
     close(found, np.sum(np.exp(now) * REWARDS))
 
@@ -73,7 +75,7 @@ def test_weights_of_sequences_are_unbiased_for_rewards_of_sequences():
     now, before = (log_softmax(x)[pairs] for x in (POLICY, SAMPLER))
 
     def estimate(level):
-        each = jax.vmap(lambda x: importance_weights(x, level=level, high=jnp.inf))
+        each = jax.vmap(lambda x: importance_weights(x, level=level, maximum=jnp.inf))
         weights = np.asarray(jax.jit(each)(np.float32(now - before)))
         return np.sum(np.exp(np.sum(before, axis=1)) * weights[:, 0] * rewards)
 
@@ -85,7 +87,8 @@ def test_weights_of_sequences_are_unbiased_for_rewards_of_sequences():
 def test_modes_differ_in_what_they_drop():
     log_ratio = np.log(np.float32([0.1, 0.5, 1, 2, 3]))
     truncate, mask, band = (
-        importance_weights(log_ratio, mode=mode, low=0.4, high=2.5) for mode in MODES
+        importance_weights(log_ratio, kind=mode, minimum=0.4, maximum=2.5)
+        for mode in MODES
     )
     close(truncate, [0.1, 0.5, 1.0, 2.0, 2.5])
     close(mask, [0.1, 0.5, 1.0, 2.0, 0.0])
@@ -95,14 +98,14 @@ def test_modes_differ_in_what_they_drop():
 def test_a_sequence_is_rejected_as_a_whole():
     far = LOG_RATIO + 20 * np.eye(6, dtype=np.float32)[2]
     for level in ("sequence", "geometric"):
-        weights = importance_weights(far, None, level, "mask")
+        weights = importance_weights(far, level, "mask", sample_mask=None)
         assert np.max(weights) == 0
-    assert np.count_nonzero(importance_weights(far, mode="mask")) > 2
+    assert np.count_nonzero(importance_weights(far, kind="mask")) > 2
 
 
 def test_mode_must_be_known():
-    with pytest.raises(rlaxlib.ArgumentError, match="`mode` is 'drop', must be "):
-        rlaxlib.importance_weights(LOG_RATIO, None, "token", "drop")
+    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'drop', must be "):
+        rlaxlib.importance_weights(LOG_RATIO, "token", "drop", sample_mask=None)
 
 
 # --- Sequences that are far from the policy. ---

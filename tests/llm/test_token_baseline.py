@@ -31,7 +31,7 @@ def test_the_baseline_minimises_the_variance_of_the_policy_gradient():
     answers, rewards = np.repeat(answers, counts, 0), np.repeat(rewards, counts)
     log_prob, squares = make_group(logits, answers)
     returns = np.stack([rewards] * 2, axis=1)
-    baseline = rlaxlib.token_baseline(returns, log_prob, squares)
+    baseline = rlaxlib.optimal_token_baseline(returns, log_prob, squares)
     one_hot = np.eye(3)[answers] - np.exp(jax.nn.log_softmax(logits))
 
     def spread(baseline):
@@ -47,16 +47,18 @@ def test_the_baseline_minimises_the_variance_of_the_policy_gradient():
 def test_equal_weights_give_the_mean():
     returns = RANDOM.normal(size=(4, 3)).astype(np.float32)
     flat = np.full((4, 3), np.log(0.25), np.float32), np.full((4, 3), 0.25, np.float32)
-    close(rlaxlib.token_baseline(returns, *flat), np.mean(returns, axis=0))
+    close(rlaxlib.optimal_token_baseline(returns, *flat), np.mean(returns, axis=0))
 
 
 def test_positions_without_weight_have_a_baseline_of_zero():
     returns, certain = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
     ones = np.ones((2, 3), np.float32)
-    np.testing.assert_array_equal(rlaxlib.token_baseline(returns, certain, ones), 0)
+    np.testing.assert_array_equal(
+        rlaxlib.optimal_token_baseline(returns, certain, ones), 0
+    )
     mask = np.zeros((2, 3), bool)
     nan = np.full((2, 3), np.nan, np.float32)
-    found = rlaxlib.token_baseline(nan, nan, nan, sample_mask=mask)
+    found = rlaxlib.optimal_token_baseline(nan, nan, nan, sample_mask=mask)
     np.testing.assert_array_equal(found, 0)
 
 
@@ -66,16 +68,16 @@ def test_groups_over_devices_share_a_baseline():
     squares = RANDOM.uniform(0.3, 0.6, (4, 3)).astype(np.float32)
     group = returns, log_prob, squares
     mapped = jax.vmap(
-        lambda *x: rlaxlib.token_baseline(*x, axis_name="i"), axis_name="i"
+        lambda *x: rlaxlib.optimal_token_baseline(*x, axis_name="i"), axis_name="i"
     )(*(x.reshape(2, 2, 3) for x in group))
-    close(mapped, np.stack([rlaxlib.token_baseline(*group)] * 2))
+    close(mapped, np.stack([rlaxlib.optimal_token_baseline(*group)] * 2))
 
 
 def test_a_group_of_one_answer_has_no_baseline():
     returns, log_prob = np.ones((1, 3), np.float32), np.full((1, 3), -1.0, np.float32)
-    one = rlaxlib.token_baseline(returns, log_prob, np.full((1, 3), 0.5))
+    one = rlaxlib.optimal_token_baseline(returns, log_prob, np.full((1, 3), 0.5))
     np.testing.assert_array_equal(one, np.zeros(3))
     mask = np.array([[True, True, True], [False, False, False]])
     pair = (np.repeat(x, 2, axis=0) for x in (returns, log_prob, np.full((1, 3), 0.5)))
-    masked = rlaxlib.token_baseline(*pair, sample_mask=mask)
+    masked = rlaxlib.optimal_token_baseline(*pair, sample_mask=mask)
     np.testing.assert_array_equal(masked, np.zeros(3))

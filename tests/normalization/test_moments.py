@@ -179,9 +179,9 @@ def test_ema_update_without_entries_changes_nothing():
 def test_ema_weights_of_updates_with_different_decays_multiply():
     @jax.jit
     def two_updates():
-        start = rlaxlib.create_ema()[0](0.0)
-        _, state = rlaxlib.create_ema(0.5)[1](1.0, start)
-        return rlaxlib.create_ema(0.25)[1](3.0, state)
+        start = rlaxlib.create_ema().init(0.0)
+        _, state = rlaxlib.create_ema(0.5).update(1.0, start)
+        return rlaxlib.create_ema(0.25).update(3.0, state)
 
     moments, state = two_updates()
     close(state.decay_product, 0.125)
@@ -426,7 +426,7 @@ def test_running_moments_over_devices_equal_those_of_all_entries(masked):
     batches = draw(1e3, (2, 8, 3))
     mask = np.arange(8) % 4 > np.arange(8) // 4 if masked else None
     split = mask.reshape(4, 2) if masked else None
-    _, update_together = rlaxlib.running_moments("devices")
+    _, update_together = rlaxlib.running_moments(axis_name="devices")
     state = alone = INIT(batches[0, 0])
 
     @functools.partial(jax.pmap, axis_name="devices", in_axes=(0, None, 0))
@@ -444,7 +444,7 @@ def test_running_moments_over_devices_equal_those_of_all_entries(masked):
 
 @pytest.mark.parametrize("axis_name", [None, "devices"])
 def test_running_moments_can_be_carried_through_a_loop_on_a_mesh(axis_name):
-    init_state, update_moments = rlaxlib.running_moments(axis_name)
+    init_state, update_moments = rlaxlib.running_moments(axis_name=axis_name)
 
     @jax.jit
     @on_mesh(SPREAD, SPREAD)
@@ -462,7 +462,7 @@ def test_running_moments_can_be_carried_through_a_loop_on_a_mesh(axis_name):
 
 
 def test_state_over_devices_is_replicated_without_a_mask():
-    _, update_moments = rlaxlib.running_moments("devices")
+    _, update_moments = rlaxlib.running_moments(axis_name="devices")
     update = on_mesh((SPREAD, SHARED), SHARED)(update_moments)
     x = draw(1e3, (8, 2))
     moments, state = jax.jit(update)(x, INIT(x[0]))
@@ -512,7 +512,7 @@ def test_decay_must_be_less_than_one(decay):
 )
 def test_ema_names_the_wrong_argument(tree, mask, message):
     init_state, update_moments = rlaxlib.create_ema()
-    with pytest.raises(rlaxlib.ArgumentError, match=f"^create_ema.update: {message}"):
+    with pytest.raises(rlaxlib.ArgumentError, match=f"^Ema.update: {message}"):
         update_moments(tree, init_state(1.0), sample_mask=mask)
 
 
@@ -551,7 +551,7 @@ def test_ema_names_the_wrong_argument(tree, mask, message):
 )
 def test_running_moments_name_the_wrong_argument(tree, mask, message):
     with pytest.raises(
-        rlaxlib.ArgumentError, match=f"^running_moments.update: {message}"
+        rlaxlib.ArgumentError, match=f"^RunningMoments.update: {message}"
     ):
         EAGER(tree, INIT(np.zeros(3, np.float32)), sample_mask=mask)
 

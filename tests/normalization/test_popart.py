@@ -18,7 +18,7 @@ BOUNDS = {"scale_lb": 1e-4, "scale_ub": 1e6}
 
 
 def start(outputs):
-    return rlaxlib.popart(outputs, None, **BOUNDS)[0]()
+    return rlaxlib.popart(outputs, None, **BOUNDS).init()
 
 
 def draw(outputs, shape, seed=0, mean=0.0):
@@ -332,7 +332,7 @@ def test_traced_index_out_of_range_gives_nan_and_is_ignored_by_art(outputs):
 def test_indices_may_have_any_integer_dtype(dtype):
     with contract.x64(True):
         outputs, indices = 200, np.array([100, 3], dtype)
-        state = rlaxlib.popart(outputs, 0.5, **BOUNDS)[0]()
+        state = rlaxlib.popart(outputs, 0.5, **BOUNDS).init()
         state = state._replace(shift=np.arange(outputs, dtype=np.float32))
         numbers = np.zeros(2, np.float32)
         np.testing.assert_array_equal(

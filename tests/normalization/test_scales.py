@@ -430,18 +430,18 @@ def test_names_the_wrong_argument():
     x = np.ones(3, np.float32)
     masks = {"truncated_t": np.ones(2, bool)}
     with pytest.raises(
-        rlaxlib.ArgumentError, match=r"^reward_scale.init: `r_t` is bool"
+        rlaxlib.ArgumentError, match=r"^RewardScale.init: `r_t` is bool"
     ):
         REWARD_INIT(np.ones(3, bool))
     with pytest.raises(
-        rlaxlib.ArgumentError, match=r"^reward_scale.update: `truncated_t` ha"
+        rlaxlib.ArgumentError, match=r"^RewardScale.update: `truncated_t` ha"
     ):
         rlaxlib.reward_scale().update(x, x, REWARD_INIT(x), **masks)
     for name in ("sample_mask", "returns_mask"):
         masks = {name: np.ones(2, bool)}
         with pytest.raises(
             rlaxlib.ArgumentError,
-            match=rf"^return_based_scale.update: `{name}` has shape",
+            match=rf"^ReturnBasedScale.update: `{name}` has shape",
         ):
             rlaxlib.return_based_scale().update(x, x, x, BASED_INIT(x), **masks)
 
@@ -464,27 +464,6 @@ def test_names_the_wrong_argument():
 )
 def test_percentile_scale_names_the_wrong_argument(returns, mask, message):
     with pytest.raises(
-        rlaxlib.ArgumentError, match=f"^percentile_scale.update: {message}"
+        rlaxlib.ArgumentError, match=f"^PercentileScale.update: {message}"
     ):
         rlaxlib.percentile_scale().update(returns, RANGE_INIT(0.0), sample_mask=mask)
-
-
-# --- Factories. ---
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        rlaxlib.create_ema,
-        rlaxlib.running_moments,
-        rlaxlib.reward_scale,
-        rlaxlib.return_based_scale,
-        rlaxlib.percentile_scale,
-        functools.partial(rlaxlib.popart, 1, 0.5, 1e-4, 1e4),
-    ],
-)
-def test_a_factory_of_state_returns_a_named_pair(make):
-    made = make()
-    assert isinstance(made, rlaxlib.StateFunctions)
-    init, update = made
-    assert (init, update) == (made.init, made.update)

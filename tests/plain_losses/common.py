@@ -24,13 +24,22 @@ def integers(below, *shape):
 
 
 class Case(NamedTuple):
-    """A recipe, the same loss in plain `jax.numpy`, and what gets no gradient."""
+    """A recipe, its source's loss in plain `jax.numpy`, and what gets no gradient.
+
+    The recipe is `factor` times that loss. Where it is another one on purpose, as its
+    docstring says, `cosine` is that of the two gradients.
+    """
 
     loss: object
     plain: object
     params: tuple
     stopped: str = ""
     meaningless: bool = False
+    factor: float = 1.0
+    cosine: float | None = None
+
+
+APPLY = "apply", "log_prob"  # Names of the function after the parameters.
 
 
 class Call:
@@ -39,7 +48,7 @@ class Call:
     def __init__(self, recipe, apply, batch, *args, **kwargs):
         self.recipe = recipe
         second = list(inspect.signature(recipe).parameters)[1]
-        self.first = ("params",) if second == "apply" else ("params", "target_params")
+        self.first = ("params",) if second in APPLY else ("params", "target_params")
         bound = inspect.signature(recipe).bind(
             *[None] * len(self.first), apply, batch, *args, **kwargs
         )
@@ -106,7 +115,12 @@ SEQUENCE = make_batch(
     sample_mask=None,
     state=normal(B, F),
 )
-IMAGINED = make_batch((B, T), s=normal(B, T + 1, F), values=normal(B, T + 1))
+IMAGINED = make_batch(
+    (B, T),
+    s=normal(B, T + 1, F),
+    values=normal(B, T + 1),
+    first_discount=jnp.array([0.9, 0.8, 0.1, 0.0]),
+)
 ACTION = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
 ACTION.a_tm1 = jnp.tanh(normal(B, D))
 SEARCH = Batch(
@@ -186,7 +200,7 @@ def actor_critic(*shape, gaussian=True):
     actor = mean_and_stddev if gaussian else lambda w, s: jnp.tanh(s @ w)
     return ActorCritic(actor, critic), tuple(
         ActorCritic(normal(F, size), normal(F + D, int(np.prod(shape))), duals)
-        for duals in (jnp.array([1.0, 2.0, 3.0]),) * 2
+        for duals in (jnp.array([1.0, 2.0, 3.0, 0.5]),) * 2
     )
 
 
@@ -255,6 +269,16 @@ def project(r, discount, probs, atoms):
 
 def cross_entropy(probs, logits):
     return -jnp.sum(probs * jax.nn.log_softmax(logits), axis=-1)
+
+
+def two_hot(x, bins):
+    """Return the two-hot encoding of `x` on bins in ascending order."""
+    above = jnp.clip(jnp.searchsorted(bins, x), 1, len(bins) - 1)
+    low, high = bins[above - 1], bins[above]
+    weight = (jnp.clip(x, bins[0], bins[-1]) - low) / (high - low)
+    weight = weight[..., None]
+    hot = jax.nn.one_hot
+    return (1 - weight) * hot(above - 1, len(bins)) + weight * hot(above, len(bins))
 
 
 def quantile(x, tau, y):

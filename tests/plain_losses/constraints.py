@@ -54,10 +54,14 @@ def plain_cup(p, t):
 
 
 def plain_p3o(p, t):
+    """PKU-Alignment/omnisafe@15603dd: _loss_pi and _loss_pi_cost.
+
+    omnisafe/algorithms/on_policy/penalty_function/p3o.py
+    """
     r = ratio(p)
     clipped = jnp.clip(r, 0.8, 1.2)
     loss = -jnp.mean(jnp.minimum(r * ADV, clipped * ADV))
-    cost = jnp.mean(jnp.maximum(r * COST_ADV, clipped * COST_ADV))
+    cost = jnp.mean(r * COST_ADV)
     return loss + 20 * jnp.maximum(cost + 2, 0)
 
 

@@ -143,20 +143,27 @@ def log_normal(a, mean, stddev):
 
 
 def plain_mpo(p, t):
+    """google-deepmind/acme@770bc75, acme/jax/losses/mpo.py: MPO.__call__.
+
+    With action_penalization, and per_dim_constraining=False.
+    """
     s = ACTION.s_tm1
     (mu, sigma), old = mean_and_stddev(p.actor, s), stop(mean_and_stddev(t.actor, s))
     old_mu, old_sigma = old
     a = old_mu + old_sigma * jax.random.normal(KEY, (6, B, D))
     q = jnp.stack([MPO.critic(stop(t.critic), s, each) for each in a])
-    eta, alpha, beta = jax.nn.softplus(p.duals)
-    weights = stop(jax.nn.softmax(q / eta, axis=0))
+    eta, alpha, beta, penalty = jax.nn.softplus(p.duals)
+    cost = -jnp.linalg.norm(a - jnp.clip(a, -1, 1), axis=-1)
+    weights = jax.nn.softmax(q / eta, axis=0) + jax.nn.softmax(cost / penalty, axis=0)
+    weights = stop(weights)
     log_pi = log_normal(a, mu, old_sigma) + log_normal(a, old_mu, sigma)
     mean_exp = jax.nn.logsumexp(q / eta, axis=0) - jnp.log(6)
     kl_mean = jnp.sum((mu - old_mu) ** 2 / (2 * old_sigma**2), axis=-1)
     ratio = old_sigma / sigma
     kl_stddev = jnp.sum(ratio**2 / 2 - 0.5 - jnp.log(ratio), axis=-1)
     loss = -jnp.sum(weights * log_pi, axis=0) + eta * (0.1 + mean_exp)
-    loss = loss + kl_terms(kl_mean, alpha, 0.01)
+    mean_cost = jax.nn.logsumexp(cost / penalty, axis=0) - jnp.log(6)
+    loss = loss + penalty * (0.001 + mean_cost) + kl_terms(kl_mean, alpha, 0.01)
     return jnp.mean(loss + kl_terms(kl_stddev, beta, 0.0001))
 
 

@@ -19,7 +19,6 @@ from plain_losses.common import (
     Q,
     T,
     both,
-    huber,
     log_prob,
     normal,
     of,
@@ -72,8 +71,9 @@ def params(*names):
 
 
 def plain_rnd(p, t):
+    """openai/random-network-distillation@f75c0f1, ppo_agent.py: aux_loss."""
     error = features(p, ONE.s_t) - features(t, ONE.s_t)
-    return jnp.mean(jnp.sum(error**2, axis=-1))
+    return jnp.mean(jnp.mean(error**2, axis=-1))
 
 
 def plain_ngu_embedding(p, t):
@@ -96,12 +96,16 @@ def plain_icm(p, t):
 
 
 def plain_bootstrapped_dqn(p, t):
+    """google-deepmind/bsuite@effafc0, bsuite/baselines/jax/boot_dqn/agent.py.
+
+    With a torso, to which each head contributes 1/K of its gradient.
+    """
     x = features(p, ONE.s_tm1)
     q = heads(p, x / K + stop(x - x / K))
     v_t = jnp.max(heads(t, features(t, ONE.s_t)), axis=-1)
     target = ONE.r_t[:, None] + ONE.discount_t[:, None] * v_t
     errors = stop(target) - q[jnp.arange(B), :, ONE.a_tm1]
-    return jnp.mean(jnp.sum(MASKED.head_mask * huber(errors), axis=-1))
+    return jnp.mean(jnp.sum(MASKED.head_mask * errors**2, axis=-1))
 
 
 def plain_tdc(p, t, second=False):
@@ -114,7 +118,9 @@ def plain_tdc(p, t, second=False):
 
 
 CASES = {
-    "rnd": Case(of(recipes.rnd, features, ONE), plain_rnd, params("features")),
+    "rnd": Case(
+        of(recipes.rnd, features, ONE), plain_rnd, params("features"), factor=M
+    ),
     "ngu_embedding": Case(
         of(recipes.ngu_embedding, NET, ONE),
         plain_ngu_embedding,
@@ -130,6 +136,7 @@ CASES = {
         of(recipes.bootstrapped_dqn, NET, MASKED),
         plain_bootstrapped_dqn,
         params("features", "heads"),
+        factor=0.5,
     ),
     "tdc": Case(
         of(streaming.tdc, NET, RATIOS),

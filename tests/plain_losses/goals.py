@@ -1,13 +1,26 @@
 """Losses of `recipes/goals.py` in plain `jax.numpy`."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 from recipes import goals as recipes
 
-from plain_losses.common import ACTION, B, Case, D, F, normal, of, stop
+from plain_losses.common import (
+    ACTION,
+    KEY,
+    B,
+    Case,
+    D,
+    F,
+    mean_and_stddev,
+    normal,
+    of,
+    stop,
+)
 
 K, SIZE = 2, 3
-GOALS = ACTION._replace(goal=normal(B, F))
+GOALS = ACTION._replace(goal=normal(B, F), subgoal=normal(B, F), target=normal(B, F))
 
 
 def embeddings(w, s, a, goal):
@@ -29,13 +42,38 @@ def embed(w, s):
 
 
 def plain_contrastive_critic(p, t):
+    """MichalBortkiewicz/JaxGCRL@6dccab2: critic_loss, "norm" and "fwd_infonce".
+
+    jaxgcrl/agents/crl/losses.py
+    """
     x, y = embeddings(p, GOALS.s_tm1, GOALS.a_tm1, GOALS.goal)
-    logits = jnp.sum(x[:, None] * y[None], axis=-1)
+    logits = -jnp.sqrt(jnp.sum((x[:, None] - y[None]) ** 2, axis=-1) + 1e-6)
     sums = jnp.log(jnp.sum(jnp.exp(logits), axis=1))
-    return jnp.mean(sums - jnp.diagonal(logits) + 0.1 * sums**2)
+    return -jnp.mean(jnp.diagonal(logits) - sums) + 0.1 * jnp.mean(sums**2)
+
+
+def fixed_critic(s, a, goal):
+    return embeddings(EMBEDDINGS[0], s, a, goal)
+
+
+def goal_policy(w, s, goal):
+    return mean_and_stddev(w, jnp.concatenate([s, goal], axis=-1))
+
+
+def plain_contrastive_actor(p, t):
+    """MichalBortkiewicz/JaxGCRL@6dccab2, jaxgcrl/agents/crl/losses.py: actor_loss."""
+    mean, stddev = goal_policy(p, GOALS.s_tm1, GOALS.goal)
+    noise = jax.random.normal(KEY, mean.shape)
+    a = jnp.tanh(mean + stddev * noise)
+    log_prob = -(noise**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2
+    log_prob = jnp.sum(log_prob - jnp.log(1 - a**2 + 1e-6), axis=-1)
+    x, y = fixed_critic(GOALS.s_tm1, a, GOALS.goal)
+    q = -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + 1e-6)
+    return jnp.mean(0.2 * log_prob - q)
 
 
 def plain_gcivl_value(p, t):
+    """seohongpark/ogbench@1d41409, impls/agents/gcivl.py and hiql.py: value_loss."""
     b = GOALS
     v_t, v_tm1 = (two_values(t, s, b.goal) for s in (b.s_t, b.s_tm1))
     target = b.r_t[:, None] + b.discount_t[:, None] * v_t
@@ -43,6 +81,42 @@ def plain_gcivl_value(p, t):
     weight = jnp.where(adv >= 0, 0.9, 0.1)[:, None]
     error = stop(target) - two_values(p, b.s_tm1, b.goal)
     return jnp.mean(jnp.sum(weight * error**2, axis=1))
+
+
+def unit_gaussian(w, s, goal, a):
+    mean = jnp.concatenate([s, goal], axis=-1) @ w
+    return -jnp.sum((a - mean) ** 2 + jnp.log(2 * jnp.pi), axis=-1) / 2
+
+
+def fixed_value(s, goal):
+    return two_values(TWO_VALUES[0], s, goal)
+
+
+def awr(log_prob, s_tm1, s_t, goal, alpha):
+    adv = jnp.mean(fixed_value(s_t, goal) - fixed_value(s_tm1, goal), axis=-1)
+    return -jnp.mean(jnp.minimum(jnp.exp(adv * alpha), 100.0) * log_prob)
+
+
+def plain_gcivl_actor(p, t):
+    """seohongpark/ogbench@1d41409, impls/agents/gcivl.py: actor_loss."""
+    b = GOALS
+    log_prob = unit_gaussian(p, b.s_tm1, b.goal, b.a_tm1)
+    return awr(log_prob, b.s_tm1, b.s_t, b.goal, 10.0)
+
+
+HIQL = SimpleNamespace(
+    low=lambda w, *args: unit_gaussian(w["low"], *args),
+    high=lambda w, s, goal, a: unit_gaussian(w["high"], s, goal, a[:, :2]),
+)
+
+
+def plain_hiql_actor(p, t):
+    """seohongpark/ogbench@1d41409, impls/agents/hiql.py: both actor losses."""
+    b = GOALS
+    low = HIQL.low(p, b.s_tm1, b.subgoal, b.a_tm1)
+    high = HIQL.high(p, b.s_tm1, b.goal, b.target)
+    low = awr(low, b.s_tm1, b.s_t, b.subgoal, 3.0)
+    return low + awr(high, b.s_tm1, b.target, b.goal, 3.0)
 
 
 def lengths(x, y):
@@ -60,6 +134,10 @@ def lengths(x, y):
 
 
 def plain_qrl_value(p, t):
+    """quasimetric-learning/quasimetric-rl@0a611a4: global push, local constraint.
+
+    quasimetric_rl/modules/quasimetric_critic/losses
+    """
     x, y, goal = (embed(p, s) for s in (GOALS.s_tm1, GOALS.s_t, GOALS.goal))
     local = jnp.stack([lengths(*pair) for pair in zip(x, y, strict=True)])
     far = jnp.stack([lengths(*pair) for pair in zip(x, goal, strict=True)])
@@ -73,6 +151,21 @@ CASES = {
         of(recipes.contrastive_critic, embeddings, GOALS),
         plain_contrastive_critic,
         EMBEDDINGS,
+    ),
+    "contrastive_actor": Case(
+        of(recipes.contrastive_actor, goal_policy, GOALS, KEY, fixed_critic, 0.2),
+        plain_contrastive_actor,
+        (0.3 * normal(2 * F, 2 * D), None),
+    ),
+    "gcivl_actor": Case(
+        of(recipes.gcivl_actor, unit_gaussian, GOALS, fixed_value),
+        plain_gcivl_actor,
+        (normal(2 * F, D), None),
+    ),
+    "hiql_actor": Case(
+        of(recipes.hiql_actor, HIQL, GOALS, fixed_value),
+        plain_hiql_actor,
+        ({"low": normal(2 * F, D), "high": normal(2 * F, 2)}, None),
     ),
     "gcivl_value": Case(
         of(recipes.gcivl_value, two_values, GOALS), plain_gcivl_value, TWO_VALUES

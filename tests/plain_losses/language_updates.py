@@ -16,7 +16,6 @@ from plain_losses.language import (
     bigrams,
     clip,
     log_pi,
-    mean_of_answers,
     mean_of_tokens,
     of_groups,
     ratios,
@@ -48,13 +47,18 @@ def plain_max_rl(p, t):
 
 
 def plain_vespo(p, t):
+    """FloyedShen/VESPO@aa1f304, recipe/vespo/code/core_algos.py, token-mean."""
     w = stop(jnp.exp(total(jnp.log(ratios(p)))))[:, None]
     k, rate = (jnp.where(GROUPS >= 0, *pair) for pair in ((2, 3), (3, 2)))
     weight = w**k * jnp.exp(rate * (1 - w))
-    return mean_of_answers(-weight * GROUPS * log_pi(p))
+    return mean_of_tokens(-weight * GROUPS * log_pi(p))
 
 
 def plain_otb(p, t):
+    """verl-project/verl@1dda039: compute_optimal_token_baseline_advantage.
+
+    verl/trainer/ppo/core_algos.py, with handle_zero_tail.
+    """
     probs = stop(jax.nn.softmax(p[ANSWERS.inputs]))
     taken = stop(jnp.exp(log_pi(p)))
     energy = jnp.where(MASK, 1 - 2 * taken + jnp.sum(probs**2, axis=-1), 0)
@@ -62,7 +66,9 @@ def plain_otb(p, t):
     rewards = ANSWERS.rewards[:, :, None]
     sums = jnp.sum(weights, axis=1)
     baseline = jnp.sum(weights * rewards, axis=1) / jnp.where(sums > 0, sums, 1)
-    adv = (rewards - baseline[:, None]).reshape(-1, T)
+    lengths = jnp.sort(jnp.sum(MASK, axis=1).reshape(PROMPTS, G), axis=1)
+    tail = jnp.arange(T)[None] >= lengths[:, -2:-1]
+    adv = (rewards - jnp.where(tail, 0, baseline)[:, None]).reshape(-1, T)
     return mean_of_tokens(-adv * log_pi(p))
 
 
@@ -83,20 +89,33 @@ def plain_dro(p, t):
     return jnp.mean(-adv * total(log_pi(p)) + 0.1 * log_ratio**2 / 2)
 
 
+def log_ratios(p):
+    return log_pi(p) - ANSWERS.old_log_prob
+
+
 def plain_kl_cov(p, t):
+    """PRIME-RL/Entropy-Mechanism-of-RL@8850579: compute_policy_loss_kl_cov.
+
+    verl/trainer/ppo/core_algos.py, with 20 % of the tokens.
+    """
     x, count = log_pi(p), 20
     mean_x, mean_adv = (jnp.sum(total(each)) / count for each in (x, GROUPS))
     covariance = jnp.where(MASK, (x - mean_x) * (GROUPS - mean_adv), -jnp.inf)
     lowest = jnp.sort(covariance.ravel())[-4]
-    kl = jnp.where(covariance >= lowest, jnp.log(ratios(p)) ** 2 / 2, 0)
+    kl = jnp.where(covariance >= lowest, jnp.abs(log_ratios(p)), 0)
     return mean_of_tokens(-ratios(p) * GROUPS + kl)
 
 
 def plain_gdpo(p, t):
+    """verl-project/verl@1dda039: compute_gdpo_outcome_advantage.
+
+    verl/trainer/ppo/core_algos.py; groups divide by their number, not that minus 1.
+    """
     each = [of_groups(x, std=True)[:, 0] for x in SEVERAL.all_rewards]
     adv = WEIGHTS[0] * each[0] + WEIGHTS[1] * each[1]
-    adv = (adv - jnp.mean(adv)) / jnp.std(adv)
-    return mean_of_tokens(clip(ratios(p), adv[:, None], 0.2, 0.2))
+    adv = jnp.broadcast_to(adv[:, None], MASK.shape)
+    adv = (adv - jnp.mean(adv, where=MASK)) / jnp.std(adv, where=MASK, ddof=1)
+    return mean_of_tokens(clip(ratios(p), adv, 0.2, 0.2))
 
 
 def plain_sequence_mask_tis(p, t):
@@ -107,9 +126,10 @@ def plain_sequence_mask_tis(p, t):
     return mean_of_tokens(weight * clip(ratios(p), GROUPS, 0.2, 0.2))
 
 
-def case(name, batch=ANSWERS, *args, **settings):
+def case(name, batch=ANSWERS, *args, factor=1.0, **settings):
     recipe, plain = getattr(recipes, name), globals()[f"plain_{name}"]
-    return Case(of(recipe, bigrams, batch, *args, **settings), plain, TABLE)
+    loss = of(recipe, bigrams, batch, *args, **settings)
+    return Case(loss, plain, TABLE, factor=factor)
 
 
 CASES = {
@@ -121,6 +141,6 @@ CASES = {
     "topr": case("topr", SIGNED),
     "dro": case("dro"),
     "kl_cov": case("kl_cov", fraction=0.2),
-    "gdpo": case("gdpo", SEVERAL, WEIGHTS),
+    "gdpo": case("gdpo", SEVERAL, WEIGHTS, factor=(20 / 19) ** 0.5),
     "sequence_mask_tis": case("sequence_mask_tis", SAMPLED),
 }

@@ -1,6 +1,8 @@
 """Losses of `recipes/multiagent.py` in plain `jax.numpy`."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import multiagent as recipes
 
 from plain_losses.common import (
@@ -14,7 +16,6 @@ from plain_losses.common import (
     huber,
     integers,
     log_prob,
-    mean_entropy,
     normal,
     of,
     one_step,
@@ -23,13 +24,22 @@ from plain_losses.common import (
 )
 
 N, H = 3, 2
+MASK = np.array([True, False, True, True])
 TEAM = Batch(
     s_tm1=normal(B, N, F),
-    s_t=normal(B, N, F),
+    s_t=normal(B, N, F).at[1].set(jnp.nan),
     a_tm1=integers(A, B, N),
     r_t=normal(B),
-    discount_t=jnp.array([0.9, 0.0, 0.9, 0.9]),
+    discount_t=jnp.array([0.9, 0.9, 0.0, 0.9]),
+    legal_t=jnp.arange(B * N * A).reshape(B, N, A) % 4 > 0,
+    sample_mask=jnp.asarray(MASK),
+)
+VALID = jax.tree.map(lambda x: x[MASK], TEAM)
+ALIVE = jnp.arange(B * N).reshape(B, N) % 5 > 0
+STEPS = TEAM._replace(
     old_log_prob=-1 + 0.3 * normal(B, N),
+    old_v=jnp.mean(TEAM.s_tm1[..., 0], axis=1) + 0.3 * normal(B),
+    sample_mask=ALIVE,
 )
 ADV, TARGET, RATIO = normal(B), 20 * normal(B), jnp.exp(0.1 * normal(B))
 
@@ -52,10 +62,16 @@ def logits_and_value(w, s):
     return Q(w["q"], s), jnp.mean(s, axis=1) @ w["mix"][:, 0]
 
 
+def available(q):
+    return jnp.where(VALID.legal_t, q, -9999999)
+
+
 def plain_vdn(p, t):
-    team = jnp.sum(pick(Q(p, TEAM.s_tm1), TEAM.a_tm1), axis=1)
-    target = one_step(jnp.sum(jnp.max(Q(t, TEAM.s_t), axis=-1), axis=1), TEAM)
-    return jnp.mean((stop(target) - team) ** 2) / 2
+    """oxwhirl/pymarl@c971afd, src/learners/q_learner.py: of valid transitions."""
+    team = jnp.sum(pick(Q(p, VALID.s_tm1), VALID.a_tm1), axis=1)
+    a_t = jnp.argmax(available(Q(p, VALID.s_t)), axis=-1)
+    team_t = jnp.sum(pick(available(Q(t, VALID.s_t)), a_t), axis=1)
+    return jnp.mean((team - stop(one_step(team_t, VALID))) ** 2)
 
 
 def mixed(q, weights, bias, output, offset):
@@ -65,13 +81,17 @@ def mixed(q, weights, bias, output, offset):
 
 
 def plain_qmix(p, t):
+    """oxwhirl/pymarl@c971afd, src/learners/q_learner.py: of valid transitions.
+
+    The mix is that of src/modules/mixers/qmix.py.
+    """
     (q, *weights), (q_t, *weights_t) = (
-        values_and_mix(p, TEAM.s_tm1),
-        values_and_mix(t, TEAM.s_t),
+        values_and_mix(p, VALID.s_tm1),
+        values_and_mix(t, VALID.s_t),
     )
-    a_t = jnp.argmax(values_and_mix(p, TEAM.s_t)[0], axis=-1)
-    target = one_step(mixed(pick(q_t, a_t), *weights_t), TEAM)
-    return jnp.mean((stop(target) - mixed(pick(q, TEAM.a_tm1), *weights)) ** 2) / 2
+    a_t = jnp.argmax(available(values_and_mix(p, VALID.s_t)[0]), axis=-1)
+    target = one_step(mixed(pick(available(q_t), a_t), *weights_t), VALID)
+    return jnp.mean((mixed(pick(q, VALID.a_tm1), *weights) - stop(target)) ** 2)
 
 
 def clip_loss(log_ratio, adv):
@@ -82,26 +102,43 @@ def clip_loss(log_ratio, adv):
 STANDARD = (ADV - jnp.mean(ADV)) / jnp.std(ADV)
 
 
+def active_mean(x):
+    return jnp.sum(x * ALIVE) / jnp.sum(ALIVE)
+
+
 def plain_mappo(p, t):
-    logits, v = logits_and_value(p, TEAM.s_tm1)
-    log_ratio = log_prob(logits, TEAM.a_tm1) - TEAM.old_log_prob
-    error = v - TARGET
+    """marlbenchmark/on-policy@de66d7a: ppo_update, cal_value_loss and train.
+
+    onpolicy/algorithms/r_mappo/r_mappo.py, with use_clipped_value_loss,
+    use_huber_loss, use_value_active_masks and use_policy_active_masks.
+    """
+    logits, v = logits_and_value(p, STEPS.s_tm1)
+    ratio = jnp.exp(log_prob(logits, STEPS.a_tm1) - STEPS.old_log_prob)
+    adv = jnp.where(ALIVE, ADV[:, None], jnp.nan)
+    adv = (ADV[:, None] - jnp.nanmean(adv)) / (jnp.nanstd(adv) + 1e-5)
+    policy = jnp.minimum(ratio * adv, jnp.clip(ratio, 0.8, 1.2) * adv)
+    near = STEPS.old_v + jnp.clip(v - STEPS.old_v, -0.2, 0.2)
     # A Huber loss of 10 is 100 times one of a tenth of the error.
-    value = 100 * jnp.mean(huber(error / 10))
-    policy = clip_loss(log_ratio, STANDARD[:, None])
-    return policy + value - 0.01 * mean_entropy(logits)
+    value = 100 * jnp.maximum(*(huber((TARGET - x) / 10) for x in (v, near)))
+    log_pi = jax.nn.log_softmax(logits)
+    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+    policy = -active_mean(policy) - 0.01 * active_mean(entropy)
+    return policy + active_mean(value[:, None])
 
 
 def plain_happo(p, t):
-    log_pi = log_prob(Q(p, TEAM.s_tm1[:, 1]), TEAM.a_tm1[:, 1])
-    return clip_loss(log_pi - TEAM.old_log_prob[:, 1], RATIO * STANDARD)
+    """PKU-MARL/HARL@d539bad, harl/algorithms/actors/happo.py: update."""
+    log_pi = log_prob(Q(p, STEPS.s_tm1[:, 1]), STEPS.a_tm1[:, 1])
+    return clip_loss(log_pi - STEPS.old_log_prob[:, 1], RATIO * STANDARD)
 
 
 CASES = {
-    "vdn": Case(of(recipes.vdn, Q, TEAM), plain_vdn, Q_PARAMS),
-    "qmix": Case(of(recipes.qmix, values_and_mix, TEAM), plain_qmix, MIX_PARAMS),
-    "mappo": Case(
-        of(recipes.mappo, logits_and_value, TEAM, ADV, TARGET), plain_mappo, MIX_PARAMS
+    "vdn": Case(of(recipes.vdn, Q, TEAM), plain_vdn, Q_PARAMS, factor=0.5),
+    "qmix": Case(
+        of(recipes.qmix, values_and_mix, TEAM), plain_qmix, MIX_PARAMS, factor=0.5
     ),
-    "happo": Case(of(recipes.happo, Q, TEAM, ADV, RATIO, 1), plain_happo, Q_PARAMS),
+    "mappo": Case(
+        of(recipes.mappo, logits_and_value, STEPS, ADV, TARGET), plain_mappo, MIX_PARAMS
+    ),
+    "happo": Case(of(recipes.happo, Q, STEPS, ADV, RATIO, 1), plain_happo, Q_PARAMS),
 }

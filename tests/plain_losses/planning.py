@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from recipes import planning as recipes
 
 from plain_losses.common import (
+    KEY,
     B,
     Batch,
     Case,
@@ -22,11 +23,19 @@ from plain_losses.common import (
 )
 
 L, K = 3, 5
+CRITICS = 3
+
+
+def heads(x):
+    return x.reshape(*x.shape[:-1], -1, M)
+
+
 MODEL = SimpleNamespace(
     encode=lambda w, s: jnp.tanh(s @ w["encode"]),
     next=lambda w, z, a: jnp.tanh(jnp.concatenate([z, a], axis=-1) @ w["next"]),
-    reward=lambda w, z, a: jnp.concatenate([z, a], axis=-1) @ w["reward"],
-    value=lambda w, z, a: jnp.concatenate([z, a], axis=-1) @ w["value"],
+    reward=lambda w, z, a: heads(jnp.concatenate([z, a], axis=-1) @ w["reward"]),
+    value=lambda w, z, a: heads(jnp.concatenate([z, a], axis=-1) @ w["value"]),
+    policy=lambda w, z: mean_and_stddev(w["policy"], z),
     project=lambda w, z: z @ w["project"],
     predict=lambda w, x: x @ w["predict"],
 )
@@ -35,7 +44,8 @@ PARAMS = tuple(
         "encode": normal(F, L),
         "next": normal(L + D, L),
         "reward": normal(L + D, M),
-        "value": normal(L + D, M),
+        "value": normal(L + D, CRITICS * M),
+        "policy": 0.3 * normal(L, 2 * D),
         "project": normal(L, 4),
         "predict": normal(4, 4),
     }
@@ -59,33 +69,60 @@ def latents(p):
     return z
 
 
-def encode_two_hot(x):
-    """Encode values on symmetric bins, the symexp of equal steps."""
-    steps = jnp.linspace(-20, 20, M)
-    bins = jnp.sign(steps) * jnp.expm1(jnp.abs(steps))
-    above = jnp.clip(jnp.sum(bins[:, None] <= x[None], axis=0), 1, M - 1)
-    low, high = bins[above - 1], bins[above]
-    share = (x - low) / (high - low)
+def soft_ce(logits, x):
+    """Return the cross-entropies with two_hot, as tdmpc2/common/math.py."""
+    size = 20 / (M - 1)
+    x = (jnp.clip(jnp.sign(x) * jnp.log(1 + jnp.abs(x)), -10, 10) + 10) / size
+    low = jnp.floor(x).astype(int)
+    share = (x - low)[..., None]
     one = jax.nn.one_hot
-    return (1 - share)[:, None] * one(above - 1, M) + share[:, None] * one(above, M)
+    target = (1 - share) * one(low, M) + share * one((low + 1) % M, M)
+    return -jnp.sum(target * jax.nn.log_softmax(logits), axis=-1)
 
 
-def entropy(logits, x):
-    return -jnp.sum(encode_two_hot(x) * jax.nn.log_softmax(logits), axis=-1)
+def two_hot_inv(logits):
+    x = jax.nn.softmax(logits) @ jnp.linspace(-10, 10, M)
+    return jnp.sign(x) * (jnp.exp(jnp.abs(x)) - 1)
 
 
 def plain_tdmpc2_model(p, t):
-    b, z, loss = SEQUENCES, latents(p), 0.0
+    """nicklashansen/tdmpc2@e9f5932, tdmpc2/tdmpc2.py: _update."""
+    b, z = SEQUENCES, latents(p)
+    consistency, reward, value = 0.0, 0.0, 0.0
     for k in range(T):
-        target = stop(MODEL.encode(t, b.s[:, k + 1]))
-        consistency = jnp.mean((z[k + 1] - target) ** 2, axis=-1)
-        heads = (h(p, z[k], b.a_tm1[:, k]) for h in (MODEL.reward, MODEL.value))
-        losses = map(entropy, heads, (b.r_t[:, k], b.target[:, k]))
-        loss += 0.5**k * jnp.mean(20 * consistency + 0.1 * sum(losses))
-    return loss / T
+        target, a = stop(MODEL.encode(p, b.s[:, k + 1])), b.a_tm1[:, k]
+        consistency += 0.5**k * jnp.mean((z[k + 1] - target) ** 2)
+        r_logits, q_logits = (h(p, z[k], a) for h in (MODEL.reward, MODEL.value))
+        reward += 0.5**k * jnp.mean(soft_ce(r_logits[:, 0], b.r_t[:, k]))
+        for i in range(CRITICS):
+            value += 0.5**k * jnp.mean(soft_ce(q_logits[:, i], b.target[:, k]))
+    return 20 * consistency / T + 0.1 * reward / T + 0.1 * value / (T * CRITICS)
+
+
+def plain_tdmpc2_actor(p, t):
+    """nicklashansen/tdmpc2@e9f5932, tdmpc2/tdmpc2.py: update_pi.
+
+    With pi and Q of tdmpc2/common/world_model.py.
+    """
+    act_key, key = jax.random.split(KEY)
+    noise = jax.random.normal(act_key, (T + 1, B, D))
+    two = jax.random.choice(key, jnp.arange(CRITICS), (2,), replace=False)
+    fixed = {name: stop(x) if name != "policy" else x for name, x in p.items()}
+    loss = 0.0
+    for k, z in enumerate(latents(fixed)):
+        mean, stddev = MODEL.policy(p, z)
+        gaussian = -(noise[k] ** 2) / 2 - jnp.log(stddev) - 0.9189385175704956
+        gaussian = jnp.sum(gaussian, axis=-1)
+        a = jnp.tanh(mean + stddev * noise[k])
+        log_prob = gaussian - jnp.sum(jnp.log(1 - a**2 + 1e-6), axis=-1)
+        entropy = -log_prob * (gaussian * D / (log_prob + 1e-8))
+        q = jnp.mean(two_hot_inv(MODEL.value(fixed, z, a))[:, two], axis=-1)
+        loss -= 0.5**k * jnp.mean(1e-4 * entropy + q / 2.0)
+    return loss / (T + 1)
 
 
 def plain_spr(p, t):
+    """mila-iqia/spr@0b9dd4e, src/algos.py and src/models.py, without IS weights."""
     b, z, loss, alive = SEQUENCES, latents(p), 0.0, jnp.ones(B)
     for k in range(T):
         alive = alive * (b.discount_t[:, k] > 0)
@@ -107,6 +144,12 @@ def plain_sampled_muzero_policy(p, t):
 CASES = {
     "tdmpc2_model": Case(
         of(recipes.tdmpc2_model, MODEL, SEQUENCES), plain_tdmpc2_model, PARAMS
+    ),
+    "tdmpc2_actor": Case(
+        of(recipes.tdmpc2_actor, MODEL, SEQUENCES, KEY, 2.0),
+        plain_tdmpc2_actor,
+        PARAMS,
+        "encode next reward value",
     ),
     "spr": Case(of(recipes.spr, MODEL, SEQUENCES), plain_spr, PARAMS),
     "sampled_muzero_policy": Case(

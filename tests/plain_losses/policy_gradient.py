@@ -1,22 +1,16 @@
 """Losses of `recipes/policy_gradient.py` in plain `jax.numpy`."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 from recipes import policy_gradient as recipes
 
 from plain_losses.common import (
-    IMAGINED,
-    KEY,
     MPO_A,
     MPO_A_PARAMS,
     ONE,
     PAIR_PARAMS,
     Q_PARAMS,
     SEARCH,
-    SEQUENCE,
     STREAM,
     TWO_Q,
     TWO_Q_PARAMS,
@@ -24,7 +18,6 @@ from plain_losses.common import (
     A,
     ActorCritic,
     B,
-    Batch,
     Case,
     F,
     M,
@@ -47,6 +40,7 @@ from plain_losses.common import (
     rescale,
     retrace,
     stop,
+    two_hot,
 )
 
 
@@ -80,21 +74,28 @@ def plain_impala(p, t):
     return loss - 0.01 * mean_entropy(logits)
 
 
-def plain_acer(p, t, c=1.5, max_change=0.1):
-    b, ((logits, q), (logits_t, q_t)) = STREAM, both(policy_and_q, p)
-    returns = stop(retrace(q_t, jax.nn.softmax(logits_t), 1.0))
-    pi = stop(jax.nn.softmax(logits))
-    v = jnp.sum(pi * stop(q), axis=-1)
-    rho = pi / jax.nn.softmax(b.logits_tm1)
-    taken = jnp.minimum(c, pick(rho, b.a_tm1)) * (returns - v)
-    excess = pi * jnp.maximum(1 - c / rho, 0) * (stop(q) - v[..., None])
-    g = taken[..., None] * (jax.nn.one_hot(b.a_tm1, A) - pi)
-    g = g + excess - pi * jnp.sum(excess, axis=-1, keepdims=True)
-    k = pi - jax.nn.softmax(policy_and_q(t, b.s_tm1)[0])
-    beyond = jnp.sum(k * g, axis=-1, keepdims=True) - max_change
-    z = g - jnp.maximum(0, beyond) / jnp.sum(k**2, axis=-1, keepdims=True) * k
-    loss = -jnp.sum(z * logits, axis=-1) + (returns - pick(q, b.a_tm1)) ** 2 / 4
-    return jnp.mean(loss) - 1e-3 * mean_entropy(logits)
+def plain_acer(p, t, c=1.5, delta=5.0):
+    """openai/baselines@ea25b9e, baselines/acer/acer.py: grads, as those of a loss."""
+    b, eps, ((logits, q), (logits_t, q_t)) = STREAM, 1e-6, both(policy_and_q, p)
+    f, mu = jax.nn.softmax(logits), jax.nn.softmax(b.logits_tm1)
+    qret = stop(retrace(q_t, jax.nn.softmax(logits_t), 1.0))
+    v, rho = stop(jnp.sum(f * q, axis=-1)), f / (mu + eps)
+
+    def loss_policy(f):
+        logf, entropy = jnp.log(pick(f, b.a_tm1) + eps), -jnp.sum(f * jnp.log(f), -1)
+        gain = logf * stop((qret - v) * jnp.minimum(c, pick(rho, b.a_tm1)))
+        excess = stop((q - v[..., None]) * jnp.maximum(1 - c / (rho + eps), 0) * f)
+        gain = jnp.mean(gain) + jnp.mean(jnp.sum(jnp.log(f + eps) * excess, axis=-1))
+        return -gain - 0.01 * jnp.mean(entropy)
+
+    g = -jax.grad(loss_policy)(stop(f)) * B * T
+    k = -jax.nn.softmax(policy_and_q(t, b.s_tm1)[0]) / (stop(f) + eps)
+    excess = jnp.sum(k * g, axis=-1) - delta
+    adj = jnp.maximum(0, excess / (jnp.sum(k**2, axis=-1) + eps))
+    assert isinstance(adj, jax.core.Tracer) or 0 < jnp.mean(adj > 0) < 1
+    g = stop(g - adj[..., None] * k)
+    loss_q = jnp.mean((qret - pick(q, b.a_tm1)) ** 2 * 0.5)
+    return -jnp.sum(g / (B * T) * f) + 0.5 * loss_q
 
 
 def plain_coma(p, t):
@@ -216,7 +217,7 @@ def plain_categorical_mpo(p, t):
 def plain_vmpo(p, t):
     b, ((logits, v), (_, v_t)) = STREAM, both(policy_and_value, p.policy)
     eta, alpha = jax.nn.softplus(p.duals)
-    errors = stop(backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1])) - v
+    errors = stop(backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])) - v
     adv = stop(errors)
     best = adv >= jnp.median(adv)
     tilted = jnp.where(best, adv / eta, -jnp.inf)
@@ -245,16 +246,6 @@ def plain_muesli(p, t):
     return jnp.mean(loss)
 
 
-def two_hot(x, bins):
-    """Return the two-hot encoding of `x` on bins in ascending order."""
-    above = jnp.clip(jnp.searchsorted(bins, x), 1, len(bins) - 1)
-    low, high = bins[above - 1], bins[above]
-    weight = (jnp.clip(x, bins[0], bins[-1]) - low) / (high - low)
-    weight = weight[..., None]
-    hot = jax.nn.one_hot
-    return (1 - weight) * hot(above - 1, len(bins)) + weight * hot(above, len(bins))
-
-
 def model(w, s, a):
     policy, value, reward = w
     s = s + jnp.mean(a, axis=1, keepdims=True)
@@ -278,124 +269,14 @@ def plain_gumbel_muzero(p, t):
     most = jnp.max(b.visits, -1, keepdims=True)
     target = jax.nn.softmax(b.logits + 0.1 * (50 + most) * q)
     bins, mask = jnp.linspace(-300, 300, M), b.sample_mask
-    policy_loss = jnp.sum(mask * cross_entropy(target, logits)) / jnp.sum(mask)
+    policy_loss = mask * cross_entropy(target, logits)
     returns, r_t = b.returns * mask, b.r_t * mask[:, :-1]
     value_loss = cross_entropy(two_hot(rescale(returns), bins), v_logits)
     reward_loss = cross_entropy(two_hot(rescale(r_t), bins), r_logits)
-    return policy_loss + 0.25 * jnp.mean(value_loss) + jnp.mean(reward_loss)
-
-
-def steps_alive():
-    alive = jnp.cumprod(IMAGINED.discount_t, axis=1)
-    return jnp.concatenate([jnp.ones((B, 1)), alive[:, :-1]], axis=1)
-
-
-GROUPS, CLASSES = 2, 3
-LATENT = GROUPS * CLASSES
-
-
-def groups(x):
-    return x.reshape(*x.shape[:-1], GROUPS, CLASSES)
-
-
-def dynamics(w, state, z, a):
-    action = jax.nn.one_hot(a, A) @ w["action"]
-    state = jnp.tanh(state @ w["state"] + z.reshape(-1) @ w["z"] + action)
-    return state, groups(state @ w["prior"])
-
-
-def decoder(w, state, z):
-    x = jnp.concatenate([state, z.reshape(*z.shape[:-2], LATENT)], axis=-1)
-    x = x @ w["decoder"]
-    return x[..., :F], x[..., F : F + M], x[..., F + M]
-
-
-MODEL = SimpleNamespace(
-    start=lambda w: (w["start"], jnp.zeros((GROUPS, CLASSES))),
-    dynamics=dynamics,
-    encoder=lambda w, state, s: groups(state @ w["prior"] + s @ w["encoder"]),
-    decoder=decoder,
-)
-MODEL_PARAMS = {
-    "state": 0.5 * normal(F, F),
-    "z": 0.5 * normal(LATENT, F),
-    "action": 0.5 * normal(A, F),
-    "start": normal(F),
-    "prior": normal(F, LATENT),
-    "encoder": 2 * normal(F, LATENT),
-    "decoder": 0.1 * normal(F + LATENT, F + M + 1),
-}
-
-
-def unimix(logits):
-    return 0.99 * jax.nn.softmax(logits) + 0.01 / CLASSES
-
-
-def kl_of_groups(x, y):
-    return jnp.maximum(1, jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1)))
-
-
-SHORT = Batch(
-    s=SEQUENCE.s[:2],
-    truncated_t=None,
-    sample_mask=np.array([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0]], bool),
-    **{name: getattr(SEQUENCE, name)[:2] for name in ("a_tm1", "r_t", "discount_t")},
-)
-
-
-def plain_dreamer_model(p, t):
-    """Add up the losses of each episode, which begins anew after an ignored step."""
-    spaced = jnp.linspace(-20, 20, M)
-    bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
-    observations, steps, b = [], [], SHORT
-    for i, stream_key in enumerate(jax.random.split(KEY, 2)):
-        for k, key in enumerate(jax.random.split(stream_key, T + 1)):
-            first = k == 0 or not b.sample_mask[i, k - 1]
-            if first and (k == T or not b.sample_mask[i, k]):
-                continue  # No step leads to it or from it.
-            state, z = MODEL.start(p) if first else (state, z)
-            a = -1 if first else b.a_tm1[i, k - 1]
-            state, prior = dynamics(p, state, z, a)
-            q, prior = unimix(MODEL.encoder(p, state, b.s[i, k])), unimix(prior)
-            sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)
-            z = sample + q - stop(q)
-            x, r_logits, logit = decoder(p, state, z)
-            kl = kl_of_groups(stop(q), prior) + 0.1 * kl_of_groups(q, stop(prior))
-            error = x - jnp.sign(b.s[i, k]) * jnp.log1p(jnp.abs(b.s[i, k]))
-            observations.append(kl + jnp.sum(error**2))
-            if not first:
-                discount_t, goes_on = b.discount_t[i, k - 1], jax.nn.sigmoid(logit)
-                end = discount_t * jnp.log(goes_on)
-                end = end + (1 - discount_t) * jnp.log(1 - goes_on)
-                r_loss = cross_entropy(two_hot(b.r_t[i, k - 1], bins), r_logits)
-                steps.append(r_loss - end)
-    return jnp.mean(jnp.stack(observations)) + jnp.mean(jnp.stack(steps))
-
-
-def plain_dreamer_actor(p, t):
-    b, logits = IMAGINED, Q(p, IMAGINED.s)[:, :-1]
-    v_t = b.values[:, 1:]
-    adv = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1]) - b.values[:, :-1]
-    log_pi = jax.nn.log_softmax(logits)
-    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
-    loss = -adv / 2.0 * pick(log_pi, b.a_tm1) - 3e-4 * entropy
-    return jnp.mean(steps_alive() * loss)
-
-
-def critic_logits(w, s):
-    return (s @ w).reshape(*s.shape[:-1], M)
-
-
-def plain_dreamer_critic(p, t):
-    b, logits = IMAGINED, critic_logits(p, IMAGINED.s)
-    spaced = jnp.linspace(-20, 20, M)
-    bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
-    values = stop(jax.nn.softmax(logits) @ bins)
-    slow = stop(jax.nn.softmax(critic_logits(t, b.s)) @ bins)[:, :-1]
-    v_t = values[:, 1:]
-    returns = backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])
-    target = two_hot(returns, bins) + two_hot(slow, bins)
-    return jnp.mean(steps_alive() * cross_entropy(target, logits[:, :-1]))
+    loss = policy_loss + 0.25 * value_loss
+    loss = loss.at[:, 1:].add(reward_loss)
+    # The gradients of unrolled steps are scaled by 1/K in MuZero's pseudocode.
+    return jnp.mean(loss @ jnp.array([1] + T * [1 / T]))
 
 
 def plain_discrete_sac_critic(p, t):
@@ -428,7 +309,7 @@ CASES = {
         of(recipes.impala, policy_and_value, STREAM), plain_impala, PAIR_PARAMS
     ),
     "acer": Case(
-        of(recipes.acer, policy_and_q, STREAM, 1.5, max_change=0.1),
+        of(recipes.acer, policy_and_q, STREAM, 1.5, max_change=5.0),
         plain_acer,
         TWO_Q_PARAMS,
     ),
@@ -469,19 +350,6 @@ CASES = {
         of(recipes.gumbel_muzero, model, SEARCH),
         plain_gumbel_muzero,
         ((normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)), None),
-    ),
-    "dreamer_model": Case(
-        of(recipes.dreamer_model, MODEL, SHORT, KEY),
-        plain_dreamer_model,
-        (MODEL_PARAMS, None),
-    ),
-    "dreamer_actor": Case(
-        of(recipes.dreamer_actor, Q, IMAGINED, 2.0), plain_dreamer_actor, Q_PARAMS
-    ),
-    "dreamer_critic": Case(
-        of(recipes.dreamer_critic, critic_logits, IMAGINED),
-        plain_dreamer_critic,
-        (0.1 * normal(F, M), 0.1 * normal(F, M)),
     ),
     "discrete_sac_critic": Case(
         of(recipes.discrete_sac_critic, DISCRETE, ONE, 0.2),

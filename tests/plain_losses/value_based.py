@@ -149,16 +149,24 @@ def plain_r2d2(p, t):
 
 
 def plain_ape_x(p, t):
+    """kakaoenterprise/JORLDY@15a7536, jorldy/core/agent/ape_x.py: learn."""
     s_tm1, a_tm1, r, d, s_t = window()
-    target = r + d * pick(Q(t, s_t), jnp.argmax(Q(p, s_t), -1))
-    return jnp.mean(weights(0.4) * huber(stop(target) - pick(Q(p, s_tm1), a_tm1)))
+    target = stop(r + d * pick(Q(t, s_t), jnp.argmax(Q(p, s_t), -1)))
+    return jnp.mean(weights(0.4) * (target - pick(Q(p, s_tm1), a_tm1)) ** 2)
+
+
+def pqn_targets(w):
+    """mttga/purejaxql@47af6d7, purejaxql/pqn_atari.py: _compute_targets."""
+    v_t = jnp.max(Q(w, STREAM.s_t), -1)
+    return backward(STREAM.r_t, STREAM.discount_t, v_t, 0.65, v_t[:, -1])
+
+
+PQN_TARGETS = pqn_targets(Q_PARAMS[1])
 
 
 def plain_pqn(p, t):
-    b, (q_tm1, q_t) = STREAM, both(Q, p)
-    v_t = jnp.max(q_t, -1)
-    target = backward(b.r_t, b.discount_t, v_t, 0.65, v_t[:, -1])
-    return jnp.mean((stop(target) - pick(q_tm1, b.a_tm1)) ** 2 / 2)
+    """mttga/purejaxql@47af6d7, purejaxql/pqn_atari.py: _loss_fn."""
+    return 0.5 * jnp.mean((pick(Q(p, STREAM.s_tm1), STREAM.a_tm1) - PQN_TARGETS) ** 2)
 
 
 def plain_mmd_dqn(p, t):
@@ -245,6 +253,6 @@ CASES = {
         of(recipes.munchausen_dqn, Q, ONE), plain_munchausen, Q_PARAMS
     ),
     "r2d2": Case(of(recipes.r2d2, recurrent, SEQUENCE, 2, 2), plain_r2d2, Q_PARAMS),
-    "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS),
-    "pqn": Case(of(recipes.pqn, Q, STREAM), plain_pqn, Q_PARAMS),
+    "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS, factor=0.5),
+    "pqn": Case(of(recipes.pqn, Q, STREAM, PQN_TARGETS), plain_pqn, Q_PARAMS),
 }

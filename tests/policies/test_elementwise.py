@@ -25,7 +25,7 @@ NAMES = [
     "sac_critic_target",
     "sac_policy_loss",
     "sac_temperature_loss",
-    "spo_loss",
+    "simple_policy_loss",
     "td3_critic_target",
 ]
 ROWS = [row for row in contract.collect() if row.name in NAMES]

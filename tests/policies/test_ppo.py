@@ -24,7 +24,7 @@ POLICIES = RNG.normal(size=(2, 5)).astype(np.float32)
 
 def ppo_penalty_loss(log_prob_t, old_log_prob_t, adv_t, **settings):
     return rlaxlib.ppo_penalty_loss(
-        log_prob_t, old_log_prob_t, adv_t, None, 0.5, **settings
+        log_prob_t, old_log_prob_t, adv_t, 0.5, kl=None, **settings
     )
 
 
@@ -38,7 +38,7 @@ LOSSES = {
     "ppo_clip": rlaxlib.ppo_clip_loss,
     "decoupled_ppo": decoupled_ppo_loss,
     "ppo_penalty": ppo_penalty_loss,
-    "spo": rlaxlib.spo_loss,
+    "spo": rlaxlib.simple_policy_loss,
     "discovered_policy": rlaxlib.discovered_policy_loss,
 }
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -157,7 +157,7 @@ def test_expected_approximate_kl_is_the_divergence():
 
     @jax.jit
     def evaluate(logits):
-        losses = rlaxlib.ppo_clip_loss, rlaxlib.spo_loss
+        losses = rlaxlib.ppo_clip_loss, rlaxlib.simple_policy_loss
         estimates = [functools.partial(estimated, loss=loss) for loss in losses]
         each = exact, penalty, *estimates
         return [jax.value_and_grad(function)(logits) for function in each]
@@ -169,7 +169,7 @@ def test_expected_approximate_kl_is_the_divergence():
 
 def test_approximate_kl_is_accurate_and_never_negative():
     moved = np.float32(np.outer([1.0, -1.0], np.geomspace(1e-8, 1.0, 100)).ravel())
-    for loss in (rlaxlib.ppo_clip_loss, rlaxlib.spo_loss):
+    for loss in (rlaxlib.ppo_clip_loss, rlaxlib.simple_policy_loss):
         kl = jax.jit(loss)(moved, np.zeros(200), np.ones(200))[1].approximate_kl
         assert np.all(np.asarray(kl) >= 0)
         # `exp(x) - 1 - x` errs by 1e-3 at 0.01.

@@ -69,7 +69,7 @@ def test_masked_divergence_may_be_nan():
 
     def total(log_prob, kl):
         loss, _ = rlaxlib.ppo_penalty_loss(
-            log_prob, bad, bad, kl, 3.0, sample_mask=mask
+            log_prob, bad, bad, 3.0, kl=kl, sample_mask=mask
         )
         return jnp.sum(loss), loss
 
@@ -84,7 +84,7 @@ def test_spo_loss_is_minimal_at_the_bound():
     adv = np.array([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
 
     def total(log_prob):
-        loss, _ = rlaxlib.spo_loss(log_prob, np.zeros(6), adv, epsilon=0.25)
+        loss, _ = rlaxlib.simple_policy_loss(log_prob, np.zeros(6), adv, epsilon=0.25)
         return jnp.sum(loss)
 
     by_ratio = np.array([-1.4, 0.0, 1.0, 1.4, 0.0, -1.0])

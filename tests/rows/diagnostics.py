@@ -35,15 +35,15 @@ def approximate_kl(log_ratio, kind="k3", sample_mask=None):
 
 
 def clip_fraction(
-    log_ratio, epsilon=0.2, epsilon_high=None, adv_t=None, sample_mask=None
+    log_ratio, epsilon=0.2, epsilon_high=None, adv=None, sample_mask=None
 ):
     """Schulman et al. 2017, section 3."""
     high = 1 + (epsilon if epsilon_high is None else epsilon_high)
     ratios = np.exp(unmasked(log_ratio, sample_mask))
     clipped = np.clip(ratios, 1 - epsilon, high)
-    if adv_t is None:
+    if adv is None:
         return np.mean(clipped != ratios)
-    advantages = unmasked(adv_t, sample_mask)
+    advantages = unmasked(adv, sample_mask)
     return np.mean(
         np.minimum(ratios * advantages, clipped * advantages) != ratios * advantages
     )
@@ -109,7 +109,7 @@ def make_samples(*names):
             "returns": rng.normal(size=SAMPLES) - 1,
             "log_ratio": log_ratio,
             "log_weights": rng.normal(size=SAMPLES),
-            "adv_t": away_from(rng.normal(size=SAMPLES), 0.0),
+            "adv": away_from(rng.normal(size=SAMPLES), 0.0),
             "epsilon": np.asarray(0.2),
             "epsilon_high": np.asarray(0.5),
             "sample_mask": sample_mask,
@@ -242,7 +242,7 @@ ROWS = [
         "clip_fraction",
         clip_fraction,
         "log_ratio",
-        "adv_t",
+        "adv",
         cases={},
         case="advantages",
         differentiable=False,
@@ -251,7 +251,7 @@ ROWS = [
         name="clip_fraction",
         case="own bounds",
         definition=clip_fraction,
-        make=make_samples("log_ratio", "epsilon", "epsilon_high", "adv_t"),
+        make=make_samples("log_ratio", "epsilon", "epsilon_high", "adv"),
         peer="rlax has no such function",
         elementwise=True,
         differentiable=False,

@@ -10,7 +10,7 @@ COMPONENTS, DIMENSIONS = 4, 3
 
 
 def geometric_hindsight_indices(
-    key, discount_t, gamma, beyond="final", truncated_t=None, sample_mask=None
+    key, discount_t, discount, beyond="final", truncated_t=None, sample_mask=None
 ):
     """Eysenbach et al. 2022, section 3: distances of probability (1 - γ) γ^k."""
     steps = len(discount_t)
@@ -24,7 +24,7 @@ def geometric_hindsight_indices(
             future += [i] if mask[i] else []
             if (mask[i] and discount_t[i] == 0) or cut[i]:
                 break
-        shares = (1 - gamma) * gamma ** np.arange(len(future))
+        shares = (1 - discount) * discount ** np.arange(len(future))
         if beyond == "renormalize":
             shares = shares / np.sum(shares)
         reached = np.sum(np.cumsum(shares) <= draws[t])
@@ -32,7 +32,7 @@ def geometric_hindsight_indices(
     return np.array(goals)
 
 
-def advantage_expectile_loss(v, target, adv, expectile=0.9, sample_mask=None):
+def hiql_value_loss(v, target, adv, expectile=0.9, sample_mask=None):
     """Park et al. 2023, equation 4."""
     weight = np.abs(expectile - (adv < 0))
     loss = weight * (target - v) ** 2
@@ -65,7 +65,7 @@ def make_episodes(*names):
     def make(rng):
         drawn = {
             "discount_t": discounts(rng),
-            "gamma": np.asarray(rng.uniform(0.3, 0.9)),
+            "discount": np.asarray(rng.uniform(0.3, 0.9)),
             "truncated_t": rng.permutation([True] + [False] * (STEPS - 1)),
             "sample_mask": rng.permutation([True] * 4 + [False] * 2),
         }
@@ -117,7 +117,7 @@ def hindsight(names, case="", **fields):
         name="geometric_hindsight_indices",
         case=case,
         definition=geometric_hindsight_indices,
-        make=make_episodes("discount_t", "gamma", *names),
+        make=make_episodes("discount_t", "discount", *names),
         key="key",
         peer=NEW,
         differentiable=False,
@@ -128,7 +128,7 @@ def hindsight(names, case="", **fields):
 MASKS = ("truncated_t", "sample_mask")
 
 
-RANGES = ({"gamma": 1.0}, {"gamma": -0.1}, {"beyond": "future"}, *BAD_DISCOUNTS)
+RANGES = ({"discount": 1.0}, {"discount": -0.1}, {"beyond": "future"}, *BAD_DISCOUNTS)
 
 
 ROWS = [
@@ -136,17 +136,17 @@ ROWS = [
     hindsight(MASKS),
     hindsight(MASKS, "renormalized", settings={"beyond": "renormalize"}),
     Row(
-        name="advantage_expectile_loss",
-        definition=advantage_expectile_loss,
+        name="hiql_value_loss",
+        definition=hiql_value_loss,
         make=make_values("v", "target", "adv", "expectile", "sample_mask"),
         peer=NEW,
         targets=("target",),
         elementwise=True,
     ),
     Row(
-        name="advantage_expectile_loss",
+        name="hiql_value_loss",
         case="no mask",
-        definition=advantage_expectile_loss,
+        definition=hiql_value_loss,
         make=make_values("v", "target", "adv"),
         peer=NEW,
         targets=("target",),

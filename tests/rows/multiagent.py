@@ -6,7 +6,7 @@ from contract import Row, away_from
 AGENTS, HIDDEN = 4, 3
 
 
-def monotonic_mix(q, hidden_weights, hidden_bias, output_weights, output_bias):
+def qmix(q, hidden_weights, hidden_bias, output_weights, output_bias):
     """Rashid et al. 2018, section 4 and figure 2."""
     total = output_bias
     for j, weight in enumerate(output_weights):
@@ -29,8 +29,8 @@ def make_mix(rng):
 
 ROWS = [
     Row(
-        name="monotonic_mix",
-        definition=monotonic_mix,
+        name="qmix",
+        definition=qmix,
         make=make_mix,
         peer="rlax has none",
         condition=8.0,

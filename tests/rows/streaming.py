@@ -58,14 +58,15 @@ def losses(v_tm1, r_t, discount_t, v_t, h_tm1, rho_tm1, held, kind):
     else:
         value = -rho * h * (v_tm1 - discount * v_t)
     correction = rho * (error - h_tm1) ** 2 / 2
-    return [np.asarray(x) for x in (value, correction, r_t + discount_t * v_t - v_tm1)]
+    delta = r_t + discount_t * v_t - v_tm1
+    return [np.asarray(x) for x in (value + correction, value, correction, delta)]
 
 
-def tdc_losses(**arguments):
+def tdc_loss(**arguments):
     return losses(**arguments, held=arguments, kind="tdc")
 
 
-def gtd2_losses(**arguments):
+def gtd2_loss(**arguments):
     return losses(**arguments, held=arguments, kind="gtd2")
 
 
@@ -212,7 +213,7 @@ ROWS = [
         ),
     ),
     row(
-        tdc_losses,
+        tdc_loss,
         ERRORS,
         unflagged=functools.partial(
             lambda x, held, kind: losses(**x, held=held, kind=kind), kind="tdc"
@@ -222,7 +223,7 @@ ROWS = [
         invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
     row(
-        gtd2_losses,
+        gtd2_loss,
         ERRORS,
         unflagged=functools.partial(
             lambda x, held, kind: losses(**x, held=held, kind=kind), kind="gtd2"

@@ -197,8 +197,8 @@ LOSSES = {
     "PPO": of_ratios(rlaxlib.ppo_clip_loss),
     "clipped surrogate": clipped_surrogate,
     "decoupled PPO": of_ratios(decoupled_ppo, old="mu_logits"),
-    "PPO-penalty": of_ratios(rlaxlib.ppo_penalty_loss, None, 0.7),
-    "SPO": of_ratios(rlaxlib.spo_loss),
+    "PPO-penalty": of_ratios(rlaxlib.ppo_penalty_loss, 0.7),
+    "SPO": of_ratios(rlaxlib.simple_policy_loss),
     "DPO": of_ratios(rlaxlib.discovered_policy_loss),
     "CISPO": of_ratios(rlaxlib.cispo_loss),
     "CISPO off-policy": of_ratios(rlaxlib.cispo_loss, 1.0, 9.0, old="mu_logits"),
@@ -353,7 +353,7 @@ def generalized_advantages(lambda_, error=0.0):
     def estimate(stream, v):
         v = v + error * jnp.arange(6.0)
         return rlaxlib.generalized_advantage_estimation(
-            v[stream.s_tm1], v[stream.s_t], stream.r_t, stream.discount_t, lambda_
+            v[stream.s_tm1], stream.r_t, stream.discount_t, v[stream.s_t], lambda_
         )
 
     return estimate

@@ -57,7 +57,7 @@ def td_lambda(v, stream, lambda_):
 def generalized_advantages(v, stream, lambda_):
     v_tm1, r_t, discount_t, v_t = transitions(v, stream)
     return rlaxlib.generalized_advantage_estimation(
-        v_tm1, v_t, r_t, discount_t, lambda_
+        v_tm1, r_t, discount_t, v_t, lambda_
     )
 
 
@@ -254,7 +254,16 @@ def retrace_continuous(q, stream, lambda_):
 
 
 def tree_backup(q, stream, lambda_):
-    return rlaxlib.tree_backup(*action_transitions(q, stream), stream.pi_t, lambda_)
+    return rlaxlib.tree_backup(
+        q_tm1=q[stream.s_tm1],
+        a_tm1=stream.a_tm1,
+        r_t=stream.r_t,
+        discount_t=stream.discount_t,
+        q_t=q[stream.s_t],
+        a_t=stream.a_t,
+        pi_t=stream.pi_t,
+        lambda_=lambda_,
+    )
 
 
 def general_returns(trace):
@@ -396,7 +405,7 @@ def test_vtrace_at_its_fixed_point_estimates_action_values_and_advantages(name):
 
 def upgo(v, stream, _):
     v_tm1, r_t, discount_t, v_t = transitions(v, stream)
-    return rlaxlib.upgo_returns(v_tm1, v_t, r_t, discount_t) - v_tm1
+    return rlaxlib.upgo_returns(v_tm1, r_t, discount_t, v_t) - v_tm1
 
 
 def upgo_bias(m, v, steps):

@@ -46,13 +46,13 @@ print(estimates.advantages)  # error
 
 loss: Array = rlaxlib.kl_loss(x, table, "k1").mean()
 loss = rlaxlib.kl_loss(x, x, kind="k3", sample_mask=mask)
-loss = rlaxlib.aggregate_losses(batch, valid, "sequence_mean_token_mean")
+loss = rlaxlib.aggregate_losses(batch, "sequence_mean_token_mean", sample_mask=valid)
 loss = rlaxlib.dpo_loss(x, x, x, x, beta=0.1, kind="ipo")
 shares: Array = rlaxlib.group_advantages(x, baseline="leave_one_out", scale="none")
-shares = rlaxlib.group_advantages(x, baseline=0.5, mask=mask, axis_name=None)
+shares = rlaxlib.group_advantages(x, baseline=0.5, sample_mask=mask, axis_name=None)
 shares = rlaxlib.group_advantages(x, baseline=x)
 estimate: Array = rlaxlib.pass_at_k(np.array([1, 2]), 10, k=4)
-weights: Array = rlaxlib.importance_weights(x, mask, "sequence", "mask", high=3)
+weights: Array = rlaxlib.importance_weights(x, "sequence", "mask", maximum=3)
 priorities: Array = rlaxlib.importance_sampling_weights(x, 0.4, "buffer")
 clipped, diagnostics = rlaxlib.ppo_clip_loss(x, x, x, 0.2, sample_mask=mask)
 share: Array = rlaxlib.masked_mean(diagnostics.clipped.astype(float), mask)
@@ -60,11 +60,11 @@ share: Array = rlaxlib.masked_mean(diagnostics.clipped.astype(float), mask)
 rlaxlib.kl_loss(x, x, "k4")  # error
 rlaxlib.kl_loss(x, x, kind="K1")  # error
 rlaxlib.kl_loss(x, x, kind=3)  # error
-rlaxlib.aggregate_losses(batch, valid, "tokenmean")  # error
+rlaxlib.aggregate_losses(batch, "tokenmean", sample_mask=valid)  # error
 rlaxlib.dpo_loss(x, x, x, x, kind="exo")  # error
 rlaxlib.group_advantages(x, scale="std2")  # error
 rlaxlib.group_advantages(x, baseline="median")  # error
-rlaxlib.importance_weights(x, mask, mode="clip")  # error
+rlaxlib.importance_weights(x, sample_mask=mask, kind="clip")  # error
 rlaxlib.pass_at_k(1, 4)  # error
 rlaxlib.pass_at_k(1, 4, k=2.5)  # error
 rlaxlib.ppo_clip_loss(x, x, x, clip_epsilon=0.2)  # error
@@ -75,18 +75,30 @@ print(diagnostics.ratios)  # error
 policy = softmax(temperature=0.5)
 action: Array = policy.sample(key, logits, action_mask=jnp.ones(3, bool))
 probs: Array = policy.probs(logits)
-log_prob: Array = policy.logprob(action, logits)
+log_prob: Array = policy.log_prob(action, logits)
+log_prob = policy.logprob(action, logits)
 entropy: Array = policy.entropy(logits).mean()
 divergence: Array = policy.kl(logits, logits).sum()
 normal = rlaxlib.gaussian_diagonal(1.0)
 chosen: Array = normal.sample(key, logits)
-density: Array = normal.logprob(chosen, logits)
+density: Array = normal.log_prob(chosen, logits)
+bounded: Array = rlaxlib.squashed_gaussian().sample(key, x, x, minimum=-2.0, maximum=x)
+any_policy: rlaxlib.DiscreteDistribution = policy
+by_hand = rlaxlib.DiscreteDistribution(*[policy.probs] * 4, kl=None)
+temperature = rlaxlib.Softmax(0.5).temperature
+pair: rlaxlib.TxPair = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+pair = rlaxlib.compose_tx(rlaxlib.TxPair(jnp.sqrt, jnp.square), pair)
+encoded: Array = rlaxlib.twohot_pair(-1.0, 1.0, num_bins=5).apply(x)
 greedy: Array = rlaxlib.epsilon_greedy(0.1).probs(logits)
 
 policy.sample(logits)  # error
 policy.sample(key)  # error
 policy.probs(logits, mask=mask)  # error
+policy.log_prob(logits=logits)  # error
 policy.logprob(logits=logits)  # error
+normal.log_prob(chosen, logits, maximum=1.0)  # error
+rlaxlib.TxPair(jnp.sqrt)  # error
+pair.invert(x)  # error
 policy.kl(p_logits=logits, q_logit=logits)  # error
 policy.entropies(logits)  # error
 softmax(temprature=0.5)  # error
@@ -97,14 +109,15 @@ rlaxlib.epsilon_greedy(0.1).sample(logits)  # error
 init, update = rlaxlib.running_moments()
 state = init(jnp.zeros(5))
 moments, state = update(batch, state, sample_mask=jnp.ones(2, bool))
-ema = rlaxlib.create_ema(decay=0.99)
+running: rlaxlib.RunningMoments = rlaxlib.running_moments()
+ema: rlaxlib.Ema = rlaxlib.create_ema(decay=0.99)
 averages, average = ema.update(x, ema.init(x))
 mean: Array = averages.mean
 rescaled = rlaxlib.reward_scale(0.99)
 memory = rescaled.init(x)
 
-update(batch)  # error
-update(batch, state, mask=mask)  # error
+running.update(batch)  # error
+running.update(batch, state, mask=mask)  # error
 ema.update(x)  # error
 ema.init()  # error
 ema.upgrade(x, average)  # error

@@ -162,7 +162,7 @@ def test_midpoints_minimise_the_wasserstein_distance():
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
 def test_fractions_have_the_given_dtype(dtype):
-    assert rlaxlib.quantile_midpoints(3, dtype).dtype == dtype
+    assert rlaxlib.quantile_midpoints(3, dtype=dtype).dtype == dtype
     sampled = rlaxlib.sample_quantile_fractions(jax.random.key(0), 3, dtype)
     assert sampled.dtype == dtype
 
@@ -211,7 +211,7 @@ def test_the_gradient_of_the_fraction_loss_is_that_of_the_wasserstein_distance()
     tau = np.array([0.0, 0.15, 0.4, 0.8, 1.0])
     midpoints = (tau[:-1] + tau[1:]) / 2
     gradient = np.asarray(
-        jax.jit(jax.grad(rlaxlib.quantile_fraction_loss))(
+        jax.jit(jax.grad(rlaxlib.fqf_fraction_loss))(
             tau, quantile(tau[1:-1]), quantile(midpoints)
         )
     )
@@ -224,7 +224,7 @@ def test_the_gradient_of_the_fraction_loss_is_that_of_the_wasserstein_distance()
 
 def test_the_fraction_loss_of_a_single_interval_is_zero():
     fractions = np.array([0.0, 1.0])
-    assert rlaxlib.quantile_fraction_loss(fractions, np.zeros(0), np.ones(1)) == 0
+    assert rlaxlib.fqf_fraction_loss(fractions, np.zeros(0), np.ones(1)) == 0
 
 
 # --- Samples. ---
@@ -237,7 +237,7 @@ def test_quantiles_of_several_critics_are_sorted_together():
         (1, [1.0, 2.0, 3.0, 7.0]),
         (2, [1.0, 2.0]),
     ):
-        actual = rlaxlib.truncated_quantile_targets(pools, dropped)
+        actual = rlaxlib.tqc_targets(pools, dropped)
         np.testing.assert_array_equal(actual, expected)
 
 
@@ -291,14 +291,14 @@ def test_rejects_a_traced_normalize_huber():
 @pytest.mark.parametrize("dropped", [-1, 2, 1.0])
 def test_rejects_dropping_all_quantiles_of_a_critic(dropped):
     with pytest.raises(rlaxlib.ArgumentError, match=r"`num_dropped` is .*, must be"):
-        rlaxlib.truncated_quantile_targets(SAMPLES.reshape(2, 2), dropped)
+        rlaxlib.tqc_targets(SAMPLES.reshape(2, 2), dropped)
 
 
 def test_rejects_less_than_one_fraction_or_feature():
     for name, function in (
-        ("n", rlaxlib.quantile_midpoints),
+        ("num_quantiles", rlaxlib.quantile_midpoints),
         ("n", lambda n: rlaxlib.sample_quantile_fractions(jax.random.key(0), n)),
-        ("dim", lambda dim: rlaxlib.cosine_embedding(TAU, dim)),
+        ("num_features", lambda dim: rlaxlib.cosine_embedding(TAU, dim)),
     ):
         with pytest.raises(rlaxlib.ArgumentError, match=f"`{name}` is 0, must be in"):
             function(0)

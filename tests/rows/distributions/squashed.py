@@ -16,15 +16,15 @@ DIMENSIONS = 4
 # --- Continuous actions. ---
 
 
-def tanh_normal_log_prob(pre_tanh, mu, stddev):
+def tanh_normal_log_prob(pre_tanh, mean, stddev):
     """Haarnoja et al. 2018, appendix C; 1 - tanh^2 is 1 / cosh^2."""
-    z = (pre_tanh - mu) / stddev
+    z = (pre_tanh - mean) / stddev
     normal = -0.5 * z**2 - np.log(stddev) - 0.5 * np.log(2 * np.pi)
     return np.sum(normal + 2 * np.log(np.cosh(pre_tanh)))
 
 
-def tanh_normal_log_prob_of_action(action, mu, stddev):
-    return tanh_normal_log_prob(np.arctanh(action), mu, stddev)
+def tanh_normal_log_prob_of_action(action, mean, stddev):
+    return tanh_normal_log_prob(np.arctanh(action), mean, stddev)
 
 
 # --- Arguments. ---
@@ -34,7 +34,7 @@ def make_vectors(name, draw):
     def make(rng):
         return {
             name: draw(rng),
-            "mu": rng.normal(size=DIMENSIONS),
+            "mean": rng.normal(size=DIMENSIONS),
             "stddev": rng.uniform(0.5, 2.0, DIMENSIONS),
         }
 
@@ -74,10 +74,9 @@ def squashed_logprob(sample, mu, sigma, action_spec):
     return before - np.sum(np.log(jacobian), axis=-1)
 
 
-def invalid_spec(function):
-    specs = (Spec(0.0, np.inf), Spec(1.0, 1.0))
+def invalid_bounds(function):
     sampled = function in ("sample", "prob", "logprob")
-    return tuple({"action_spec": each} for each in specs) if sampled else ()
+    return tuple({"maximum": each} for each in (np.inf, -1.0)) if sampled else ()
 
 
 ROWS = [
@@ -105,7 +104,7 @@ ROWS = [
         squashed_logprob,
         activate,
         {"action_spec": BOUNDS},
-        invalid_spec,
+        invalid_bounds,
     ),
     Row(
         name="squashed_gaussian.logprob",

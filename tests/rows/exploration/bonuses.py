@@ -33,24 +33,24 @@ def rnd_reward(
     return [np.asarray(x) for x in (rewards, steps, mean, variance, carried, *rests)]
 
 
-def icm_losses(
-    predicted_features, features_t, action_logits, a_tm1, forward_weight, reward_scale
+def icm_loss(
+    predicted_features, features, action_logits, a, forward_weight, reward_scale
 ):
-    forward = 0.5 * np.linalg.norm(predicted_features - features_t) ** 2
-    inverse = np.log(np.sum(np.exp(action_logits))) - action_logits[a_tm1]
+    forward = 0.5 * np.linalg.norm(predicted_features - features) ** 2
+    inverse = np.log(np.sum(np.exp(action_logits))) - action_logits[a]
     loss = (1 - forward_weight) * inverse + forward_weight * forward
     return [np.asarray(x) for x in (loss, forward, inverse, reward_scale * forward)]
 
 
 def icm_moved(x, held):
     """Differentiate neither the target of the forward model nor the reward."""
-    fixed = {"features_t": held["features_t"]}
-    return [*icm_losses(**x | fixed)[:3], icm_losses(**held)[3]]
+    fixed = {"features": held["features"]}
+    return [*icm_loss(**x | fixed)[:3], icm_loss(**held)[3]]
 
 
-def knn_entropy_reward(x, k, average=False):
+def knn_entropy_reward(x, num_neighbors, average=False):
     distances = np.linalg.norm(x[:, None] - x, axis=-1)
-    nearest = np.sort(distances, axis=1)[:, 1 : k + 1]
+    nearest = np.sort(distances, axis=1)[:, 1 : num_neighbors + 1]
     return np.log(1 + (nearest.mean(axis=1) if average else nearest[:, -1]))
 
 
@@ -165,13 +165,13 @@ ROWS = [
         condition=16.0,
     ),
     row(
-        "icm_losses",
-        icm_losses,
+        "icm_loss",
+        icm_loss,
         lambda rng: {
             "predicted_features": rng.normal(size=FEATURES),
-            "features_t": rng.normal(size=FEATURES),
+            "features": rng.normal(size=FEATURES),
             "action_logits": rng.normal(size=ACTIONS),
-            "a_tm1": np.asarray(rng.integers(ACTIONS)),
+            "a": np.asarray(rng.integers(ACTIONS)),
             "forward_weight": scalar(rng),
             "reward_scale": scalar(rng),
         },
@@ -189,19 +189,19 @@ ROWS = [
         "knn_entropy_reward",
         knn_entropy_reward,
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
-        settings={"k": 2},
+        settings={"num_neighbors": 2},
         differentiable=False,
         over_devices=lambda library, name: (
             lambda **more: library.knn_entropy_reward(axis_name=name, **more)
         ),
-        invalid=({"k": 0}, {"k": BATCH}),
+        invalid=({"num_neighbors": 0}, {"num_neighbors": BATCH}),
     ),
     row(
         "knn_entropy_reward",
         knn_entropy_reward,
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
         case="of the average",
-        settings={"k": 3, "average": True},
+        settings={"num_neighbors": 3, "average": True},
         differentiable=False,
     ),
     row(

@@ -14,28 +14,31 @@ NEW = "rlax has no functions for language models"
 
 
 def group_advantages(
-    rewards, baseline="mean", scale="std", ddof=1, epsilon=1e-6, mask=None
+    rewards, baseline="mean", scale="std", ddof=1, epsilon=1e-6, sample_mask=None
 ):
     """Shao et al. 2024, section 4.1; Ahmadian et al. 2024; Tajwar et al. 2026."""
-    mask = np.ones(len(rewards), bool) if mask is None else mask
-    valid = rewards[mask]
+    sample_mask = np.ones(len(rewards), bool) if sample_mask is None else sample_mask
+    valid = rewards[sample_mask]
     baselines = {
         "mean": np.full(len(rewards), np.mean(valid)),
         "leave_one_out": np.array(
-            [np.mean(np.delete(rewards, i)[np.delete(mask, i)]) for i in range(GROUP)]
+            [
+                np.mean(np.delete(rewards, i)[np.delete(sample_mask, i)])
+                for i in range(GROUP)
+            ]
         ),
         "none": np.zeros(len(rewards)),
     }
     b = baselines[baseline] if isinstance(baseline, str) else baseline
     scales = {"std": np.std(valid, ddof=ddof), "mean": np.mean(valid)}
     divisor = scales[scale] + epsilon if scale in scales else 1.0
-    return np.where(mask, (rewards - b) / divisor, 0.0)
+    return np.where(sample_mask, (rewards - b) / divisor, 0.0)
 
 
-def length_weighted_baseline(rewards, lengths, mask=None):
+def length_weighted_baseline(rewards, lengths, sample_mask=None):
     """Hao et al. 2025, equation 8."""
-    mask = np.ones(len(rewards), bool) if mask is None else mask
-    return np.sum((lengths * rewards)[mask]) / np.sum(lengths[mask])
+    sample_mask = np.ones(len(rewards), bool) if sample_mask is None else sample_mask
+    return np.sum((lengths * rewards)[sample_mask]) / np.sum(lengths[sample_mask])
 
 
 def pass_at_k(num_correct, num_samples, k):
@@ -72,7 +75,7 @@ def make_group(*names):
             "baseline": rng.normal(size=GROUP),
             "epsilon": np.asarray(0.01),
             "lengths": rng.integers(1, 9, size=GROUP),
-            "mask": rng.permutation(np.arange(GROUP) > 1),
+            "sample_mask": rng.permutation(np.arange(GROUP) > 1),
         }
         return {name: drawn[name] for name in names}
 
@@ -97,7 +100,7 @@ def over_devices(library, axis_name):
     return functools.partial(library.group_advantages, axis_name=axis_name)
 
 
-ALL = ("rewards", "mask")
+ALL = ("rewards", "sample_mask")
 
 
 GROUPS = {
@@ -108,7 +111,7 @@ GROUPS = {
     "REINFORCE": (("rewards",), {"baseline": "none", "scale": "none"}),
     "scaled": (ALL, {"baseline": "none"}),
     "MaxRL": (ALL, {"scale": "mean"}),
-    "given": (("rewards", "baseline", "mask"), {}),
+    "given": (("rewards", "baseline", "sample_mask"), {}),
 }
 
 
@@ -133,16 +136,20 @@ ROWS = [
         )
         for case, (names, settings) in GROUPS.items()
     ),
-    Row(
-        name="length_weighted_baseline",
-        definition=length_weighted_baseline,
-        make=make_group("rewards", "lengths", "mask"),
-        peer=NEW,
-        single_precision=(0,),
-        over_devices=lambda library, axis_name: functools.partial(
-            library.length_weighted_baseline, axis_name=axis_name
-        ),
-        invalid=({"lengths": np.arange(-1, GROUP - 1)},),
+    *(
+        Row(
+            name="length_weighted_baseline",
+            case=case,
+            definition=length_weighted_baseline,
+            make=make_group("rewards", "lengths", *names),
+            peer=NEW,
+            single_precision=(0,),
+            over_devices=lambda library, axis_name: functools.partial(
+                library.length_weighted_baseline, axis_name=axis_name
+            ),
+            invalid=() if names else ({"lengths": np.arange(-1, GROUP - 1)},),
+        )
+        for case, names in {"": (), "masked": ("sample_mask",)}.items()
     ),
     Row(
         name="pass_at_k",

@@ -14,14 +14,14 @@ BATCH = 4
 # --- Masks, penalties and aggregation. ---
 
 
-def aggregate_losses(loss, sample_mask, mode="token_mean", denominator=None):
+def aggregate_losses(loss, kind="token_mean", sample_mask=None, denominator=None):
     sequences = [x[m] for x, m in zip(loss, sample_mask, strict=True) if np.any(m)]
     parts, count = {
         "token_mean": (map(np.sum, sequences), np.sum(sample_mask)),
         "sequence_mean_token_mean": (map(np.mean, sequences), len(sequences)),
         "sequence_mean_token_sum": (map(np.sum, sequences), len(sequences)),
         "constant": (map(np.sum, sequences), loss.size),
-    }[mode]
+    }[kind]
     return sum(parts) / (count if denominator is None else denominator)
 
 
@@ -76,13 +76,13 @@ ROWS = [
             "aggregate_losses",
             aggregate_losses,
             make_batch(*names),
-            mode,
-            {"mode": mode},
+            kind,
+            {"kind": kind},
             over_devices=over_devices("aggregate_losses"),
             optional=(),
-            invalid=({"denominator": 0.0}, {"mode": "mean"}),
+            invalid=({"denominator": 0.0}, {"kind": "mean"}),
         )
-        for mode, names in [
+        for kind, names in [
             ("token_mean", ("loss", "sample_mask")),
             ("sequence_mean_token_mean", ("loss", "sample_mask")),
             ("sequence_mean_token_sum", ("loss", "sample_mask")),

@@ -6,7 +6,7 @@ from contract import STEPS, Row
 NEW = "rlax has no functions for language models"
 
 
-def dppo_mask(
+def divergence_ppo_mask(
     log_prob, old_log_prob, adv, low=0.2, high=0.2, kind="tv", sample_mask=None
 ):
     """Qi et al. 2026, the binary divergences and the mask."""
@@ -101,7 +101,7 @@ SHAPE = ("k_positive", "lambda_positive", "k_negative", "lambda_negative")
 ROWS = [
     *(
         row(
-            dppo_mask,
+            divergence_ppo_mask,
             make_tokens(*PAIR, *names),
             " ".join([kind, *names]),
             settings={"kind": kind},

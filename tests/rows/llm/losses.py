@@ -44,8 +44,7 @@ def sapo_loss(
 def gspo_ratio(log_prob, old_log_prob, level="sequence", sample_mask=None):
     """Zheng et al. 2025, equations 7 and 14."""
     ratio = np.exp(mean(sample_mask, log_prob - old_log_prob))
-    mask = True if sample_mask is None else sample_mask
-    return np.where(mask, np.full(len(log_prob), ratio), 1.0)
+    return kept(sample_mask, np.full(len(log_prob), ratio))
 
 
 def gmpo_loss(
@@ -266,7 +265,7 @@ ROWS = [
         make_covariances,
         key="key",
         differentiable=False,
-        invalid=({"fraction": 1.5}, {"high": 0.5}),
+        invalid=({"fraction": 1.5}, {"maximum": 0.5}),
     ),
     *(
         row(

@@ -9,7 +9,12 @@ NEW = "rlax has no functions for language models"
 
 
 def importance_weights(
-    log_ratio, sample_mask=None, level="token", mode="truncate", low=0.5, high=2.0
+    log_ratio,
+    level="token",
+    kind="truncate",
+    minimum=0.5,
+    maximum=2.0,
+    sample_mask=None,
 ):
     """Yao et al. 2025; Liu et al. 2025; Ling Team 2025, equation 5."""
     mask = np.ones(len(log_ratio), bool) if sample_mask is None else sample_mask
@@ -19,10 +24,10 @@ def importance_weights(
         "geometric": np.full(STEPS, np.exp(np.mean(log_ratio[mask]))),
     }[level]
     weights = {
-        "truncate": np.minimum(ratio, high),
-        "mask": np.where(ratio > high, 0.0, ratio),
-        "band": np.where((ratio > high) | (ratio < low), 0.0, ratio),
-    }[mode]
+        "truncate": np.minimum(ratio, maximum),
+        "mask": np.where(ratio > maximum, 0.0, ratio),
+        "band": np.where((ratio > maximum) | (ratio < minimum), 0.0, ratio),
+    }[kind]
     return np.where(mask, weights, 0.0)
 
 
@@ -77,8 +82,8 @@ ROWS = [
             name="importance_weights",
             definition=importance_weights,
             make=make_ratios(*names),
-            case=f"{level}, {mode}",
-            settings={"level": level, "mode": mode},
+            case=f"{level}, {kind}",
+            settings={"level": level, "kind": kind},
             peer=NEW,
             optional=MASK,
             constant=RATIO,
@@ -86,13 +91,13 @@ ROWS = [
             differentiable=False,
             over_devices=over_devices("importance_weights"),
             invalid=(
-                {"low": -1.0},
-                {"high": 0.25},
+                {"minimum": -1.0},
+                {"maximum": 0.25},
                 {"level": "word"},
-                {"mode": "clip"},
+                {"kind": "clip"},
             ),
         )
-        for level, mode, names in [
+        for level, kind, names in [
             ("token", "truncate", RATIO),
             ("token", "mask", RATIO + MASK),
             ("token", "band", RATIO + MASK),

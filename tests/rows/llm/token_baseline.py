@@ -7,7 +7,7 @@ from rows.llm.divergence import row
 GROUP = 4
 
 
-def token_baseline(returns, log_prob, sum_squared_probs, sample_mask=None):
+def optimal_token_baseline(returns, log_prob, sum_squared_probs, sample_mask=None):
     """Li et al. 2026: weights are cumulative norms of the gradients of logits."""
     mask = np.ones(returns.shape, bool) if sample_mask is None else sample_mask
     baselines = []
@@ -44,13 +44,13 @@ DATA = ("returns", "log_prob", "sum_squared_probs")
 
 ROWS = [
     row(
-        token_baseline,
+        optimal_token_baseline,
         make_group(*DATA, "sample_mask"),
         single_precision=(0,),
         condition=4.0,
     ),
     row(
-        token_baseline,
+        optimal_token_baseline,
         make_group(*DATA),
         "no mask",
         single_precision=(0,),

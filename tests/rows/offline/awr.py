@@ -16,13 +16,15 @@ def advantage_weighted_loss(log_prob, adv, temperature, max_weight):
     return -advantage_weights(adv, temperature, max_weight) * log_prob
 
 
-def crr_weights(q, q_samples, kind="exp", baseline="mean", beta=1.0, max_weight=20.0):
+def crr_weights(
+    q, q_samples, kind="exp", baseline="mean", temperature=1.0, max_weight=20.0
+):
     """Wang et al. 2020, section 3."""
     baselines = {"mean": np.mean, "max": np.max}
     adv = q - baselines[baseline](q_samples)
     if kind == "binary":
         return np.where(adv > 0, 1.0, 0.0)
-    return np.minimum(np.exp(adv / beta), max_weight)
+    return np.minimum(np.exp(adv / temperature), max_weight)
 
 
 # --- Arguments. ---
@@ -88,7 +90,7 @@ ROWS = [
             invalid=(
                 {"kind": "exponential"},
                 {"baseline": "min"},
-                {"beta": 0.0},
+                {"temperature": 0.0},
                 {"max_weight": 0.0},
             )
             if (kind, baseline) == ("exp", "mean")

@@ -13,14 +13,14 @@ def iql_value_loss(v, q, expectile):
     return np.abs(expectile - (u < 0)) * u**2
 
 
-def gumbel_value_loss(v, q, temperature, max_clip=7.0):
+def xql_value_loss(v, q, temperature, max_clip=7.0):
     """Garg et al. 2023, Gumbel regression; with the tangent at the clip above it."""
     z = (q - v) / temperature
     c = np.minimum(z, max_clip)
     return np.exp(c) - c - 1 + (np.exp(c) - 1) * (z - c)
 
 
-def sparse_value_loss(v, q, temperature):
+def sql_value_loss(v, q, temperature):
     """Xu et al. 2023, sparse Q-learning."""
     w = 1 + (q - v) / (2 * temperature)
     return (w > 0) * w**2 + v / temperature
@@ -56,8 +56,8 @@ ROWS = [
         invalid=({"expectile": -0.1}, {"expectile": 1.1}),
     ),
     row(
-        name="gumbel_value_loss",
-        definition=gumbel_value_loss,
+        name="xql_value_loss",
+        definition=xql_value_loss,
         make=make_values(),
         targets=("q",),
         condition=32.0,
@@ -65,9 +65,9 @@ ROWS = [
         invalid=(*TEMPERATURE, {"max_clip": 0.0}, {"max_clip": -1.0}),
     ),
     row(
-        name="gumbel_value_loss",
+        name="xql_value_loss",
         case="clipped",
-        definition=gumbel_value_loss,
+        definition=xql_value_loss,
         make=make_values(0.25),
         settings={"max_clip": 0.5},
         targets=("q",),
@@ -75,8 +75,8 @@ ROWS = [
         elementwise=True,
     ),
     row(
-        name="sparse_value_loss",
-        definition=sparse_value_loss,
+        name="sql_value_loss",
+        definition=sql_value_loss,
         make=make_values(-1.0),
         targets=("q",),
         condition=4.0,

@@ -7,7 +7,7 @@ from rows.offline._shared import CRITICS, DIMENSIONS, SAMPLES, row
 # --- Support of the data. ---
 
 
-def ensemble_diversity_loss(gradients):
+def edac_diversity_loss(gradients):
     """An et al. 2021: the mean cosine of two critics' gradients, times N."""
     total, count = 0.0, len(gradients)
     for i in range(count):
@@ -55,8 +55,8 @@ def make_energy(rng):
 
 ROWS = [
     row(
-        name="ensemble_diversity_loss",
-        definition=ensemble_diversity_loss,
+        name="edac_diversity_loss",
+        definition=edac_diversity_loss,
         make=lambda rng: {"gradients": rng.normal(size=(CRITICS, DIMENSIONS))},
     ),
     row(

@@ -17,9 +17,9 @@ def policy_gradient_loss(logits_t, a_t, adv_t, w_t):
     return -np.mean(w_t * adv_t * log_prob_t)
 
 
-def reinforce_loss(log_prob_t, adv_t, sample_mask=None):
+def reinforce_loss(log_prob, adv, sample_mask=None):
     """Williams 1992."""
-    losses = -adv_t * log_prob_t
+    losses = -adv * log_prob
     return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
 
 
@@ -158,8 +158,8 @@ def make_policy_gradient(rng):
 def make_reinforce(*names):
     def make(rng):
         drawn = {
-            "log_prob_t": rng.normal(size=STEPS),
-            "adv_t": rng.normal(size=STEPS),
+            "log_prob": rng.normal(size=STEPS),
+            "adv": rng.normal(size=STEPS),
             "sample_mask": rng.permutation(np.arange(STEPS) > 1),
         }
         return {name: drawn[name] for name in names}
@@ -234,18 +234,18 @@ ROWS = [
         name="reinforce_loss",
         elementwise=True,
         definition=reinforce_loss,
-        make=make_reinforce("log_prob_t", "adv_t"),
+        make=make_reinforce("log_prob", "adv"),
         peer=NEW,
-        targets=("adv_t",),
+        targets=("adv",),
     ),
     Row(
         name="reinforce_loss",
         elementwise=True,
         case="masked",
         definition=reinforce_loss,
-        make=make_reinforce("log_prob_t", "adv_t", "sample_mask"),
+        make=make_reinforce("log_prob", "adv", "sample_mask"),
         peer=NEW,
-        targets=("adv_t",),
+        targets=("adv",),
     ),
     Row(
         name="counterfactual_advantage",

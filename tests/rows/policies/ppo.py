@@ -29,9 +29,9 @@ EPSILON, EPSILON_HIGH = 0.2, 0.3
 # --- Losses of log-probabilities. ---
 
 
-def ratios(log_prob_t, old_log_prob_t, log_ratio_bound=20.0, sample_mask=None):
+def ratios(log_prob, old_log_prob, log_ratio_bound=20.0, sample_mask=None):
     """Return log-ratios, ratios, bounds, and Schulman's estimates of the KL."""
-    difference = log_prob_t - old_log_prob_t
+    difference = log_prob - old_log_prob
     if sample_mask is not None:
         difference = np.where(sample_mask, difference, 0.0)
     log_ratio = np.clip(difference, -log_ratio_bound, log_ratio_bound)
@@ -45,9 +45,9 @@ def valid(sample_mask, loss):
 
 
 def ppo_clip_loss(
-    log_prob_t,
-    old_log_prob_t,
-    adv_t,
+    log_prob,
+    old_log_prob,
+    adv,
     epsilon=0.2,
     epsilon_high=None,
     dual_clip=None,
@@ -57,29 +57,28 @@ def ppo_clip_loss(
     """Schulman et al. 2017, equation 7; with the dual clip of Ye et al. 2019."""
     low, high = 1 - epsilon, 1 + (epsilon_high or epsilon)
     log_ratio, ratio, bounded, kl = ratios(
-        log_prob_t, old_log_prob_t, sample_mask=sample_mask, **bound
+        log_prob, old_log_prob, sample_mask=sample_mask, **bound
     )
-    adv_t = valid(sample_mask, adv_t)
-    objective = np.minimum(ratio * adv_t, np.clip(ratio, low, high) * adv_t)
-    clipped = objective != ratio * adv_t
-    dual = np.zeros(len(adv_t), bool)
+    adv = valid(sample_mask, adv)
+    objective = np.minimum(ratio * adv, np.clip(ratio, low, high) * adv)
+    clipped = objective != ratio * adv
+    dual = np.zeros(len(adv), bool)
     if dual_clip is not None:
-        dual = (adv_t < 0) & (objective < dual_clip * adv_t)
-        objective = np.where(dual, dual_clip * adv_t, objective)
+        dual = (adv < 0) & (objective < dual_clip * adv)
+        objective = np.where(dual, dual_clip * adv, objective)
     outside = (ratio < low) | (ratio > high)
+    ratio = valid(sample_mask, ratio)
     return -objective, log_ratio, ratio, clipped, dual, outside, bounded, kl
 
 
-def decoupled_ppo_loss(
-    log_prob_t, old_log_prob_t, proximal_log_prob_t, adv_t, **settings
-):
+def decoupled_ppo_loss(log_prob, old_log_prob, proximal_log_prob, adv, **settings):
     """Hilton et al. 2021."""
     mask, max_weight = settings.get("sample_mask"), settings.pop("max_weight", np.inf)
-    log_ratio, *_ = ratios(log_prob_t, old_log_prob_t, sample_mask=mask)
-    _, weight, _, _ = ratios(proximal_log_prob_t, old_log_prob_t, sample_mask=mask)
+    log_ratio, *_ = ratios(log_prob, old_log_prob, sample_mask=mask)
+    _, weight, _, _ = ratios(proximal_log_prob, old_log_prob, sample_mask=mask)
     weight = np.minimum(max_weight, weight)
-    loss, *rest = ppo_clip_loss(log_prob_t, proximal_log_prob_t, adv_t, **settings)
-    return weight * loss, log_ratio, weight, *rest
+    loss, *rest = ppo_clip_loss(log_prob, proximal_log_prob, adv, **settings)
+    return weight * loss, log_ratio, valid(mask, weight), *rest
 
 
 # --- Losses of values. ---
@@ -115,10 +114,10 @@ def make_steps(*names):
             log_ratio = away_from(log_ratio, np.log(kink))
         old = -rng.uniform(0.5, 2.0, STEPS)
         drawn = {
-            "log_prob_t": old + log_ratio,
-            "old_log_prob_t": old,
-            "adv_t": away_from(rng.normal(size=STEPS), 0.0, 0.1),
-            "kl_t": rng.uniform(size=STEPS),
+            "log_prob": old + log_ratio,
+            "old_log_prob": old,
+            "adv": away_from(rng.normal(size=STEPS), 0.0, 0.1),
+            "kl": rng.uniform(size=STEPS),
             "sample_mask": rng.permutation(np.arange(STEPS) > 1),
         }
         return {name: drawn[name] for name in names}
@@ -128,10 +127,10 @@ def make_steps(*names):
 
 def make_three_policies(*names):
     def make(rng):
-        drawn = make_steps("log_prob_t", "old_log_prob_t", "adv_t", *names)(rng)
-        proximal = drawn["old_log_prob_t"]
+        drawn = make_steps("log_prob", "old_log_prob", "adv", *names)(rng)
+        proximal = drawn["old_log_prob"]
         old = proximal + rng.normal(scale=0.5, size=STEPS)
-        return drawn | {"proximal_log_prob_t": proximal, "old_log_prob_t": old}
+        return drawn | {"proximal_log_prob": proximal, "old_log_prob": old}
 
     return make
 
@@ -156,7 +155,7 @@ def make_values(*names):
     return make
 
 
-STEP = ("log_prob_t", "old_log_prob_t", "adv_t")
+STEP = ("log_prob", "old_log_prob", "adv")
 
 
 MASKED = ("sample_mask",)
@@ -223,7 +222,7 @@ ROWS = [
         make_three_policies,
         (),
         {**CLIPS, "truncated": {"max_weight": 1.25}},
-        targets=("old_log_prob_t", "proximal_log_prob_t", "adv_t"),
+        targets=("old_log_prob", "proximal_log_prob", "adv"),
         invalid=(*INVALID_CLIPS, {"max_weight": 0.0}),
         condition=8.0,
     ),

@@ -11,13 +11,14 @@ NEW = "rlax has none"
 
 
 def ppo_penalty_loss(
-    log_prob_t, old_log_prob_t, adv_t, kl_t, coefficient, sample_mask=None
+    log_prob, old_log_prob, adv, coefficient, kl=None, sample_mask=None
 ):
     """Schulman et al. 2017, equation 8."""
-    steps = log_prob_t, old_log_prob_t
-    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
-    loss = coefficient * (kl if kl_t is None else kl_t) - ratio * adv_t
-    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
+    steps = log_prob, old_log_prob
+    log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
+    loss = coefficient * (estimate if kl is None else kl) - ratio * adv
+    ratio = valid(sample_mask, ratio)
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
 
 
 def adaptive_kl_coefficient(
@@ -31,32 +32,34 @@ def adaptive_kl_coefficient(
     return np.minimum(np.maximum(coefficient, minimum), maximum)
 
 
-def spo_loss(log_prob_t, old_log_prob_t, adv_t, epsilon=0.2, sample_mask=None):
+def simple_policy_loss(log_prob, old_log_prob, adv, epsilon=0.2, sample_mask=None):
     """Xie et al. 2024."""
-    steps = log_prob_t, old_log_prob_t
-    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
-    penalty = np.abs(adv_t) / (2 * epsilon) * (ratio - 1) ** 2
-    loss = penalty - ratio * adv_t
-    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
+    steps = log_prob, old_log_prob
+    log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
+    penalty = np.abs(adv) / (2 * epsilon) * (ratio - 1) ** 2
+    loss = penalty - ratio * adv
+    ratio = valid(sample_mask, ratio)
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
 
 
 def discovered_policy_loss(
-    log_prob_t, old_log_prob_t, adv_t, alpha=2.0, beta=0.6, sample_mask=None
+    log_prob, old_log_prob, adv, alpha=2.0, beta=0.6, sample_mask=None
 ):
     """Lu et al. 2022."""
-    steps = log_prob_t, old_log_prob_t
-    log_ratio, ratio, bounded, kl = ratios(*steps, sample_mask=sample_mask)
+    steps = log_prob, old_log_prob
+    log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
 
     def drift(x, threshold):
         return np.maximum(x - threshold * np.tanh(x / threshold), 0.0)
 
     drifts = np.where(
-        adv_t >= 0,
-        drift((ratio - 1) * adv_t, alpha),
-        drift(np.log(ratio) * adv_t, beta),
+        adv >= 0,
+        drift((ratio - 1) * adv, alpha),
+        drift(np.log(ratio) * adv, beta),
     )
-    loss = drifts - ratio * adv_t
-    return valid(sample_mask, loss), log_ratio, ratio, bounded, kl
+    loss = drifts - ratio * adv
+    ratio = valid(sample_mask, ratio)
+    return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
 
 
 # --- Arguments. ---
@@ -78,7 +81,7 @@ ROWS = [
         "ppo_penalty_loss",
         ppo_penalty_loss,
         make_steps,
-        (*STEP, "kl_t"),
+        (*STEP, "kl"),
         {"": {"coefficient": 0.5}, "masked": {"coefficient": 0.5}},
         invalid=({"coefficient": -1.0}, {"log_ratio_bound": 0.0}),
         condition=2.0,
@@ -88,12 +91,12 @@ ROWS = [
         ppo_penalty_loss,
         make_steps,
         STEP,
-        {"estimated": {"kl_t": None, "coefficient": 0.5}},
+        {"estimated": {"kl": None, "coefficient": 0.5}},
         condition=2.0,
     ),
     *rows_of(
-        "spo_loss",
-        spo_loss,
+        "simple_policy_loss",
+        simple_policy_loss,
         make_steps,
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},

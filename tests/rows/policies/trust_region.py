@@ -161,7 +161,7 @@ ROWS = [
         make_product,
         condition=16.0,
         elementwise=True,
-        follows=("direction", "product"),
+        single_precision=(0,),
         trees=("direction", "product"),
         invalid=({"max_kl": -1.0},),
     ),

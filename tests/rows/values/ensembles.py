@@ -14,8 +14,8 @@ def ensemble_value(q, weight=0.75, kind="min"):
     }[kind]
 
 
-def subset_minimum(key, q, size):
-    drawn = np.argsort(jax.random.bits(key, q.shape)) < size
+def subset_minimum(key, q, num_members):
+    drawn = np.argsort(jax.random.bits(key, q.shape)) < num_members
     return np.min(q[drawn])
 
 
@@ -53,8 +53,12 @@ ROWS = [
         name="subset_minimum",
         definition=subset_minimum,
         make=make_critics("q"),
-        settings={"size": 2},
-        invalid=({"size": 0}, {"size": CRITICS + 1}, {"size": 2.0}),
+        settings={"num_members": 2},
+        invalid=(
+            {"num_members": 0},
+            {"num_members": CRITICS + 1},
+            {"num_members": 2.0},
+        ),
         key="key",
         peer=NONE,
     ),

@@ -127,20 +127,23 @@ BAD_HUBER = ({"huber_param": -1.0},)
 # --- Fractions. ---
 
 
-def quantile_midpoints(n):
-    return np.array([(2 * i - 1) / (2 * n) for i in range(1, n + 1)], np.float32)
+def quantile_midpoints(num_quantiles):
+    return np.array(
+        [(2 * i - 1) / (2 * num_quantiles) for i in range(1, num_quantiles + 1)],
+        np.float32,
+    )
 
 
 def sample_quantile_fractions(key, n):
     return jax.random.uniform(key, (n,), jnp.float32)
 
 
-def cosine_embedding(fractions, dim):
+def cosine_embedding(fractions, num_features):
     """Dabney et al. 2018, equation 4."""
-    return np.cos(np.pi * np.arange(dim) * fractions[:, None])
+    return np.cos(np.pi * np.arange(num_features) * fractions[:, None])
 
 
-def quantile_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpoints):
+def fqf_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpoints):
     """Yang et al. 2019, proposition 1: the derivative by each fraction."""
     derivatives = [
         2 * at - quantiles_at_midpoints[i + 1] - quantiles_at_midpoints[i]
@@ -152,7 +155,7 @@ def quantile_fraction_loss(fractions, quantiles_at_fractions, quantiles_at_midpo
 # --- Samples. ---
 
 
-def truncated_quantile_targets(dist_q_t, num_dropped):
+def tqc_targets(dist_q_t, num_dropped):
     pool = sorted(dist_q_t.ravel())
     return np.array(pool[: len(pool) - num_dropped * len(dist_q_t)])
 
@@ -275,7 +278,7 @@ ROWS = [
         "quantile_midpoints",
         quantile_midpoints,
         lambda rng: {},
-        settings={"n": NUMBER},
+        settings={"num_quantiles": NUMBER},
         differentiable=False,
     ),
     fraction(
@@ -290,19 +293,19 @@ ROWS = [
         "cosine_embedding",
         cosine_embedding,
         lambda rng: {"fractions": rng.uniform(size=NUMBER)},
-        settings={"dim": 8},
+        settings={"num_features": 8},
         invalid=OUTSIDE,
     ),
     fraction(
-        "quantile_fraction_loss",
-        quantile_fraction_loss,
+        "fqf_fraction_loss",
+        fqf_fraction_loss,
         make_proposal,
         constant=("quantiles_at_fractions", "quantiles_at_midpoints"),
         invalid=(DESCENDING, TOO_LARGE),
     ),
     Row(
-        name="truncated_quantile_targets",
-        definition=truncated_quantile_targets,
+        name="tqc_targets",
+        definition=tqc_targets,
         make=lambda rng: {"dist_q_t": rng.normal(size=(3, NUMBER))},
         settings={"num_dropped": 2},
         peer="rlax has no ensembles",

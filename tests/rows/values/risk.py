@@ -8,22 +8,22 @@ from scipy import stats
 # --- Fractions. ---
 
 
-def cvar_fractions(fractions, level):
-    return level * fractions
+def cvar_fractions(fractions, eta):
+    return eta * fractions
 
 
-def wang_fractions(fractions, level):
-    return stats.norm.cdf(stats.norm.ppf(fractions) + level)
+def wang_fractions(fractions, eta):
+    return stats.norm.cdf(stats.norm.ppf(fractions) + eta)
 
 
-def cpw_fractions(fractions, level):
-    total = fractions**level + (1 - fractions) ** level
-    return fractions**level / total ** (1 / level)
+def cpw_fractions(fractions, eta):
+    total = fractions**eta + (1 - fractions) ** eta
+    return fractions**eta / total ** (1 / eta)
 
 
-def power_fractions(fractions, level):
-    exponent = 1 / (1 + np.abs(level))
-    return fractions**exponent if level >= 0 else 1 - (1 - fractions) ** exponent
+def power_fractions(fractions, eta):
+    exponent = 1 / (1 + np.abs(eta))
+    return fractions**exponent if eta >= 0 else 1 - (1 - fractions) ** exponent
 
 
 # --- Samples. ---
@@ -37,38 +37,38 @@ def quantile_mean(quantiles, weights=None):
     return np.dot(weights, quantiles)
 
 
-def conditional_value_at_risk(quantiles, level, probs=None):
-    """Add up the smallest quantiles, until their weights sum to the level."""
+def conditional_value_at_risk(quantiles, eta, probs=None):
+    """Add up the smallest quantiles, until their weights sum to η."""
     probs = np.full(len(quantiles), 1 / len(quantiles)) if probs is None else probs
-    total, left = 0.0, level
+    total, left = 0.0, eta
     for quantile, prob in sorted(zip(quantiles, probs, strict=True)):
         share = min(left, prob)
         total, left = total + share * quantile, left - share
-    return np.asarray(total / level)
+    return np.asarray(total / eta)
 
 
 # --- Arguments. ---
 
 
 def distortion(low, high):
-    """Draw fractions, and a level in an interval."""
+    """Draw fractions, and an η in an interval."""
 
     def make(rng):
         return {
             "fractions": rng.uniform(0.05, 0.95, NUMBER),
-            "level": np.asarray(rng.uniform(low, high)),
+            "eta": np.asarray(rng.uniform(low, high)),
         }
 
     return make
 
 
 def make_tail(*names):
-    """Draw quantiles or atoms, and a level at which one of them counts in part."""
+    """Draw quantiles or atoms, and an η at which one of them counts in part."""
 
     def make(rng):
         drawn = {
             "quantiles": rng.normal(size=NUMBER),
-            "level": np.asarray(rng.uniform(0.25, 0.35)),
+            "eta": np.asarray(rng.uniform(0.25, 0.35)),
             "probs": probabilities(rng, NUMBER),
             "weights": probabilities(rng, NUMBER),
         }
@@ -82,26 +82,26 @@ ROWS = [
         "cvar_fractions",
         cvar_fractions,
         distortion(0.2, 0.9),
-        invalid=(*OUTSIDE, {"level": 1.5}, {"level": -0.5}),
+        invalid=(*OUTSIDE, {"eta": 1.5}, {"eta": -0.5}),
     ),
     fraction(
         "wang_fractions",
         wang_fractions,
         distortion(-1.0, 1.0),
-        invalid=(*OUTSIDE, {"level": float("inf")}),
+        invalid=(*OUTSIDE, {"eta": float("inf")}),
     ),
     fraction(
         "cpw_fractions",
         cpw_fractions,
         distortion(0.4, 1.5),
-        invalid=(*OUTSIDE, {"level": 0.0}, {"level": float("inf")}),
+        invalid=(*OUTSIDE, {"eta": 0.0}, {"eta": float("inf")}),
     ),
     fraction(
         "power_fractions",
         power_fractions,
         distortion(0.5, 2.0),
         case="risk-seeking",
-        invalid=(*OUTSIDE, {"level": float("-inf")}),
+        invalid=(*OUTSIDE, {"eta": float("-inf")}),
     ),
     fraction(
         "power_fractions",
@@ -112,15 +112,15 @@ ROWS = [
     Row(
         name="conditional_value_at_risk",
         definition=conditional_value_at_risk,
-        make=make_tail("quantiles", "level"),
+        make=make_tail("quantiles", "eta"),
         peer="rlax has no measures of risk",
-        invalid=({"level": 0.0}, {"level": 1.5}),
+        invalid=({"eta": 0.0}, {"eta": 1.5}),
     ),
     Row(
         name="conditional_value_at_risk",
         case="atoms",
         definition=conditional_value_at_risk,
-        make=make_tail("quantiles", "level", "probs"),
+        make=make_tail("quantiles", "eta", "probs"),
         peer="rlax has no measures of risk",
         invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
     ),

@@ -8,18 +8,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing, safe
+from rlaxlib._core import indexing, safe, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
 
 __all__ = [
     "EzGreedyState",
+    "apex_epsilons",
     "bootstrap_mask",
     "bootstrapped_q_learning",
     "ez_greedy",
-    "factorised_noise",
-    "ladder_epsilons",
+    "factorized_noise",
 ]
 
 
@@ -38,11 +38,11 @@ class EzGreedyState(NamedTuple):
 
 
 @checked
-def ladder_epsilons(
-    n: Static[int, "in [1, inf)"],
+def apex_epsilons(
+    num_actors: Static[int, "in [1, inf)"],
     base: Float[ArrayLike, "in [0, 1]"] = 0.4,
     alpha: Float[ArrayLike, "in [0, inf)"] = 7.0,
-) -> Float[Array, "n"]:
+) -> Float[Array, "num_actors"]:
     """Compute the exploration rate of each actor of a distributed agent (Ape-X).
 
     Takes a number of actors, returns one exploration rate for each.
@@ -52,33 +52,33 @@ def ladder_epsilons(
     Each actor acts by ε-greedy with a constant rate, a single actor with :math:`ε`.
 
     Args:
-        n: Number of actors, a Python integer in [1, inf).
+        num_actors: Number :math:`n` of actors, a Python integer in [1, inf).
         base: Largest rate :math:`ε`, in [0, 1], shape `[]`.
         alpha: Exponent :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
-        Rates :math:`ε_i`, in decreasing order, shape `[n]`.
+        Rates :math:`ε_i`, in decreasing order, shape `[num_actors]`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> print(rlaxlib.ladder_epsilons(3, base=0.5, alpha=2.0))
+        >>> print(rlaxlib.apex_epsilons(3, base=0.5, alpha=2.0))
         [0.5   0.25  0.125]
 
     References:
         Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 4.1,
         2018. https://arxiv.org/abs/1803.00933
     """
-    i = jnp.arange(n, dtype=alpha.dtype)
-    return base ** (1 + alpha * i / max(n - 1, 1))
+    i = jnp.arange(num_actors, dtype=alpha.dtype)
+    return base ** (1 + alpha * i / max(num_actors - 1, 1))
 
 
 @checked(wide=True)
 def ez_greedy(
     key: Key[ArrayLike, ""],
-    preferences: Float[ArrayLike, "A"],
     state: EzGreedyState,
+    preferences: Float[ArrayLike, "A"],
     epsilon: Float[ArrayLike, "in [0, 1]"],
     mu: Float[ArrayLike, "in (0, inf)"] = 2.0,
     max_duration: Static[int, "in [1, inf)"] = 10_000,
@@ -102,8 +102,8 @@ def ez_greedy(
 
     Args:
         key: Random key, shape `[]`.
-        preferences: Action values :math:`q`, shape `[A]`.
         state: The action to repeat, an `EzGreedyState`, new in each episode.
+        preferences: Action values :math:`q`, shape `[A]`.
         epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
         mu: Exponent :math:`μ` of the durations, in (0, inf), shape `[]`.
         max_duration: Longest duration, a Python integer in [1, inf).
@@ -120,7 +120,7 @@ def ez_greedy(
     Example:
         >>> state = rlaxlib.EzGreedyState(action=2, remaining=1)
         >>> q = jnp.array([0.0, 2.0, 1.0])
-        >>> print(rlaxlib.ez_greedy(jax.random.key(0), q, state, epsilon=0.0)[0])
+        >>> print(rlaxlib.ez_greedy(jax.random.key(0), state, q, epsilon=0.0)[0])
         2
 
     References:
@@ -128,7 +128,7 @@ def ez_greedy(
         Exploration*, section 4, 2020. https://arxiv.org/abs/2006.01782
     """
     held, remaining = state
-    legal = jnp.ones(preferences.shape, bool) if action_mask is None else action_mask
+    legal = streams.filled(action_mask, preferences)
     of_start, of_duration, of_action = jax.random.split(key, 3)
     greedy = indexing.best(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
@@ -148,11 +148,11 @@ def ez_greedy(
 
 
 @checked
-def factorised_noise(
+def factorized_noise(
     key: Key[ArrayLike, ""],
-    n_in: Static[int, "in [1, inf)"],
-    n_out: Static[int, "in [1, inf)"],
-) -> tuple[Float[Array, "n_in, n_out"], Float[Array, "n_out"]]:
+    num_inputs: Static[int, "in [1, inf)"],
+    num_outputs: Static[int, "in [1, inf)"],
+) -> tuple[Float[Array, "num_inputs, num_outputs"], Float[Array, "num_outputs"]]:
     """Sample factorised Gaussian noise for a layer of a noisy network (NoisyNet).
 
     Takes the sizes of one layer, returns the noise of its weights and of its biases.
@@ -167,17 +167,18 @@ def factorised_noise(
 
     Args:
         key: Random key, shape `[]`.
-        n_in: Number of inputs, a Python integer in [1, inf).
-        n_out: Number of outputs, a Python integer in [1, inf).
+        num_inputs: Number of inputs, a Python integer in [1, inf).
+        num_outputs: Number of outputs, a Python integer in [1, inf).
 
     Returns:
-        Noise :math:`ε^w`, shape `[n_in, n_out]`, and :math:`ε^b`, shape `[n_out]`.
+        Noise :math:`ε^w`, shape `[num_inputs, num_outputs]`, and :math:`ε^b`, shape
+        `[num_outputs]`.
 
     Raises:
         ArgumentError: If `key` is not a single key, or a size is less than 1.
 
     Example:
-        >>> weight, bias = rlaxlib.factorised_noise(jax.random.key(0), 3, 2)
+        >>> weight, bias = rlaxlib.factorized_noise(jax.random.key(0), 3, 2)
         >>> print(weight.shape, bias.shape)
         (3, 2) (2,)
 
@@ -189,8 +190,8 @@ def factorised_noise(
     inputs, outputs = (
         jnp.sign(x) * jnp.sqrt(jnp.abs(x))
         for x in (
-            jax.random.normal(of_inputs, (n_in,)),
-            jax.random.normal(of_outputs, (n_out,)),
+            jax.random.normal(of_inputs, (num_inputs,)),
+            jax.random.normal(of_outputs, (num_outputs,)),
         )
     )
     return jnp.outer(inputs, outputs), outputs
@@ -243,6 +244,7 @@ def bootstrapped_q_learning(
     discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "K, A"],
     head_mask: Bool[ArrayLike, "K"],
+    *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, "K"]:
     """Compute the masked Q-learning TD errors of all heads (bootstrapped DQN).
@@ -290,6 +292,4 @@ def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:
     """Sample from 1 to `largest` with probabilities in proportion to n^-μ."""
     cumulative = jnp.cumsum(jnp.arange(1, largest + 1, dtype=mu.dtype) ** -mu)
     point = jax.random.uniform(key, dtype=mu.dtype) * cumulative[-1]
-    # JAX cannot search for points of arrays that are shared over an explicit mesh.
-    index = jnp.sum(cumulative <= point)
-    return jnp.minimum(index + 1, largest)
+    return jnp.minimum(jnp.sum(cumulative <= point) + 1, largest)

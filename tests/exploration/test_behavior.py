@@ -20,11 +20,11 @@ def keys(count, seed=0):
 
 
 def test_exploration_rates_reach_from_the_base_to_its_power():
-    rates = np.asarray(rlaxlib.ladder_epsilons(8))
+    rates = np.asarray(rlaxlib.apex_epsilons(8))
     np.testing.assert_allclose(rates[[0, -1]], [0.4, 0.4**8], 1e-5)
     np.testing.assert_allclose(rates[1:] / rates[:-1], 0.4, 1e-5)
-    np.testing.assert_array_equal(rlaxlib.ladder_epsilons(1, 0.3), np.float32([0.3]))
-    np.testing.assert_array_equal(rlaxlib.ladder_epsilons(3, 0.0), 0)
+    np.testing.assert_array_equal(rlaxlib.apex_epsilons(1, 0.3), np.float32([0.3]))
+    np.testing.assert_array_equal(rlaxlib.apex_epsilons(3, 0.0), 0)
 
 
 # --- εz-greedy. ---
@@ -37,8 +37,8 @@ def starts(epsilon, mu=2.0, max_duration=10_000, action_mask=None):
     def start(key):
         action, state = rlaxlib.ez_greedy(
             key,
-            PREFERENCES,
             rlaxlib.EzGreedyState(),
+            PREFERENCES,
             epsilon,
             mu,
             max_duration,
@@ -54,7 +54,7 @@ def scanned(state, keys, epsilon):
     """Return the actions of a stream."""
 
     def step(state, key):
-        action, state = rlaxlib.ez_greedy(key, PREFERENCES, state, epsilon)
+        action, state = rlaxlib.ez_greedy(key, state, PREFERENCES, epsilon)
         return state, action
 
     return jax.lax.scan(step, state, keys)[1]
@@ -97,7 +97,7 @@ def test_ez_greedy_takes_legal_actions_only():
     assert set(np.asarray(actions)) == {0, 2}
     held, ez_greedy = rlaxlib.EzGreedyState(3, 5), jax.jit(rlaxlib.ez_greedy)
     action, state = ez_greedy(
-        jax.random.key(0), PREFERENCES, held, 0.0, action_mask=legal
+        jax.random.key(0), held, PREFERENCES, 0.0, action_mask=legal
     )
     assert (action, state.remaining) == (2, 0)
 
@@ -112,7 +112,7 @@ def test_ez_greedy_can_be_scanned():
 
 
 def test_factorised_noise_is_a_product_of_signed_roots():
-    sample = jax.jit(jax.vmap(lambda key: rlaxlib.factorised_noise(key, 2, 3)))
+    sample = jax.jit(jax.vmap(lambda key: rlaxlib.factorized_noise(key, 2, 3)))
     weight, bias = (np.asarray(x) for x in sample(keys(20_000)))
     for x, variance in ((bias, np.sqrt(2 / np.pi)), (weight, 2 / np.pi)):
         np.testing.assert_allclose(x.mean(axis=0), 0, 0, 0.03)
@@ -154,7 +154,7 @@ def test_a_duration_fits_the_integer_type_of_the_state():
     keys = jax.random.split(jax.random.key(0), 200)
 
     def sample(key):
-        return rlaxlib.ez_greedy(key, np.zeros(3, np.float32), state, 1.0, mu=0.1)[1]
+        return rlaxlib.ez_greedy(key, state, np.zeros(3, np.float32), 1.0, mu=0.1)[1]
 
     remaining = jax.jit(jax.vmap(sample))(keys).remaining
     assert remaining.dtype == jnp.int8

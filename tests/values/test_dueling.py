@@ -8,7 +8,7 @@ import rlaxlib
 
 ADVANTAGES = np.float32([1.0, -4.0, 3.0, 8.0])
 MASK = np.array([True, False, True, True])
-duelling = jax.jit(rlaxlib.duelling_q_values)
+duelling = jax.jit(rlaxlib.dueling_q_values)
 
 
 def test_a_constant_added_to_the_advantages_changes_nothing():
@@ -19,7 +19,7 @@ def test_a_constant_added_to_the_advantages_changes_nothing():
 
 def test_illegal_actions_have_no_influence_and_are_never_greedy():
     def legal(v, advantages):
-        q = rlaxlib.duelling_q_values(v, advantages, action_mask=MASK)
+        q = rlaxlib.dueling_q_values(v, advantages, action_mask=MASK)
         return q[MASK], q
 
     jacobians = jax.jit(jax.jacobian(legal, (0, 1), has_aux=True))
@@ -43,7 +43,7 @@ def test_no_legal_action_gives_minus_infinity():
 def test_maps_over_atoms():
     rng = np.random.default_rng(0)
     v, advantages = np.float32(rng.normal(size=3)), np.float32(rng.normal(size=(4, 3)))
-    mapped = jax.jit(jax.vmap(rlaxlib.duelling_q_values, (0, 1), 1))
+    mapped = jax.jit(jax.vmap(rlaxlib.dueling_q_values, (0, 1), 1))
     logits = np.asarray(mapped(v, advantages))
     for atom in range(3):
         close(logits[:, atom], duelling(v[atom], advantages[:, atom]))

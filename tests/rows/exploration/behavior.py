@@ -1,4 +1,4 @@
-"""Rows of `exploration/_behaviour.py`, and their definitions in NumPy."""
+"""Rows of `exploration/_behavior.py`, and their definitions in NumPy."""
 
 import jax
 import numpy as np
@@ -13,8 +13,10 @@ FEATURES, HEADS, BATCH = 3, 3, 6
 # --- Behaviour. ---
 
 
-def ladder_epsilons(n, base, alpha):
-    return np.array([base ** (1 + i / (n - 1) * alpha) for i in range(n)])
+def apex_epsilons(num_actors, base, alpha):
+    return np.array(
+        [base ** (1 + i / (num_actors - 1) * alpha) for i in range(num_actors)]
+    )
 
 
 def ez_greedy(
@@ -35,12 +37,12 @@ def ez_greedy(
     return [np.asarray(x) for x in (chosen, action, max(remaining - 1, 0))]
 
 
-def factorised_noise(key, n_in, n_out):
+def factorized_noise(key, num_inputs, num_outputs):
     def f(x):
         return np.sign(x) * np.abs(x) ** 0.5
 
     keys = jax.random.split(key)
-    sizes = (n_in, n_out)
+    sizes = (num_inputs, num_outputs)
     rows, columns = (
         f(np.asarray(jax.random.normal(each, (n,)), np.float64))
         for each, n in zip(keys, sizes, strict=True)
@@ -86,11 +88,11 @@ def ez_row(case, remaining, **more):
 
 ROWS = [
     row(
-        "ladder_epsilons",
-        ladder_epsilons,
+        "apex_epsilons",
+        apex_epsilons,
         lambda rng: {"base": scalar(rng), "alpha": scalar(rng, 2.0, 8.0)},
-        settings={"n": 5},
-        invalid=({"base": -0.1}, {"base": 1.1}, {"alpha": -1.0}, {"n": 0}),
+        settings={"num_actors": 5},
+        invalid=({"base": -0.1}, {"base": 1.1}, {"alpha": -1.0}, {"num_actors": 0}),
     ),
     ez_row(
         "",
@@ -114,13 +116,13 @@ ROWS = [
         },
     ),
     row(
-        "factorised_noise",
-        factorised_noise,
+        "factorized_noise",
+        factorized_noise,
         lambda rng: {},
-        settings={"n_in": 3, "n_out": 2},
+        settings={"num_inputs": 3, "num_outputs": 2},
         key="key",
         differentiable=False,
-        invalid=({"n_in": 0}, {"n_out": 0}),
+        invalid=({"num_inputs": 0}, {"num_outputs": 0}),
     ),
     row(
         "bootstrap_mask",

@@ -1,10 +1,10 @@
-"""Rows of `values/_duelling.py`, and their definitions in NumPy."""
+"""Rows of `values/_dueling.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import ACTIONS, Row
 
 
-def duelling_q_values(v, advantages, action_mask=None):
+def dueling_q_values(v, advantages, action_mask=None):
     """Wang et al. 2016, equation 9."""
     if action_mask is None:
         return v + advantages - np.mean(advantages)
@@ -29,15 +29,15 @@ def make_network(*names):
 
 ROWS = [
     Row(
-        name="duelling_q_values",
-        definition=duelling_q_values,
+        name="dueling_q_values",
+        definition=dueling_q_values,
         make=make_network("v", "advantages"),
         peer="rlax has no such function",
     ),
     Row(
-        name="duelling_q_values",
+        name="dueling_q_values",
         case="mask",
-        definition=duelling_q_values,
+        definition=dueling_q_values,
         make=make_network("v", "advantages", "action_mask"),
         peer="rlax has no such function",
         differentiable=False,

@@ -12,11 +12,11 @@ from rlaxlib import arrays
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
-__all__ = ["duelling_q_values"]
+__all__ = ["dueling_q_values"]
 
 
 @checked
-def duelling_q_values(
+def dueling_q_values(
     v: Float[ArrayLike, ""],
     advantages: Float[ArrayLike, "A"],
     *,
@@ -29,7 +29,7 @@ def duelling_q_values(
     .. math:: q(a) = v + A(a) - (1/|L|) ∑_{b ∈ L} A(b),
 
     where :math:`L` are the legal actions. For atoms or quantiles, map over their axis:
-    `jax.vmap(rlaxlib.duelling_q_values, (0, 1), 1)`.
+    `jax.vmap(rlaxlib.dueling_q_values, (0, 1), 1)`.
 
     Args:
         v: State value, shape `[]`.
@@ -43,7 +43,7 @@ def duelling_q_values(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> print(rlaxlib.duelling_q_values(5.0, jnp.array([1.0, 2.0, 6.0])))
+        >>> print(rlaxlib.dueling_q_values(5.0, jnp.array([1.0, 2.0, 6.0])))
         [3. 4. 8.]
 
     References:

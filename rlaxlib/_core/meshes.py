@@ -1,0 +1,73 @@
+"""Operations that JAX cannot map or differentiate on a mesh of explicit axes.
+
+Each function names its plain form, which no JAX up to 0.10.2 runs there unless users
+call `jax.set_mesh`. `tests/core/test_meshes.py` fails for each that a later one runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlaxlib._core import indexing
+
+
+def search(bounds: Array, points: Array) -> Array:
+    """Return `jnp.searchsorted(bounds, points, "right")`, by bisection.
+
+    Args:
+        bounds: Bounds, which do not decrease, `[N]`.
+        points: Points, of any shape.
+
+    Returns:
+        Index of the first bound above each point, N where no bound is above.
+    """
+
+    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) // 2
+        is_below = (low < high) & ~(bounds[middle] > points)
+        return jnp.where(is_below, middle + 1, low), jnp.where(is_below, high, middle)
+
+    low = jnp.zeros_like(points, int)
+    ends = (low, low + bounds.size)
+    return cast(Array, jax.lax.fori_loop(0, bounds.size.bit_length(), halve, ends)[0])
+
+
+def segment_sums(x: Array, indices: Array, size: int) -> Array:
+    """Return `jax.ops.segment_sum(x, indices, size)`, over all axes of `x`."""
+    is_of_segment = jax.nn.one_hot(indices, size, dtype=bool)
+    terms = jnp.where(is_of_segment, jnp.expand_dims(x, -1), 0)
+    return jnp.sum(terms, tuple(range(x.ndim)))
+
+
+def take(x: Array, indices: Array) -> Array:
+    """Return `x.at[indices].get(mode="fill", fill_value=nan)` of a vector, by a sum."""
+    entries = jnp.broadcast_to(x, (*indices.shape, x.size))
+    return indexing.sum_at(entries, jnp.expand_dims(indices, -1), indices.ndim)
+
+
+def unsort(order: Array, x: Array) -> Array:
+    """Return `jnp.zeros_like(x).at[order].set(x)` of a permutation, by a sort."""
+    return cast(Any, jax.lax.sort)((order, x), num_keys=1)[1]
+
+
+def write(memory: Array, rows: Array, start: Array) -> Array:
+    """Return `memory.at[(start + jnp.arange(n)) % size].set(rows)`, by a roll.
+
+    Args:
+        memory: Ring buffer, `[size, ...]`.
+        rows: At most `size` rows, `[n, ...]`.
+        start: Index of the first row, `[]`.
+
+    Returns:
+        The memory with the rows written.
+    """
+    size, new = len(memory), len(rows)
+    padding = [(0, size - new)] + [(0, 0)] * (rows.ndim - 1)
+    rolled = jnp.roll(jnp.pad(rows, padding), start, axis=0)
+    is_new = (jnp.arange(size, dtype=start.dtype) + (size - start)) % size < new
+    return jnp.where(is_new.reshape(-1, *[1] * (rows.ndim - 1)), rolled, memory)

@@ -1,0 +1,113 @@
+"""Run the tables of `docs/from/`: each row beside the formula of the other library.
+
+A row of three cells has a name of the other library, code of ours, and a note. For each
+page, a module here has:
+
+- `INPUTS`: random inputs by name; the code of the rows is an expression of them;
+- `TRAINED`: names of inputs that are outputs of trained networks: gradients by them
+  are compared too;
+- `ROWS`: for each row, by its first cell, the formula of the other library, transcribed
+  from the commit that the page names. Its arguments are names of inputs.
+"""
+
+import contextlib
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import rlaxlib
+
+FOLDER = Path(__file__).parents[2] / "docs/from"
+_RANDOM = np.random.default_rng(0)
+
+
+@contextlib.contextmanager
+def default_settings():
+    """Use the default settings of JAX, not the strict ones of the tests."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def normal(*shape, scale=1.0):
+    return jnp.asarray(scale * _RANDOM.normal(size=shape), jnp.float32)
+
+
+def uniform(*shape, low=0.0, high=1.0):
+    return jnp.asarray(_RANDOM.uniform(low, high, shape), jnp.float32)
+
+
+def integers(high, *shape):
+    return jnp.asarray(_RANDOM.integers(high, size=shape), jnp.int32)
+
+
+def flags(*places, length):
+    return jnp.zeros(length, bool).at[jnp.array(places)].set(True)
+
+
+def rows(page):
+    """Return the code of each row of the tables of a page, by the first cell.
+
+    A row whose second cell is empty says that there is no counterpart.
+    """
+    text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\|.*\|.*\| \|\n\|---\|---\|---\|\n((?:\|.*\n)*)", text, re.M)
+    lines = [line[1:-1].split("|") for line in "".join(tables).splitlines()]
+    found = {cells[0].strip().replace("`", ""): cells[1].strip() for cells in lines}
+    assert len(found) == len(lines), "Two rows have the same first cell."
+    assert all(ours == "" or ours[0] == ours[-1] == "`" for ours in found.values())
+    return {each: re.findall("`(.+?)`", ours) for each, ours in found.items() if ours}
+
+
+def load(page):
+    """Return the module of a page, and the names in the code of its rows."""
+    with default_settings():
+        module = importlib.import_module(f"from_pages.{page}")
+    names = vars(rlaxlib) | {"jax": jax, "jnp": jnp, "optax": optax, "rlaxlib": rlaxlib}
+    text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
+    for code in re.findall(r"```python\n((?!>>>).*?)```", text, re.S):
+        exec(code, names)
+    return module, names
+
+
+def outputs_and_gradients(function, inputs):
+    """Return the outputs of a function, and the gradients of a fixed sum of them."""
+
+    def total(inputs):
+        outputs = jax.tree.leaves(function(**inputs))
+        sums = [jnp.sum(jnp.cos(jnp.arange(x.size)) * x.ravel()) for x in outputs]
+        return sum(sums), outputs
+
+    if not inputs:
+        return jax.tree.leaves(function()), {}
+    gradients, outputs = jax.grad(total, has_aux=True)(inputs)
+    return outputs, gradients
+
+
+def check(page, row):
+    """Compare the code of a row with the formula of the other library."""
+    module, names = load(page)
+    codes = rows(page)[row]
+    formula = module.ROWS[row]
+
+    def ours(**inputs):
+        return [eval(code, names | module.INPUTS | inputs) for code in codes]
+
+    def theirs(**inputs):
+        used = inspect.signature(formula).parameters
+        return formula(**{name: (module.INPUTS | inputs)[name] for name in used})
+
+    words = set(re.findall(r"\w+", " ".join(codes)))
+    trained = words & module.TRAINED & {*inspect.signature(formula).parameters}
+    inputs = {name: module.INPUTS[name] for name in trained}
+    with default_settings():
+        found = outputs_and_gradients(ours, inputs)
+        expected = outputs_and_gradients(theirs, inputs)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)

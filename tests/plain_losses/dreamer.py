@@ -1,0 +1,209 @@
+"""Losses of `recipes/dreamer.py` in plain `jax.numpy`."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from recipes import dreamer as recipes
+
+from plain_losses.common import (
+    IMAGINED,
+    KEY,
+    Q_PARAMS,
+    SEQUENCE,
+    A,
+    B,
+    Batch,
+    Case,
+    F,
+    M,
+    Q,
+    T,
+    cross_entropy,
+    normal,
+    of,
+    pick,
+    stop,
+    two_hot,
+)
+
+GROUPS, CLASSES = 2, 3
+LATENT = GROUPS * CLASSES
+
+
+def groups(x):
+    return x.reshape(*x.shape[:-1], GROUPS, CLASSES)
+
+
+def dynamics(w, state, z, a):
+    action = jax.nn.one_hot(a, A) @ w["action"]
+    state = jnp.tanh(state @ w["state"] + z.reshape(-1) @ w["z"] + action)
+    return state, groups(state @ w["prior"])
+
+
+def decoder(w, state, z):
+    x = jnp.concatenate([state, z.reshape(*z.shape[:-2], LATENT)], axis=-1)
+    x = x @ w["decoder"]
+    return x[..., :F], x[..., F : F + M], x[..., F + M]
+
+
+MODEL = SimpleNamespace(
+    start=lambda w: (w["start"], jnp.zeros((GROUPS, CLASSES))),
+    dynamics=dynamics,
+    encoder=lambda w, state, s: groups(state @ w["prior"] + s @ w["encoder"]),
+    decoder=decoder,
+)
+MODEL_PARAMS = {
+    "state": 0.5 * normal(F, F),
+    "z": 0.5 * normal(LATENT, F),
+    "action": 0.5 * normal(A, F),
+    "start": normal(F),
+    "prior": normal(F, LATENT),
+    "encoder": 2 * normal(F, LATENT),
+    "decoder": 0.1 * normal(F + LATENT, F + M + 1),
+}
+
+
+def unimix(logits):
+    return 0.99 * jax.nn.softmax(logits) + 0.01 / CLASSES
+
+
+def kl_of_groups(x, y):
+    return jnp.maximum(1, jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1)))
+
+
+SHORT = Batch(
+    s=SEQUENCE.s[:2],
+    truncated_t=None,
+    sample_mask=np.array([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0]], bool),
+    **{name: getattr(SEQUENCE, name)[:2] for name in ("a_tm1", "r_t", "discount_t")},
+)
+
+
+def plain_dreamer_model(p, t):
+    """danijar/dreamerv3@e3f0224, dreamerv3/agent.py: loss, dreamerv3/rssm.py: loss.
+
+    Without the heads of rewards and ends on first observations. An episode begins anew
+    after an ignored step.
+    """
+    spaced = jnp.linspace(-20, 20, M)
+    bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
+    observations, steps, b = [], [], SHORT
+    for i, stream_key in enumerate(jax.random.split(KEY, 2)):
+        for k, key in enumerate(jax.random.split(stream_key, T + 1)):
+            first = k == 0 or not b.sample_mask[i, k - 1]
+            if first and (k == T or not b.sample_mask[i, k]):
+                continue  # No step leads to it or from it.
+            state, z = MODEL.start(p) if first else (state, z)
+            a = -1 if first else b.a_tm1[i, k - 1]
+            state, prior = dynamics(p, state, z, a)
+            q, prior = unimix(MODEL.encoder(p, state, b.s[i, k])), unimix(prior)
+            sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)
+            z = sample + q - stop(q)
+            x, r_logits, logit = decoder(p, state, z)
+            kl = kl_of_groups(stop(q), prior) + 0.1 * kl_of_groups(q, stop(prior))
+            error = x - jnp.sign(b.s[i, k]) * jnp.log1p(jnp.abs(b.s[i, k]))
+            observations.append(kl + jnp.sum(error**2))
+            if not first:
+                discount_t, goes_on = b.discount_t[i, k - 1], jax.nn.sigmoid(logit)
+                end = discount_t * jnp.log(goes_on)
+                end = end + (1 - discount_t) * jnp.log(1 - goes_on)
+                r_loss = cross_entropy(two_hot(b.r_t[i, k - 1], bins), r_logits)
+                steps.append(r_loss - end)
+    return jnp.mean(jnp.stack(observations)) + jnp.mean(jnp.stack(steps))
+
+
+def lambda_return(last, term, rew, val, boot, disc):
+    """Return the returns of observations, as dreamerv3/agent.py: lambda_return."""
+    returns = [boot[:, -1]]
+    for k in reversed(range(1, rew.shape[1])):
+        live, cont = disc * (1 - term[:, k]), 0.95 * (1 - last[:, k])
+        end = rew[:, k] + (1 - cont) * live * boot[:, k]
+        returns.append(end + live * cont * returns[-1])
+    return jnp.stack(returns[::-1][:-1], axis=1)
+
+
+def of_imagined(values):
+    """Return returns and weights, as dreamerv3/agent.py: imag_loss, contdisc=True."""
+    b = IMAGINED
+    con = jnp.concatenate([b.first_discount[:, None], b.discount_t], axis=1)
+    rew = jnp.pad(b.r_t, ((0, 0), (1, 0)))
+    zeros = jnp.zeros_like(con)
+    returns = lambda_return(zeros, 1 - con, rew, values, values, 1)
+    return returns, jnp.cumprod(con, axis=1)[:, :-1]
+
+
+def plain_dreamer_actor(p, t):
+    """danijar/dreamerv3@e3f0224, dreamerv3/agent.py: imag_loss."""
+    b, log_pi = IMAGINED, jax.nn.log_softmax(Q(p, IMAGINED.s)[:, :-1])
+    returns, weights = of_imagined(b.values)
+    adv = (returns - b.values[:, :-1]) / 2.0
+    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+    return jnp.mean(weights * -(pick(log_pi, b.a_tm1) * adv + 3e-4 * entropy))
+
+
+SPACED = jnp.linspace(-20, 20, M)
+BINS = jnp.sign(SPACED) * jnp.expm1(jnp.abs(SPACED))
+
+
+def critic_logits(w, s):
+    return (s @ w).reshape(*s.shape[:-1], M)
+
+
+def value_losses(p, t, s, returns):
+    logits, slow = critic_logits(p, s)[:, :-1], critic_logits(t, s)[:, :-1]
+    slow = jax.nn.softmax(slow) @ BINS
+    losses = (cross_entropy(stop(two_hot(x, BINS)), logits) for x in (returns, slow))
+    return sum(losses)
+
+
+def plain_dreamer_critic(p, t):
+    """danijar/dreamerv3@e3f0224, dreamerv3/agent.py: imag_loss."""
+    values = stop(jax.nn.softmax(critic_logits(p, IMAGINED.s)) @ BINS)
+    returns, weights = of_imagined(values)
+    return jnp.mean(weights * value_losses(p, t, IMAGINED.s, returns))
+
+
+# The second stream ends after three steps, the first is cut after two.
+TERM = np.zeros((B, T + 1), bool)
+LAST = np.zeros((B, T + 1), bool)
+TERM[1, 3] = LAST[1, 3] = LAST[0, 2] = True
+REPLAYED = SEQUENCE._replace(
+    returns=normal(B, T + 1),
+    discount_t=jnp.asarray(0.9 * ~TERM[:, 1:], jnp.float32),
+    truncated_t=jnp.asarray((LAST & ~TERM)[:, 1:]),
+    sample_mask=jnp.asarray(~LAST[:, :-1]),
+)
+
+
+def plain_dreamer_replay_critic(p, t):
+    """danijar/dreamerv3@e3f0224, dreamerv3/agent.py: repl_loss."""
+    b = REPLAYED
+    rew = jnp.pad(b.r_t, ((0, 0), (1, 0)))
+    returns = lambda_return(LAST, TERM, rew, None, b.returns, 0.9)
+    return jnp.mean(~LAST[:, :-1] * value_losses(p, t, b.s, returns))
+
+
+CRITIC_PARAMS = 0.1 * normal(F, M), 0.1 * normal(F, M)
+CASES = {
+    "dreamer_model": Case(
+        of(recipes.dreamer_model, MODEL, SHORT, KEY),
+        plain_dreamer_model,
+        (MODEL_PARAMS, None),
+    ),
+    "dreamer_actor": Case(
+        of(recipes.dreamer_actor, Q, IMAGINED, 2.0), plain_dreamer_actor, Q_PARAMS
+    ),
+    "dreamer_critic": Case(
+        of(recipes.dreamer_critic, critic_logits, IMAGINED),
+        plain_dreamer_critic,
+        CRITIC_PARAMS,
+    ),
+    "dreamer_replay_critic": Case(
+        of(recipes.dreamer_replay_critic, critic_logits, REPLAYED),
+        plain_dreamer_replay_critic,
+        CRITIC_PARAMS,
+        factor=B * T / (B * T - 2),
+    ),
+}

@@ -1,0 +1,219 @@
+"""Test objects of settings: distributions, transform pairs and normalisers."""
+
+import dataclasses
+import pickle
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlaxlib
+
+KEY = jax.random.key(0)
+X = np.float32([[1.0, -0.5, 0.3], [0.0, 0.8, -0.9]])
+
+# For each object, a function that makes it, its print, and a use of it.
+OBJECTS = {
+    "softmax": (
+        lambda: rlaxlib.softmax(0.5),
+        "Softmax(temperature=0.5)",
+        lambda pi, x: pi.log_prob(np.array([1, 2]), x),
+    ),
+    "clipped_entropy_softmax": (
+        lambda: rlaxlib.clipped_entropy_softmax(2.0, entropy_clip=0.5),
+        "ClippedEntropySoftmax(temperature=2.0, entropy_clip=0.5)",
+        lambda pi, x: pi.entropy(x),
+    ),
+    "greedy": (rlaxlib.greedy, "Greedy()", lambda pi, x: pi.probs(x)),
+    "epsilon_greedy": (
+        lambda: rlaxlib.epsilon_greedy(0.25),
+        "EpsilonGreedy(epsilon=0.25)",
+        lambda pi, x: pi.entropy(x),
+    ),
+    "gaussian_diagonal": (
+        lambda: rlaxlib.gaussian_diagonal(0.5),
+        "GaussianDiagonal(sigma=0.5)",
+        lambda pi, x: pi.sample(KEY, x),
+    ),
+    "squashed_gaussian": (
+        lambda: rlaxlib.squashed_gaussian(sigma_max=1.0),
+        "SquashedGaussian(sigma_min=-4.0, sigma_max=1.0)",
+        lambda pi, x: pi.log_prob(x / 2, x, x, minimum=-2.0),
+    ),
+    "SYMLOG_PAIR": (
+        lambda: rlaxlib.SYMLOG_PAIR,
+        "ElementwisePair(apply=symlog, apply_inv=symexp)",
+        lambda pair, x: [pair.apply(x), pair.apply_inv(x)],
+    ),
+    "twohot_pair": (
+        lambda: rlaxlib.twohot_pair(-1, 1, 5),
+        "TwohotPair(min_value=-1.0, max_value=1.0, num_bins=5)",
+        lambda pair, x: pair.apply_inv(pair.apply(x)),
+    ),
+    "hl_gauss_pair": (
+        lambda: rlaxlib.hl_gauss_pair(-1.0, jnp.float32(1.0), 5),
+        "HlGaussPair(min_value=-1.0, max_value=1.0, num_bins=5, sigma_ratio=0.75)",
+        lambda pair, x: rlaxlib.categorical_regression_loss(
+            jnp.zeros(5), x[0, 0], pair
+        ),
+    ),
+    "unbiased_transform_pair": (
+        lambda: rlaxlib.unbiased_transform_pair(-1.0, 1.0, 3, rlaxlib.SYMLOG_PAIR),
+        "UnbiasedTransformPair(twohot=TwohotPair(min_value=-1.0, max_value=1.0, "
+        "num_bins=3), tx=ElementwisePair(apply=symlog, apply_inv=symexp))",
+        lambda pair, x: pair.apply_inv(pair.apply(x)),
+    ),
+    "compose_tx": (
+        lambda: rlaxlib.compose_tx(rlaxlib.SYMLOG_PAIR, rlaxlib.twohot_pair(-2, 2, 3)),
+        "ComposedPair(tx_list=(ElementwisePair(apply=symlog, apply_inv=symexp), "
+        "TwohotPair(min_value=-2.0, max_value=2.0, num_bins=3)))",
+        lambda pair, x: rlaxlib.outside_support(pair.apply_inv(pair.apply(x)), pair),
+    ),
+}
+OBJECTS |= {
+    "create_ema": (
+        lambda: rlaxlib.create_ema(0.5),
+        "Ema(rate=0.5, axis_name=None)",
+        lambda made, x: made.update(x, made.init(x)),
+    ),
+    "running_moments": (
+        rlaxlib.running_moments,
+        "RunningMoments(axis_name=None)",
+        lambda made, x: made.update(x, made.init(x[0])),
+    ),
+    "reward_scale": (
+        lambda: rlaxlib.reward_scale(0.5),
+        "RewardScale(epsilon=0.5, axis_name=None)",
+        lambda made, x: made.update(x[0], abs(x[0]), made.init(x[0])),
+    ),
+    "return_based_scale": (
+        lambda: rlaxlib.return_based_scale(0.5),
+        "ReturnBasedScale(min_scale=0.5, axis_name=None)",
+        lambda made, x: made.update(x[0], abs(x[0]), x, made.init(x[0])),
+    ),
+    "percentile_scale": (
+        lambda: rlaxlib.percentile_scale(0.5),
+        "PercentileScale(ema=Ema(rate=0.5, axis_name=None), low=5.0, high=95.0, "
+        "min_scale=1.0, axis_name=None)",
+        lambda made, x: made.update(x, made.init(x)),
+    ),
+    "popart": (
+        lambda: rlaxlib.popart(3, 0.5, 0.1, 10.0),
+        "PopArt(num_outputs=3, step_size=0.5, scale_lb=0.1, scale_ub=10.0, "
+        "axis_name=None, dtype=dtype('float32'))",
+        lambda made, x: made.update({"w": x}, made.init(), x[0], np.arange(3)),
+    ),
+    "pid_lagrangian": (
+        lambda: rlaxlib.pid_lagrangian(0.5, 1.0, 0.1),
+        "PidLagrangian(limit=0.5, k_p=1.0, k_i=0.1, k_d=0.0, axis_name=None)",
+        lambda made, x: made.update(x[0, 0], made.init()),
+    ),
+}
+each_object = pytest.mark.parametrize("name", OBJECTS)
+
+
+def close(actual, expected):
+    for one, other in zip(
+        jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@each_object
+def test_objects_of_equal_settings_are_equal_and_print_them(name):
+    make, shown, _ = OBJECTS[name]
+    assert make() == make()
+    assert hash(make()) == hash(make())
+    assert repr(make()) == shown
+    others = {other() for other, *_ in OBJECTS.values()}
+    assert len(others) == len(OBJECTS)
+
+
+@each_object
+def test_a_pickled_object_is_equal_and_computes_the_same(name):
+    make, _, use = OBJECTS[name]
+    copy = pickle.loads(pickle.dumps(make()))
+    assert copy == make()
+    close(use(copy, X), use(make(), X))
+
+
+@each_object
+def test_three_equal_objects_trace_a_program_once(name):
+    make, _, use = OBJECTS[name]
+    for options in ({}, {"static_argnums": 0}):
+        traces = []
+
+        def run(each, x, traces=traces):
+            traces.append(each)
+            return use(each, x)
+
+        program = jax.jit(run, **options)
+        for _ in range(3):
+            close(program(make(), X), use(make(), X))
+        assert len(traces) == 1
+
+
+@each_object
+def test_an_object_is_an_argument_of_vmap_and_a_field_of_a_state(name):
+    make, _, use = OBJECTS[name]
+
+    class State(NamedTuple):
+        made: object
+        x: jax.Array
+
+    def step(state, _):
+        return state, use(state.made, state.x)
+
+    state = State(jax.tree.map(jnp.asarray, make()), jnp.asarray(X))
+    _, outputs = jax.lax.scan(step, state, length=2)
+    close(jax.tree.map(lambda x: x[1], outputs), use(make(), X))
+    states = jax.tree.map(lambda x: jnp.stack([x, x]), state)
+    outputs = jax.vmap(lambda state: use(state.made, state.x))(states)
+    close(jax.tree.map(lambda x: x[0], outputs), use(make(), X))
+
+
+@each_object
+def test_settings_cannot_be_changed(name):
+    made = OBJECTS[name][0]()
+    for field in dataclasses.fields(made):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(made, field.name, 1.0)
+
+
+@each_object
+def test_an_object_unpacks_into_its_functions(name):
+    made = OBJECTS[name][0]()
+    functions = [*made]
+    assert functions == [getattr(made, each) for each in type(made)._functions]
+
+
+def test_a_distribution_of_many_temperatures_is_mapped():
+    policies = jax.vmap(rlaxlib.softmax)(jnp.array([0.5, 2.0]))
+    assert isinstance(policies, rlaxlib.Softmax)
+    probs = jax.vmap(lambda pi: pi.probs(X))(policies)
+    close(probs, jnp.stack([rlaxlib.softmax(each).probs(X) for each in (0.5, 2.0)]))
+
+
+# --- Objects of functions of the user. ---
+
+
+@pytest.mark.parametrize("name", ["softmax", "epsilon_greedy", "greedy"])
+def test_a_discrete_distribution_can_be_made_of_functions(name):
+    ours = OBJECTS[name][0]()
+    made = rlaxlib.DiscreteDistribution(*ours)
+    assert isinstance(ours, rlaxlib.DiscreteDistribution)
+    assert made == rlaxlib.DiscreteDistribution(*made)
+    assert made != ours
+    assert made.log_prob is made.logprob
+    close(made.log_prob(np.array([1, 1]), X), ours.log_prob(np.array([1, 1]), X))
+
+
+def test_a_continuous_distribution_can_be_made_of_functions():
+    ours = rlaxlib.gaussian_diagonal(0.5)
+    made = rlaxlib.ContinuousDistribution(*ours)
+    assert isinstance(ours, rlaxlib.ContinuousDistribution)
+    assert pickle.loads(pickle.dumps(made)).kl(X, 1.0, X, 1.0).shape == (2,)
+    close(made.log_prob(X, X), ours.logprob(X, X))
+    assert repr(made).startswith("ContinuousDistribution(sample=sample, prob=prob, ")

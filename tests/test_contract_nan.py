@@ -55,7 +55,7 @@ def variants(row, inputs):
     rng = np.random.default_rng(0)
     groups = [
         (name, entry)
-        for name in row.floats
+        for name in row.float_names
         for entry in rng.permutation(inputs[name].size)[:ENTRIES]
     ]
     batch = {name: [] for name in inputs}
@@ -72,7 +72,7 @@ def variants(row, inputs):
     return {name: np.stack(each) for name, each in batch.items()}, groups
 
 
-@each_row("floats", sample=True)
+@each_row("float_names", sample=True)
 def test_nan_shows_in_all_results_that_depend_on_it(row):
     inputs, function = row.inputs(), row.call()
     batch, groups = variants(row, inputs)
@@ -94,7 +94,7 @@ def test_nan_shows_in_all_results_that_depend_on_it(row):
 def test_all_exceptions_are_functions_and_arguments():
     floats = {row.name: set() for row in contract.collect()}
     for row in contract.collect():
-        floats[row.name] |= set(row.floats)
+        floats[row.name] |= set(row.float_names)
     for name, reasons in HIDDEN.items():
         assert reasons.keys() <= floats[name]
 

@@ -1,8 +1,9 @@
 """Rows of `diagnostics.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row, away_from, discounts
+from contract import away_from, discounts
 from jax.experimental import checkify
+from row import Gradients, Peer, Precision, Row
 
 SAMPLES, NEURONS = 8, 5
 
@@ -182,17 +183,10 @@ def rows(name, definition, *names, cases=None, **fields):
     shared = {
         "name": name,
         "definition": definition,
-        "peer": "rlax has no such function",
-        "elementwise": True,
+        "peer": Peer(why_not="rlax has no such function"),
         **fields,
     }
-    with_mask = Row(
-        **{
-            "make": make_samples(*names, "sample_mask"),
-            "optional": ("sample_mask",),
-            **shared,
-        }
-    )
+    with_mask = Row(**{"make": make_samples(*names, "sample_mask"), **shared})
     return [
         with_mask,
         *(
@@ -215,7 +209,7 @@ ROWS = [
         "predictions",
         "targets",
         cases={"no mask": {}, "with bias": {"count_bias": True}},
-        condition=4.0,
+        precision=Precision(condition=4.0),
     ),
     *rows(
         "value_bias",
@@ -236,7 +230,7 @@ ROWS = [
         clip_fraction,
         "log_ratio",
         cases={"no mask": {}, "high": {"epsilon_high": 0.5}},
-        differentiable=False,
+        gradients=Gradients(exist=False),
     ),
     *rows(
         "clip_fraction",
@@ -245,40 +239,37 @@ ROWS = [
         "adv",
         cases={},
         case="advantages",
-        differentiable=False,
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="clip_fraction",
         case="own bounds",
         definition=clip_fraction,
         make=make_samples("log_ratio", "epsilon", "epsilon_high", "adv"),
-        peer="rlax has no such function",
-        elementwise=True,
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
         invalid=({"epsilon": -0.1}, {"epsilon_high": -0.1}),
     ),
     *rows(
         "effective_sample_size",
         effective_sample_size,
         "log_weights",
-        condition=4.0,
+        precision=Precision(condition=4.0),
     ),
     Row(
         name="importance_statistics",
         definition=importance_statistics,
         make=make_samples("log_ratio", "sample_mask"),
-        peer="rlax has no such function",
-        elementwise=True,
-        differentiable=False,
-        condition=8.0,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
+        precision=Precision(condition=8.0),
     ),
     Row(
         name="dormant_fraction",
         definition=dormant_fraction,
         make=make_activations,
-        peer="rlax has no such function",
-        elementwise=True,
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="dormant_fraction",
@@ -286,9 +277,8 @@ ROWS = [
         definition=dormant_fraction,
         make=make_image,
         settings={"threshold": 0.001},
-        peer="rlax has no such function",
-        elementwise=True,
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
         invalid=({"threshold": -0.1},),
         over_devices=over_devices("dormant_fraction"),
     ),
@@ -296,8 +286,8 @@ ROWS = [
         name="effective_rank",
         definition=effective_rank,
         make=make_features,
-        peer="rlax has no such function",
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="effective_rank",
@@ -305,8 +295,8 @@ ROWS = [
         definition=effective_rank,
         make=without_mask(make_features),
         settings={"delta": 0.1},
-        peer="rlax has no such function",
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
         invalid=({"delta": -0.1}, {"delta": 1.0}),
         over_devices=over_devices("effective_rank"),
     ),
@@ -314,8 +304,8 @@ ROWS = [
         name="check_trajectory",
         definition=check_trajectory,
         make=make_trajectory,
-        of=checked,
-        peer="rlax has no such function",
-        differentiable=False,
+        find=checked,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
     ),
 ]

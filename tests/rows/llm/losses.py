@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import STEPS, away_from
+from row import Gradients, Loose
 from rows.llm.aggregation import MASKED, over_devices, row
 
 
@@ -164,7 +165,7 @@ GSPO = weighted(
 )
 
 
-FIXED = {"constant": ("old_log_prob", "adv")}
+FIXED = ("old_log_prob", "adv")
 
 
 SCALAR = {"adv": 0.7}
@@ -181,8 +182,7 @@ ROWS = [
             CISPO,
             invalid=({"epsilon": -1.0}, {"epsilon_high": -0.5}),
             condition=8.0,
-            elementwise=True,
-            **FIXED,
+            constants=FIXED,
         )
         for case, names, settings in [
             ("", STEP, {}),
@@ -199,8 +199,7 @@ ROWS = [
             settings,
             invalid=({"temperature_positive": 0.0}, {"temperature_negative": -1.0}),
             condition=8.0,
-            elementwise=True,
-            **FIXED,
+            constants=FIXED,
         )
         for case, names, settings in [
             ("", STEP, {}),
@@ -213,7 +212,7 @@ ROWS = [
         "gspo_ratio",
         gspo_ratio,
         make_tokens(*OLD),
-        constant=("old_log_prob",),
+        constants=("old_log_prob",),
         over_devices=over_devices("gspo_ratio"),
         invalid=({"level": "word"},),
     ),
@@ -224,7 +223,7 @@ ROWS = [
         "token",
         {"level": "token"},
         GSPO,
-        constant=("old_log_prob",),
+        constants=("old_log_prob",),
         over_devices=over_devices("gspo_ratio"),
     ),
     *(
@@ -236,7 +235,7 @@ ROWS = [
             settings,
             invalid=({"epsilon": -1.0}, {"epsilon_high": -0.5}),
             condition=8.0,
-            **FIXED,
+            constants=FIXED,
         )
         for case, names, sign, settings in [
             ("", (), 1.0, {}),
@@ -252,9 +251,8 @@ ROWS = [
             kind,
             {"kind": kind},
             KL,
-            constant=("ref_log_prob",),
+            constants=("ref_log_prob",),
             condition=8.0,
-            elementwise=True,
             invalid=({"kind": "k4"},),
         )
         for kind, names in [("k1", ()), ("k2", MASKED), ("k3", MASKED), ("abs", ())]
@@ -263,9 +261,9 @@ ROWS = [
         "clip_cov_mask",
         "It is random: see test_losses.py.",
         make_covariances,
-        key="key",
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"fraction": 1.5}, {"maximum": 0.5}),
+        loose=Loose(batches=False),
     ),
     *(
         row(
@@ -274,8 +272,7 @@ ROWS = [
             make_tokens("entropy", *names),
             case,
             settings,
-            differentiable=False,
-            elementwise=True,
+            gradients=Gradients(exist=False),
             over_devices=None if "fraction" in names else over_devices(name),
             invalid=({"fraction": 1.5},),
         )
@@ -289,8 +286,7 @@ ROWS = [
         overlong_penalty,
         make_lengths,
         settings={"max_length": 20, "cache_length": 8},
-        differentiable=False,
-        elementwise=True,
+        gradients=Gradients(exist=False),
         invalid=({"cache_length": 0}, {"max_length": 7}, {"lengths": -1}),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `values/_risk.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row, probabilities
+from contract import probabilities
+from row import Peer, Row
 from rows.values.quantile import NUMBER, OUTSIDE, fraction
 from scipy import stats
 
@@ -113,7 +114,7 @@ ROWS = [
         name="conditional_value_at_risk",
         definition=conditional_value_at_risk,
         make=make_tail("quantiles", "eta"),
-        peer="rlax has no measures of risk",
+        peer=Peer(why_not="rlax has no measures of risk"),
         invalid=({"eta": 0.0}, {"eta": 1.5}),
     ),
     Row(
@@ -121,21 +122,21 @@ ROWS = [
         case="atoms",
         definition=conditional_value_at_risk,
         make=make_tail("quantiles", "eta", "probs"),
-        peer="rlax has no measures of risk",
+        peer=Peer(why_not="rlax has no measures of risk"),
         invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
     ),
     Row(
         name="quantile_mean",
         definition=quantile_mean,
         make=make_tail("quantiles"),
-        peer="rlax has no such function",
+        peer=Peer(why_not="rlax has no such function"),
     ),
     Row(
         name="quantile_mean",
         case="weights",
         definition=quantile_mean,
         make=make_tail("quantiles", "weights"),
-        peer="rlax has no such function",
+        peer=Peer(why_not="rlax has no such function"),
         invalid=tuple({"weights": x["fractions"]} for x in OUTSIDE),
     ),
 ]
